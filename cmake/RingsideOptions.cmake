@@ -1,0 +1,33 @@
+# What every target of Ringside is compiled with, and the two functions that the folders use.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
+endif()
+
+find_program(RINGSIDE_CCACHE ccache)
+if(RINGSIDE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${RINGSIDE_CCACHE})
+endif()
+
+add_library(ringside_options INTERFACE)
+target_include_directories(ringside_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(ringside_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+                       $<$<BOOL:${RINGSIDE_WARNINGS_AS_ERRORS}>:-Werror>
+                       $<$<AND:$<BOOL:${RINGSIDE_NATIVE}>,$<NOT:$<BOOL:${RINGSIDE_SANITIZE}>>>:-march=native>)
+if(RINGSIDE_SANITIZE)
+  target_compile_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE})
+endif()
+
+# ringside_library(NAME SOURCES... [LINK TARGETS...]): one folder, one static library.
+function(ringside_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_library(ringside_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  add_library(ringside::${name} ALIAS ringside_${name})
+  target_link_libraries(ringside_${name} PUBLIC ringside_options ${ARG_LINK})
+endfunction()
