@@ -1,0 +1,78 @@
+// Walking over tensors of any strides, one row (the last dimension) at a time.
+//
+// Ops loop over rows and, within a row, over neighbours in memory, which is what vectorises. Where the rows of a tensor lie is
+// answered here: for a contiguous tensor row r begins at r * n; for a transposed view the index is taken apart, dimension by
+// dimension.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "autograd/parallel.hpp"
+#include "autograd/tensor.hpp"
+
+namespace ringside::autograd {
+
+// Where row r of a tensor begins, in elements, r counting the rows in order of their indices.
+class Rows {
+ public:
+  Rows(const Shape& shape, const Shape& strides) : shape_(shape), strides_(strides) {
+    if (!shape_.empty()) {
+      length_ = shape_.back();
+      element_stride_ = length_ == 1 ? 1 : strides_.back();
+      shape_.pop_back(), strides_.pop_back();
+    }
+    count_ = elements_of(shape_);
+    // Neighbouring dimensions that lie in memory as one are walked as one; of a contiguous tensor one dimension is left.
+    for (std::size_t d = shape_.size(); d-- > 1;) {
+      if (shape_[d] != 1 && shape_[d - 1] != 1 && strides_[d - 1] != strides_[d] * shape_[d]) continue;
+      if (shape_[d] != 1) strides_[d - 1] = strides_[d];
+      shape_[d - 1] *= shape_[d];
+      shape_.erase(shape_.begin() + static_cast<std::ptrdiff_t>(d));
+      strides_.erase(strides_.begin() + static_cast<std::ptrdiff_t>(d));
+    }
+  }
+  explicit Rows(const Tensor& tensor) : Rows(tensor.shape(), tensor.strides()) {}
+
+  std::int64_t count() const { return count_; }
+  std::int64_t length() const { return length_; }
+  std::int64_t element_stride() const { return element_stride_; }
+
+  std::int64_t offset(std::int64_t row) const {
+    if (shape_.size() == 1) return row * strides_[0];
+    std::int64_t offset = 0;
+    for (std::size_t d = shape_.size(); d-- > 0;) {
+      offset += row % shape_[d] * strides_[d];
+      row /= shape_[d];
+    }
+    return offset;
+  }
+
+ private:
+  Shape shape_, strides_;  // of the rows, without the last dimension
+  std::int64_t count_ = 0, length_ = 1, element_stride_ = 1;
+};
+
+// How many rows make a piece of work worth a thread of its own.
+inline std::int64_t row_grain(std::int64_t row_length) {
+  return std::max<std::int64_t>(1, (1 << 15) / std::max<std::int64_t>(1, row_length));
+}
+
+// to[index] = from[index] for every index of `shape`.
+template <class T>
+void copy_strided(const T* from, const Shape& from_strides, T* to, const Shape& to_strides, const Shape& shape) {
+  const Rows source(shape, from_strides), target(shape, to_strides);
+  const std::int64_t n = source.length(), source_step = source.element_stride(), target_step = target.element_stride();
+  parallel_for(source.count(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const s = from + source.offset(row);
+      T* const t = to + target.offset(row);
+      if (source_step == 1 && target_step == 1)
+        std::copy_n(s, n, t);
+      else
+        for (std::int64_t i = 0; i < n; ++i) t[i * target_step] = s[i * source_step];
+    }
+  });
+}
+
+}  // namespace ringside::autograd

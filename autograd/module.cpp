@@ -1,0 +1,73 @@
+#include "autograd/module.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace ringside::autograd {
+
+void Module::check_name(const std::string& name) const {
+  require(!name.empty() && name.find('.') == std::string::npos, "Module: '{}' is no name; it must not be empty nor hold a dot",
+          name);
+  const auto has_name = [&](const auto& entry) { return entry.first == name; };
+  const bool taken = std::any_of(parameters_.begin(), parameters_.end(), has_name) ||
+                     std::any_of(buffers_.begin(), buffers_.end(), has_name) ||
+                     std::any_of(modules_.begin(), modules_.end(), has_name);
+  require(!taken, "Module: the name '{}' is registered already", name);
+}
+
+void Module::register_parameter(std::string name, Tensor& member) {
+  check_name(name);
+  if (member.defined()) member.set_requires_grad(true);
+  parameters_.emplace_back(std::move(name), &member);
+}
+
+void Module::register_buffer(std::string name, Tensor& member) {
+  check_name(name);
+  buffers_.emplace_back(std::move(name), &member);
+}
+
+void Module::register_module(std::string name, Module& member) {
+  check_name(name);
+  modules_.emplace_back(std::move(name), &member);
+}
+
+void Module::collect(const std::string& prefix, bool buffers, std::vector<NamedTensor>& into) const {
+  for (const auto& [name, tensor] : buffers ? buffers_ : parameters_)
+    if (tensor->defined()) into.push_back({prefix + name, *tensor});
+  for (const auto& [name, module] : modules_) module->collect(prefix + name + ".", buffers, into);
+}
+
+std::vector<NamedTensor> Module::named_parameters(bool keep_duplicates) const {
+  std::vector<NamedTensor> all, once;
+  collect("", false, all);
+  if (keep_duplicates) return all;
+  for (NamedTensor& entry : all) {
+    const bool seen =
+        std::any_of(once.begin(), once.end(), [&](const NamedTensor& other) { return other.tensor.is_same(entry.tensor); });
+    if (!seen) once.push_back(std::move(entry));
+  }
+  return once;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> tensors;
+  for (NamedTensor& entry : named_parameters()) tensors.push_back(std::move(entry.tensor));
+  return tensors;
+}
+
+std::vector<NamedTensor> Module::named_buffers() const {
+  std::vector<NamedTensor> all;
+  collect("", true, all);
+  return all;
+}
+
+void Module::zero_grad(bool set_to_none) const {
+  for (const Tensor& parameter : parameters()) parameter.zero_grad(set_to_none);
+}
+
+void Module::set_requires_grad(bool value) {
+  for (Tensor& parameter : parameters()) parameter.set_requires_grad(value);
+}
+
+}  // namespace ringside::autograd

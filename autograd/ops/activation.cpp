@@ -1,0 +1,111 @@
+// relu, silu, swiglu: what bends between two linear layers.
+#include "autograd/kernels/exp.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/checks.hpp"
+#include "autograd/parallel.hpp"
+
+namespace ringside::autograd {
+
+namespace {
+
+constexpr std::int64_t grain = 1 << 14;  // elements that make a piece of work worth a thread of its own
+
+}  // namespace
+
+// x [...] -> y = max(x, 0), same shape.  dy/dx = 1 where x > 0, else 0
+Tensor relu(const Tensor& input) {
+  const Tensor x = input.contiguous();
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  dispatch(x.dtype(), "relu", [&](auto zero) {
+    using T = decltype(zero);
+    const T* const px = x.data<T>();
+    T* const py = y.data<T>();
+    parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) py[i] = px[i] < 0 ? 0 : px[i];  // NaN stays NaN: a sick model must show it
+    });
+  });
+  return record("relu", y, {x}, [x](const Node&, const Tensor& grad) -> Gradients {
+    const Tensor dy = grad.contiguous(), dx = Tensor::empty(x.shape(), x.dtype());
+    dispatch(x.dtype(), "relu", [&](auto zero) {
+      using T = decltype(zero);
+      const T *const px = x.data<T>(), *const pdy = dy.data<T>();
+      T* const pdx = dx.data<T>();
+      parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) pdx[i] = px[i] > 0 ? pdy[i] : 0;
+      });
+    });
+    return {dx};
+  });
+}
+
+// x [...] -> y = x s, s = sigmoid(x), same shape.  dy/dx = s + x s (1 - s) = s (1 + x (1 - s))
+Tensor silu(const Tensor& input) {
+  const Tensor x = input.contiguous();
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  dispatch(x.dtype(), "silu", [&](auto zero) {
+    using T = decltype(zero);
+    const T* const px = x.data<T>();
+    T* const py = y.data<T>();
+    parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) py[i] = px[i] * sigmoid(px[i]);
+    });
+  });
+  return record("silu", y, {x}, [x](const Node&, const Tensor& grad) -> Gradients {
+    const Tensor dy = grad.contiguous(), dx = Tensor::empty(x.shape(), x.dtype());
+    dispatch(x.dtype(), "silu", [&](auto zero) {
+      using T = decltype(zero);
+      const T *const px = x.data<T>(), *const pdy = dy.data<T>();
+      T* const pdx = dx.data<T>();
+      parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+          const T s = sigmoid(px[i]);
+          pdx[i] = pdy[i] * s * (1 + px[i] * (1 - s));
+        }
+      });
+    });
+    return {dx};
+  });
+}
+
+// g (gate), u (up), both [...] -> y = silu(g) u, same shape.
+//
+//     dy/du = silu(g) = g s        dy/dg = u s (1 + g (1 - s))        s = sigmoid(g), computed again rather than kept
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  require_same_dtype("swiglu", gate, up);
+  require_same_shape("swiglu", gate, up);
+  const Tensor g = gate.contiguous(), u = up.contiguous();
+  Tensor y = Tensor::empty(g.shape(), g.dtype());
+  dispatch(g.dtype(), "swiglu", [&](auto zero) {
+    using T = decltype(zero);
+    const T *const pg = g.data<T>(), *const pu = u.data<T>();
+    T* const py = y.data<T>();
+    parallel_for(g.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) py[i] = pg[i] * sigmoid(pg[i]) * pu[i];
+    });
+  });
+  return record("swiglu", y, {g, u}, [g, u](const Node&, const Tensor& grad) -> Gradients {
+    const Tensor dy = grad.contiguous(), dg = Tensor::empty(g.shape(), g.dtype()), du = Tensor::empty(g.shape(), g.dtype());
+    dispatch(g.dtype(), "swiglu", [&](auto zero) {
+      using T = decltype(zero);
+      const T *const pg = g.data<T>(), *const pu = u.data<T>(), *const pdy = dy.data<T>();
+      T *const pdg = dg.data<T>(), *const pdu = du.data<T>();
+      parallel_for(g.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+          const T s = sigmoid(pg[i]);
+          pdu[i] = pdy[i] * pg[i] * s;
+          pdg[i] = pdy[i] * pu[i] * s * (1 + pg[i] * (1 - s));
+        }
+      });
+    });
+    return {dg, du};
+  });
+}
+
+}  // namespace ringside::autograd

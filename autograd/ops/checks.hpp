@@ -1,0 +1,22 @@
+// What ops require of their inputs, said the same way by all of them.
+#pragma once
+
+#include "autograd/tensor.hpp"
+#include "base/error.hpp"
+
+namespace ringside::autograd {
+
+inline void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  require(a.dtype() == b.dtype(), "{}: expected tensors of one type, got {} {} and {} {}", op, name_of(a.dtype()), a.shape(),
+          name_of(b.dtype()), b.shape());
+}
+
+inline void require_same_shape(const char* op, const Tensor& a, const Tensor& b) {
+  require(a.shape() == b.shape(), "{}: expected tensors of one shape, got {} and {}", op, a.shape(), b.shape());
+}
+
+inline void require_ids(const char* op, const char* what, const Tensor& ids) {
+  require(ids.dtype() == DType::int32, "{}: expected {} of int32, got {} {}", op, what, name_of(ids.dtype()), ids.shape());
+}
+
+}  // namespace ringside::autograd

@@ -1,0 +1,124 @@
+// add, mul, scale: element by element, with broadcasting.
+#include <algorithm>
+
+#include "autograd/kernels/rows.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/checks.hpp"
+
+namespace ringside::autograd {
+
+namespace {
+
+// [4, 1, 3] and [2, 1] -> [4, 2, 3]: aligned at the right, sizes of 1 and missing ones are stretched.
+Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
+  Shape shape(std::max(a.size(), b.size()));
+  for (std::size_t i = 1; i <= shape.size(); ++i) {
+    const std::int64_t from_a = i <= a.size() ? a[a.size() - i] : 1, from_b = i <= b.size() ? b[b.size() - i] : 1;
+    require(from_a == from_b || from_a == 1 || from_b == 1, "{}: shapes {} and {} do not go together", op, a, b);
+    shape[shape.size() - i] = from_a == 1 ? from_b : from_a;
+  }
+  return shape;
+}
+
+// The strides with which a tensor of `from` is read as one of `to`: 0 where it is stretched.
+Shape stretched_strides(const Shape& from, const Shape& strides, const Shape& to) {
+  Shape result(to.size(), 0);
+  for (std::size_t i = 1; i <= from.size(); ++i)
+    if (from[from.size() - i] != 1) result[to.size() - i] = strides[from.size() - i];
+  return result;
+}
+
+// y = f(a, b), element by element.
+template <class F>
+Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f) {
+  require_same_dtype(op, a, b);
+  const Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype());
+  dispatch(a.dtype(), op, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const pa = a.data<T>();
+    const T* const pb = b.data<T>();
+    T* const py = y.data<T>();
+    if (a.shape() == b.shape() && a.is_contiguous() && b.is_contiguous()) {
+      parallel_for(y.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) py[i] = f(pa[i], pb[i]);
+      });
+      return;
+    }
+    const Rows a_rows(y.shape(), stretched_strides(a.shape(), a.strides(), y.shape()));
+    const Rows b_rows(y.shape(), stretched_strides(b.shape(), b.strides(), y.shape()));
+    const std::int64_t n = a_rows.length(), a_step = a_rows.element_stride(), b_step = b_rows.element_stride();
+    parallel_for(a_rows.count(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T* const ra = pa + a_rows.offset(row);
+        const T* const rb = pb + b_rows.offset(row);
+        T* const ry = py + row * n;
+        if (a_step == 1 && b_step == 1) {
+#pragma omp simd
+          for (std::int64_t i = 0; i < n; ++i) ry[i] = f(ra[i], rb[i]);
+        } else {
+          for (std::int64_t i = 0; i < n; ++i) ry[i] = f(ra[i * a_step], rb[i * b_step]);
+        }
+      }
+    });
+  });
+  return y;
+}
+
+// The gradient of a stretched input: what arrived at all copies of an element is summed. Of one that was not stretched: dy itself.
+Tensor sum_to(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  const Tensor dx = Tensor::zeros(shape, dy.dtype());
+  dispatch(dy.dtype(), "sum_to", [&](auto zero) {
+    using T = decltype(zero);
+    const Rows from(dy), to(dy.shape(), stretched_strides(shape, dx.strides(), dy.shape()));
+    const std::int64_t n = from.length(), from_step = from.element_stride();
+    // Rows::element_stride says 1 for rows of one element, so it is asked for only where there are more.
+    const std::int64_t to_step = to.element_stride();
+    for (std::int64_t row = 0; row < from.count(); ++row) {
+      const T* const f = dy.data<T>() + from.offset(row);
+      T* const t = dx.data<T>() + to.offset(row);
+      if (to_step == 0) {
+        T total = 0;
+        for (std::int64_t i = 0; i < n; ++i) total += f[i * from_step];
+        *t += total;
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) t[i * to_step] += f[i * from_step];
+      }
+    }
+  });
+  return dx;
+}
+
+}  // namespace
+
+// a, b -> y, all of the broadcast shape.  dy/da = dy/db = 1
+Tensor add(const Tensor& a, const Tensor& b) {
+  Tensor y = combine("add", a, b, [](auto x1, auto x2) { return x1 + x2; });
+  return record("add", y, {a, b}, [shape_a = a.shape(), shape_b = b.shape()](const Node& node, const Tensor& dy) -> Gradients {
+    return {node.needs(0) ? sum_to(dy, shape_a) : Tensor(), node.needs(1) ? sum_to(dy, shape_b) : Tensor()};
+  });
+}
+
+// a, b -> y, all of the broadcast shape.  dy/da = b, dy/db = a
+Tensor mul(const Tensor& a, const Tensor& b) {
+  const auto product = [](auto x1, auto x2) { return x1 * x2; };
+  Tensor y = combine("mul", a, b, product);
+  return record("mul", y, {a, b}, [a, b, product](const Node& node, const Tensor& dy) -> Gradients {
+    return {node.needs(0) ? sum_to(combine("mul", dy, b, product), a.shape()) : Tensor(),
+            node.needs(1) ? sum_to(combine("mul", dy, a, product), b.shape()) : Tensor()};
+  });
+}
+
+// x -> y = factor x.  dy/dx = factor
+Tensor scale(const Tensor& x, double factor) {
+  const Tensor constant = Tensor::scalar(factor, x.dtype());
+  const auto product = [](auto x1, auto x2) { return x1 * x2; };
+  Tensor y = combine("scale", x, constant, product);
+  return record("scale", y, {x}, [constant, product](const Node&, const Tensor& dy) -> Gradients {
+    return {combine("scale", dy, constant, product)};
+  });
+}
+
+}  // namespace ringside::autograd

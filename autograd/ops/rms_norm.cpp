@@ -1,0 +1,120 @@
+// rms_norm, alone and fused with the residual before it. Zhang and Sennrich, "Root mean square layer normalization" (NeurIPS 2019).
+#include <cmath>
+
+#include "autograd/kernels/rows.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/checks.hpp"
+
+namespace ringside::autograd {
+
+namespace {
+
+// One row: y = x r w with r = 1 / sqrt(mean(x^2) + eps), which is returned.
+template <class T>
+T normalise_row(const T* x, const T* w, T* y, std::int64_t n, double eps) {
+  T squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t i = 0; i < n; ++i) squares += x[i] * x[i];
+  const T r = static_cast<T>(1 / std::sqrt(static_cast<double>(squares) / static_cast<double>(n) + eps));
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * r * w[i];
+  return r;
+}
+
+// One row of dx. With y_i = x_i r w_i, and r depending on every x:  dr/dx_j = -r^3 x_j / n, hence
+//     dx_j = r w_j dy_j  -  x_j r^3 / n * sum_i(dy_i w_i x_i)
+// and what the row adds to the gradient of the weight:  dw_i += dy_i x_i r
+template <class T>
+void normalise_row_backward(const T* dy, const T* x, const T* w, T r, T* dx, T* dw, std::int64_t n) {
+  T dot = 0;
+#pragma omp simd reduction(+ : dot)
+  for (std::int64_t i = 0; i < n; ++i) {
+    dot += dy[i] * w[i] * x[i];
+    dw[i] += dy[i] * x[i] * r;
+  }
+  const T pull = dot * r * r * r / static_cast<T>(n);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * w[i] * r - x[i] * pull;
+}
+
+// x [rows, n], r [rows], w [n], dy [rows, n] -> dx [rows, n], dw [n]. Each piece of rows sums its own dw; they are added in order.
+Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& r, const Tensor& dy) {
+  const std::int64_t n = weight.elements(), rows = r.elements(), pieces = pieces_of(rows, row_grain(n));
+  const Tensor dx = Tensor::empty(x.shape(), x.dtype()), dw_of_pieces = Tensor::zeros({pieces, n}, x.dtype());
+  dispatch(x.dtype(), "rms_norm", [&](auto zero) {
+    using T = decltype(zero);
+    const T *const px = x.data<T>(), *const pdy = dy.data<T>(), *const pw = weight.data<T>(), *const pr = r.data<T>();
+    T *const pdx = dx.data<T>(), *const dw = dw_of_pieces.data<T>();
+    parallel_for_pieces(rows, row_grain(n), [&](int piece, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row)
+        normalise_row_backward(pdy + row * n, px + row * n, pw, pr[row], pdx + row * n, dw + piece * n, n);
+    });
+    for (std::int64_t piece = 1; piece < pieces; ++piece)
+      for (std::int64_t i = 0; i < n; ++i) dw[i] += dw[piece * n + i];
+  });
+  return {dx, dw_of_pieces.narrow(0, 0, 1).reshape({n})};
+}
+
+void check(const char* op, const Tensor& x, const Tensor& weight) {
+  require_same_dtype(op, x, weight);
+  require(x.dim() >= 1 && weight.shape() == Shape{x.size(-1)}, "{}: expected x [..., n] and weight [n], got {} and {}", op,
+          x.shape(), weight.shape());
+}
+
+std::int64_t rows_of(const Tensor& x) {
+  return elements_of(Shape(x.shape().begin(), x.shape().end() - 1));
+}
+
+Tensor record_rms_norm(Tensor y, const Tensor& x, const Tensor& w, const Tensor& r) {
+  return record("rms_norm", std::move(y), {x, w},
+                [x, w, r](const Node&, const Tensor& dy) -> Gradients { return rms_norm_backward(x, w, r, dy.contiguous()); });
+}
+
+}  // namespace
+
+// x [..., n], weight [n] -> y [..., n]
+Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
+  check("rms_norm", x_input, weight);
+  const Tensor x = x_input.contiguous(), w = weight.contiguous();
+  const std::int64_t n = w.elements(), rows = rows_of(x);
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  const Tensor r = Tensor::empty({rows}, x.dtype());
+  dispatch(x.dtype(), "rms_norm", [&](auto zero) {
+    using T = decltype(zero);
+    parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row)
+        r.data<T>()[row] = normalise_row(x.data<T>() + row * n, w.data<T>(), y.data<T>() + row * n, n, eps);
+    });
+  });
+  return record_rms_norm(std::move(y), x, w, r);
+}
+
+// x, residual [..., n], weight [n] -> sum = x + residual, normed = rms_norm(sum), both [..., n].
+//
+// Two results of one pass, recorded as the two ops that they are:  (x, residual) --> [add] sum --> [rms_norm] normed
+SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Tensor& weight, double eps) {
+  require_same_dtype("add_rms_norm", x_input, residual);
+  require_same_shape("add_rms_norm", x_input, residual);
+  check("add_rms_norm", x_input, weight);
+  const Tensor a = x_input.contiguous(), b = residual.contiguous(), w = weight.contiguous();
+  const std::int64_t n = w.elements(), rows = rows_of(a);
+  Tensor sum = Tensor::empty(a.shape(), a.dtype()), y = Tensor::empty(a.shape(), a.dtype());
+  const Tensor r = Tensor::empty({rows}, a.dtype());
+  dispatch(a.dtype(), "add_rms_norm", [&](auto zero) {
+    using T = decltype(zero);
+    parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T *const pa = a.data<T>() + row * n, *const pb = b.data<T>() + row * n;
+        T* const ps = sum.data<T>() + row * n;
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i) ps[i] = pa[i] + pb[i];
+        r.data<T>()[row] = normalise_row(ps, w.data<T>(), y.data<T>() + row * n, n, eps);
+      }
+    });
+  });
+  sum = record("add", sum, {a, b}, [](const Node&, const Tensor& dy) -> Gradients { return {dy, dy}; });
+  return {sum, record_rms_norm(std::move(y), sum, w, r)};
+}
+
+}  // namespace ringside::autograd

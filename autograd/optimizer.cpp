@@ -1,0 +1,188 @@
+#include "autograd/optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/parallel.hpp"
+#include "base/error.hpp"
+
+namespace ringside::autograd {
+
+namespace {
+
+constexpr std::int64_t grain = 1 << 16;  // elements that make a piece of work worth a thread of its own
+
+}  // namespace
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds) : groups_(std::move(groups)) {
+  std::vector<Tensor> seen;
+  for (const ParameterGroup& group : groups_) {
+    std::vector<Slot>& slots = slots_.emplace_back();
+    for (const NamedTensor& parameter : group.parameters) {
+      const Tensor& p = parameter.tensor;
+      require(p.dtype() != DType::int32 && p.is_contiguous(),
+              "optimizer: expected '{}' to be contiguous and fp32 or fp64, got {} {} with strides {}", parameter.name,
+              name_of(p.dtype()), p.shape(), p.strides());
+      require(std::none_of(seen.begin(), seen.end(), [&](const Tensor& other) { return other.is_same(p); }),
+              "optimizer: '{}' is listed twice; it would be updated twice", parameter.name);
+      seen.push_back(p);
+      Slot& slot = slots.emplace_back(Slot{parameter, {}});
+      for (const std::string& kind : kinds) slot.state.push_back({kind, Tensor::zeros(p.shape(), p.dtype())});
+      if (!kinds.empty()) slot.state.push_back({"step", Tensor::zeros({1}, DType::int32)});
+    }
+  }
+  require(!seen.empty(), "optimizer: expected at least one parameter, got none");
+}
+
+void Optimizer::step() {
+  const NoGrad no_history;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (const Slot& slot : slots_[g]) {
+      if (!slot.parameter.tensor.grad().defined()) continue;
+      if (!slot.state.empty()) ++*slot.state.back().tensor.data<std::int32_t>();
+      update(slot, groups_[g]);
+    }
+  }
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  for (const auto& slots : slots_)
+    for (const Slot& slot : slots) slot.parameter.tensor.zero_grad(set_to_none);
+}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  for (ParameterGroup& group : groups_) group.learning_rate = learning_rate;
+}
+
+std::vector<NamedTensor> Optimizer::state() const {
+  std::vector<NamedTensor> all;
+  for (const auto& slots : slots_)
+    for (const Slot& slot : slots)
+      for (const NamedTensor& entry : slot.state) all.push_back({slot.parameter.name + "." + entry.name, entry.tensor});
+  return all;
+}
+
+// --- SGD
+// ----------------------------------------------------------------------------------------------------------------------------
+
+SGD::SGD(std::vector<ParameterGroup> groups, SgdOptions options)
+    : Optimizer(std::move(groups),
+                options.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum_buffer"}),
+      options_(options) {
+  require(options.momentum >= 0 && (options.momentum > 0 || !options.nesterov),
+          "SGD: expected momentum >= 0, and > 0 for Nesterov's, got {}", options.momentum);
+}
+
+void SGD::update(const Slot& slot, const ParameterGroup& group) {
+  const Tensor &parameter = slot.parameter.tensor, &gradient = parameter.grad();
+  dispatch(parameter.dtype(), "SGD", [&](auto zero) {
+    using T = decltype(zero);
+    T* const p = parameter.data<T>();
+    const T* const g = gradient.data<T>();
+    const T lr = static_cast<T>(group.learning_rate), decay = static_cast<T>(group.weight_decay),
+            momentum = static_cast<T>(options_.momentum);
+    const bool nesterov = options_.nesterov;
+    T* const m = slot.state.empty() ? nullptr : slot.state[0].tensor.data<T>();
+    parallel_for(parameter.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+      if (!m) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
+        return;
+      }
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        const T gi = g[i] + decay * p[i];
+        m[i] = momentum * m[i] + gi;
+        p[i] -= lr * (nesterov ? gi + momentum * m[i] : m[i]);
+      }
+    });
+  });
+}
+
+// --- AdamW
+// --------------------------------------------------------------------------------------------------------------------------
+
+AdamW::AdamW(std::vector<ParameterGroup> groups, AdamWOptions options)
+    : Optimizer(std::move(groups), {"exp_avg", "exp_avg_sq"}), options_(options) {
+  const auto is_beta = [](double beta) { return beta >= 0 && beta < 1; };
+  require(is_beta(options.beta1) && is_beta(options.beta2) && options.eps >= 0,
+          "AdamW: expected betas in [0, 1) and eps >= 0, got {}, {} and {}", options.beta1, options.beta2, options.eps);
+}
+
+void AdamW::update(const Slot& slot, const ParameterGroup& group) {
+  const Tensor &parameter = slot.parameter.tensor, &gradient = parameter.grad();
+  const double t = *slot.state[2].tensor.data<std::int32_t>();
+  const double correction1 = 1 - std::pow(options_.beta1, t), correction2 = 1 - std::pow(options_.beta2, t);
+  dispatch(parameter.dtype(), "AdamW", [&](auto zero) {
+    using T = decltype(zero);
+    T *const p = parameter.data<T>(), *const m = slot.state[0].tensor.data<T>(), *const v = slot.state[1].tensor.data<T>();
+    const T* const g = gradient.data<T>();
+    const T beta1 = static_cast<T>(options_.beta1), beta2 = static_cast<T>(options_.beta2), eps = static_cast<T>(options_.eps);
+    const T keep = static_cast<T>(1 - group.learning_rate * group.weight_decay);
+    const T step_size = static_cast<T>(group.learning_rate / correction1), scale_v = static_cast<T>(1 / std::sqrt(correction2));
+    parallel_for(parameter.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) {
+        m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+        v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+        p[i] = keep * p[i] - step_size * m[i] / (std::sqrt(v[i]) * scale_v + eps);
+      }
+    });
+  });
+}
+
+// --- Clipping
+// -----------------------------------------------------------------------------------------------------------------------
+
+double grad_norm_squared(std::span<const Tensor> parameters) {
+  double total = 0;
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    const Tensor& gradient = parameter.grad();
+    dispatch(gradient.dtype(), "grad_norm_squared", [&](auto zero) {
+      using T = decltype(zero);
+      const T* const g = gradient.data<T>();
+      std::vector<double> of_piece(static_cast<std::size_t>(pieces_of(gradient.elements(), grain)), 0.0);
+      parallel_for_pieces(gradient.elements(), grain, [&](int piece, std::int64_t begin, std::int64_t end) {
+        double squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (std::int64_t i = begin; i < end; ++i) squares += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+        of_piece[static_cast<std::size_t>(piece)] = squares;
+      });
+      for (const double squares : of_piece) total += squares;
+    });
+  }
+  return total;
+}
+
+void scale_grads(std::span<const Tensor> parameters, double factor) {
+  if (factor == 1) return;
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    const Tensor& gradient = parameter.grad();
+    dispatch(gradient.dtype(), "scale_grads", [&](auto zero) {
+      using T = decltype(zero);
+      T* const g = gradient.data<T>();
+      const T f = static_cast<T>(factor);
+      parallel_for(gradient.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) g[i] *= f;
+      });
+    });
+  }
+}
+
+double clip_factor(double norm, double max_norm) {
+  require(max_norm > 0, "clip_grad_norm: expected a maximal norm above 0, got {}", max_norm);
+  const double factor = max_norm / (norm + 1e-6);
+  return factor >= 1 ? 1 : factor;  // a NaN passes through, to be seen
+}
+
+double clip_grad_norm(std::span<const Tensor> parameters, double max_norm) {
+  const double norm = std::sqrt(grad_norm_squared(parameters));
+  scale_grads(parameters, clip_factor(norm, max_norm));
+  return norm;
+}
+
+}  // namespace ringside::autograd

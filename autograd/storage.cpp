@@ -1,0 +1,152 @@
+#include "autograd/storage.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace ringside::autograd {
+
+struct MemoryCounter {
+  std::atomic<std::int64_t> current{0}, peak{0};  // atomic, for a storage may be destroyed on another thread than its maker's
+
+  void add(std::int64_t bytes) {
+    const std::int64_t now = current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    std::int64_t seen = peak.load(std::memory_order_relaxed);
+    while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+    }
+  }
+};
+
+namespace {
+
+constexpr std::size_t alignment = 64;  // a cache line, and the widest vector register
+
+std::shared_ptr<MemoryCounter>& counter_of_thread() {
+  thread_local auto counter = std::make_shared<MemoryCounter>();
+  return counter;
+}
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// Buffers that this thread freed, by size. A training step frees what the next one asks for, size by size; taking those again saves
+// the page faults of fresh memory, which cost as much as a pass over it.
+class Cache {
+ public:
+  static constexpr std::size_t smallest = 64 << 10;  // below, malloc keeps its own
+
+  ~Cache() {
+    ended_ = true;
+    clear();
+  }
+
+  // The cache of this thread; nullptr once the thread is ending and has destroyed it.
+  static Cache* of_thread() {
+    if (ended_) return nullptr;
+    thread_local Cache cache;
+    return &cache;
+  }
+
+  void* take(std::size_t bytes) {
+    const auto found = free_.find(bytes);
+    if (found == free_.end() || found->second.empty()) return nullptr;
+    void* const buffer = found->second.back();
+    found->second.pop_back();
+    return buffer;
+  }
+
+  void give(void* buffer, std::size_t bytes) { free_[bytes].push_back(buffer); }
+
+  void clear() {
+    for (auto& [bytes, buffers] : free_)
+      for (void* buffer : buffers) std::free(buffer);
+    free_.clear();
+  }
+
+ private:
+  static thread_local bool ended_;
+  std::unordered_map<std::size_t, std::vector<void*>> free_;
+};
+
+thread_local bool Cache::ended_ = false;
+
+std::byte* allocate_buffer(std::size_t bytes) {
+  const std::size_t size = rounded(bytes == 0 ? 1 : bytes);
+  Cache* const cache = size < Cache::smallest ? nullptr : Cache::of_thread();
+  void* buffer = cache ? cache->take(size) : nullptr;
+  if (!buffer) buffer = std::aligned_alloc(alignment, size);
+  if (!buffer && cache) {
+    cache->clear();  // what is kept in other sizes may be just what is missing
+    buffer = std::aligned_alloc(alignment, size);
+  }
+  require(buffer != nullptr, "out of memory: a tensor of {} bytes was asked for, {} bytes are in use by this rank", bytes,
+          memory_use().current);
+  return static_cast<std::byte*>(buffer);
+}
+
+void free_buffer(void* buffer, std::size_t bytes) {
+  const std::size_t size = rounded(bytes == 0 ? 1 : bytes);
+  if (Cache* const cache = size < Cache::smallest ? nullptr : Cache::of_thread())
+    cache->give(buffer, size);
+  else
+    std::free(buffer);
+}
+
+}  // namespace
+
+std::shared_ptr<Storage> Storage::allocate(std::size_t bytes) {
+  std::shared_ptr<Storage> storage(new Storage);
+  storage->bytes_ = bytes;
+  storage->counter_ = counter_of_thread();
+  storage->restore();
+  return storage;
+}
+
+std::shared_ptr<Storage> Storage::borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner) {
+  require(data != nullptr || bytes == 0, "Storage::borrow: expected an address for {} bytes, got none", bytes);
+  std::shared_ptr<Storage> storage(new Storage);
+  storage->data_ = static_cast<std::byte*>(data);
+  storage->bytes_ = bytes;
+  storage->owner_ = std::move(owner);
+  return storage;
+}
+
+Storage::~Storage() {
+  if (counter_) drop();
+}
+
+void Storage::drop() {
+  require(counter_ != nullptr, "Storage::drop: this memory is borrowed, its owner alone can free it");
+  if (!data_) return;
+  free_buffer(data_, bytes_);
+  data_ = nullptr;
+  counter_->add(-static_cast<std::int64_t>(bytes_));
+}
+
+void Storage::restore() {
+  require(counter_ != nullptr, "Storage::restore: this memory is borrowed, its owner alone can allocate it");
+  if (data_) return;
+  data_ = allocate_buffer(bytes_);
+  counter_->add(static_cast<std::int64_t>(bytes_));
+}
+
+MemoryUse memory_use() {
+  const MemoryCounter& counter = *counter_of_thread();
+  return {counter.current.load(std::memory_order_relaxed), counter.peak.load(std::memory_order_relaxed)};
+}
+
+void reset_peak_memory() {
+  MemoryCounter& counter = *counter_of_thread();
+  counter.peak.store(counter.current.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void release_cached_memory() {
+  if (Cache* const cache = Cache::of_thread()) cache->clear();
+}
+
+}  // namespace ringside::autograd

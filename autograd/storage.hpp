@@ -1,0 +1,58 @@
+// Storage: the buffer that tensors look into, and the count of how much memory such buffers hold.
+//
+// A device seam: whatever knows where memory lives (today: the heap of this process) is in storage.cpp; a Tensor only ever asks for
+// the address.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace ringside::autograd {
+
+struct MemoryCounter;
+
+class Storage {
+ public:
+  // A buffer of `bytes`, aligned to 64, its contents undefined. Throws Error if there is no such memory.
+  static std::shared_ptr<Storage> allocate(std::size_t bytes);
+
+  // A window on memory of someone else (a shared segment, a file mapping), kept alive by `owner`. It is not counted in
+  // memory_use().
+  static std::shared_ptr<Storage> borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner);
+
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::byte* data() const { return data_; }  // nullptr while dropped
+  std::size_t bytes() const { return bytes_; }
+
+  // Gives the buffer back while tensors still look into it, and fetches a new one of the same size, its contents undefined: how a
+  // parameter sharded over ranks (ZeRO stage 3, FSDP) exists only while its layer runs. Between the two, reading a tensor of this
+  // storage throws. Both do nothing if there is nothing to do; both throw Error on borrowed memory.
+  void drop();
+  void restore();
+
+ private:
+  Storage() = default;
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::shared_ptr<MemoryCounter> counter_;  // of the thread that allocated; none if borrowed
+  std::shared_ptr<void> owner_;             // of borrowed memory
+};
+
+// Bytes that live storages hold and the most they ever held, counted for the calling thread's allocations alone: a rank that is a
+// thread sees its own. Storages count until they are destroyed, on whatever thread that happens.
+struct MemoryUse {
+  std::int64_t current = 0, peak = 0;
+};
+MemoryUse memory_use();
+void reset_peak_memory();  // peak := current
+
+// Freed buffers of a thread are kept for its next allocation of the same size (the next training step asks for exactly the same
+// ones, and fresh pages cost a fault each). This gives them back to the system.
+void release_cached_memory();
+
+}  // namespace ringside::autograd

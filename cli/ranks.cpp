@@ -1,0 +1,89 @@
+#include "cli/ranks.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include <unistd.h>
+
+#include "base/environment.hpp"
+#include "cli/command.hpp"
+#include "cli/rank_process.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr int most_ranks = 1 << 20;
+
+// The command line by which this process was started, with the path of this very program in front.
+std::vector<std::string> own_command() {
+  char path[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  require(length > 0, "cannot find out the path of this program: {}", std::strerror(errno));
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string arguments((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> command;
+  for (std::size_t begin = 0; begin < arguments.size();) {
+    const std::size_t end = arguments.find('\0', begin);
+    command.push_back(arguments.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  require(!command.empty(), "cannot read the arguments of this process from /proc/self/cmdline");
+  command.front() = std::string(path, static_cast<std::size_t>(length));
+  return command;
+}
+
+// The number of ranks that an outer launcher says there are, if there is one that starts each rank by itself.
+std::optional<std::int64_t> ranks_of_outer_launcher() {
+  for (const auto& [rank, size] : {std::pair("RANK", "WORLD_SIZE"), std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")}) {
+    if (!environment(rank)) continue;
+    const auto ranks = integer_environment(size, 1, most_ranks);
+    require(ranks.has_value(), "{} is set but {} is not: a launcher sets both; unset {} to start ranks from here", rank, size,
+            rank);
+    return ranks;
+  }
+  return std::nullopt;
+}
+
+void become_the_only_rank(const LaunchOptions& options) {
+  const auto point = choose_meeting_point(options);
+  for (const auto& [name, value] : place_of_rank(options, point, 0)) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+}  // namespace
+
+CLI::Validator at_least_one(const std::string& thing) {
+  const auto check = [thing](std::string& text) -> std::string {
+    int number = 0;
+    if (!CLI::detail::lexical_cast(text, number)) return "a number is expected, not " + text;
+    return number >= 1 ? "" : fmt::format("at least 1 {} is needed, not {}", thing, number);
+  };
+  return CLI::Validator(check, "");
+}
+
+void add_ranks_option(CLI::App& command, RanksOption& option) {
+  const auto text =
+      fmt::format("Number of ranks: processes on this machine (default: the outer launcher's, else {})", option.otherwise);
+  command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
+}
+
+void become_rank(const RanksOption& option, RankOutput output) {
+  if (const auto outer = ranks_of_outer_launcher()) {
+    if (option.count && *option.count != *outer) {
+      throw UsageError(
+          fmt::format("-n asks for {} ranks, but the environment says that this process is one of {}: leave out -n, or unset "
+                      "RANK and WORLD_SIZE",
+                      *option.count, *outer));
+    }
+    return;
+  }
+  if (!option.count && environment("SLURM_PROCID")) return;
+  LaunchOptions options;
+  options.ranks = option.count.value_or(option.otherwise);
+  options.output = output;
+  if (options.ranks == 1) return become_the_only_rank(options);
+  options.command = own_command();
+  throw Exit{launch(options)};
+}
+
+}  // namespace ringside::cli

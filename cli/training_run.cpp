@@ -1,0 +1,207 @@
+#include "cli/training_run.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <numbers>
+#include <span>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "autograd/parallel.hpp"
+#include "base/error.hpp"
+#include "cli/progress.hpp"
+#include "transformer/checkpoint.hpp"
+#include "transformer/printable.hpp"
+#include "transformer/single_process.hpp"
+
+namespace ringside::cli {
+
+using transformer::Corpus;
+using transformer::Model;
+using transformer::ParallelForm;
+using transformer::StepReport;
+using transformer::Text;
+using transformer::Trainer;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file of JSON lines, one per step and one per examination, each there for whoever reads along as soon as it is written.
+class Metrics {
+ public:
+  explicit Metrics(const fs::path& path) : path_(path) {
+    if (path.empty()) return;
+    errno = 0;
+    file_.open(path, std::ios::trunc);
+    require(file_.is_open(), "cannot write metrics to {}: {}", path.string(), std::strerror(errno));
+  }
+
+  void step(const StepReport& report) {
+    write({{"step", report.step},
+           {"loss", report.loss},
+           {"bits_per_byte", report.bits_per_byte},
+           {"tokens_per_second", report.tokens_per_second},
+           {"step_seconds", report.step_seconds},
+           {"communication_seconds", report.communication_seconds},
+           {"gradient_norm", report.gradient_norm},
+           {"lr", report.learning_rate}});
+  }
+
+  void validation(std::int64_t step, double bits_per_byte) { write({{"step", step}, {"validation_bits_per_byte", bits_per_byte}}); }
+
+ private:
+  void write(const nlohmann::ordered_json& row) {
+    if (path_.empty()) return;
+    file_ << row.dump() << std::endl;
+    require(file_.good(), "cannot write metrics to {}: is the disk full?", path_.string());
+  }
+
+  fs::path path_;
+  std::ofstream file_;
+};
+
+void make_folder(const fs::path& directory) {
+  if (directory.empty()) return;
+  std::error_code error;
+  fs::create_directories(directory, error);
+  require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
+}
+
+std::string names_of(const TrainingPlan& plan) {
+  if (plan.data.empty()) return transformer::default_corpus().string() + " (the standard library this program was built with)";
+  std::vector<std::string> names;
+  for (const fs::path& path : plan.data) names.push_back(path.string());
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corpus, int ranks) {
+  const auto& config = plan.config;
+  const auto& options = plan.options;
+  const std::string heads =
+      config.heads == config.kv_heads ? fmt::format("{}", config.heads) : fmt::format("{} on {}", config.heads, config.kv_heads);
+  fmt::print("model    {}: {} parameters in {}; {} layers, d_model {}, {} heads, d_ff {}, vocabulary {}{}\n", plan.model_name,
+             with_unit(static_cast<double>(transformer::parameter_count(config))), autograd::name_of(plan.dtype), config.layers,
+             config.d_model, heads, config.d_ff, config.vocabulary, config.tied_head ? ", tied head" : "");
+  fmt::print("data     {}: {} files, {} bytes, {} of them held out\n", names_of(plan), text.files,
+             with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.validation().size())));
+  fmt::print("ranks    {}{}, {} of {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
+             plan.threads, plan.threads == 1 ? "thread" : "threads");
+  fmt::print("batch    {} sequences of {} bytes, {} on each rank; {} steps\n\n", options.batch, options.sequence,
+             options.batch / ranks, options.steps);
+  std::fflush(stdout);
+}
+
+// Means over the first and the last steps of a run: one step's loss is a matter of luck.
+class Summary {
+ public:
+  explicit Summary(std::int64_t steps) : at_each_end_(std::clamp<std::int64_t>(steps / 20, 1, 10)), steps_(steps) {}
+
+  void step(const StepReport& report) {
+    if (report.step <= at_each_end_) first_ += report.bits_per_byte / static_cast<double>(at_each_end_);
+    if (report.step > steps_ - at_each_end_) last_ += report.bits_per_byte / static_cast<double>(at_each_end_);
+    seconds_ += report.step_seconds;
+    communication_ += report.communication_seconds;
+    tokens_ += report.tokens_per_second * report.step_seconds;
+  }
+
+  void print(std::optional<double> held_out) const {
+    fmt::print("\n{} steps in {}, {} tokens/s, {:.1f} % of the time in communication\n", steps_, in_hours(seconds_),
+               with_unit(tokens_ / seconds_), 100 * communication_ / seconds_);
+    fmt::print("loss     {:.3f} bits per byte at first, {:.3f} at last (means of {})\n", first_, last_,
+               at_each_end_ == 1 ? "one step" : fmt::format("{} steps", at_each_end_));
+    if (held_out)
+      fmt::print("held out {:.3f} bits per byte\n", *held_out);
+    else
+      fmt::print("held out nothing: that part of the text is too short for one sequence\n");
+  }
+
+ private:
+  std::int64_t at_each_end_, steps_;
+  double first_ = 0, last_ = 0, seconds_ = 0, communication_ = 0, tokens_ = 0;
+};
+
+void print_sample(const TrainingPlan& plan, const Model& model) {
+  if (plan.sample_tokens == 0) return;
+  const auto tokens = transformer::generate(model, {'\n'}, plan.sample_tokens, plan.sample);
+  transformer::Bytes bytes;
+  for (const std::int32_t token : tokens) bytes.push_back(token < 256 ? static_cast<std::uint8_t>(token) : '?');
+  fmt::print("\n--- a sample of {} bytes, temperature {} ---\n{}\n", bytes.size(), plan.sample.temperature,
+             transformer::printable(bytes));
+}
+
+// What rank 0 does beside training. On the other ranks none of it exists.
+struct Reporter {
+  Reporter(const TrainingPlan& its_plan, const Model& its_model)
+      : plan(its_plan), model(its_model), progress(plan.options.steps, stdout), metrics(plan.metrics), summary(plan.options.steps) {
+    make_folder(plan.dump);
+    make_folder(plan.save);
+  }
+
+  void after_step(const StepReport& report) {
+    metrics.step(report);
+    summary.step(report);
+    progress.step(report);
+    if (!plan.dump.empty()) transformer::dump_step(plan.dump / fmt::format("step{:04}.safetensors", report.step), model);
+  }
+
+  void after_validation(std::int64_t step, double bits_per_byte) {
+    metrics.validation(step, bits_per_byte);
+    progress.validation(step, bits_per_byte);
+  }
+
+  void finish(std::optional<double> held_out) {
+    progress.end();
+    summary.print(held_out);
+    if (held_out) metrics.validation(plan.options.steps, *held_out);
+    if (!plan.save.empty()) {
+      transformer::save_checkpoint(plan.save, model);
+      fmt::print("saved    {} (config.json and model.safetensors, as transformers reads them)\n", plan.save.string());
+    }
+    print_sample(plan, model);
+    std::fflush(stdout);
+  }
+
+  const TrainingPlan& plan;
+  const Model& model;
+  Progress progress;
+  Metrics metrics;
+  Summary summary;
+};
+
+}  // namespace
+
+Text read_data(const TrainingPlan& plan) {
+  return transformer::read_text(plan.data.empty() ? std::vector{transformer::default_corpus()} : plan.data);
+}
+
+void check_plan(const TrainingPlan& plan, int ranks) {
+  transformer::validate(plan.options, plan.config, Corpus(read_data(plan).bytes), ranks);
+}
+
+void run_training(const TrainingPlan& plan, ParallelForm& form) {
+  autograd::set_threads(plan.threads);
+  const Text text = read_data(plan);
+  const Corpus corpus(text.bytes);
+  Model model(plan.config, plan.dtype);
+  if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
+
+  std::optional<Reporter> reporter;
+  transformer::Observer observer;
+  if (form.rank() == 0) {
+    print_header(plan, text, corpus, form.size());
+    reporter.emplace(plan, model);
+    observer.after_step = [&](const StepReport& report) { reporter->after_step(report); };
+    observer.after_validation = [&](std::int64_t step, double bits_per_byte) { reporter->after_validation(step, bits_per_byte); };
+  }
+  Trainer trainer(model, corpus, form, plan.options, observer);
+  trainer.run();
+  const auto held_out = trainer.validate();
+  if (reporter) reporter->finish(held_out);
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,43 @@
+// One rank's part in `ringside train`: from a plan, which is the same on every rank, to a trained model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autograd/dtype.hpp"
+#include "transformer/config.hpp"
+#include "transformer/corpus.hpp"
+#include "transformer/parallel_form.hpp"
+#include "transformer/sample.hpp"
+#include "transformer/trainer.hpp"
+
+namespace ringside::cli {
+
+struct TrainingPlan {
+  std::string model_name;  // for the header: a named size, "custom", or the folder that it was started from
+  transformer::Config config;
+  autograd::DType dtype = autograd::DType::fp32;
+  transformer::TrainerOptions options;
+  std::vector<std::filesystem::path> data;    // empty: the default corpus
+  std::string form, backend;                  // for the header
+  int threads = 1;                            // of each rank
+  std::filesystem::path init;                 // a checkpoint to start from; empty: from first values
+  std::filesystem::path metrics, dump, save;  // empty: none
+  std::int64_t sample_tokens = 0;
+  transformer::SampleOptions sample;
+};
+
+// What the plan reads: its own paths or the default corpus.
+transformer::Text read_data(const TrainingPlan& plan);
+
+// Throws Error if no run could come of this plan on so many ranks. Starts nothing; called before ranks are.
+void check_plan(const TrainingPlan& plan, int ranks);
+
+// Trains. Rank 0 prints on standard output, writes metrics, dumps and checkpoint; the others are silent. Every rank must call it,
+// on the thread that it will compute on.
+void run_training(const TrainingPlan& plan, transformer::ParallelForm& form);
+
+}  // namespace ringside::cli

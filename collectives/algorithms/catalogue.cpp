@@ -1,0 +1,91 @@
+#include "collectives/algorithms/catalogue.hpp"
+
+#include "base/error.hpp"
+#include "collectives/algorithms/barrier.hpp"
+#include "collectives/algorithms/binomial.hpp"
+#include "collectives/algorithms/ring.hpp"
+
+namespace ringside::collectives {
+
+const std::vector<Algorithm>& all_algorithms() {
+  using enum Collective;
+  static const std::vector<Algorithm> algorithms = {
+      {all_reduce, "ring", [](int size, int rank, int) { return ring_all_reduce(size, rank); }},
+      {reduce_scatter, "ring", [](int size, int rank, int) { return ring_reduce_scatter(size, rank); }},
+      {all_gather, "ring", [](int size, int rank, int) { return ring_all_gather(size, rank); }},
+      {broadcast, "binomial", [](int size, int rank, int root) { return binomial_broadcast(size, rank, root); }},
+      {reduce, "binomial", [](int size, int rank, int root) { return binomial_reduce(size, rank, root); }},
+      {barrier, "dissemination", [](int size, int rank, int) { return dissemination_barrier(size, rank); }},
+  };
+  return algorithms;
+}
+
+std::string_view name_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::barrier:
+      return "barrier";
+  }
+  fail("there is no collective with the number {}", static_cast<int>(collective));
+}
+
+std::string_view promise_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return "every rank holds the sum of all ranks";
+    case Collective::reduce_scatter:
+      return "rank r holds chunk r of the sum";
+    case Collective::all_gather:
+      return "rank c's chunk c is on every rank";
+    case Collective::broadcast:
+      return "every rank holds what the root held";
+    case Collective::reduce:
+      return "the root holds the sum of all ranks";
+    case Collective::barrier:
+      return "every rank has heard from every rank";
+  }
+  fail("there is no collective with the number {}", static_cast<int>(collective));
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce;
+}
+
+Collective collective_named(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Collective collective : all_collectives) {
+    if (name_of(collective) == name) return collective;
+    names.push_back(name_of(collective));
+  }
+  fail("there is no collective named '{}'; there are {}", name, fmt::join(names, ", "));
+}
+
+const Algorithm& find_algorithm(Collective collective, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Algorithm& algorithm : all_algorithms()) {
+    if (algorithm.collective != collective) continue;
+    if (name.empty() || algorithm.name == name) return algorithm;
+    names.push_back(algorithm.name);
+  }
+  fail("there is no algorithm named '{}' for {}; there is {}", name, name_of(collective), fmt::join(names, ", "));
+}
+
+std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
+  require(size >= 1, "{} needs at least 1 rank, but was asked to run on {}", algorithm.title(), size);
+  require(root >= 0 && root < size, "the root of a {} on {} ranks must be one of 0 to {}, not {}", name_of(algorithm.collective),
+          size, size - 1, root);
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < size; ++rank) schedules.push_back(algorithm.make(size, rank, root));
+  return schedules;
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,311 @@
+#include "collectives/executor.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <compare>
+#include <cstring>
+
+#include "collectives/reduce.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+bool overlap(ChunkRange a, ChunkRange b) { return a.first < b.first + b.count && b.first < a.first + a.count; }
+
+// One slice of one step of one segment. The order of cursors is the order in which slices are sent, and received.
+struct Cursor {
+  int segment = 0, step = 0, slice = 0;
+  auto operator<=>(const Cursor&) const = default;
+};
+
+// One call, from its first slice to its last.
+class Run {
+ public:
+  Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call, std::uint64_t sequence,
+      const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch);
+  void all_slices();
+  std::string where() const;
+
+ private:
+  bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
+  void post_what_can_go();
+  void take(const Completion& completion);
+  void apply_held_slice();
+  void ask_around();
+  Position position() const;
+  [[noreturn]] void time_out();
+
+  bool may_send(const Cursor& at) const;
+  bool may_apply(const Cursor& at) const;
+
+  const Step& step(const Cursor& at) const { return plan_.schedule.steps[at.step]; }
+  ChunkRange chunks_of(const Cursor& at, bool sending) const { return sending ? step(at).send->chunks : step(at).receive->chunks; }
+  int slices_of(ChunkRange range) const;
+  std::size_t bytes_of(ChunkRange range, int slice) const;
+  std::size_t offset_of(ChunkRange range, int slice) const;
+  std::byte* place(ChunkRange range, int slice) const;
+  bool kept(ChunkRange range) const { return range.first >= buffers_.kept.first && range.first < buffers_.kept.first + buffers_.kept.count; }
+  MessageHeader header(const Cursor& at, ChunkRange range) const;
+
+  // The first slice at or after `at` that this rank sends (or receives).
+  Cursor settle(Cursor at, bool sending) const;
+  Cursor after(Cursor at, bool sending) const { return ++at.slice, settle(at, sending); }
+
+  Transport& transport_;
+  const ExecutorOptions& options_;
+  const Plan& plan_;
+  const Call& call_;
+  const std::uint64_t sequence_;
+  const Chunks& chunks_;
+  const Buffers& buffers_;
+  const std::size_t element_;
+  std::size_t slice_elements_;
+  int window_;  // slices per segment
+  Cursor end_;
+  std::byte* scratch_ = nullptr;
+
+  Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
+  bool receive_posted_ = false, placed_ = false;
+  std::optional<std::span<const std::byte>> held_;  // received, waiting for a send out of the same chunk
+};
+
+Run::Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call, std::uint64_t sequence,
+         const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch)
+    : transport_(transport), options_(options), plan_(plan), call_(call), sequence_(sequence), chunks_(chunks), buffers_(buffers),
+      element_(size_of(call.type)), slice_elements_(std::max<std::size_t>(1, options.slice_bytes / element_)),
+      window_(options.slices_per_segment) {
+  int longest = 1;
+  bool single_chunks = true;
+  for (const Step& s : plan_.schedule.steps)
+    for (const auto& range : {s.send ? s.send->chunks : ChunkRange{0, 0}, s.receive ? s.receive->chunks : ChunkRange{0, 0}}) {
+      longest = std::max(longest, slices_of(range));
+      single_chunks = single_chunks && range.count <= 1;
+    }
+  if (!single_chunks) window_ = longest;  // chunks that travel in company are not cut alike by all: one segment
+  window_ = std::min(window_, longest);
+  end_ = {(longest + window_ - 1) / window_, 0, 0};
+  if (plan_.schedule.steps.empty()) end_ = {0, 0, 0};
+
+  const bool all_kept = buffers_.kept.count == chunks_.chunks();
+  require(all_kept || single_chunks, "a schedule that moves several chunks in one message needs the whole buffer on every rank");
+  if (!all_kept) {
+    const std::size_t slots = static_cast<std::size_t>(chunks_.chunks()) * window_;
+    if (scratch.size() < slots * slice_elements_ * element_) scratch.resize(slots * slice_elements_ * element_);
+    scratch_ = scratch.data();
+  }
+  to_send_ = sent_ = settle({}, true);
+  to_receive_ = settle({}, false);
+}
+
+void Run::all_slices() {
+  auto last_progress = Clock::now();
+  while (!finished()) {
+    post_what_can_go();
+    const auto completion = transport_.wait(Deadline::after(std::min(options_.timeout, Position::every)));
+    if (completion) {
+      take(*completion);
+      last_progress = Clock::now();
+    } else {
+      ask_around();
+      if (seconds_since(last_progress) >= options_.timeout.count()) time_out();
+    }
+  }
+}
+
+// Nothing has moved for a while. That may be as it should; but ranks that wait for each other in different calls will wait for ever.
+void Run::ask_around() {
+  transport_.tell_position(position());
+  const auto positions = transport_.positions(Seconds(0));
+  for (int r = 0; r < transport_.size(); ++r)
+    if (positions[r].recent() && positions[r].sequence == sequence_) check_call(sequence_, call_, positions[r].call, transport_.rank(), r);
+}
+
+void Run::post_what_can_go() {
+  while (may_send(to_send_)) {
+    const ChunkRange range = chunks_of(to_send_, true);
+    const bool own_input = plan_.send_needs[to_send_.step].step == Plan::none;
+    const std::byte* from = own_input ? buffers_.input + offset_of(range, to_send_.slice) : place(range, to_send_.slice);
+    transport_.post_send(step(to_send_).send->to, header(to_send_, range), {from, bytes_of(range, to_send_.slice)});
+    to_send_ = after(to_send_, true);
+  }
+  if (to_receive_ != end_ && !receive_posted_) {
+    const ChunkRange range = chunks_of(to_receive_, false);
+    const std::size_t bytes = bytes_of(range, to_receive_.slice);
+    placed_ = step(to_receive_).receive->action == Action::overwrite && may_apply(to_receive_) && bytes > 0;
+    transport_.post_receive(step(to_receive_).receive->from, header(to_receive_, range),
+                            placed_ ? std::span(place(range, to_receive_.slice), bytes) : std::span<std::byte>());
+    receive_posted_ = true;
+  }
+}
+
+void Run::take(const Completion& completion) {
+  if (completion.kind == Completion::sent)
+    sent_ = after(sent_, true);
+  else
+    held_ = completion.payload;
+  if (held_ && may_apply(to_receive_)) apply_held_slice();
+}
+
+void Run::apply_held_slice() {
+  const Receive& receive = *step(to_receive_).receive;
+  if (!held_->empty() && !placed_) {
+    std::byte* into = place(receive.chunks, to_receive_.slice);
+    const bool untouched = plan_.first_touch[to_receive_.step];
+    const std::byte* ours = untouched ? buffers_.input + offset_of(receive.chunks, to_receive_.slice) : into;
+    if (receive.action == Action::add)
+      combine(call_.type, call_.reduce, into, ours, held_->data(), held_->size() / element_);
+    else
+      std::memcpy(into, held_->data(), held_->size());
+  }
+  transport_.release();
+  held_.reset();
+  receive_posted_ = false;
+  to_receive_ = after(to_receive_, false);
+}
+
+bool Run::may_send(const Cursor& at) const {
+  if (at == end_) return false;
+  if (sent_ != at) {  // some are under way: all to one peer, and not more than the transport takes
+    int under_way = 0;
+    for (Cursor c = sent_; c != at; c = after(c, true)) ++under_way;
+    if (under_way >= transport_.window() || step(sent_).send->to != step(at).send->to) return false;
+  }
+  const Plan::Need& need = plan_.send_needs[at.step];
+  return need.step == Plan::none || to_receive_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
+}
+
+bool Run::may_apply(const Cursor& at) const {
+  const Plan::Need& need = plan_.receive_needs[at.step];
+  if (need.step != Plan::none) return sent_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
+  const int last_use = plan_.reused_after[at.step];
+  if (at.segment == 0 || last_use == Plan::none || kept(chunks_of(at, false))) return true;
+  return sent_ > Cursor{at.segment - 1, last_use, at.slice - window_};  // the scratch's last content has left
+}
+
+int Run::slices_of(ChunkRange range) const {
+  return std::max<int>(1, static_cast<int>((chunks_.size(range) + slice_elements_ - 1) / slice_elements_));
+}
+
+std::size_t Run::bytes_of(ChunkRange range, int slice) const {
+  const std::size_t begin = slice * slice_elements_;
+  return std::min(slice_elements_, chunks_.size(range) - begin) * element_;
+}
+
+std::size_t Run::offset_of(ChunkRange range, int slice) const { return (chunks_.begin(range) + slice * slice_elements_) * element_; }
+
+std::byte* Run::place(ChunkRange range, int slice) const {
+  if (kept(range)) return buffers_.output + offset_of(range, slice) - chunks_.begin(buffers_.kept.first) * element_;
+  return scratch_ + (static_cast<std::size_t>(range.first) * window_ + slice % window_) * slice_elements_ * element_;
+}
+
+MessageHeader Run::header(const Cursor& at, ChunkRange range) const {
+  MessageHeader h;
+  h.job = transport_.job();
+  h.sequence = sequence_;
+  h.call = call_;
+  h.step = static_cast<std::uint32_t>(at.step);
+  h.slice = static_cast<std::uint32_t>(at.slice);
+  h.bytes = bytes_of(range, at.slice);
+  return h;
+}
+
+Cursor Run::settle(Cursor at, bool sending) const {
+  const int steps = static_cast<int>(plan_.schedule.steps.size());
+  for (; at.segment < end_.segment; at = {at.segment + 1, 0, (at.segment + 1) * window_}) {
+    for (; at.step < steps; at = {at.segment, at.step + 1, at.segment * window_}) {
+      const bool takes_part = sending ? step(at).send.has_value() : step(at).receive.has_value();
+      if (takes_part && at.slice < std::min((at.segment + 1) * window_, slices_of(chunks_of(at, sending)))) return at;
+    }
+  }
+  return end_;
+}
+
+std::string Run::where() const {
+  const int steps = static_cast<int>(plan_.schedule.steps.size());
+  const int at = std::min(to_send_ < to_receive_ ? to_send_.step : to_receive_.step, steps - 1);
+  return fmt::format("call #{}, {}, step {} of {}", sequence_, describe(call_), at + 1, steps);
+}
+
+Position Run::position() const {
+  const bool receiving = to_receive_ != end_;
+  Position mine;
+  mine.sequence = sequence_;
+  mine.call = call_;
+  mine.step = static_cast<std::uint32_t>(receiving ? to_receive_.step : sent_.step);
+  mine.waiting_for = receiving ? step(to_receive_).receive->from : step(sent_).send->to;
+  return mine;
+}
+
+void Run::time_out() {
+  const int self = transport_.rank();
+  const Position mine = position();
+  const auto positions = transport_.positions(1.2 * Position::every);
+
+  std::vector<int> silent;
+  std::string others;
+  for (int r = 0; r < transport_.size(); ++r) {
+    if (r == self) continue;
+    if (!positions[r].recent())
+      silent.push_back(r);
+    else if (r < 16)
+      others += fmt::format("; rank {} waits for rank {} in step {} of call #{}", r, positions[r].waiting_for, positions[r].step + 1,
+                            positions[r].sequence);
+  }
+  const int blamed = silent.empty() ? mine.waiting_for : silent.front();
+  const std::string who = silent.empty() ? std::string()
+                                         : fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives; ",
+                                                       fmt::join(silent, ", "), silent.size() == 1 ? "does" : "do");
+  throw RankFailure(blamed, fmt::format("{}nothing came to rank {} from rank {} for {:.1f} s{}", who, self, mine.waiting_for,
+                                        options_.timeout.count(), others));
+}
+
+}  // namespace
+
+Plan plan(Schedule schedule) {
+  Plan p;
+  const auto& steps = schedule.steps;
+  const int n = static_cast<int>(steps.size());
+  p.send_needs.resize(n), p.receive_needs.resize(n), p.reused_after.assign(n, Plan::none), p.first_touch.assign(n, true);
+  p.received.assign(schedule.chunks, false);
+  for (int s = 0; s < n; ++s) {
+    if (steps[s].send)
+      for (int d = s - 1; d >= 0 && p.send_needs[s].step == Plan::none; --d)
+        if (steps[d].receive && overlap(steps[d].receive->chunks, steps[s].send->chunks))
+          p.send_needs[s] = {d, steps[d].receive->chunks == steps[s].send->chunks};
+    if (!steps[s].receive) continue;
+    const ChunkRange into = steps[s].receive->chunks;
+    for (int d = s; d >= 0 && p.receive_needs[s].step == Plan::none; --d)
+      if (steps[d].send && overlap(steps[d].send->chunks, into)) p.receive_needs[s] = {d, steps[d].send->chunks == into};
+    for (int d = 0; d < n; ++d)
+      if (steps[d].send && overlap(steps[d].send->chunks, into)) p.reused_after[s] = d;
+    for (int d = 0; d < s; ++d)
+      if (steps[d].receive && overlap(steps[d].receive->chunks, into)) p.first_touch[s] = false;
+    for (int c = into.first; c < into.first + into.count; ++c) p.received[c] = true;
+  }
+  p.schedule = std::move(schedule);
+  return p;
+}
+
+void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks, const Buffers& buffers) {
+  const std::size_t element = size_of(call.type);
+  std::byte* out = buffers.output;
+  for (int c = buffers.kept.first; c < buffers.kept.first + buffers.kept.count; out += chunks.size(c) * element, ++c) {
+    const std::byte* in = buffers.input + chunks.begin(c) * element;
+    if (!plan.received[c] && in != out && chunks.size(c) > 0) std::memcpy(out, in, chunks.size(c) * element);
+  }
+
+  Run run(transport_, options_, plan, call, sequence, chunks, buffers, scratch_);
+  try {
+    run.all_slices();
+  } catch (const RankFailure& failure) {
+    const auto text = fmt::format("{} [rank {} was in {}]", failure.what(), transport_.rank(), run.where());
+    const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
+    transport_.abort(told);
+    throw told;
+  } catch (const Error& error) {
+    transport_.abort(RankFailure(transport_.rank(), error.what()));
+    throw;
+  }
+}
+
+}  // namespace ringside::collectives

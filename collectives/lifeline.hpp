@@ -1,0 +1,60 @@
+// The lifeline: a second connection between every two ranks, which carries no data, only news.
+//
+// It is how a rank learns, while it waits for somebody else, that a third has died: the connection closes. Whoever leaves in good order
+// says goodbye first; whoever gives up tells why. So every survivor can name the first cause, not only the neighbour's silence.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <poll.h>
+
+#include "collectives/transport.hpp"
+
+namespace ringside::collectives {
+
+class Lifeline {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  // sockets[r] leads to rank r; sockets[rank] is empty.
+  Lifeline(int rank, std::vector<std::optional<Socket>> sockets);
+  ~Lifeline();  // says goodbye, unless this rank has given up
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  // Takes in all news that have come. Throws RankFailure if a rank has died or given up.
+  void listen();
+
+  // Called because the data connection to `peer` broke: waits for the news that explains it, and throws RankFailure in any case.
+  [[noreturn]] void explain(int peer, const std::string& symptom);
+
+  void give_up(const RankFailure& cause) noexcept;
+  void tell_position(const Position& mine) noexcept;  // to everybody
+  const std::vector<Position>& positions() const { return positions_; }
+
+  // Adds what poll(2) must watch so that news end a wait.
+  void add_to(std::vector<pollfd>& watched) const;
+
+ private:
+  struct Peer {
+    std::optional<Socket> socket;
+    std::string unread;     // a piece of news that has come in part
+    bool said_goodbye = false;
+    bool closed = false;
+  };
+
+  void hear(int peer);
+  void take_news(int peer);
+  void tell(int peer, const std::string& bytes) noexcept;
+
+  int rank_;
+  std::vector<Peer> peers_;
+  std::vector<Position> positions_;
+  std::optional<RankFailure> failure_;  // the first that was heard of
+  bool gave_up_ = false;
+};
+
+}  // namespace ringside::collectives

@@ -1,0 +1,66 @@
+#include "collectives/message.hpp"
+
+#include <bit>
+
+#include "base/error.hpp"
+
+namespace ringside::collectives {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian, and so must the machine be");
+
+Label::Label(std::string_view name) {
+  constexpr std::string_view cut = "...";
+  if (name.size() >= sizeof text) {
+    const std::size_t kept = sizeof text - 1 - cut.size();
+    cut.copy(text, cut.size());
+    name.substr(name.size() - kept).copy(text + cut.size(), kept);
+  } else {
+    name.copy(text, name.size());
+  }
+}
+
+std::string describe(const Call& call) {
+  // What comes from another rank may be anything: a number that names nothing is told as a number.
+  if (static_cast<std::size_t>(call.collective) >= std::size(all_collectives))
+    return fmt::format("collective {} of {}", static_cast<int>(call.collective), call.count);
+  const auto& algorithms = all_algorithms();
+  const auto algorithm = call.algorithm < algorithms.size() ? std::string(algorithms[call.algorithm].name)
+                                                            : fmt::format("algorithm {}", call.algorithm);
+  const bool reduces = call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter ||
+                       call.collective == Collective::reduce;
+  std::string text(name_of(call.collective));
+  if (call.collective != Collective::barrier) {
+    text += fmt::format(" of {} {}", call.count, name_of(call.type));
+    if (call.collective == Collective::broadcast) text += fmt::format(" from rank {}", call.root);
+    if (call.collective == Collective::reduce) text += fmt::format(" to rank {}", call.root);
+    text += reduces ? fmt::format(" ({}, {})", name_of(call.reduce), algorithm) : fmt::format(" ({})", algorithm);
+  }
+  if (!call.label.view().empty()) text += fmt::format(" for {}", call.label.view());
+  return text;
+}
+
+namespace {
+[[noreturn]] void disagree(int self, std::uint64_t our_sequence, const Call& ours, int peer, std::uint64_t their_sequence,
+                           const Call& theirs) {
+  fail("the ranks disagree: rank {} makes call #{}, {}, but rank {} makes call #{}, {}. Every rank must make the same calls in the same "
+       "order", self, our_sequence, describe(ours), peer, their_sequence, describe(theirs));
+}
+}  // namespace
+
+void check_call(std::uint64_t sequence, const Call& ours, const Call& theirs, int self, int peer) {
+  if (ours != theirs) disagree(self, sequence, ours, peer, sequence, theirs);
+}
+
+void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer) {
+  if (seen == expected) return;
+  require(seen.magic == expected.magic && seen.job == expected.job,
+          "rank {} received bytes from rank {} that are not a message of this job: do two jobs share a port, or do the ranks run "
+          "different versions?", self, peer);
+  if (seen.sequence != expected.sequence || seen.call != expected.call)
+    disagree(self, expected.sequence, expected.call, peer, seen.sequence, seen.call);
+  fail("rank {} expected step {} slice {} ({} bytes) of call #{}, {}, from rank {}, but received step {} slice {} ({} bytes): do the "
+       "ranks run different versions or settings (RINGSIDE_SLICE_BYTES)?", self, expected.step, expected.slice, expected.bytes,
+       expected.sequence, describe(expected.call), peer, seen.step, seen.slice, seen.bytes);
+}
+
+}  // namespace ringside::collectives

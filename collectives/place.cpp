@@ -1,0 +1,85 @@
+#include "collectives/place.hpp"
+
+#include <climits>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// The names under which one launcher tells a process where it stands.
+struct Names {
+  const char* launcher;
+  const char *rank, *size, *local_rank, *local_size;
+  const char* job;
+};
+
+constexpr Names torchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"};
+constexpr Names open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                         "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"};
+constexpr Names slurm{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID"};
+
+int read_int(const char* name, int low, int high, int otherwise) {
+  return static_cast<int>(integer_environment(name, low, high).value_or(otherwise));
+}
+
+const Names* find_launcher() {
+  for (const Names* names : {&torchrun, &open_mpi, &slurm}) {
+    const bool rank = environment(names->rank).has_value(), size = environment(names->size).has_value();
+    require(rank == size || names != &torchrun, "{} is set but {} is not: a launcher sets both, or neither",
+            rank ? names->rank : names->size, rank ? names->size : names->rank);
+    if (rank && size) return names;
+  }
+  return nullptr;
+}
+
+// Two jobs at a time on one host get two ports.
+std::uint16_t port_of_job(const std::string& job) {
+  std::uint64_t hash = 0;
+  for (const char c : job) hash = mix_bits(hash + static_cast<unsigned char>(c) + 1);
+  return static_cast<std::uint16_t>(20000 + hash % 12000);  // below the range from which Linux takes ports for outgoing connections
+}
+
+}  // namespace
+
+std::string first_host_of(const std::string& node_list) {
+  const auto bracket = node_list.find('['), comma = node_list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return node_list.substr(0, comma);
+  const auto number_end = node_list.find_first_of("-,]", bracket);
+  require(number_end != std::string::npos, "SLURM_JOB_NODELIST={} has a bracket that does not close", node_list);
+  return node_list.substr(0, bracket) + node_list.substr(bracket + 1, number_end - bracket - 1);
+}
+
+Place place_from_environment() {
+  Place place;
+  place.connect_timeout = Seconds(read_int("RINGSIDE_CONNECT_TIMEOUT", 1, 86400, 60));
+  const Names* names = find_launcher();
+  if (!names) return place;
+
+  place.size = read_int(names->size, 1, INT_MAX, 1);
+  place.rank = read_int(names->rank, 0, INT_MAX, 0);
+  require(place.rank < place.size, "{}={} does not fit {}={}: ranks are numbered from 0 to {}", names->rank, place.rank, names->size,
+          place.size, place.size - 1);
+  place.local_rank = read_int(names->local_rank, 0, INT_MAX, place.rank);
+  place.local_size = names == &slurm ? place.size : read_int(names->local_size, 1, INT_MAX, place.size);
+
+  const std::string job = environment(names->job).value_or("");
+  place.job_key = environment("RINGSIDE_JOB_KEY").value_or(job);
+  if (const auto address = environment("MASTER_ADDR")) {
+    place.master_address = *address;
+  } else if (const auto nodes = environment("SLURM_JOB_NODELIST"); names == &slurm && nodes) {
+    place.master_address = first_host_of(*nodes);
+  } else {
+    require(place.local_size == place.size, "this job has ranks on several hosts, and {} does not say where rank 0 is: set MASTER_ADDR",
+            names->launcher);
+  }
+  const bool own_port = names != &torchrun && !job.empty();
+  place.master_port = static_cast<std::uint16_t>(read_int("MASTER_PORT", 1, 65535, own_port ? port_of_job(job) : 29500));
+  // torchrun's agent may keep a store of its own on MASTER_PORT; ours is then its neighbour.
+  if (environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True") place.master_port += 1;
+  return place;
+}
+
+}  // namespace ringside::collectives

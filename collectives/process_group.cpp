@@ -1,0 +1,106 @@
+#include "collectives/process_group.hpp"
+
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "collectives/transport/tcp.hpp"
+#include "collectives/transport/threads.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// The default algorithm of a collective, as its place in the catalogue.
+std::uint8_t default_algorithm(Collective collective) {
+  return static_cast<std::uint8_t>(&find_algorithm(collective) - all_algorithms().data());
+}
+
+Call make_call(Collective collective, DataType type, std::uint64_t count, std::string_view label = {}) {
+  return {.collective = collective, .algorithm = default_algorithm(collective), .type = type, .count = count, .label = label};
+}
+
+}  // namespace
+
+GroupOptions group_options_from_environment() {
+  GroupOptions options;
+  if (const auto seconds = integer_environment("RINGSIDE_TIMEOUT", 1, 1000000)) options.executor.timeout = Seconds(*seconds);
+  if (const auto bytes = integer_environment("RINGSIDE_SLICE_BYTES", 64, 1 << 30))
+    options.executor.slice_bytes = static_cast<std::size_t>(*bytes);
+  return options;
+}
+
+ProcessGroup ProcessGroup::from_environment() { return over_tcp(place_from_environment()); }
+
+ProcessGroup ProcessGroup::over_tcp(const Place& place, const GroupOptions& options) {
+  return ProcessGroup(make_schedule_backend(connect_tcp(place), options.executor));
+}
+
+void ProcessGroup::barrier() { run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr); }
+
+void ProcessGroup::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label) {
+  Call call = make_call(Collective::all_reduce, type, count, label);
+  call.reduce = op;
+  run(call, input, output);
+}
+
+void ProcessGroup::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label) {
+  Call call = make_call(Collective::reduce_scatter, type, count, label);
+  call.reduce = op;
+  run(call, input, output);
+}
+
+void ProcessGroup::all_gather(const void* input, void* output, std::size_t count, DataType type, std::string_view label) {
+  run(make_call(Collective::all_gather, type, count, label), input, output);
+}
+
+void ProcessGroup::broadcast(void* data, std::size_t count, DataType type, int root, std::string_view label) {
+  Call call = make_call(Collective::broadcast, type, count, label);
+  call.root = root;
+  run(call, nullptr, data);
+}
+
+void ProcessGroup::reduce(const void* input, void* output, std::size_t count, DataType type, int root, ReduceOp op, std::string_view label) {
+  Call call = make_call(Collective::reduce, type, count, label);
+  call.root = root;
+  call.reduce = op;
+  run(call, input, output);
+}
+
+void ProcessGroup::require_equal(const char* collective, std::size_t expected, std::size_t seen) {
+  require(expected == seen, "{}: a span of {} elements was expected, and one of {} was given", collective, expected, seen);
+}
+
+void ProcessGroup::run(Call call, const void* input, void* output) {
+  require(call.root >= 0 && call.root < size(), "{}: the root must be one of the ranks 0 to {}, not {}", name_of(call.collective),
+          size() - 1, call.root);
+  require(call.reduce != ReduceOp::avg || call.type == DataType::fp32 || call.type == DataType::fp64,
+          "{}: avg is not defined for {}; use sum, and divide where you know how to round", name_of(call.collective), name_of(call.type));
+  const auto start = Clock::now();
+  backend_->run(call, input, output);
+  seconds_in_calls_ += seconds_since(start);
+}
+
+void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options) {
+  const auto world = make_threads_world(size);
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run_rank = [&](int rank) {
+    ProcessGroup group(make_schedule_backend(make_threads_transport(world, rank), options.executor));
+    try {
+      body(group);
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+      group.abort(fmt::format("rank {} gave up: {}", rank, error.what()));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < size; ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  for (auto& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace ringside::collectives

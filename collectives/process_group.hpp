@@ -1,0 +1,117 @@
+// What users hold: the ranks of a job, and the collectives among them, under the names of torch.distributed.
+//
+//     ProcessGroup group = ProcessGroup::from_environment();     // started by ringside launch, torchrun, mpirun, srun
+//     std::vector<float> gradients = ...;
+//     group.all_reduce(std::span(gradients), ReduceOp::avg);
+//
+// Every rank must make the same calls in the same order. All calls block. Results are the same on all ranks, bit for bit. A group
+// belongs to one thread at a time. When something goes wrong, on whatever rank, every rank's call throws within the timeout, with the
+// first cause; afterwards the group is of no further use.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "collectives/backend.hpp"
+#include "collectives/place.hpp"
+
+namespace ringside::collectives {
+
+struct GroupOptions {
+  ExecutorOptions executor;
+};
+
+// The defaults, with RINGSIDE_TIMEOUT (seconds) and RINGSIDE_SLICE_BYTES applied.
+GroupOptions group_options_from_environment();
+
+class ProcessGroup {
+ public:
+  explicit ProcessGroup(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  // Connects with the other ranks of the job over TCP. Blocks until all have come; errors: those of place.hpp and rendezvous.hpp.
+  static ProcessGroup from_environment();
+  static ProcessGroup over_tcp(const Place& place, const GroupOptions& options = group_options_from_environment());
+
+  int rank() const { return backend_->rank(); }
+  int size() const { return backend_->size(); }
+  std::string backend_name() const { return backend_->name(); }
+
+  // data, on every rank, becomes the reduction of all ranks' data.
+  template <Element T>
+  void all_reduce(std::span<T> data, ReduceOp op = ReduceOp::sum) {
+    all_reduce(data.data(), data.data(), data.size(), data_type_of<T>(), op);
+  }
+  // The same out of place: input stays as it is. The spans are equally long and do not overlap, or are one and the same.
+  template <Element T>
+  void all_reduce(std::span<const T> input, std::span<T> output, ReduceOp op = ReduceOp::sum) {
+    require_equal("all_reduce", input.size(), output.size());
+    all_reduce(input.data(), output.data(), input.size(), data_type_of<T>(), op);
+  }
+
+  // input is size() blocks, one for each rank; output becomes the reduction of block rank() over all ranks. Blocks are of equal length
+  // where input's length divides by size(), otherwise the first ones are longer by one element: block_size() tells.
+  template <Element T>
+  void reduce_scatter(std::span<const T> input, std::span<T> output, ReduceOp op = ReduceOp::sum) {
+    require_equal("reduce_scatter", block_size(input.size(), rank()), output.size());
+    reduce_scatter(input.data(), output.data(), input.size(), data_type_of<T>(), op);
+  }
+
+  // The inverse: output becomes all ranks' inputs, one after the other.
+  template <Element T>
+  void all_gather(std::span<const T> input, std::span<T> output) {
+    require_equal("all_gather", block_size(output.size(), rank()), input.size());
+    all_gather(input.data(), output.data(), output.size(), data_type_of<T>());
+  }
+
+  // data, on every rank, becomes what the root's data is.
+  template <Element T>
+  void broadcast(std::span<T> data, int root) {
+    broadcast(data.data(), data.size(), data_type_of<T>(), root);
+  }
+
+  // output, on the root, becomes the reduction of all ranks' inputs. On other ranks output is not used and may be empty.
+  template <Element T>
+  void reduce(std::span<const T> input, std::span<T> output, int root, ReduceOp op = ReduceOp::sum) {
+    if (rank() == root) require_equal("reduce", input.size(), output.size());
+    reduce(input.data(), output.data(), input.size(), data_type_of<T>(), root, op);
+  }
+
+  // Returns when every rank has called it.
+  void barrier();
+
+  // The same calls for memory whose type is known at run time only. Counts are in elements; of reduce_scatter the input's, of
+  // all_gather the output's. A label names the data in error messages; the ranks' labels must agree.
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
+  void all_gather(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
+  void broadcast(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
+  void reduce(const void* input, void* output, std::size_t count, DataType type, int root, ReduceOp op, std::string_view label = {});
+
+  // The length of rank r's block when `count` elements are shared out among all ranks, and where it begins.
+  std::size_t block_size(std::size_t count, int r) const { return Chunks::even(count, size()).size(r); }
+  std::size_t block_begin(std::size_t count, int r) const { return Chunks::even(count, size()).begin(r); }
+
+  // Tells the other ranks that this one gives up, and why: their calls fail with this cause.
+  void abort(const std::string& cause) noexcept { backend_->abort(cause); }
+
+  // What this rank has sent since the group was made, and the time it has spent inside of collectives.
+  Traffic traffic() const { return backend_->traffic(); }
+  double seconds_in_calls() const { return seconds_in_calls_; }
+
+ private:
+  static void require_equal(const char* collective, std::size_t expected, std::size_t seen);
+  void run(Call call, const void* input, void* output);
+
+  std::unique_ptr<Backend> backend_;
+  double seconds_in_calls_ = 0;
+};
+
+// Runs `body` on `size` ranks, each a thread of this process with a group over the threads transport. Returns when all have ended.
+// If some throw, the others are told, and the first cause is thrown here.
+void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
+                 const GroupOptions& options = group_options_from_environment());
+
+}  // namespace ringside::collectives

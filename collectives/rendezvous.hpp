@@ -1,0 +1,35 @@
+// How the ranks of a job find each other and connect, each with each.
+//
+//     rank 0 listens on MASTER_ADDR:MASTER_PORT     every other rank listens on a port of its own, THEN tells rank 0 where
+//     when all have come, rank 0 sends everybody the table of addresses
+//     every rank connects to all ranks below it, twice (data, lifeline), and accepts from all above
+//
+// Whatever connects must say within seconds, in 96 bytes, that it belongs to this job; a stranger is dropped and logged, and the job goes
+// on. One deadline holds for the whole: when it passes, rank 0 tells everybody who never came.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "collectives/place.hpp"
+
+namespace ringside::collectives {
+
+// Element r of each list belongs to rank r; the own elements of `data` and `lifelines` are empty.
+struct Mesh {
+  using Socket = boost::asio::ip::tcp::socket;
+  std::unique_ptr<boost::asio::io_context> io;  // what the sockets belong to
+  std::vector<std::optional<Socket>> data;
+  std::vector<std::optional<Socket>> lifelines;
+};
+
+// Blocks until this rank is connected with all others. Throws Error: the port is taken, rank 0 cannot be reached, the job key or the
+// world size differs, two processes claim one rank, or some ranks never came (named, on every rank that did).
+Mesh meet(const Place& place);
+
+}  // namespace ringside::collectives

@@ -1,0 +1,144 @@
+#include "collectives/transport/tcp.hpp"
+
+#include <array>
+#include <cstring>
+#include <deque>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+
+#include "base/random.hpp"
+#include "collectives/lifeline.hpp"
+#include "collectives/rendezvous.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+// One message, under way: first the header, then the payload, `done` bytes of both together so far.
+template <class Buffer, class Byte>
+struct Parcel {
+  int peer = -1;  // -1: none
+  MessageHeader header;
+  std::span<Byte> payload;
+  std::size_t done = 0;
+
+  bool complete() const { return done == sizeof header + payload.size(); }
+
+  // What is still to be moved, as one or two pieces, so that header and payload go in one system call.
+  std::array<Buffer, 2> rest(std::span<Byte> header_bytes) const {
+    const std::size_t of_header = std::min(done, header_bytes.size()), of_payload = done - of_header;
+    return {Buffer(header_bytes.data() + of_header, header_bytes.size() - of_header),
+            Buffer(payload.data() + of_payload, payload.size() - of_payload)};
+  }
+};
+
+using Outgoing = Parcel<asio::const_buffer, const std::byte>;
+using Incoming = Parcel<asio::mutable_buffer, std::byte>;
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(const Place& place, Mesh mesh)
+      : Transport(place.rank, place.size), io_(std::move(mesh.io)), data_(std::move(mesh.data)),
+        lifeline_(place.rank, std::move(mesh.lifelines)) {
+    for (const char c : place.job_key) job_ = static_cast<std::uint32_t>(mix_bits(job_ + static_cast<unsigned char>(c) + 1));
+    for (auto& socket : data_)
+      if (socket) socket->non_blocking(true);
+  }
+
+  std::string_view name() const override { return "tcp"; }
+  std::uint32_t job() const override { return job_; }
+  int window() const override { return 1; }
+
+  void start_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) override {
+    outgoing_ = {peer, header, payload, 0};
+  }
+
+  void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override {
+    if (into.empty() && scratch_.size() < expected.bytes) scratch_.resize(expected.bytes);
+    incoming_ = {peer, expected, into.empty() ? std::span(scratch_.data(), expected.bytes) : into, 0};
+  }
+
+  std::optional<Completion> wait(const Deadline& deadline) override {
+    for (;;) {
+      if (write_some()) return Completion{Completion::sent, {}};
+      if (read_some()) return Completion{Completion::received, std::exchange(incoming_, {}).payload};
+      if (!sleep_until_ready(deadline)) return std::nullopt;
+    }
+  }
+
+  void release() override {}
+
+  void abort(const RankFailure& cause) noexcept override { lifeline_.give_up(cause); }
+
+  void tell_position(const Position& mine) override { lifeline_.tell_position(mine); }
+
+  std::vector<Position> positions(Seconds patience) override {
+    const Deadline deadline = Deadline::after(patience);
+    lifeline_.listen();
+    while (!deadline.expired() && !all_recent(lifeline_.positions())) {
+      watched_.clear();
+      lifeline_.add_to(watched_);
+      ::poll(watched_.data(), watched_.size(), deadline.remaining_ms());
+      lifeline_.listen();
+    }
+    return lifeline_.positions();
+  }
+
+ private:
+  // True when the message is completely in the hands of the kernel.
+  bool write_some() {
+    if (outgoing_.peer < 0) return false;
+    error_code error;
+    outgoing_.done += data_[outgoing_.peer]->write_some(outgoing_.rest(std::as_bytes(std::span(&outgoing_.header, 1))), error);
+    if (error && error != asio::error::would_block) lifeline_.explain(outgoing_.peer, error.message());
+    if (!outgoing_.complete()) return false;
+    outgoing_.peer = -1;
+    return true;
+  }
+
+  bool read_some() {
+    if (incoming_.peer < 0) return false;
+    error_code error;
+    const bool header_was_there = incoming_.done >= sizeof(MessageHeader);
+    incoming_.done += data_[incoming_.peer]->read_some(incoming_.rest(std::as_writable_bytes(std::span(&arrived_, 1))), error);
+    if (!header_was_there && incoming_.done >= sizeof(MessageHeader)) check_message(incoming_.header, arrived_, rank(), incoming_.peer);
+    if (error && error != asio::error::would_block) lifeline_.explain(incoming_.peer, error.message());
+    return incoming_.complete();
+  }
+
+  bool sleep_until_ready(const Deadline& deadline) {
+    watched_.clear();
+    if (outgoing_.peer >= 0) watched_.push_back({data_[outgoing_.peer]->native_handle(), POLLOUT, 0});
+    if (incoming_.peer >= 0) watched_.push_back({data_[incoming_.peer]->native_handle(), POLLIN, 0});
+    const std::size_t data_sockets = watched_.size();
+    lifeline_.add_to(watched_);
+    const int ready = ::poll(watched_.data(), watched_.size(), deadline.remaining_ms());
+    if (ready < 0 && errno == EINTR) return true;
+    if (ready == 0) return !deadline.expired();
+    for (std::size_t i = data_sockets; i < watched_.size(); ++i)
+      if (watched_[i].revents != 0) {
+        lifeline_.listen();
+        break;
+      }
+    return true;
+  }
+
+  std::unique_ptr<asio::io_context> io_;  // outlives the sockets below
+  std::vector<std::optional<Mesh::Socket>> data_;
+  Lifeline lifeline_;
+  std::uint32_t job_ = 0;
+  Outgoing outgoing_;
+  Incoming incoming_;
+  MessageHeader arrived_;
+  std::vector<std::byte> scratch_;  // one slice, for payloads that nobody has named a place for
+  std::vector<pollfd> watched_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> connect_tcp(const Place& place) { return std::make_unique<TcpTransport>(place, meet(place)); }
+
+}  // namespace ringside::collectives

@@ -1,0 +1,47 @@
+#include "ddp/replicate.hpp"
+
+#include "base/error.hpp"
+
+namespace ringside::ddp {
+namespace {
+
+void* address_of(const autograd::Tensor& tensor, std::string_view label) {
+  require(tensor.is_contiguous(), "{} is not contiguous in memory: a collective needs its numbers in one piece", label);
+  switch (tensor.dtype()) {
+    case autograd::DType::fp32: return tensor.data<float>();
+    case autograd::DType::fp64: return tensor.data<double>();
+    case autograd::DType::int32: return tensor.data<std::int32_t>();
+  }
+  fail("{} is of a type that the collectives do not know", label);
+}
+
+}  // namespace
+
+collectives::DataType data_type_of(const autograd::Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case autograd::DType::fp32: return collectives::DataType::fp32;
+    case autograd::DType::fp64: return collectives::DataType::fp64;
+    case autograd::DType::int32: return collectives::DataType::int32;
+  }
+  fail("the collectives do not know the type {}", name_of(tensor.dtype()));
+}
+
+void replicate(const autograd::Module& module, collectives::ProcessGroup& group) {
+  for (const auto& tensors : {module.named_parameters(), module.named_buffers()})
+    for (const auto& [name, tensor] : tensors)
+      group.broadcast(address_of(tensor, name), static_cast<std::size_t>(tensor.elements()), data_type_of(tensor), 0, name);
+}
+
+std::vector<autograd::NamedTensor> trained_parameters(const autograd::Module& module) {
+  std::vector<autograd::NamedTensor> trained;
+  for (const auto& parameter : module.named_parameters())
+    if (parameter.tensor.requires_grad()) trained.push_back(parameter);
+  return trained;
+}
+
+void average(const autograd::Tensor& tensor, collectives::ProcessGroup& group, std::string_view label) {
+  void* data = address_of(tensor, label);
+  group.all_reduce(data, data, static_cast<std::size_t>(tensor.elements()), data_type_of(tensor), collectives::ReduceOp::avg, label);
+}
+
+}  // namespace ringside::ddp

@@ -1,0 +1,24 @@
+// What all forms of data parallelism begin with: the same model on every rank.
+//
+// Reading order of this room: this file, naive.cpp, flat.cpp.
+#pragma once
+
+#include "autograd/module.hpp"
+#include "collectives/process_group.hpp"
+
+namespace ringside::ddp {
+
+// Every parameter, the frozen ones too, and every buffer becomes, on every rank, what it is on rank 0: one broadcast each. Throws Error
+// naming the tensor if the ranks' models do not match.
+void replicate(const autograd::Module& module, collectives::ProcessGroup& group);
+
+// The parameters of which gradients are averaged: those that require one, in order of registration, tied ones once.
+std::vector<autograd::NamedTensor> trained_parameters(const autograd::Module& module);
+
+// The collectives' name for the type of a tensor's elements.
+collectives::DataType data_type_of(const autograd::Tensor& tensor);
+
+// Replaces `tensor`, in place, by its mean over all ranks. `label` is what errors call it.
+void average(const autograd::Tensor& tensor, collectives::ProcessGroup& group, std::string_view label);
+
+}  // namespace ringside::ddp

@@ -1,0 +1,93 @@
+// Runs programs in tests as a user would, above all `ringside` itself: with arguments and environment, a time limit, signals, what
+// it wrote to stdout and stderr, how it ended, and which of its processes are still there.
+//
+//   const auto outcome = run_program({ringside_binary, "hello", "-n", "4"});
+//   CHECK(outcome.exit_code == 0);
+//   CHECK(contains(outcome.err, "rank 2 was killed"));
+//   CHECK(outcome.survivors == "");
+//
+// Link ringside_run_program.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "base/clock.hpp"
+#include "cli/file_descriptor.hpp"
+
+namespace ringside::testing {
+
+extern const std::string ringside_binary;  // the path of the program under test
+
+using Variables = std::map<std::string, std::string>;
+
+struct Outcome {
+  std::string out;
+  std::string err;
+  int exit_code = -1;      // -1 if a signal ended it
+  int signal = 0;          // the signal that ended it, or 0
+  bool timed_out = false;  // it was killed because it took longer than the test allowed
+  std::string survivors;   // a line for each process that it left behind, "" for none; they have been killed since
+  double seconds = 0;
+};
+
+// A program that runs while the test goes on. It has stdin from /dev/null, a process group of its own, and no variable of an outer
+// job (RANK and the like) but those in `variables`. Single-threaded: its output is taken while the test waits for something.
+class Program {
+ public:
+  explicit Program(std::vector<std::string> command, const Variables& variables = {});
+  ~Program();  // kills whatever is left
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void send(int signal) const;
+
+  // Waits until stdout or stderr contains `text`; false if the program ended or the limit passed without it.
+  bool wait_for(std::string_view text, Seconds limit = Seconds(10));
+
+  // Waits for the end. What is still there of its processes a moment later are its survivors.
+  Outcome wait(Seconds limit = Seconds(20));
+
+  // The living processes of this program, itself and all that it has started, whatever became of their parents: known by a mark in
+  // their environment. A program that clears its environment escapes.
+  std::vector<pid_t> processes() const;
+
+  // Those of them that run as rank `rank` of a job, by RANK in their environment.
+  std::vector<pid_t> processes_of_rank(int rank) const;
+
+  const std::string& out() const { return out_; }
+  const std::string& err() const { return err_; }
+
+ private:
+  std::vector<pid_t> processes_with(const std::vector<std::string>& entries) const;
+  void take_output(int milliseconds);
+  bool ended();
+  std::string survivors() const;
+
+  std::string mark_;
+  pid_t pid_ = -1;
+  cli::FileDescriptor out_pipe_;
+  cli::FileDescriptor err_pipe_;
+  std::string out_;
+  std::string err_;
+  bool ended_ = false;
+  int status_ = 0;
+  Clock::time_point start_ = Clock::now();
+};
+
+// From start to end in one call.
+Outcome run_program(std::vector<std::string> command, const Variables& variables = {}, Seconds limit = Seconds(20));
+
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// The lines of a text, sorted: what several ranks print comes in any order.
+std::vector<std::string> sorted_lines(std::string_view text);
+
+}  // namespace ringside::testing

@@ -1,0 +1,70 @@
+// What the program says to someone who does not know it, or who mistypes.
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+
+namespace {
+
+Outcome ringside_with(std::vector<std::string> arguments, const Variables& variables = {}) {
+  arguments.insert(arguments.begin(), ringside_binary);
+  return run_program(arguments, variables);
+}
+
+// Checks that the program explains a mistake in the arguments on stderr, and nothing else.
+void check_usage_error(const std::vector<std::string>& arguments, const std::string& sentence, const std::string& hint) {
+  CAPTURE(sentence);
+  const auto outcome = ringside_with(arguments);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.out == "");
+  CHECK(outcome.err == "ringside: " + sentence + "\nTry: " + hint + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("help and version go to stdout and are no error") {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{}, {"--help"}, {"launch", "--help"}}) {
+    const auto outcome = ringside_with(arguments);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.err == "");
+    CHECK(contains(outcome.out, "Usage: ringside"));
+  }
+  CHECK(ringside_with({"--version"}).out.starts_with("ringside 0."));
+}
+
+TEST_CASE("a mistake in the arguments is told in one sentence with a hint") {
+  check_usage_error({"lunch"}, "there is no command \"lunch\"", "ringside --help");
+  check_usage_error({"launch", "--", "true"}, "--ranks is required", "ringside launch --help");
+  check_usage_error({"launch", "-n", "2"}, "PROGRAM is required", "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--"}, "PROGRAM is required", "ringside launch --help");
+  check_usage_error({"launch", "-n", "0", "--", "true"}, "--ranks: at least 1 rank is needed, not 0", "ringside launch --help");
+  check_usage_error({"launch", "-n", "two", "--", "true"}, "--ranks: a number is expected, not two", "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--master-port", "70000", "--", "true"},
+                    "--master-port: Value 70000 not in range 1 to 65535", "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--nnodes", "2", "--", "true"}, "which of the 2 nodes is this? Give --node-rank 0 to 1",
+                    "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--nnodes", "2", "--node-rank", "2", "--", "true"},
+                    "--node-rank 2 does not exist: with --nnodes 2 the nodes are 0 to 1", "ringside launch --help");
+}
+
+TEST_CASE("several nodes are told what they must agree on") {
+  const std::vector<std::string> start{"launch", "-n", "2", "--nnodes", "2", "--node-rank", "1"};
+  const auto error_with = [&](std::vector<std::string> more) {
+    auto arguments = start;
+    more.insert(more.end(), {"--", "true"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto outcome = ringside_with(arguments);
+    CHECK(outcome.exit_code == 1);
+    return outcome.err;
+  };
+  CHECK(error_with({}) == "ringside: 2 nodes need the address of node 0: give --master-addr or set MASTER_ADDR\n");
+  CHECK(error_with({"--master-addr", "a"}) ==
+        "ringside: 2 nodes need a common secret, the job key: set RINGSIDE_JOB_KEY to the same random text on each node\n");
+  CHECK(error_with({"--master-addr", "a", "--job-key", "k"}) ==
+        "ringside: 2 nodes need a port of node 0 to meet at: give --master-port or set MASTER_PORT\n");
+}

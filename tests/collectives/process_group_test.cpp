@@ -1,0 +1,212 @@
+// Every collective over every transport, against the plain sum: worlds of 1 to 5, any count, tiny slices.
+#include "collectives/process_group.hpp"
+
+#include <cstring>
+
+#include "base/random.hpp"
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+using namespace ringside::tests;
+
+namespace {
+
+// Rank r's i-th number: small whole numbers, whose sums and products are exact in every type.
+template <class T>
+T number(int rank, std::size_t i) {
+  return static_cast<T>(static_cast<std::int64_t>(random_below(19, 7, rank, i)) - 9);
+}
+
+template <class T>
+std::vector<T> numbers(int rank, std::size_t count) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = number<T>(rank, i);
+  return values;
+}
+
+template <class T>
+T expected(ReduceOp op, int size, std::size_t i) {
+  T result = number<T>(0, i);
+  for (int r = 1; r < size; ++r) {
+    const T x = number<T>(r, i);
+    if (op == ReduceOp::sum || op == ReduceOp::avg) result += x;
+    if (op == ReduceOp::product) result *= x;
+    if (op == ReduceOp::min) result = std::min(result, x);
+    if (op == ReduceOp::max) result = std::max(result, x);
+  }
+  return op == ReduceOp::avg ? result / static_cast<T>(size) : result;
+}
+
+std::vector<std::size_t> counts_for(int size) {
+  const auto p = static_cast<std::size_t>(size);
+  return {0, 1, p - 1, p, p + 1, 17, 16 * p, 1003, 4096};
+}
+
+GroupOptions tiny_slices() {
+  GroupOptions options;
+  options.executor.slice_bytes = 128;
+  options.executor.slices_per_segment = 2;
+  options.executor.timeout = Seconds(20);
+  return options;
+}
+
+// doctest's CHECK is not for threads: a body collects what is wrong as an exception.
+template <class T>
+void must_equal(const std::vector<T>& seen, const std::vector<T>& wanted, const char* what) {
+  require(std::equal(seen.begin(), seen.end(), wanted.begin(), wanted.end()), "{}: {} instead of {}", what,
+          seen.size() < 40 ? fmt::format("{}", seen) : "other numbers", wanted.size() < 40 ? fmt::format("{}", wanted) : "the expected");
+}
+
+template <class T>
+void all_collectives_agree(ProcessGroup& group) {
+  const int p = group.size(), r = group.rank();
+  for (const std::size_t count : counts_for(p)) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::avg}) {
+      if (op == ReduceOp::avg && std::is_integral_v<T>) continue;
+      std::vector<T> wanted(count);
+      for (std::size_t i = 0; i < count; ++i) wanted[i] = expected<T>(op, p, i);
+      const std::size_t begin = group.block_begin(count, r), length = group.block_size(count, r);
+      const std::vector<T> wanted_block(wanted.begin() + begin, wanted.begin() + begin + length);
+
+      const std::vector<T> input = numbers<T>(r, count);
+      std::vector<T> in_place = input, out_of_place(count, T(77)), block(length, T(77));
+      group.all_reduce(std::span(in_place), op);
+      must_equal(in_place, wanted, "all_reduce in place");
+      group.all_reduce(std::span(input), std::span(out_of_place), op);
+      must_equal(out_of_place, wanted, "all_reduce out of place");
+      must_equal(input, numbers<T>(r, count), "the input of all_reduce");
+
+      group.reduce_scatter(std::span(input), std::span(block), op);
+      must_equal(block, wanted_block, "reduce_scatter");
+      must_equal(input, numbers<T>(r, count), "the input of reduce_scatter");
+      std::vector<T> both = input;  // the output may be this rank's block of the input
+      group.reduce_scatter(std::span<const T>(both), std::span(both).subspan(begin, length), op);
+      must_equal(std::vector<T>(both.begin() + begin, both.begin() + begin + length), wanted_block, "reduce_scatter in place");
+
+      std::vector<T> gathered(count, T(77)), gathered_in_place(count, T(77));
+      group.all_gather(std::span<const T>(block), std::span(gathered));
+      must_equal(gathered, wanted, "all_gather");
+      std::copy(block.begin(), block.end(), gathered_in_place.begin() + begin);
+      group.all_gather(std::span<const T>(gathered_in_place).subspan(begin, length), std::span(gathered_in_place));
+      must_equal(gathered_in_place, wanted, "all_gather in place");
+
+      for (int root = 0; root < p; ++root) {
+        std::vector<T> reduced(r == root ? count : 0, T(77));
+        group.reduce(std::span(input), std::span(reduced), root, op);
+        if (r == root) must_equal(reduced, wanted, "reduce");
+        must_equal(input, numbers<T>(r, count), "the input of reduce");
+        std::vector<T> sent = input;
+        group.broadcast(std::span(sent), root);
+        must_equal(sent, numbers<T>(root, count), "broadcast");
+      }
+    }
+    group.barrier();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every collective gives the plain result in worlds of 1 to 5") {
+  for (const int size : {1, 2, 3, 4, 5}) {
+    CAPTURE(size);
+    on_every_transport(size, [](ProcessGroup& group) {
+      all_collectives_agree<float>(group);
+      all_collectives_agree<double>(group);
+      all_collectives_agree<std::int32_t>(group);
+      all_collectives_agree<std::int64_t>(group);
+    });
+  }
+}
+
+TEST_CASE("slices of 128 bytes give the same result") {
+  for (const int size : {2, 3, 4}) {
+    CAPTURE(size);
+    on_every_transport(size, [](ProcessGroup& group) { all_collectives_agree<float>(group); }, tiny_slices());
+  }
+}
+
+TEST_CASE("long buffers pass through many segments") {
+  for (const int size : {2, 3, 4}) {
+    on_every_transport(size, [](ProcessGroup& group) {
+      const std::size_t count = 3000017;
+      const auto input = numbers<float>(group.rank(), count);
+      std::vector<float> wanted(count), output(count), block(group.block_size(count, group.rank()));
+      for (std::size_t i = 0; i < count; ++i) wanted[i] = expected<float>(ReduceOp::sum, group.size(), i);
+      group.all_reduce(std::span(input), std::span(output));
+      must_equal(output, wanted, "all_reduce");
+      group.reduce_scatter(std::span(input), std::span(block));
+      const auto begin = wanted.begin() + static_cast<std::ptrdiff_t>(group.block_begin(count, group.rank()));
+      must_equal(block, std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(block.size())), "reduce_scatter");
+    });
+  }
+}
+
+TEST_CASE("integers wrap around as in other libraries") {
+  on_every_transport(3, [](ProcessGroup& group) {
+    std::vector<std::int32_t> x = {2000000000};
+    group.all_reduce(std::span(x));
+    must_equal(x, {1705032704}, "the sum of three times 2000000000");
+  });
+}
+
+TEST_CASE("all ranks hold the same bits whatever the rounding") {
+  for (const int size : {3, 4, 5}) {
+    on_every_transport(size, [](ProcessGroup& group) {
+      std::vector<float> x(1001), first(1001);
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random_normal(3, group.rank(), i));
+      group.all_reduce(std::span(x), ReduceOp::avg);
+      first = x;
+      group.broadcast(std::span(first), 0);
+      must_equal(x, first, "rank 0's bits");
+    });
+  }
+}
+
+TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and not a byte more") {
+  for (const int size : {1, 2, 3, 4, 7}) {
+    for (const std::size_t count : {std::size_t(0), std::size_t(1), std::size_t(1000), std::size_t(840 * 16), std::size_t(100003)}) {
+      CAPTURE(size);
+      CAPTURE(count);
+      on_every_transport(size, [&](ProcessGroup& group) {
+        std::vector<float> x(count);
+        const auto before = group.traffic().payload_bytes_sent;
+        group.all_reduce(std::span(x));
+        const auto sent = group.traffic().payload_bytes_sent - before;
+        // Rank r sends all chunks but its own, then all but its right neighbour's.
+        const Chunks chunks = Chunks::aligned(count, group.size(), sizeof(float));
+        const int right = wrap(group.rank() + 1, group.size());
+        const std::size_t exact = group.size() == 1 ? 0 : 4 * (2 * count - chunks.size(group.rank()) - chunks.size(right));
+        require(sent == exact, "rank {} sent {} bytes instead of {}", group.rank(), sent, exact);
+        if (count % (16 * group.size()) == 0) {
+          const std::size_t formula = 2 * (group.size() - 1) * count * 4 / group.size();
+          require(sent == formula, "rank {} sent {} bytes instead of 2 (p-1)/p of the buffer {}", group.rank(), sent, formula);
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("spans of the wrong length are refused before anything is sent") {
+  run_threads(2, [](ProcessGroup& group) {
+    std::vector<float> three(3), four(4);
+    const auto text_of = [](auto call) -> std::string {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "no error";
+    };
+    const auto seen = text_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
+    require(seen == "all_reduce: a span of 3 elements was expected, and one of 4 was given", "{}", seen);
+    const auto scatter = text_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
+    require(scatter == "reduce_scatter: a span of 2 elements was expected, and one of 3 was given", "{}", scatter);
+    const auto root = text_of([&] { group.broadcast(std::span(three), 2); });
+    require(root == "broadcast: the root must be one of the ranks 0 to 1, not 2", "{}", root);
+    std::vector<std::int32_t> whole(3);
+    const auto avg = text_of([&] { group.all_reduce(std::span(whole), ReduceOp::avg); });
+    require(avg == "all_reduce: avg is not defined for int32; use sum, and divide where you know how to round", "{}", avg);
+    group.barrier();  // the group is as good as before
+  });
+}

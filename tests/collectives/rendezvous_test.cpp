@@ -1,0 +1,237 @@
+// How ranks find each other, and what they say when they do not.
+#include "collectives/rendezvous.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+using namespace ringside::tests;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Place impatient(int rank, int size, std::uint16_t port) {
+  Place place = place_of(rank, size, port);
+  place.connect_timeout = Seconds(1);
+  return place;
+}
+
+// Connects to `port` as somebody who is no rank, and sends `bytes`. The connection stays open until the socket is destroyed.
+class Stranger {
+ public:
+  Stranger(std::uint16_t port, const std::string& bytes) : socket_(io_) {
+    boost::system::error_code error = boost::asio::error::not_connected;
+    for (int i = 0; i < 200 && error; ++i) {
+      socket_.close();
+      socket_.connect({boost::asio::ip::address_v4::loopback(), port}, error);
+      if (error) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    REQUIRE(!error);
+    boost::asio::write(socket_, boost::asio::buffer(bytes), error);
+  }
+
+ private:
+  boost::asio::io_context io_;
+  boost::asio::ip::tcp::socket socket_;
+};
+
+// Environment variables for the length of a test; all that a launcher might have set are cleared first.
+class Environment {
+ public:
+  Environment(std::initializer_list<std::pair<const char*, const char*>> variables) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RINGSIDE_JOB_KEY",
+                             "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "SLURM_PROCID",
+                             "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_JOB_NODELIST"})
+      unsetenv(name);
+    for (const auto& [name, value] : variables) setenv(name, value, 1);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a world of many ranks comes together whatever the order") {
+  const auto outcomes = [] {
+    const auto port = free_port();
+    return on_threads(9, [&](int i) {
+      const int rank = 8 - i;
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank == 0 ? 150 : (i % 3) * 20));
+      ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 9, port));
+      std::vector<int> x = {rank};
+      group.all_reduce(std::span(x));
+      require(x[0] == 36, "{}", x[0]);
+    });
+  }();
+  for (const auto& text : outcomes) CHECK(text == "");
+}
+
+TEST_CASE("ranks that never come are named on every rank that did") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int i) { meet(impatient(i == 2 ? 4 : i, 5, port)); });  // ranks 2 and 3 stay away
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, fmt::format("ranks 2, 3 of 5 never came to 127.0.0.1:{} within 1 s", port)));
+  }
+}
+
+TEST_CASE("without rank 0 the others say that it is not there") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(2, [&](int i) { meet(impatient(i + 1, 3, port)); });
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, fmt::format("rank 0 is not there: it cannot be reached at 127.0.0.1:{} within 1 s (Connection refused)", port)));
+  }
+}
+
+TEST_CASE("a port that is taken is said to be taken") {
+  boost::asio::io_context io;
+  boost::asio::ip::tcp::acceptor other(io, {boost::asio::ip::address_v4::loopback(), 0});
+  const auto port = other.local_endpoint().port();
+  const auto expected =
+      fmt::format("rank 0 cannot listen on 127.0.0.1:{}: the port is taken. Choose another with MASTER_PORT (or --master-port)", port);
+  CHECK_THROWS_WITH_AS(meet(impatient(0, 2, port)), expected.c_str(), Error);
+}
+
+TEST_CASE("a master address that nobody knows is said to be unknown") {
+  Place place = impatient(1, 2, 29500);
+  place.master_address = "no-such-host.invalid";
+  try {
+    meet(place);
+    FAIL("it must throw");
+  } catch (const Error& error) {
+    CHECK(contains(error.what(), "MASTER_ADDR=no-such-host.invalid is not a host that rank 1 knows"));
+  }
+}
+
+TEST_CASE("a wrong world size is told to every rank") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int rank) { meet(place_of(rank, rank == 2 ? 4 : 3, port)); });
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, "the ranks disagree on how many they are: rank 0 has WORLD_SIZE=3, but rank 2 has WORLD_SIZE=4"));
+  }
+}
+
+TEST_CASE("two processes with one rank are told so") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int i) { meet(place_of(i == 2 ? 1 : i, 3, port)); });
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, "two processes say that they are rank 1: every process needs a RANK of its own"));
+  }
+}
+
+TEST_CASE("a wrong job key is refused and the job goes on without it") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int i) {
+    Place place = place_of(i == 2 ? 1 : i, 2, port);
+    if (i == 2) {
+      place.job_key = "another job";
+      place.connect_timeout = Seconds(5);
+    }
+    if (i == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    meet(place);
+  });
+  CHECK(outcomes[0] == "");
+  CHECK(outcomes[1] == "");
+  CHECK(contains(outcomes[2], "rank 0 refuses: its job key is not the key of this job"));
+}
+
+TEST_CASE("strangers are dropped while the job comes together") {
+  const auto port = free_port();
+  std::vector<std::string> outcomes;
+  std::thread job([&] {
+    outcomes = on_threads(3, [&](int rank) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
+      ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port));
+      std::vector<int> x = {1};
+      group.all_reduce(std::span(x));
+      require(x[0] == 3, "{}", x[0]);
+    });
+  });
+  {
+    const Stranger browser(port, "GET / HTTP/1.1\r\nHost: ringside\r\nUser-Agent: a browser that is lost and says a lot about itself, 96 bytes at least\r\n\r\n");
+    const Stranger shy(port, "half");
+    const Stranger silent(port, "");
+    job.join();
+  }
+  for (const auto& text : outcomes) CHECK(text == "");
+}
+
+TEST_CASE("the place comes from the variables of torchrun") {
+  const Environment environment{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
+                                 {"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "4711"}, {"RINGSIDE_JOB_KEY", "k"}};
+  const Place place = place_from_environment();
+  CHECK(place.rank == 3);
+  CHECK(place.size == 8);
+  CHECK(place.local_rank == 1);
+  CHECK(place.local_size == 2);
+  CHECK(place.master_address == "10.1.2.3");
+  CHECK(place.master_port == 4711);
+  CHECK(place.job_key == "k");
+}
+
+TEST_CASE("without any launcher the world is one rank") {
+  const Environment environment{};
+  CHECK(place_from_environment().size == 1);
+}
+
+TEST_CASE("the place comes from Open MPI and from Slurm where torchrun's names are unset") {
+  {
+    const Environment environment{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"PMIX_NAMESPACE", "1234"}};
+    const Place place = place_from_environment();
+    CHECK(place.rank == 2);
+    CHECK(place.size == 4);
+    CHECK(place.local_size == 4);
+    CHECK(place.master_address == "127.0.0.1");
+    CHECK(place.job_key == "1234");
+    CHECK(place.master_port >= 20000);
+  }
+  const Environment environment{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}, {"SLURM_LOCALID", "1"}, {"SLURM_JOB_ID", "99"},
+                                 {"SLURM_JOB_NODELIST", "gpu[07-09,12]"}};
+  const Place place = place_from_environment();
+  CHECK(place.rank == 5);
+  CHECK(place.size == 6);
+  CHECK(place.local_rank == 1);
+  CHECK(place.master_address == "gpu07");
+}
+
+TEST_CASE("the first host of a node list of Slurm") {
+  CHECK(first_host_of("login") == "login");
+  CHECK(first_host_of("a,b") == "a");
+  CHECK(first_host_of("n[3-5]") == "n3");
+  CHECK(first_host_of("n[003,007]") == "n003");
+  CHECK(first_host_of("a,n[1-2]") == "a");
+  CHECK_THROWS_WITH_AS(first_host_of("n[1"), "SLURM_JOB_NODELIST=n[1 has a bracket that does not close", Error);
+}
+
+TEST_CASE("variables that make no sense are named") {
+  {
+    const Environment environment{{"RANK", "3"}};
+    CHECK_THROWS_WITH_AS(place_from_environment(), "RANK is set but WORLD_SIZE is not: a launcher sets both, or neither", Error);
+  }
+  {
+    const Environment environment{{"RANK", "3"}, {"WORLD_SIZE", "3"}};
+    CHECK_THROWS_WITH_AS(place_from_environment(), "RANK=3 does not fit WORLD_SIZE=3: ranks are numbered from 0 to 2", Error);
+  }
+  {
+    const Environment environment{{"RANK", "0"}, {"WORLD_SIZE", "two"}};
+    CHECK_THROWS_WITH_AS(place_from_environment(), "WORLD_SIZE=two is not an integer from 1 to 2147483647", Error);
+  }
+  {
+    const Environment environment{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}};
+    CHECK_THROWS_WITH_AS(place_from_environment(), "MASTER_PORT=70000 is not an integer from 1 to 65535", Error);
+  }
+  const Environment environment{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  CHECK_THROWS_WITH_AS(place_from_environment(),
+                       "this job has ranks on several hosts, and Open MPI does not say where rank 0 is: set MASTER_ADDR", Error);
+}

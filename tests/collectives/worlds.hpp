@@ -1,0 +1,81 @@
+// Worlds for tests: the same body on N ranks, as threads of the test's process, over each transport in turn.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "collectives/process_group.hpp"
+
+namespace ringside::tests {
+
+using collectives::GroupOptions;
+using collectives::Place;
+using collectives::ProcessGroup;
+
+// A port that was free a moment ago.
+inline std::uint16_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+inline Place place_of(int rank, int size, std::uint16_t port) {
+  Place place;
+  place.rank = place.local_rank = rank;
+  place.size = place.local_size = size;
+  place.master_port = port;
+  place.job_key = "test";
+  place.connect_timeout = Seconds(20);
+  return place;
+}
+
+// What each rank's thread ended with: the text of its exception, or "" if it ended well.
+inline std::vector<std::string> on_threads(int size, const std::function<void(int rank)>& body) {
+  std::vector<std::string> outcome(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (const std::exception& error) {
+        outcome[rank] = error.what();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  return outcome;
+}
+
+inline std::vector<std::string> run_tcp(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options = {}) {
+  const auto port = free_port();
+  return on_threads(size, [&](int rank) {
+    ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, size, port), options);
+    body(group);
+  });
+}
+
+// Runs `body` over every transport; fails the test where a rank throws.
+inline void on_every_transport(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options = {}) {
+  {
+    INFO("over threads");
+    CHECK_NOTHROW(collectives::run_threads(size, body, options));
+  }
+  INFO("over tcp");
+  for (const auto& outcome : run_tcp(size, body, options)) CHECK(outcome == "");
+}
+
+}  // namespace ringside::tests

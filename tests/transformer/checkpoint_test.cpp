@@ -1,0 +1,191 @@
+#include "transformer/checkpoint.hpp"
+
+#include <cstring>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "autograd/engine.hpp"
+#include "base/error.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+using autograd::DType;
+using autograd::Tensor;
+using Json = nlohmann::json;
+
+namespace {
+
+Config minute() {
+  Config config;
+  config.vocabulary = 17;
+  config.d_model = 8;
+  config.layers = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.d_ff = 6;
+  config.sequence = 10;
+  config.rope_theta = 500;
+  config.norm_epsilon = 1e-4;
+  return config;
+}
+
+Json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return Json::parse(file);
+}
+
+std::string refusal(const Json& config) {
+  TemporaryDirectory directory;
+  const auto path = directory.write("config.json", config.dump());
+  try {
+    load_config(directory.path());
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    REQUIRE(message.starts_with(path.string() + " "));
+    return message.substr(path.string().size() + 1);
+  }
+  return "accepted";
+}
+
+template <class T>
+bool same(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data<T>(), b.data<T>(), a.values<T>().size_bytes()) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint gives the same model again to the bit") {
+  for (const bool tied : {false, true}) {
+    TemporaryDirectory directory;
+    Config config = minute();
+    config.tied_head = tied;
+    const Model saved(config);
+    save_checkpoint(directory.path() / "deep" / "down", saved);
+
+    Config read = load_config(directory.path() / "deep" / "down");
+    CHECK(read.vocabulary == 17);
+    CHECK(read.layers == 2);
+    CHECK(read.kv_heads == 2);
+    CHECK(read.rope_theta == 500);
+    CHECK(read.norm_epsilon == 1e-4);
+    CHECK(read.sequence == 10);
+    CHECK(read.tied_head == tied);
+    read.initialise_seed = 99;  // so that nothing agrees before it is loaded
+    const Model loaded(read);
+    load_parameters(directory.path() / "deep" / "down", loaded);
+    const auto a = saved.named_parameters(), b = loaded.named_parameters();
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(same<float>(a[i].tensor, b[i].tensor));
+  }
+}
+
+TEST_CASE("the folder is one that transformers opens") {
+  TemporaryDirectory directory;
+  const Model model(minute());
+  save_checkpoint(directory.path(), model);
+  const Json config = read_json(directory.path() / "config.json");
+  CHECK(config["architectures"] == Json{"LlamaForCausalLM"});
+  CHECK(config["model_type"] == "llama");
+  CHECK(config["hidden_size"] == 8);
+  CHECK(config["intermediate_size"] == 6);
+  CHECK(config["num_hidden_layers"] == 2);
+  CHECK(config["num_attention_heads"] == 4);
+  CHECK(config["num_key_value_heads"] == 2);
+  CHECK(config["rms_norm_eps"] == 1e-4);
+  CHECK(config["torch_dtype"] == "float32");
+  SafetensorsFile file(directory.path() / "model.safetensors");
+  CHECK(file.metadata().at("format") == "pt");
+  CHECK(file.entries().size() == 21);
+  CHECK(file.entry("model.layers.1.self_attn.k_proj.weight").shape == std::vector<std::int64_t>{4, 8});
+}
+
+TEST_CASE("numbers are turned into the type of the model that reads them") {
+  TemporaryDirectory directory;
+  const Model single(minute(), DType::fp32), twice(minute(), DType::fp64);
+  save_checkpoint(directory.path(), single);
+  load_parameters(directory.path(), twice);
+  for (std::size_t i = 0; i < single.parameters().size(); ++i) {
+    CHECK(twice.parameters()[i].values<double>()[0] == single.parameters()[i].values<float>()[0]);
+  }
+}
+
+TEST_CASE("BF16 is read as the upper half of a float") {
+  TemporaryDirectory directory;
+  const Model model(minute());
+  std::vector<std::vector<std::uint16_t>> halves;
+  std::vector<ArrayView> arrays;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    halves.emplace_back(static_cast<std::size_t>(tensor.elements()), std::uint16_t{0xc040});  // -3
+    arrays.push_back({name, StoredType::bf16, tensor.shape(), std::as_bytes(std::span(halves.back()))});
+  }
+  write_safetensors(directory.path() / "model.safetensors", arrays);
+  load_parameters(directory.path(), model);
+  for (const Tensor& parameter : model.parameters()) CHECK(parameter.values<float>().back() == -3);
+}
+
+TEST_CASE("parameters that do not fit the model are named") {
+  TemporaryDirectory directory;
+  const std::string file = (directory.path() / "model.safetensors").string();
+  save_checkpoint(directory.path(), Model(minute()));
+
+  Config wider = minute();
+  wider.d_ff = 7;
+  CHECK_THROWS_WITH_AS(load_parameters(directory.path(), Model(wider)),
+                       "'model.layers.0.mlp.gate_proj.weight' has shape [6, 8] in the checkpoint but [7, 8] in the model", Error);
+  Config deeper = minute();
+  deeper.layers = 3;
+  CHECK_THROWS_WITH_AS(load_parameters(directory.path(), Model(deeper)),
+                       (file + " holds no array named 'model.layers.2.input_layernorm.weight'").c_str(), Error);
+  Config flatter = minute();
+  flatter.layers = 1;
+  CHECK_THROWS_WITH_AS(load_parameters(directory.path(), Model(flatter)),
+                       (file + " holds 'model.layers.1.input_layernorm.weight', which is no parameter of this model").c_str(),
+                       Error);
+}
+
+TEST_CASE("a config of another model is refused with the reason") {
+  TemporaryDirectory directory;
+  save_checkpoint(directory.path(), Model(minute()));
+  const Json good = read_json(directory.path() / "config.json");
+  const auto with = [&](const char* key, const Json& value) {
+    Json changed = good;
+    changed[key] = value;
+    return refusal(changed);
+  };
+  CHECK(refusal(good) == "accepted");
+  CHECK(with("model_type", "gpt2") == "cannot be used: it is not of a Llama model (model_type \"llama\")");
+  CHECK(with("hidden_act", "gelu") == "cannot be used: its activation is \"gelu\", but Ringside's is silu");
+  CHECK(with("attention_bias", true) == "cannot be used: it asks for biases (attention_bias), but Ringside's model has none");
+  CHECK(with("rope_scaling", Json{{"type", "linear"}}) ==
+        "cannot be used: it stretches positions (rope_scaling), which Ringside does not do");
+  CHECK(with("head_dim", 4) == "cannot be used: its heads are 4 wide, but Ringside's are d_model / heads = 2");
+  CHECK(with("head_dim", 2) == "accepted");
+  CHECK(with("num_attention_heads", 3) ==
+        "cannot be used: d_model 8 does not divide into 3 heads: choose a width that is a multiple of the number of heads");
+  CHECK(with("vocab_size", "many").starts_with("does not describe a Llama model: "));
+  CHECK(with("rope_parameters", Json{{"rope_type", "default"}, {"rope_theta", 7.0}}) == "accepted");
+  CHECK(with("rope_parameters", Json{{"rope_type", "yarn"}}) ==
+        "cannot be used: it stretches positions (rope_type \"yarn\"), which Ringside does not do");
+  const std::string nowhere = (directory.path() / "no" / "config.json").string();
+  CHECK_THROWS_WITH_AS(load_config(directory.path() / "no"), ("cannot read " + nowhere + ": is it a checkpoint's folder?").c_str(),
+                       Error);
+}
+
+TEST_CASE("a step is dumped with its gradients and parameters") {
+  TemporaryDirectory directory;
+  Model model(minute(), DType::fp64);
+  Tensor frozen = model.parameters()[3];
+  frozen.set_requires_grad(false);
+  autograd::backward(model.loss(Tensor::from<std::int32_t>({1, 2}, {1, 2}), Tensor::from<std::int32_t>({2, 3}, {1, 2})));
+  const auto path = directory.path() / "step0001.safetensors";
+  dump_step(path, model);
+  SafetensorsFile file(path);
+  CHECK(file.entries().size() == 2 * 21 - 1);
+  const auto parameter = model.named_parameters()[5];
+  std::vector<double> gradient(static_cast<std::size_t>(parameter.tensor.elements()));
+  file.read("gradient." + parameter.name, std::as_writable_bytes(std::span(gradient)));
+  CHECK(std::equal(gradient.begin(), gradient.end(), parameter.tensor.grad().values<double>().begin()));
+  CHECK(file.entry("parameter." + parameter.name).type == StoredType::f64);
+}

@@ -1,0 +1,101 @@
+#include "transformer/sample.hpp"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+
+namespace {
+
+// How often each token is picked in many draws.
+std::map<std::int32_t, double> shares(const std::vector<double>& logits, const SampleOptions& options) {
+  constexpr int draws = 20000;
+  std::map<std::int32_t, double> counts;
+  for (int i = 0; i < draws; ++i) counts[pick_token(logits, options, random_uniform(3, 0, i))] += 1.0 / draws;
+  return counts;
+}
+
+Config minute() {
+  Config config;
+  config.vocabulary = 13;
+  config.d_model = 8;
+  config.layers = 1;
+  config.heads = config.kv_heads = 2;
+  config.d_ff = 8;
+  config.sequence = 6;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("tokens are drawn as often as the softmax of their logits says") {
+  const std::vector<double> logits = {std::log(1.0), std::log(5.0), std::log(4.0)};
+  const auto seen = shares(logits, {.temperature = 1});
+  CHECK(seen.at(0) == doctest::Approx(0.1).epsilon(0.1));
+  CHECK(seen.at(1) == doctest::Approx(0.5).epsilon(0.03));
+  CHECK(seen.at(2) == doctest::Approx(0.4).epsilon(0.03));
+}
+
+TEST_CASE("a low temperature sharpens the odds and a high one levels them") {
+  const std::vector<double> logits = {0, std::log(3.0)};
+  CHECK(shares(logits, {.temperature = 0.5}).at(1) == doctest::Approx(0.9).epsilon(0.02));  // 3^2 to 1
+  CHECK(shares(logits, {.temperature = 100}).at(1) == doctest::Approx(0.5).epsilon(0.03));
+  CHECK(shares(logits, {.temperature = 0}).size() == 1);
+  CHECK(pick_token(logits, {.temperature = 0}, 0) == 1);
+}
+
+TEST_CASE("top k leaves only the likeliest to be drawn") {
+  const std::vector<double> logits = {1, 5, 2, 5, 0};
+  CHECK(shares(logits, {.temperature = 10, .top_k = 3}).size() == 3);
+  CHECK(shares(logits, {.temperature = 10, .top_k = 3}).count(2) == 1);
+  CHECK(shares(logits, {.temperature = 10, .top_k = 1}).count(1) == 1);  // of equals the first
+  CHECK(shares(logits, {.temperature = 10, .top_k = 99}).size() == 5);
+  CHECK(shares(logits, {.temperature = 10, .top_k = 0}).size() == 5);
+}
+
+TEST_CASE("the ends of the range pick the likeliest and the least likely") {
+  const std::vector<double> logits = {0, 2, 1};
+  CHECK(pick_token(logits, {.temperature = 1}, 0) == 1);
+  CHECK(pick_token(logits, {.temperature = 1}, std::nextafter(1.0, 0.0)) == 0);
+  CHECK(pick_token(std::vector<double>{1e300, -1e300}, {.temperature = 1e-3}, 0.999) == 0);
+}
+
+TEST_CASE("what cannot be drawn from is refused") {
+  const std::vector<double> one = {0}, broken = {0, std::numeric_limits<double>::quiet_NaN()};
+  CHECK_THROWS_WITH_AS(pick_token({}, {}, 0), "there are no logits to draw a token from", Error);
+  CHECK_THROWS_WITH_AS(pick_token(broken, {}, 0), "the model's logits are not numbers: its training has diverged", Error);
+  CHECK_THROWS_WITH_AS(pick_token(one, {.temperature = -1}, 0), "the temperature is -1, but it must be 0 or more", Error);
+  CHECK_THROWS_WITH_AS(pick_token(one, {.top_k = -1}, 0), "top_k is -1, but it must be 0 (all tokens) or more", Error);
+}
+
+TEST_CASE("a text depends on the seed and goes on beyond the model's window") {
+  const Model model(minute());
+  const SampleOptions options{.temperature = 1, .seed = 4};
+  const auto text = generate(model, {1, 2, 3}, 20, options);
+  CHECK(text.size() == 20);
+  for (const std::int32_t token : text) CHECK((token >= 0 && token < 13));
+  CHECK(text == generate(model, {1, 2, 3}, 20, options));
+  CHECK(text != generate(model, {1, 2, 3}, 20, {.temperature = 1, .seed = 5}));
+  CHECK_THROWS_WITH_AS(generate(model, {}, 1), "a text needs a beginning of at least one token", Error);
+}
+
+TEST_CASE("the likeliest text is the argmax of the model's own logits") {
+  const Model model(minute(), autograd::DType::fp64);
+  const auto text = generate(model, {5}, 4, {.temperature = 0});
+  std::vector<std::int32_t> seen = {5};
+  for (const std::int32_t token : text) {
+    const autograd::NoGrad no_history;
+    const auto logits = model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
+    const auto row = logits.values<double>().last(13);
+    CHECK(token == std::max_element(row.begin(), row.end()) - row.begin());
+    seen.push_back(token);
+  }
+}

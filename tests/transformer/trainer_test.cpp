@@ -1,0 +1,301 @@
+#include "transformer/trainer.hpp"
+
+#include <cmath>
+#include <numbers>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include "autograd/engine.hpp"
+#include "base/error.hpp"
+#include "transformer/single_process.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+using autograd::DType;
+using autograd::NamedTensor;
+using autograd::Tensor;
+
+namespace {
+
+Config small() {
+  Config config;
+  config.d_model = 16;
+  config.layers = 1;
+  config.heads = config.kv_heads = 2;
+  config.d_ff = 24;
+  config.sequence = 16;
+  return config;
+}
+
+TrainerOptions brief() {
+  TrainerOptions options;
+  options.steps = 5;
+  options.batch = 4;
+  options.sequence = 16;
+  return options;
+}
+
+Bytes some_text(std::size_t size = 20'000) {
+  constexpr std::string_view line = "The ring passes each chunk on to its right-hand neighbour. ";
+  Bytes text(size);
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<std::uint8_t>(line[i % line.size()]);
+  return text;
+}
+
+std::vector<double> numbers_of(const Model& model, bool gradients) {
+  std::vector<double> numbers;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const auto values = (gradients ? tensor.grad() : tensor).values<double>();
+    numbers.insert(numbers.end(), values.begin(), values.end());
+  }
+  return numbers;
+}
+
+double norm_of(const std::vector<double>& numbers) {
+  double squares = 0;
+  for (const double number : numbers) squares += number * number;
+  return std::sqrt(squares);
+}
+
+// The form of a rank that never meets the others: its share of the batch, but nobody to average with.
+class OneOf final : public ParallelForm {
+ public:
+  OneOf(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void prepare(autograd::Module&) override {}
+  void finish_gradients() override {}
+  double average(double value) override { return value; }
+  double communication_seconds() const override { return 0; }
+
+ private:
+  int rank_, size_;
+};
+
+std::string refusal(TrainerOptions options, int ranks = 1, std::size_t text = 20'000) {
+  try {
+    validate(options, small(), Corpus(some_text(text)), ranks);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("training on a little text lowers its loss") {
+  Model model(small());
+  const Corpus corpus(some_text());
+  SingleProcess form;
+  TrainerOptions options = brief();
+  options.steps = 120;
+  options.learning_rate = 1e-2;
+  options.min_learning_rate = 1e-3;
+  options.warmup = 10;
+  double first = 0, last = 0;
+  Trainer trainer(model, corpus, form, options,
+                  {.after_step = [&](const StepReport& report) { (report.step == 1 ? first : last) = report.bits_per_byte; },
+                   .after_validation = {}});
+  const double before = trainer.validate().value();
+  trainer.run();
+  CHECK(first == doctest::Approx(8).epsilon(0.02));
+  CHECK(before == doctest::Approx(8).epsilon(0.02));
+  CHECK(last < 2.5);
+  CHECK(trainer.validate().value() < 2.5);
+}
+
+TEST_CASE("SGD learns as well") {
+  Model model(small());
+  const Corpus corpus(some_text());
+  SingleProcess form;
+  TrainerOptions options = brief();
+  options.steps = 60;
+  options.optimizer = OptimizerKind::sgd;
+  options.learning_rate = options.min_learning_rate = 0.5;
+  Trainer trainer(model, corpus, form, options);
+  const double before = trainer.validate().value();
+  trainer.run();
+  CHECK(trainer.validate().value() < 0.7 * before);
+}
+
+TEST_CASE("the same seed gives the same run to the bit and another seed does not") {
+  const Corpus corpus(some_text());
+  const auto run = [&](std::uint64_t seed) {
+    Model model(small(), DType::fp64);
+    SingleProcess form;
+    TrainerOptions options = brief();
+    options.seed = seed;
+    Trainer(model, corpus, form, options).run();
+    return numbers_of(model, false);
+  };
+  const auto one = run(1);
+  CHECK((one == run(1)));
+  CHECK_FALSE((one == run(2)));
+}
+
+TEST_CASE("the mean of the ranks' gradients is the gradient of the whole batch") {
+  const Corpus corpus(some_text());
+  TrainerOptions options = brief();
+  options.optimizer = OptimizerKind::sgd;
+  options.clip = 0;
+  options.batch = 12;
+  const auto gradients = [&](int rank, int size) {
+    Model model(small(), DType::fp64);
+    OneOf form(rank, size);
+    Trainer(model, corpus, form, options).step();
+    return numbers_of(model, true);
+  };
+  const auto whole = gradients(0, 1);
+  for (const int ranks : {2, 3, 4}) {
+    CAPTURE(ranks);
+    std::vector<double> mean(whole.size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto part = gradients(rank, ranks);
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += part[i] / ranks;
+    }
+    double worst = 0;
+    for (std::size_t i = 0; i < mean.size(); ++i) worst = std::max(worst, std::abs(mean[i] - whole[i]));
+    CHECK(worst < 1e-14);
+  }
+}
+
+TEST_CASE("ranks share out the examination and come to the same mean") {
+  const Corpus corpus(some_text());
+  TrainerOptions options = brief();
+  options.batch = 12;
+  options.validation_windows = 10;  // shares of 5 and 5; 3 and 3 and 4; some of 12 ranks get none
+  const auto examine = [&](int rank, int size) {
+    Model model(small(), DType::fp64);
+    OneOf form(rank, size);
+    return Trainer(model, corpus, form, options).validate().value();
+  };
+  const double whole = examine(0, 1);
+  for (const int ranks : {2, 3, 12}) {
+    double mean = 0;  // what form.average would make of the ranks' parts
+    for (int rank = 0; rank < ranks; ++rank) mean += examine(rank, ranks) / ranks;
+    CHECK(mean == doctest::Approx(whole).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("gradients are clipped by their global norm and the norm before is reported") {
+  const Corpus corpus(some_text());
+  const auto first_step = [&](double clip) {
+    Model model(small(), DType::fp64);
+    SingleProcess form;
+    TrainerOptions options = brief();
+    options.clip = clip;
+    const StepReport report = Trainer(model, corpus, form, options).step();
+    return std::pair(report.gradient_norm, norm_of(numbers_of(model, true)));
+  };
+  const auto [norm, unclipped] = first_step(0);
+  CHECK(norm == doctest::Approx(unclipped).epsilon(1e-12));
+  const auto [before, after] = first_step(norm / 4);
+  CHECK(before == doctest::Approx(norm).epsilon(1e-12));
+  CHECK(after == doctest::Approx(norm / 4).epsilon(1e-4));
+  CHECK(first_step(norm * 2).second == doctest::Approx(norm).epsilon(1e-12));
+}
+
+TEST_CASE("a step of SGD moves every parameter against its gradient by the learning rate") {
+  Model model(small(), DType::fp64);
+  const Corpus corpus(some_text());
+  SingleProcess form;
+  TrainerOptions options = brief();
+  options.optimizer = OptimizerKind::sgd;
+  options.weight_decay = 0;
+  options.clip = 0;
+  options.warmup = 4;
+  const auto before = numbers_of(model, false);
+  Trainer trainer(model, corpus, form, options);
+  const StepReport report = trainer.step();
+  CHECK(report.learning_rate == doctest::Approx(options.learning_rate / 4));
+  const auto after = numbers_of(model, false), gradient = numbers_of(model, true);
+  double worst = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    worst = std::max(worst, std::abs(after[i] - (before[i] - report.learning_rate * gradient[i])));
+  }
+  CHECK(worst < 1e-15);
+}
+
+TEST_CASE("weight decay draws on matrices and spares norms and the embedding") {
+  const Corpus corpus(some_text());
+  const auto after_a_step = [&](double decay, bool tied) {
+    Config config = small();
+    config.tied_head = tied;
+    auto model = std::make_unique<Model>(config, DType::fp64);
+    SingleProcess form;
+    TrainerOptions options = brief();
+    options.weight_decay = decay;
+    Trainer(*model, corpus, form, options).step();
+    return model;
+  };
+  for (const bool tied : {false, true}) {
+    const auto without = after_a_step(0, tied), with = after_a_step(0.5, tied);
+    const auto a = without->named_parameters(), b = with->named_parameters();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      CAPTURE(a[i].name);
+      const bool decayed = a[i].name.find("proj") != std::string::npos || a[i].name == "lm_head.weight";
+      CHECK((a[i].tensor.values<double>()[0] != b[i].tensor.values<double>()[0]) == decayed);
+    }
+  }
+}
+
+TEST_CASE("a frozen parameter stays as it is") {
+  Model model(small(), DType::fp64);
+  const Corpus corpus(some_text());
+  SingleProcess form;
+  Tensor frozen = model.named_parameters()[2].tensor;
+  frozen.set_requires_grad(false);
+  const Tensor before = frozen.clone();
+  Trainer(model, corpus, form, brief()).run();
+  for (std::int64_t i = 0; i < frozen.elements(); ++i) CHECK(frozen.values<double>()[i] == before.values<double>()[i]);
+}
+
+TEST_CASE("reports say which step it was and how fast and examinations come when they are due") {
+  Model model(small());
+  const Corpus corpus(some_text());
+  SingleProcess form;
+  TrainerOptions options = brief();
+  options.validate_every = 2;
+  std::vector<std::int64_t> steps, examined;
+  Trainer trainer(model, corpus, form, options,
+                  {.after_step =
+                       [&](const StepReport& report) {
+                         steps.push_back(report.step);
+                         CHECK(report.bits_per_byte == doctest::Approx(report.loss / std::numbers::ln2));
+                         CHECK(report.step_seconds > 0);
+                         CHECK(report.communication_seconds == 0);
+                         CHECK(report.tokens_per_second == doctest::Approx(64 / report.step_seconds));
+                       },
+                   .after_validation = [&](std::int64_t step, double) { examined.push_back(step); }});
+  trainer.run();
+  CHECK(steps == std::vector<std::int64_t>{1, 2, 3, 4, 5});
+  CHECK(examined == std::vector<std::int64_t>{2, 4});
+}
+
+TEST_CASE("a held-out part that is too short for a sequence is no examination") {
+  Model model(small());
+  const Corpus corpus(some_text(200));  // 10 bytes are held out
+  SingleProcess form;
+  CHECK_FALSE(Trainer(model, corpus, form, brief()).validate().has_value());
+}
+
+TEST_CASE("a run that makes no sense is refused before it starts") {
+  CHECK(refusal(brief()) == "accepted");
+  CHECK(refusal(brief(), 3) ==
+        "a batch of 4 sequences does not divide by 3 ranks: choose a multiple of 3, so that every rank reads equally much");
+  CHECK(refusal(brief(), 1, 16) ==
+        "a sequence of 16 bytes and the one that follows do not fit into 16 bytes of text: give more text or a shorter sequence");
+  TrainerOptions options = brief();
+  options.sequence = 17;
+  CHECK(refusal(options) == "sequences of 17 tokens are longer than the 16 that the model can see");
+  options = brief();
+  options.steps = 0;
+  CHECK(refusal(options) == "a run of 0 steps is none: it needs at least 1");
+  options = brief();
+  options.min_learning_rate = 1;
+  CHECK(refusal(options) == "the learning rate cannot fall from 0.003 to 1");
+  options = brief();
+  options.clip = -1;
+  CHECK(refusal(options) == "gradients cannot be clipped to a norm of -1");
+}

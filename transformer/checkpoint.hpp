@@ -1,0 +1,36 @@
+// A model in a folder, as Hugging Face's transformers keeps a LlamaForCausalLM: config.json and model.safetensors.
+//
+// What is saved here opens there (`LlamaForCausalLM.from_pretrained(DIR)`), and what is kept there opens here.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autograd/tensor.hpp"
+#include "transformer/config.hpp"
+#include "transformer/model.hpp"
+#include "transformer/safetensors.hpp"
+
+namespace ringside::transformer {
+
+// The whole folder, made if it is not there. Each file is written beside and renamed. A tied head is stored once, as the embedding.
+void save_checkpoint(const std::filesystem::path& directory, const Model& model);
+
+// What config.json says. Throws Error with a sentence where it is missing, is no JSON, is of another architecture, or asks for
+// something that this model does not do (biases, another activation, stretched positions).
+Config load_config(const std::filesystem::path& directory);
+
+// Copies the numbers of model.safetensors into the model's parameters: F32, F64 or BF16 into either dtype. Throws Error naming the
+// array where one is missing, has another shape, or is not the model's. The model may be half loaded then.
+void load_parameters(const std::filesystem::path& directory, const Model& model);
+
+// A contiguous tensor as an array to be written, without copying: it must stay alive until then.
+ArrayView view_of(std::string name, const autograd::Tensor& tensor);
+
+// The gradients ("gradient.<name>") and the parameters ("parameter.<name>") of a model as one safetensors file: what anybody needs
+// to hold one run against another. Parameters without a gradient have none in the file.
+void dump_step(const std::filesystem::path& path, const autograd::Module& model);
+
+}  // namespace ringside::transformer

@@ -1,0 +1,33 @@
+// How fast to learn, and when: a warm-up, then half a cosine down.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+namespace ringside::transformer {
+
+//     peak        ╱‾‾╲_
+//                ╱     ╲
+//              ╱        ╲_
+//     floor                ╲__
+//             0   warmup    steps
+//
+// Loshchilov and Hutter, "SGDR" (ICLR 2017), equation 5, without restarts; the warm-up is that of Goyal et al. (2017), section 2.2.
+struct LearningRate {
+  double peak = 3e-3;
+  double floor = 3e-4;
+  std::int64_t warmup = 0;  // steps
+  std::int64_t steps = 1;   // of the whole run; the last one is taken at `floor`
+
+  // For the step with this number, counted from 0.
+  double at(std::int64_t step) const {
+    const auto taken = static_cast<double>(step + 1);
+    if (step < warmup) return peak * taken / static_cast<double>(warmup);
+    if (step + 1 >= steps) return floor;
+    const double progress = (taken - static_cast<double>(warmup)) / static_cast<double>(steps - warmup);
+    return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  }
+};
+
+}  // namespace ringside::transformer

@@ -1,0 +1,88 @@
+#include "transformer/model.hpp"
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace ringside::transformer {
+
+using autograd::DType;
+using autograd::NamedTensor;
+using autograd::Tensor;
+
+namespace {
+
+const Config& validated(const Config& config) {
+  validate(config);
+  return config;
+}
+
+}  // namespace
+
+Model::Trunk::Blocks::Blocks(const Config& config, DType dtype) {
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    blocks.push_back(std::make_unique<Block>(config, dtype));
+    register_module(std::to_string(i), *blocks.back());
+  }
+}
+
+Model::Trunk::Trunk(const Config& config, DType dtype)
+    : embed_tokens(config.vocabulary, config.d_model, {}, dtype),
+      layers(config, dtype),
+      norm(config.d_model, config.norm_epsilon, dtype) {
+  register_module("embed_tokens", embed_tokens);
+  register_module("layers", layers);
+  register_module("norm", norm);
+}
+
+Model::Model(const Config& config, DType dtype)
+    : config_(validated(config)),
+      dtype_(dtype),
+      model_(config, dtype),
+      lm_head_(config.d_model, config.vocabulary, false, {}, dtype),
+      rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta, dtype)) {
+  register_module("model", model_);
+  register_module("lm_head", lm_head_);
+  if (config.tied_head) lm_head_.weight = model_.embed_tokens.weight;
+  initialise(*this, config);
+}
+
+Tensor Model::hidden(const Tensor& tokens) const {
+  require(tokens.dim() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= config_.sequence,
+          "the model reads tokens of shape [sequences, 1 to {}], but got {}", config_.sequence,
+          autograd::to_string(tokens.shape()));
+  Tensor x = model_.embed_tokens.forward(tokens);
+  for (const auto& block : model_.layers.blocks) x = block->forward(x, rope_table_);
+  return model_.norm.forward(x);
+}
+
+Tensor Model::head(const Tensor& hidden) const {
+  return lm_head_.forward(hidden);
+}
+
+Tensor Model::forward(const Tensor& tokens) const {
+  return head(hidden(tokens));
+}
+
+Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
+  return autograd::cross_entropy(forward(tokens), targets);
+}
+
+void initialise(const autograd::Module& model, const Config& config) {
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const bool is_norm = tensor.dim() == 1;
+    if (is_norm) {
+      tensor.fill_(1);
+      continue;
+    }
+    const bool is_table = name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
+    const bool ends_branch = name.find("o_proj") != std::string::npos || name.find("down_proj") != std::string::npos;
+    double deviation = is_table ? 0.02 : std::sqrt(2.0 / static_cast<double>(tensor.size(0) + tensor.size(1)));
+    if (ends_branch) deviation /= std::sqrt(2.0 * static_cast<double>(config.layers));
+    autograd::fill_normal(tensor, 0, deviation, {config.initialise_seed, name});
+  }
+}
+
+}  // namespace ringside::transformer

@@ -1,0 +1,68 @@
+// The whole network: tokens in, for every place the odds of the next token out.
+//
+//     tokens ── embedding ── block ── block ── ... ── norm ── head ── logits
+//
+// Its parameters carry the names of Hugging Face's LlamaForCausalLM: model.embed_tokens.weight,
+// model.layers.0.self_attn.q_proj.weight,
+// ..., model.norm.weight, lm_head.weight.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "autograd/layers.hpp"
+#include "autograd/module.hpp"
+#include "autograd/ops.hpp"
+#include "transformer/config.hpp"
+#include "transformer/layers.hpp"
+
+namespace ringside::transformer {
+
+class Model : public autograd::Module {
+ public:
+  // Validates `config` and gives every parameter its first value, which depends on config.initialise_seed and the parameter's name
+  // alone: every rank, whatever their number, makes the same model. See `initialise`. dtype is fp32 or fp64.
+  explicit Model(const Config& config, autograd::DType dtype = autograd::DType::fp32);
+
+  // tokens int32 [B, T], T at most config.sequence -> logits [B, T, vocabulary].
+  autograd::Tensor forward(const autograd::Tensor& tokens) const;
+
+  // The same up to and with the last norm -> [B, T, d_model]; head() makes logits of any of its rows.
+  autograd::Tensor hidden(const autograd::Tensor& tokens) const;
+  autograd::Tensor head(const autograd::Tensor& hidden) const;
+
+  // Mean over all tokens of -log p(target), in nats: a scalar to call backward() on. targets int32 [B, T].
+  autograd::Tensor loss(const autograd::Tensor& tokens, const autograd::Tensor& targets) const;
+
+  const Config& config() const { return config_; }
+  autograd::DType dtype() const { return dtype_; }
+
+ private:
+  // What Llama's names call "model": everything but the head.
+  struct Trunk : autograd::Module {
+    Trunk(const Config& config, autograd::DType dtype);
+    struct Blocks : autograd::Module {
+      Blocks(const Config& config, autograd::DType dtype);
+      std::vector<std::unique_ptr<Block>> blocks;
+    };
+    autograd::Embedding embed_tokens;
+    Blocks layers;
+    autograd::RMSNorm norm;
+  };
+
+  Config config_;
+  autograd::DType dtype_;
+  Trunk model_;
+  autograd::Linear lm_head_;
+  autograd::RopeTable rope_table_;  // computed, not trained and not stored
+};
+
+// First values, drawn from normal distributions around 0 (norms: all ones):
+//     embedding and head    0.02, as Llama and GPT-2: the first guesses are near uniform
+//     matrices              sqrt(2 / (in + out)): Glorot and Bengio (2010), equation 12
+//     o_proj, down_proj     that, divided by sqrt(2 * layers): what the 2 * layers branches add to the stream stays of one size
+//                           (Radford et al., "Language models are unsupervised multitask learners" (2019), section 2.3)
+void initialise(const autograd::Module& model, const Config& config);
+
+}  // namespace ringside::transformer

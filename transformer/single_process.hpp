@@ -1,0 +1,18 @@
+// The parallel form of one: this process is the whole world, and nothing needs to be communicated.
+#pragma once
+
+#include "transformer/parallel_form.hpp"
+
+namespace ringside::transformer {
+
+class SingleProcess final : public ParallelForm {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void prepare(autograd::Module&) override {}
+  void finish_gradients() override {}
+  double average(double value) override { return value; }
+  double communication_seconds() const override { return 0; }
+};
+
+}  // namespace ringside::transformer

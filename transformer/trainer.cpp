@@ -1,0 +1,142 @@
+#include "transformer/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include "autograd/engine.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+
+namespace ringside::transformer {
+
+using autograd::NamedTensor;
+using autograd::ParameterGroup;
+using autograd::Tensor;
+
+namespace {
+
+// The batches of a run and the parameters that it starts from come from one seed, but not from the same numbers.
+constexpr std::uint64_t batches_of_seed = 0x62617463686573;  // "batches"
+
+std::vector<ParameterGroup> groups_of(const Model& model, double weight_decay) {
+  ParameterGroup decayed{.parameters = {}, .weight_decay = weight_decay}, free{.parameters = {}, .weight_decay = 0};
+  for (const NamedTensor& parameter : model.named_parameters()) {
+    if (!parameter.tensor.requires_grad()) continue;
+    const bool matrix = parameter.tensor.dim() >= 2 && parameter.name.find("embed_tokens") == std::string::npos;
+    (matrix ? decayed : free).parameters.push_back(parameter);
+  }
+  return {decayed, free};
+}
+
+std::unique_ptr<autograd::Optimizer> make_optimizer(const TrainerOptions& options, std::vector<ParameterGroup> groups) {
+  if (options.optimizer == OptimizerKind::sgd) return std::make_unique<autograd::SGD>(std::move(groups));
+  const autograd::AdamWOptions adamw{.beta1 = options.beta1, .beta2 = options.beta2};
+  return std::make_unique<autograd::AdamW>(std::move(groups), adamw);
+}
+
+const TrainerOptions& validated(const TrainerOptions& options, const Config& config, const Corpus& corpus, int ranks) {
+  validate(options, config, corpus, ranks);
+  return options;
+}
+
+double bits(double nats) {
+  return nats / std::numbers::ln2;
+}
+
+}  // namespace
+
+void validate(const TrainerOptions& options, const Config& config, const Corpus& corpus, int ranks) {
+  validate(config);
+  require(options.steps >= 1, "a run of {} steps is none: it needs at least 1", options.steps);
+  share_of_batch(options.batch, 0, ranks);
+  require(options.sequence <= config.sequence, "sequences of {} tokens are longer than the {} that the model can see",
+          options.sequence, config.sequence);
+  require(config.vocabulary >= 256, "a token here is a byte, so the vocabulary must be at least 256, but it is {}",
+          config.vocabulary);
+  const auto positive = [](double value) { return std::isfinite(value) && value >= 0; };
+  require(
+      positive(options.learning_rate) && positive(options.min_learning_rate) && options.min_learning_rate <= options.learning_rate,
+      "the learning rate cannot fall from {} to {}", options.learning_rate, options.min_learning_rate);
+  require(options.warmup >= 0, "a warm-up of {} steps is none", options.warmup);
+  require(positive(options.clip), "gradients cannot be clipped to a norm of {}", options.clip);
+  require(positive(options.weight_decay), "the weight decay is {}, but it must not be negative", options.weight_decay);
+  require(options.validate_every >= 0 && options.validation_windows >= 1, "an examination every {} steps on {} sequences is none",
+          options.validate_every, options.validation_windows);
+  Batches(corpus.training(), options.sequence, options.seed);  // throws if the text is too short
+}
+
+Trainer::Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const TrainerOptions& options, Observer observer)
+    : model_(model),
+      form_(form),
+      options_(validated(options, model.config(), corpus, form.size())),
+      observer_(std::move(observer)),
+      learning_rate_{options.learning_rate, options.min_learning_rate, options.warmup, options.steps},
+      training_(corpus.training(), options.sequence, options.seed ^ batches_of_seed) {
+  const auto held_out = corpus.validation();
+  if (held_out.size() > static_cast<std::size_t>(options.sequence)) validation_.emplace(held_out, options.sequence, options.seed);
+  form_.prepare(model_);
+  optimizer_ = form_.make_optimizer(groups_of(model_, options.weight_decay), [this](std::vector<ParameterGroup> groups) {
+    return transformer::make_optimizer(options_, std::move(groups));
+  });
+}
+
+void Trainer::run() {
+  while (steps_taken_ < options_.steps) {
+    step();
+    if (options_.validate_every == 0 || steps_taken_ % options_.validate_every != 0) continue;
+    const auto bits_per_byte = validate();
+    if (bits_per_byte && observer_.after_validation) observer_.after_validation(steps_taken_, *bits_per_byte);
+  }
+}
+
+StepReport Trainer::step() {
+  const auto start = Clock::now();
+  const double communicated_before = form_.communication_seconds();
+  StepReport report;
+  report.learning_rate = learning_rate_.at(steps_taken_);
+
+  form_.clear_gradients(*optimizer_);
+  const Tensor loss = loss_of(training_.draw(steps_taken_, share_of_batch(options_.batch, form_.rank(), form_.size())));
+  autograd::backward(loss);
+  form_.finish_gradients();
+  report.gradient_norm = form_.clip_gradients(*optimizer_, options_.clip);
+  optimizer_->set_learning_rate(report.learning_rate);
+  form_.step(*optimizer_);
+  ++steps_taken_;
+
+  report.step = steps_taken_;
+  report.loss = form_.average(loss.item());
+  require(std::isfinite(report.loss), "the loss of step {} is {}: training has diverged; try a lower learning rate (it was {:.2g})",
+          report.step, report.loss, report.learning_rate);
+  report.bits_per_byte = bits(report.loss);
+  report.step_seconds = seconds_since(start);
+  report.communication_seconds = form_.communication_seconds() - communicated_before;
+  report.tokens_per_second = static_cast<double>(options_.batch * options_.sequence) / report.step_seconds;
+  if (observer_.after_step) observer_.after_step(report);
+  return report;
+}
+
+std::optional<double> Trainer::validate() {
+  if (!validation_) return std::nullopt;
+  const autograd::NoGrad no_history;
+  const std::int64_t windows = std::min(options_.validation_windows, validation_->windows());
+  const std::int64_t first = windows * form_.rank() / form_.size(), end = windows * (form_.rank() + 1) / form_.size();
+  const std::int64_t at_once = options_.batch / form_.size();
+
+  double sum = 0;  // of the windows' losses
+  for (std::int64_t i = first; i < end; i += at_once) {
+    const Share share{i, std::min(at_once, end - i)};
+    sum += loss_of(validation_->consecutive(share)).item() * static_cast<double>(share.count);
+  }
+  return bits(form_.average(sum) * form_.size() / static_cast<double>(windows));
+}
+
+Tensor Trainer::loss_of(const Batch& batch) const {
+  const autograd::Shape shape{batch.sequences, batch.length};
+  return model_.loss(Tensor::from(batch.input, shape), Tensor::from(batch.target, shape));
+}
+
+}  // namespace ringside::transformer
