@@ -4,6 +4,6 @@
 
 namespace ringside::autograd {
 
-void use_blas_on_one_thread();  // from any thread, any number of times
+void use_blas_on_one_thread();  // for calls from this thread; cheap, and called before each
 
 }  // namespace ringside::autograd

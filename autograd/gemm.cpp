@@ -46,7 +46,6 @@ void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t
     return;
   }
   use_blas_on_one_thread();
-  keep_blas_single_threaded();
   const auto ta = a_transposed == Transpose::yes ? CblasTrans : CblasNoTrans,
              tb = b_transposed == Transpose::yes ? CblasTrans : CblasNoTrans;
   // Slices of the longer side of C, in units of 16 rows or columns (a register tile), at least 2 MFLOP each.

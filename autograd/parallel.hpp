@@ -26,8 +26,4 @@ void parallel_for(std::int64_t count, std::int64_t grain, Body&& body) {
   parallel_for_pieces(count, grain, [&](int, std::int64_t begin, std::int64_t end) { body(begin, end); });
 }
 
-// Tells a BLAS that is itself parallel through OpenMP to use no threads when called from this thread: gemm splits the work on its
-// own.
-void keep_blas_single_threaded();
-
 }  // namespace ringside::autograd

@@ -43,8 +43,4 @@ void parallel_for_pieces(std::int64_t count, std::int64_t grain, FunctionRef<voi
   if (error) std::rethrow_exception(error);
 }
 
-void keep_blas_single_threaded() {
-  omp_set_num_threads(1);
-}
-
 }  // namespace ringside::autograd

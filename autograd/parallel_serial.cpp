@@ -1,4 +1,5 @@
-// In place of parallel_openmp.cpp where the compiler has no OpenMP: every loop runs on the thread that calls it.
+// In place of parallel_openmp.cpp where the compiler has no OpenMP, or ThreadSanitizer watches: every loop runs on the thread that
+// calls it.
 #include "autograd/parallel.hpp"
 #include "base/error.hpp"
 
@@ -24,7 +25,5 @@ int pieces_of(std::int64_t, std::int64_t) {
 void parallel_for_pieces(std::int64_t count, std::int64_t, FunctionRef<void(int, std::int64_t, std::int64_t)> body) {
   if (count > 0) body(0, 0, count);
 }
-
-void keep_blas_single_threaded() {}
 
 }  // namespace ringside::autograd

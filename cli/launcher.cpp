@@ -56,6 +56,7 @@ class Job {
   void signal_all(int signal);
   std::string running_ranks() const;
   void say(const std::string& sentence);
+  const char* fresh_line(int fd) const;
 
   const LaunchOptions& options_;
   MeetingPoint point_;
@@ -95,11 +96,11 @@ void Job::start(int local_rank) {
   const bool bare = options_.output == RankOutput::rank_0_bare && place.at("RANK") == "0";
   RankProcess process = start_rank(options_.command, place, bare, signals_);
   guardian_.watch(process.pid);
-  const LineForwarder lines(fmt::format("[{}] ", process.rank));
+  const auto lines_to = [&](int fd) { return LineForwarder(fmt::format("{}[{}] ", fresh_line(fd), process.rank)); };
   members_.push_back({.rank = process.rank,
                       .pid = process.pid,
-                      .streams = {Stream{std::move(process.standard_output), lines, &out_},
-                                  Stream{std::move(process.standard_error), lines, &err_}}});
+                      .streams = {Stream{std::move(process.standard_output), lines_to(STDOUT_FILENO), &out_},
+                                  Stream{std::move(process.standard_error), lines_to(STDERR_FILENO), &err_}}});
 }
 
 bool Job::done() const {
@@ -245,9 +246,12 @@ std::string Job::running_ranks() const {
 }
 
 void Job::say(const std::string& sentence) {
-  // Rank 0 may have left the cursor at the end of a progress line.
-  const bool clear_line = options_.output == RankOutput::rank_0_bare && ::isatty(STDERR_FILENO) == 1;
-  err_.text() += fmt::format("{}ringside: {}\n", clear_line ? "\r\x1b[K" : "", sentence);
+  err_.text() += fmt::format("{}ringside: {}\n", fresh_line(STDERR_FILENO), sentence);
+}
+
+// What to write before a line of ours: a bare rank 0 may have left the cursor at the end of a progress line.
+const char* Job::fresh_line(int fd) const {
+  return options_.output == RankOutput::rank_0_bare && ::isatty(fd) == 1 ? "\r\x1b[K" : "";
 }
 
 // A process started with 0, 1 or 2 closed would get its first pipe there, and take it for its output.

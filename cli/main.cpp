@@ -20,22 +20,12 @@ constexpr const char* about =
     "\n"
     "Every command explains itself: ringside COMMAND --help";
 
-void add_commands([[maybe_unused]] CLI::App& app) {
-#ifdef RINGSIDE_HAS_HELLO
-  add_hello_command(app);
-#endif
-#ifdef RINGSIDE_HAS_LAUNCH
-  add_launch_command(app);
-#endif
-#ifdef RINGSIDE_HAS_TRAIN
-  add_train_command(app);
-#endif
-#ifdef RINGSIDE_HAS_STEP
+void add_commands(CLI::App& app) {
   add_step_command(app);
-#endif
-#ifdef RINGSIDE_HAS_PROVE
   add_prove_command(app);
-#endif
+  add_hello_command(app);
+  add_train_command(app);
+  add_launch_command(app);
 }
 
 // "ringside train" where the user had come as far as naming a command, else "ringside".

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <utility>
 
 #include <fmt/format.h>
@@ -48,7 +47,6 @@ void Progress::step(const StepReport& report) {
   const auto fade = [kept](double& mean, double value) { mean = kept * mean + (1 - kept) * value; };
   fade(seconds_per_step_, report.step_seconds);
   fade(communication_share_, report.communication_seconds / report.step_seconds);
-  fade(loss_, report.loss);
 
   const bool last = report.step == steps_;
   if (terminal_) {
@@ -81,7 +79,7 @@ std::string Progress::line(const StepReport& report) const {
   const double tokens_per_second = report.tokens_per_second * report.step_seconds / seconds_per_step_;
   const double left = static_cast<double>(steps_ - report.step) * seconds_per_step_;
   return fmt::format("step {:>{}}/{}  loss {:.4f}  {:.3f} bits/byte  {} tokens/s  {:.0f} % communication  {} left", report.step,
-                     std::to_string(steps_).size(), steps_, loss_, loss_ / std::numbers::ln2, with_unit(tokens_per_second),
+                     std::to_string(steps_).size(), steps_, report.loss, report.bits_per_byte, with_unit(tokens_per_second),
                      100 * communication_share_, in_hours(left));
 }
 

@@ -36,7 +36,7 @@ class Progress {
   bool terminal_;
   bool line_open_ = false;
   Clock::time_point last_written_{};
-  double seconds_per_step_ = 0, communication_share_ = 0, loss_ = 0;  // means that fade: what the last steps or so were like
+  double seconds_per_step_ = 0, communication_share_ = 0;  // means that fade: what the last ten steps or so were like
 };
 
 }  // namespace ringside::cli

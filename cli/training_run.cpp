@@ -36,9 +36,7 @@ class Metrics {
  public:
   explicit Metrics(const fs::path& path) : path_(path) {
     if (path.empty()) return;
-    errno = 0;
-    file_.open(path, std::ios::trunc);
-    require(file_.is_open(), "cannot write metrics to {}: {}", path.string(), std::strerror(errno));
+    file_.open(path, std::ios::trunc);  // prepare_outputs() has said why if it cannot be
   }
 
   void step(const StepReport& report) {
@@ -87,9 +85,9 @@ void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corp
   fmt::print("model    {}: {} parameters in {}; {} layers, d_model {}, {} heads, d_ff {}, vocabulary {}{}\n", plan.model_name,
              with_unit(static_cast<double>(transformer::parameter_count(config))), autograd::name_of(plan.dtype), config.layers,
              config.d_model, heads, config.d_ff, config.vocabulary, config.tied_head ? ", tied head" : "");
-  fmt::print("data     {}: {} files, {} bytes, {} of them held out\n", names_of(plan), text.files,
+  fmt::print("data     {}: {} files, {}B, {}B of them held out\n", names_of(plan), text.files,
              with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.validation().size())));
-  fmt::print("ranks    {}{}, {} of {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
+  fmt::print("ranks    {}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
              plan.threads, plan.threads == 1 ? "thread" : "threads");
   fmt::print("batch    {} sequences of {} bytes, {} on each rank; {} steps\n\n", options.batch, options.sequence,
              options.batch / ranks, options.steps);
@@ -137,10 +135,11 @@ void print_sample(const TrainingPlan& plan, const Model& model) {
 // What rank 0 does beside training. On the other ranks none of it exists.
 struct Reporter {
   Reporter(const TrainingPlan& its_plan, const Model& its_model)
-      : plan(its_plan), model(its_model), progress(plan.options.steps, stdout), metrics(plan.metrics), summary(plan.options.steps) {
-    make_folder(plan.dump);
-    make_folder(plan.save);
-  }
+      : plan(its_plan),
+        model(its_model),
+        progress(plan.options.steps, stdout),
+        metrics(plan.metrics),
+        summary(plan.options.steps) {}
 
   void after_step(const StepReport& report) {
     metrics.step(report);
@@ -183,6 +182,14 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   transformer::validate(plan.options, plan.config, Corpus(read_data(plan).bytes), ranks);
 }
 
+void prepare_outputs(const TrainingPlan& plan) {
+  make_folder(plan.dump);
+  make_folder(plan.save);
+  if (plan.metrics.empty()) return;
+  const bool writable = std::ofstream(plan.metrics, std::ios::app).is_open();
+  require(writable, "cannot write metrics to {}: {}", plan.metrics.string(), std::strerror(errno));
+}
+
 void run_training(const TrainingPlan& plan, ParallelForm& form) {
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
@@ -193,6 +200,7 @@ void run_training(const TrainingPlan& plan, ParallelForm& form) {
   std::optional<Reporter> reporter;
   transformer::Observer observer;
   if (form.rank() == 0) {
+    prepare_outputs(plan);
     print_header(plan, text, corpus, form.size());
     reporter.emplace(plan, model);
     observer.after_step = [&](const StepReport& report) { reporter->after_step(report); };

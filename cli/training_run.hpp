@@ -36,6 +36,10 @@ transformer::Text read_data(const TrainingPlan& plan);
 // Throws Error if no run could come of this plan on so many ranks. Starts nothing; called before ranks are.
 void check_plan(const TrainingPlan& plan, int ranks);
 
+// Makes the folders that the plan writes into, and throws Error if a file there could not be written. run_training does it too, on
+// rank 0; a launcher does it before there are ranks.
+void prepare_outputs(const TrainingPlan& plan);
+
 // Trains. Rank 0 prints on standard output, writes metrics, dumps and checkpoint; the others are silent. Every rank must call it,
 // on the thread that it will compute on.
 void run_training(const TrainingPlan& plan, transformer::ParallelForm& form);

@@ -12,6 +12,9 @@ namespace {
 
 bool overlap(ChunkRange a, ChunkRange b) { return a.first < b.first + b.count && b.first < a.first + a.count; }
 
+// A message without chunks is news of all that its sender has heard: whatever it has received before belongs to it.
+bool send_follows(ChunkRange sent, ChunkRange received_before) { return sent.count == 0 || overlap(sent, received_before); }
+
 // One slice of one step of one segment. The order of cursors is the order in which slices are sent, and received.
 struct Cursor {
   int segment = 0, step = 0, slice = 0;
@@ -66,7 +69,8 @@ class Run {
 
   Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
   bool receive_posted_ = false, placed_ = false;
-  std::optional<std::span<const std::byte>> held_;  // received, waiting for a send out of the same chunk
+  std::optional<std::span<const std::byte>> held_;  // received, not yet applied
+  std::vector<std::byte> aside_;
 };
 
 Run::Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call, std::uint64_t sequence,
@@ -143,7 +147,15 @@ void Run::take(const Completion& completion) {
     sent_ = after(sent_, true);
   else
     held_ = completion.payload;
-  if (held_ && may_apply(to_receive_)) apply_held_slice();
+  if (!held_) return;
+  if (may_apply(to_receive_)) return apply_held_slice();
+  // It must wait for a send of ours out of the same chunk, and that may wait for the peer, which may be waiting for us to let go of this
+  // very slice, as when two ranks exchange a chunk. So it is laid aside.
+  if (completion.kind == Completion::received) {
+    aside_.assign(held_->begin(), held_->end());
+    held_ = aside_;
+    transport_.release();
+  }
 }
 
 void Run::apply_held_slice() {
@@ -157,7 +169,7 @@ void Run::apply_held_slice() {
     else
       std::memcpy(into, held_->data(), held_->size());
   }
-  transport_.release();
+  if (aside_.empty() || held_->data() != aside_.data()) transport_.release();
   held_.reset();
   receive_posted_ = false;
   to_receive_ = after(to_receive_, false);
@@ -270,7 +282,7 @@ Plan plan(Schedule schedule) {
   for (int s = 0; s < n; ++s) {
     if (steps[s].send)
       for (int d = s - 1; d >= 0 && p.send_needs[s].step == Plan::none; --d)
-        if (steps[d].receive && overlap(steps[d].receive->chunks, steps[s].send->chunks))
+        if (steps[d].receive && send_follows(steps[s].send->chunks, steps[d].receive->chunks))
           p.send_needs[s] = {d, steps[d].receive->chunks == steps[s].send->chunks};
     if (!steps[s].receive) continue;
     const ChunkRange into = steps[s].receive->chunks;

@@ -22,7 +22,7 @@ using boost::system::error_code;
 constexpr std::uint32_t magic = 0x4a474e52;  // "RNGJ"
 constexpr std::uint16_t version = 1;
 constexpr Seconds hello_patience{5};
-constexpr Seconds grace{2};  // for rank 0 to tell the reason after the deadline
+constexpr Seconds grace{2};  // for the reason to reach everybody when the meeting fails
 
 using Key = std::array<std::uint64_t, 2>;
 
@@ -242,7 +242,8 @@ class Meeting {
   // Rank 0: waits for all others, then tells each where all are.
   void gather_all(const std::vector<tcp::endpoint>& masters) {
     listen_on(masters.front());
-    const bool all_came = run_until(*io_, deadline_, [this] { return !missing().size() || refusal_; });
+    const bool all_came = run_until(*io_, deadline_, [this] { return missing().empty() || refusal_; });
+    if (refusal_) run_until(*io_, Deadline::after(grace), [this] { return visitors_ == place_.size - 1; });  // so that all hear it
     if (!all_came) {
       const auto ranks = missing();
       refusal_ = fmt::format("rank{} {} of {} never came to {} within {:.0f} s", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
@@ -327,6 +328,7 @@ class Meeting {
   }
 
   void welcome_joiner(const Hello& hello, tcp::socket socket) {
+    ++visitors_;
     if (hello.size != place_.size) {
       refusal_ = fmt::format("the ranks disagree on how many they are: rank 0 has WORLD_SIZE={}, but rank {} has WORLD_SIZE={}", place_.size,
                              hello.rank, hello.size);
@@ -347,7 +349,8 @@ class Meeting {
   Mesh mesh_;
   std::vector<Address> table_;                       // [rank]
   std::vector<std::optional<tcp::socket>> joined_;   // [rank] rank 0's connections to those that came; refused ones at the end
-  std::optional<std::string> refusal_;
+  int visitors_ = 0;                                 // processes of this job that have come to rank 0, welcome or not
+  std::optional<std::string> refusal_;               // why nobody will get a table
   std::unique_ptr<Doorman> doorman_;
 };
 

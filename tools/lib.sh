@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What ./demo, ./check and .ci/run have in common. Sourced by bash, in the root of the project.
 
 program=$(basename "$0")
@@ -44,8 +45,10 @@ missing_packages() {
 install_what_is_missing() {
   local as_root=() missing
   if ! command -v apt-get >/dev/null; then
-    command -v c++ >/dev/null && command -v cmake >/dev/null && command -v ninja >/dev/null ||
-      fail "there is no apt here: please install a C++20 compiler, cmake 3.22, ninja, and what Debian calls: $libraries"
+    for missing in c++ cmake ninja; do
+      command -v "$missing" >/dev/null ||
+        fail "$missing is missing, and there is no apt here: please install a C++20 compiler, cmake 3.22, ninja, and $libraries"
+    done
     return 0
   fi
   missing=$(missing_packages | xargs)

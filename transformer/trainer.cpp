@@ -42,6 +42,15 @@ const TrainerOptions& validated(const TrainerOptions& options, const Config& con
   return options;
 }
 
+// A number that tells one text from another: FNV-1a, folded to 32 bits so that sums of it are exact in a double.
+double fingerprint(const Corpus& corpus) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const auto part : {corpus.training(), corpus.validation()}) {
+    for (const std::uint8_t byte : part) hash = (hash ^ byte) * 0x100000001b3;
+  }
+  return static_cast<double>((hash ^ hash >> 32) & 0xffffffff);
+}
+
 double bits(double nats) {
   return nats / std::numbers::ln2;
 }
@@ -56,13 +65,13 @@ void validate(const TrainerOptions& options, const Config& config, const Corpus&
           options.sequence, config.sequence);
   require(config.vocabulary >= 256, "a token here is a byte, so the vocabulary must be at least 256, but it is {}",
           config.vocabulary);
-  const auto positive = [](double value) { return std::isfinite(value) && value >= 0; };
-  require(
-      positive(options.learning_rate) && positive(options.min_learning_rate) && options.min_learning_rate <= options.learning_rate,
-      "the learning rate cannot fall from {} to {}", options.learning_rate, options.min_learning_rate);
+  const auto sound = [](double value) { return std::isfinite(value) && value >= 0; };
+  require(sound(options.learning_rate), "the learning rate is {}, but it must be 0 or more", options.learning_rate);
+  require(sound(options.min_learning_rate) && options.min_learning_rate <= options.learning_rate,
+          "the learning rate cannot fall from {} to {}", options.learning_rate, options.min_learning_rate);
   require(options.warmup >= 0, "a warm-up of {} steps is none", options.warmup);
-  require(positive(options.clip), "gradients cannot be clipped to a norm of {}", options.clip);
-  require(positive(options.weight_decay), "the weight decay is {}, but it must not be negative", options.weight_decay);
+  require(sound(options.clip), "gradients cannot be clipped to a norm of {}", options.clip);
+  require(sound(options.weight_decay), "the weight decay is {}, but it must not be negative", options.weight_decay);
   require(options.validate_every >= 0 && options.validation_windows >= 1, "an examination every {} steps on {} sequences is none",
           options.validate_every, options.validation_windows);
   Batches(corpus.training(), options.sequence, options.seed);  // throws if the text is too short
@@ -78,6 +87,8 @@ Trainer::Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const T
   const auto held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence)) validation_.emplace(held_out, options.sequence, options.seed);
   form_.prepare(model_);
+  const double own_text = fingerprint(corpus);
+  require(form_.average(own_text) == own_text, "the ranks do not all read the same text: give every rank the same files");
   optimizer_ = form_.make_optimizer(groups_of(model_, options.weight_decay), [this](std::vector<ParameterGroup> groups) {
     return transformer::make_optimizer(options_, std::move(groups));
   });

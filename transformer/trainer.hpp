@@ -63,6 +63,7 @@ struct Observer {
 class Trainer {
  public:
   // Model, corpus and form must outlive the trainer. Checks with validate() above, then has the form prepare the model.
+  // Throws Error if the ranks' texts differ: each would find its share of the batch in another book.
   Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const TrainerOptions& options, Observer observer = {});
 
   // All steps that are left, with examinations on the way.

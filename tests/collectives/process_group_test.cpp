@@ -1,7 +1,7 @@
 // Every collective over every transport, against the plain sum: worlds of 1 to 5, any count, tiny slices.
 #include "collectives/process_group.hpp"
 
-#include <cstring>
+#include <atomic>
 
 #include "base/random.hpp"
 #include "tests/collectives/worlds.hpp"
@@ -185,6 +185,23 @@ TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and n
       });
     }
   }
+}
+
+TEST_CASE("nobody leaves a barrier before everybody has come") {
+  for (const int size : {2, 3, 4, 5, 7})
+    for (int late = 0; late < size; ++late) {
+      CAPTURE(size);
+      CAPTURE(late);
+      std::atomic<int> came = 0;
+      on_every_transport(size, [&](ProcessGroup& group) {
+        group.barrier();
+        if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        ++came;
+        group.barrier();
+        require(came % size == 0, "rank {} left when {} had come", group.rank(), came % size);
+        group.barrier();
+      });
+    }
 }
 
 TEST_CASE("spans of the wrong length are refused before anything is sent") {

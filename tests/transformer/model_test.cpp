@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include <doctest/doctest.h>
 
 #include "autograd/engine.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "tests/transformer/plain_llama.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -52,15 +55,19 @@ std::vector<double> logits_of(const Model& model, const Tensor& tokens) {
   return {values.begin(), values.end()};
 }
 
+// First values are small and norms all alike: move everything, so that no mistake hides behind a zero or a one.
+void stir(const Model& model) {
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const auto values = tensor.values<double>();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += 0.3 * random_normal(9, autograd::stream_of(name), i);
+  }
+}
+
 // The largest difference between a gradient and the central difference of the loss, over every single number of the model.
 void check_gradients(const Config& config) {
   const Model model(config, DType::fp64);
   const Tensor tokens = random_tokens(config, 2, config.sequence, 5), targets = random_tokens(config, 2, config.sequence, 6);
-  // First values are small and norms all alike: move everything, so that no mistake hides behind a zero or a one.
-  for (const auto& [name, tensor] : model.named_parameters()) {
-    const auto values = tensor.values<double>();
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] += 0.3 * random_normal(9, values.size(), i);
-  }
+  stir(model);
   autograd::backward(model.loss(tokens, targets));
   for (const auto& [name, tensor] : model.named_parameters()) {
     CAPTURE(name);
@@ -84,6 +91,30 @@ void check_gradients(const Config& config) {
 }
 
 }  // namespace
+
+TEST_CASE("logits are those of the same model in plain loops") {
+  for (const bool tied : {false, true}) {
+    Config config = minute();
+    config.d_model = 24;
+    config.heads = 6;
+    config.kv_heads = tied ? 6 : 2;
+    config.rope_theta = 50;
+    config.tied_head = tied;
+    const Model model(config, DType::fp64);
+    stir(model);
+    std::map<std::string, std::vector<double>> weights;
+    for (const auto& [name, tensor] : model.named_parameters(true)) {
+      const auto values = tensor.values<double>();
+      weights[name].assign(values.begin(), values.end());
+    }
+    const std::vector<std::int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+    const std::vector<double> seen = logits_of(model, Tensor::from(tokens, {1, 9}));
+    std::vector<double> expected;
+    for (const auto& row : PlainLlama(config, weights).logits(tokens)) expected.insert(expected.end(), row.begin(), row.end());
+    REQUIRE(seen.size() == expected.size());
+    for (std::size_t i = 0; i < seen.size(); ++i) CHECK(std::abs(seen[i] - expected[i]) < 1e-12);
+  }
+}
 
 TEST_CASE("every gradient of the whole model agrees with central differences") {
   check_gradients(minute());

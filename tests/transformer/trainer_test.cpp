@@ -66,11 +66,29 @@ class OneOf final : public ParallelForm {
   int size() const override { return size_; }
   void prepare(autograd::Module&) override {}
   void finish_gradients() override {}
-  double average(double value) override { return value; }
+  double average(double value) override { return value + others_differ_by; }
   double communication_seconds() const override { return 0; }
+
+  double others_differ_by = 0;
 
  private:
   int rank_, size_;
+};
+
+// Writes down what the trainer asks of it.
+class Witness final : public ParallelForm {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void prepare(autograd::Module&) override { calls += "prepare "; }
+  void finish_gradients() override { calls += "finish "; }
+  double clip_gradients(autograd::Optimizer&, double) override { return calls += "clip ", 0; }
+  void step(autograd::Optimizer&) override { calls += "step "; }
+  void clear_gradients(autograd::Optimizer&) override { calls += "clear "; }
+  double average(double value) override { return calls += "average ", value; }
+  double communication_seconds() const override { return 0; }
+
+  std::string calls;
 };
 
 std::string refusal(TrainerOptions options, int ranks = 1, std::size_t text = 20'000) {
@@ -217,6 +235,38 @@ TEST_CASE("a step of SGD moves every parameter against its gradient by the learn
   CHECK(worst < 1e-15);
 }
 
+TEST_CASE("the form is asked for everything in the order of a step") {
+  Model model(small());
+  const Corpus corpus(some_text());
+  Witness form;
+  Trainer trainer(model, corpus, form, brief());
+  CHECK(form.calls == "prepare average ");  // ... of what tells one text from another
+  form.calls.clear();
+  trainer.step();
+  trainer.step();
+  CHECK(form.calls == "clear finish clip step average clear finish clip step average ");
+}
+
+TEST_CASE("the gradients of a step are those of its batch alone") {
+  const Corpus corpus(some_text());
+  TrainerOptions options = brief();
+  options.optimizer = OptimizerKind::sgd;
+  options.learning_rate = options.min_learning_rate = 0;  // so that the parameters stay
+  options.clip = 0;
+  const auto gradients_after = [&](int steps, std::uint64_t seed) {
+    Model model(small(), DType::fp64);
+    SingleProcess form;
+    options.seed = seed;
+    Trainer trainer(model, corpus, form, options);
+    for (int i = 0; i < steps; ++i) trainer.step();
+    return norm_of(numbers_of(model, true));
+  };
+  // Added up over the steps, gradients of one direction would grow without end.
+  const double first = gradients_after(1, 0), fifth = gradients_after(5, 0);
+  CHECK(fifth < 1.5 * first);
+  CHECK(fifth != first);  // another batch
+}
+
 TEST_CASE("weight decay draws on matrices and spares norms and the embedding") {
   const Corpus corpus(some_text());
   const auto after_a_step = [&](double decay, bool tied) {
@@ -278,6 +328,15 @@ TEST_CASE("a held-out part that is too short for a sequence is no examination") 
   const Corpus corpus(some_text(200));  // 10 bytes are held out
   SingleProcess form;
   CHECK_FALSE(Trainer(model, corpus, form, brief()).validate().has_value());
+}
+
+TEST_CASE("ranks that read different texts are told") {
+  Model model(small());
+  OneOf form(0, 2);
+  form.others_differ_by = 0.5;
+  const Corpus corpus(some_text());
+  CHECK_THROWS_WITH_AS(Trainer(model, corpus, form, brief()),
+                       "the ranks do not all read the same text: give every rank the same files", Error);
 }
 
 TEST_CASE("a run that makes no sense is refused before it starts") {

@@ -1,0 +1,248 @@
+// `ringside train`: trains a transformer on text, on one rank or many.
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/environment.hpp"
+#include "cli/command.hpp"
+#include "cli/forms.hpp"
+#include "cli/ranks.hpp"
+#include "cli/training_run.hpp"
+#include "collectives/process_group.hpp"
+#include "transformer/checkpoint.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using transformer::Config;
+using transformer::OptimizerKind;
+
+constexpr const char* more =
+    "\nExamples:\n"
+    "  ringside train -n 4 --steps 500                           four processes, the C++ standard library as text\n"
+    "  ringside train -n 2 --parallel naive --data notes/ a.txt  other text, another form of data parallelism\n"
+    "  ringside train -n 4 --backend threads --steps 2           four ranks in one process, for a debugger\n"
+    "\n"
+    "Every step draws the same global batch whatever the number of ranks: hold runs with 1, 2 and 4 ranks against each other\n"
+    "with --dump. Each row of --metrics has step, loss (nats per byte), bits_per_byte, tokens_per_second, step_seconds,\n"
+    "communication_seconds, gradient_norm (before clipping) and lr; an examination adds a row with step and\n"
+    "validation_bits_per_byte. Weight decay spares norms and the embedding.";
+
+// What the command line says. Where it says nothing, plan_from() decides from the rest.
+struct Arguments {
+  RanksOption ranks;
+  std::optional<std::string> model, init, form;
+  std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence, batch, warmup;
+  std::optional<double> learning_rate, min_learning_rate;
+  std::optional<int> threads;
+  bool tied_head = false;
+  std::vector<std::string> data;
+  std::string backend = "tcp", optimizer = "adamw", dtype = "fp32", metrics, dump, save;
+  std::uint64_t seed = 0;
+  transformer::TrainerOptions trainer;
+  std::int64_t sample_tokens = 0;
+  transformer::SampleOptions sample;
+};
+
+CLI::Validator not_negative() {
+  const auto check = [](std::string& text) -> std::string {
+    double number = 0;
+    const bool fits = CLI::detail::lexical_cast(text, number) && number >= 0;
+    return fits ? "" : "a number from 0 on is expected, not " + text;
+  };
+  return CLI::Validator(check, "");
+}
+
+bool names_sizes(const Arguments& said) {
+  return said.d_model || said.layers || said.heads || said.kv_heads || said.d_ff || said.vocabulary || said.tied_head;
+}
+
+Config config_from(const Arguments& said) {
+  if (said.init) {
+    if (said.model || names_sizes(said))
+      throw UsageError("--init brings the model's sizes with it: leave out --model and the sizes");
+    return transformer::load_config(*said.init);
+  }
+  Config config = transformer::named_config(said.model.value_or("tiny"));
+  config.d_model = said.d_model.value_or(config.d_model);
+  config.layers = said.layers.value_or(config.layers);
+  config.heads = said.heads.value_or(config.heads);
+  config.kv_heads = said.kv_heads.value_or(config.heads);
+  config.d_ff = said.d_ff.value_or(config.d_ff);
+  config.vocabulary = said.vocabulary.value_or(config.vocabulary);
+  config.sequence = said.sequence.value_or(config.sequence);
+  config.tied_head = said.tied_head;
+  config.initialise_seed = said.seed;
+  return config;
+}
+
+// Wider models learn more slowly: 3e-3 for `tiny`, 2.4e-4 for `xl`.
+double usual_learning_rate(OptimizerKind optimizer, const Config& config) {
+  return optimizer == OptimizerKind::sgd ? 0.1 : std::min(3e-3, 3e-3 * 128 / static_cast<double>(config.d_model));
+}
+
+transformer::TrainerOptions options_from(const Arguments& said, const Config& config, int ranks) {
+  transformer::TrainerOptions options = said.trainer;
+  options.optimizer = said.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
+  options.seed = said.seed;
+  options.sequence = said.sequence.value_or(config.sequence);
+  options.batch = said.batch.value_or((16 + ranks - 1) / ranks * ranks);
+  options.warmup = said.warmup.value_or(std::min<std::int64_t>(100, options.steps / 10));
+  options.learning_rate = said.learning_rate.value_or(usual_learning_rate(options.optimizer, config));
+  options.min_learning_rate = said.min_learning_rate.value_or(options.learning_rate / 10);
+  return options;
+}
+
+TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machine) {
+  TrainingPlan plan;
+  plan.config = config_from(said);
+  plan.model_name = said.init ? *said.init : names_sizes(said) ? "custom" : said.model.value_or("tiny");
+  plan.options = options_from(said, plan.config, ranks);
+  plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  plan.data.assign(said.data.begin(), said.data.end());
+  plan.form = said.form.value_or(ranks == 1 ? "single" : "flat");
+  plan.backend = said.backend;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  plan.threads = said.threads.value_or(std::max(1, cores / ranks_on_this_machine));
+  plan.init = said.init.value_or("");
+  plan.metrics = said.metrics;
+  plan.dump = said.dump;
+  plan.save = said.save;
+  plan.sample_tokens = said.sample_tokens;
+  plan.sample = said.sample;
+  plan.sample.seed = said.seed;
+  if (plan.form == "single" && ranks > 1) {
+    throw UsageError(fmt::format("--parallel single trains on one rank, not on {}: choose naive or flat", ranks));
+  }
+  return plan;
+}
+
+// What is wrong with the arguments or the text is said once, before there are ranks to say it N times.
+void check_before_ranks(const Arguments& said) {
+  const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
+  const TrainingPlan plan = plan_from(said, ranks, ranks);
+  check_plan(plan, ranks);
+  prepare_outputs(plan);
+}
+
+void train_as_rank(const TrainingPlan& plan, collectives::ProcessGroup& group) {
+  const auto form = make_form(plan.form, group);
+  run_training(plan, *form);
+}
+
+void train_on_threads(const Arguments& said) {
+  if (environment("RANK")) {
+    throw UsageError("--backend threads keeps all ranks in one process, but an outer launcher started this one as one of several");
+  }
+  check_before_ranks(said);
+  const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
+  const TrainingPlan plan = plan_from(said, ranks, ranks);
+  collectives::run_threads(ranks, [&](collectives::ProcessGroup& group) { train_as_rank(plan, group); });
+}
+
+void train_on_processes(const Arguments& said) {
+  if (!environment("RANK")) check_before_ranks(said);
+  become_rank(said.ranks, RankOutput::rank_0_bare);
+  const collectives::Place place = collectives::place_from_environment();
+  const TrainingPlan plan = plan_from(said, place.size, place.local_size);
+  auto group = collectives::ProcessGroup::over_tcp(place);
+  try {
+    train_as_rank(plan, group);
+  } catch (const std::exception& error) {
+    group.abort(error.what());
+    throw;
+  }
+}
+
+void add_model_options(CLI::App& command, Arguments& said) {
+  const auto sizes = fmt::format("A size by name: {} (tiny)", fmt::join(transformer::config_names(), ", "));
+  command.add_option("--model", said.model, sizes)->type_name("NAME")->group("Model");
+  const auto size = [&](const char* name, auto& value, const char* text) {
+    command.add_option(name, value, text)->type_name("N")->group("Model");
+  };
+  size("--d-model", said.d_model, "Width of the model; like the sizes below it replaces what the name says");
+  size("--layers", said.layers, "Blocks");
+  size("--heads", said.heads, "Query heads");
+  size("--kv-heads", said.kv_heads, "Key and value heads (as many as query heads)");
+  size("--d-ff", said.d_ff, "Width of the feed-forward part");
+  size("--vocabulary", said.vocabulary, "Tokens that there are; bytes need 256");
+  size("--sequence", said.sequence, "Bytes of a sequence, and the most that the model can see");
+  command.add_flag("--tied-head", said.tied_head, "Let the head share the embedding's matrix")->group("Model");
+  command.add_option("--init", said.init, "Start from this folder: config.json and model.safetensors")
+      ->type_name("DIR")
+      ->group("Model");
+  command.add_option("--dtype", said.dtype, "Numbers: fp32 or fp64 (fp32)")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"fp32", "fp64"}).description(""))
+      ->group("Model");
+}
+
+void add_parallel_options(CLI::App& command, Arguments& said) {
+  add_ranks_option(command, said.ranks);
+  command.get_option("--ranks")->group("Ranks");
+  command.add_option("--parallel", said.form, fmt::format("{} (single on one rank, else flat)", fmt::join(form_names(), ", ")))
+      ->type_name("FORM")
+      ->check(CLI::IsMember(form_names()).description(""))
+      ->group("Ranks");
+  command.add_option("--backend", said.backend, "tcp: a rank is a process; threads: all ranks are threads of this one (tcp)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"tcp", "threads"}).description(""))
+      ->group("Ranks");
+  command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
+      ->type_name("N")
+      ->check(at_least_one("thread"))
+      ->group("Ranks");
+}
+
+void add_training_options(CLI::App& command, Arguments& said) {
+  const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
+    return command.add_option(name, value, text)->type_name(type)->group("Training");
+  };
+  option("--data", said.data, "PATH", "Text files, and directories of such (the C++ standard library headers)");
+  option("--steps", said.trainer.steps, "N", "Steps (100)");
+  option("--batch", said.batch, "N", "Sequences per step over ALL ranks (16, or the next multiple of the ranks)");
+  option("--optimizer", said.optimizer, "NAME", "sgd or adamw (adamw)")->check(CLI::IsMember({"sgd", "adamw"}).description(""));
+  option("--lr", said.learning_rate, "RATE", "Peak learning rate (adamw: 3e-3 for width 128, less for wider; sgd: 0.1)");
+  option("--min-lr", said.min_learning_rate, "RATE", "Learning rate at the end (a tenth of --lr)");
+  option("--warmup", said.warmup, "N", "Steps until the peak (a tenth of all, 100 at most)");
+  option("--clip", said.trainer.clip, "NORM", "Longest gradient; 0: any (1)");
+  option("--weight-decay", said.trainer.weight_decay, "X", "Of matrices only (0.1)");
+  option("--seed", said.seed, "N", "Of first values, batches and sample (0)");
+  option("--validate-every", said.trainer.validate_every, "N", "Steps between examinations on held-out text; 0: at the end (0)");
+}
+
+void add_output_options(CLI::App& command, Arguments& said) {
+  const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
+    return command.add_option(name, value, text)->type_name(type)->group("What comes of it");
+  };
+  option("--metrics", said.metrics, "FILE", "Write a JSON line per step");
+  option("--dump", said.dump, "DIR", "After every step write gradients and parameters to DIR/step0001.safetensors and so on");
+  option("--save", said.save, "DIR", "At the end write config.json and model.safetensors, as Hugging Face's Llama");
+  option("--sample", said.sample_tokens, "N", "At the end print so many bytes that the model makes up (0)")->check(not_negative());
+  option("--temperature", said.sample.temperature, "T", "... below 1: the likelier; 0: the likeliest (0.8)")->check(not_negative());
+  option("--top-k", said.sample.top_k, "K", "... out of the K likeliest; 0: out of all (0)")->check(not_negative());
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto said = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("train", "Train a transformer on text, on as many ranks as you like")->footer(more);
+  add_parallel_options(*command, *said);
+  add_model_options(*command, *said);
+  add_training_options(*command, *said);
+  add_output_options(*command, *said);
+  // Of an option that is given twice the last one counts, so that a script may put its own in front of the user's.
+  for (CLI::Option* option : command->get_options()) {
+    if (option->get_items_expected_max() == 1) option->take_last();
+  }
+  command->callback([said] { said->backend == "threads" ? train_on_threads(*said) : train_on_processes(*said); });
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,230 @@
+// `ringside train` as a user runs it: what it prints, what it leaves on the disk, and that the number of ranks changes no gradient.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+#include "transformer/checkpoint.hpp"
+#include "transformer/safetensors.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using testing::contains;
+using testing::Outcome;
+using testing::ringside_binary;
+using testing::run_program;
+using transformer::SafetensorsFile;
+using Command = std::vector<std::string>;
+
+// A model that takes milliseconds, on a text of its own.
+class Training {
+ public:
+  explicit Training(Command options) : options_(std::move(options)) {
+    std::string text;
+    for (int i = 0; i < 500; ++i) text += "line " + std::to_string(i * i) + " of a text that means little;\n";
+    text_ = directory_.write("text.txt", text);
+  }
+
+  Outcome run(const Command& more = {}, const testing::Variables& variables = {}) const {
+    Command command = {ringside_binary, "train", "--data",     text_.string(), "--d-model", "16", "--layers",  "1", "--heads", "2",
+                       "--d-ff",        "20",    "--sequence", "12",           "--batch",   "12", "--threads", "1"};
+    command.insert(command.end(), options_.begin(), options_.end());
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command, variables, Seconds(60));
+  }
+
+  std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }
+
+ private:
+  TemporaryDirectory directory_;
+  std::filesystem::path text_;
+  Command options_;
+};
+
+std::vector<double> numbers(SafetensorsFile& file, const std::string& name) {
+  const auto read = [&](auto zero) {
+    std::vector<decltype(zero)> values(file.entry(name).bytes() / sizeof zero);
+    file.read(name, std::as_writable_bytes(std::span(values)));
+    return std::vector<double>(values.begin(), values.end());
+  };
+  return file.entry(name).type == transformer::StoredType::f64 ? read(double{}) : read(float{});
+}
+
+// The largest difference between two runs' gradients and parameters, after every one of `steps` steps.
+double largest_difference(const std::filesystem::path& one, const std::filesystem::path& other, int steps) {
+  double largest = 0;
+  for (int step = 1; step <= steps; ++step) {
+    char name[32];
+    std::snprintf(name, sizeof name, "step%04d.safetensors", step);
+    SafetensorsFile a(one / name), b(other / name);
+    REQUIRE(a.entries().size() == b.entries().size());
+    REQUIRE(a.entries().size() == 2 * 12);  // a gradient and a parameter for each of the twelve
+    for (const auto& [array, entry] : a.entries()) {
+      const auto x = numbers(a, array), y = numbers(b, array);
+      REQUIRE(x.size() == y.size());
+      for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+    }
+  }
+  return largest;
+}
+
+void check_parallel_runs(const std::string& dtype, double tolerance) {
+  // SGD and no clipping: AdamW, or a clipped norm, would hide gradients that are wrong by a factor.
+  const Training training({"--steps", "10", "--optimizer", "sgd", "--lr", "0.5", "--clip", "0", "--dtype", dtype});
+  REQUIRE(training.run({"--dump", training.path("alone").string()}).exit_code == 0);
+  for (const std::string form : {"naive", "flat"}) {
+    for (const std::string ranks : {"2", "3", "4"}) {
+      CAPTURE(form);
+      CAPTURE(ranks);
+      const auto dump = training.path(form + ranks);
+      const Outcome outcome = training.run({"-n", ranks, "--parallel", form, "--dump", dump.string()});
+      REQUIRE(outcome.exit_code == 0);
+      CHECK(outcome.survivors == "");
+      CHECK(largest_difference(training.path("alone"), dump, 10) < tolerance);
+    }
+  }
+  const auto dump = training.path("threads");
+  REQUIRE(training.run({"-n", "4", "--backend", "threads", "--dump", dump.string()}).exit_code == 0);
+  CHECK(largest_difference(training.path("alone"), dump, 10) < tolerance);
+}
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("every gradient and parameter of ten steps is that of one rank in fp64") {
+  check_parallel_runs("fp64", 1e-12);
+}
+
+TEST_CASE("every gradient and parameter of ten steps is that of one rank in fp32") {
+  check_parallel_runs("fp32", 1e-5);
+}
+
+TEST_CASE("the same run gives the same dumps to the bit") {
+  const Training training({"--steps", "3", "-n", "3"});
+  for (const char* name : {"one", "two"}) REQUIRE(training.run({"--dump", training.path(name).string()}).exit_code == 0);
+  for (const char* step : {"step0001.safetensors", "step0003.safetensors"}) {
+    CHECK((contents(training.path("one") / step) == contents(training.path("two") / step)));
+  }
+}
+
+TEST_CASE("rank 0 alone tells what is trained and how it went and what the model says") {
+  const Training training({"--steps", "40", "--sample", "30", "--validate-every", "20"});
+  const Outcome outcome = training.run({"-n", "2"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK(contains(outcome.out, "ranks    2 over tcp, flat, 1 thread each\n"));
+  CHECK(contains(outcome.out, "batch    12 sequences of 12 bytes, 6 on each rank; 40 steps\n"));
+  CHECK(contains(outcome.out, "step  1/40  loss 5."));
+  CHECK(contains(outcome.out, "step 40/40  loss "));
+  CHECK(contains(outcome.out, "step 20/40  held-out text: "));
+  CHECK(contains(outcome.out, "--- a sample of 30 bytes, temperature 0.8 ---\n"));
+  CHECK_FALSE(contains(outcome.out, "\r"));  // no terminal, no line that is written over
+  CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') < 40);
+  CHECK_FALSE(contains(outcome.out, "[1]"));
+}
+
+TEST_CASE("metrics are a JSON object for each step") {
+  const Training training({"--steps", "4", "--validate-every", "3", "--warmup", "2", "--lr", "0.01"});
+  REQUIRE(training.run({"-n", "2", "--metrics", training.path("metrics").string()}).exit_code == 0);
+  std::istringstream lines(contents(training.path("metrics")));
+  std::vector<nlohmann::json> steps, examinations;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    (row.contains("loss") ? steps : examinations).push_back(row);
+  }
+  REQUIRE(steps.size() == 4);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto& row = steps[i];
+    CHECK(row["step"] == i + 1);
+    CHECK(row["bits_per_byte"].get<double>() == doctest::Approx(row["loss"].get<double>() / std::log(2.0)));
+    CHECK(row["tokens_per_second"].get<double>() == doctest::Approx(144 / row["step_seconds"].get<double>()));
+    CHECK(row["communication_seconds"].get<double>() > 0);
+    CHECK(row["communication_seconds"].get<double>() < row["step_seconds"].get<double>());
+    CHECK(row["gradient_norm"].get<double>() > 0);
+  }
+  CHECK(steps[0]["lr"].get<double>() == doctest::Approx(0.005));
+  CHECK(steps[1]["lr"].get<double>() == doctest::Approx(0.01));
+  REQUIRE(examinations.size() == 2);  // after step 3, and at the end
+  CHECK(examinations[0]["step"] == 3);
+  CHECK(examinations[1]["validation_bits_per_byte"].get<double>() > 0);
+}
+
+TEST_CASE("what is saved can be trained on") {
+  const Training training({"--steps", "60", "--lr", "0.01", "--tied-head", "--kv-heads", "1"});
+  REQUIRE(training.run({"-n", "2", "--save", training.path("model").string()}).exit_code == 0);
+  const transformer::Config config = transformer::load_config(training.path("model"));
+  CHECK(config.tied_head);
+  CHECK(config.kv_heads == 1);
+  CHECK(config.d_ff == 20);
+
+  const Outcome again = run_program({ringside_binary, "train", "--data", training.path("text.txt").string(), "--init",
+                                     training.path("model").string(), "--steps", "1", "--lr", "0", "--threads", "1"});
+  REQUIRE(again.exit_code == 0);
+  const std::size_t at = again.out.find("step 1/1  loss ");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(again.out.substr(at + 15)) < 4);  // an untrained model's is 5.5
+}
+
+TEST_CASE("what is wrong is said once and before there are ranks") {
+  const Training training({"-n", "4"});
+  const auto refusal = [&](const Command& more) {
+    const Outcome outcome = training.run(more);
+    CHECK(outcome.exit_code != 0);
+    CHECK(outcome.out == "");
+    CHECK(outcome.survivors == "");
+    return outcome.err;
+  };
+  CHECK(refusal({"--batch", "10"}) ==
+        "ringside: a batch of 10 sequences does not divide by 4 ranks: choose a multiple of 4, so that every rank reads equally "
+        "much\n");
+  CHECK(refusal({"--data", training.path("nowhere").string()}) ==
+        "ringside: there is no file or directory " + training.path("nowhere").string() + "\n");
+  std::ofstream(training.path("empty")).close();
+  CHECK(refusal({"--data", training.path("empty").string()}) ==
+        "ringside: " + training.path("empty").string() + " is empty: there is nothing to learn from it\n");
+  CHECK(contains(refusal({"--sequence", "100000"}),
+                 "ringside: a sequence of 100000 bytes and the one that follows do not fit into "));
+  CHECK(refusal({"--heads", "3"}) ==
+        "ringside: d_model 16 does not divide into 3 heads: choose a width that is a multiple of the number of heads\n");
+  CHECK(refusal({"--parallel", "single"}) ==
+        "ringside: --parallel single trains on one rank, not on 4: choose naive or flat\nTry: ringside train --help\n");
+  CHECK(refusal({"--metrics", training.path("no/file").string()}) ==
+        "ringside: cannot write metrics to " + training.path("no/file").string() + ": No such file or directory\n");
+  CHECK(refusal({"--init", training.path("no").string()}) ==
+        "ringside: --init brings the model's sizes with it: leave out --model and the sizes\nTry: ringside train --help\n");
+  CHECK(refusal({"--sample", "-1"}) == "ringside: --sample: a number from 0 on is expected, not -1\nTry: ringside train --help\n");
+}
+
+TEST_CASE("a run that diverges says so on every rank") {
+  const Training training({"--steps", "20", "--optimizer", "sgd", "--lr", "1e9", "--clip", "0"});
+  const Outcome outcome = training.run({"-n", "2"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(contains(outcome.err, ": training has diverged; try a lower learning rate"));
+  CHECK(outcome.survivors == "");
+}
+
+TEST_CASE("ranks that are threads are one process and no outer launcher's") {
+  const Training training({"--steps", "2", "--backend", "threads"});
+  const Outcome outcome = training.run({"-n", "3"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "ranks    3 over threads, flat, 1 thread each\n"));
+  const Outcome inside = training.run({}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  CHECK(inside.exit_code == 2);
+  CHECK(contains(inside.err, "--backend threads keeps all ranks in one process"));
+}
+
+}  // namespace ringside::cli

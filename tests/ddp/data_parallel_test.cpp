@@ -1,0 +1,218 @@
+// Data parallel against the single process: after every step, every gradient and every parameter is the same.
+//
+// SGD without momentum or clipping, and different data on every rank: an optimizer that divides by the gradient's size, as Adam does,
+// would hide a wrong scale.
+#include <functional>
+#include <memory>
+
+#include "autograd/engine.hpp"
+#include "autograd/layers.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/optimizer.hpp"
+#include "base/random.hpp"
+#include "ddp/flat.hpp"
+#include "ddp/naive.hpp"
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::autograd;
+using ringside::collectives::ProcessGroup;
+
+namespace {
+
+class Net : public Module {
+ public:
+  virtual Tensor forward(const Tensor& x) const = 0;
+};
+
+// The first toy of the course: 10 - 20 - 5.
+class ToyNet final : public Net {
+ public:
+  ToyNet(std::uint64_t seed, DType dtype) : fc1(10, 20, true, {seed, "fc1"}, dtype), fc2(20, 5, true, {seed, "fc2"}, dtype) {
+    register_module("fc1", fc1), register_module("fc2", fc2);
+  }
+  Tensor forward(const Tensor& x) const override { return fc2.forward(relu(fc1.forward(x))); }
+  Linear fc1, fc2;
+};
+
+// The second: the same weight in two places.
+class TiedNet final : public Net {
+ public:
+  TiedNet(std::uint64_t seed, DType dtype)
+      : first(10, 10, true, {seed, "first"}, dtype), second(10, 10, true, {seed, "second"}, dtype), out(10, 5, false, {seed, "out"}, dtype) {
+    second.weight = first.weight;
+    register_module("first", first), register_module("second", second), register_module("out", out);
+  }
+  Tensor forward(const Tensor& x) const override { return out.forward(relu(second.forward(relu(first.forward(x))))); }
+  Linear first, second, out;
+};
+
+// The third: a bias that is frozen, a layer that forward does not use, and a buffer.
+class FrozenAndUnusedNet final : public Net {
+ public:
+  FrozenAndUnusedNet(std::uint64_t seed, DType dtype)
+      : fc1(10, 20, true, {seed, "fc1"}, dtype), unused(4, 4, true, {seed, "unused"}, dtype), fc2(20, 5, true, {seed, "fc2"}, dtype),
+        shift(Tensor::full({5}, static_cast<double>(seed), dtype)) {
+    register_module("fc1", fc1), register_module("unused", unused), register_module("fc2", fc2), register_buffer("shift", shift);
+    fc1.bias.set_requires_grad(false);
+  }
+  Tensor forward(const Tensor& x) const override { return fc2.forward(relu(fc1.forward(x))) + shift; }
+  Linear fc1, unused, fc2;
+  Tensor shift;
+};
+
+using MakeNet = std::function<std::unique_ptr<Net>(std::uint64_t seed, DType dtype)>;
+
+// Rows first .. first+rows of the data set: normal numbers that depend on the row alone.
+template <class T>
+Tensor rows_of(std::uint64_t stream, std::int64_t first, std::int64_t rows, std::int64_t columns) {
+  std::vector<T> values(static_cast<std::size_t>(rows * columns));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<T>(random_normal(11, stream, static_cast<std::uint64_t>(first * columns) + i));
+  return Tensor::from(values, {rows, columns});
+}
+
+// Everything that can be told apart after a step: parameters, and gradients where there are any.
+template <class T>
+std::vector<NamedTensor> state_of(const Module& net) {
+  std::vector<NamedTensor> state;
+  for (const auto& [name, tensor] : net.named_parameters()) {
+    state.push_back({name, tensor.detach().clone()});
+    if (tensor.grad().defined()) state.push_back({"gradient of " + name, tensor.grad().clone()});
+  }
+  for (const auto& [name, tensor] : net.named_buffers()) state.push_back({name, tensor.clone()});
+  return state;
+}
+
+constexpr int epochs = 10;
+using History = std::vector<std::vector<NamedTensor>>;  // [epoch]
+
+// Trains on rows first .. first+rows; `finish` is what the form of data parallelism does after backward.
+template <class T>
+History train(Net& net, std::int64_t first, std::int64_t rows, const std::function<void()>& finish) {
+  const Tensor x = rows_of<T>(0, first, rows, 10), y = rows_of<T>(1, first, rows, 5);
+  std::vector<NamedTensor> trained;
+  for (const auto& parameter : net.named_parameters())
+    if (parameter.tensor.requires_grad()) trained.push_back(parameter);
+  SGD optimizer({{trained, 0.01, 0}});
+  History history;
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    optimizer.zero_grad();
+    backward(mse_loss(net.forward(x), y));
+    finish();
+    optimizer.step();
+    history.push_back(state_of<T>(net));
+  }
+  return history;
+}
+
+template <class T>
+void must_agree(const History& seen, const History& wanted, double tolerance) {
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    require(seen[epoch].size() == wanted[epoch].size(), "epoch {}: {} tensors instead of {}", epoch, seen[epoch].size(), wanted[epoch].size());
+    for (std::size_t i = 0; i < seen[epoch].size(); ++i) {
+      const auto& [name, tensor] = seen[epoch][i];
+      const auto &a = tensor.template values<T>(), b = wanted[epoch][i].tensor.template values<T>();
+      require(name == wanted[epoch][i].name, "epoch {}: {} instead of {}", epoch, name, wanted[epoch][i].name);
+      for (std::size_t k = 0; k < a.size(); ++k)
+        require(std::abs(a[k] - b[k]) <= tolerance, "epoch {}: {}[{}] is {} instead of {}", epoch, name, k, a[k], b[k]);
+    }
+  }
+}
+
+template <class T, class Form>
+void agrees_with_single_process(const MakeNet& make, double tolerance) {
+  for (const int size : {2, 3, 4}) {
+    CAPTURE(size);
+    const std::int64_t batch = 100 / size * size, share = batch / size;
+    const auto alone = make(0, dtype_of<T>());
+    const History wanted = train<T>(*alone, 0, batch, [] {});
+    tests::on_every_transport(size, [&](ProcessGroup& group) {
+      // Every rank starts from numbers of its own: that all have rank 0's in the end is the form's doing.
+      const auto net = make(static_cast<std::uint64_t>(group.rank()), dtype_of<T>());
+      Form form(*net, group);
+      must_agree<T>(train<T>(*net, group.rank() * share, share, [&] { form.finish(); }), wanted, tolerance);
+    });
+  }
+}
+
+template <class Form>
+void all_nets_agree() {
+  const MakeNet nets[] = {
+      [](std::uint64_t seed, DType dtype) { return std::make_unique<ToyNet>(seed, dtype); },
+      [](std::uint64_t seed, DType dtype) { return std::make_unique<TiedNet>(seed, dtype); },
+      [](std::uint64_t seed, DType dtype) { return std::make_unique<FrozenAndUnusedNet>(seed, dtype); },
+  };
+  for (const MakeNet& make : nets) {
+    agrees_with_single_process<float, Form>(make, 1e-5);
+    agrees_with_single_process<double, Form>(make, 1e-12);
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// fc2's bias gets no gradient on rank 1, because there forward does not use it.
+template <class Form>
+void names_the_gradient_that_is_missing(const char* one, const char* other) {
+  const auto outcomes = tests::run_tcp(3, [](ProcessGroup& group) {
+    ToyNet net(0, DType::fp32);
+    Form form(net, group);
+    const Tensor x = rows_of<float>(0, 0, 4, 10), y = rows_of<float>(1, 0, 4, 5);
+    const Tensor hidden = relu(net.fc1.forward(x));
+    backward(mse_loss(group.rank() == 1 ? linear(hidden, net.fc2.weight) : net.fc2.forward(hidden), y));
+    form.finish();
+    group.barrier();
+  });
+  int named = 0;
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, "the ranks disagree"));
+    named += contains(text, one) && contains(text, other);
+  }
+  CHECK(named >= 1);
+}
+
+}  // namespace
+
+TEST_CASE("naive data parallel gives the single process's gradients and parameters") { all_nets_agree<ddp::Naive>(); }
+
+TEST_CASE("flat data parallel gives the single process's gradients and parameters") { all_nets_agree<ddp::Flat>(); }
+
+TEST_CASE("naive makes one call for each parameter and flat makes one") {
+  for (const int size : {2, 3, 4})
+    tests::on_every_transport(size, [](ProcessGroup& group) {
+      const auto messages_of = [&](auto&& finish) {
+        const auto before = group.traffic().messages_sent;
+        finish();
+        return group.traffic().messages_sent - before;
+      };
+      ToyNet net(0, DType::fp32);
+      ddp::Naive naive(net, group);
+      ddp::Flat flat(net, group);
+      backward(mse_loss(net.forward(rows_of<float>(0, 0, 4, 10)), rows_of<float>(1, 0, 4, 5)));
+      // A call on a short buffer is 2 (p-1) messages from each rank.
+      const std::uint64_t call = 2 * static_cast<std::uint64_t>(group.size() - 1);
+      const auto by_naive = messages_of([&] { naive.finish(); }), by_flat = messages_of([&] { flat.finish(); });
+      require(by_naive == 4 * call, "naive sent {} messages", by_naive);
+      require(by_flat == call, "flat sent {} messages", by_flat);
+    });
+}
+
+TEST_CASE("a gradient that is missing on one rank is named") {
+  names_the_gradient_that_is_missing<ddp::Naive>("for fc2.bias", "barrier");
+  names_the_gradient_that_is_missing<ddp::Flat>("for all gradients without fc2.bias", "for all gradients,");
+}
+
+TEST_CASE("models that differ between ranks are told apart by name when they are wrapped") {
+  const auto outcomes = tests::run_tcp(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      ToyNet net(0, DType::fp32);
+      ddp::Naive naive(net, group);
+    } else {
+      TiedNet net(0, DType::fp32);
+      ddp::Naive naive(net, group);
+    }
+  });
+  CHECK(contains(outcomes[1], "broadcast of 100 fp32 from rank 0 (binomial) for first.weight"));
+  CHECK(contains(outcomes[1], "broadcast of 200 fp32 from rank 0 (binomial) for fc1.weight"));
+}
