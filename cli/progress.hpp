@@ -22,6 +22,9 @@ std::string with_unit(double number);
 class Progress {
  public:
   Progress(std::int64_t steps, std::FILE* out);
+  ~Progress() { end(); }  // also where training ends with an error: its sentence gets a line of its own
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
   void step(const transformer::StepReport& report);
   void validation(std::int64_t step, double bits_per_byte);

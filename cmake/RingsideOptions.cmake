@@ -22,9 +22,6 @@ target_compile_options(ringside_options INTERFACE -Wall -Wextra -Wshadow -Wnon-v
 # fmt's headers switch on -Og for themselves, even in a debug build. With the variable tracking that comes with it, gdb takes the whole
 # file for optimised and stops before a function's arguments have arrived.
 target_compile_options(ringside_options INTERFACE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-fno-var-tracking>)
-# fmt compiles its own functions with another optimisation level by a pragma, which leaves debug information from which gdb cannot tell
-# the arguments of a function at its breakpoint (GCC 12, gdb 13).
-target_compile_options(ringside_options INTERFACE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-fno-var-tracking>)
 if(RINGSIDE_SANITIZE)
   target_compile_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE})

@@ -59,11 +59,12 @@ TEST_CASE("copies of a tensor are the same variable and detached ones are not") 
 }
 
 TEST_CASE("a buffer handed to two consumers is never written into") {
-  // add hands the very same buffer to both inputs; the branch through which x gets a second gradient must not change what y sees.
+  // add hands the very same buffer to a and b. Then `tenfold`, made earlier and so run later, brings a's second gradient while b
+  // still waits: adding it to the first one in place would change what b is about to read.
   const Tensor x = parameter({1, 1}), y = parameter({1, 1});
-  const Tensor a = x * 1.0, b = y * 1.0;
-  const Tensor s = a + b;       // da and db are one buffer
-  backward(sum(s + a * 10.0));  // a gets a second gradient, added up by the engine
+  const Tensor b = y * 1.0, a = x * 1.0, tenfold = a * 10.0;
+  const Tensor s = a + b;
+  backward(sum(s + tenfold));
   CHECK(to_vector(x.grad()) == std::vector<double>{11, 11});
   CHECK(to_vector(y.grad()) == std::vector<double>{1, 1});
 }
@@ -81,10 +82,12 @@ TEST_CASE("gradients of two leaves are never one buffer") {
 }
 
 TEST_CASE("a view of a gradient is never written into either") {
+  // As above, but what a gets first is a view of the shared buffer: a tensor that nobody else holds, on memory that b still needs.
   const Tensor x = parameter({1, 1}), y = parameter({1, 1});
-  const Tensor a = x.reshape({2, 1}), b = y.reshape({2, 1});
-  backward(sum((a + b) + (a * 10.0 + a * 100.0)));
-  CHECK(to_vector(x.grad()) == std::vector<double>{111, 111});
+  const Tensor b = y.reshape({2, 1}) * 1.0, a = x * 1.0, tenfold = a * 10.0;
+  const Tensor s = a.reshape({2, 1}) + b;
+  backward(sum(s + tenfold.reshape({2, 1})));
+  CHECK(to_vector(x.grad()) == std::vector<double>{11, 11});
   CHECK(to_vector(y.grad()) == std::vector<double>{1, 1});
 }
 

@@ -1,9 +1,10 @@
 #include "transformer/sample.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include <doctest/doctest.h>
 
@@ -85,6 +86,21 @@ TEST_CASE("a text depends on the seed and goes on beyond the model's window") {
   CHECK(text == generate(model, {1, 2, 3}, 20, options));
   CHECK(text != generate(model, {1, 2, 3}, 20, {.temperature = 1, .seed = 5}));
   CHECK_THROWS_WITH_AS(generate(model, {}, 1), "a text needs a beginning of at least one token", Error);
+}
+
+TEST_CASE("every token of a text is drawn with a number of its own") {
+  const Model model(minute(), autograd::DType::fp64);
+  std::vector<std::int32_t> seen = {5};
+  const auto text = generate(model, seen, 5, {.temperature = 1000});
+  std::set<std::int64_t> places;  // of each token among all, likeliest first: with equal odds, the number drawn
+  for (const std::int32_t token : text) {
+    const autograd::NoGrad no_history;
+    const auto logits = model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
+    const auto row = logits.values<double>().last(13);
+    places.insert(std::count_if(row.begin(), row.end(), [&](double logit) { return logit > row[token]; }));
+    seen.push_back(token);
+  }
+  CHECK(places.size() > 1);
 }
 
 TEST_CASE("the likeliest text is the argmax of the model's own logits") {

@@ -1,0 +1,23 @@
+// A rank for the tests of failures: joins the job that its environment names, says "ready", and makes all-reduces of COUNT floats until
+// it is killed or told that something is wrong.
+//
+//   all_reduce_worker COUNT
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "collectives/process_group.hpp"
+
+int main(int argc, char** argv) {
+  try {
+    auto group = ringside::collectives::ProcessGroup::from_environment();
+    std::vector<float> x(argc > 1 ? static_cast<std::size_t>(std::atoll(argv[1])) : 1);
+    group.barrier();
+    std::printf("ready\n");
+    std::fflush(stdout);
+    for (;;) group.all_reduce(std::span(x), ringside::collectives::ReduceOp::avg);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
