@@ -1,13 +1,15 @@
-// Which library: on the machine of this project (2 cores of an AMD EPYC 9004, Debian 12), fp32, GFLOP/s, best of 7:
+// Which library: measured on two cores of an AMD EPYC (Zen 4), Debian 12, fp32, GFLOP/s, the best of seven runs:
 //
-//                            1 thread               2 threads
-//      m     n     k     OpenBLAS  oneDNN       OpenBLAS  oneDNN
-//     1024   512   512      106      110           212      178     x W^T      (the worst and the best of the three transposes
-//     1024   512 10000      103      114           207      219     dy W        are within 8 % of these)
-//     1024 10000   512      109      112           210      220     x W^T
-//       64   256    32       84      100             -        -     q k^T
+//                                     1 thread            2 threads
+//      m     n     k              OpenBLAS  oneDNN     OpenBLAS  oneDNN
+//     1024   512   512   x W^T       106      110         212      178
+//     1024   512   512   dy W        106      114         211      213
+//     1024   512 10000   dy W        103      114         207      219
+//     1024 10000   512   x W^T       109      112         210      220
+//       64   256    32   q k^T        84      100
+//       64    32   256   p v         116      113
 //
-// oneDNN 2.6 wins some 5 % at large products and loses as much at others; it has no fp64. One library that does both types, and
+// oneDNN 2.6 wins 3 to 10 % on one thread, and wins or loses on two; it has no fp64. One library that does both types, and
 // that every distribution has, is worth more than that.
 //
 // Threads: OpenBLAS is called on one thread only, and C is cut into slices here. So it does not matter which of its flavours
