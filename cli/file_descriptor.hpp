@@ -41,14 +41,14 @@ struct Pipe {
 // Both ends are closed in a program that is executed: what it shall keep is duplicated onto 0, 1 or 2.
 inline Pipe make_pipe() {
   int ends[2];
-  require(::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail("cannot make a pipe: {}", std::strerror(errno));
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
 inline void make_non_blocking(const FileDescriptor& fd) {
   const int flags = ::fcntl(fd.get(), F_GETFL);
-  require(flags >= 0 && ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) == 0, "cannot make a pipe non-blocking: {}",
-          std::strerror(errno));
+  if (flags < 0 || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0)
+    fail("cannot make a pipe non-blocking: {}", std::strerror(errno));
 }
 
 }  // namespace ringside::cli

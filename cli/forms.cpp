@@ -22,7 +22,7 @@ class GroupForm final : public transformer::ParallelForm {
   int size() const override { return group_.size(); }
   void prepare(autograd::Module& model) override { ddp_.emplace(model, group_); }
   void finish_gradients() override { ddp_->finish(); }
-  double communication_seconds() const override { return group_.seconds_in_calls(); }
+  double communication_seconds() const override { return group_.times().blocked; }
 
   double average(double value) override {
     group_.all_reduce(std::span(&value, 1), collectives::ReduceOp::avg);

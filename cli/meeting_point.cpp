@@ -15,8 +15,9 @@ namespace {
 
 std::string random_job_key() {
   std::array<std::uint64_t, 2> bits{};
-  require(::getrandom(bits.data(), sizeof bits, 0) == sizeof bits, "cannot get random numbers for the job key: {}",
-          std::strerror(errno));
+  if (::getrandom(bits.data(), sizeof bits, 0) != sizeof bits) {
+    fail("cannot get random numbers for the job key: {}", std::strerror(errno));
+  }
   return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
 }
 

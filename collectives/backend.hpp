@@ -33,6 +33,10 @@ class Backend {
   // Tells the others that this rank gives up, and why; their calls fail with this cause. Never throws.
   virtual void abort(const std::string& cause) noexcept = 0;
 
+  // The one call that another thread may make while run() is under way: makes that run() end soon, as if abort(cause) had been called
+  // during it. Never throws. A backend that cannot be interrupted ends when its library does.
+  virtual void interrupt(const std::string& /*cause*/) noexcept {}
+
   virtual Traffic traffic() const = 0;
 };
 

@@ -104,6 +104,7 @@ Run::Run(Transport& transport, const ExecutorOptions& options, const Plan& plan,
 void Run::all_slices() {
   auto last_progress = Clock::now();
   while (!finished()) {
+    transport_.throw_if_interrupted();
     post_what_can_go();
     const auto completion = transport_.wait(Deadline::after(std::min(options_.timeout, Position::every)));
     if (completion) {

@@ -31,6 +31,9 @@ class Lifeline {
   // Called because the data connection to `peer` broke: waits for the news that explains it, and throws RankFailure in any case.
   [[noreturn]] void explain(int peer, const std::string& symptom);
 
+  // Whether `peer` is known to have left in good order: for transports that no broken data connection tells.
+  bool has_left(int peer) const { return peers_[peer].said_goodbye; }
+
   void give_up(const RankFailure& cause) noexcept;
   void tell_position(const Position& mine) noexcept;  // to everybody
   const std::vector<Position>& positions() const { return positions_; }

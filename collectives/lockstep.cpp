@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "collectives/chunks.hpp"
 
 namespace ringside::collectives {
@@ -12,21 +13,33 @@ namespace {
 // What is on its way between two ranks: copies, since the sender may overwrite its own in the same step.
 struct Message {
   std::vector<std::vector<double>> chunks;
+  std::vector<std::uint64_t> sums;
   std::vector<bool> heard_from;
 };
 
-Message pack(const RankState& sender, ChunkRange range) {
-  const auto begin = sender.chunks.begin() + range.first;
-  return {.chunks = {begin, begin + range.count}, .heard_from = sender.heard_from};
+// Of rank r's input, before anything is added to it.
+std::uint64_t fingerprint_of_input(int rank) { return mix_bits(static_cast<std::uint64_t>(rank) + 1); }
+
+std::uint64_t fingerprint_of_sum(std::uint64_t a, std::uint64_t b) { return mix_bits(mix_bits(a) + mix_bits(b)); }
+
+Message pack(int rank, const RankState& sender, const Send& send) {
+  const int first = send.input.value_or(send.chunks.first), end = first + send.chunks.count;
+  const auto& source = send.input ? sender.input : sender.chunks;
+  Message message{.chunks = {source.begin() + first, source.begin() + end}, .sums = {}, .heard_from = sender.heard_from};
+  for (int chunk = first; chunk < end; ++chunk) message.sums.push_back(send.input ? fingerprint_of_input(rank) : sender.sums[chunk]);
+  return message;
 }
 
 void deliver(const Message& message, const Receive& receive, RankState& receiver) {
   for (int i = 0; i < receive.chunks.count; ++i) {
     const std::vector<double>& incoming = message.chunks[i];
     std::vector<double>& held = receiver.chunks[receive.chunks.first + i];
+    std::uint64_t& sum = receiver.sums[receive.chunks.first + i];
     if (receive.action == Action::overwrite) {
       held = incoming;
+      sum = message.sums[i];
     } else {
+      sum = fingerprint_of_sum(sum, message.sums[i]);
       for (size_t k = 0; k < held.size(); ++k) held[k] += incoming[k];
     }
   }
@@ -44,7 +57,6 @@ bool lies_within(ChunkRange range, int chunks) {
 std::string fault_of_end(int rank, const char* act, const char* preposition, int peer, ChunkRange range, int size, int chunks) {
   std::string but;
   if (peer < 0 || peer >= size) but = fmt::format("the ranks are 0 to {}", size - 1);
-  if (peer == rank) but = "that is itself";
   if (!lies_within(range, chunks)) but = fmt::format("the chunks are 0 to {}", chunks - 1);
   return but.empty() ? "" : fmt::format("rank {} {} {} {} rank {}, but {}", rank, act, in_words(range), preposition, peer, but);
 }
@@ -60,12 +72,15 @@ std::string fault_of_send(const std::vector<Schedule>& schedules, int step, int 
   const std::optional<Send>& send = step_of(schedules, step, rank).send;
   if (!send) return "";
   const int size = static_cast<int>(schedules.size());
-  const std::string fault = fault_of_end(rank, "sends", "to", send->to, send->chunks, size, schedules[rank].chunks);
+  const int chunks = schedules[rank].chunks;
+  const std::string fault = fault_of_end(rank, "sends", "to", send->to, send->chunks, size, chunks);
   if (!fault.empty()) return fault;
+  if (send->input && !lies_within({*send->input, send->chunks.count}, chunks))
+    return fmt::format("rank {} sends {} to rank {}, but the chunks are 0 to {}", rank, in_words(*send), send->to, chunks - 1);
 
   const std::optional<Receive>& expected = step_of(schedules, step, send->to).receive;
   if (expected && expected->from == rank && expected->chunks == send->chunks) return "";
-  return fmt::format("rank {} sends {} to rank {}, but rank {} expects {}", rank, in_words(send->chunks), send->to, send->to,
+  return fmt::format("rank {} sends {} to rank {}, but rank {} expects {}", rank, in_words(*send), send->to, send->to,
                      expected ? fmt::format("{} from rank {}", in_words(expected->chunks), expected->from) : "nothing");
 }
 
@@ -79,7 +94,7 @@ std::string fault_of_receive(const std::vector<Schedule>& schedules, int step, i
   const std::optional<Send>& sent = step_of(schedules, step, receive->from).send;
   if (sent && sent->to == rank) return "";  // where the chunks differ, the sender's side has said so
   return fmt::format("rank {} waits for {} from rank {}, but rank {} sends {}", rank, in_words(receive->chunks), receive->from,
-                     receive->from, sent ? fmt::format("{} to rank {}", in_words(sent->chunks), sent->to) : "nothing");
+                     receive->from, sent ? fmt::format("{} to rank {}", in_words(*sent), sent->to) : "nothing");
 }
 
 std::vector<bool> only_itself(int rank, int size) {
@@ -96,6 +111,12 @@ std::string in_words(const ChunkRange& range) {
   return fmt::format("chunks {} to {}", range.first, range.first + range.count - 1);
 }
 
+std::string in_words(const Send& send) {
+  if (!send.input || send.chunks.count == 0) return in_words(send.chunks);
+  const std::string taken = in_words(ChunkRange{*send.input, send.chunks.count}) + " of its input";
+  return *send.input == send.chunks.first ? taken : fmt::format("{} as {}", taken, in_words(send.chunks));
+}
+
 std::vector<RankState> start_with_numbers(const std::vector<std::vector<double>>& buffers, int chunks) {
   require(chunks >= 1, "a buffer is cut into at least 1 chunk, not into {}", chunks);
   if (buffers.empty()) return {};
@@ -107,21 +128,31 @@ std::vector<RankState> start_with_numbers(const std::vector<std::vector<double>>
     require(buffer.size() == buffers[0].size(),
             "all ranks need buffers of the same length, but rank 0 has {} numbers and rank {} has {}", buffers[0].size(), rank,
             buffer.size());
-    RankState state{.chunks = {}, .heard_from = only_itself(rank, size)};
+    RankState state{.chunks = {},
+                    .sums = {static_cast<size_t>(chunks), fingerprint_of_input(rank)},
+                    .heard_from = only_itself(rank, size),
+                    .input = {}};
     for (int chunk = 0; chunk < chunks; ++chunk) {
       state.chunks.emplace_back(buffer.begin() + cut.begin(chunk), buffer.begin() + cut.begin(chunk + 1));
     }
+    state.input = state.chunks;
     states.push_back(state);
   }
   return states;
 }
 
-std::vector<RankState> start_with_contributions(int size, int chunks) {
+std::vector<RankState> start_with_contributions(int size, int chunks, bool name_chunks) {
   std::vector<RankState> states;
   for (int rank = 0; rank < size; ++rank) {
-    std::vector<double> contribution(size, 0.0);
+    std::vector<double> contribution(name_chunks ? size + chunks : size, 0.0);
     contribution[rank] = 1;
-    states.push_back({.chunks = {static_cast<size_t>(chunks), contribution}, .heard_from = only_itself(rank, size)});
+    RankState state{.chunks = {static_cast<size_t>(chunks), contribution},
+                    .sums = {static_cast<size_t>(chunks), fingerprint_of_input(rank)},
+                    .heard_from = only_itself(rank, size),
+                    .input = {}};
+    for (int chunk = 0; name_chunks && chunk < chunks; ++chunk) state.chunks[chunk][size + chunk] = 1;
+    state.input = state.chunks;
+    states.push_back(state);
   }
   return states;
 }
@@ -150,7 +181,7 @@ void run_step(const std::vector<Schedule>& schedules, int step, std::vector<Rank
   std::vector<Message> mailboxes(size);  // [rank]: what is on its way to this rank
   for (int rank = 0; rank < size; ++rank) {
     const std::optional<Send>& send = step_of(schedules, step, rank).send;
-    if (send) mailboxes[send->to] = pack(states[rank], send->chunks);
+    if (send) mailboxes[send->to] = pack(rank, states[rank], *send);
   }
 
   for (int rank = 0; rank < size; ++rank) {

@@ -44,6 +44,12 @@ std::uint16_t port_of_job(const std::string& job) {
 
 }  // namespace
 
+std::uint32_t job_number(const std::string& job_key) {
+  std::uint32_t number = 0;
+  for (const char c : job_key) number = static_cast<std::uint32_t>(mix_bits(number + static_cast<unsigned char>(c) + 1));
+  return number;
+}
+
 std::string first_host_of(const std::string& node_list) {
   const auto bracket = node_list.find('['), comma = node_list.find(',');
   if (bracket == std::string::npos || comma < bracket) return node_list.substr(0, comma);

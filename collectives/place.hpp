@@ -26,6 +26,9 @@ struct Place {
 // RINGSIDE_CONNECT_TIMEOUT the seconds of connect_timeout. Throws Error naming the variable that is wrong or missing.
 Place place_from_environment();
 
+// A number for the job, of which every message carries a copy (MessageHeader::job): the key itself is not told.
+std::uint32_t job_number(const std::string& job_key);
+
 // The first host of Slurm's notation: "node[03-07,9],login" is "node03". Exposed for its test.
 std::string first_host_of(const std::string& node_list);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "collectives/transport/shm.hpp"
 #include "collectives/transport/tcp.hpp"
 #include "collectives/transport/threads.hpp"
 
@@ -19,6 +20,17 @@ std::uint8_t default_algorithm(Collective collective) {
 
 Call make_call(Collective collective, DataType type, std::uint64_t count, std::string_view label = {}) {
   return {.collective = collective, .algorithm = default_algorithm(collective), .type = type, .count = count, .label = label};
+}
+
+Call make_reduction(Collective collective, DataType type, std::uint64_t count, ReduceOp op, std::string_view label) {
+  Call call = make_call(collective, type, count, label);
+  call.reduce = op;
+  return call;
+}
+
+Call make_rooted(Call call, int root) {
+  call.root = root;
+  return call;
 }
 
 }  // namespace
@@ -37,18 +49,18 @@ ProcessGroup ProcessGroup::over_tcp(const Place& place, const GroupOptions& opti
   return ProcessGroup(make_schedule_backend(connect_tcp(place), options.executor));
 }
 
+ProcessGroup ProcessGroup::over_shm(const Place& place, const GroupOptions& options) {
+  return ProcessGroup(make_schedule_backend(connect_shm(place), options.executor));
+}
+
 void ProcessGroup::barrier() { run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr); }
 
 void ProcessGroup::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label) {
-  Call call = make_call(Collective::all_reduce, type, count, label);
-  call.reduce = op;
-  run(call, input, output);
+  run(make_reduction(Collective::all_reduce, type, count, op, label), input, output);
 }
 
 void ProcessGroup::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label) {
-  Call call = make_call(Collective::reduce_scatter, type, count, label);
-  call.reduce = op;
-  run(call, input, output);
+  run(make_reduction(Collective::reduce_scatter, type, count, op, label), input, output);
 }
 
 void ProcessGroup::all_gather(const void* input, void* output, std::size_t count, DataType type, std::string_view label) {
@@ -56,30 +68,50 @@ void ProcessGroup::all_gather(const void* input, void* output, std::size_t count
 }
 
 void ProcessGroup::broadcast(void* data, std::size_t count, DataType type, int root, std::string_view label) {
-  Call call = make_call(Collective::broadcast, type, count, label);
-  call.root = root;
-  run(call, nullptr, data);
+  run(make_rooted(make_call(Collective::broadcast, type, count, label), root), nullptr, data);
 }
 
 void ProcessGroup::reduce(const void* input, void* output, std::size_t count, DataType type, int root, ReduceOp op, std::string_view label) {
-  Call call = make_call(Collective::reduce, type, count, label);
-  call.root = root;
-  call.reduce = op;
-  run(call, input, output);
+  run(make_rooted(make_reduction(Collective::reduce, type, count, op, label), root), input, output);
+}
+
+Work ProcessGroup::all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                    std::string_view label) {
+  return start(make_reduction(Collective::all_reduce, type, count, op, label), input, output);
+}
+
+Work ProcessGroup::reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                        std::string_view label) {
+  return start(make_reduction(Collective::reduce_scatter, type, count, op, label), input, output);
+}
+
+Work ProcessGroup::all_gather_async(const void* input, void* output, std::size_t count, DataType type, std::string_view label) {
+  return start(make_call(Collective::all_gather, type, count, label), input, output);
+}
+
+Work ProcessGroup::broadcast_async(void* data, std::size_t count, DataType type, int root, std::string_view label) {
+  return start(make_rooted(make_call(Collective::broadcast, type, count, label), root), nullptr, data);
 }
 
 void ProcessGroup::require_equal(const char* collective, std::size_t expected, std::size_t seen) {
   require(expected == seen, "{}: a span of {} elements was expected, and one of {} was given", collective, expected, seen);
 }
 
-void ProcessGroup::run(Call call, const void* input, void* output) {
+void ProcessGroup::check(const Call& call) const {
   require(call.root >= 0 && call.root < size(), "{}: the root must be one of the ranks 0 to {}, not {}", name_of(call.collective),
           size() - 1, call.root);
   require(call.reduce != ReduceOp::avg || call.type == DataType::fp32 || call.type == DataType::fp64,
           "{}: avg is not defined for {}; use sum, and divide where you know how to round", name_of(call.collective), name_of(call.type));
-  const auto start = Clock::now();
-  backend_->run(call, input, output);
-  seconds_in_calls_ += seconds_since(start);
+}
+
+void ProcessGroup::run(const Call& call, const void* input, void* output) {
+  check(call);
+  calls_->run(call, input, output);
+}
+
+Work ProcessGroup::start(const Call& call, const void* input, void* output) {
+  check(call);
+  return calls_->start(call, input, output);
 }
 
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options) {

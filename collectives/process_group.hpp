@@ -4,7 +4,7 @@
 //     std::vector<float> gradients = ...;
 //     group.all_reduce(std::span(gradients), ReduceOp::avg);
 //
-// Every rank must make the same calls in the same order. All calls block. Results are the same on all ranks, bit for bit. A group
+// Every rank must make the same calls in the same order. Calls block; those named _async return a Work. Results are the same on all ranks, bit for bit. A group
 // belongs to one thread at a time. When something goes wrong, on whatever rank, every rank's call throws within the timeout, with the
 // first cause; afterwards the group is of no further use.
 #pragma once
@@ -17,6 +17,7 @@
 
 #include "collectives/backend.hpp"
 #include "collectives/place.hpp"
+#include "collectives/work.hpp"
 
 namespace ringside::collectives {
 
@@ -29,15 +30,18 @@ GroupOptions group_options_from_environment();
 
 class ProcessGroup {
  public:
-  explicit ProcessGroup(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  explicit ProcessGroup(std::unique_ptr<Backend> backend) : calls_(std::make_unique<CallQueue>(std::move(backend))) {}
 
   // Connects with the other ranks of the job over TCP. Blocks until all have come; errors: those of place.hpp and rendezvous.hpp.
   static ProcessGroup from_environment();
   static ProcessGroup over_tcp(const Place& place, const GroupOptions& options = group_options_from_environment());
 
-  int rank() const { return backend_->rank(); }
-  int size() const { return backend_->size(); }
-  std::string backend_name() const { return backend_->name(); }
+  // The same for ranks of one host, through shared memory: transport/shm.hpp.
+  static ProcessGroup over_shm(const Place& place, const GroupOptions& options = group_options_from_environment());
+
+  int rank() const { return calls_->backend().rank(); }
+  int size() const { return calls_->backend().size(); }
+  std::string backend_name() const { return calls_->backend().name(); }
 
   // data, on every rank, becomes the reduction of all ranks' data.
   template <Element T>
@@ -90,23 +94,48 @@ class ProcessGroup {
   void broadcast(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
   void reduce(const void* input, void* output, std::size_t count, DataType type, int root, ReduceOp op, std::string_view label = {});
 
+  // The same, as Work (work.hpp): they return at once, and the buffers must be left alone until the work is done.
+  template <Element T>
+  Work all_reduce_async(std::span<T> data, ReduceOp op = ReduceOp::sum) {
+    return all_reduce_async(data.data(), data.data(), data.size(), data_type_of<T>(), op);
+  }
+  template <Element T>
+  Work reduce_scatter_async(std::span<const T> input, std::span<T> output, ReduceOp op = ReduceOp::sum) {
+    require_equal("reduce_scatter", block_size(input.size(), rank()), output.size());
+    return reduce_scatter_async(input.data(), output.data(), input.size(), data_type_of<T>(), op);
+  }
+  template <Element T>
+  Work all_gather_async(std::span<const T> input, std::span<T> output) {
+    require_equal("all_gather", block_size(output.size(), rank()), input.size());
+    return all_gather_async(input.data(), output.data(), output.size(), data_type_of<T>());
+  }
+  template <Element T>
+  Work broadcast_async(std::span<T> data, int root) {
+    return broadcast_async(data.data(), data.size(), data_type_of<T>(), root);
+  }
+  Work all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
+  Work reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
+  Work all_gather_async(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
+  Work broadcast_async(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
+
   // The length of rank r's block when `count` elements are shared out among all ranks, and where it begins.
   std::size_t block_size(std::size_t count, int r) const { return Chunks::even(count, size()).size(r); }
   std::size_t block_begin(std::size_t count, int r) const { return Chunks::even(count, size()).begin(r); }
 
-  // Tells the other ranks that this one gives up, and why: their calls fail with this cause.
-  void abort(const std::string& cause) noexcept { backend_->abort(cause); }
+  // Tells the other ranks that this one gives up, and why: their calls fail with this cause. Calls of this rank that are under way end.
+  void abort(const std::string& cause) noexcept { calls_->abort(cause); }
 
-  // What this rank has sent since the group was made, and the time it has spent inside of collectives.
-  Traffic traffic() const { return backend_->traffic(); }
-  double seconds_in_calls() const { return seconds_in_calls_; }
+  // What this rank has sent since the group was made, and where the time went.
+  Traffic traffic() const { return calls_->backend().traffic(); }
+  CallTimes times() const { return calls_->times(); }
 
  private:
   static void require_equal(const char* collective, std::size_t expected, std::size_t seen);
-  void run(Call call, const void* input, void* output);
+  void check(const Call& call) const;
+  void run(const Call& call, const void* input, void* output);
+  Work start(const Call& call, const void* input, void* output);
 
-  std::unique_ptr<Backend> backend_;
-  double seconds_in_calls_ = 0;
+  std::unique_ptr<CallQueue> calls_;
 };
 
 // Runs `body` on `size` ranks, each a thread of this process with a group over the threads transport. Returns when all have ended.

@@ -10,7 +10,8 @@
 //     step s of rank 1                    step s of rank 2
 //     send    {to 2,   chunk 0} ───────▶  receive {from 1, chunk 0, add}
 //
-// Within one step a rank sends what it held BEFORE the step, also where it receives into the same chunk.
+// Within one step a rank sends what it held BEFORE the step, also where it receives into the same chunk. A rank may send to itself,
+// where both halves of a step say so: then its own input is added, or copied, in its turn.
 #pragma once
 
 #include <optional>
@@ -30,7 +31,8 @@ enum class Action { overwrite, add };
 
 struct Send {
   int to;
-  ChunkRange chunks;
+  ChunkRange chunks;           // where they land: the receiver names the same
+  std::optional<int> input{};  // taken from this rank's own input, as the caller gave it, from this chunk on; none: what it holds now
   bool operator==(const Send&) const = default;
 };
 

@@ -40,6 +40,8 @@ class ScheduleBackend final : public Backend {
     if (call.collective == Collective::reduce_scatter) scale_for_avg(call.type, output, chunks.size(rank()), size());
   }
 
+  void interrupt(const std::string& cause) noexcept override { transport_->interrupt(RankFailure(rank(), cause)); }
+
   void abort(const std::string& cause) noexcept override {
     if (!broken_) broken_ = RankFailure(rank(), cause);
     transport_->abort(*broken_);

@@ -10,8 +10,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -107,6 +109,18 @@ class Transport {
   // recently from everybody. Throws RankFailure where another rank has given up meanwhile: the first cause counts.
   virtual std::vector<Position> positions(Seconds patience) = 0;
 
+  // The one call that another thread may make: from now on throw_if_interrupted(), which the executor calls between waits, throws `cause`.
+  void interrupt(const RankFailure& cause) noexcept {
+    const std::lock_guard lock(interruption_mutex_);
+    if (!interruption_) interruption_ = cause;
+    interrupted_.store(true, std::memory_order_release);
+  }
+  void throw_if_interrupted() const {
+    if (!interrupted_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(interruption_mutex_);
+    throw *interruption_;
+  }
+
   const Traffic& traffic() const { return traffic_; }
 
  protected:
@@ -115,6 +129,9 @@ class Transport {
  private:
   int rank_, size_;
   Traffic traffic_;
+  std::atomic<bool> interrupted_ = false;
+  mutable std::mutex interruption_mutex_;
+  std::optional<RankFailure> interruption_;
 };
 
 }  // namespace ringside::collectives

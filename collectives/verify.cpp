@@ -1,5 +1,7 @@
 #include "collectives/verify.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "collectives/lockstep.hpp"
 
@@ -34,7 +36,9 @@ Findings faults_of_shape(Collective collective, const std::vector<Schedule>& sch
     }
   }
   if (first.chunks < 1) found.push_back(fmt::format("the buffer must be cut into at least 1 chunk, not into {}", first.chunks));
-  const bool chunk_per_rank = collective == Collective::reduce_scatter || collective == Collective::all_gather;
+  using enum Collective;
+  const bool chunk_per_rank = collective == reduce_scatter || collective == all_gather || collective == gather ||
+                              collective == scatter || collective == all_to_all;
   if (chunk_per_rank && first.chunks != size) {
     found.push_back(fmt::format("{} on {} ranks needs {} chunks, one for each rank, but the buffer is cut into {}",
                                 name_of(collective), size, size, first.chunks));
@@ -42,10 +46,21 @@ Findings faults_of_shape(Collective collective, const std::vector<Schedule>& sch
   return found;
 }
 
-Findings faults_of_messages(const std::vector<Schedule>& schedules) {
+// Only in an all_to_all may a chunk land in another chunk's place; elsewhere no contribution would tell the two apart.
+std::string fault_of_landing(Collective collective, const std::vector<Schedule>& schedules, int step, int rank) {
+  const std::optional<Send>& send = schedules[rank].steps[step].send;
+  if (names_chunks(collective) || !send || !send->input || *send->input == send->chunks.first) return "";
+  return fmt::format("step {}: rank {} sends {}, and only an all_to_all may do so", step, rank, in_words(*send));
+}
+
+Findings faults_of_messages(Collective collective, const std::vector<Schedule>& schedules) {
   Findings found;
   for (int step = 0; step < static_cast<int>(schedules[0].steps.size()); ++step) {
     for (const std::string& fault : disagreements(schedules, step)) found.push_back(fault);
+    for (int rank = 0; rank < static_cast<int>(schedules.size()); ++rank) {
+      const std::string fault = fault_of_landing(collective, schedules, step, rank);
+      if (!fault.empty()) found.push_back(fault);
+    }
   }
   return found;
 }
@@ -53,7 +68,8 @@ Findings faults_of_messages(const std::vector<Schedule>& schedules) {
 // Whose contributions chunk `chunk` on rank `rank` must hold at the end; nothing where the collective does not care.
 struct Wanted {
   enum { anything, all, one } what;
-  int whose = 0;  // for `one`
+  int whose = 0;   // for `one`
+  int chunk = -1;  // and which chunk of that rank's, where it may be another one than where it lies
 };
 
 Wanted wanted(Collective collective, int root, int rank, int chunk) {
@@ -68,18 +84,25 @@ Wanted wanted(Collective collective, int root, int rank, int chunk) {
       return {Wanted::one, root};
     case Collective::reduce:
       return {rank == root ? Wanted::all : Wanted::anything};
+    case Collective::gather:
+      return rank == root ? Wanted{Wanted::one, chunk} : Wanted{Wanted::anything};
+    case Collective::scatter:
+      return chunk == rank ? Wanted{Wanted::one, root} : Wanted{Wanted::anything};
+    case Collective::all_to_all:
+      return {Wanted::one, chunk, rank};
     case Collective::barrier:
+    case Collective::point_to_point:
       return {Wanted::anything};
   }
   fail("verify does not know what collective number {} promises", static_cast<int>(collective));
 }
 
 // "holds rank 3 twice, should not hold rank 1 and lacks ranks 0 and 2"; empty if the chunk holds just what is wanted.
-std::string fault_of_chunk(const std::vector<double>& held, Wanted want) {
+std::string fault_of_chunk(const std::vector<double>& held, int size, Wanted want) {
   if (want.what == Wanted::anything) return "";
   std::vector<std::string> repeated;
   std::vector<int> foreign, missing;
-  for (int rank = 0; rank < static_cast<int>(held.size()); ++rank) {
+  for (int rank = 0; rank < size; ++rank) {
     const bool belongs = want.what == Wanted::all || want.whose == rank;
     if (belongs && held[rank] == 0) missing.push_back(rank);
     if (!belongs && held[rank] > 0) foreign.push_back(rank);
@@ -90,15 +113,33 @@ std::string fault_of_chunk(const std::vector<double>& held, Wanted want) {
   if (!repeated.empty()) clauses.push_back("holds " + enumerate(repeated));
   if (!foreign.empty()) clauses.push_back("should not hold " + ranks_in_words(foreign));
   if (!missing.empty()) clauses.push_back("lacks " + ranks_in_words(missing));
+  if (want.chunk >= 0 && missing.empty() && held[size + want.chunk] == 0) {
+    const auto other = std::find_if(held.begin() + size, held.end(), [](double times) { return times > 0; }) - held.begin() - size;
+    clauses.push_back(fmt::format("should hold chunk {} of rank {}, not chunk {}", want.chunk, want.whose, other));
+  }
   return enumerate(clauses);
 }
 
 Findings faults_at_the_end(Collective collective, const std::vector<RankState>& states, int root) {
   Findings found;
-  for (int rank = 0; rank < static_cast<int>(states.size()); ++rank) {
+  const int size = static_cast<int>(states.size());
+  for (int rank = 0; rank < size; ++rank) {
     for (int chunk = 0; chunk < static_cast<int>(states[rank].chunks.size()); ++chunk) {
-      const std::string fault = fault_of_chunk(states[rank].chunks[chunk], wanted(collective, root, rank, chunk));
+      const std::string fault = fault_of_chunk(states[rank].chunks[chunk], size, wanted(collective, root, rank, chunk));
       if (!fault.empty()) found.push_back(fmt::format("at the end chunk {} on rank {} {}", chunk, rank, fault));
+    }
+  }
+  return found;
+}
+
+// Where every rank ends with the same sum, every rank must have added it up in the same order.
+Findings faults_of_order(const std::vector<RankState>& states) {
+  Findings found;
+  for (int rank = 1; rank < static_cast<int>(states.size()); ++rank) {
+    for (int chunk = 0; chunk < static_cast<int>(states[rank].sums.size()); ++chunk) {
+      if (states[rank].sums[chunk] == states[0].sums[chunk]) continue;
+      found.push_back(fmt::format("at the end chunk {} on rank {} was added up in another order than on rank 0: the last bits may differ",
+                                  chunk, rank));
     }
   }
   return found;
@@ -137,12 +178,15 @@ std::vector<std::string> verify(Collective collective, const std::vector<Schedul
   require(root >= 0 && root < size, "the root must be one of the ranks 0 to {}, not {}", size - 1, root);
 
   Findings found = faults_of_shape(collective, schedules);
-  if (found.empty()) found = faults_of_messages(schedules);
+  if (found.empty()) found = faults_of_messages(collective, schedules);
   if (!found.empty()) return found;
 
-  std::vector<RankState> states = start_with_contributions(size, schedules[0].chunks);
+  std::vector<RankState> states = start_with_contributions(size, schedules[0].chunks, names_chunks(collective));
   run_all_steps(schedules, states);
-  return collective == Collective::barrier ? faults_of_barrier(states) : faults_at_the_end(collective, states, root);
+  if (collective == Collective::barrier) return faults_of_barrier(states);
+  found = faults_at_the_end(collective, states, root);
+  if (found.empty() && collective == Collective::all_reduce) found = faults_of_order(states);
+  return found;
 }
 
 std::string case_in_words(const Algorithm& algorithm, int size, int root) {

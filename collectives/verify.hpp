@@ -11,7 +11,8 @@
 //     at the end chunk 2 on rank 1 holds rank 3 twice and lacks rank 0
 //
 // The sentences come in three layers, and a layer is looked at only if those before it are in order: the shape of the schedules
-// (as many steps and chunks on every rank), the messages of each step, what is held at the end.
+// (as many steps and chunks on every rank), the messages of each step, what is held at the end. Of an all-reduce the end includes
+// that every rank has added up in the same order, so that all hold the same bits also where adding rounds.
 #pragma once
 
 #include <string>

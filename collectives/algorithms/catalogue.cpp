@@ -3,6 +3,12 @@
 #include "base/error.hpp"
 #include "collectives/algorithms/barrier.hpp"
 #include "collectives/algorithms/binomial.hpp"
+#include "collectives/algorithms/chain.hpp"
+#include "collectives/algorithms/direct.hpp"
+#include "collectives/algorithms/halving_doubling.hpp"
+#include "collectives/algorithms/linear.hpp"
+#include "collectives/algorithms/pairwise.hpp"
+#include "collectives/algorithms/recursive_doubling.hpp"
 #include "collectives/algorithms/ring.hpp"
 
 namespace ringside::collectives {
@@ -11,10 +17,26 @@ const std::vector<Algorithm>& all_algorithms() {
   using enum Collective;
   static const std::vector<Algorithm> algorithms = {
       {all_reduce, "ring", [](int size, int rank, int) { return ring_all_reduce(size, rank); }},
+      {all_reduce, "halving_doubling", [](int size, int rank, int) { return halving_doubling_all_reduce(size, rank); }},
+      {all_reduce, "recursive_doubling", [](int size, int rank, int) { return recursive_doubling_all_reduce(size, rank); }},
+      {all_reduce, "two_shot", [](int size, int rank, int) { return two_shot_all_reduce(size, rank); }},
+      {all_reduce, "one_shot", [](int size, int rank, int) { return one_shot_all_reduce(size, rank); }},
+      {all_reduce, "naive", [](int size, int rank, int) { return naive_all_reduce(size, rank); }},
       {reduce_scatter, "ring", [](int size, int rank, int) { return ring_reduce_scatter(size, rank); }},
+      {reduce_scatter, "halving", [](int size, int rank, int) { return halving_reduce_scatter(size, rank); }},
+      {reduce_scatter, "direct", [](int size, int rank, int) { return direct_reduce_scatter(size, rank); }},
       {all_gather, "ring", [](int size, int rank, int) { return ring_all_gather(size, rank); }},
-      {broadcast, "binomial", [](int size, int rank, int root) { return binomial_broadcast(size, rank, root); }},
-      {reduce, "binomial", [](int size, int rank, int root) { return binomial_reduce(size, rank, root); }},
+      {all_gather, "doubling", [](int size, int rank, int) { return doubling_all_gather(size, rank); }},
+      {all_gather, "direct", [](int size, int rank, int) { return direct_all_gather(size, rank); }},
+      {broadcast, "binomial", binomial_broadcast},
+      {broadcast, "chain", chain_broadcast},
+      {broadcast, "linear", linear_broadcast},
+      {reduce, "binomial", binomial_reduce},
+      {reduce, "chain", chain_reduce},
+      {reduce, "linear", linear_reduce},
+      {gather, "linear", linear_gather},
+      {scatter, "linear", linear_scatter},
+      {all_to_all, "pairwise", [](int size, int rank, int) { return pairwise_all_to_all(size, rank); }},
       {barrier, "dissemination", [](int size, int rank, int) { return dissemination_barrier(size, rank); }},
   };
   return algorithms;
@@ -34,6 +56,14 @@ std::string_view name_of(Collective collective) {
       return "reduce";
     case Collective::barrier:
       return "barrier";
+    case Collective::gather:
+      return "gather";
+    case Collective::scatter:
+      return "scatter";
+    case Collective::all_to_all:
+      return "all_to_all";
+    case Collective::point_to_point:
+      return "send";
   }
   fail("there is no collective with the number {}", static_cast<int>(collective));
 }
@@ -52,13 +82,29 @@ std::string_view promise_of(Collective collective) {
       return "the root holds the sum of all ranks";
     case Collective::barrier:
       return "every rank has heard from every rank";
+    case Collective::gather:
+      return "rank c's chunk c is on the root";
+    case Collective::scatter:
+      return "rank r holds the root's chunk r";
+    case Collective::all_to_all:
+      return "rank r's chunk c is rank c's chunk r";
+    case Collective::point_to_point:
+      return "the receiver holds what the sender held";
   }
   fail("there is no collective with the number {}", static_cast<int>(collective));
 }
 
 bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce;
+  using enum Collective;
+  return collective == broadcast || collective == reduce || collective == gather || collective == scatter;
 }
+
+bool reduces(Collective collective) {
+  using enum Collective;
+  return collective == all_reduce || collective == reduce_scatter || collective == reduce;
+}
+
+bool names_chunks(Collective collective) { return collective == Collective::all_to_all; }
 
 Collective collective_named(std::string_view name) {
   std::vector<std::string_view> names;
@@ -76,7 +122,8 @@ const Algorithm& find_algorithm(Collective collective, std::string_view name) {
     if (name.empty() || algorithm.name == name) return algorithm;
     names.push_back(algorithm.name);
   }
-  fail("there is no algorithm named '{}' for {}; there is {}", name, name_of(collective), fmt::join(names, ", "));
+  fail("there is no algorithm named '{}' for {}; there {} {}", name, name_of(collective), names.size() == 1 ? "is" : "are",
+       fmt::join(names, ", "));
 }
 
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {

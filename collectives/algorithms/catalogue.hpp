@@ -21,14 +21,21 @@ enum class Collective : std::uint8_t {
   broadcast,       // every chunk on every rank: the root's contribution alone
   reduce,          // every chunk on the root: all ranks' contributions, each once
   barrier,         // every rank has heard, by way of messages, from every rank
+  gather,          // chunk c on the root: rank c's contribution alone
+  scatter,         // chunk r on rank r: the root's contribution alone
+  all_to_all,      // chunk c on rank r: what was chunk r on rank c
+  point_to_point,  // no collective: a call of the two ranks of a send and its recv, which no others make
 };
 
-inline constexpr Collective all_collectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                                                 Collective::broadcast,  Collective::reduce,         Collective::barrier};
+inline constexpr Collective all_collectives[] = {
+    Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast, Collective::reduce,
+    Collective::gather,     Collective::scatter,        Collective::all_to_all, Collective::barrier};
 
 std::string_view name_of(Collective collective);     // "all_reduce"
 std::string_view promise_of(Collective collective);  // the comment above, in words for a table
 bool has_root(Collective collective);
+bool reduces(Collective collective);       // contributions are added, not only moved
+bool names_chunks(Collective collective);  // a chunk may end in another chunk's place, so that its number must be followed, too
 
 // The collective of that name. Throws Error with a list of those that exist.
 Collective collective_named(std::string_view name);

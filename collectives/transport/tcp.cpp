@@ -7,7 +7,6 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 
-#include "base/random.hpp"
 #include "collectives/lifeline.hpp"
 #include "collectives/rendezvous.hpp"
 
@@ -42,8 +41,7 @@ class TcpTransport final : public Transport {
  public:
   TcpTransport(const Place& place, Mesh mesh)
       : Transport(place.rank, place.size), io_(std::move(mesh.io)), data_(std::move(mesh.data)),
-        lifeline_(place.rank, std::move(mesh.lifelines)) {
-    for (const char c : place.job_key) job_ = static_cast<std::uint32_t>(mix_bits(job_ + static_cast<unsigned char>(c) + 1));
+        lifeline_(place.rank, std::move(mesh.lifelines)), job_(job_number(place.job_key)) {
     for (auto& socket : data_)
       if (socket) socket->non_blocking(true);
   }
@@ -129,7 +127,7 @@ class TcpTransport final : public Transport {
   std::unique_ptr<asio::io_context> io_;  // outlives the sockets below
   std::vector<std::optional<Mesh::Socket>> data_;
   Lifeline lifeline_;
-  std::uint32_t job_ = 0;
+  std::uint32_t job_;
   Outgoing outgoing_;
   Incoming incoming_;
   MessageHeader arrived_;

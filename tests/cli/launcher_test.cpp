@@ -189,6 +189,13 @@ TEST_CASE("a program that cannot be executed is named with the reason") {
   CHECK(outcome.err == "ringside: cannot execute /dev/null: Permission denied\n");
 }
 
+TEST_CASE("where not all ranks can be started none stays") {
+  const auto outcome = run_program({"sh", "-c", "ulimit -n 50; exec \"$0\" launch -n 40 -- sleep 60", ringside_binary});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err == "ringside: cannot make a pipe: Too many open files\n");
+  CHECK(outcome.survivors == "");
+}
+
 TEST_CASE("what a rank has started ends with it") {
   const auto outcome = run_program(launch_script({"-n", "2"}, "sleep 60 & echo done"));
   CHECK(outcome.exit_code == 0);

@@ -27,10 +27,14 @@ std::vector<std::string> outcomes_over_threads(int size, const std::function<voi
 }
 
 template <class Check>
-void over_threads_and_tcp(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options, Check check) {
+void over_every_transport(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options, Check check) {
   {
     INFO("over threads");
     check(outcomes_over_threads(size, body, options));
+  }
+  {
+    INFO("over shm");
+    check(run_shm(size, body, options));
   }
   INFO("over tcp");
   check(run_tcp(size, body, options));
@@ -45,7 +49,7 @@ TEST_CASE("ranks that disagree on the count name both calls") {
     std::vector<float> x(group.rank() == 1 ? 200 : 100);
     group.all_reduce(std::span(x));
   };
-  over_threads_and_tcp(3, body, patience(20), [](const std::vector<std::string>& outcomes) {
+  over_every_transport(3, body, patience(20), [](const std::vector<std::string>& outcomes) {
     for (const auto& text : outcomes) {
       CAPTURE(text);
       CHECK(contains(text, "the ranks disagree: rank "));
@@ -79,7 +83,7 @@ TEST_CASE("ranks that disagree on type or op or order name both calls") {
        }, "makes call #1, barrier", "makes call #1, all_reduce of 64 fp32 (sum, ring)"},
   };
   for (const Case& c : cases)
-    over_threads_and_tcp(3, c.body, patience(20), [&](const std::vector<std::string>& outcomes) {
+    over_every_transport(3, c.body, patience(20), [&](const std::vector<std::string>& outcomes) {
       int named = 0;
       for (const auto& text : outcomes) {
         CAPTURE(text);
@@ -113,7 +117,7 @@ TEST_CASE("a rank that leaves is named by those that wait for it") {
     std::vector<float> x(1000000);
     group.all_reduce(std::span(x));
   };
-  over_threads_and_tcp(3, body, patience(20), [](const std::vector<std::string>& outcomes) {
+  over_every_transport(3, body, patience(20), [](const std::vector<std::string>& outcomes) {
     for (const int rank : {0, 2}) {
       CAPTURE(outcomes[rank]);
       CHECK(contains(outcomes[rank], "rank 1 has left the group, and rank "));
@@ -133,7 +137,7 @@ TEST_CASE("a rank that gives up tells the others why") {
     std::vector<float> x(1000000);
     for (int i = 0; i < 100; ++i) group.all_reduce(std::span(x));
   };
-  over_threads_and_tcp(4, body, patience(20), [](const std::vector<std::string>& outcomes) {
+  over_every_transport(4, body, patience(20), [](const std::vector<std::string>& outcomes) {
     for (const int rank : {0, 1, 3}) {
       CAPTURE(outcomes[rank]);
       CHECK(contains(outcomes[rank], "rank 2 gave up: its data file is empty"));
@@ -148,7 +152,7 @@ TEST_CASE("a rank that does not come in time is named by all others and they say
     if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
     group.all_reduce(std::span(x));
   };
-  over_threads_and_tcp(4, body, patience(1), [](const std::vector<std::string>& outcomes) {
+  over_every_transport(4, body, patience(1), [](const std::vector<std::string>& outcomes) {
     for (const int rank : {0, 1, 2, 3}) {  // rank 2 too, when it comes at last, hears what happened
       CAPTURE(outcomes[rank]);
       CHECK(contains(outcomes[rank], "rank 2 does not answer: stopped, stuck, or busy outside of the collectives"));
@@ -167,7 +171,7 @@ TEST_CASE("after a failure every later call fails with the first cause") {
     }
     group.barrier();
   };
-  over_threads_and_tcp(2, body, patience(20), [](const std::vector<std::string>& outcomes) {
+  over_every_transport(2, body, patience(20), [](const std::vector<std::string>& outcomes) {
     for (const auto& text : outcomes) CHECK(contains(text, "the ranks disagree: rank "));
   });
 }

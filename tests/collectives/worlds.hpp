@@ -60,19 +60,35 @@ inline std::vector<std::string> on_threads(int size, const std::function<void(in
   return outcome;
 }
 
-inline std::vector<std::string> run_tcp(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options = {}) {
+using Body = std::function<void(ProcessGroup&)>;
+using Connect = ProcessGroup (*)(const Place&, const GroupOptions&);
+
+inline std::vector<std::string> run_connected(Connect connect, int size, const Body& body, const GroupOptions& options) {
   const auto port = free_port();
   return on_threads(size, [&](int rank) {
-    ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, size, port), options);
+    ProcessGroup group = connect(place_of(rank, size, port), options);
     body(group);
   });
 }
 
+inline std::vector<std::string> run_tcp(int size, const Body& body, const GroupOptions& options = {}) {
+  return run_connected(ProcessGroup::over_tcp, size, body, options);
+}
+
+// Each thread maps the segments for itself, as a process would.
+inline std::vector<std::string> run_shm(int size, const Body& body, const GroupOptions& options = {}) {
+  return run_connected(ProcessGroup::over_shm, size, body, options);
+}
+
 // Runs `body` over every transport; fails the test where a rank throws.
-inline void on_every_transport(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options = {}) {
+inline void on_every_transport(int size, const Body& body, const GroupOptions& options = {}) {
   {
     INFO("over threads");
     CHECK_NOTHROW(collectives::run_threads(size, body, options));
+  }
+  {
+    INFO("over shm");
+    for (const auto& outcome : run_shm(size, body, options)) CHECK(outcome == "");
   }
   INFO("over tcp");
   for (const auto& outcome : run_tcp(size, body, options)) CHECK(outcome == "");

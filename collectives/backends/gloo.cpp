@@ -1,0 +1,181 @@
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <gloo/allgatherv.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include "collectives/backends/library_backends.hpp"
+#include "collectives/process_group.hpp"
+#include "collectives/reduce.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// What Gloo calls a store: every rank puts its addresses there under its own number, and reads the others'. Ours is an all_gather: the
+// one `set` of each rank is the moment of exchange, and after it everything is known.
+class ExchangeStore final : public gloo::rendezvous::Store {
+ public:
+  explicit ExchangeStore(ProcessGroup& meeting) : meeting_(meeting) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    require(key == std::to_string(meeting_.rank()) && entries_.empty(), "Gloo stored \"{}\" where rank {}'s addresses were expected", key,
+            meeting_.rank());
+    const auto ranks = static_cast<std::size_t>(meeting_.size());
+    const std::int64_t length = static_cast<std::int64_t>(data.size());
+    std::vector<std::int64_t> lengths(ranks);
+    meeting_.all_gather(std::span(&length, 1), std::span(lengths));
+
+    const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+    std::vector<std::int32_t> mine((longest + 3) / 4), all(mine.size() * ranks);
+    std::memcpy(mine.data(), data.data(), data.size());
+    meeting_.all_gather(std::span<const std::int32_t>(mine), std::span(all));
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const char* begin = reinterpret_cast<const char*>(all.data() + r * mine.size());
+      entries_.emplace_back(begin, begin + lengths[r]);
+    }
+  }
+
+  std::vector<char> get(const std::string& key) override { return entries_.at(std::stoul(key)); }
+  void wait(const std::vector<std::string>&) override {}
+  void wait(const std::vector<std::string>&, const std::chrono::milliseconds&) override {}
+
+ private:
+  ProcessGroup& meeting_;
+  std::vector<std::vector<char>> entries_;  // [rank]
+};
+
+// Calls `body` with a value of a type as long as `type`: Gloo's options want a type, but look only at its size.
+template <class Body>
+void with_carrier(DataType type, Body body) {
+  switch (size_of(type)) {
+    case 1: return body(std::uint8_t{});
+    case 2: return body(std::uint16_t{});
+    case 4: return body(std::uint32_t{});
+    default: return body(std::uint64_t{});
+  }
+}
+
+class GlooBackend final : public Backend {
+ public:
+  GlooBackend(const Place& place, Seconds timeout) : context_(std::make_shared<gloo::rendezvous::Context>(place.rank, place.size)) {
+    require(place.local_size == place.size, "gloo is offered for comparison on one host, and this job has ranks on several");
+    context_->setTimeout(std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+    ProcessGroup meeting = ProcessGroup::over_tcp(place);
+    ExchangeStore store(meeting);
+    auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
+    context_->connectFullMesh(store, device);
+    meeting.barrier();  // nobody leaves before everybody is connected
+  }
+
+  int rank() const override { return context_->rank; }
+  int size() const override { return context_->size; }
+  std::string name() const override { return "gloo"; }
+  Traffic traffic() const override { return {}; }  // it does not tell
+
+  void run(const Call& call, const void* input, void* output) override {
+    if (broken_) throw *broken_;
+    try {
+      with_carrier(call.type, [&]<class T>(T) { run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output)); });
+    } catch (const gloo::Exception& error) {
+      broken_ = RankFailure(-1, fmt::format("gloo's {} failed on rank {}: {}", describe(call), rank(), error.what()));
+      throw *broken_;
+    }
+  }
+
+  void abort(const std::string& cause) noexcept override {
+    if (!broken_) broken_ = RankFailure(rank(), cause);
+    context_->closeConnections();  // all that Gloo can tell the others
+  }
+
+ private:
+  // `input` is not written: Gloo merely asks for pointers without const.
+  template <class T>
+  void run_as(const Call& call, T* input, T* output) {
+    if (call.collective == Collective::barrier) return barrier();
+    if (call.count == 0) return;
+    switch (call.collective) {
+      case Collective::all_reduce: return all_reduce(call, input, output);
+      case Collective::all_gather: return all_gather(call, input, output);
+      case Collective::broadcast: return broadcast(call, output);
+      case Collective::reduce: return reduce(call, input, output);
+      default: fail("gloo has no {} that could be compared with ours; leave gloo out", name_of(call.collective));
+    }
+  }
+
+  static gloo::AllreduceOptions::Func function_of(const Call& call) {
+    return [type = call.type, op = call.reduce](void* into, const void* a, const void* b, std::size_t n) { combine(type, op, into, a, b, n); };
+  }
+
+  template <class T>
+  void all_reduce(const Call& call, T* input, T* output) {
+    gloo::AllreduceOptions options(context_);
+    if (input != output) options.setInput(input, call.count);
+    options.setOutput(output, call.count);
+    options.setReduceFunction(function_of(call));
+    gloo::allreduce(options);
+    if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size());
+  }
+
+  template <class T>
+  void all_gather(const Call& call, T* input, T* output) {
+    const Chunks blocks = Chunks::even(call.count, size());
+    std::vector<std::size_t> counts(static_cast<std::size_t>(size()));
+    for (int r = 0; r < size(); ++r) counts[static_cast<std::size_t>(r)] = blocks.size(r);
+    gloo::AllgathervOptions options(context_);
+    if (input != output + blocks.begin(rank())) options.setInput(input, blocks.size(rank()));
+    options.setOutput(output, counts);
+    gloo::allgatherv(options);
+  }
+
+  template <class T>
+  void broadcast(const Call& call, T* output) {
+    gloo::BroadcastOptions options(context_);
+    options.setOutput(output, call.count);
+    options.setRoot(call.root);
+    gloo::broadcast(options);
+  }
+
+  // Gloo wants an output on every rank, and reduces into it on the way: where ours promises to leave it alone, it gets another.
+  template <class T>
+  void reduce(const Call& call, T* input, T* output) {
+    const bool root = rank() == call.root;
+    if (!root) scratch_.resize(call.count * sizeof(T));
+    gloo::ReduceOptions options(context_);
+    options.setInput(input, call.count);
+    options.setOutput(root ? output : reinterpret_cast<T*>(scratch_.data()), call.count);
+    options.setRoot(call.root);
+    options.setReduceFunction(function_of(call));
+    gloo::reduce(options);
+    if (root && call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size());
+  }
+
+  void barrier() {
+    gloo::BarrierOptions options(context_);
+    gloo::barrier(options);
+  }
+
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::vector<std::byte> scratch_;
+  std::optional<RankFailure> broken_;
+};
+
+}  // namespace
+
+bool gloo_is_here() { return true; }
+
+std::unique_ptr<Backend> make_gloo_backend(const Place& place) {
+  try {
+    return std::make_unique<GlooBackend>(place, group_options_from_environment().executor.timeout);
+  } catch (const gloo::Exception& error) {
+    fail("gloo could not connect rank {} with the others: {}", place.rank, error.what());
+  }
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,10 @@
+// Stands in for gloo.cpp where no Gloo was found.
+#include "collectives/backends/library_backends.hpp"
+
+namespace ringside::collectives {
+
+bool gloo_is_here() { return false; }
+
+std::unique_ptr<Backend> make_gloo_backend(const Place&) { fail("this build has no Gloo: install libgloo-dev, then configure and build again"); }
+
+}  // namespace ringside::collectives

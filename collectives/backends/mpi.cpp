@@ -1,0 +1,149 @@
+#include <climits>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <mpi.h>
+
+#include "base/environment.hpp"
+#include "collectives/backends/library_backends.hpp"
+#include "collectives/reduce.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// By name, so that a type that MPI lacks is an error where it is used and nowhere else.
+MPI_Datatype mpi_type(DataType type) {
+  const std::pair<std::string_view, MPI_Datatype> known[] = {
+      {"fp32", MPI_FLOAT}, {"fp64", MPI_DOUBLE}, {"int32", MPI_INT32_T}, {"int64", MPI_INT64_T}, {"uint8", MPI_UINT8_T}};
+  for (const auto& [name, mpi] : known)
+    if (name == name_of(type)) return mpi;
+  fail("MPI has no type for {}: use another, or leave mpi out", name_of(type));
+}
+
+MPI_Op mpi_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg: return MPI_SUM;
+    case ReduceOp::product: return MPI_PROD;
+    case ReduceOp::min: return MPI_MIN;
+    case ReduceOp::max: return MPI_MAX;
+  }
+  fail("MPI has no operation for {}", name_of(op));
+}
+
+class MpiBackend final : public Backend {
+ public:
+  MpiBackend() {
+    require(::MPI_Init(nullptr, nullptr) == MPI_SUCCESS, "MPI_Init failed");
+    ::MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    ::MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    ::MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+  ~MpiBackend() override {
+    if (!broken_) ::MPI_Finalize();  // it waits for all ranks, in vain where one is gone
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name() const override { return "mpi"; }
+  Traffic traffic() const override { return {}; }  // it does not tell
+
+  void run(const Call& call, const void* input, void* output) override {
+    if (broken_) throw *broken_;
+    require(call.count <= INT_MAX, "MPI counts elements in an int: {} is too many at a time", call.count);
+    const int result = start(call, input, output);
+    if (result == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING] = {};
+    int length = 0;
+    ::MPI_Error_string(result, text, &length);
+    broken_ = RankFailure(-1, fmt::format("MPI's {} failed on rank {}: {}", describe(call), rank_, text));
+    throw *broken_;
+  }
+
+  // MPI knows one way only: all its processes end.
+  void abort(const std::string& cause) noexcept override {
+    broken_ = RankFailure(rank_, cause);
+    ::MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+ private:
+  int start(const Call& call, const void* input, void* output) {
+    if (call.collective == Collective::barrier) return ::MPI_Barrier(MPI_COMM_WORLD);
+    const int count = static_cast<int>(call.count);
+    switch (call.collective) {
+      case Collective::all_reduce: return all_reduce(call, input, output);
+      case Collective::reduce_scatter: return reduce_scatter(call, input, output);
+      case Collective::all_gather: return all_gather(call, input, output);
+      case Collective::broadcast: return ::MPI_Bcast(output, count, mpi_type(call.type), call.root, MPI_COMM_WORLD);
+      case Collective::reduce: return reduce(call, input, output);
+      default: fail("the mpi backend has no {}; leave mpi out", name_of(call.collective));
+    }
+  }
+
+  int all_reduce(const Call& call, const void* input, void* output) {
+    const int result = ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output, static_cast<int>(call.count), mpi_type(call.type),
+                                       mpi_op(call.reduce), MPI_COMM_WORLD);
+    if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size_);
+    return result;
+  }
+
+  int reduce_scatter(const Call& call, const void* input, void* output) {
+    share_out(call);
+    const std::size_t length = static_cast<std::size_t>(counts_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
+    const std::size_t begin = static_cast<std::size_t>(begins_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
+    const bool inside = length > 0 && output == static_cast<const std::byte*>(input) + begin;  // MPI allows no overlap
+    if (inside && scratch_.size() < length) scratch_.resize(length);
+    void* into = inside ? scratch_.data() : output;
+    const int result = ::MPI_Reduce_scatter(input, into, counts_.data(), mpi_type(call.type), mpi_op(call.reduce), MPI_COMM_WORLD);
+    if (inside) std::memcpy(output, into, length);
+    if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, length / size_of(call.type), size_);
+    return result;
+  }
+
+  int all_gather(const Call& call, const void* input, void* output) {
+    share_out(call);
+    const auto r = static_cast<std::size_t>(rank_);
+    const bool inside = input == static_cast<std::byte*>(output) + static_cast<std::size_t>(begins_[r]) * size_of(call.type);
+    return ::MPI_Allgatherv(inside ? MPI_IN_PLACE : input, counts_[r], mpi_type(call.type), output, counts_.data(), begins_.data(),
+                            mpi_type(call.type), MPI_COMM_WORLD);
+  }
+
+  int reduce(const Call& call, const void* input, void* output) {
+    const bool root = rank_ == call.root;
+    const int result = ::MPI_Reduce(root && input == output ? MPI_IN_PLACE : input, output, static_cast<int>(call.count),
+                                    mpi_type(call.type), mpi_op(call.reduce), call.root, MPI_COMM_WORLD);
+    if (root && call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size_);
+    return result;
+  }
+
+  // Every rank's block, as MPI wants to be told.
+  void share_out(const Call& call) {
+    const Chunks blocks = Chunks::even(call.count, size_);
+    counts_.clear(), begins_.clear();
+    for (int r = 0; r < size_; ++r) {
+      counts_.push_back(static_cast<int>(blocks.size(r)));
+      begins_.push_back(static_cast<int>(blocks.begin(r)));
+    }
+  }
+
+  int rank_ = 0, size_ = 1;
+  std::vector<int> counts_, begins_;
+  std::vector<std::byte> scratch_;
+  std::optional<RankFailure> broken_;
+};
+
+}  // namespace
+
+bool mpi_is_here() { return true; }
+
+std::unique_ptr<Backend> make_mpi_backend() {
+  require(environment("OMPI_COMM_WORLD_SIZE") || environment("PMI_SIZE"),
+          "the mpi backend works among processes that mpirun has started, and this one was started otherwise");
+  int before = 0;
+  ::MPI_Initialized(&before);
+  require(!before, "MPI can be started only once in the life of a process");
+  return std::make_unique<MpiBackend>();
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,287 @@
+#include "collectives/transport/shm.hpp"
+
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "collectives/lifeline.hpp"
+#include "collectives/one_sided.hpp"
+#include "collectives/rendezvous.hpp"
+#include "collectives/transport/shm_meeting.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+using one_sided::Bell;
+using one_sided::Flag;
+using one_sided::HostMemory;
+using one_sided::Lane;
+using one_sided::Number;
+
+// At the beginning of every segment: what concerns its owner as a whole.
+struct Hall {
+  Bell bell;
+  Flag gave_up;  // not 0: some rank has given up, and the lifeline tells which and why
+};
+
+// At the beginning of every slot; the payload follows.
+struct alignas(128) SlotHeader {
+  MessageHeader message;
+};
+
+// One end of a lane.
+class LaneEnd {
+ public:
+  LaneEnd() = default;
+  LaneEnd(std::byte* memory, const ShmLayout& layout)
+      : lane_(reinterpret_cast<Lane*>(memory)), slots_(memory + sizeof(Lane)), stride_(sizeof(SlotHeader) + layout.slot_bytes), count_(layout.slots) {}
+
+  static std::size_t bytes(const ShmLayout& layout) { return sizeof(Lane) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes); }
+
+  Number next = 1;  // the message that this side writes, or reads, next
+
+  bool may_write() const { return one_sided::slot_is_free<HostMemory>(*lane_, next, count_); }
+  bool may_read() const { return one_sided::has_come<HostMemory>(*lane_, next); }
+  void publish() { one_sided::publish<HostMemory>(*lane_, next++); }
+  void free_slot() { one_sided::free_slot<HostMemory>(*lane_, next++); }
+
+  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(slot()); }
+  std::byte* payload() const { return slot() + sizeof(SlotHeader); }
+
+ private:
+  std::byte* slot() const { return slots_ + one_sided::slot_of(next, count_) * stride_; }
+
+  Lane* lane_ = nullptr;
+  std::byte* slots_ = nullptr;
+  std::size_t stride_ = 0;
+  Number count_ = 0;
+};
+
+// Where the lane from `from` to `to` lies in the segment of `to`.
+std::byte* lane_memory(const SharedWorld& world, int from, int to, const ShmLayout& layout) {
+  return world.segments[to].data() + sizeof(Hall) + static_cast<std::size_t>(from < to ? from : from - 1) * LaneEnd::bytes(layout);
+}
+
+void futex_wait(const Number& word, Number value, Seconds at_most) {
+  const auto nanoseconds = static_cast<long>(at_most.count() * 1e9);
+  const timespec limit{nanoseconds / 1000000000, nanoseconds % 1000000000};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
+}
+
+void futex_wake(const Number& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0); }
+
+int cores_for_this_process() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(const Place& place, Mesh mesh, SharedWorld world, const ShmLayout& layout)
+      : Transport(place.rank, place.size), io_(std::move(mesh.io)), world_(std::move(world)), layout_(layout),
+        lifeline_(place.rank, std::move(mesh.lifelines)), job_(job_number(place.job_key)),
+        looks_(place.size <= cores_for_this_process() ? looks_before_sleep : 0), to_(place.size), from_(place.size) {
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) {
+        to_[r] = LaneEnd(lane_memory(world_, rank(), r, layout), layout);
+        from_[r] = LaneEnd(lane_memory(world_, r, rank(), layout), layout);
+      }
+    outgoing_.reserve(layout.slots);
+  }
+
+  std::string_view name() const override { return "shm"; }
+  std::uint32_t job() const override { return job_; }
+  int window() const override { return static_cast<int>(layout_.slots); }
+
+  void start_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) override {
+    outgoing_.push_back({peer, header, payload});
+    fill_slots();
+  }
+
+  void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override { incoming_ = {peer, expected, into}; }
+
+  std::optional<Completion> wait(const Deadline& deadline) override {
+    for (;;) {
+      std::optional<Completion> done;
+      const auto look = [&] { return (done = take_completion()).has_value(); };
+      const auto waited = one_sided::spin<HostMemory>(look, hall(rank()).gave_up, looks_);
+      if (done) return done;
+      if (waited == one_sided::Waited::aborted) lifeline_.listen();
+      if (deadline.expired()) return std::nullopt;
+      sleep(deadline);
+    }
+  }
+
+  void release() override {
+    if (!in_hand_) return;
+    in_hand_ = false;
+    free_slot();
+  }
+
+  void abort(const RankFailure& cause) noexcept override {
+    lifeline_.give_up(cause);
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      HostMemory::store_release(hall(r).gave_up.value, 1);
+      wake(r);
+    }
+  }
+
+  void tell_position(const Position& mine) override { lifeline_.tell_position(mine); }
+
+  std::vector<Position> positions(Seconds patience) override {
+    const Deadline deadline = Deadline::after(patience);
+    lifeline_.listen();
+    while (!deadline.expired() && !all_recent(lifeline_.positions())) listen_for(deadline.remaining_ms());
+    return lifeline_.positions();
+  }
+
+ private:
+  struct Outgoing {
+    int peer;
+    MessageHeader header;
+    std::span<const std::byte> payload;
+    std::size_t done = 0;   // bytes that are in slots
+    bool complete = false;  // all of them, and the header
+  };
+  struct Incoming {
+    int peer = -1;  // -1: none
+    MessageHeader expected;
+    std::span<std::byte> into;
+    std::size_t done = 0;
+  };
+
+  static constexpr std::uint64_t looks_before_sleep = 2000;
+  static constexpr Seconds longest_sleep{0.05};
+
+  Hall& hall(int r) const { return *reinterpret_cast<Hall*>(world_.segments[r].data()); }
+
+  void wake(int peer) {
+    Bell& bell = hall(peer).bell;
+    if (one_sided::must_wake<HostMemory>(bell)) futex_wake(bell.asleep.value);
+  }
+
+  std::optional<Completion> take_completion() {
+    fill_slots();
+    if (!outgoing_.empty() && outgoing_.front().complete) {
+      outgoing_.erase(outgoing_.begin());
+      return Completion{Completion::sent, {}};
+    }
+    while (incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read())
+      if (auto done = take_piece()) return done;
+    return std::nullopt;
+  }
+
+  // Copies as much of what is to be sent as there are free slots for.
+  void fill_slots() {
+    for (Outgoing& message : outgoing_) {
+      while (!message.complete) {
+        LaneEnd& lane = to_[message.peer];
+        if (!lane.may_write()) return;
+        const auto piece = message.payload.subspan(message.done, std::min<std::size_t>(message.payload.size() - message.done, layout_.slot_bytes));
+        lane.header().message = message.header;
+        if (!piece.empty()) std::memcpy(lane.payload(), piece.data(), piece.size());
+        message.done += piece.size();
+        message.complete = message.done == message.payload.size();
+        lane.publish();
+        wake(message.peer);
+      }
+    }
+  }
+
+  // Takes the piece that has come: the whole message, most often, which is then read where it lies.
+  std::optional<Completion> take_piece() {
+    const LaneEnd& lane = from_[incoming_.peer];
+    if (incoming_.done == 0) check_message(incoming_.expected, lane.header().message, rank(), incoming_.peer);
+    const std::size_t bytes = incoming_.expected.bytes, piece = std::min<std::size_t>(bytes - incoming_.done, layout_.slot_bytes);
+    if (piece == bytes && incoming_.into.empty()) {
+      in_hand_ = true;
+      return Completion{Completion::received, {lane.payload(), bytes}};
+    }
+    if (incoming_.into.empty()) {
+      if (scratch_.size() < bytes) scratch_.resize(bytes);
+      incoming_.into = std::span(scratch_.data(), bytes);
+    }
+    if (piece > 0) std::memcpy(incoming_.into.data() + incoming_.done, lane.payload(), piece);
+    incoming_.done += piece;
+    if (incoming_.done < bytes) {
+      free_slot_of(incoming_.peer);
+      return std::nullopt;
+    }
+    free_slot();
+    return Completion{Completion::received, incoming_.into};
+  }
+
+  void free_slot() { free_slot_of(std::exchange(incoming_.peer, -1)); }
+
+  void free_slot_of(int peer) {
+    from_[peer].free_slot();
+    wake(peer);
+  }
+
+  // Whether take_completion() would get on.
+  bool could_move() const {
+    const bool sends = !outgoing_.empty() && (outgoing_.front().complete || to_[outgoing_.front().peer].may_write());
+    const bool receives = incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read();
+    return sends || receives || HostMemory::load_acquire(hall(rank()).gave_up.value) != 0;
+  }
+
+  // Until somebody rings, for 50 ms at most; then listens to the lifelines.
+  void sleep(const Deadline& deadline) {
+    Bell& bell = hall(rank()).bell;
+    one_sided::about_to_sleep<HostMemory>(bell);
+    if (!could_move()) futex_wait(bell.asleep.value, 1, std::min(deadline.remaining(), longest_sleep));
+    one_sided::woken<HostMemory>(bell);
+    if (could_move()) return;
+    listen_for(0);
+    for (const int peer : {outgoing_.empty() ? -1 : outgoing_.front().peer, in_hand_ ? -1 : incoming_.peer})
+      if (peer >= 0 && lifeline_.has_left(peer) && !could_move())
+        throw RankFailure(peer, fmt::format("rank {} has left the group, and rank {} still waits for it", peer, rank()));
+  }
+
+  void listen_for(int milliseconds) {
+    watched_.clear();
+    lifeline_.add_to(watched_);
+    if (::poll(watched_.data(), watched_.size(), milliseconds) > 0) lifeline_.listen();
+  }
+
+  std::unique_ptr<boost::asio::io_context> io_;  // outlives the lifeline's sockets
+  SharedWorld world_;
+  ShmLayout layout_;
+  Lifeline lifeline_;
+  std::uint32_t job_;
+  std::uint64_t looks_;  // before a sleep: none where ranks share cores, for a rank that spins keeps another from bringing the message
+  std::vector<LaneEnd> to_, from_;  // [peer]
+  std::vector<Outgoing> outgoing_;  // window() at most
+  Incoming incoming_;
+  bool in_hand_ = false;            // the executor reads the slot of the last message
+  std::vector<std::byte> scratch_;  // for a message in pieces that nobody has named a place for
+  std::vector<pollfd> watched_;
+};
+
+ShmLayout layout_for(const Place& place, const ShmOptions& options) {
+  require(std::has_single_bit(options.slots) && options.slot_bytes >= 1, "shared memory needs a power of two of slots, not {} of {} bytes",
+          options.slots, options.slot_bytes);
+  const auto peers = static_cast<std::uint64_t>(std::max(1, place.size - 1));
+  const std::uint64_t fits = std::max<std::uint64_t>(4096, options.segment_bytes / peers / options.slots);
+  const std::uint64_t slot_bytes = std::min<std::uint64_t>(options.slot_bytes, fits);
+  return {static_cast<std::uint32_t>((slot_bytes + 127) / 128 * 128), options.slots};
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> connect_shm(const Place& place, const ShmOptions& options) {
+  const ShmLayout layout = layout_for(place, options);
+  Mesh mesh = meet(place);
+  SharedWorld world = share_segments(place, mesh, layout, sizeof(Hall) + static_cast<std::size_t>(place.size - 1) * LaneEnd::bytes(layout));
+  mesh.data.clear();
+  return std::make_unique<ShmTransport>(place, std::move(mesh), std::move(world), layout);
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,117 @@
+#include "collectives/work.hpp"
+
+namespace ringside::collectives {
+
+// What callers and the queue's thread share. The mutex guards all of it, and who may use the backend: the thread while the queue is not
+// empty, the caller otherwise.
+struct CallQueue::Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<Work::State>> queue;  // the front is being carried out
+  CallTimes times;
+  bool closing = false;
+};
+
+struct Work::State {
+  std::shared_ptr<CallQueue::Shared> shared;
+  Call call;
+  const void* input;
+  void* output;
+  bool done = false;
+  std::exception_ptr error;
+};
+
+bool Work::done() const {
+  const std::lock_guard lock(state_->shared->mutex);
+  return state_->done;
+}
+
+void Work::wait() const {
+  const auto start = Clock::now();
+  auto& shared = *state_->shared;
+  std::unique_lock lock(shared.mutex);
+  shared.changed.wait(lock, [this] { return state_->done; });
+  shared.times.blocked += seconds_since(start);
+  if (state_->error) std::rethrow_exception(state_->error);
+}
+
+CallQueue::CallQueue(std::unique_ptr<Backend> backend) : backend_(std::move(backend)), shared_(std::make_shared<Shared>()) {}
+
+CallQueue::~CallQueue() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->closing = true;
+  }
+  shared_->changed.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Work CallQueue::start(const Call& call, const void* input, void* output) {
+  auto state = std::make_shared<Work::State>(Work::State{shared_, call, input, output, false, nullptr});
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->queue.push_back(state);
+  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  shared_->changed.notify_all();
+  return Work(std::move(state));
+}
+
+void CallQueue::run(const Call& call, const void* input, void* output) {
+  if (!idle()) return start(call, input, output).wait();
+  const auto start_time = Clock::now();
+  backend_->run(call, input, output);
+  const double seconds = seconds_since(start_time);
+  const std::lock_guard lock(shared_->mutex);
+  shared_->times.blocked += seconds;
+  shared_->times.running += seconds;
+}
+
+void CallQueue::abort(const std::string& cause) noexcept {
+  backend_->interrupt(cause);
+  {
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait(lock, [this] { return shared_->queue.empty(); });
+  }
+  backend_->abort(cause);
+}
+
+bool CallQueue::idle() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->queue.empty();
+}
+
+CallTimes CallQueue::times() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->times;
+}
+
+void CallQueue::serve() {
+  std::unique_lock lock(shared_->mutex);
+  for (;;) {
+    shared_->changed.wait(lock, [this] { return shared_->closing || !shared_->queue.empty(); });
+    if (shared_->queue.empty()) return;
+    const auto state = shared_->queue.front();
+    lock.unlock();
+    carry_out(state);
+    lock.lock();
+    state->done = true;
+    shared_->queue.pop_front();
+    shared_->changed.notify_all();
+  }
+}
+
+void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
+  const auto start_time = Clock::now();
+  std::exception_ptr error;
+  try {
+    backend_->run(state->call, state->input, state->output);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::lock_guard lock(shared_->mutex);
+  state->error = error;
+  shared_->times.running += seconds_since(start_time);
+}
+
+}  // namespace ringside::collectives

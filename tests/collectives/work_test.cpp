@@ -1,0 +1,138 @@
+// Asynchronous calls: in order, many under way, errors kept until they are asked for.
+#include "collectives/work.hpp"
+
+#include <atomic>
+#include <chrono>
+
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+using namespace ringside::tests;
+
+namespace {
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+}  // namespace
+
+TEST_CASE("many calls are under way while the caller does something else and end in order") {
+  for (const int size : {1, 2, 3, 4})
+    on_every_transport(size, [](ProcessGroup& group) {
+      constexpr int calls = 50;
+      std::vector<std::vector<float>> buffers(calls);
+      std::vector<Work> works;
+      for (int i = 0; i < calls; ++i) {
+        buffers[i].assign(1000 + 100 * i, static_cast<float>(i + group.rank()));
+        works.push_back(group.all_reduce_async(std::span(buffers[i])));
+      }
+      works[calls - 1].wait();
+      for (int i = 0; i < calls; ++i) {
+        require(works[i].done(), "call {} is not done though a later one is", i);
+        works[i].wait();
+        const int p = group.size();
+        for (const float x : buffers[i]) require(x == static_cast<float>(p * i + p * (p - 1) / 2), "call {} gave {}", i, x);
+      }
+    });
+}
+
+TEST_CASE("every asynchronous collective gives what the blocking one gives") {
+  on_every_transport(3, [](ProcessGroup& group) {
+    const std::vector<int> input = {1, 2, 3, 4, 5, 6};
+    std::vector<int> block(2), all(6), sent(4, group.rank());
+    const Work scatter = group.reduce_scatter_async(std::span(input), std::span(block));
+    const Work gather = group.all_gather_async(std::span<const int>(block), std::span(all));  // reads what the call before it writes
+    const Work broadcast = group.broadcast_async(std::span(sent), 2);
+    gather.wait(), broadcast.wait();
+    require(scatter.done(), "the first is done when the second is");
+    require(all == std::vector<int>{3, 6, 9, 12, 15, 18}, "{}", all);
+    require(sent == std::vector<int>{2, 2, 2, 2}, "{}", sent);
+  });
+}
+
+TEST_CASE("a blocking call takes its place behind those under way") {
+  on_every_transport(3, [](ProcessGroup& group) {
+    std::vector<double> x(100000, 1.0);
+    const Work first = group.all_reduce_async(std::span(x));
+    group.all_reduce(std::span(x));
+    require(first.done(), "the first call is done when the second is");
+    require(x.front() == 9 && x.back() == 9, "{}", x.front());
+  });
+}
+
+TEST_CASE("a call is not done before the last rank has made it") {
+  on_every_transport(3, [](ProcessGroup& group) {
+    std::vector<float> x(10, 1.0f);
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto start = Clock::now();
+    const Work work = group.all_reduce_async(std::span(x));
+    require(seconds_since(start) < 0.05, "starting a call took {} s", seconds_since(start));
+    if (group.rank() != 1) require(!work.done(), "done before rank 1 came");
+    work.wait();
+    require(x[0] == 3, "{}", x[0]);
+  });
+}
+
+TEST_CASE("what a call throws is kept until it is asked for and asked for again") {
+  const auto outcomes = run_tcp(2, [](ProcessGroup& group) {
+    std::vector<float> x(group.rank() == 0 ? 10 : 20);
+    const Work work = group.all_reduce_async(std::span(x));
+    while (!work.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 2; ++i) {
+      bool thrown = false;
+      try {
+        work.wait();
+      } catch (const Error& error) {
+        thrown = contains(error.what(), "the ranks disagree: rank ");
+      }
+      require(thrown, "wait() did not throw the mismatch, time {}", i);
+    }
+    group.barrier();  // and every later call fails with it
+  });
+  for (const auto& text : outcomes) CHECK(contains(text, "the ranks disagree: rank "));
+}
+
+TEST_CASE("abort ends the calls that are under way on every rank") {
+  const auto start = Clock::now();
+  const auto body = [](ProcessGroup& group) {
+    std::vector<float> x(1000), y(1000);
+    const Work first = group.all_reduce_async(std::span(x));
+    first.wait();
+    if (group.rank() == 0) {  // waits for rank 1, which is late
+      const Work second = group.all_reduce_async(std::span(y));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      group.abort("rank 0 gave up: backward threw");
+      second.wait();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    group.all_reduce(std::span(y));
+  };
+  for (const auto& text : run_tcp(2, body)) {
+    CAPTURE(text);
+    CHECK(contains(text, "rank 0 gave up: backward threw"));
+  }
+  CHECK(seconds_since(start) < 10);
+}
+
+TEST_CASE("a group that is destroyed with calls under way ends them first") {
+  on_every_transport(3, [](ProcessGroup& group) {
+    static std::vector<float> buffers[3];
+    auto& x = buffers[group.rank()];
+    x.assign(200000, 1.0f);
+    group.all_reduce_async(std::span(x));
+  });
+}
+
+TEST_CASE("the time that callers stand still is told apart from the time that calls run") {
+  on_every_transport(2, [](ProcessGroup& group) {
+    std::vector<float> x(10, 1.0f);
+    group.barrier();
+    const CallTimes before = group.times();
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    const Work work = group.all_reduce_async(std::span(x));
+    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    work.wait();
+    const CallTimes after = group.times();
+    if (group.rank() != 0) return;
+    require(after.running - before.running > 0.03, "it ran for {} s", after.running - before.running);
+    require(after.blocked - before.blocked < after.running - before.running, "rank 0 was blocked for {} s", after.blocked - before.blocked);
+  });
+}
