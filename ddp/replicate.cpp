@@ -44,4 +44,10 @@ void average(const autograd::Tensor& tensor, collectives::ProcessGroup& group, s
   group.all_reduce(data, data, static_cast<std::size_t>(tensor.elements()), data_type_of(tensor), collectives::ReduceOp::avg, label);
 }
 
+collectives::Work average_async(const autograd::Tensor& tensor, collectives::ProcessGroup& group, std::string_view label) {
+  void* data = address_of(tensor, label);
+  return group.all_reduce_async(data, data, static_cast<std::size_t>(tensor.elements()), data_type_of(tensor), collectives::ReduceOp::avg,
+                                label);
+}
+
 }  // namespace ringside::ddp

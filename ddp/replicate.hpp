@@ -1,6 +1,6 @@
 // What all forms of data parallelism begin with: the same model on every rank.
 //
-// Reading order of this room: this file, naive.cpp, flat.cpp.
+// Reading order of this room: this file, naive.cpp, flat.cpp, overlap.cpp, buckets.hpp, bucketed.cpp.
 #pragma once
 
 #include "autograd/module.hpp"
@@ -20,5 +20,8 @@ collectives::DataType data_type_of(const autograd::Tensor& tensor);
 
 // Replaces `tensor`, in place, by its mean over all ranks. `label` is what errors call it.
 void average(const autograd::Tensor& tensor, collectives::ProcessGroup& group, std::string_view label);
+
+// The same, under way when it returns: leave `tensor` alone until the work is done.
+collectives::Work average_async(const autograd::Tensor& tensor, collectives::ProcessGroup& group, std::string_view label);
 
 }  // namespace ringside::ddp

@@ -10,8 +10,10 @@
 #include "autograd/ops.hpp"
 #include "autograd/optimizer.hpp"
 #include "base/random.hpp"
+#include "ddp/bucketed.hpp"
 #include "ddp/flat.hpp"
 #include "ddp/naive.hpp"
+#include "ddp/overlap.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -178,6 +180,21 @@ TEST_CASE("naive data parallel gives the single process's gradients and paramete
 
 TEST_CASE("flat data parallel gives the single process's gradients and parameters") { all_nets_agree<ddp::Flat>(); }
 
+TEST_CASE("overlapped data parallel gives the single process's gradients and parameters") { all_nets_agree<ddp::Overlap>(); }
+
+TEST_CASE("bucketed data parallel gives the single process's gradients and parameters") { all_nets_agree<ddp::Bucketed>(); }
+
+TEST_CASE("buckets of one parameter and of a few give the same") {
+  struct OneParameter : ddp::Bucketed {
+    OneParameter(const Module& net, ProcessGroup& group) : Bucketed(net, group, 1e-6) {}
+  };
+  struct Few : ddp::Bucketed {
+    Few(const Module& net, ProcessGroup& group) : Bucketed(net, group, 0.5e-3) {}
+  };
+  all_nets_agree<OneParameter>();
+  all_nets_agree<Few>();
+}
+
 TEST_CASE("naive makes one call for each parameter and flat makes one") {
   for (const int size : {2, 3, 4})
     tests::on_every_transport(size, [](ProcessGroup& group) {
@@ -201,6 +218,8 @@ TEST_CASE("naive makes one call for each parameter and flat makes one") {
 TEST_CASE("a gradient that is missing on one rank is named") {
   names_the_gradient_that_is_missing<ddp::Naive>("for fc2.bias", "barrier");
   names_the_gradient_that_is_missing<ddp::Flat>("for all gradients without fc2.bias", "for all gradients,");
+  names_the_gradient_that_is_missing<ddp::Overlap>("for fc2.bias", "for fc1.");
+  names_the_gradient_that_is_missing<ddp::Bucketed>("for bucket 0 without fc2.bias", "for bucket 0,");
 }
 
 TEST_CASE("models that differ between ranks are told apart by name when they are wrapped") {

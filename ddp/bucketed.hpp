@@ -1,0 +1,62 @@
+// Data parallelism, the fourth form: gradients set out in buckets, each as soon as all of its gradients are ready.
+//
+//     backward    | layer 3 | layer 2 | layer 1 |
+//     network               |  bucket 0  |  bucket 1  |
+//
+// Few calls, as in flat.hpp, and overlap, as in overlap.hpp. A gradient is written by backward straight into its bucket, and is read there
+// by the optimizer: parameter.grad() is a view, and nothing is copied. (If the optimizer's zero_grad drops gradients, backward makes new
+// ones, and they are copied into the bucket; zero_grad(false) keeps the views.)
+//
+// Every rank starts its buckets in the order of their numbers, whatever the order in which they become ready: otherwise two ranks could
+// wait for each other in different calls.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autograd/module.hpp"
+#include "collectives/process_group.hpp"
+#include "ddp/buckets.hpp"
+#include "ddp/hooks.hpp"
+
+namespace ringside::ddp {
+
+class Bucketed {
+ public:
+  static constexpr double default_bucket_mb = 25, first_bucket_mb = 1;  // of 10^6 bytes
+
+  // Makes all ranks' parameters and buffers those of rank 0. `module` and `group` must outlive this.
+  Bucketed(const autograd::Module& module, collectives::ProcessGroup& group, double bucket_mb = default_bucket_mb);
+
+  // Call after backward, on every rank: starts the buckets that parameters without a gradient have held up, and waits for all. A
+  // parameter that got no gradient on any rank is without one afterwards; one that got a gradient on some ranks only is an Error that
+  // names it.
+  void finish();
+
+  // While the result lives, backward only adds gradients up, on this rank: for all but the last micro-batch of a step.
+  [[nodiscard]] Paused no_sync() { return Paused(synchronising_); }
+
+  int launched() const { return next_; }  // buckets started since the last finish()
+  const std::vector<Bucket>& buckets() const { return plan_; }
+
+ private:
+  struct State {
+    autograd::Tensor flat;       // all gradients of the bucket, end to end
+    std::vector<bool> ready;     // [entry]
+    std::size_t ready_count = 0;
+  };
+
+  void on_ready(std::size_t bucket, std::size_t entry);
+  void start_next_bucket();
+  autograd::Tensor view(std::size_t bucket, std::size_t entry) const;
+
+  std::vector<Bucket> plan_;
+  collectives::ProcessGroup& group_;
+  std::vector<State> states_;  // [bucket]
+  bool synchronising_ = true;
+  int next_ = 0;  // the bucket to start next
+  std::vector<collectives::Work> under_way_;
+  HookList hooks_;  // last: they go before what they use
+};
+
+}  // namespace ringside::ddp
