@@ -16,9 +16,13 @@ endif()
 
 add_library(ringside_options INTERFACE)
 target_include_directories(ringside_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(ringside_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-                       $<$<BOOL:${RINGSIDE_WARNINGS_AS_ERRORS}>:-Werror>
-                       $<$<AND:$<BOOL:${RINGSIDE_NATIVE}>,$<NOT:$<BOOL:${RINGSIDE_SANITIZE}>>>:-march=native>)
+target_compile_options(ringside_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+if(RINGSIDE_WARNINGS_AS_ERRORS)
+  target_compile_options(ringside_options INTERFACE -Werror)
+endif()
+if(RINGSIDE_NATIVE AND NOT RINGSIDE_SANITIZE)
+  target_compile_options(ringside_options INTERFACE -march=native)
+endif()
 # fmt's headers switch on -Og for themselves, even in a debug build. With the variable tracking that comes with it, gdb takes the whole
 # file for optimised and stops before a function's arguments have arrived.
 target_compile_options(ringside_options INTERFACE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-fno-var-tracking>)
