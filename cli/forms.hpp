@@ -10,10 +10,11 @@
 
 namespace ringside::cli {
 
-// What --parallel takes, in the order in which a reader should meet them: single, naive, flat.
+// What --parallel takes, in the order in which a reader should meet them.
 std::vector<std::string> form_names();
 
-// The form of this name over `group`, which must outlive it. `single` asks for a group of one. Throws Error naming the known ones.
-std::unique_ptr<transformer::ParallelForm> make_form(const std::string& name, collectives::ProcessGroup& group);
+// The form of this name over `group`, which must outlive it. `single` asks for a group of one; `bucket_mb`, of 10^6 bytes, is for
+// `bucketed`. Throws Error naming the known ones.
+std::unique_ptr<transformer::ParallelForm> make_form(const std::string& name, collectives::ProcessGroup& group, double bucket_mb);
 
 }  // namespace ringside::cli

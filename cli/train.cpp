@@ -15,6 +15,7 @@
 #include "cli/ranks.hpp"
 #include "cli/training_run.hpp"
 #include "collectives/process_group.hpp"
+#include "ddp/bucketed.hpp"
 #include "transformer/checkpoint.hpp"
 
 namespace ringside::cli {
@@ -41,6 +42,7 @@ struct Arguments {
   std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence, batch, warmup;
   std::optional<double> learning_rate, min_learning_rate;
   std::optional<int> threads;
+  double bucket_mb = ddp::Bucketed::default_bucket_mb;
   bool tied_head = false;
   std::vector<std::string> data;
   std::string backend = "tcp", optimizer = "adamw", dtype = "fp32", metrics, dump, save;
@@ -108,6 +110,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   plan.data.assign(said.data.begin(), said.data.end());
   plan.form = said.form.value_or(ranks == 1 ? "single" : "flat");
   plan.backend = said.backend;
+  plan.bucket_mb = said.bucket_mb;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   plan.threads = said.threads.value_or(std::max(1, cores / ranks_on_this_machine));
   plan.init = said.init.value_or("");
@@ -118,7 +121,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   plan.sample = said.sample;
   plan.sample.seed = said.seed;
   if (plan.form == "single" && ranks > 1) {
-    throw UsageError(fmt::format("--parallel single trains on one rank, not on {}: choose naive or flat", ranks));
+    throw UsageError(fmt::format("--parallel single trains on one rank, not on {}: choose one of the others", ranks));
   }
   return plan;
 }
@@ -132,7 +135,7 @@ void check_before_ranks(const Arguments& said) {
 }
 
 void train_as_rank(const TrainingPlan& plan, collectives::ProcessGroup& group) {
-  const auto form = make_form(plan.form, group);
+  const auto form = make_form(plan.form, group, plan.bucket_mb);
   run_training(plan, *form);
 }
 
@@ -151,7 +154,8 @@ void train_on_processes(const Arguments& said) {
   become_rank(said.ranks, RankOutput::rank_0_bare);
   const collectives::Place place = collectives::place_from_environment();
   const TrainingPlan plan = plan_from(said, place.size, place.local_size);
-  auto group = collectives::ProcessGroup::over_tcp(place);
+  using collectives::ProcessGroup;
+  ProcessGroup group = said.backend == "shm" ? ProcessGroup::over_shm(place) : ProcessGroup::over_tcp(place);
   try {
     train_as_rank(plan, group);
   } catch (const std::exception& error) {
@@ -186,13 +190,19 @@ void add_model_options(CLI::App& command, Arguments& said) {
 void add_parallel_options(CLI::App& command, Arguments& said) {
   add_ranks_option(command, said.ranks);
   command.get_option("--ranks")->group("Ranks");
+  command.add_option("--bucket-mb", said.bucket_mb, "Of bucketed: the most that travels in one call, in 10^6 bytes (25)")
+      ->type_name("MB")
+      ->check(CLI::PositiveNumber.description(""))
+      ->group("Ranks");
   command.add_option("--parallel", said.form, fmt::format("{} (single on one rank, else flat)", fmt::join(form_names(), ", ")))
       ->type_name("FORM")
       ->check(CLI::IsMember(form_names()).description(""))
       ->group("Ranks");
-  command.add_option("--backend", said.backend, "tcp: a rank is a process; threads: all ranks are threads of this one (tcp)")
+  command
+      .add_option("--backend", said.backend,
+                  "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one (tcp)")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"tcp", "threads"}).description(""))
+      ->check(CLI::IsMember({"tcp", "shm", "threads"}).description(""))
       ->group("Ranks");
   command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")

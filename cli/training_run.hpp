@@ -23,6 +23,7 @@ struct TrainingPlan {
   transformer::TrainerOptions options;
   std::vector<std::filesystem::path> data;    // empty: the default corpus
   std::string form, backend;                  // for the header
+  double bucket_mb = 25;                      // of the form `bucketed`
   int threads = 1;                            // of each rank
   std::filesystem::path init;                 // a checkpoint to start from; empty: from first values
   std::filesystem::path metrics, dump, save;  // empty: none

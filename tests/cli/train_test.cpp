@@ -82,12 +82,12 @@ void check_parallel_runs(const std::string& dtype, double tolerance) {
   // SGD and no clipping: AdamW, or a clipped norm, would hide gradients that are wrong by a factor.
   const Training training({"--steps", "10", "--optimizer", "sgd", "--lr", "0.5", "--clip", "0", "--dtype", dtype});
   REQUIRE(training.run({"--dump", training.path("alone").string()}).exit_code == 0);
-  for (const std::string form : {"naive", "flat"}) {
+  for (const std::string form : {"naive", "flat", "overlap", "bucketed"}) {
     for (const std::string ranks : {"2", "3", "4"}) {
       CAPTURE(form);
       CAPTURE(ranks);
       const auto dump = training.path(form + ranks);
-      const Outcome outcome = training.run({"-n", ranks, "--parallel", form, "--dump", dump.string()});
+      const Outcome outcome = training.run({"-n", ranks, "--parallel", form, "--bucket-mb", "0.001", "--dump", dump.string()});
       REQUIRE(outcome.exit_code == 0);
       CHECK(outcome.survivors == "");
       CHECK(largest_difference(training.path("alone"), dump, 10) < tolerance);
@@ -201,7 +201,7 @@ TEST_CASE("what is wrong is said once and before there are ranks") {
   CHECK(refusal({"--heads", "3"}) ==
         "ringside: d_model 16 does not divide into 3 heads: choose a width that is a multiple of the number of heads\n");
   CHECK(refusal({"--parallel", "single"}) ==
-        "ringside: --parallel single trains on one rank, not on 4: choose naive or flat\nTry: ringside train --help\n");
+        "ringside: --parallel single trains on one rank, not on 4: choose one of the others\nTry: ringside train --help\n");
   CHECK(refusal({"--metrics", training.path("no/file").string()}) ==
         "ringside: cannot write metrics to " + training.path("no/file").string() + ": No such file or directory\n");
   CHECK(refusal({"--init", training.path("no").string()}) ==
