@@ -23,8 +23,8 @@ constexpr std::uint64_t period = 509;  // a prime: no chunk begins where another
 constexpr int of_all_ranks = -1;       // the source of what is reduced
 constexpr std::align_val_t page{4096};
 
-// Element i of rank r, i < period. Small: the sum of 64 ranks is exact even in bf16. For a product it is 1 or, seldom, 2; for an average,
-// a multiple of the number of ranks.
+// Element i of rank r, i < period. Small: the sum of 64 ranks is exact even in bf16. For a product it is 1 or, seldom, 2; for an
+// average, a multiple of the number of ranks.
 std::int64_t number(const Call& call, int rank, int ranks, std::uint64_t i) {
   const std::uint64_t bits = mix_bits(mix_bits(static_cast<std::uint64_t>(rank) + 1) + i);
   if (call.reduce == ReduceOp::product) return bits % static_cast<std::uint64_t>(2 * ranks) == 0 ? 2 : 1;
@@ -73,12 +73,13 @@ std::vector<std::byte> pattern(const Call& call, int source, int ranks) {
   const std::size_t element = size_of(call.type);
   std::vector<std::byte> bytes(period * element);
   for (std::uint64_t i = 0; i < period; ++i)
-    put_as(call.type, bytes.data() + i * element, source == of_all_ranks ? reduced(call, ranks, i) : number(call, source, ranks, i));
+    put_as(call.type, bytes.data() + i * element,
+           source == of_all_ranks ? reduced(call, ranks, i) : number(call, source, ranks, i));
   return bytes;
 }
 
-// Calls body(element, length, place in the pattern) for each stretch of `count` elements that lies within one period; the first of them
-// is element `at` of the whole.
+// Calls body(element, length, place in the pattern) for each stretch of `count` elements that lies within one period; the first of
+// them is element `at` of the whole.
 template <class Body>
 void for_each_stretch(std::uint64_t count, std::uint64_t at, Body body) {
   for (std::uint64_t done = 0; done < count;) {
@@ -95,13 +96,14 @@ struct Share {
 
 Share input_share(const Call& call, int rank, const Chunks& blocks) {
   if (call.collective == Collective::barrier || call.collective == Collective::broadcast) return {};
-  if (call.collective == Collective::all_gather) return {blocks.begin(rank), blocks.size(rank)};
+  if (call.collective == Collective::all_gather || call.collective == Collective::gather)
+    return {blocks.begin(rank), blocks.size(rank)};
   return {0, call.count};
 }
 
 std::uint64_t output_count(const Call& call, int rank, const Chunks& blocks) {
   if (call.collective == Collective::barrier) return 0;
-  if (call.collective == Collective::reduce_scatter) return blocks.size(rank);
+  if (call.collective == Collective::reduce_scatter || call.collective == Collective::scatter) return blocks.size(rank);
   return call.count;
 }
 
@@ -115,7 +117,9 @@ void fill(std::byte* into, const Call& call, int source, int ranks, Share share)
 
 }  // namespace
 
-void BenchData::Free::operator()(std::byte* bytes) const { ::operator delete(bytes, page); }
+void BenchData::Free::operator()(std::byte* bytes) const {
+  ::operator delete(bytes, page);
+}
 
 BenchData::Buffer BenchData::allocate(std::size_t bytes) {
   return Buffer(static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), page)));
@@ -135,17 +139,32 @@ BenchData::BenchData(const Call& call, int rank, int ranks) : call_(call), rank_
 std::uint64_t BenchData::wrong() const {
   const Chunks blocks = Chunks::even(call_.count, ranks_);
   switch (call_.collective) {
-    case Collective::all_reduce: return wrong_in(0, call_.count, of_all_ranks, 0);
-    case Collective::reduce: return rank_ == call_.root ? wrong_in(0, call_.count, of_all_ranks, 0) : 0;
-    case Collective::reduce_scatter: return wrong_in(0, blocks.size(rank_), of_all_ranks, blocks.begin(rank_));
-    case Collective::broadcast: return wrong_in(0, call_.count, call_.root, 0);
-    case Collective::all_gather: {
-      std::uint64_t wrong = 0;
-      for (int r = 0; r < ranks_; ++r) wrong += wrong_in(blocks.begin(r), blocks.size(r), r, blocks.begin(r));
-      return wrong;
-    }
-    default: return 0;  // barrier
+    case Collective::all_reduce:
+      return wrong_in(0, call_.count, of_all_ranks, 0);
+    case Collective::reduce:
+      return rank_ == call_.root ? wrong_in(0, call_.count, of_all_ranks, 0) : 0;
+    case Collective::reduce_scatter:
+      return wrong_in(0, blocks.size(rank_), of_all_ranks, blocks.begin(rank_));
+    case Collective::broadcast:
+      return wrong_in(0, call_.count, call_.root, 0);
+    case Collective::scatter:
+      return wrong_in(0, blocks.size(rank_), call_.root, blocks.begin(rank_));
+    case Collective::gather:
+      return rank_ == call_.root ? wrong_in_blocks(blocks, -1) : 0;
+    case Collective::all_gather:
+      return wrong_in_blocks(blocks, -1);
+    case Collective::all_to_all:
+      return wrong_in_blocks(blocks, rank_);
+    default:
+      return 0;  // barrier
   }
+}
+
+// The output as one block of each rank: its block `which`, or, if that is -1, the one with its own number.
+std::uint64_t BenchData::wrong_in_blocks(const Chunks& blocks, int which) const {
+  std::uint64_t wrong = 0;
+  for (int r = 0; r < ranks_; ++r) wrong += wrong_in(blocks.begin(r), blocks.size(r), r, blocks.begin(which < 0 ? r : which));
+  return wrong;
 }
 
 // How many of the output's elements begin ... begin + count differ from the source's elements at ... at + count.

@@ -1,13 +1,15 @@
-// The data of a measurement: inputs whose results are exact in every type, the results that are right, and the count of what is wrong.
+// The data of a measurement: inputs whose results are exact in every type, the results that are right, and the count of what is
+// wrong.
 //
-// Element i of rank r is a small whole number that follows a pattern of prime length, so that a chunk in the wrong place is noticed. All
-// of it is bytes here; that fp32 and int64 differ matters in one small function only.
+// Element i of rank r is a small whole number that follows a pattern of prime length, so that a chunk in the wrong place is
+// noticed. All of it is bytes here; that fp32 and int64 differ matters in one small function only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "collectives/chunks.hpp"
 #include "collectives/message.hpp"
 
 namespace ringside::cli {
@@ -32,6 +34,7 @@ class BenchData {
   using Buffer = std::unique_ptr<std::byte, Free>;
   static Buffer allocate(std::size_t bytes);
 
+  std::uint64_t wrong_in_blocks(const collectives::Chunks& blocks, int which) const;
   std::uint64_t wrong_in(std::uint64_t begin, std::uint64_t count, int source, std::uint64_t at) const;
 
   collectives::Call call_;

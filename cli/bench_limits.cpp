@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include <poll.h>
 #include <sys/socket.h>
 
 #include "collectives/chunks.hpp"
 #include "collectives/rendezvous.hpp"
+#include "collectives/transport/tcp.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -20,8 +22,8 @@ using collectives::Collective;
 // How many times a chunk of the buffer goes from each rank to the next.
 int chunk_transfers(Collective collective, int ranks) {
   if (collective == Collective::all_reduce) return 2 * (ranks - 1);
-  if (collective == Collective::all_gather || collective == Collective::reduce_scatter) return ranks - 1;
-  return collective == Collective::barrier ? 0 : ranks;  // along a chain, the whole buffer
+  if (collective == Collective::broadcast || collective == Collective::reduce) return ranks;  // along a chain, the whole buffer
+  return collective == Collective::barrier ? 0 : ranks - 1;
 }
 
 // What a rank sends and receives. Up to `head` bytes may go at once; from then on a byte is sent only after one has come.
@@ -42,6 +44,8 @@ class BareRing final : public Backend {
  public:
   explicit BareRing(const collectives::Place& place) : rank_(place.rank), size_(place.size), mesh_(collectives::meet(place)) {
     if (size_ == 1) return;
+    for (auto& socket : mesh_.data)
+      if (socket) collectives::set_up_data_socket(socket->native_handle());
     right_ = mesh_.data[static_cast<std::size_t>((rank_ + 1) % size_)]->native_handle();
     left_ = mesh_.data[static_cast<std::size_t>((rank_ + size_ - 1) % size_)]->native_handle();
   }
@@ -52,10 +56,10 @@ class BareRing final : public Backend {
   collectives::Traffic traffic() const override { return {}; }
   void abort(const std::string&) noexcept override { mesh_.data.clear(); }
 
-  // The bytes are laid around a buffer as long as the call's: what has been received is what is sent on, while it is warm in cache.
-  void run(const Call& call, const void*, void*) override {
+  // The bytes go round and round in the output: what has been received is what is sent on, while it is warm in cache.
+  void run(const Call& call, const void*, void* output) override {
     const Relay relay = size_ == 1 ? Relay{} : relay_of(call, rank_, size_);
-    buffer_.resize(std::max<std::size_t>(1, std::min(relay.to_send + relay.to_receive, call.count * size_of(call.type))));
+    buffer_ = {static_cast<std::byte*>(output), call.count * size_of(call.type)};
     std::size_t sent = 0, received = 0;
     while (sent < relay.to_send || received < relay.to_receive) {
       const std::size_t may_send = std::min(relay.to_send, relay.head + received) - sent;
@@ -89,7 +93,7 @@ class BareRing final : public Backend {
   int rank_, size_;
   collectives::Mesh mesh_;
   int left_ = -1, right_ = -1;
-  std::vector<std::byte> buffer_;
+  std::span<std::byte> buffer_;
 };
 
 class BareCopy final : public Backend {
@@ -102,12 +106,12 @@ class BareCopy final : public Backend {
   collectives::Traffic traffic() const override { return {}; }
   void abort(const std::string&) noexcept override {}
 
-  void run(const Call& call, const void*, void*) override {
+  void run(const Call& call, const void* input, void* output) override {
     const Chunks chunks = Chunks::even(call.count * size_of(call.type), size_);
-    from_.resize(chunks.count()), into_.resize(chunks.count());
     for (int transfer = 0; transfer < chunk_transfers(call.collective, size_); ++transfer) {
       const int chunk = (rank_ + transfer) % size_;
-      std::memcpy(into_.data() + chunks.begin(chunk), from_.data() + chunks.begin(chunk), chunks.size(chunk));
+      const std::byte* from = static_cast<const std::byte*>(input) + chunks.begin(chunk);
+      std::memcpy(static_cast<std::byte*>(output) + chunks.begin(chunk), from, chunks.size(chunk));
     }
     everybody_.arrive_and_wait();
   }
@@ -115,12 +119,13 @@ class BareCopy final : public Backend {
  private:
   int rank_, size_;
   std::barrier<>& everybody_;
-  std::vector<std::byte> from_, into_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_bare_ring(const collectives::Place& place) { return std::make_unique<BareRing>(place); }
+std::unique_ptr<Backend> make_bare_ring(const collectives::Place& place) {
+  return std::make_unique<BareRing>(place);
+}
 
 std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& everybody) {
   return std::make_unique<BareCopy>(rank, size, everybody);

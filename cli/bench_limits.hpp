@@ -1,7 +1,8 @@
-// The machine's own limits, as backends that move the bytes a collective must move and do nothing else: no headers, no arithmetic, no
-// checks. What they leave in the output means nothing. They run in the same run as what they are compared with.
+// The machine's own limits, as backends that move the bytes a collective must move and do nothing else: no headers, no arithmetic,
+// no checks. Input and output are as long as an all_reduce's, and what is left in the output means nothing.
 //
-//   bare ring    for TCP: every rank sends to its neighbour, over sockets set up as ours are, as many bytes as the collective's ring sends,
+//   bare ring    for TCP: every rank sends to its neighbour, over sockets set up as ours are, as many bytes as the collective's
+//   ring sends,
 //                and passes on what it receives as soon as it has come. One thread, poll(2).
 //   bare copy    for shared memory: every rank copies as many bytes as it would receive, all at once, and all wait for the last.
 #pragma once
@@ -17,7 +18,8 @@ namespace ringside::cli {
 std::unique_ptr<collectives::Backend> make_bare_ring(const collectives::Place& place);
 std::unique_ptr<collectives::Backend> make_bare_copy(int rank, int size, std::barrier<>& everybody);
 
-// The bytes that pass each link of the ring, as a multiple of the buffer: the factor from algbw to busbw of nccl-tests' PERFORMANCE.md.
+// The bytes that pass each link of the ring, as a multiple of the buffer: the factor from algbw to busbw of nccl-tests'
+// PERFORMANCE.md.
 double bus_factor(collectives::Collective collective, int ranks);
 
 }  // namespace ringside::cli

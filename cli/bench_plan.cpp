@@ -13,7 +13,7 @@ namespace {
 using collectives::DataType;
 using collectives::ReduceOp;
 
-constexpr std::pair<std::string_view, std::uint64_t> units[] = {{"TiB", 1ull << 40}, {"GiB", 1ull << 30}, {"MiB", 1ull << 20},
+constexpr std::pair<std::string_view, std::uint64_t> units[] = {{"TiB", 1ull << 40}, {"GiB", 1ull << 30},   {"MiB", 1ull << 20},
                                                                 {"KiB", 1ull << 10}, {"TB", 1000000000000}, {"GB", 1000000000},
                                                                 {"MB", 1000000},     {"KB", 1000},          {"B", 1}};
 
@@ -48,6 +48,7 @@ const std::vector<BenchBackend>& bench_backends() {
   const auto heap = [](const char* setting) { return std::string("MALLOC_") + setting; };
   static const std::vector<BenchBackend> backends = {
       {.name = "tcp"},
+      {.name = "shm", .limit = Limit::memory},
       {.name = "threads", .home = Home::threads, .limit = Limit::memory},
       {.name = "gloo", .here = collectives::gloo_is_here()},
       {.name = "mpi", .home = Home::mpirun, .limit = Limit::memory, .here = mpi},
@@ -68,7 +69,8 @@ const BenchBackend& bench_backend_named(std::string_view name) {
   for (const auto& backend : bench_backends()) {
     if (backend.name != name) continue;
     const char* package = backend.home == Home::mpirun ? "libopenmpi-dev and openmpi-bin" : "libgloo-dev";
-    require(backend.here, "this build has no {}: install {}, then configure and build again; it has {}", name, package, fmt::join(here, ", "));
+    require(backend.here, "this build has no {}: install {}, then configure and build again; it has {}", name, package,
+            fmt::join(here, ", "));
     return backend;
   }
   fail("there is no backend named '{}'; this build has {}", name, fmt::join(here, ", "));
@@ -79,9 +81,11 @@ std::uint64_t parse_bytes(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string unit(end, text.data() + text.size());
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
-  const auto found = std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return u.first == (unit.empty() ? "B" : unit); });
+  const auto found =
+      std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return u.first == (unit.empty() ? "B" : unit); });
   const double bytes = found == std::end(units) ? 0 : number * static_cast<double>(found->second);
-  require(error == std::errc() && found != std::end(units) && bytes >= 0 && bytes < 1e18 && bytes == static_cast<double>(static_cast<std::uint64_t>(bytes)),
+  require(error == std::errc() && found != std::end(units) && bytes >= 0 && bytes < 1e18 &&
+              bytes == static_cast<double>(static_cast<std::uint64_t>(bytes)),
           "'{}' is no number of bytes: 4B, 64KB (64000 bytes), 64KiB (65536 bytes), 10MB, 1GB are", text);
   return static_cast<std::uint64_t>(bytes);
 }
@@ -92,15 +96,21 @@ std::string bytes_to_text(std::uint64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-DataType type_named(std::string_view name) { return named<DataType>(name, "type"); }
-ReduceOp op_named(std::string_view name) { return named<ReduceOp>(name, "operation"); }
+DataType type_named(std::string_view name) {
+  return named<DataType>(name, "type");
+}
+ReduceOp op_named(std::string_view name) {
+  return named<ReduceOp>(name, "operation");
+}
 
 void check_memory(const BenchPlan& plan) {
   const auto ranks = static_cast<std::uint64_t>(*std::max_element(plan.ranks.begin(), plan.ranks.end()));
   const std::uint64_t bytes = *std::max_element(plan.bytes.begin(), plan.bytes.end());
   const std::uint64_t needed = ranks * buffers_per_rank * bytes, available = available_memory();
-  require(needed <= available, "{} ranks with {} buffers of {} each need {:.1f} GB of memory, and {:.1f} GB are available: measure less with --bytes or -n",
-          ranks, buffers_per_rank, bytes_to_text(bytes), static_cast<double>(needed) * 1e-9, static_cast<double>(available) * 1e-9);
+  require(
+      needed <= available,
+      "{} ranks with {} buffers of {} each need {:.1f} GB of memory, and {:.1f} GB are available: measure less with --bytes or -n",
+      ranks, buffers_per_rank, bytes_to_text(bytes), static_cast<double>(needed) * 1e-9, static_cast<double>(available) * 1e-9);
 }
 
 }  // namespace ringside::cli

@@ -14,9 +14,9 @@ namespace ringside::cli {
 
 // Where a backend's ranks run.
 enum class Home {
-  ranks,   // in the processes that the launcher starts, as all of ours do
-  threads, // all of them in rank 0's process
-  mpirun,  // in processes of their own: how MPI moves bytes is settled once, when mpirun starts
+  ranks,    // in the processes that the launcher starts, as all of ours do
+  threads,  // all of them in rank 0's process
+  mpirun,   // in processes of their own: how MPI moves bytes is settled once, when mpirun starts
 };
 
 // What stands beside a backend's figure as the machine's own limit (bench_limits.hpp).
@@ -26,9 +26,9 @@ struct BenchBackend {
   std::string name;
   Home home = Home::ranks;
   Limit limit = Limit::tcp;
-  bool here = true;                        // in this build
-  std::vector<std::string> mpirun_options;  // that make it what it is
-  std::vector<std::string> environment;     // likewise, "NAME=value"
+  bool here = true;                              // in this build
+  std::vector<std::string> mpirun_options = {};  // that make it what it is
+  std::vector<std::string> environment = {};     // likewise, "NAME=value"
 };
 
 // All that bench knows, in the order in which help names them.

@@ -17,7 +17,7 @@ using namespace collectives;
 namespace {
 
 constexpr int label_width = 10;    // "rank 12" and what indents it
-constexpr int message_width = 18;  // "   ─12─▶ rank 13"
+constexpr int message_width = 21;  // "   ─12-31─▶ rank 13"
 
 constexpr const char* green = "\033[1;32m";
 constexpr const char* yellow = "\033[1;33m";
@@ -38,14 +38,13 @@ int width_of_full_heading(Collective collective, int chunk) {
 }
 
 // Whether contributions are only copied, never added.
-bool moves_only(Collective collective) {
-  return collective == Collective::all_gather || collective == Collective::broadcast;
-}
+bool moves_only(Collective collective) { return !reduces(collective) && collective != Collective::barrier; }
 
 // The widest cell that a collective on `size` ranks can show, unless it is wrong.
 int widest_cell(Collective collective, int size, CellForm form) {
   std::vector<double> everyone(size, 1), every_other(size, 0);
   for (int rank = 0; rank < size; rank += 2) every_other[rank] = 1;
+  if (names_chunks(collective)) return 2 * decimal_digits(size - 1) + 1;
   if (moves_only(collective)) return form == CellForm::counts ? 1 : decimal_digits(size - 1);
   return static_cast<int>(std::max(cell_text(everyone, form).size(), cell_text(every_other, form).size()));
 }
@@ -53,6 +52,9 @@ int widest_cell(Collective collective, int size, CellForm form) {
 int columns_of(Collective collective, int chunks) {
   return collective == Collective::barrier ? 1 : chunks;
 }
+
+// A message is labelled with the chunks that it takes from its sender.
+ChunkRange taken(const Send& send) { return {send.input.value_or(send.chunks.first), send.chunks.count}; }
 
 std::string range_text(ChunkRange range) {
   if (range.count == 0) return "";
@@ -66,7 +68,7 @@ std::string counted(int n, const char* thing) {
 
 // "─3─▶", for several chunks "─4-7─▶", without payload "───▶".
 std::string arrow(const Send& send) {
-  return fmt::format("─{}─▶", send.chunks.count == 0 ? "─" : range_text(send.chunks));
+  return fmt::format("─{}─▶", send.chunks.count == 0 ? "─" : range_text(taken(send)));
 }
 
 // Columns on the terminal: in UTF-8 every byte that does not continue a character.
@@ -165,11 +167,20 @@ void Blackboard::draw_title(int root, int steps, int chunks) const {
     out_ << "A row names the ranks that this rank has heard from, directly or through others";
   } else {
     const char* says = form_ == CellForm::counts ? "counts" : "names";
-    out_ << fmt::format("A cell {} the ranks whose contributions this chunk on this rank holds", says);
+    if (names_chunks(algorithm_.collective))
+      out_ << "A cell names what this chunk on this rank holds: 2.1 is chunk 1 of rank 2's input";
+    else
+      out_ << fmt::format("A cell {} the ranks whose contributions this chunk on this rank holds", says);
   }
-  if (form_ == CellForm::spans) out_ << " (0-3 is 0+1+2+3)";
+  if (form_ == CellForm::spans && !moves_only(algorithm_.collective)) out_ << " (0-3 is 0+1+2+3)";
   out_ << ".\n[ ] is what has just arrived. ";
   out_ << (barrier ? "───▶ rank 1: sends a message without payload to rank 1.\n" : "─3─▶ rank 1: sends its chunk 3 to rank 1.\n");
+}
+
+std::string Blackboard::text_of(const std::vector<double>& held) const {
+  if (!names_chunks(algorithm_.collective)) return cell_text(held, form_);
+  const auto chunks = held.begin() + size_;
+  return cell_text({held.begin(), chunks}, CellForm::names) + "." + cell_text({chunks, held.end()}, CellForm::names);
 }
 
 std::vector<Blackboard::Row> Blackboard::rows_of(const std::vector<RankState>& states) const {
@@ -180,7 +191,7 @@ std::vector<Blackboard::Row> Blackboard::rows_of(const std::vector<RankState>& s
       rows[rank].cells.push_back({cell_text({heard.begin(), heard.end()}, form_)});
       continue;
     }
-    for (const std::vector<double>& held : states[rank].chunks) rows[rank].cells.push_back({cell_text(held, form_)});
+    for (const std::vector<double>& held : states[rank].chunks) rows[rank].cells.push_back({text_of(held)});
   }
   return rows;
 }
@@ -194,18 +205,22 @@ void Blackboard::draw_start(const std::vector<RankState>& states) const {
 void Blackboard::draw_step(const std::vector<Schedule>& schedules, int step, const std::vector<RankState>& states) const {
   std::vector<Row> rows = rows_of(states);
   for (size_t rank = 0; rank < rows.size(); ++rank) {
-    const Step& taken = schedules[rank].steps[step];
-    if (taken.send) {
-      rows[rank].arrow = arrow(*taken.send);
-      rows[rank].to = taken.send->to;
+    const Step& step_taken = schedules[rank].steps[step];
+    if (step_taken.send) {
+      rows[rank].arrow = arrow(*step_taken.send);
+      rows[rank].to = step_taken.send->to;
     }
-    if (!taken.receive) continue;
+    if (!step_taken.receive) continue;
     for (int i = 0; i < static_cast<int>(rows[rank].cells.size()); ++i) {
-      const bool arrived = algorithm_.collective == Collective::barrier || contains(taken.receive->chunks, i);
-      if (arrived) rows[rank].cells[i].colour = taken.receive->action == Action::add ? green : yellow;
+      const bool arrived = algorithm_.collective == Collective::barrier || contains(step_taken.receive->chunks, i);
+      if (arrived) rows[rank].cells[i].colour = step_taken.receive->action == Action::add ? green : yellow;
     }
   }
-  out_ << "\n" << painted(fmt::format("step {}", step), bold) << ": " << what_arrives(schedules, step) << "\n";
+  out_ << "\n" << painted(fmt::format("step {}", step), bold) << ": ";
+  std::string arrives = what_arrives(schedules, step);
+  const size_t second_half = arrives.find(", and replaces");
+  if (second_half != std::string::npos && columns(arrives) + label_width > width_) arrives.replace(second_half, 2, ",\n    ");
+  out_ << arrives << "\n";
   draw_rows(rows);
   out_.flush();
 }

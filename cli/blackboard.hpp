@@ -6,6 +6,8 @@
 //     rank 0    0         0         [0+3]     0           ─3─▶ rank 1
 //     rank 1    1         1         1         [0+1]       ─0─▶ rank 2
 //
+// In an all-to-all the chunks change places, and a cell names the chunk, too: "2.1" is chunk 1 of rank 2's input.
+//
 // It is drawn while the steps are taken (lockstep.hpp), so that one who steps through them in a debugger reads along.
 #pragma once
 
@@ -42,6 +44,7 @@ class Blackboard {
   struct Cell;
   struct Row;
 
+  std::string text_of(const std::vector<double>& held) const;
   std::vector<Row> rows_of(const std::vector<collectives::RankState>& states) const;
   void draw_rows(const std::vector<Row>& rows) const;
   void draw_panel(const std::vector<Row>& rows, int first, int last, bool with_messages) const;

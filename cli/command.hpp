@@ -28,5 +28,7 @@ void add_launch_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_step_command(CLI::App& app);
 void add_prove_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
+void add_postmortem_command(CLI::App& app);
 
 }  // namespace ringside::cli

@@ -133,7 +133,8 @@ void run_hello(const HelloOptions& options) {
   const auto hello = [&](ProcessGroup& group) { Hello(group, options.seed).run(); };
   if (options.backend == "threads") return collectives::run_threads(options.ranks.count.value_or(options.ranks.otherwise), hello);
   become_rank(options.ranks, RankOutput::rank_0_bare);
-  ProcessGroup group = ProcessGroup::from_environment();
+  const collectives::Place place = collectives::place_from_environment();
+  ProcessGroup group = options.backend == "shm" ? ProcessGroup::over_shm(place) : ProcessGroup::over_tcp(place);
   hello(group);
 }
 
@@ -144,8 +145,8 @@ void add_hello_command(CLI::App& app) {
   const auto options = std::make_shared<HelloOptions>();
   options->ranks.otherwise = 4;
   add_ranks_option(*command, options->ranks);
-  command->add_option("--backend", options->backend, "tcp: ranks are processes; threads: ranks are threads of this process")
-      ->check(CLI::IsMember({"tcp", "threads"}))->capture_default_str();
+  command->add_option("--backend", options->backend, "tcp: ranks are processes; shm: on one host, sharing memory; threads: ranks are threads of this process")
+      ->check(CLI::IsMember({"tcp", "shm", "threads"}))->capture_default_str();
   command->add_option("--seed", options->seed, "Other numbers for another seed")->capture_default_str();
   command->callback([options] { run_hello(*options); });
 }

@@ -24,8 +24,10 @@ void add_commands(CLI::App& app) {
   add_step_command(app);
   add_prove_command(app);
   add_hello_command(app);
+  add_bench_command(app);
   add_train_command(app);
   add_launch_command(app);
+  add_postmortem_command(app);
 }
 
 // "ringside train" where the user had come as far as naming a command, else "ringside".

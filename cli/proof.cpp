@@ -25,9 +25,11 @@ std::vector<std::string> findings_of_case(const Algorithm& algorithm, int size, 
 
 // Steps and chunks with max_size ranks, as the bounds in the literature count them. (Every root costs the same.)
 void count_costs(Proof& proof) {
-  for (const Schedule& schedule : make_schedules(proof.algorithm, proof.max_size)) {
+  const std::vector<Schedule> schedules = make_schedules(proof.algorithm, proof.max_size);
+  for (int rank = 0; rank < proof.max_size; ++rank) {
+    const Schedule& schedule = schedules[rank];
     int sent = 0;
-    for (const Step& step : schedule.steps) sent += step.send ? step.send->chunks.count : 0;
+    for (const Step& step : schedule.steps) sent += step.send && step.send->to != rank ? step.send->chunks.count : 0;
     proof.chunks_sent = std::max(proof.chunks_sent, sent);
     proof.steps = std::max(proof.steps, static_cast<int>(schedule.steps.size()));
     proof.chunks = schedule.chunks;
@@ -54,7 +56,7 @@ Proof prove(const Algorithm& algorithm, int max_size) {
 }
 
 void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
-  constexpr const char* line = "{:<14} {:<13} {:>5} {:>5}  {:<37} {:>5} {:>7} {:>7}\n";
+  constexpr const char* line = "{:<14} {:<18} {:>5} {:>5}  {:<37} {:>5} {:>7} {:>7}\n";
   out << fmt::format(line, "collective", "algorithm", "ranks", "roots", "proved", "steps", "sent", "time");
   for (const Proof& proof : proofs) {
     const std::string verdict = proof.holds() ? std::string(promise_of(proof.algorithm.collective))

@@ -15,24 +15,6 @@ namespace {
 
 constexpr int most_ranks = 1 << 20;
 
-// The command line by which this process was started, with the path of this very program in front.
-std::vector<std::string> own_command() {
-  char path[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  require(length > 0, "cannot find out the path of this program: {}", std::strerror(errno));
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string arguments((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::vector<std::string> command;
-  for (std::size_t begin = 0; begin < arguments.size();) {
-    const std::size_t end = arguments.find('\0', begin);
-    command.push_back(arguments.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  require(!command.empty(), "cannot read the arguments of this process from /proc/self/cmdline");
-  command.front() = std::string(path, static_cast<std::size_t>(length));
-  return command;
-}
-
 // The number of ranks that an outer launcher says there are, if there is one that starts each rank by itself.
 std::optional<std::int64_t> ranks_of_outer_launcher() {
   for (const auto& [rank, size] : {std::pair("RANK", "WORLD_SIZE"), std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")}) {
@@ -51,6 +33,23 @@ void become_the_only_rank(const LaunchOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::string> own_command() {
+  char path[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  require(length > 0, "cannot find out the path of this program: {}", std::strerror(errno));
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string arguments((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> command;
+  for (std::size_t begin = 0; begin < arguments.size();) {
+    const std::size_t end = arguments.find('\0', begin);
+    command.push_back(arguments.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  require(!command.empty(), "cannot read the arguments of this process from /proc/self/cmdline");
+  command.front() = std::string(path, static_cast<std::size_t>(length));
+  return command;
+}
 
 CLI::Validator at_least_one(const std::string& thing) {
   const auto check = [thing](std::string& text) -> std::string {

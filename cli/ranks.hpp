@@ -10,6 +10,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -24,6 +26,9 @@ struct RanksOption {
 
 // Declares -n,--ranks.
 void add_ranks_option(CLI::App& command, RanksOption& option);
+
+// The command line by which this process was started, with the path of this very program in front.
+std::vector<std::string> own_command();
 
 // For options that count something of which there must be at least one: "at least 1 rank is needed, not 0".
 CLI::Validator at_least_one(const std::string& thing);

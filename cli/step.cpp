@@ -55,9 +55,10 @@ Json ranks_in(const std::vector<double>& held) {
 
 Json json_of_states(const std::vector<RankState>& states) {
   Json rows = Json::array();
+  const auto ranks = static_cast<std::ptrdiff_t>(states.size());
   for (const RankState& state : states) {
     Json chunks = Json::array();
-    for (const std::vector<double>& held : state.chunks) chunks.push_back(ranks_in(held));
+    for (const std::vector<double>& held : state.chunks) chunks.push_back(ranks_in({held.begin(), held.begin() + ranks}));
     rows.push_back({{"chunks", chunks}, {"heard_from", ranks_in({state.heard_from.begin(), state.heard_from.end()})}});
   }
   return rows;
@@ -72,6 +73,7 @@ Json json_of_messages(const std::vector<Schedule>& schedules, int step) {
     messages.push_back({{"from", rank},
                         {"to", send->to},
                         {"first_chunk", send->chunks.first},
+                        {"taken_from", send->input.value_or(send->chunks.first)},
                         {"chunks", send->chunks.count},
                         {"action", action == Action::add ? "add" : "overwrite"}});
   }
@@ -79,10 +81,10 @@ Json json_of_messages(const std::vector<Schedule>& schedules, int step) {
 }
 
 // Draws while the steps are taken; returns the same as figures.
-Json draw_all_steps(const Blackboard& blackboard, const std::vector<Schedule>& schedules) {
+Json draw_all_steps(const Blackboard& blackboard, Collective collective, const std::vector<Schedule>& schedules) {
   const int size = static_cast<int>(schedules.size());
   const int steps = static_cast<int>(schedules[0].steps.size());
-  std::vector<RankState> states = start_with_contributions(size, schedules[0].chunks);
+  std::vector<RankState> states = start_with_contributions(size, schedules[0].chunks, names_chunks(collective));
   blackboard.draw_start(states);
   Json json = {{"start", json_of_states(states)}, {"steps", Json::array()}};
   for (int step = 0; step < steps; ++step) {
@@ -101,7 +103,7 @@ void step(const StepOptions& options) {
 
   const Blackboard blackboard(std::cout, algorithm, options.ranks, terminal_width(), wants_colour());
   blackboard.draw_title(options.root, steps, schedules[0].chunks);
-  const Json drawn = draw_all_steps(blackboard, schedules);
+  const Json drawn = draw_all_steps(blackboard, algorithm.collective, schedules);
   const std::vector<std::string> findings = verify(algorithm, options.ranks, options.root);
 
   if (!options.json.empty()) {
@@ -131,7 +133,7 @@ void add_step_command(CLI::App& app) {
   command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 (4)")
       ->type_name("N")
       ->check(CLI::Range(1, 64).description(""));
-  command->add_option("--root", options->root, "The root of a broadcast or reduce (0)")->type_name("RANK");
+  command->add_option("--root", options->root, "The root of a broadcast, reduce, gather or scatter (0)")->type_name("RANK");
   command->add_option("--json", options->json, "Write the steps, and what every rank holds after each, to this file")
       ->type_name("FILE");
   command->callback([options] { step(*options); });

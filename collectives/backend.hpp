@@ -26,7 +26,11 @@ class Backend {
   //     all_gather      input count/size, output count       input may be this rank's block of output
   //     broadcast       output count (the root's is read)    input unused
   //     reduce          input count, output count            output is used on the root only; it may be input
+  //     gather          input count/size, output count       output is used on the root only; input may be its block of it
+  //     scatter         input count, output count/size       input is used on the root only; output may be its block of it
+  //     all_to_all      input count, output count            output may be input
   //     barrier         none
+  // A point_to_point is made by two ranks only, and numbered by them alone: rank root sends input, rank peer receives into output.
   // Throws Error, RankFailure. After either the backend is of no further use: every later call fails with the first cause.
   virtual void run(const Call& call, const void* input, void* output) = 0;
 

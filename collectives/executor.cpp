@@ -10,6 +10,8 @@
 namespace ringside::collectives {
 namespace {
 
+bool contains(ChunkRange range, int chunk) { return chunk >= range.first && chunk < range.first + range.count; }
+
 bool overlap(ChunkRange a, ChunkRange b) { return a.first < b.first + b.count && b.first < a.first + a.count; }
 
 // A message without chunks is news of all that its sender has heard: whatever it has received before belongs to it.
@@ -33,7 +35,9 @@ class Run {
   bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
   void post_what_can_go();
   void take(const Completion& completion);
+  void apply_own_slices();
   void apply_held_slice();
+  void apply(std::span<const std::byte> payload);
   void ask_around();
   Position position() const;
   [[noreturn]] void time_out();
@@ -45,9 +49,12 @@ class Run {
   ChunkRange chunks_of(const Cursor& at, bool sending) const { return sending ? step(at).send->chunks : step(at).receive->chunks; }
   int slices_of(ChunkRange range) const;
   std::size_t bytes_of(ChunkRange range, int slice) const;
-  std::size_t offset_of(ChunkRange range, int slice) const;
+  std::size_t offset_of(ChunkRange range, int slice, ChunkRange within) const;
+  std::span<const std::byte> to_be_sent(const Cursor& at) const;
+  const std::byte* in_input(ChunkRange range, int slice) const { return buffers_.input + offset_of(range, slice, buffers_.given); }
   std::byte* place(ChunkRange range, int slice) const;
-  bool kept(ChunkRange range) const { return range.first >= buffers_.kept.first && range.first < buffers_.kept.first + buffers_.kept.count; }
+  bool kept(ChunkRange range) const { return contains(buffers_.kept, range.first); }
+  bool to_itself(const Cursor& at) const { return at != end_ && step(at).receive && step(at).receive->from == transport_.rank(); }
   MessageHeader header(const Cursor& at, ChunkRange range) const;
 
   // The first slice at or after `at` that this rank sends (or receives).
@@ -90,9 +97,10 @@ Run::Run(Transport& transport, const ExecutorOptions& options, const Plan& plan,
   end_ = {(longest + window_ - 1) / window_, 0, 0};
   if (plan_.schedule.steps.empty()) end_ = {0, 0, 0};
 
-  const bool all_kept = buffers_.kept.count == chunks_.chunks();
-  require(all_kept || single_chunks, "a schedule that moves several chunks in one message needs the whole buffer on every rank");
-  if (!all_kept) {
+  bool passes_through = false;  // some chunk is received that does not stay
+  for (int c = 0; c < chunks_.chunks(); ++c) passes_through = passes_through || (plan_.received[c] && !contains(buffers_.kept, c));
+  require(!passes_through || single_chunks, "a schedule that moves several chunks in one message needs the whole buffer on every rank");
+  if (passes_through) {
     const std::size_t slots = static_cast<std::size_t>(chunks_.chunks()) * window_;
     if (scratch.size() < slots * slice_elements_ * element_) scratch.resize(slots * slice_elements_ * element_);
     scratch_ = scratch.data();
@@ -106,6 +114,7 @@ void Run::all_slices() {
   while (!finished()) {
     transport_.throw_if_interrupted();
     post_what_can_go();
+    if (finished()) return;
     const auto completion = transport_.wait(Deadline::after(std::min(options_.timeout, Position::every)));
     if (completion) {
       take(*completion);
@@ -122,18 +131,17 @@ void Run::ask_around() {
   transport_.tell_position(position());
   const auto positions = transport_.positions(Seconds(0));
   for (int r = 0; r < transport_.size(); ++r)
-    if (positions[r].recent() && positions[r].sequence == sequence_) check_call(sequence_, call_, positions[r].call, transport_.rank(), r);
+    if (positions[r].recent() && positions[r].sequence == sequence_ && numbered_alike(call_, positions[r].call))
+      check_call(sequence_, call_, positions[r].call, transport_.rank(), r);
 }
 
 void Run::post_what_can_go() {
+  apply_own_slices();
   while (may_send(to_send_)) {
-    const ChunkRange range = chunks_of(to_send_, true);
-    const bool own_input = plan_.send_needs[to_send_.step].step == Plan::none;
-    const std::byte* from = own_input ? buffers_.input + offset_of(range, to_send_.slice) : place(range, to_send_.slice);
-    transport_.post_send(step(to_send_).send->to, header(to_send_, range), {from, bytes_of(range, to_send_.slice)});
+    transport_.post_send(step(to_send_).send->to, header(to_send_, chunks_of(to_send_, true)), to_be_sent(to_send_));
     to_send_ = after(to_send_, true);
   }
-  if (to_receive_ != end_ && !receive_posted_) {
+  if (to_receive_ != end_ && !receive_posted_ && !to_itself(to_receive_)) {
     const ChunkRange range = chunks_of(to_receive_, false);
     const std::size_t bytes = bytes_of(range, to_receive_.slice);
     placed_ = step(to_receive_).receive->action == Action::overwrite && may_apply(to_receive_) && bytes > 0;
@@ -159,17 +167,27 @@ void Run::take(const Completion& completion) {
   }
 }
 
-void Run::apply_held_slice() {
-  const Receive& receive = *step(to_receive_).receive;
-  if (!held_->empty() && !placed_) {
-    std::byte* into = place(receive.chunks, to_receive_.slice);
-    const bool untouched = plan_.first_touch[to_receive_.step];
-    const std::byte* ours = untouched ? buffers_.input + offset_of(receive.chunks, to_receive_.slice) : into;
-    if (receive.action == Action::add)
-      combine(call_.type, call_.reduce, into, ours, held_->data(), held_->size() / element_);
-    else
-      std::memcpy(into, held_->data(), held_->size());
+// Where a rank sends to itself, no transport is asked.
+void Run::apply_own_slices() {
+  while (to_itself(to_receive_) && may_apply(to_receive_)) {
+    apply(to_be_sent(to_receive_));
+    to_receive_ = after(to_receive_, false);
   }
+}
+
+void Run::apply(std::span<const std::byte> payload) {
+  if (payload.empty()) return;
+  const Receive& receive = *step(to_receive_).receive;
+  std::byte* into = place(receive.chunks, to_receive_.slice);
+  const std::byte* ours = plan_.first_touch[to_receive_.step] ? in_input(receive.chunks, to_receive_.slice) : into;
+  if (receive.action == Action::add)
+    combine(call_.type, call_.reduce, into, ours, payload.data(), payload.size() / element_);
+  else
+    std::memcpy(into, payload.data(), payload.size());
+}
+
+void Run::apply_held_slice() {
+  if (!placed_) apply(*held_);
   if (aside_.empty() || held_->data() != aside_.data()) transport_.release();
   held_.reset();
   receive_posted_ = false;
@@ -204,10 +222,20 @@ std::size_t Run::bytes_of(ChunkRange range, int slice) const {
   return std::min(slice_elements_, chunks_.size(range) - begin) * element_;
 }
 
-std::size_t Run::offset_of(ChunkRange range, int slice) const { return (chunks_.begin(range) + slice * slice_elements_) * element_; }
+// In bytes, from the beginning of a buffer that holds the chunks of `within`.
+std::size_t Run::offset_of(ChunkRange range, int slice, ChunkRange within) const {
+  return (chunks_.begin(range) - chunks_.begin(within) + slice * slice_elements_) * element_;
+}
+
+std::span<const std::byte> Run::to_be_sent(const Cursor& at) const {
+  const Send& send = *step(at).send;
+  const ChunkRange source{send.input.value_or(send.chunks.first), send.chunks.count};
+  if (source.count == 0) return {};
+  return {plan_.from_input[at.step] ? in_input(source, at.slice) : place(source, at.slice), bytes_of(source, at.slice)};
+}
 
 std::byte* Run::place(ChunkRange range, int slice) const {
-  if (kept(range)) return buffers_.output + offset_of(range, slice) - chunks_.begin(buffers_.kept.first) * element_;
+  if (kept(range)) return buffers_.output + offset_of(range, slice, buffers_.kept);
   return scratch_ + (static_cast<std::size_t>(range.first) * window_ + slice % window_) * slice_elements_ * element_;
 }
 
@@ -226,7 +254,7 @@ Cursor Run::settle(Cursor at, bool sending) const {
   const int steps = static_cast<int>(plan_.schedule.steps.size());
   for (; at.segment < end_.segment; at = {at.segment + 1, 0, (at.segment + 1) * window_}) {
     for (; at.step < steps; at = {at.segment, at.step + 1, at.segment * window_}) {
-      const bool takes_part = sending ? step(at).send.has_value() : step(at).receive.has_value();
+      const bool takes_part = sending ? step(at).send && step(at).send->to != transport_.rank() : step(at).receive.has_value();
       if (takes_part && at.slice < std::min((at.segment + 1) * window_, slices_of(chunks_of(at, sending)))) return at;
     }
   }
@@ -240,7 +268,7 @@ std::string Run::where() const {
 }
 
 Position Run::position() const {
-  const bool receiving = to_receive_ != end_;
+  const bool receiving = to_receive_ != end_ && !to_itself(to_receive_);
   Position mine;
   mine.sequence = sequence_;
   mine.call = call_;
@@ -274,38 +302,73 @@ void Run::time_out() {
 
 }  // namespace
 
-Plan plan(Schedule schedule) {
+// Where the data lies at each step.
+static void place_data(Plan& p, bool in_place) {
+  p.received.assign(p.schedule.chunks, false);
+  const auto received = [&](ChunkRange range) {
+    return std::count(p.received.begin() + range.first, p.received.begin() + range.first + range.count, true);
+  };
+  for (const Step& step : p.schedule.steps) {
+    p.from_input.push_back(step.send && (step.send->input || received(step.send->chunks) == 0));
+    p.first_touch.push_back(step.receive && received(step.receive->chunks) == 0);
+    if (step.send && step.send->input && in_place && received({*step.send->input, step.send->chunks.count}) > 0) p.keeps_input = true;
+    const auto mixed = [&](ChunkRange range) { return received(range) > 0 && received(range) < range.count; };
+    if (step.send && !step.send->input && mixed(step.send->chunks)) p.starts_in_output = true;
+    if (!step.receive) continue;
+    if (step.receive->action == Action::add && mixed(step.receive->chunks)) p.starts_in_output = true;
+    std::fill_n(p.received.begin() + step.receive->chunks.first, step.receive->chunks.count, true);
+  }
+  if (!p.starts_in_output) return;
+  p.first_touch.assign(p.first_touch.size(), false);
+  for (std::size_t s = 0; s < p.from_input.size(); ++s) p.from_input[s] = p.from_input[s] && p.schedule.steps[s].send->input;
+}
+
+Plan plan(Schedule schedule, bool in_place) {
   Plan p;
-  const auto& steps = schedule.steps;
+  p.schedule = std::move(schedule);
+  place_data(p, in_place);
+  const auto& steps = p.schedule.steps;
   const int n = static_cast<int>(steps.size());
-  p.send_needs.resize(n), p.receive_needs.resize(n), p.reused_after.assign(n, Plan::none), p.first_touch.assign(n, true);
-  p.received.assign(schedule.chunks, false);
+  p.send_needs.resize(n), p.receive_needs.resize(n), p.reused_after.assign(n, Plan::none);
+  const auto reads = [&](int s) {  // what must not be overwritten before this step's send is done
+    const bool elsewhere = p.from_input[s] && (!in_place || p.keeps_input);
+    if (!steps[s].send || elsewhere) return ChunkRange{0, 0};
+    return ChunkRange{steps[s].send->input.value_or(steps[s].send->chunks.first), steps[s].send->chunks.count};
+  };
   for (int s = 0; s < n; ++s) {
-    if (steps[s].send)
+    if (steps[s].send && !steps[s].send->input)
       for (int d = s - 1; d >= 0 && p.send_needs[s].step == Plan::none; --d)
         if (steps[d].receive && send_follows(steps[s].send->chunks, steps[d].receive->chunks))
           p.send_needs[s] = {d, steps[d].receive->chunks == steps[s].send->chunks};
     if (!steps[s].receive) continue;
     const ChunkRange into = steps[s].receive->chunks;
     for (int d = s; d >= 0 && p.receive_needs[s].step == Plan::none; --d)
-      if (steps[d].send && overlap(steps[d].send->chunks, into)) p.receive_needs[s] = {d, steps[d].send->chunks == into};
+      if (overlap(reads(d), into)) p.receive_needs[s] = {d, reads(d) == into};
     for (int d = 0; d < n; ++d)
-      if (steps[d].send && overlap(steps[d].send->chunks, into)) p.reused_after[s] = d;
-    for (int d = 0; d < s; ++d)
-      if (steps[d].receive && overlap(steps[d].receive->chunks, into)) p.first_touch[s] = false;
-    for (int c = into.first; c < into.first + into.count; ++c) p.received[c] = true;
+      if (overlap(reads(d), into)) p.reused_after[s] = d;
   }
-  p.schedule = std::move(schedule);
   return p;
 }
 
-void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks, const Buffers& buffers) {
-  const std::size_t element = size_of(call.type);
-  std::byte* out = buffers.output;
-  for (int c = buffers.kept.first; c < buffers.kept.first + buffers.kept.count; out += chunks.size(c) * element, ++c) {
-    const std::byte* in = buffers.input + chunks.begin(c) * element;
-    if (!plan.received[c] && in != out && chunks.size(c) > 0) std::memcpy(out, in, chunks.size(c) * element);
+// What is to be copied before the first step: chunks of the output that nothing is received into, and what the plan asks for.
+static Buffers prepare(const Plan& plan, std::size_t element, const Chunks& chunks, Buffers buffers, std::vector<std::byte>& kept_input) {
+  const auto at = [&](auto* buffer, ChunkRange range, int c) { return buffer + (chunks.begin(c) - chunks.begin(range)) * element; };
+  for (int c = 0; c < chunks.chunks(); ++c) {
+    const bool wanted = plan.starts_in_output || !plan.received[c];
+    if (!wanted || chunks.size(c) == 0 || !contains(buffers.given, c) || !contains(buffers.kept, c)) continue;
+    const std::byte* in = at(buffers.input, buffers.given, c);
+    std::byte* out = at(buffers.output, buffers.kept, c);
+    if (in != out) std::memcpy(out, in, chunks.size(c) * element);
   }
+  if (plan.keeps_input) {
+    kept_input.assign(buffers.input, buffers.input + chunks.size(buffers.given) * element);
+    buffers.input = kept_input.data();
+  }
+  return buffers;
+}
+
+void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks, const Buffers& given_buffers) {
+  const Buffers buffers = prepare(plan, size_of(call.type), chunks, given_buffers, kept_input_);
 
   Run run(transport_, options_, plan, call, sequence, chunks, buffers, scratch_);
   try {

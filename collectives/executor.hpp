@@ -27,12 +27,13 @@
 namespace ringside::collectives {
 
 struct ExecutorOptions {
-  std::size_t slice_bytes = 256 * 1024;  // a message's payload at most; the same on all ranks
+  std::size_t slice_bytes = 0;  // a message's payload at most; the same on all ranks; 0: what suits the transport
   int slices_per_segment = 4;
   Seconds timeout{120};  // how long a rank may wait without any progress
 };
 
-// A rank's schedule with the order that its data imposes on it. Made once for each kind of call and kept.
+// A rank's schedule with the order that its data imposes on it, and where its data lies at each step: in the input until something
+// has been received into a chunk, from then on in the output. Made once for each kind of call and kept.
 struct Plan {
   static constexpr int none = -1;
   struct Need {
@@ -40,25 +41,32 @@ struct Plan {
     bool same_chunks = true;  // it moved the same chunks: then slice by slice, else the whole of it
   };
   Schedule schedule;
-  std::vector<Need> send_needs;     // [step] the receive that a send waits for; none: it sends this rank's own input
+  std::vector<Need> send_needs;     // [step] the receive that a send waits for
   std::vector<Need> receive_needs;  // [step] the send that a receive waits for
   std::vector<int> reused_after;    // [step] the last send of the chunk received: in the next segment its scratch is free after it
-  std::vector<bool> first_touch;    // [step] nothing was received into these chunks before: `ours` is still the input
+  std::vector<bool> from_input;     // [step] what is sent still lies in the input, or is asked for from there
+  std::vector<bool> first_touch;    // [step] nothing was received into these chunks before: what is added to is still the input
   std::vector<bool> received;       // [chunk] some step receives into it
+  bool starts_in_output = false;    // some message mixes chunks received and not: so the input is copied to the output before all else
+  bool keeps_input = false;         // in place, and input is sent after something was received there: so a copy is sent instead
 };
 
-Plan plan(Schedule schedule);
+// `in_place`: input and output are the same memory.
+Plan plan(Schedule schedule, bool in_place);
 
-// Where the data is. Chunks in `kept` live in `output`; the others, which only pass through this rank, in the executor's scratch.
+// Where the data is. Chunks in `kept` live in `output`; others that pass through this rank, in the executor's scratch.
 struct Buffers {
-  const std::byte* input = nullptr;  // this rank's contribution: all chunks. Never written. May be `output`, if all chunks are kept.
-  std::byte* output = nullptr;       // the chunks of `kept`, one after the other
+  const std::byte* input = nullptr;  // this rank's contribution: the chunks of `given`, one after the other. Never written by itself.
+  ChunkRange given;
+  std::byte* output = nullptr;  // the chunks of `kept`, one after the other. May be the input's memory, then with the same chunks.
   ChunkRange kept;
 };
 
 class Executor {
  public:
-  Executor(Transport& transport, ExecutorOptions options) : transport_(transport), options_(options) {}
+  Executor(Transport& transport, ExecutorOptions options) : transport_(transport), options_(options) {
+    if (options_.slice_bytes == 0) options_.slice_bytes = transport.slice_bytes();
+  }
 
   // Runs this rank's part of call number `sequence`. Returns when the result is in buffers.output and all of buffers.input may be
   // changed again. Throws Error when the ranks disagree, RankFailure when a rank is gone or nothing moves for options.timeout; every
@@ -70,7 +78,7 @@ class Executor {
  private:
   Transport& transport_;
   ExecutorOptions options_;
-  std::vector<std::byte> scratch_;  // kept between calls
+  std::vector<std::byte> scratch_, kept_input_;  // kept between calls
 };
 
 }  // namespace ringside::collectives

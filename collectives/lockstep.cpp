@@ -129,7 +129,7 @@ std::vector<RankState> start_with_numbers(const std::vector<std::vector<double>>
             "all ranks need buffers of the same length, but rank 0 has {} numbers and rank {} has {}", buffers[0].size(), rank,
             buffer.size());
     RankState state{.chunks = {},
-                    .sums = {static_cast<size_t>(chunks), fingerprint_of_input(rank)},
+                    .sums = std::vector<std::uint64_t>(chunks, fingerprint_of_input(rank)),
                     .heard_from = only_itself(rank, size),
                     .input = {}};
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -147,7 +147,7 @@ std::vector<RankState> start_with_contributions(int size, int chunks, bool name_
     std::vector<double> contribution(name_chunks ? size + chunks : size, 0.0);
     contribution[rank] = 1;
     RankState state{.chunks = {static_cast<size_t>(chunks), contribution},
-                    .sums = {static_cast<size_t>(chunks), fingerprint_of_input(rank)},
+                    .sums = std::vector<std::uint64_t>(chunks, fingerprint_of_input(rank)),
                     .heard_from = only_itself(rank, size),
                     .input = {}};
     for (int chunk = 0; name_chunks && chunk < chunks; ++chunk) state.chunks[chunk][size + chunk] = 1;

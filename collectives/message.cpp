@@ -21,22 +21,22 @@ Label::Label(std::string_view name) {
 
 std::string describe(const Call& call) {
   // What comes from another rank may be anything: a number that names nothing is told as a number.
-  if (static_cast<std::size_t>(call.collective) >= std::size(all_collectives))
+  if (call.collective > Collective::point_to_point)
     return fmt::format("collective {} of {}", static_cast<int>(call.collective), call.count);
+  const std::string label = call.label.view().empty() ? "" : fmt::format(" for {}", call.label.view());
+  if (call.collective == Collective::point_to_point)
+    return fmt::format("send/recv of {} {} from rank {} to rank {}{}", call.count, name_of(call.type), call.root, call.peer, label);
   const auto& algorithms = all_algorithms();
   const auto algorithm = call.algorithm < algorithms.size() ? std::string(algorithms[call.algorithm].name)
                                                             : fmt::format("algorithm {}", call.algorithm);
-  const bool reduces = call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter ||
-                       call.collective == Collective::reduce;
   std::string text(name_of(call.collective));
   if (call.collective != Collective::barrier) {
     text += fmt::format(" of {} {}", call.count, name_of(call.type));
-    if (call.collective == Collective::broadcast) text += fmt::format(" from rank {}", call.root);
-    if (call.collective == Collective::reduce) text += fmt::format(" to rank {}", call.root);
-    text += reduces ? fmt::format(" ({}, {})", name_of(call.reduce), algorithm) : fmt::format(" ({})", algorithm);
+    const bool towards_root = call.collective == Collective::reduce || call.collective == Collective::gather;
+    if (has_root(call.collective)) text += fmt::format(" {} rank {}", towards_root ? "to" : "from", call.root);
+    text += reduces(call.collective) ? fmt::format(" ({}, {})", name_of(call.reduce), algorithm) : fmt::format(" ({})", algorithm);
   }
-  if (!call.label.view().empty()) text += fmt::format(" for {}", call.label.view());
-  return text;
+  return text + label;
 }
 
 namespace {
@@ -46,6 +46,11 @@ namespace {
        "order", self, our_sequence, describe(ours), peer, their_sequence, describe(theirs));
 }
 }  // namespace
+
+bool numbered_alike(const Call& a, const Call& b) {
+  if (a.collective != Collective::point_to_point && b.collective != Collective::point_to_point) return true;
+  return a.collective == b.collective && a.root == b.root && a.peer == b.peer;
+}
 
 void check_call(std::uint64_t sequence, const Call& ours, const Call& theirs, int self, int peer) {
   if (ours != theirs) disagree(self, sequence, ours, peer, sequence, theirs);

@@ -13,13 +13,8 @@
 namespace ringside::collectives {
 namespace {
 
-// The default algorithm of a collective, as its place in the catalogue.
-std::uint8_t default_algorithm(Collective collective) {
-  return static_cast<std::uint8_t>(&find_algorithm(collective) - all_algorithms().data());
-}
-
 Call make_call(Collective collective, DataType type, std::uint64_t count, std::string_view label = {}) {
-  return {.collective = collective, .algorithm = default_algorithm(collective), .type = type, .count = count, .label = label};
+  return {.collective = collective, .type = type, .count = count, .label = label};
 }
 
 Call make_reduction(Collective collective, DataType type, std::uint64_t count, ReduceOp op, std::string_view label) {
@@ -40,17 +35,18 @@ GroupOptions group_options_from_environment() {
   if (const auto seconds = integer_environment("RINGSIDE_TIMEOUT", 1, 1000000)) options.executor.timeout = Seconds(*seconds);
   if (const auto bytes = integer_environment("RINGSIDE_SLICE_BYTES", 64, 1 << 30))
     options.executor.slice_bytes = static_cast<std::size_t>(*bytes);
+  if (const auto forced = environment("RINGSIDE_ALGORITHM")) options.algorithms = AlgorithmChoice(*forced);
   return options;
 }
 
 ProcessGroup ProcessGroup::from_environment() { return over_tcp(place_from_environment()); }
 
 ProcessGroup ProcessGroup::over_tcp(const Place& place, const GroupOptions& options) {
-  return ProcessGroup(make_schedule_backend(connect_tcp(place), options.executor));
+  return ProcessGroup(make_schedule_backend(connect_tcp(place), options.executor), options.algorithms);
 }
 
 ProcessGroup ProcessGroup::over_shm(const Place& place, const GroupOptions& options) {
-  return ProcessGroup(make_schedule_backend(connect_shm(place), options.executor));
+  return ProcessGroup(make_schedule_backend(connect_shm(place), options.executor), options.algorithms);
 }
 
 void ProcessGroup::barrier() { run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr); }
@@ -75,6 +71,27 @@ void ProcessGroup::reduce(const void* input, void* output, std::size_t count, Da
   run(make_rooted(make_reduction(Collective::reduce, type, count, op, label), root), input, output);
 }
 
+void ProcessGroup::gather(const void* input, void* output, std::size_t count, DataType type, int root, std::string_view label) {
+  run(make_rooted(make_call(Collective::gather, type, count, label), root), input, output);
+}
+
+void ProcessGroup::scatter(const void* input, void* output, std::size_t count, DataType type, int root, std::string_view label) {
+  run(make_rooted(make_call(Collective::scatter, type, count, label), root), input, output);
+}
+
+void ProcessGroup::all_to_all(const void* input, void* output, std::size_t count, DataType type, std::string_view label) {
+  require(count % size() == 0, "all_to_all: {} elements cannot be shared out among {} ranks in blocks of equal length", count, size());
+  run(make_call(Collective::all_to_all, type, count, label), input, output);
+}
+
+void ProcessGroup::send(const void* data, std::size_t count, DataType type, int to, std::string_view label) {
+  run(between(rank(), to, count, type, label), data, nullptr);
+}
+
+void ProcessGroup::recv(void* data, std::size_t count, DataType type, int from, std::string_view label) {
+  run(between(from, rank(), count, type, label), nullptr, data);
+}
+
 Work ProcessGroup::all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                     std::string_view label) {
   return start(make_reduction(Collective::all_reduce, type, count, op, label), input, output);
@@ -97,21 +114,31 @@ void ProcessGroup::require_equal(const char* collective, std::size_t expected, s
   require(expected == seen, "{}: a span of {} elements was expected, and one of {} was given", collective, expected, seen);
 }
 
-void ProcessGroup::check(const Call& call) const {
+Call ProcessGroup::between(int from, int to, std::size_t count, DataType type, std::string_view label) const {
+  const int other = from == rank() ? to : from;
+  require(other >= 0 && other < size() && other != rank(), "a send and its recv are between rank {} and another of the ranks 0 to {}, not rank {}",
+          rank(), size() - 1, other);
+  Call call = make_rooted(make_call(Collective::point_to_point, type, count, label), from);
+  call.peer = to;
+  return call;
+}
+
+// Checks what the caller has given, and chooses the algorithm.
+Call ProcessGroup::complete(Call call) const {
   require(call.root >= 0 && call.root < size(), "{}: the root must be one of the ranks 0 to {}, not {}", name_of(call.collective),
           size() - 1, call.root);
-  require(call.reduce != ReduceOp::avg || call.type == DataType::fp32 || call.type == DataType::fp64,
+  require(call.reduce != ReduceOp::avg || is_floating(call.type),
           "{}: avg is not defined for {}; use sum, and divide where you know how to round", name_of(call.collective), name_of(call.type));
+  if (call.collective == Collective::point_to_point) return call;
+  const Algorithm& algorithm = algorithms_.choose(call.collective, call.count, call.type, size());
+  call.algorithm = static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
+  return call;
 }
 
-void ProcessGroup::run(const Call& call, const void* input, void* output) {
-  check(call);
-  calls_->run(call, input, output);
-}
+void ProcessGroup::run(const Call& call, const void* input, void* output) { calls_->run(complete(call), input, output); }
 
 Work ProcessGroup::start(const Call& call, const void* input, void* output) {
-  check(call);
-  return calls_->start(call, input, output);
+  return calls_->start(complete(call), input, output);
 }
 
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options) {
@@ -119,7 +146,7 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_rank = [&](int rank) {
-    ProcessGroup group(make_schedule_backend(make_threads_transport(world, rank), options.executor));
+    ProcessGroup group(make_schedule_backend(make_threads_transport(world, rank), options.executor), options.algorithms);
     try {
       body(group);
     } catch (const std::exception& error) {

@@ -16,21 +16,25 @@
 #include <type_traits>
 
 #include "collectives/backend.hpp"
+#include "collectives/choice.hpp"
 #include "collectives/place.hpp"
+#include "collectives/shared_buffer.hpp"
 #include "collectives/work.hpp"
 
 namespace ringside::collectives {
 
 struct GroupOptions {
   ExecutorOptions executor;
+  AlgorithmChoice algorithms;
 };
 
-// The defaults, with RINGSIDE_TIMEOUT (seconds) and RINGSIDE_SLICE_BYTES applied.
+// The defaults, with RINGSIDE_TIMEOUT (seconds), RINGSIDE_SLICE_BYTES and RINGSIDE_ALGORITHM ("all_reduce=two_shot,...") applied.
 GroupOptions group_options_from_environment();
 
 class ProcessGroup {
  public:
-  explicit ProcessGroup(std::unique_ptr<Backend> backend) : calls_(std::make_unique<CallQueue>(std::move(backend))) {}
+  explicit ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmChoice algorithms = {})
+      : calls_(std::make_unique<CallQueue>(std::move(backend))), algorithms_(std::move(algorithms)) {}
 
   // Connects with the other ranks of the job over TCP. Blocks until all have come; errors: those of place.hpp and rendezvous.hpp.
   static ProcessGroup from_environment();
@@ -83,16 +87,59 @@ class ProcessGroup {
     reduce(input.data(), output.data(), input.size(), data_type_of<T>(), root, op);
   }
 
+  // output, on the root, becomes all ranks' inputs, one after the other; they are equally long. On other ranks output is not used.
+  template <Element T>
+  void gather(std::span<const T> input, std::span<T> output, int root) {
+    if (rank() == root) require_equal("gather", input.size() * size(), output.size());
+    gather(input.data(), output.data(), input.size() * size(), data_type_of<T>(), root);
+  }
+
+  // The inverse: output becomes block rank() of the root's input. On other ranks input is not used.
+  template <Element T>
+  void scatter(std::span<const T> input, std::span<T> output, int root) {
+    if (rank() == root) require_equal("scatter", output.size() * size(), input.size());
+    scatter(input.data(), output.data(), output.size() * size(), data_type_of<T>(), root);
+  }
+
+  // Block i of output becomes block rank() of rank i's input. Both spans are size() blocks of equal length, and may be one and the same.
+  template <Element T>
+  void all_to_all(std::span<const T> input, std::span<T> output) {
+    require_equal("all_to_all", input.size(), output.size());
+    all_to_all(input.data(), output.data(), input.size(), data_type_of<T>());
+  }
+
+  // data goes from one rank to another, which calls recv: only these two take part. What one rank sends to the other arrives in order.
+  template <Element T>
+  void send(std::span<const T> data, int to) {
+    send(data.data(), data.size(), data_type_of<T>(), to);
+  }
+  template <Element T>
+  void recv(std::span<T> data, int from) {
+    recv(data.data(), data.size(), data_type_of<T>(), from);
+  }
+
+  // `count` zeros. Where the ranks share memory (over_shm) the others read them in place, so that a collective on them copies nothing in
+  // or out; elsewhere it is ordinary memory. Every rank may allocate for itself, and what it likes. Throws Error when /dev/shm is full.
+  template <Element T>
+  SharedBuffer<T> allocate(std::size_t count) {
+    return SharedBuffer<T>(count, backend_name() == "shm");
+  }
+
   // Returns when every rank has called it.
   void barrier();
 
-  // The same calls for memory whose type is known at run time only. Counts are in elements; of reduce_scatter the input's, of
-  // all_gather the output's. A label names the data in error messages; the ranks' labels must agree.
+  // The same calls for memory whose type is known at run time only. Counts are in elements; of reduce_scatter, scatter and all_to_all
+  // the input's, of all_gather and gather the output's. A label names the data in error messages; the ranks' labels must agree.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
   void all_gather(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
   void broadcast(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
   void reduce(const void* input, void* output, std::size_t count, DataType type, int root, ReduceOp op, std::string_view label = {});
+  void gather(const void* input, void* output, std::size_t count, DataType type, int root, std::string_view label = {});
+  void scatter(const void* input, void* output, std::size_t count, DataType type, int root, std::string_view label = {});
+  void all_to_all(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
+  void send(const void* data, std::size_t count, DataType type, int to, std::string_view label = {});
+  void recv(void* data, std::size_t count, DataType type, int from, std::string_view label = {});
 
   // The same, as Work (work.hpp): they return at once, and the buffers must be left alone until the work is done.
   template <Element T>
@@ -118,6 +165,9 @@ class ProcessGroup {
   Work all_gather_async(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
   Work broadcast_async(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
 
+  // Forces algorithms from the next call on; every rank must do so at the same point.
+  void set_algorithms(AlgorithmChoice algorithms) { algorithms_ = std::move(algorithms); }
+
   // The length of rank r's block when `count` elements are shared out among all ranks, and where it begins.
   std::size_t block_size(std::size_t count, int r) const { return Chunks::even(count, size()).size(r); }
   std::size_t block_begin(std::size_t count, int r) const { return Chunks::even(count, size()).begin(r); }
@@ -131,11 +181,13 @@ class ProcessGroup {
 
  private:
   static void require_equal(const char* collective, std::size_t expected, std::size_t seen);
-  void check(const Call& call) const;
+  Call complete(Call call) const;
+  Call between(int from, int to, std::size_t count, DataType type, std::string_view label) const;
   void run(const Call& call, const void* input, void* output);
   Work start(const Call& call, const void* input, void* output);
 
   std::unique_ptr<CallQueue> calls_;
+  AlgorithmChoice algorithms_;
 };
 
 // Runs `body` on `size` ranks, each a thread of this process with a group over the threads transport. Returns when all have ended.

@@ -82,6 +82,9 @@ class Transport {
   // How many sends may be under way.
   virtual int window() const = 0;
 
+  // The payload in which long chunks travel best here, measured: docs/performance.md.
+  virtual std::size_t slice_bytes() const { return 256 * 1024; }
+
   // Starts sending to `peer`. `payload` must stay where it is, unchanged, until its `sent`; sends complete in the order posted.
   void post_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) {
     traffic_.messages_sent += 1;

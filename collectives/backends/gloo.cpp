@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -18,15 +20,17 @@
 namespace ringside::collectives {
 namespace {
 
-// What Gloo calls a store: every rank puts its addresses there under its own number, and reads the others'. Ours is an all_gather: the
-// one `set` of each rank is the moment of exchange, and after it everything is known.
+// What Gloo calls a store: every rank puts things there under a key that ends in its own number, and reads the others'. Ours is an
+// all_gather: all ranks put the same things in the same order, so each `set` is the moment of an exchange, and after it all is
+// known.
 class ExchangeStore final : public gloo::rendezvous::Store {
  public:
   explicit ExchangeStore(ProcessGroup& meeting) : meeting_(meeting) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    require(key == std::to_string(meeting_.rank()) && entries_.empty(), "Gloo stored \"{}\" where rank {}'s addresses were expected", key,
-            meeting_.rank());
+    const std::string own = std::to_string(meeting_.rank());
+    require(key.ends_with(own), "Gloo stored \"{}\", and a key that ends in this rank's number, {}, was expected", key, own);
+    const std::string prefix = key.substr(0, key.size() - own.size());
     const auto ranks = static_cast<std::size_t>(meeting_.size());
     const std::int64_t length = static_cast<std::int64_t>(data.size());
     std::vector<std::int64_t> lengths(ranks);
@@ -38,27 +42,31 @@ class ExchangeStore final : public gloo::rendezvous::Store {
     meeting_.all_gather(std::span<const std::int32_t>(mine), std::span(all));
     for (std::size_t r = 0; r < ranks; ++r) {
       const char* begin = reinterpret_cast<const char*>(all.data() + r * mine.size());
-      entries_.emplace_back(begin, begin + lengths[r]);
+      entries_[prefix + std::to_string(r)] = {begin, begin + lengths[r]};
     }
   }
 
-  std::vector<char> get(const std::string& key) override { return entries_.at(std::stoul(key)); }
+  std::vector<char> get(const std::string& key) override { return entries_.at(key); }
   void wait(const std::vector<std::string>&) override {}
   void wait(const std::vector<std::string>&, const std::chrono::milliseconds&) override {}
 
  private:
   ProcessGroup& meeting_;
-  std::vector<std::vector<char>> entries_;  // [rank]
+  std::map<std::string, std::vector<char>> entries_;
 };
 
 // Calls `body` with a value of a type as long as `type`: Gloo's options want a type, but look only at its size.
 template <class Body>
 void with_carrier(DataType type, Body body) {
   switch (size_of(type)) {
-    case 1: return body(std::uint8_t{});
-    case 2: return body(std::uint16_t{});
-    case 4: return body(std::uint32_t{});
-    default: return body(std::uint64_t{});
+    case 1:
+      return body(std::uint8_t{});
+    case 2:
+      return body(std::uint16_t{});
+    case 4:
+      return body(std::uint32_t{});
+    default:
+      return body(std::uint64_t{});
   }
 }
 
@@ -82,7 +90,8 @@ class GlooBackend final : public Backend {
   void run(const Call& call, const void* input, void* output) override {
     if (broken_) throw *broken_;
     try {
-      with_carrier(call.type, [&]<class T>(T) { run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output)); });
+      with_carrier(call.type,
+                   [&]<class T>(T) { run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output)); });
     } catch (const gloo::Exception& error) {
       broken_ = RankFailure(-1, fmt::format("gloo's {} failed on rank {}: {}", describe(call), rank(), error.what()));
       throw *broken_;
@@ -101,16 +110,23 @@ class GlooBackend final : public Backend {
     if (call.collective == Collective::barrier) return barrier();
     if (call.count == 0) return;
     switch (call.collective) {
-      case Collective::all_reduce: return all_reduce(call, input, output);
-      case Collective::all_gather: return all_gather(call, input, output);
-      case Collective::broadcast: return broadcast(call, output);
-      case Collective::reduce: return reduce(call, input, output);
-      default: fail("gloo has no {} that could be compared with ours; leave gloo out", name_of(call.collective));
+      case Collective::all_reduce:
+        return all_reduce(call, input, output);
+      case Collective::all_gather:
+        return all_gather(call, input, output);
+      case Collective::broadcast:
+        return broadcast(call, output);
+      case Collective::reduce:
+        return reduce(call, input, output);
+      default:
+        fail("gloo has no {} that could be compared with ours; leave gloo out", name_of(call.collective));
     }
   }
 
   static gloo::AllreduceOptions::Func function_of(const Call& call) {
-    return [type = call.type, op = call.reduce](void* into, const void* a, const void* b, std::size_t n) { combine(type, op, into, a, b, n); };
+    return [type = call.type, op = call.reduce](void* into, const void* a, const void* b, std::size_t n) {
+      combine(type, op, into, a, b, n);
+    };
   }
 
   template <class T>
@@ -168,7 +184,9 @@ class GlooBackend final : public Backend {
 
 }  // namespace
 
-bool gloo_is_here() { return true; }
+bool gloo_is_here() {
+  return true;
+}
 
 std::unique_ptr<Backend> make_gloo_backend(const Place& place) {
   try {

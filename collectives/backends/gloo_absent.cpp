@@ -3,8 +3,12 @@
 
 namespace ringside::collectives {
 
-bool gloo_is_here() { return false; }
+bool gloo_is_here() {
+  return false;
+}
 
-std::unique_ptr<Backend> make_gloo_backend(const Place&) { fail("this build has no Gloo: install libgloo-dev, then configure and build again"); }
+std::unique_ptr<Backend> make_gloo_backend(const Place&) {
+  fail("this build has no Gloo: install libgloo-dev, then configure and build again");
+}
 
 }  // namespace ringside::collectives

@@ -24,10 +24,14 @@ MPI_Datatype mpi_type(DataType type) {
 MPI_Op mpi_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::avg: return MPI_SUM;
-    case ReduceOp::product: return MPI_PROD;
-    case ReduceOp::min: return MPI_MIN;
-    case ReduceOp::max: return MPI_MAX;
+    case ReduceOp::avg:
+      return MPI_SUM;
+    case ReduceOp::product:
+      return MPI_PROD;
+    case ReduceOp::min:
+      return MPI_MIN;
+    case ReduceOp::max:
+      return MPI_MAX;
   }
   fail("MPI has no operation for {}", name_of(op));
 }
@@ -72,18 +76,24 @@ class MpiBackend final : public Backend {
     if (call.collective == Collective::barrier) return ::MPI_Barrier(MPI_COMM_WORLD);
     const int count = static_cast<int>(call.count);
     switch (call.collective) {
-      case Collective::all_reduce: return all_reduce(call, input, output);
-      case Collective::reduce_scatter: return reduce_scatter(call, input, output);
-      case Collective::all_gather: return all_gather(call, input, output);
-      case Collective::broadcast: return ::MPI_Bcast(output, count, mpi_type(call.type), call.root, MPI_COMM_WORLD);
-      case Collective::reduce: return reduce(call, input, output);
-      default: fail("the mpi backend has no {}; leave mpi out", name_of(call.collective));
+      case Collective::all_reduce:
+        return all_reduce(call, input, output);
+      case Collective::reduce_scatter:
+        return reduce_scatter(call, input, output);
+      case Collective::all_gather:
+        return all_gather(call, input, output);
+      case Collective::broadcast:
+        return ::MPI_Bcast(output, count, mpi_type(call.type), call.root, MPI_COMM_WORLD);
+      case Collective::reduce:
+        return reduce(call, input, output);
+      default:
+        fail("the mpi backend has no {}; leave mpi out", name_of(call.collective));
     }
   }
 
   int all_reduce(const Call& call, const void* input, void* output) {
-    const int result = ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output, static_cast<int>(call.count), mpi_type(call.type),
-                                       mpi_op(call.reduce), MPI_COMM_WORLD);
+    const int result = ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output, static_cast<int>(call.count),
+                                       mpi_type(call.type), mpi_op(call.reduce), MPI_COMM_WORLD);
     if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size_);
     return result;
   }
@@ -135,7 +145,9 @@ class MpiBackend final : public Backend {
 
 }  // namespace
 
-bool mpi_is_here() { return true; }
+bool mpi_is_here() {
+  return true;
+}
 
 std::unique_ptr<Backend> make_mpi_backend() {
   require(environment("OMPI_COMM_WORLD_SIZE") || environment("PMI_SIZE"),

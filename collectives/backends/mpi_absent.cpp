@@ -3,8 +3,12 @@
 
 namespace ringside::collectives {
 
-bool mpi_is_here() { return false; }
+bool mpi_is_here() {
+  return false;
+}
 
-std::unique_ptr<Backend> make_mpi_backend() { fail("this build has no MPI: install libopenmpi-dev, then configure and build again"); }
+std::unique_ptr<Backend> make_mpi_backend() {
+  fail("this build has no MPI: install libopenmpi-dev, then configure and build again");
+}
 
 }  // namespace ringside::collectives

@@ -1,8 +1,8 @@
 // Memory that several processes of one host see.
 //
 // A segment is a file in /dev/shm that never has a name: it is made with O_TMPFILE, and other processes open it through its maker's
-// /proc/PID/fd. So nothing can be left in /dev/shm whatever happens to whom and when: the kernel frees the memory with the last process
-// that maps it. What it takes is that the processes see each other in /proc: one host, one process-ID namespace, one user.
+// /proc/PID/fd. So nothing can be left in /dev/shm whatever happens to whom and when: the kernel frees the memory with the last
+// process that maps it. What it takes is that the processes see each other in /proc: one host, one process-ID namespace, one user.
 #pragma once
 
 #include <cstddef>

@@ -12,6 +12,7 @@
 #include "collectives/lifeline.hpp"
 #include "collectives/one_sided.hpp"
 #include "collectives/rendezvous.hpp"
+#include "collectives/transport/shared_heap.hpp"
 #include "collectives/transport/shm_meeting.hpp"
 
 namespace ringside::collectives {
@@ -32,20 +33,28 @@ struct Hall {
 // At the beginning of every slot; the payload follows.
 struct alignas(128) SlotHeader {
   MessageHeader message;
+  SharedPlace reference;  // id 0: the payload follows in the slot
 };
+static_assert(sizeof(SlotHeader) == 128);
 
 // One end of a lane.
 class LaneEnd {
  public:
   LaneEnd() = default;
   LaneEnd(std::byte* memory, const ShmLayout& layout)
-      : lane_(reinterpret_cast<Lane*>(memory)), slots_(memory + sizeof(Lane)), stride_(sizeof(SlotHeader) + layout.slot_bytes), count_(layout.slots) {}
+      : lane_(reinterpret_cast<Lane*>(memory)),
+        slots_(memory + sizeof(Lane)),
+        stride_(sizeof(SlotHeader) + layout.slot_bytes),
+        count_(layout.slots) {}
 
-  static std::size_t bytes(const ShmLayout& layout) { return sizeof(Lane) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes); }
+  static std::size_t bytes(const ShmLayout& layout) {
+    return sizeof(Lane) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
+  }
 
   Number next = 1;  // the message that this side writes, or reads, next
 
   bool may_write() const { return one_sided::slot_is_free<HostMemory>(*lane_, next, count_); }
+  bool was_read(Number number) const { return one_sided::has_been_read<HostMemory>(*lane_, number); }
   bool may_read() const { return one_sided::has_come<HostMemory>(*lane_, next); }
   void publish() { one_sided::publish<HostMemory>(*lane_, next++); }
   void free_slot() { one_sided::free_slot<HostMemory>(*lane_, next++); }
@@ -73,20 +82,26 @@ void futex_wait(const Number& word, Number value, Seconds at_most) {
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 
-void futex_wake(const Number& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0); }
-
-int cores_for_this_process() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+void futex_wake(const Number& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
+
+// Each look at the flags ends with an offer of the core to whoever wants it: to the very peer, perhaps, that brings the message.
+struct YieldingMemory : HostMemory {
+  static void pause() { ::sched_yield(); }
+};
 
 class ShmTransport final : public Transport {
  public:
   ShmTransport(const Place& place, Mesh mesh, SharedWorld world, const ShmLayout& layout)
-      : Transport(place.rank, place.size), io_(std::move(mesh.io)), world_(std::move(world)), layout_(layout),
-        lifeline_(place.rank, std::move(mesh.lifelines)), job_(job_number(place.job_key)),
-        looks_(place.size <= cores_for_this_process() ? looks_before_sleep : 0), to_(place.size), from_(place.size) {
+      : Transport(place.rank, place.size),
+        io_(std::move(mesh.io)),
+        world_(std::move(world)),
+        layout_(layout),
+        lifeline_(place.rank, std::move(mesh.lifelines)),
+        job_(job_number(place.job_key)),
+        to_(place.size),
+        from_(place.size) {
     for (int r = 0; r < size(); ++r)
       if (r != rank()) {
         to_[r] = LaneEnd(lane_memory(world_, rank(), r, layout), layout);
@@ -98,21 +113,22 @@ class ShmTransport final : public Transport {
   std::string_view name() const override { return "shm"; }
   std::uint32_t job() const override { return job_; }
   int window() const override { return static_cast<int>(layout_.slots); }
+  std::size_t slice_bytes() const override { return 128 * 1024; }  // a slot of the usual size
 
   void start_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) override {
     outgoing_.push_back({peer, header, payload});
     fill_slots();
   }
 
-  void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override { incoming_ = {peer, expected, into}; }
+  void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override {
+    incoming_ = {peer, expected, into};
+  }
 
   std::optional<Completion> wait(const Deadline& deadline) override {
     for (;;) {
-      std::optional<Completion> done;
-      const auto look = [&] { return (done = take_completion()).has_value(); };
-      const auto waited = one_sided::spin<HostMemory>(look, hall(rank()).gave_up, looks_);
-      if (done) return done;
-      if (waited == one_sided::Waited::aborted) lifeline_.listen();
+      if (auto done = take_completion()) return done;
+      if (auto done = look_for_a_while()) return done;
+      if (has_given_up()) lifeline_.listen();
       if (deadline.expired()) return std::nullopt;
       sleep(deadline);
     }
@@ -147,8 +163,9 @@ class ShmTransport final : public Transport {
     int peer;
     MessageHeader header;
     std::span<const std::byte> payload;
-    std::size_t done = 0;   // bytes that are in slots
-    bool complete = false;  // all of them, and the header
+    std::size_t done = 0;                               // bytes that are in slots
+    bool handed_over = false;                           // all of them, and the header
+    std::optional<Number> by_reference = std::nullopt;  // the message's number: it is complete when the receiver has read it
   };
   struct Incoming {
     int peer = -1;  // -1: none
@@ -157,10 +174,15 @@ class ShmTransport final : public Transport {
     std::size_t done = 0;
   };
 
-  static constexpr std::uint64_t looks_before_sleep = 2000;
+  static constexpr Seconds longest_look{50e-6};
+  static constexpr int sleeps_after_a_bad_yield = 100;
   static constexpr Seconds longest_sleep{0.05};
+  static constexpr std::size_t shortest_reference = 4096;  // below, a copy is quicker than to wait for the reader
 
   Hall& hall(int r) const { return *reinterpret_cast<Hall*>(world_.segments[r].data()); }
+
+  // Some rank has: the lifeline tells which and why.
+  bool has_given_up() const { return HostMemory::load_acquire(hall(rank()).gave_up.value) != 0; }
 
   void wake(int peer) {
     Bell& bell = hall(peer).bell;
@@ -169,7 +191,7 @@ class ShmTransport final : public Transport {
 
   std::optional<Completion> take_completion() {
     fill_slots();
-    if (!outgoing_.empty() && outgoing_.front().complete) {
+    if (!outgoing_.empty() && complete(outgoing_.front())) {
       outgoing_.erase(outgoing_.begin());
       return Completion{Completion::sent, {}};
     }
@@ -178,38 +200,72 @@ class ShmTransport final : public Transport {
     return std::nullopt;
   }
 
-  // Copies as much of what is to be sent as there are free slots for.
+  // Before a sleep, which costs two system calls and a wake-up. If a core that was offered comes back only after long, it went to
+  // somebody who has nothing to do with this job; then it is better to sleep for a time, for the kernel prefers those who wake up.
+  std::optional<Completion> look_for_a_while() {
+    if (sleeps_at_once_ > 0) return --sleeps_at_once_, std::nullopt;
+    std::optional<Completion> done;
+    const auto start = Clock::now();
+    double waited = 0;
+    const auto enough = [&] {
+      done = take_completion();
+      waited = seconds_since(start);
+      return done.has_value() || waited > longest_look.count();
+    };
+    one_sided::spin<YieldingMemory>(enough, hall(rank()).gave_up, ~std::uint64_t{0} - 1);
+    if (waited > 10 * longest_look.count()) sleeps_at_once_ = sleeps_after_a_bad_yield;
+    return done;
+  }
+
+  bool complete(const Outgoing& message) const {
+    return message.handed_over && (!message.by_reference || to_[message.peer].was_read(*message.by_reference));
+  }
+
+  // Hands over as much of what is to be sent as there are free slots for.
   void fill_slots() {
-    for (Outgoing& message : outgoing_) {
-      while (!message.complete) {
-        LaneEnd& lane = to_[message.peer];
-        if (!lane.may_write()) return;
-        const auto piece = message.payload.subspan(message.done, std::min<std::size_t>(message.payload.size() - message.done, layout_.slot_bytes));
-        lane.header().message = message.header;
-        if (!piece.empty()) std::memcpy(lane.payload(), piece.data(), piece.size());
-        message.done += piece.size();
-        message.complete = message.done == message.payload.size();
-        lane.publish();
-        wake(message.peer);
+    for (Outgoing& message : outgoing_)
+      while (!message.handed_over) {
+        if (!to_[message.peer].may_write()) return;
+        put_piece(message);
       }
-    }
+  }
+
+  void put_piece(Outgoing& message) {
+    LaneEnd& lane = to_[message.peer];
+    const bool worth_a_reference = message.done == 0 && message.payload.size() >= shortest_reference;
+    const auto place = worth_a_reference ? find_shared(message.payload) : std::nullopt;
+    const auto rest = message.payload.subspan(message.done);
+    const auto piece = rest.first(place ? rest.size() : std::min<std::size_t>(rest.size(), layout_.slot_bytes));
+    lane.header() = {message.header, place.value_or(SharedPlace{})};
+    if (place)
+      message.by_reference = lane.next;
+    else if (!piece.empty())
+      std::memcpy(lane.payload(), piece.data(), piece.size());
+    message.done += piece.size();
+    message.handed_over = message.done == message.payload.size();
+    lane.publish();
+    wake(message.peer);
   }
 
   // Takes the piece that has come: the whole message, most often, which is then read where it lies.
   std::optional<Completion> take_piece() {
     const LaneEnd& lane = from_[incoming_.peer];
     if (incoming_.done == 0) check_message(incoming_.expected, lane.header().message, rank(), incoming_.peer);
-    const std::size_t bytes = incoming_.expected.bytes, piece = std::min<std::size_t>(bytes - incoming_.done, layout_.slot_bytes);
-    if (piece == bytes && incoming_.into.empty()) {
+    const SharedPlace& reference = lane.header().reference;
+    const std::size_t bytes = incoming_.expected.bytes, rest = bytes - incoming_.done;
+    const auto piece = reference.id != 0
+                           ? views_.at(reference, rest)
+                           : std::span<const std::byte>(lane.payload(), std::min<std::size_t>(rest, layout_.slot_bytes));
+    if (piece.size() == bytes && incoming_.into.empty()) {
       in_hand_ = true;
-      return Completion{Completion::received, {lane.payload(), bytes}};
+      return Completion{Completion::received, piece};
     }
     if (incoming_.into.empty()) {
       if (scratch_.size() < bytes) scratch_.resize(bytes);
       incoming_.into = std::span(scratch_.data(), bytes);
     }
-    if (piece > 0) std::memcpy(incoming_.into.data() + incoming_.done, lane.payload(), piece);
-    incoming_.done += piece;
+    if (!piece.empty()) std::memcpy(incoming_.into.data() + incoming_.done, piece.data(), piece.size());
+    incoming_.done += piece.size();
     if (incoming_.done < bytes) {
       free_slot_of(incoming_.peer);
       return std::nullopt;
@@ -225,11 +281,17 @@ class ShmTransport final : public Transport {
     wake(peer);
   }
 
+  bool can_hand_over() const {
+    for (const Outgoing& message : outgoing_)
+      if (!message.handed_over) return to_[message.peer].may_write();
+    return false;
+  }
+
   // Whether take_completion() would get on.
   bool could_move() const {
-    const bool sends = !outgoing_.empty() && (outgoing_.front().complete || to_[outgoing_.front().peer].may_write());
+    const bool sends = !outgoing_.empty() && (complete(outgoing_.front()) || can_hand_over());
     const bool receives = incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read();
-    return sends || receives || HostMemory::load_acquire(hall(rank()).gave_up.value) != 0;
+    return sends || receives || has_given_up();
   }
 
   // Until somebody rings, for 50 ms at most; then listens to the lifelines.
@@ -256,18 +318,19 @@ class ShmTransport final : public Transport {
   ShmLayout layout_;
   Lifeline lifeline_;
   std::uint32_t job_;
-  std::uint64_t looks_;  // before a sleep: none where ranks share cores, for a rank that spins keeps another from bringing the message
   std::vector<LaneEnd> to_, from_;  // [peer]
   std::vector<Outgoing> outgoing_;  // window() at most
   Incoming incoming_;
+  SharedViews views_;
+  int sleeps_at_once_ = 0;
   bool in_hand_ = false;            // the executor reads the slot of the last message
   std::vector<std::byte> scratch_;  // for a message in pieces that nobody has named a place for
   std::vector<pollfd> watched_;
 };
 
 ShmLayout layout_for(const Place& place, const ShmOptions& options) {
-  require(std::has_single_bit(options.slots) && options.slot_bytes >= 1, "shared memory needs a power of two of slots, not {} of {} bytes",
-          options.slots, options.slot_bytes);
+  require(std::has_single_bit(options.slots) && options.slot_bytes >= 1,
+          "shared memory needs a power of two of slots, not {} of {} bytes", options.slots, options.slot_bytes);
   const auto peers = static_cast<std::uint64_t>(std::max(1, place.size - 1));
   const std::uint64_t fits = std::max<std::uint64_t>(4096, options.segment_bytes / peers / options.slots);
   const std::uint64_t slot_bytes = std::min<std::uint64_t>(options.slot_bytes, fits);
@@ -279,7 +342,8 @@ ShmLayout layout_for(const Place& place, const ShmOptions& options) {
 std::unique_ptr<Transport> connect_shm(const Place& place, const ShmOptions& options) {
   const ShmLayout layout = layout_for(place, options);
   Mesh mesh = meet(place);
-  SharedWorld world = share_segments(place, mesh, layout, sizeof(Hall) + static_cast<std::size_t>(place.size - 1) * LaneEnd::bytes(layout));
+  SharedWorld world =
+      share_segments(place, mesh, layout, sizeof(Hall) + static_cast<std::size_t>(place.size - 1) * LaneEnd::bytes(layout));
   mesh.data.clear();
   return std::make_unique<ShmTransport>(place, std::move(mesh), std::move(world), layout);
 }

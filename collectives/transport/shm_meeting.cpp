@@ -77,7 +77,8 @@ void receive_all(int socket, void* bytes, std::size_t length, int peer, const De
   }
 }
 
-// Everybody's words to everybody: element r is what rank r says. They are short, and fit into what the kernel keeps of a connection.
+// Everybody's words to everybody: element r is what rank r says. They are short, and fit into what the kernel keeps of a
+// connection.
 template <class Words>
 std::vector<Words> exchange(Mesh& mesh, int rank, const Words& mine, const Deadline& deadline) {
   const int size = static_cast<int>(mesh.data.size());
@@ -99,12 +100,18 @@ void check_neighbourhood(const std::vector<Introduction>& all) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     const Introduction& other = all[r];
     require(other.magic == first.magic, "what rank {} says of its memory makes no sense: do the ranks run different versions?", r);
-    require(get(other.boot_id) == get(first.boot_id), "rank {} runs on host {}, and rank 0 on host {}: shared memory joins ranks of one "
-            "host. Across hosts take another backend (--backend tcp)", r, get(other.host), get(first.host));
-    require(other.pid_namespace == first.pid_namespace, "rank {} runs in another container (process-ID namespace) than rank 0, and they "
-            "cannot reach each other's memory: start all ranks in one, or take another backend (--backend tcp)", r);
-    require(other.layout == first.layout, "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different versions "
-            "or settings (RINGSIDE_SLICE_BYTES)?", r, other.layout.slots, other.layout.slot_bytes, first.layout.slots, first.layout.slot_bytes);
+    require(get(other.boot_id) == get(first.boot_id),
+            "rank {} runs on host {}, and rank 0 on host {}: shared memory joins ranks of one "
+            "host. Across hosts take another backend (--backend tcp)",
+            r, get(other.host), get(first.host));
+    require(other.pid_namespace == first.pid_namespace,
+            "rank {} runs in another container (process-ID namespace) than rank 0, and they "
+            "cannot reach each other's memory: start all ranks in one, or take another backend (--backend tcp)",
+            r);
+    require(other.layout == first.layout,
+            "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different versions "
+            "or settings (RINGSIDE_SLICE_BYTES)?",
+            r, other.layout.slots, other.layout.slot_bytes, first.layout.slots, first.layout.slot_bytes);
   }
 }
 
@@ -115,7 +122,8 @@ SharedWorld share_segments(const Place& place, Mesh& mesh, const ShmLayout& layo
   SharedSegment own;
   Introduction mine = introduce(layout);
   try {
-    own = SharedSegment::create(segment_bytes, fmt::format("rank {}", place.rank), fmt::format("for messages from {} ranks", place.size - 1));
+    own = SharedSegment::create(segment_bytes, fmt::format("rank {}", place.rank),
+                                fmt::format("for messages from {} ranks", place.size - 1));
     mine.segment = own.handle();
   } catch (const Error& error) {
     put(mine.problem, error.what());
@@ -128,7 +136,8 @@ SharedWorld share_segments(const Place& place, Mesh& mesh, const ShmLayout& layo
   Report report;
   try {
     for (int r = 0; r < place.size; ++r) {
-      world.segments.push_back(r == place.rank ? std::move(own) : SharedSegment::open(all[r].segment, SharedSegment::Access::read_write));
+      world.segments.push_back(r == place.rank ? std::move(own)
+                                               : SharedSegment::open(all[r].segment, SharedSegment::Access::read_write));
       world.pids.push_back(all[r].segment.pid);
     }
   } catch (const Error& error) {

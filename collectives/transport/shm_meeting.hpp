@@ -1,5 +1,5 @@
-// How ranks that have met (rendezvous.hpp) come to share memory: each makes a segment for what the others send it, all tell each other
-// where it is, and all open all of them.
+// How ranks that have met (rendezvous.hpp) come to share memory: each makes a segment for what the others send it, all tell each
+// other where it is, and all open all of them.
 #pragma once
 
 #include <vector>
@@ -21,8 +21,8 @@ struct SharedWorld {
   std::vector<std::int32_t> pids;       // [rank] the process of that rank
 };
 
-// Uses the mesh's data connections, which may be closed afterwards; one deadline of place.connect_timeout holds for all. Throws Error,
-// on every rank: a rank lacks the memory, or is on another host or in another container, or has another layout, or is gone.
+// Uses the mesh's data connections, which may be closed afterwards; one deadline of place.connect_timeout holds for all. Throws
+// Error, on every rank: a rank lacks the memory, or is on another host or in another container, or has another layout, or is gone.
 SharedWorld share_segments(const Place& place, Mesh& mesh, const ShmLayout& layout, std::size_t segment_bytes);
 
 }  // namespace ringside::collectives

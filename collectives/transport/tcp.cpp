@@ -6,6 +6,8 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
+#include <netdb.h>
+#include <netinet/tcp.h>
 
 #include "collectives/lifeline.hpp"
 #include "collectives/rendezvous.hpp"
@@ -37,13 +39,29 @@ struct Parcel {
 using Outgoing = Parcel<asio::const_buffer, const std::byte>;
 using Incoming = Parcel<asio::mutable_buffer, std::byte>;
 
+// How much a socket within one host keeps unsent: a slice.
+constexpr int most_unsent = 256 * 1024;
+
+// The address of one end, without its port. Empty if there is none.
+std::string address_of(int (*ask)(int, sockaddr*, socklen_t*), int socket) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  char host[NI_MAXHOST] = {};
+  if (ask(socket, address, &length) != 0 || ::getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return host;
+}
+
 class TcpTransport final : public Transport {
  public:
   TcpTransport(const Place& place, Mesh mesh)
       : Transport(place.rank, place.size), io_(std::move(mesh.io)), data_(std::move(mesh.data)),
         lifeline_(place.rank, std::move(mesh.lifelines)), job_(job_number(place.job_key)) {
     for (auto& socket : data_)
-      if (socket) socket->non_blocking(true);
+      if (socket) {
+        socket->non_blocking(true);
+        set_up_data_socket(socket->native_handle());
+      }
   }
 
   std::string_view name() const override { return "tcp"; }
@@ -136,6 +154,17 @@ class TcpTransport final : public Transport {
 };
 
 }  // namespace
+
+std::string set_up_data_socket(int socket) {
+  const std::string here = address_of(::getsockname, socket);
+  if (!here.empty() && here == address_of(::getpeername, socket)) {
+    ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_unsent, sizeof most_unsent);
+  }
+  char name[16] = {};
+  socklen_t length = sizeof name;
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0 ? std::string(name, ::strnlen(name, length)) : "unknown";
+}
 
 std::unique_ptr<Transport> connect_tcp(const Place& place) { return std::make_unique<TcpTransport>(place, meet(place)); }
 

@@ -31,10 +31,9 @@ using testing::ringside_binary;
 using testing::run_program;
 
 // What the blackboard shows of a whole collective, in lines of at most `width` columns.
-std::string drawn(Collective collective, int size, int width, bool colour = false, int root = 0) {
-  const Algorithm& algorithm = find_algorithm(collective);
+std::string drawn(const Algorithm& algorithm, int size, int width, bool colour = false, int root = 0) {
   const std::vector<Schedule> schedules = make_schedules(algorithm, size, root);
-  std::vector<RankState> states = start_with_contributions(size, schedules[0].chunks);
+  std::vector<RankState> states = start_with_contributions(size, schedules[0].chunks, names_chunks(algorithm.collective));
   std::ostringstream out;
   const Blackboard blackboard(out, algorithm, size, width, colour);
   blackboard.draw_start(states);
@@ -43,6 +42,10 @@ std::string drawn(Collective collective, int size, int width, bool colour = fals
     blackboard.draw_step(schedules, step, states);
   }
   return out.str();
+}
+
+std::string drawn(Collective collective, int size, int width, bool colour = false, int root = 0) {
+  return drawn(find_algorithm(collective), size, width, colour, root);
 }
 
 // In characters, not bytes.
@@ -120,6 +123,25 @@ TEST_CASE("step draws a broadcast and a barrier") {
                  "  rank 2  [0+1+2]            ───▶ rank 1\n"));
 }
 
+TEST_CASE("step draws a one-shot all-reduce, where ranks take their own input in its turn, and an all-to-all with its chunks") {
+  CHECK(contains(drawn(find_algorithm(Collective::all_reduce, "one_shot"), 2, 100),
+                 "step 1: what arrives is added on rank 0, and replaces what was there on rank 1\n"
+                 "           chunk 0\n"
+                 "  rank 0  [0+1]       ─0─▶ rank 1\n"
+                 "  rank 1  [0]         ─0─▶ rank 0\n"
+                 "\n"
+                 "step 2: what arrives is added\n"
+                 "           chunk 0\n"
+                 "  rank 0   0+1\n"
+                 "  rank 1  [0+1]       ─0─▶ rank 1\n"));
+  CHECK(contains(drawn(Collective::all_to_all, 3, 100),
+                 "step 2: what arrives replaces what was there\n"
+                 "           chunk 0  chunk 1  chunk 2\n"
+                 "  rank 0   0.0      1.0     [2.0]       ─2─▶ rank 2\n"
+                 "  rank 1   0.1      1.1      2.1\n"
+                 "  rank 2  [0.2]     1.2      2.2        ─0─▶ rank 0\n"));
+}
+
 TEST_CASE("a cell in its three forms, also where a contribution came more than once") {
   CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::names) == "0+1+2+4");
   CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::spans) == "0-2+4");
@@ -130,15 +152,15 @@ TEST_CASE("a cell in its three forms, also where a contribution came more than o
   CHECK(cell_text({0, 0}, CellForm::names) == "");
 }
 
-TEST_CASE("what is drawn fits the width, for every collective and up to 33 ranks") {
-  for (const Collective collective : all_collectives) {
+TEST_CASE("what is drawn fits the width, for every algorithm and up to 33 ranks") {
+  for (const Algorithm& algorithm : all_algorithms()) {
     for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 33}) {
       for (const int width : {80, 100, 160}) {
-        CAPTURE(name_of(collective));
+        CAPTURE(algorithm.title());
         CAPTURE(size);
         CAPTURE(width);
-        if (collective == Collective::barrier && size == 33) continue;  // one row names up to 33 ranks, whatever the width
-        CHECK(longest_line(drawn(collective, size, width)) <= width);
+        if (algorithm.collective == Collective::barrier && size == 33) continue;  // one row names up to 33 ranks, whatever the width
+        CHECK(longest_line(drawn(algorithm, size, width)) <= width);
       }
     }
   }
@@ -185,7 +207,7 @@ TEST_CASE("ringside step --json: the same as figures") {
   CHECK(json["chunks"] == 1);
   CHECK(json["start"][1]["chunks"].dump() == "[[1]]");
   REQUIRE(json["steps"].size() == 2);
-  CHECK(json["steps"][0]["messages"].dump() == R"([{"from":0,"to":2,"first_chunk":0,"chunks":1,"action":"add"}])");
+  CHECK(json["steps"][0]["messages"].dump() == R"([{"from":0,"to":2,"first_chunk":0,"taken_from":0,"chunks":1,"action":"add"}])");
   CHECK(json["steps"][1]["ranks"][2]["chunks"].dump() == "[[0,1,2]]");
   CHECK(json["steps"][1]["ranks"][2]["heard_from"].dump() == "[0,1,2]");
   CHECK(json["findings"].empty());
@@ -199,7 +221,7 @@ TEST_CASE("ringside step says what is wrong with its arguments") {
     return outcome.err;
   };
   CHECK(contains(err({"allreduce"}), "there is no collective named 'allreduce'; there are all_reduce,"));
-  CHECK(contains(err({"all_reduce", "--algorithm", "tree"}), "there is no algorithm named 'tree' for all_reduce; there is ring"));
+  CHECK(contains(err({"all_reduce", "--algorithm", "tree"}), "there is no algorithm named 'tree' for all_reduce; there are ring, "));
   CHECK(contains(err({"broadcast", "--root", "4"}), "the root of a broadcast on 4 ranks must be one of 0 to 3, not 4"));
   CHECK(contains(err({"all_reduce", "--root", "1"}), "all_reduce has no root; leave --root out"));
   CHECK(contains(err({"all_reduce", "-n", "0"}), "Value 0 not in range 1 to 64"));

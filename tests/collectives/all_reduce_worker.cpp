@@ -1,16 +1,20 @@
 // A rank for the tests of failures: joins the job that its environment names, says "ready", and makes all-reduces of COUNT floats until
 // it is killed or told that something is wrong.
 //
-//   all_reduce_worker COUNT
+//   all_reduce_worker COUNT [tcp|shm]
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "collectives/process_group.hpp"
 
 int main(int argc, char** argv) {
   try {
-    auto group = ringside::collectives::ProcessGroup::from_environment();
+    using ringside::collectives::ProcessGroup;
+    const bool shm = argc > 2 && std::string_view(argv[2]) == "shm";
+    const auto place = ringside::collectives::place_from_environment();
+    auto group = shm ? ProcessGroup::over_shm(place) : ProcessGroup::over_tcp(place);
     std::vector<float> x(argc > 1 ? static_cast<std::size_t>(std::atoll(argv[1])) : 1);
     group.barrier();
     std::printf("ready\n");

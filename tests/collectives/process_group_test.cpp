@@ -115,6 +115,7 @@ TEST_CASE("every collective gives the plain result in worlds of 1 to 5") {
       all_collectives_agree<double>(group);
       all_collectives_agree<std::int32_t>(group);
       all_collectives_agree<std::int64_t>(group);
+      all_collectives_agree<std::uint8_t>(group);
     });
   }
 }

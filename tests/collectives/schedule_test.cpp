@@ -10,18 +10,29 @@
 #include "collectives/algorithms/barrier.hpp"
 #include "collectives/algorithms/binomial.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/algorithms/chain.hpp"
+#include "collectives/algorithms/direct.hpp"
+#include "collectives/algorithms/halving_doubling.hpp"
+#include "collectives/algorithms/linear.hpp"
+#include "collectives/algorithms/pairwise.hpp"
+#include "collectives/algorithms/recursive_doubling.hpp"
 #include "collectives/algorithms/ring.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-// A step in one short line: "3>1 2<3+" is chunk 3 to rank 1, and chunk 2 from rank 3, added ("=" for overwritten).
+// A step in one short line: "3>1 2<3+" is chunk 3 to rank 1, and chunk 2 from rank 3, added ("=" for overwritten). "i0:3>1" is chunk 0
+// of the input to rank 1, where it lands in chunk 3.
 std::string short_form(const Step& step) {
   std::string text;
-  if (step.send) text += fmt::format("{}>{}", step.send->chunks.first, step.send->to);
+  const auto chunks = [](ChunkRange range) {
+    return range.count == 1 ? fmt::to_string(range.first) : fmt::format("{}-{}", range.first, range.first + range.count - 1);
+  };
+  if (step.send && step.send->input) text += fmt::format("i{}:", *step.send->input);
+  if (step.send) text += fmt::format("{}>{}", chunks(step.send->chunks), step.send->to);
   if (step.send && step.receive) text += " ";
   if (step.receive) {
-    text += fmt::format("{}<{}{}", step.receive->chunks.first, step.receive->from, step.receive->action == Action::add ? "+" : "=");
+    text += fmt::format("{}<{}{}", chunks(step.receive->chunks), step.receive->from, step.receive->action == Action::add ? "+" : "=");
   }
   return text.empty() ? "idle" : text;
 }
@@ -102,6 +113,72 @@ TEST_CASE("the binomial reduce is the broadcast read backwards, adding") {
   }
 }
 
+int chunks_sent(const Schedule& schedule) {
+  int sent = 0;
+  for (const Step& step : schedule.steps) sent += step.send ? step.send->chunks.count : 0;
+  return sent;
+}
+
+TEST_CASE("halving and doubling on four ranks, step by step") {
+  CHECK(short_form(halving_doubling_all_reduce(4, 0)) == Lines{"2-3>2 0-1<2+", "1>1 0<1+", "0>1 1<1=", "0-1>2 2-3<2="});
+  CHECK(short_form(halving_doubling_all_reduce(4, 3)) == Lines{"0-1>1 2-3<1+", "2>2 3<2+", "3>2 2<2=", "2-3>1 0-1<1="});
+}
+
+TEST_CASE("halving and doubling on six ranks: 0 speaks for 1, and 2 for 3") {
+  CHECK(short_form(halving_doubling_all_reduce(6, 1)) == Lines{"0-5>0", "idle", "idle", "idle", "idle", "0-5<0="});
+  CHECK(short_form(halving_doubling_all_reduce(6, 2)) ==
+        Lines{"0-5<3+", "4-5>5 0-3<5+", "0-1>0 2-3<0+", "2-3>0 0-1<0=", "0-3>5 4-5<5=", "0-5>3"});
+  CHECK(short_form(halving_reduce_scatter(6, 3)) == Lines{"0-5>2", "idle", "idle", "3<2="});
+  CHECK(short_form(doubling_all_gather(6, 3)) == Lines{"3>2", "idle", "idle", "0-5<2="});
+}
+
+TEST_CASE("halving and doubling sends what the ring sends where the size is a power of two, in 2 log2(size) steps") {
+  for (int size = 2; size <= 64; size *= 2) {
+    for (int rank = 0; rank < size; ++rank) {
+      REQUIRE(chunks_sent(halving_doubling_all_reduce(size, rank)) == 2 * (size - 1));
+      REQUIRE(halving_doubling_all_reduce(size, rank).steps.size() == static_cast<size_t>(2 * log2_rounded_up(size)));
+      REQUIRE(recursive_doubling_all_reduce(size, rank).steps.size() == static_cast<size_t>(log2_rounded_up(size)));
+    }
+  }
+}
+
+TEST_CASE("recursive doubling on five ranks: 0 speaks for 1, the parties are 0, 2, 3 and 4") {
+  CHECK(short_form(recursive_doubling_all_reduce(5, 0)) == Lines{"0<1+", "0>2 0<2+", "0>3 0<3+", "0>1"});
+  CHECK(short_form(recursive_doubling_all_reduce(5, 1)) == Lines{"0>0", "idle", "idle", "0<0="});
+  CHECK(short_form(recursive_doubling_all_reduce(5, 4)) == Lines{"idle", "0>3 0<3+", "0>2 0<2+", "idle"});
+}
+
+TEST_CASE("one-shot on three ranks: whose numbers add up to the step's exchange their inputs") {
+  CHECK(short_form(one_shot_all_reduce(3, 0)) == Lines{"i0:0>0 0<0=", "i0:0>1 0<1+", "i0:0>2 0<2+", "idle", "idle"});
+  CHECK(short_form(one_shot_all_reduce(3, 1)) == Lines{"idle", "i0:0>0 0<0=", "i0:0>1 0<1+", "i0:0>2 0<2+", "idle"});
+}
+
+TEST_CASE("two-shot sends what the ring sends, to everybody alike") {
+  CHECK(short_form(two_shot_all_reduce(3, 0)) == Lines{"1>1 0<2+", "2>2 0<1+", "0>1 2<2=", "0>2 1<1="});
+  for (int size = 1; size <= 64; ++size)
+    for (int rank = 0; rank < size; ++rank) REQUIRE(chunks_sent(two_shot_all_reduce(size, rank)) == 2 * (size - 1));
+}
+
+TEST_CASE("the naive all-reduce sends everything through rank 0") {
+  CHECK(short_form(naive_all_reduce(3, 0)) == Lines{"0<1+", "0<2+", "0>1", "0>2"});
+  CHECK(short_form(naive_all_reduce(3, 2)) == Lines{"idle", "0>0", "idle", "0<0="});
+}
+
+TEST_CASE("chains of four ranks from and to root 2") {
+  CHECK(short_form(chain_broadcast(4, 2, 2)) == Lines{"0>3", "idle", "idle"});
+  CHECK(short_form(chain_broadcast(4, 0, 2)) == Lines{"idle", "0<3=", "0>1"});
+  CHECK(short_form(chain_reduce(4, 1, 2)) == Lines{"0>0", "idle", "idle"});
+  CHECK(short_form(chain_reduce(4, 2, 2)) == Lines{"idle", "idle", "0<3+"});
+}
+
+TEST_CASE("gather and scatter of three ranks, root 1, and the all-to-all") {
+  CHECK(short_form(linear_gather(3, 1, 1)) == Lines{"2<2=", "0<0="});
+  CHECK(short_form(linear_gather(3, 0, 1)) == Lines{"idle", "0>1"});
+  CHECK(short_form(linear_scatter(3, 1, 1)) == Lines{"2>2", "0>0"});
+  CHECK(short_form(pairwise_all_to_all(3, 0)) == Lines{"idle", "i1:0>1 1<1=", "i2:0>2 2<2="});
+  CHECK(short_form(pairwise_all_to_all(3, 1)) == Lines{"i2:1>2 2<2=", "i0:1>0 0<0=", "idle"});
+}
+
 TEST_CASE("trees and barrier take ceil(log2(size)) steps, and a barrier carries nothing") {
   for (int size = 1; size <= 64; ++size) {
     const size_t steps = log2_rounded_up(size);
@@ -146,10 +223,11 @@ TEST_CASE("the catalogue: every collective has an algorithm, no name is used twi
 TEST_CASE("the catalogue says what there is when a name is wrong") {
   CHECK_THROWS_WITH_AS(
       collective_named("allreduce"),
-      "there is no collective named 'allreduce'; there are all_reduce, reduce_scatter, all_gather, broadcast, reduce, barrier",
+      "there is no collective named 'allreduce'; there are all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, "
+      "scatter, all_to_all, barrier",
       Error);
   CHECK_THROWS_WITH_AS(find_algorithm(Collective::reduce, "ring"),
-                       "there is no algorithm named 'ring' for reduce; there is binomial", Error);
+                       "there is no algorithm named 'ring' for reduce; there are binomial, chain, linear", Error);
 }
 
 TEST_CASE("schedules are made for at least one rank, and for a root among them") {

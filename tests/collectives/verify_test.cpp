@@ -168,6 +168,65 @@ TEST_CASE("an all-gather must deliver the originals: the all-gather of sums is n
                  "at the end chunk 0 on rank 2 should not hold ranks 1 and 2"));
 }
 
+TEST_CASE("added up in another order: a one-shot all-reduce in which each rank begins with its own buffer") {
+  const Algorithm algorithm = broken(Collective::all_reduce, [](int size, int rank, int) {
+    Schedule schedule{.chunks = 1, .steps = {}};
+    for (int s = 1; s < size; ++s) {
+      schedule.steps.push_back({.send = Send{.to = wrap(rank + s, size), .chunks = {0}, .input = 0},
+                                .receive = Receive{.from = wrap(rank - s, size), .chunks = {0}, .action = Action::add}});
+    }
+    return schedule;
+  });
+  CHECK(text(verify(algorithm, 2)) == text({}));  // a+b is b+a
+  CHECK(text(verify(algorithm, 3)) ==
+        text({"broken all_reduce, 3 ranks: at the end chunk 0 on rank 1 was added up in another order than on rank 0: the last bits may "
+              "differ",
+              "broken all_reduce, 3 ranks: at the end chunk 0 on rank 2 was added up in another order than on rank 0: the last bits may "
+              "differ"}));
+}
+
+TEST_CASE("a rank's own input forgotten, and its own input sent where its sum should be") {
+  std::vector<Schedule> schedules = make_schedules(find_algorithm(Collective::all_reduce, "one_shot"), 3);
+  schedules[1].steps.at(2) = {};
+  CHECK(text(verify(Collective::all_reduce, schedules)) == text({"at the end chunk 0 on rank 1 lacks rank 1"}));
+
+  schedules = make_schedules(find_algorithm(Collective::all_reduce, "recursive_doubling"), 4);
+  for (Schedule& schedule : schedules) schedule.steps.at(1).send->input = 0;
+  CHECK(contains(verify(Collective::all_reduce, schedules), "at the end chunk 0 on rank 0 lacks rank 3"));
+}
+
+TEST_CASE("wrong fold: the speaker of a pair gives its sum back before it is complete") {
+  std::vector<Schedule> schedules = make_schedules(find_algorithm(Collective::all_reduce, "recursive_doubling"), 3);
+  for (Schedule& schedule : schedules) std::swap(schedule.steps.at(1), schedule.steps.at(2));
+  CHECK(text(verify(Collective::all_reduce, schedules)) == text({"at the end chunk 0 on rank 1 lacks rank 2"}));
+}
+
+TEST_CASE("in an all-to-all each chunk must be the right one of the right rank") {
+  std::vector<Schedule> schedules = schedules_for(Collective::all_to_all, 3);
+  schedules[1].steps.at(1).send->input = 2;  // to rank 0
+  CHECK(text(verify(Collective::all_to_all, schedules)) ==
+        text({"at the end chunk 1 on rank 0 should hold chunk 0 of rank 1, not chunk 2"}));
+  schedules[1].steps.at(1).send->input = 3;
+  CHECK(text(verify(Collective::all_to_all, schedules)) ==
+        text({"step 1: rank 1 sends chunk 3 of its input as chunk 1 to rank 0, but the chunks are 0 to 2"}));
+}
+
+TEST_CASE("a chunk that lands in another chunk's place is no mistake in an all-to-all only") {
+  std::vector<Schedule> schedules = schedules_for(Collective::reduce_scatter, 3);
+  schedules[1].steps.at(0).send->input = 1;
+  CHECK(text(verify(Collective::reduce_scatter, schedules)) ==
+        text({"step 0: rank 1 sends chunk 1 of its input as chunk 0, and only an all_to_all may do so"}));
+}
+
+TEST_CASE("gather and scatter that forget a rank, or serve another root") {
+  std::vector<Schedule> schedules = schedules_for(Collective::gather, 3, 1);
+  for (Schedule& schedule : schedules) schedule.steps.pop_back();
+  CHECK(text(verify(Collective::gather, schedules, 1)) ==
+        text({"at the end chunk 0 on rank 1 should not hold rank 1 and lacks rank 0"}));
+  CHECK(contains(verify(Collective::scatter, schedules_for(Collective::scatter, 3, 1), 0),
+                 "at the end chunk 2 on rank 2 should not hold rank 1 and lacks rank 0"));
+}
+
 TEST_CASE("a barrier one step short: some have not been heard from") {
   std::vector<Schedule> schedules = schedules_for(Collective::barrier, 6);
   for (Schedule& schedule : schedules) schedule.steps.pop_back();
@@ -227,7 +286,7 @@ TEST_CASE("peers and chunks that do not exist") {
 
   schedules = schedules_for(Collective::reduce_scatter, 4);
   schedules[1].steps.at(0).send->to = 1;
-  CHECK(contains(verify(Collective::reduce_scatter, schedules), "step 0: rank 1 sends chunk 0 to rank 1, but that is itself"));
+  CHECK(contains(verify(Collective::reduce_scatter, schedules), "step 0: rank 1 sends chunk 0 to rank 1, but rank 1 expects chunk 3 from rank 0"));
 
   schedules = schedules_for(Collective::reduce_scatter, 4);
   schedules[0].steps.at(0).send->chunks = {4};

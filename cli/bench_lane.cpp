@@ -1,0 +1,133 @@
+#include "cli/bench_lane.hpp"
+
+#include <algorithm>
+#include <barrier>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "cli/bench_data.hpp"
+#include "cli/bench_limits.hpp"
+#include "cli/bench_seat.hpp"
+#include "collectives/backends/library_backends.hpp"
+#include "collectives/process_group.hpp"
+#include "collectives/transport/shm.hpp"
+#include "collectives/transport/tcp.hpp"
+#include "collectives/transport/threads.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::Backend;
+using collectives::Call;
+using collectives::Collective;
+using collectives::Place;
+
+// One rank's part of a block.
+void measure_rank(Backend& backend, const Block& block, bool check, RankRecord& record) {
+  Call buffers = block.call;
+  if (!check) buffers.collective = Collective::all_reduce;  // a limit: it only moves bytes
+  const BenchData data(buffers, backend.rank(), backend.size());
+  const auto call = [&] { backend.run(block.call, data.input(), data.output()); };
+  for (int i = 0; i < block.warmup; ++i) call();
+  for (int sample = 0; sample < block.samples; ++sample) {
+    const auto start = Clock::now();
+    for (int i = 0; i < block.batch; ++i) call();
+    record.seconds.push_back(seconds_since(start) / block.batch);
+  }
+  if (check) record.wrong = std::max(record.wrong, data.wrong());
+}
+
+// All ranks as threads of this process. make(rank) is called by the rank's own thread.
+void measure_threads(const std::function<std::unique_ptr<Backend>(int)>& make, const Block& block, bool check,
+                     std::vector<RankRecord>& records) {
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run_rank = [&](int rank) {
+    const auto backend = make(rank);
+    try {
+      measure_rank(*backend, block, check, records[static_cast<std::size_t>(rank)]);
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+      backend->abort(error.what());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < static_cast<int>(records.size()); ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  for (auto& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+collectives::ExecutorOptions executor_options() {
+  return collectives::group_options_from_environment().executor;
+}
+
+void measure_with_threads(Lane& lane) {
+  lane.measure = [](const Block& block, std::vector<RankRecord>& records) {
+    const auto world = collectives::make_threads_world(static_cast<int>(records.size()));
+    const auto make = [&](int rank) { return make_schedule_backend(make_threads_transport(world, rank), executor_options()); };
+    measure_threads(make, block, true, records);
+  };
+}
+
+void measure_bare_copies(Lane& lane) {
+  lane.measure = [](const Block& block, std::vector<RankRecord>& records) {
+    const int size = static_cast<int>(records.size());
+    std::barrier everybody(size);
+    const auto make = [&](int rank) { return make_bare_copy(rank, size, everybody); };
+    measure_threads(make, block, false, records);
+  };
+}
+
+void measure_with(Lane& lane, std::shared_ptr<Backend> backend) {
+  const bool check = lane.backend != nullptr;
+  lane.measure = [backend, check](const Block& block, std::vector<RankRecord>& records) {
+    measure_rank(*backend, block, check, records[0]);
+  };
+}
+
+std::unique_ptr<Backend> connect(const std::string& name, const Place& meeting) {
+  if (name == "tcp") return make_schedule_backend(collectives::connect_tcp(meeting), executor_options());
+  if (name == "shm") return make_schedule_backend(collectives::connect_shm(meeting), executor_options());
+  if (name == "gloo") return collectives::make_gloo_backend(meeting);
+  return collectives::make_mpi_backend();
+}
+
+}  // namespace
+
+double RankRecord::median() const {
+  if (seconds.empty()) return 0;
+  std::vector<double> sorted = seconds;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  if (sorted.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(sorted.begin(), middle)) / 2;
+}
+
+std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks) {
+  std::vector<Lane> lanes;
+  for (const auto& name : plan.backends) {
+    const BenchBackend& backend = bench_backend_named(name);
+    lanes.push_back(
+        {.name = name, .backend = &backend, .limit = backend.limit, .set = set_of(backend, plan.backends), .measure = {}});
+  }
+  const bool nothing_like_it =
+      plan.collective == Collective::barrier || plan.collective == Collective::gather || plan.collective == Collective::scatter;
+  if (ranks == 1 || nothing_like_it) return lanes;
+  for (const auto& [limit, name] : {std::pair(Limit::tcp, "bare ring"), std::pair(Limit::memory, "bare copy")}) {
+    const bool wanted = std::any_of(lanes.begin(), lanes.end(), [limit = limit](const Lane& lane) { return lane.limit == limit; });
+    if (wanted) lanes.push_back({.name = name, .limit = limit, .measure = {}});
+  }
+  return lanes;
+}
+
+void open_lane(Lane& lane, const Place& meeting) {
+  const bool in_one_process = lane.backend ? lane.backend->home == Home::threads : lane.limit == Limit::memory;
+  lane.takes_part = meeting.rank == 0 || !in_one_process;
+  if (in_one_process && lane.takes_part) return lane.backend ? measure_with_threads(lane) : measure_bare_copies(lane);
+  if (!in_one_process) measure_with(lane, lane.backend ? connect(lane.name, meeting) : make_bare_ring(meeting));
+}
+
+}  // namespace ringside::cli

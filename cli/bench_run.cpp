@@ -1,0 +1,149 @@
+#include "cli/bench_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/bench_lane.hpp"
+#include "cli/bench_limits.hpp"
+#include "cli/meeting_point.hpp"
+#include "collectives/process_group.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::Call;
+using collectives::Collective;
+using collectives::Place;
+using collectives::ProcessGroup;
+using collectives::ReduceOp;
+
+constexpr int rounds = 4;                // blocks of a lane
+constexpr double sample_seconds = 2e-3;  // shorter calls share a batch
+constexpr double lane_seconds = 0.5;     // what the samples of a lane may take for one size, ...
+constexpr int fewest_samples = 7;        // ... unless that would be too few for a median
+
+// What all ranks of a lane have measured.
+struct Figure {
+  double seconds = 0;  // the slowest rank's median
+  std::int64_t wrong = 0;
+};
+
+class Bench {
+ public:
+  Bench(const BenchPlan& plan, const BenchSeat& seat)
+      : plan_(plan), seat_(seat), everybody_(meet_everybody(seat.everybody)), lanes_(lanes_of(plan, seat.own.size)) {
+    for (auto& lane : lanes_) open(lane);
+  }
+
+  std::vector<BenchRow> measure(std::uint64_t bytes) {
+    const Call call = call_of(bytes);
+    std::vector<std::vector<RankRecord>> records(lanes_.size(), std::vector<RankRecord>(static_cast<std::size_t>(seat_.own.size)));
+    std::vector<Block> blocks;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      auto trial = records[i];
+      run(lanes_[i], {.call = call, .warmup = plan_.warmup, .samples = 3}, trial);
+      blocks.push_back(block_for(call, gather(trial).seconds));
+    }
+    for (int round = 0; round < rounds; ++round)
+      for (std::size_t i = 0; i < lanes_.size(); ++i) run(lanes_[i], blocks[i], records[i]);
+    std::vector<Figure> figures;
+    for (const auto& record : records) figures.push_back(gather(record));
+    return rows(call, figures);
+  }
+
+ private:
+  // Whose turn it is not may wait for long.
+  static ProcessGroup meet_everybody(const Place& place) {
+    auto options = collectives::group_options_from_environment();
+    options.executor.timeout = Seconds(3600);
+    return ProcessGroup::over_tcp(place, options);
+  }
+
+  // Each lane's ranks meet at a port that rank 0 of all finds free.
+  void open(Lane& lane) {
+    const ReservedPort reserved;
+    std::int32_t port = reserved.number();
+    everybody_.broadcast(std::span(&port, 1), 0);
+    Place meeting = seat_.own;
+    meeting.master_port = static_cast<std::uint16_t>(port);
+    if (lane.set == seat_.set) open_lane(lane, meeting);
+    everybody_.barrier();
+  }
+
+  Call call_of(std::uint64_t bytes) const {
+    const auto& algorithm = collectives::find_algorithm(plan_.collective, plan_.algorithm);
+    Call call;
+    call.collective = plan_.collective;
+    call.algorithm = static_cast<std::uint8_t>(&algorithm - collectives::all_algorithms().data());
+    call.type = plan_.type;
+    call.reduce = plan_.op;
+    call.count = plan_.collective == Collective::barrier ? 0 : bytes / size_of(plan_.type);
+    const bool equal_blocks = call.collective == Collective::gather || call.collective == Collective::scatter ||
+                              call.collective == Collective::all_to_all;
+    if (equal_blocks) call.count -= call.count % static_cast<std::uint64_t>(seat_.own.size);
+    return call;
+  }
+
+  Block block_for(const Call& call, double seconds) const {
+    Block block{.call = call};
+    block.batch = static_cast<int>(std::clamp(std::ceil(sample_seconds / std::max(seconds, 1e-8)), 1.0, 10000.0));
+    const double fit = lane_seconds / std::max(seconds * block.batch, 1e-6);
+    const int samples = plan_.repeat.value_or(std::max(fewest_samples, static_cast<int>(fit)));
+    block.samples = (samples + rounds - 1) / rounds;
+    block.warmup = seconds > sample_seconds ? std::min(plan_.warmup, 2) : plan_.warmup;
+    return block;
+  }
+
+  void run(const Lane& lane, const Block& block, std::vector<RankRecord>& records) {
+    everybody_.barrier();
+    if (lane.measure) lane.measure(block, records);
+  }
+
+  // Collective: every process contributes the records of the ranks that it is.
+  Figure gather(const std::vector<RankRecord>& records) {
+    double slowest = 0;
+    std::int64_t wrong = 0;
+    for (const auto& record : records) {
+      slowest = std::max(slowest, record.median());
+      wrong += static_cast<std::int64_t>(record.wrong);
+    }
+    everybody_.all_reduce(std::span(&slowest, 1), ReduceOp::max);
+    everybody_.all_reduce(std::span(&wrong, 1), ReduceOp::sum);
+    return {slowest, wrong};
+  }
+
+  std::vector<BenchRow> rows(const Call& call, const std::vector<Figure>& figures) const {
+    const double bytes = static_cast<double>(call.count * size_of(call.type)), factor = bus_factor(call.collective, seat_.own.size);
+    const auto bandwidth = [&](const Figure& figure) { return figure.seconds > 0 ? bytes / figure.seconds * factor * 1e-9 : 0.0; };
+    std::vector<BenchRow> rows;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      const Lane& lane = lanes_[i];
+      if (!lane.backend) continue;
+      BenchRow row{.call = call, .ranks = seat_.own.size, .backend = lane.name, .wrong = figures[i].wrong};
+      row.ours = lane.backend->home != Home::mpirun && lane.name != "gloo";
+      row.seconds = figures[i].seconds;
+      row.busbw_gbps = bandwidth(figures[i]);
+      for (std::size_t j = 0; j < lanes_.size(); ++j)
+        if (!lanes_[j].backend && lanes_[j].limit == lane.limit) row.limit_gbps = bandwidth(figures[j]);
+      rows.push_back(row);
+    }
+    return rows;
+  }
+
+  const BenchPlan& plan_;
+  const BenchSeat& seat_;
+  ProcessGroup everybody_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace
+
+void run_bench(const BenchPlan& plan, const BenchSeat& seat, const std::function<void(const std::vector<BenchRow>&)>& take) {
+  Bench bench(plan, seat);
+  for (const auto bytes : plan.bytes) {
+    const auto rows = bench.measure(bytes);
+    if (seat.everybody.rank == 0) take(rows);
+  }
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,118 @@
+// send and recv: two ranks, while the others go their own way.
+#include <chrono>
+#include <thread>
+
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+using namespace ringside::tests;
+
+namespace {
+
+GroupOptions patience(double seconds) {
+  GroupOptions options;
+  options.executor.timeout = Seconds(seconds);
+  return options;
+}
+
+std::vector<float> count_from(float first, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i % 1000);
+  return values;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("what is sent arrives, in order, whatever its length") {
+  on_every_transport(3, [](ProcessGroup& group) {
+    for (const std::size_t count : {std::size_t(0), std::size_t(1), std::size_t(1003), std::size_t(700000)}) {
+      std::vector<float> one(count), two(count);
+      if (group.rank() == 2) {
+        one = count_from(1, count), two = count_from(2, count);
+        group.send(std::span<const float>(one), 0);
+        group.send(std::span<const float>(two), 0);
+      } else if (group.rank() == 0) {
+        group.recv(std::span(one), 2);
+        group.recv(std::span(two), 2);
+        require(one == count_from(1, count) && two == count_from(2, count), "other numbers arrived than were sent");
+      }
+    }
+  });
+}
+
+TEST_CASE("sends between two ranks do not disturb the count of anybody's calls") {
+  on_every_transport(4, [](ProcessGroup& group) {
+    for (int round = 0; round < 5; ++round) {
+      std::vector<float> x(100, static_cast<float>(group.rank()));
+      const int last = group.size() - 1;
+      if (group.rank() == 0) group.send(std::span<const float>(x), last);
+      if (group.rank() == last) group.recv(std::span(x), 0);
+      if (group.rank() == last) require(x[99] == 0, "received {}", x[99]);
+      if (group.rank() == last && round % 2 == 0) group.send(std::span<const float>(x), 1);
+      if (group.rank() == 1 && round % 2 == 0) group.recv(std::span(x), last);
+      std::vector<float> ones(50, 1);
+      group.all_reduce(std::span(ones));
+      require(ones[0] == 4, "the sum of four ones is {}", ones[0]);
+    }
+  });
+}
+
+TEST_CASE("a pipeline hands on what it has received") {
+  on_every_transport(4, [](ProcessGroup& group) {
+    std::vector<std::int64_t> x(300);
+    for (int micro_batch = 0; micro_batch < 8; ++micro_batch) {
+      if (group.rank() > 0) group.recv(std::span(x), group.rank() - 1);
+      for (auto& each : x) each = group.rank() == 0 ? micro_batch : each + 1;
+      if (group.rank() + 1 < group.size()) group.send(std::span<const std::int64_t>(x), group.rank() + 1);
+      if (group.rank() == 3) require(x[299] == micro_batch + 3, "micro-batch {} arrived as {}", micro_batch, x[299]);
+    }
+  });
+}
+
+TEST_CASE("a send and a recv that do not agree name both calls") {
+  const auto body = [](ProcessGroup& group) {
+    std::vector<float> x(200);
+    if (group.rank() == 0) group.send(std::span<const float>(x).first(100), 1);
+    if (group.rank() == 1) group.recv(std::span(x), 0);
+    group.barrier();
+  };
+  for (const auto& outcomes : {run_tcp(3, body, patience(20)), run_shm(3, body, patience(20))})
+    for (const auto& text : outcomes) {
+      CAPTURE(text);
+      CHECK(contains(text, "the ranks disagree: rank 1 makes call #1, send/recv of 200 fp32 from rank 0 to rank 1"));
+      CHECK(contains(text, "but rank 0 makes call #1, send/recv of 100 fp32 from rank 0 to rank 1"));
+    }
+}
+
+TEST_CASE("a recv for which nobody sends ends at the deadline, and says whom it waited for") {
+  const auto outcomes = run_tcp(2, [](ProcessGroup& group) {
+    std::vector<float> x(8);
+    if (group.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+    group.recv(std::span(x), 1);
+  }, patience(1));
+  CAPTURE(outcomes[0]);
+  CHECK(contains(outcomes[0], "nothing came to rank 0 from rank 1 for 1.0 s"));
+  CHECK(contains(outcomes[0], "send/recv of 8 fp32 from rank 1 to rank 0"));
+}
+
+TEST_CASE("peers that make no sense are refused before anything is sent") {
+  run_threads(2, [](ProcessGroup& group) {
+    const auto text_of = [](auto call) -> std::string {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "no error";
+    };
+    std::vector<float> x(3);
+    const auto to = text_of([&] { group.send(std::span<const float>(x), 2); });
+    require(to == fmt::format("a send and its recv are between rank {} and another of the ranks 0 to 1, not rank 2", group.rank()), "{}", to);
+    const auto from = text_of([&] { group.recv(std::span(x), group.rank()); });
+    require(from == fmt::format("a send and its recv are between rank {0} and another of the ranks 0 to 1, not rank {0}", group.rank()), "{}", from);
+    group.barrier();
+  });
+}
