@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <sstream>
 
+#include <unistd.h>
+
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "collectives/backends/library_backends.hpp"
 
@@ -28,6 +32,13 @@ std::uint64_t available_memory() {
   fail("cannot read from /proc/meminfo how much memory is available");
 }
 
+bool in_path(const std::string& program) {
+  std::istringstream folders(environment("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
 // The values of an enumeration that have a name, found by asking.
 template <class Enum>
 Enum named(std::string_view name, const char* what) {
@@ -44,7 +55,7 @@ Enum named(std::string_view name, const char* what) {
 }  // namespace
 
 const std::vector<BenchBackend>& bench_backends() {
-  const bool mpi = collectives::mpi_is_here();
+  const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
   const auto heap = [](const char* setting) { return std::string("MALLOC_") + setting; };
   static const std::vector<BenchBackend> backends = {
       {.name = "tcp"},
@@ -69,7 +80,7 @@ const BenchBackend& bench_backend_named(std::string_view name) {
   for (const auto& backend : bench_backends()) {
     if (backend.name != name) continue;
     const char* package = backend.home == Home::mpirun ? "libopenmpi-dev and openmpi-bin" : "libgloo-dev";
-    require(backend.here, "this build has no {}: install {}, then configure and build again; it has {}", name, package,
+    require(backend.here, "{} is not here: install {}, then configure and build again; this build has {}", name, package,
             fmt::join(here, ", "));
     return backend;
   }

@@ -12,7 +12,7 @@ namespace {
 // Colours that stand out from white and from near-black alike.
 constexpr std::array colours{"#2f7ed8", "#e0662f", "#2e9e5b", "#b04ac0", "#b58900", "#d0405f", "#179a9a"};
 
-constexpr double panel_width = 380, panel_height = 300, left = 56, right = 14, top = 52, bottom = 46, legend_line = 20;
+constexpr double panel_width = 430, panel_height = 300, left = 56, right = 28, top = 52, bottom = 46, legend_line = 20;
 
 // A range of values as the eye wants it: whole powers of ten around all of them.
 struct Scale {
@@ -82,6 +82,11 @@ std::string line(const std::vector<Point>& points, const Scale& x, const Scale& 
   std::string svg, path;
   for (const auto& [bytes, value] : points) path += fmt::format("{:.1f},{:.1f} ", x(bytes), y(value));
   if (points.size() > 1) svg += fmt::format("<polyline fill=\"none\" points=\"{}\" {}/>\n", path, style);
+  return svg;
+}
+
+std::string dots(const std::vector<Point>& points, const Scale& x, const Scale& y, const std::string& style) {
+  std::string svg;
   for (const auto& [bytes, value] : points)
     svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" {}/>\n", x(bytes), y(value), style);
   return svg;
@@ -158,7 +163,10 @@ std::string bench_plot(const std::vector<Json>& rows) {
            text(begin + left, top - 8, fmt::format("{} rank{}", ranks[i], ranks[i] == 1 ? "" : "s"), " font-weight=\"bold\"");
     limits = lines_of(rows, ranks[i], true);
     for (const auto& [name, points] : limits) svg += line(points, x, y, limit_style(name));
-    for (const auto& [name, points] : lines_of(rows, ranks[i], false)) svg += line(points, x, y, style_of(name, backends));
+    for (const auto& [name, points] : lines_of(rows, ranks[i], false)) {
+      const std::string style = style_of(name, backends);
+      svg += line(points, x, y, style) + dots(points, x, y, style);
+    }
   }
   return svg + legend(backends, limits, panel_height + 6) + "</svg>\n";
 }

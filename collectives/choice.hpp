@@ -15,8 +15,8 @@ class AlgorithmChoice {
  public:
   AlgorithmChoice() = default;
 
-  // With some forced: "all_reduce=halving_doubling,broadcast=chain". The same on all ranks, or the first call says that they disagree.
-  // Throws Error where a name is not in the catalogue.
+  // With some forced: "all_reduce=halving_doubling,broadcast=chain". The same on all ranks, or the first call says that they
+  // disagree. Throws Error where a name is not in the catalogue.
   explicit AlgorithmChoice(std::string_view forced);
 
   // For `count` elements of the whole buffer among `size` ranks: what is forced, otherwise the catalogue's default.

@@ -27,8 +27,9 @@ struct Cursor {
 class Run {
  public:
   Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call, std::uint64_t sequence,
-      const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch);
+      const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch, FlightRecorder& recorder);
   void all_slices();
+  void record() const;  // where this call stands, for the flight recorder
   std::string where() const;
 
  private:
@@ -38,6 +39,7 @@ class Run {
   void apply_own_slices();
   void apply_held_slice();
   void apply(std::span<const std::byte> payload);
+  int last_step() const { return static_cast<int>(plan_.schedule.steps.size()) - 1; }
   void ask_around();
   Position position() const;
   [[noreturn]] void time_out();
@@ -68,12 +70,14 @@ class Run {
   const std::uint64_t sequence_;
   const Chunks& chunks_;
   const Buffers& buffers_;
+  FlightRecorder& recorder_;
   const std::size_t element_;
   std::size_t slice_elements_;
   int window_;  // slices per segment
   Cursor end_;
   std::byte* scratch_ = nullptr;
 
+  std::uint64_t received_bytes_ = 0;
   Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
   bool receive_posted_ = false, placed_ = false;
   std::optional<std::span<const std::byte>> held_;  // received, not yet applied
@@ -81,8 +85,9 @@ class Run {
 };
 
 Run::Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call, std::uint64_t sequence,
-         const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch)
+         const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch, FlightRecorder& recorder)
     : transport_(transport), options_(options), plan_(plan), call_(call), sequence_(sequence), chunks_(chunks), buffers_(buffers),
+      recorder_(recorder),
       element_(size_of(call.type)), slice_elements_(std::max<std::size_t>(1, options.slice_bytes / element_)),
       window_(options.slices_per_segment) {
   int longest = 1;
@@ -117,13 +122,21 @@ void Run::all_slices() {
     if (finished()) return;
     const auto completion = transport_.wait(Deadline::after(std::min(options_.timeout, Position::every)));
     if (completion) {
+      received_bytes_ += completion->payload.size();
       take(*completion);
+      record();
       last_progress = Clock::now();
     } else {
       ask_around();
       if (seconds_since(last_progress) >= options_.timeout.count()) time_out();
     }
   }
+}
+
+void Run::record() const {
+  const bool receiving = to_receive_ != end_ && !to_itself(to_receive_);
+  recorder_.progress(static_cast<std::uint32_t>(std::min(to_send_ < to_receive_ ? to_send_.step : to_receive_.step, last_step())),
+                     receiving ? step(to_receive_).receive->from : -1, received_bytes_);
 }
 
 // Nothing has moved for a while. That may be as it should; but ranks that wait for each other in different calls will wait for ever.
@@ -369,16 +382,23 @@ static Buffers prepare(const Plan& plan, std::size_t element, const Chunks& chun
 
 void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks, const Buffers& given_buffers) {
   const Buffers buffers = prepare(plan, size_of(call.type), chunks, given_buffers, kept_input_);
+  recorder_.begin(sequence, call, static_cast<std::uint32_t>(plan.schedule.steps.size()));
 
-  Run run(transport_, options_, plan, call, sequence, chunks, buffers, scratch_);
+  Run run(transport_, options_, plan, call, sequence, chunks, buffers, scratch_, recorder_);
   try {
+    run.record();
     run.all_slices();
+    recorder_.end(FlightEntry::done);
   } catch (const RankFailure& failure) {
     const auto text = fmt::format("{} [rank {} was in {}]", failure.what(), transport_.rank(), run.where());
     const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
+    recorder_.end(FlightEntry::failed);
+    recorder_.write(told.what());
     transport_.abort(told);
     throw told;
   } catch (const Error& error) {
+    recorder_.end(FlightEntry::failed);
+    recorder_.write(error.what());
     transport_.abort(RankFailure(transport_.rank(), error.what()));
     throw;
   }

@@ -20,6 +20,7 @@
 
 #include "base/clock.hpp"
 #include "collectives/chunks.hpp"
+#include "collectives/flight_recorder.hpp"
 #include "collectives/message.hpp"
 #include "collectives/schedule.hpp"
 #include "collectives/transport.hpp"
@@ -64,7 +65,8 @@ struct Buffers {
 
 class Executor {
  public:
-  Executor(Transport& transport, ExecutorOptions options) : transport_(transport), options_(options) {
+  Executor(Transport& transport, ExecutorOptions options)
+      : transport_(transport), options_(options), recorder_(transport.rank(), transport.size(), flight_folder_from_environment()) {
     if (options_.slice_bytes == 0) options_.slice_bytes = transport.slice_bytes();
   }
 
@@ -78,6 +80,7 @@ class Executor {
  private:
   Transport& transport_;
   ExecutorOptions options_;
+  FlightRecorder recorder_;
   std::vector<std::byte> scratch_, kept_input_;  // kept between calls
 };
 

@@ -18,15 +18,20 @@ struct Message {
 };
 
 // Of rank r's input, before anything is added to it.
-std::uint64_t fingerprint_of_input(int rank) { return mix_bits(static_cast<std::uint64_t>(rank) + 1); }
+std::uint64_t fingerprint_of_input(int rank) {
+  return mix_bits(static_cast<std::uint64_t>(rank) + 1);
+}
 
-std::uint64_t fingerprint_of_sum(std::uint64_t a, std::uint64_t b) { return mix_bits(mix_bits(a) + mix_bits(b)); }
+std::uint64_t fingerprint_of_sum(std::uint64_t a, std::uint64_t b) {
+  return mix_bits(mix_bits(a) + mix_bits(b));
+}
 
 Message pack(int rank, const RankState& sender, const Send& send) {
   const int first = send.input.value_or(send.chunks.first), end = first + send.chunks.count;
   const auto& source = send.input ? sender.input : sender.chunks;
   Message message{.chunks = {source.begin() + first, source.begin() + end}, .sums = {}, .heard_from = sender.heard_from};
-  for (int chunk = first; chunk < end; ++chunk) message.sums.push_back(send.input ? fingerprint_of_input(rank) : sender.sums[chunk]);
+  for (int chunk = first; chunk < end; ++chunk)
+    message.sums.push_back(send.input ? fingerprint_of_input(rank) : sender.sums[chunk]);
   return message;
 }
 

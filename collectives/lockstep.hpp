@@ -36,9 +36,9 @@ struct RankState {
 // buffers have the same length.
 std::vector<RankState> start_with_numbers(const std::vector<std::vector<double>>& buffers, int chunks);
 
-// All ranks before the first step, each chunk of rank r being r's contribution: the vector with a one at place r. With `name_chunks`
-// as many places follow as there are chunks, with a one for the chunk's own number: {0, 1, 0,  0, 0, 1} is chunk 2 of rank 1. That is
-// for the all-to-all, where a chunk may end in another chunk's place.
+// All ranks before the first step, each chunk of rank r being r's contribution: the vector with a one at place r. With
+// `name_chunks` as many places follow as there are chunks, with a one for the chunk's own number: {0, 1, 0,  0, 0, 1} is chunk 2 of
+// rank 1. That is for the all-to-all, where a chunk may end in another chunk's place.
 std::vector<RankState> start_with_contributions(int size, int chunks, bool name_chunks = false);
 
 // What is wrong with step `step` of `schedules` before a byte has moved, in words: a peer that does not exist, a message that

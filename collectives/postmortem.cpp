@@ -24,7 +24,8 @@ Flight read_flight(const std::filesystem::path& path) {
   flight.entries.resize(header.entries);
   std::memcpy(flight.entries.data(), bytes.data() + sizeof header, header.entries * sizeof(FlightEntry));
   std::erase_if(flight.entries, [](const FlightEntry& entry) { return entry.sequence == 0; });
-  std::sort(flight.entries.begin(), flight.entries.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  std::sort(flight.entries.begin(), flight.entries.end(),
+            [](const auto& a, const auto& b) { return std::pair(a.began_ns, a.sequence) < std::pair(b.began_ns, b.sequence); });
   return flight;
 }
 
@@ -44,11 +45,18 @@ std::string line_of(const Flight& flight) {
                      last.waiting_for >= 0 ? fmt::format(", waiting for rank {}", last.waiting_for) : "");
 }
 
+// Point-to-point calls are numbered by each pair of ranks for itself, and say nothing of the others.
+std::vector<FlightEntry> collectives_of(const Flight& flight) {
+  std::vector<FlightEntry> entries = flight.entries;
+  std::erase_if(entries, [](const FlightEntry& entry) { return entry.call.collective == Collective::point_to_point; });
+  return entries;
+}
+
 // The first call that not all ranks made alike; nothing if there is none in what the recorders still remember.
 std::string divergence(const std::vector<Flight>& flights) {
   std::map<std::uint64_t, std::map<std::string, std::vector<int>>> calls;  // [sequence][call in words] the ranks that made it
   for (const Flight& flight : flights)
-    for (const FlightEntry& entry : flight.entries) calls[entry.sequence][describe(entry.call)].push_back(flight.header.rank);
+    for (const FlightEntry& entry : collectives_of(flight)) calls[entry.sequence][describe(entry.call)].push_back(flight.header.rank);
   for (const auto& [sequence, made] : calls) {
     if (made.size() < 2) continue;
     std::string text = fmt::format("The ranks diverged at call #{}:", sequence);
@@ -60,7 +68,10 @@ std::string divergence(const std::vector<Flight>& flights) {
 
 // Who is behind: all made the same calls, and some had not come to the last one.
 std::string laggards(const std::vector<Flight>& flights) {
-  const auto last_of = [](const Flight& flight) { return flight.entries.empty() ? 0 : flight.entries.back().sequence; };
+  const auto last_of = [](const Flight& flight) {
+    const auto entries = collectives_of(flight);
+    return entries.empty() ? std::uint64_t(0) : entries.back().sequence;
+  };
   std::uint64_t furthest = 0;
   for (const Flight& flight : flights) furthest = std::max(furthest, last_of(flight));
   std::vector<int> behind;

@@ -32,7 +32,7 @@ enum class Action { overwrite, add };
 struct Send {
   int to;
   ChunkRange chunks;           // where they land: the receiver names the same
-  std::optional<int> input{};  // taken from this rank's own input, as the caller gave it, from this chunk on; none: what it holds now
+  std::optional<int> input{};  // taken from the rank's own input as it was given, from this chunk on; none: what it holds now
   bool operator==(const Send&) const = default;
 };
 
@@ -57,6 +57,8 @@ struct Schedule {
 };
 
 // `n` modulo `size`, never negative: the neighbour of rank 0 on the left is rank size-1.
-constexpr int wrap(int n, int size) { return (n % size + size) % size; }
+constexpr int wrap(int n, int size) {
+  return (n % size + size) % size;
+}
 
 }  // namespace ringside::collectives

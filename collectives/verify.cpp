@@ -138,8 +138,8 @@ Findings faults_of_order(const std::vector<RankState>& states) {
   for (int rank = 1; rank < static_cast<int>(states.size()); ++rank) {
     for (int chunk = 0; chunk < static_cast<int>(states[rank].sums.size()); ++chunk) {
       if (states[rank].sums[chunk] == states[0].sums[chunk]) continue;
-      found.push_back(fmt::format("at the end chunk {} on rank {} was added up in another order than on rank 0: the last bits may differ",
-                                  chunk, rank));
+      found.push_back(fmt::format(
+          "at the end chunk {} on rank {} was added up in another order than on rank 0: the last bits may differ", chunk, rank));
     }
   }
   return found;

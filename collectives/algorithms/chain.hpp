@@ -5,12 +5,12 @@
 //     place    0 ──▶ 1 ──▶ 2 ──▶ 3         place = rank - root: the root is place 0
 //     step        0     1     2
 //
-// But the buffer travels in slices (executor.hpp), and a rank sends on slice 0 while slice 1 is coming in, so that all links are busy
-// at once. With k slices it takes k + size - 2 times the time of a slice, not k (size-1): for long buffers the time to send the buffer
-// once, where the binomial tree takes log2(size) times as long.
+// But the buffer travels in slices (executor.hpp), and a rank sends on slice 0 while slice 1 is coming in, so that all links are
+// busy at once. With k slices it takes k + size - 2 times the time of a slice, not k (size-1): for long buffers the time to send
+// the buffer once, where the binomial tree takes log2(size) times as long.
 //
-// Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience", Concurrency and
-// Computation: Practice and Experience 19 (2007), pages 1749-1783; NCCL's broadcast and reduce are such chains.
+// Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience", Concurrency
+// and Computation: Practice and Experience 19 (2007), pages 1749-1783; NCCL's broadcast and reduce are such chains.
 #pragma once
 
 #include "collectives/schedule.hpp"
@@ -31,7 +31,8 @@ inline Schedule chain_broadcast(int size, int rank, int root) {
   return schedule;
 }
 
-// Afterwards the root holds the sum of all ranks' buffers. The broadcast read backwards: the last place begins, and each adds its own.
+// Afterwards the root holds the sum of all ranks' buffers. The broadcast read backwards: the last place begins, and each adds its
+// own.
 //
 //     size 4, root 0: what they hold       0         1        2      3
 //     step 0                                                  [2+3]

@@ -6,9 +6,9 @@
 // TWO-SHOT: a reduce-scatter and an all-gather, each in the same manner with a p-th of the buffer per message. As few bytes as the
 // ring, 2 (size-1)/size of the buffer, in two delays where the ring has 2 (size-1); but a rank speaks to all others, not to two.
 //
-// Source: NVIDIA's TensorRT-LLM and vLLM call the pair one-shot and two-shot in their custom all-reduce; the direct exchange itself is
-// the "direct" or "pairwise" algorithm of Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
-// MPICH", International Journal of High Performance Computing Applications 19 (2005), pages 49-66.
+// Source: NVIDIA's TensorRT-LLM and vLLM call the pair one-shot and two-shot in their custom all-reduce; the direct exchange itself
+// is the "direct" or "pairwise" algorithm of Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations
+// in MPICH", International Journal of High Performance Computing Applications 19 (2005), pages 49-66.
 #pragma once
 
 #include "collectives/schedule.hpp"
@@ -70,9 +70,10 @@ inline Schedule two_shot_all_reduce(int size, int rank) {
   return schedule;
 }
 
-// The same, each rank adding up for itself. All must add in the same order, or the last bits differ: rank 0's buffer first, then rank
-// 1's, and so on, on every rank. That each rank sends and receives one message at most in a step is then a question of who meets whom
-// when: in step s the ranks whose numbers add up to s exchange their inputs, a rank whose own number is half of s takes its own.
+// The same, each rank adding up for itself. All must add in the same order, or the last bits differ: rank 0's buffer first, then
+// rank 1's, and so on, on every rank. That each rank sends and receives one message at most in a step is then a question of who
+// meets whom when: in step s the ranks whose numbers add up to s exchange their inputs, a rank whose own number is half of s takes
+// its own.
 //
 //     size 3       step 0     step 1     step 2     step 3     step 4
 //     rank 0       0          0+1        0+1+2

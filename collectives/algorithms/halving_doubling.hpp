@@ -1,7 +1,7 @@
 // Halving and doubling: as few bytes as the ring, in 2 log2(size) steps in place of 2 (size-1). For buffers of middling length.
 //
-// HALVING (reduce-scatter): in each step two ranks share out what they are both still adding up: each keeps one half, sends the other
-// and adds what it gets. DOUBLING (all-gather) is the way back: each sends all that it has, and has twice as much afterwards.
+// HALVING (reduce-scatter): in each step two ranks share out what they are both still adding up: each keeps one half, sends the
+// other and adds what it gets. DOUBLING (all-gather) is the way back: each sends all that it has, and has twice as much afterwards.
 //
 //     size 4, what each holds of the sum       chunk 0     chunk 1     chunk 2     chunk 3
 //     halving, distance 2        rank 0        [0+2]       [0+2]                               keeps the left half, sends the right
@@ -14,13 +14,14 @@
 //                                rank 3                                            [0+1+2+3]
 //     doubling, distance 1       rank 0        0+1+2+3     [0+1+2+3]                           and so on, back to the top
 //
-// Where the size is no power of two, the first ranks pair up, so that as many parties remain as the greatest power of two below: the
-// left rank of a pair speaks for both. FOLD IN: the right one gives it its buffer and idles; FOLD OUT: it gets back what is its own.
+// Where the size is no power of two, the first ranks pair up, so that as many parties remain as the greatest power of two below:
+// the left rank of a pair speaks for both. FOLD IN: the right one gives it its buffer and idles; FOLD OUT: it gets back what is its
+// own.
 //
 //     size 6     ranks  0 1 │ 2 3 │ 4 │ 5       parties 0, 1, 2, 3; rank 1 folds into rank 0, rank 3 into rank 2
 //
-// Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, LNCS 3036, pages 1-9; Thakur, Rabenseifner and
-// Gropp (2005), see binomial.hpp.
+// Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, LNCS 3036, pages 1-9; Thakur, Rabenseifner
+// and Gropp (2005), see binomial.hpp.
 #pragma once
 
 #include "collectives/schedule.hpp"
@@ -77,7 +78,8 @@ inline void fold_out(Schedule& schedule, const Parties& parties, int rank, Chunk
   schedule.steps.push_back(step);
 }
 
-// Afterwards each party holds the sum of its own chunks. `distance` is in parties; a block of 2*distance of them shares out its chunks.
+// Afterwards each party holds the sum of its own chunks. `distance` is in parties; a block of 2*distance of them shares out its
+// chunks.
 inline void halve(Schedule& schedule, const Parties& parties, int rank) {
   const int party = parties.party_of(rank);
   for (int distance = parties.count / 2; distance >= 1; distance /= 2) {
@@ -101,14 +103,17 @@ inline void double_up(Schedule& schedule, const Parties& parties, int rank) {
       const int other = party ^ distance;
       const int mine = party / distance * distance, theirs = other / distance * distance;
       step.send = Send{.to = parties.speaker(other), .chunks = parties.ranks(mine, distance)};
-      step.receive = Receive{.from = parties.speaker(other), .chunks = parties.ranks(theirs, distance), .action = Action::overwrite};
+      step.receive =
+          Receive{.from = parties.speaker(other), .chunks = parties.ranks(theirs, distance), .action = Action::overwrite};
     }
     schedule.steps.push_back(step);
   }
 }
 
 // Of a pair, the chunk that belongs to the silent rank.
-inline ChunkRange silent_chunk(int rank, const Parties& parties) { return {parties.speaks(rank) ? rank + 1 : rank}; }
+inline ChunkRange silent_chunk(int rank, const Parties& parties) {
+  return {parties.speaks(rank) ? rank + 1 : rank};
+}
 
 }  // namespace detail
 

@@ -7,8 +7,8 @@
 // For gather and scatter the star is no shame: the root must take in, or give out, every block anyhow, so that no algorithm moves
 // fewer bytes through its link; a tree only saves steps.
 //
-// Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience", Concurrency and
-// Computation: Practice and Experience 19 (2007), pages 1749-1783.
+// Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice, and experience", Concurrency
+// and Computation: Practice and Experience 19 (2007), pages 1749-1783.
 #pragma once
 
 #include "collectives/schedule.hpp"

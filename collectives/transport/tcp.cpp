@@ -4,10 +4,10 @@
 #include <cstring>
 #include <deque>
 
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/error.hpp>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
 
 #include "collectives/lifeline.hpp"
 #include "collectives/rendezvous.hpp"
@@ -48,15 +48,19 @@ std::string address_of(int (*ask)(int, sockaddr*, socklen_t*), int socket) {
   socklen_t length = sizeof storage;
   auto* address = reinterpret_cast<sockaddr*>(&storage);
   char host[NI_MAXHOST] = {};
-  if (ask(socket, address, &length) != 0 || ::getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  if (ask(socket, address, &length) != 0 || ::getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
   return host;
 }
 
 class TcpTransport final : public Transport {
  public:
   TcpTransport(const Place& place, Mesh mesh)
-      : Transport(place.rank, place.size), io_(std::move(mesh.io)), data_(std::move(mesh.data)),
-        lifeline_(place.rank, std::move(mesh.lifelines)), job_(job_number(place.job_key)) {
+      : Transport(place.rank, place.size),
+        io_(std::move(mesh.io)),
+        data_(std::move(mesh.data)),
+        lifeline_(place.rank, std::move(mesh.lifelines)),
+        job_(job_number(place.job_key)) {
     for (auto& socket : data_)
       if (socket) {
         socket->non_blocking(true);
@@ -120,7 +124,8 @@ class TcpTransport final : public Transport {
     error_code error;
     const bool header_was_there = incoming_.done >= sizeof(MessageHeader);
     incoming_.done += data_[incoming_.peer]->read_some(incoming_.rest(std::as_writable_bytes(std::span(&arrived_, 1))), error);
-    if (!header_was_there && incoming_.done >= sizeof(MessageHeader)) check_message(incoming_.header, arrived_, rank(), incoming_.peer);
+    if (!header_was_there && incoming_.done >= sizeof(MessageHeader))
+      check_message(incoming_.header, arrived_, rank(), incoming_.peer);
     if (error && error != asio::error::would_block) lifeline_.explain(incoming_.peer, error.message());
     return incoming_.complete();
   }
@@ -163,9 +168,12 @@ std::string set_up_data_socket(int socket) {
   }
   char name[16] = {};
   socklen_t length = sizeof name;
-  return ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0 ? std::string(name, ::strnlen(name, length)) : "unknown";
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0 ? std::string(name, ::strnlen(name, length))
+                                                                               : "unknown";
 }
 
-std::unique_ptr<Transport> connect_tcp(const Place& place) { return std::make_unique<TcpTransport>(place, meet(place)); }
+std::unique_ptr<Transport> connect_tcp(const Place& place) {
+  return std::make_unique<TcpTransport>(place, meet(place));
+}
 
 }  // namespace ringside::collectives

@@ -12,10 +12,10 @@
 
 namespace ringside::collectives {
 
-// Sets up a connected socket that carries data, by the route that it takes. Between ranks of one host nothing is ever congested, and what
-// is meant for networks costs a third of the bandwidth there (docs/performance.md): such a socket gets the plainest congestion control,
-// reno, which every kernel allows to everyone, and keeps no more unsent than stays warm in cache. On other routes the system's choice
-// stands. Returns the name of the congestion control in force; "unknown" where the system does not tell.
+// Sets up a connected socket that carries data, by the route that it takes. Between ranks of one host nothing is ever congested, and
+// what is meant for networks costs a third of the bandwidth there (docs/performance.md): such a socket gets the plainest congestion
+// control, reno, which every kernel allows to everyone, and keeps no more unsent than stays warm in cache. On other routes the
+// system's choice stands. Returns the name of the congestion control in force; "unknown" where the system does not tell.
 std::string set_up_data_socket(int socket);
 
 // Finds the other ranks of the job (rendezvous.hpp) and connects with all of them. Errors: those of meet().

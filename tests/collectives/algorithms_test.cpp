@@ -13,7 +13,9 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-std::int32_t number(int rank, std::size_t i) { return static_cast<std::int32_t>(random_below(1000, 11, rank, i)); }
+std::int32_t number(int rank, std::size_t i) {
+  return static_cast<std::int32_t>(random_below(1000, 11, rank, i));
+}
 
 Numbers numbers(int rank, std::size_t count) {
   Numbers values(count);
@@ -37,8 +39,12 @@ Numbers part(const Numbers& whole, std::size_t begin, std::size_t length) {
 class Trial {
  public:
   Trial(ProcessGroup& group, const Algorithm& algorithm, std::size_t count)
-      : group_(group), algorithm_(algorithm), count_(count), input_(numbers(group.rank(), count)),
-        begin_(group.block_begin(count, group.rank())), length_(group.block_size(count, group.rank())) {}
+      : group_(group),
+        algorithm_(algorithm),
+        count_(count),
+        input_(numbers(group.rank(), count)),
+        begin_(group.block_begin(count, group.rank())),
+        length_(group.block_size(count, group.rank())) {}
 
   void run() {
     group_.set_algorithms(AlgorithmChoice(fmt::format("{}={}", name_of(algorithm_.collective), algorithm_.name)));
@@ -49,16 +55,26 @@ class Trial {
  private:
   void run_one(int root) {
     switch (algorithm_.collective) {
-      case Collective::all_reduce: return all_reduce();
-      case Collective::reduce_scatter: return reduce_scatter();
-      case Collective::all_gather: return all_gather();
-      case Collective::broadcast: return broadcast(root);
-      case Collective::reduce: return reduce(root);
-      case Collective::gather: return gather(root);
-      case Collective::scatter: return scatter(root);
-      case Collective::all_to_all: return all_to_all();
-      case Collective::barrier: return group_.barrier();
-      case Collective::point_to_point: return;
+      case Collective::all_reduce:
+        return all_reduce();
+      case Collective::reduce_scatter:
+        return reduce_scatter();
+      case Collective::all_gather:
+        return all_gather();
+      case Collective::broadcast:
+        return broadcast(root);
+      case Collective::reduce:
+        return reduce(root);
+      case Collective::gather:
+        return gather(root);
+      case Collective::scatter:
+        return scatter(root);
+      case Collective::all_to_all:
+        return all_to_all();
+      case Collective::barrier:
+        return group_.barrier();
+      case Collective::point_to_point:
+        return;
     }
   }
 
@@ -144,7 +160,8 @@ class Trial {
   void check(const Numbers& seen, const Numbers& wanted, const char* how) const {
     require(input_ == numbers(group_.rank(), count_), "{} of {} has changed its input", algorithm_.title(), count_);
     require(seen == wanted, "{} of {} {}: {} instead of {}", algorithm_.title(), count_, how,
-            seen.size() < 20 ? fmt::format("{}", seen) : "other numbers", wanted.size() < 20 ? fmt::format("{}", wanted) : "the right ones");
+            seen.size() < 20 ? fmt::format("{}", seen) : "other numbers",
+            wanted.size() < 20 ? fmt::format("{}", wanted) : "the right ones");
   }
 
   ProcessGroup& group_;
@@ -157,7 +174,8 @@ class Trial {
 void all_algorithms_agree(ProcessGroup& group) {
   const auto p = static_cast<std::size_t>(group.size());
   for (const Algorithm& algorithm : all_algorithms())
-    for (const std::size_t count : {std::size_t(0), std::size_t(1), p - 1, p, p + 1, std::size_t(1003)}) Trial(group, algorithm, count).run();
+    for (const std::size_t count : {std::size_t(0), std::size_t(1), p - 1, p, p + 1, std::size_t(1003)})
+      Trial(group, algorithm, count).run();
 }
 
 GroupOptions slices(std::size_t bytes, int per_segment) {
@@ -189,8 +207,8 @@ void all_ranks_hold_the_same_bits(ProcessGroup& group) {
       group.all_reduce(std::span(x), op);
       first = x;
       group.broadcast(std::span(first), 0);
-      require(std::memcmp(x.data(), first.data(), x.size() * sizeof(T)) == 0, "{} {} of {}: other bits than rank 0's", algorithm.title(),
-              name_of(op), name_of(data_type_of<T>()));
+      require(std::memcmp(x.data(), first.data(), x.size() * sizeof(T)) == 0, "{} {} of {}: other bits than rank 0's",
+              algorithm.title(), name_of(op), name_of(data_type_of<T>()));
     }
   }
 }
@@ -231,12 +249,15 @@ TEST_CASE("every algorithm gives the plain result where the slices are tiny") {
 TEST_CASE("all ranks hold the same bits, in every algorithm, op and floating type") {
   for (const int size : {3, 4, 7}) {
     CAPTURE(size);
-    on_every_transport(size, [](ProcessGroup& group) {
-      all_ranks_hold_the_same_bits<float>(group);
-      all_ranks_hold_the_same_bits<double>(group);
-      all_ranks_hold_the_same_bits<Fp16>(group);
-      all_ranks_hold_the_same_bits<Bf16>(group);
-    }, slices(256, 2));
+    on_every_transport(
+        size,
+        [](ProcessGroup& group) {
+          all_ranks_hold_the_same_bits<float>(group);
+          all_ranks_hold_the_same_bits<double>(group);
+          all_ranks_hold_the_same_bits<Fp16>(group);
+          all_ranks_hold_the_same_bits<Bf16>(group);
+        },
+        slices(256, 2));
   }
 }
 
@@ -254,11 +275,14 @@ TEST_CASE("RINGSIDE_ALGORITHM forces, and ranks that are forced differently find
   const GroupOptions forced = group_options_from_environment();
   ::unsetenv("RINGSIDE_ALGORITHM");
   CHECK(forced.algorithms.choose(Collective::all_reduce, 1, DataType::fp32, 2).name == "two_shot");
-  const auto outcomes = run_tcp(2, [](ProcessGroup& group) {
-    if (group.rank() == 1) group.set_algorithms(AlgorithmChoice("all_reduce=naive"));
-    std::vector<float> x(8);
-    group.all_reduce(std::span(x));
-  }, forced);
+  const auto outcomes = run_tcp(
+      2,
+      [](ProcessGroup& group) {
+        if (group.rank() == 1) group.set_algorithms(AlgorithmChoice("all_reduce=naive"));
+        std::vector<float> x(8);
+        group.all_reduce(std::span(x));
+      },
+      forced);
   for (const auto& text : outcomes) {
     CAPTURE(text);
     CHECK(text.find("all_reduce of 8 fp32 (sum, two_shot)") != std::string::npos);

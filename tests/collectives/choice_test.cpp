@@ -21,9 +21,11 @@ TEST_CASE("what is forced is taken, and the rest is as it was") {
 }
 
 TEST_CASE("a wrong name says which there are") {
-  CHECK_THROWS_WITH_AS(AlgorithmChoice("all_reduce"),
-                       "'all_reduce' does not name an algorithm: write collective=algorithm, such as all_reduce=ring, with commas in "
-                       "between", Error);
+  CHECK_THROWS_WITH_AS(
+      AlgorithmChoice("all_reduce"),
+      "'all_reduce' does not name an algorithm: write collective=algorithm, such as all_reduce=ring, with commas in "
+      "between",
+      Error);
   CHECK_THROWS_WITH_AS(AlgorithmChoice("reduce_scatter=tree"),
                        "there is no algorithm named 'tree' for reduce_scatter; there are ring, halving, direct", Error);
   CHECK_THROWS_AS(AlgorithmChoice("allreduce=ring"), Error);

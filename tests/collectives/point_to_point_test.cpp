@@ -22,7 +22,9 @@ std::vector<float> count_from(float first, std::size_t count) {
   return values;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -88,11 +90,14 @@ TEST_CASE("a send and a recv that do not agree name both calls") {
 }
 
 TEST_CASE("a recv for which nobody sends ends at the deadline, and says whom it waited for") {
-  const auto outcomes = run_tcp(2, [](ProcessGroup& group) {
-    std::vector<float> x(8);
-    if (group.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(3500));
-    group.recv(std::span(x), 1);
-  }, patience(1));
+  const auto outcomes = run_tcp(
+      2,
+      [](ProcessGroup& group) {
+        std::vector<float> x(8);
+        if (group.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+        group.recv(std::span(x), 1);
+      },
+      patience(1));
   CAPTURE(outcomes[0]);
   CHECK(contains(outcomes[0], "nothing came to rank 0 from rank 1 for 1.0 s"));
   CHECK(contains(outcomes[0], "send/recv of 8 fp32 from rank 1 to rank 0"));
@@ -110,9 +115,12 @@ TEST_CASE("peers that make no sense are refused before anything is sent") {
     };
     std::vector<float> x(3);
     const auto to = text_of([&] { group.send(std::span<const float>(x), 2); });
-    require(to == fmt::format("a send and its recv are between rank {} and another of the ranks 0 to 1, not rank 2", group.rank()), "{}", to);
+    require(to == fmt::format("a send and its recv are between rank {} and another of the ranks 0 to 1, not rank 2", group.rank()),
+            "{}", to);
     const auto from = text_of([&] { group.recv(std::span(x), group.rank()); });
-    require(from == fmt::format("a send and its recv are between rank {0} and another of the ranks 0 to 1, not rank {0}", group.rank()), "{}", from);
+    require(
+        from == fmt::format("a send and its recv are between rank {0} and another of the ranks 0 to 1, not rank {0}", group.rank()),
+        "{}", from);
     group.barrier();
   });
 }

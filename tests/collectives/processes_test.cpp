@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/collectives/worlds.hpp"
@@ -72,10 +73,25 @@ void each_backend(const std::function<void(const std::string&)>& test) {
   }
 }
 
-std::vector<std::string> names_in_shared_memory() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.push_back(entry.path().filename());
-  return names;
+// Runs a script of sh with a /dev/shm of its own, where nobody else makes or leaves anything. Nothing where the machine does not
+// allow it.
+std::optional<Outcome> with_own_shared_memory(const std::string& size, const std::string& script) {
+  const std::vector<std::string> apart = {"unshare", "--mount", "--map-root-user", "sh", "-c"};
+  const auto run = [&](const std::string& text) {
+    auto command = apart;
+    command.push_back(fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm && {{ {}; }}", size, text));
+    return run_program(command);
+  };
+  if (run("true").exit_code == 0) return run(script);
+  MESSAGE("not tested: this machine does not let a test mount a /dev/shm of its own (unshare --mount --map-root-user)");
+  return std::nullopt;
+}
+
+// Three ranks in the background, as $p0, $p1 and $p2.
+std::string start_three_ranks(const std::string& count) {
+  std::string script = fmt::format("export WORLD_SIZE=3 RINGSIDE_CONNECT_TIMEOUT=2 MASTER_PORT={}", tests::free_port());
+  for (int r = 0; r < 3; ++r) script += fmt::format("; RANK={} {} {} shm & p{}=$!", r, worker, count, r);
+  return script;
 }
 
 }  // namespace
@@ -139,38 +155,29 @@ TEST_CASE("a rank that is never started is named by all others at the deadline")
 }
 
 TEST_CASE("ranks that share memory leave nothing in /dev/shm whenever they are killed") {
-  const auto before = names_in_shared_memory();
   for (int i = 0; i < 8; ++i) {  // the earliest while the ranks still meet, the latest in an all-reduce
-    Job job("shm", 3, {{"RINGSIDE_CONNECT_TIMEOUT", "2"}});
-    std::this_thread::sleep_for(std::chrono::milliseconds(4 * i));
-    job.rank(i % 3).send(SIGKILL);
-    for (int survivor = 0; survivor < 3; ++survivor) {
-      if (survivor == i % 3) continue;
-      const Outcome outcome = job.rank(survivor).wait(Seconds(20));
-      CAPTURE(outcome.err);
-      CHECK(!outcome.timed_out);
-      CHECK(outcome.exit_code == 1);
-    }
-    CHECK(names_in_shared_memory() == before);
+    const auto script = fmt::format("{}; sleep 0.{:03}; kill -9 $p{}; wait; ls -A /dev/shm; df --output=used /dev/shm",
+                                    start_three_ranks("25000000"), 5 * i * i, i % 3);
+    const auto outcome = with_own_shared_memory("64m", script);
+    if (!outcome) return;
+    CAPTURE(outcome->out);
+    CAPTURE(outcome->err);
+    CHECK(outcome->survivors == "");
+    const auto end = outcome->out.find(" Used\n");  // what ls prints comes before it: nothing, or the ranks' "ready"
+    REQUIRE(end != std::string::npos);
+    CHECK(std::stoi(outcome->out.substr(end + 6)) == 0);
+    for (const auto& line : sorted_lines(outcome->out.substr(0, end)))
+      CHECK((line == "ready" || contains(line, "Used") || line.find_first_not_of(' ') == line.npos));
   }
 }
 
 TEST_CASE("too little shared memory is an error that says how much is needed, on every rank") {
-  if (run_program({"unshare", "--mount", "--map-root-user", "true"}).exit_code != 0) {
-    MESSAGE("not tested: this machine does not let a test have a /dev/shm of its own (unshare --mount --map-root-user)");
-    return;
-  }
-  const auto port = tests::free_port();
-  const auto script = fmt::format(
-      "mount -t tmpfs -o size=1m tmpfs /dev/shm; export WORLD_SIZE=3 MASTER_PORT={}; for r in 0 1 2; do RANK=$r {} 1 shm & done; "
-      "wait",
-      port, worker);
-  const Outcome outcome = run_program({"unshare", "--mount", "--map-root-user", "sh", "-c", script});
-  CAPTURE(outcome.err);
-  const std::string sentence =
-      "MiB of shared memory for messages from 2 ranks, but /dev/shm has 1.0 MiB left of 1.0 MiB: enlarge it";
+  const auto outcome = with_own_shared_memory("1m", start_three_ranks("1") + "; wait");
+  if (!outcome) return;
+  CAPTURE(outcome->err);
+  const std::string sentence = "MiB of shared memory for messages from 2 ranks, but /dev/shm has ";
   std::size_t told = 0;
-  for (const auto& line : sorted_lines(outcome.err)) told += contains(line, sentence);
+  for (const auto& line : sorted_lines(outcome->err)) told += contains(line, sentence) && contains(line, "of 1.0 MiB: enlarge it");
   CHECK(told == 3);
 }
 
@@ -190,4 +197,24 @@ TEST_CASE("ranks in different containers are told that they cannot share memory"
   for (const auto& argument : {worker, std::string("1"), std::string("shm")}) command.push_back(argument);
   Program zero({worker, "1", "shm"}, variables("0")), one(command, variables("1"));
   for (Program* rank : {&zero, &one}) expect_end(*rank, "rank 1 runs in another container (process-ID namespace) than rank 0", 10);
+}
+
+TEST_CASE("every survivor leaves a record of its flight and the postmortem names the one that did not") {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("ringside-flights-{}", ::getpid());
+  std::filesystem::remove_all(folder);
+  {
+    Variables variables;
+    variables["RINGSIDE_FLIGHT_DIR"] = folder.string();
+    Job job("tcp", 3, variables);
+    job.wait_until_ready();
+    job.rank(1).send(SIGKILL);
+    for (const int survivor : {0, 2}) expect_end(job.rank(survivor), "rank 1 is gone", 5);
+  }
+  const Outcome outcome = run_program({ringside_binary, "postmortem", folder.string()});
+  CAPTURE(outcome.out);
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "rank 0   failed in call #"));
+  CHECK(contains(outcome.out, "rank 1 left no record: killed, or stuck, or on another host"));
+  CHECK(contains(outcome.out, "look at rank 1"));
+  std::filesystem::remove_all(folder);
 }

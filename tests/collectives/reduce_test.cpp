@@ -52,7 +52,9 @@ void must_commute(const std::vector<Bits>& patterns) {
   }
 }
 
-float spaced(std::uint64_t i) { return std::bit_cast<float>(static_cast<std::uint32_t>(random_bits(5, 0, i))); }
+float spaced(std::uint64_t i) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(random_bits(5, 0, i)));
+}
 
 // The nearest of all values of a type to `x`, found by looking at all of them; of two as near the one whose last bit is 0.
 template <class T>
@@ -91,8 +93,8 @@ TEST_CASE("every fp16 and bf16 is an fp32, and comes back from there as it was")
 }
 
 TEST_CASE("fp32 is rounded to the nearest, and half way to the one whose last bit is 0") {
-  CHECK(bf16_from_fp32(1 + 0x1p-8f) == 0x3f80);    // between 1 and 1 + 2^-7: down to the even one
-  CHECK(bf16_from_fp32(1 + 0x3p-8f) == 0x3f82);    // between 1 + 2^-7 and 1 + 2^-6: up to the even one
+  CHECK(bf16_from_fp32(1 + 0x1p-8f) == 0x3f80);  // between 1 and 1 + 2^-7: down to the even one
+  CHECK(bf16_from_fp32(1 + 0x3p-8f) == 0x3f82);  // between 1 + 2^-7 and 1 + 2^-6: up to the even one
   CHECK(fp16_from_fp32(1 + 0x1p-11f) == 0x3c00);
   CHECK(fp16_from_fp32(1 + 0x3p-11f) == 0x3c02);
   CHECK(fp16_from_fp32(65519.9f) == 0x7bff);
@@ -142,10 +144,11 @@ TEST_CASE("the fast loops give the same bits as one element at a time, for every
 }
 
 TEST_CASE("a (op) b and b (op) a have the same bits, also of zeros, infinities and what is not a number") {
-  must_commute<float, std::uint32_t>({0, 0x80000000, 1, 0x80000001, 0x3f800000, 0xbf800000, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000,
-                                      0xffc00000, 0x7fc00123, 0x7f800001, 0xffabcdef});
+  must_commute<float, std::uint32_t>({0, 0x80000000, 1, 0x80000001, 0x3f800000, 0xbf800000, 0x7f7fffff, 0x7f800000, 0xff800000,
+                                      0x7fc00000, 0xffc00000, 0x7fc00123, 0x7f800001, 0xffabcdef});
   must_commute<double, std::uint64_t>({0, 0x8000000000000000, 1, 0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000,
-                                       0xfff0000000000000, 0x7ff8000000000000, 0xfff8000000000000, 0x7ff8000000000123, 0x7ff0000000000001});
+                                       0xfff0000000000000, 0x7ff8000000000000, 0xfff8000000000000, 0x7ff8000000000123,
+                                       0x7ff0000000000001});
   must_commute<Fp16, std::uint16_t>({0, 0x8000, 1, 0x3c00, 0xbc00, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7e12, 0x7c01});
   must_commute<Bf16, std::uint16_t>({0, 0x8000, 1, 0x3f80, 0xbf80, 0x7f7f, 0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7fc1, 0x7f81});
 }

@@ -178,11 +178,12 @@ TEST_CASE("added up in another order: a one-shot all-reduce in which each rank b
     return schedule;
   });
   CHECK(text(verify(algorithm, 2)) == text({}));  // a+b is b+a
-  CHECK(text(verify(algorithm, 3)) ==
-        text({"broken all_reduce, 3 ranks: at the end chunk 0 on rank 1 was added up in another order than on rank 0: the last bits may "
-              "differ",
-              "broken all_reduce, 3 ranks: at the end chunk 0 on rank 2 was added up in another order than on rank 0: the last bits may "
-              "differ"}));
+  CHECK(text(verify(algorithm, 3)) == text({"broken all_reduce, 3 ranks: at the end chunk 0 on rank 1 was added up in another "
+                                            "order than on rank 0: the last bits may "
+                                            "differ",
+                                            "broken all_reduce, 3 ranks: at the end chunk 0 on rank 2 was added up in another "
+                                            "order than on rank 0: the last bits may "
+                                            "differ"}));
 }
 
 TEST_CASE("a rank's own input forgotten, and its own input sent where its sum should be") {
@@ -286,7 +287,8 @@ TEST_CASE("peers and chunks that do not exist") {
 
   schedules = schedules_for(Collective::reduce_scatter, 4);
   schedules[1].steps.at(0).send->to = 1;
-  CHECK(contains(verify(Collective::reduce_scatter, schedules), "step 0: rank 1 sends chunk 0 to rank 1, but rank 1 expects chunk 3 from rank 0"));
+  CHECK(contains(verify(Collective::reduce_scatter, schedules),
+                 "step 0: rank 1 sends chunk 0 to rank 1, but rank 1 expects chunk 3 from rank 0"));
 
   schedules = schedules_for(Collective::reduce_scatter, 4);
   schedules[0].steps.at(0).send->chunks = {4};
