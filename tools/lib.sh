@@ -74,10 +74,11 @@ compile_jobs() {
   echo $((processors < gigabytes ? processors : gigabytes))
 }
 
-# build PRESET [TARGET]: configures and builds; in CI a warning is an error.
+# build PRESET [TARGET]: configures and builds; in CI a warning is an error. Not under sanitizers, where GCC also warns of what it has put
+# into the code itself; the release build has judged the same code.
 build() {
   local preset=$1 target=${2:-all} strict=OFF
-  if [ "${CI:-}" = true ]; then strict=ON; fi
+  if [ "${CI:-}" = true ] && [ "$preset" = release ]; then strict=ON; fi
   say "building ${preset} in build/${preset}"
   quietly "$preset-configure" cmake --preset "$preset" -DRINGSIDE_WARNINGS_AS_ERRORS=$strict
   quietly "$preset-build" cmake --build --preset "$preset" --target "$target" --parallel "$(compile_jobs)"
