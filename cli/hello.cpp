@@ -16,7 +16,7 @@ using Numbers = std::vector<std::int32_t>;
 
 struct HelloOptions {
   RanksOption ranks;
-  std::string backend = "tcp";
+  std::string backend = "auto";
   std::uint64_t seed = 1;
 };
 
@@ -134,7 +134,7 @@ void run_hello(const HelloOptions& options) {
   if (options.backend == "threads") return collectives::run_threads(options.ranks.count.value_or(options.ranks.otherwise), hello);
   become_rank(options.ranks, RankOutput::rank_0_bare);
   const collectives::Place place = collectives::place_from_environment();
-  ProcessGroup group = options.backend == "shm" ? ProcessGroup::over_shm(place) : ProcessGroup::over_tcp(place);
+  ProcessGroup group = ProcessGroup::over(options.backend, place);
   hello(group);
 }
 
@@ -145,8 +145,8 @@ void add_hello_command(CLI::App& app) {
   const auto options = std::make_shared<HelloOptions>();
   options->ranks.otherwise = 4;
   add_ranks_option(*command, options->ranks);
-  command->add_option("--backend", options->backend, "tcp: ranks are processes; shm: on one host, sharing memory; threads: ranks are threads of this process")
-      ->check(CLI::IsMember({"tcp", "shm", "threads"}))->capture_default_str();
+  command->add_option("--backend", options->backend, "shm: ranks are processes of one host and share memory; tcp: on one host or several; threads: ranks are threads of this process; auto: shm on one host, tcp on several")
+      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}))->capture_default_str();
   command->add_option("--seed", options->seed, "Other numbers for another seed")->capture_default_str();
   command->callback([options] { run_hello(*options); });
 }

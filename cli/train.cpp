@@ -45,7 +45,7 @@ struct Arguments {
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
   bool tied_head = false;
   std::vector<std::string> data;
-  std::string backend = "tcp", optimizer = "adamw", dtype = "fp32", metrics, dump, save;
+  std::string backend = "auto", optimizer = "adamw", dtype = "fp32", metrics, dump, save;
   std::uint64_t seed = 0;
   transformer::TrainerOptions trainer;
   std::int64_t sample_tokens = 0;
@@ -153,9 +153,10 @@ void train_on_processes(const Arguments& said) {
   if (!environment("RANK")) check_before_ranks(said);
   become_rank(said.ranks, RankOutput::rank_0_bare);
   const collectives::Place place = collectives::place_from_environment();
-  const TrainingPlan plan = plan_from(said, place.size, place.local_size);
+  TrainingPlan plan = plan_from(said, place.size, place.local_size);
   using collectives::ProcessGroup;
-  ProcessGroup group = said.backend == "shm" ? ProcessGroup::over_shm(place) : ProcessGroup::over_tcp(place);
+  ProcessGroup group = ProcessGroup::over(said.backend, place);
+  plan.backend = group.backend_name();
   try {
     train_as_rank(plan, group);
   } catch (const std::exception& error) {
@@ -200,9 +201,9 @@ void add_parallel_options(CLI::App& command, Arguments& said) {
       ->group("Ranks");
   command
       .add_option("--backend", said.backend,
-                  "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one (tcp)")
+                  "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; auto: shm on one host, tcp on several (auto)")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"tcp", "shm", "threads"}).description(""))
+      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
       ->group("Ranks");
   command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/error.hpp"
 #include "collectives/executor.hpp"
 #include "collectives/message.hpp"
 #include "collectives/transport.hpp"
@@ -42,6 +43,10 @@ class Backend {
   virtual void interrupt(const std::string& /*cause*/) noexcept {}
 
   virtual Traffic traffic() const = 0;
+
+  // Sub-groups: Transport::open_door() and found(). Libraries that are here to be compared with have none.
+  virtual Transport::Contact open_door() { fail("the {} backend cannot be split into sub-groups", name()); }
+  virtual std::unique_ptr<Backend> found(const std::string& sub_group, int rank, const std::vector<Transport::Contact>& members);
 };
 
 std::unique_ptr<Backend> make_schedule_backend(std::unique_ptr<Transport> transport, ExecutorOptions options = {});

@@ -277,7 +277,8 @@ Cursor Run::settle(Cursor at, bool sending) const {
 std::string Run::where() const {
   const int steps = static_cast<int>(plan_.schedule.steps.size());
   const int at = std::min(to_send_ < to_receive_ ? to_send_.step : to_receive_.step, steps - 1);
-  return fmt::format("call #{}, {}, step {} of {}", sequence_, describe(call_), at + 1, steps);
+  return fmt::format("call #{}{}, {}, step {} of {}", sequence_, options_.group.empty() ? "" : " of sub-group " + options_.group,
+                     describe(call_), at + 1, steps);
 }
 
 Position Run::position() const {

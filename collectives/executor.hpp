@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -30,6 +31,7 @@ namespace ringside::collectives {
 struct ExecutorOptions {
   std::size_t slice_bytes = 0;  // a message's payload at most; the same on all ranks; 0: what suits the transport
   int slices_per_segment = 4;
+  std::string group = {};  // the name of a sub-group; empty: all ranks of the job
   Seconds timeout{120};  // how long a rank may wait without any progress
 };
 
@@ -66,7 +68,7 @@ struct Buffers {
 class Executor {
  public:
   Executor(Transport& transport, ExecutorOptions options)
-      : transport_(transport), options_(options), recorder_(transport.rank(), transport.size(), flight_folder_from_environment()) {
+      : transport_(transport), options_(options), recorder_(transport.rank(), transport.size(), flight_folder_from_environment(), options.group) {
     if (options_.slice_bytes == 0) options_.slice_bytes = transport.slice_bytes();
   }
 

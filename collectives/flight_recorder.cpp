@@ -61,13 +61,15 @@ void delist(FlightRecorder* recorder) {
 
 }  // namespace
 
-FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& folder) : folder_(folder.string()) {
+FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& folder, std::string_view group)
+    : folder_(folder.string()) {
   header_.rank = rank;
   header_.size = size;
   header_.pid = ::getpid();
   header_.entries = capacity;
+  group.copy(header_.group, sizeof header_.group - 1);
   if (folder_.empty()) return;
-  file_ = (folder / fmt::format("{}.flight", rank)).string();
+  file_ = (folder / fmt::format("{}{}{}.flight", group, group.empty() ? "" : ".", rank)).string();
   enlist(this);
 }
 

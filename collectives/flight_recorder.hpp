@@ -1,6 +1,6 @@
 // The flight recorder: what a rank's last calls were and how far each came, for when something has gone wrong.
 //
-// A ring buffer of plain memory. It is written to a file, RANK.flight in a folder that all ranks of the job share, when a call fails, when
+// A ring buffer of plain memory. It is written to a file, RANK.flight (of a sub-group: NAME.RANK.flight) in a folder that all ranks of the job share, when a call fails, when
 // the process gets SIGUSR1, and on request; `ringside postmortem FOLDER` reads all ranks' files and says who diverged, or stopped, where.
 // Writing allocates nothing and takes no lock, so it works in a signal handler, and in a process that is stuck outside of the collectives.
 #pragma once
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/message.hpp"
@@ -28,13 +29,14 @@ struct FlightEntry {
 };
 
 struct FlightHeader {
-  static constexpr std::uint64_t expected_magic = 0x31544c4653474e52;  // "RNGSFLT1"
+  static constexpr std::uint64_t expected_magic = 0x32544c4653474e52;  // "RNGSFLT2"
   std::uint64_t magic = expected_magic;
   std::int32_t rank = 0, size = 1;
   std::int32_t pid = 0;
   std::uint32_t entries = 0;    // that follow, in no particular order
   std::int64_t written_ns = 0;  // since 1970
   char cause[512] = {};         // what went wrong, as this rank told it
+  char group[64] = {};          // the name of a sub-group, whose ranks these are; empty: all ranks of the job
 };
 
 class FlightRecorder {
@@ -42,7 +44,7 @@ class FlightRecorder {
   static constexpr std::size_t capacity = 256;  // calls
 
   // Nothing is written while `folder` is empty. It is made when the first file is.
-  FlightRecorder(int rank, int size, const std::filesystem::path& folder);
+  FlightRecorder(int rank, int size, const std::filesystem::path& folder, std::string_view group = {});
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
@@ -73,7 +75,7 @@ struct Flight {
   std::vector<FlightEntry> entries;
 };
 
-// Reads all files of a folder, in the order of ranks. Throws Error naming the file that is none, or is cut off.
+// Reads all files of a folder, in the order of groups and ranks. Throws Error naming the file that is none, or is cut off.
 std::vector<Flight> read_flights(const std::filesystem::path& folder);
 
 // What happened, in words: a line for each rank, and a last paragraph that says who diverged or stopped where.

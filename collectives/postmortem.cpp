@@ -21,6 +21,7 @@ Flight read_flight(const std::filesystem::path& path) {
               header.rank < header.size && bytes.size() == sizeof header + header.entries * sizeof(FlightEntry),
           "{} is no flight recorder's file, or is cut off, or is of another version", path.string());
   header.cause[sizeof header.cause - 1] = '\0';
+  header.group[sizeof header.group - 1] = '\0';
   flight.entries.resize(header.entries);
   std::memcpy(flight.entries.data(), bytes.data() + sizeof header, header.entries * sizeof(FlightEntry));
   std::erase_if(flight.entries, [](const FlightEntry& entry) { return entry.sequence == 0; });
@@ -82,22 +83,8 @@ std::string laggards(const std::vector<Flight>& flights) {
                      "call before it.", ranks_in_words(behind), furthest, behind.size() == 1 ? "it" : "they");
 }
 
-}  // namespace
-
-std::vector<Flight> read_flights(const std::filesystem::path& folder) {
-  require(std::filesystem::is_directory(folder), "{} is not a folder: name the one that RINGSIDE_FLIGHT_DIR named", folder.string());
-  std::vector<Flight> flights;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == ".flight") flights.push_back(read_flight(entry.path()));
-  require(!flights.empty(), "{} holds no file of a flight recorder (RANK.flight)", folder.string());
-  std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) { return a.header.rank < b.header.rank; });
-  for (const Flight& flight : flights)
-    require(flight.header.size == flights.front().header.size, "{} holds files of different jobs: of {} ranks, and of {}", folder.string(),
-            flights.front().header.size, flight.header.size);
-  return flights;
-}
-
-std::string postmortem(const std::vector<Flight>& flights) {
+// The flights of one group, in the order of ranks.
+std::string postmortem_of_group(const std::vector<Flight>& flights) {
   const int size = flights.front().header.size;
   std::string text;
   std::vector<int> absent;
@@ -121,6 +108,39 @@ std::string postmortem(const std::vector<Flight>& flights) {
     verdict = fmt::format("All that left a record made the same calls: look at {}.", ranks_in_words(absent));
   if (verdict.empty()) verdict = "All ranks made the same calls and had come equally far.";
   return text + "\n" + verdict + "\n";
+}
+
+}  // namespace
+
+std::vector<Flight> read_flights(const std::filesystem::path& folder) {
+  require(std::filesystem::is_directory(folder), "{} is not a folder: name the one that RINGSIDE_FLIGHT_DIR named", folder.string());
+  std::vector<Flight> flights;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".flight") flights.push_back(read_flight(entry.path()));
+  require(!flights.empty(), "{} holds no file of a flight recorder (RANK.flight)", folder.string());
+  std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) {
+    return std::pair(std::string_view(a.header.group), a.header.rank) < std::pair(std::string_view(b.header.group), b.header.rank);
+  });
+  for (std::size_t i = 1; i < flights.size(); ++i) {
+    const FlightHeader &a = flights[i - 1].header, &b = flights[i].header;
+    require(std::string_view(a.group) != b.group || a.size == b.size, "{} holds files of different jobs: of {} ranks, and of {}",
+            folder.string(), a.size, b.size);
+  }
+  return flights;
+}
+
+std::string postmortem(const std::vector<Flight>& flights) {
+  std::string text;
+  for (auto first = flights.begin(); first != flights.end();) {
+    const auto next = std::find_if(first, flights.end(), [&](const Flight& flight) {
+      return std::string_view(flight.header.group) != first->header.group;
+    });
+    const std::string_view group = first->header.group;
+    if (!group.empty()) text += fmt::format("{}Sub-group {}, by its own numbers of ranks:\n", text.empty() ? "" : "\n", group);
+    text += postmortem_of_group({first, next});
+    first = next;
+  }
+  return text;
 }
 
 }  // namespace ringside::collectives

@@ -1,11 +1,13 @@
 #include "collectives/process_group.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "collectives/transport/automatic.hpp"
 #include "collectives/transport/shm.hpp"
 #include "collectives/transport/tcp.hpp"
 #include "collectives/transport/threads.hpp"
@@ -39,7 +41,17 @@ GroupOptions group_options_from_environment() {
   return options;
 }
 
-ProcessGroup ProcessGroup::from_environment() { return over_tcp(place_from_environment()); }
+ProcessGroup ProcessGroup::from_environment() {
+  return over(environment("RINGSIDE_BACKEND").value_or("auto"), place_from_environment());
+}
+
+ProcessGroup ProcessGroup::over(std::string_view backend, const Place& place, const GroupOptions& options) {
+  require(backend == "auto" || backend == "tcp" || backend == "shm", "there is no backend '{}' to connect ranks with: take auto, tcp or shm",
+          backend);
+  if (backend == "tcp") return over_tcp(place, options);
+  if (backend == "shm") return over_shm(place, options);
+  return ProcessGroup(make_schedule_backend(connect_automatic(place), options.executor), options.algorithms);
+}
 
 ProcessGroup ProcessGroup::over_tcp(const Place& place, const GroupOptions& options) {
   return ProcessGroup(make_schedule_backend(connect_tcp(place), options.executor), options.algorithms);
@@ -50,6 +62,29 @@ ProcessGroup ProcessGroup::over_shm(const Place& place, const GroupOptions& opti
 }
 
 void ProcessGroup::barrier() { run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr); }
+
+ProcessGroup ProcessGroup::split(int color, int key) {
+  struct Bid {
+    std::int32_t color, key;
+    Transport::Contact contact;
+  };
+  const Bid mine{color, key, calls_->backend().open_door()};
+  std::vector<Bid> bids(size());
+  all_gather(&mine, bids.data(), sizeof(Bid) * size(), DataType::uint8, "split");
+
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r)
+    if (bids[r].color == color) members.push_back(r);
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return bids[a].key < bids[b].key; });
+  std::vector<Transport::Contact> contacts;
+  for (const int r : members) contacts.push_back(bids[r].contact);
+  const auto my_rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+
+  const auto name = fmt::format("{}{}split{}.color{}", name_, name_.empty() ? "" : ".", ++splits_, color);
+  ProcessGroup group(calls_->backend().found(name, my_rank, contacts), algorithms_);
+  group.name_ = name;
+  return group;
+}
 
 void ProcessGroup::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label) {
   run(make_reduction(Collective::all_reduce, type, count, op, label), input, output);

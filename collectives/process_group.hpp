@@ -36,11 +36,14 @@ class ProcessGroup {
   explicit ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmChoice algorithms = {})
       : calls_(std::make_unique<CallQueue>(std::move(backend))), algorithms_(std::move(algorithms)) {}
 
-  // Connects with the other ranks of the job over TCP. Blocks until all have come; errors: those of place.hpp and rendezvous.hpp.
+  // Connects with the other ranks of the job: where all run on one host through shared memory, otherwise over TCP (transport/automatic.hpp).
+  // Blocks until all have come; errors: those of place.hpp and rendezvous.hpp. RINGSIDE_BACKEND says otherwise: tcp or shm instead of auto.
   static ProcessGroup from_environment();
+  static ProcessGroup over(std::string_view backend, const Place& place, const GroupOptions& options = group_options_from_environment());
+
   static ProcessGroup over_tcp(const Place& place, const GroupOptions& options = group_options_from_environment());
 
-  // The same for ranks of one host, through shared memory: transport/shm.hpp.
+  // For ranks of one host only, through shared memory: transport/shm.hpp.
   static ProcessGroup over_shm(const Place& place, const GroupOptions& options = group_options_from_environment());
 
   int rank() const { return calls_->backend().rank(); }
@@ -128,6 +131,13 @@ class ProcessGroup {
   // Returns when every rank has called it.
   void barrier();
 
+  // Divides the group: ranks that give the same color make up a new group, in the order of their keys, and of their ranks where keys are
+  // equal. Every rank must call it, and gets the group that it is in, of itself alone perhaps. It has its own connections, so it and this
+  // one, and all other groups, can be used at the same time; it outlives this one if need be. A device mesh is two splits:
+  //     ProcessGroup row = group.split(rank / columns), column = group.split(rank % columns);
+  // Throws Error where the backend has no sub-groups (gloo, mpi), or a member does not come within the time to connect.
+  ProcessGroup split(int color, int key = 0);
+
   // The same calls for memory whose type is known at run time only. Counts are in elements; of reduce_scatter, scatter and all_to_all
   // the input's, of all_gather and gather the output's. A label names the data in error messages; the ranks' labels must agree.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
@@ -188,6 +198,8 @@ class ProcessGroup {
 
   std::unique_ptr<CallQueue> calls_;
   AlgorithmChoice algorithms_;
+  std::string name_;  // of a sub-group: "split2.color0"
+  int splits_ = 0;
 };
 
 // Runs `body` on `size` ranks, each a thread of this process with a group over the threads transport. Returns when all have ended.

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <functional>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <sys/stat.h>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -26,21 +28,28 @@ constexpr Seconds grace{2};  // for the reason to reach everybody when the meeti
 
 using Key = std::array<std::uint64_t, 2>;
 
-// The job key is never sent as it is: a log or a stranger's socket shows only its hash.
-Key hash_of(const std::string& job_key) {
-  Key hash{1, 2};
-  for (auto& half : hash)
-    for (const char c : job_key) half = mix_bits(half * 0x100000001b3ULL + static_cast<unsigned char>(c));
+std::uint64_t hash_of_text(const std::string& text, std::uint64_t hash) {
+  for (const char c : text) hash = mix_bits(hash * 0x100000001b3ULL + static_cast<unsigned char>(c));
   return hash;
 }
 
-struct Address {
-  char text[48] = {};  // numeric, IPv4 or IPv6
-  std::uint16_t port = 0;
-};
+// The job key is never sent as it is: a log or a stranger's socket shows only its hash.
+Key hash_of(const std::string& job_key) {
+  return {hash_of_text(job_key, 1), hash_of_text(job_key, 2)};
+}
+
+// The boot id tells one running kernel from another, and memory is reached through /proc, which a process-ID namespace confines.
+std::uint64_t this_host() {
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
+  struct stat ns {};
+  if (::stat("/proc/self/ns/pid", &ns) != 0) ns.st_ino = 0;
+  return hash_of_text(boot_id, ns.st_ino);
+}
 
 Address address_of(const tcp::endpoint& endpoint) {
   Address address;
+  address.host = this_host();
   endpoint.address().to_string().copy(address.text, sizeof address.text - 1);
   address.port = endpoint.port();
   return address;
@@ -50,7 +59,7 @@ tcp::endpoint endpoint_of(const Address& address) {
   const std::string text(address.text, ::strnlen(address.text, sizeof address.text));
   error_code error;
   const auto parsed = asio::ip::make_address(text, error);
-  require(!error, "rank 0 sent a table with an address that is none: '{}'", text);
+  require(!error, "this was said to be the address of a rank, and is none: '{}'", text);
   return {parsed, address.port};
 }
 
@@ -64,7 +73,7 @@ struct Hello {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   Address listens_on;
-  char unused[14] = {};
+  char unused[8] = {};
 };
 static_assert(sizeof(Hello) == 96, "the layout is the wire format");
 
@@ -185,29 +194,49 @@ class Doorman {
   Visitor welcome_;
 };
 
+tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, const std::string& who, int at_once) {
+  tcp::acceptor acceptor(io);
+  error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(std::max(128, at_once), error);
+  require(error != asio::error::address_in_use,
+          "{} cannot listen on {}: the port is taken. Choose another with MASTER_PORT (or --master-port)", who, to_text(endpoint));
+  require(!error, "{} cannot listen on {}: {}. MASTER_ADDR must be an address of the host of rank 0", who, to_text(endpoint),
+          error.message());
+  return acceptor;
+}
+
 class Meeting {
  public:
-  explicit Meeting(const Place& place)
-      : place_(place), key_(hash_of(place.job_key)), deadline_(Deadline::after(place.connect_timeout)), io_(std::make_unique<asio::io_context>()) {
+  explicit Meeting(const Place& place, std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>())
+      : place_(place), key_(hash_of(place.job_key)), deadline_(Deadline::after(place.connect_timeout)), io_(std::move(io)) {
     mesh_.data.resize(place.size);
     mesh_.lifelines.resize(place.size);
     table_.resize(place.size);
     joined_.resize(place.size);
   }
 
-  Mesh run() {
-    if (place_.size > 1) {
-      const auto masters = resolve_master();
-      if (place_.rank == 0)
-        gather_all(masters);
-      else
-        join(masters);
-      connect_all();
+  Mesh by_way_of_rank_0() {
+    if (place_.size == 1) {
+      table_[0] = address_of({asio::ip::address_v4::loopback(), 0});
+      return leave();
     }
-    joined_.clear();
-    doorman_.reset();
-    mesh_.io = std::move(io_);
-    return std::move(mesh_);
+    const auto masters = resolve_master();
+    if (place_.rank == 0)
+      gather_all(masters);
+    else
+      join(masters);
+    connect_all();
+    return leave();
+  }
+
+  Mesh at(std::vector<Address> addresses, tcp::acceptor acceptor) {
+    table_ = std::move(addresses);
+    open_doors(std::move(acceptor));
+    connect_all();
+    return leave();
   }
 
  private:
@@ -221,22 +250,23 @@ class Meeting {
     return endpoints;
   }
 
-  void listen_on(const tcp::endpoint& endpoint) {
-    tcp::acceptor acceptor(*io_);
-    error_code error;
-    acceptor.open(endpoint.protocol());
-    acceptor.set_option(tcp::acceptor::reuse_address(true));
-    acceptor.bind(endpoint, error);
-    require(error != asio::error::address_in_use,
-            "rank {} cannot listen on {}: the port is taken. Choose another with MASTER_PORT (or --master-port)", place_.rank, to_text(endpoint));
-    if (!error) acceptor.listen(std::max(128, 2 * place_.size), error);
-    require(error != asio::error::address_in_use,
-            "rank {} cannot listen on {}: the port is taken. Choose another with MASTER_PORT (or --master-port)", place_.rank, to_text(endpoint));
-    require(!error, "rank {} cannot listen on {}: {}. MASTER_ADDR must be an address of the host of rank 0", place_.rank,
-            to_text(endpoint), error.message());
-    table_[place_.rank] = address_of(acceptor.local_endpoint());
+  Mesh leave() {
+    joined_.clear();
+    doorman_.reset();
+    mesh_.io = std::move(io_);
+    mesh_.addresses = std::move(table_);
+    return std::move(mesh_);
+  }
+
+  void open_doors(tcp::acceptor acceptor) {
     doorman_ = std::make_unique<Doorman>(std::move(acceptor), key_, place_.rank,
                                          [this](const Hello& hello, tcp::socket socket) { welcome(hello, std::move(socket)); });
+  }
+
+  void listen_on(const tcp::endpoint& endpoint) {
+    auto acceptor = listen_at(*io_, endpoint, fmt::format("rank {}", place_.rank), 2 * place_.size);
+    table_[place_.rank] = address_of(acceptor.local_endpoint());
+    open_doors(std::move(acceptor));
   }
 
   // Rank 0: waits for all others, then tells each where all are.
@@ -356,9 +386,38 @@ class Meeting {
 
 }  // namespace
 
-Mesh meet(const Place& place) {
+static void check_place(const Place& place) {
   require(place.size >= 1 && place.rank >= 0 && place.rank < place.size, "rank {} is not in a world of {}", place.rank, place.size);
-  return Meeting(place).run();
+}
+
+Mesh meet(const Place& place) {
+  check_place(place);
+  return Meeting(place).by_way_of_rank_0();
+}
+
+bool Mesh::on_one_host() const {
+  return std::all_of(addresses.begin(), addresses.end(), [&](const Address& each) { return each.host == addresses.front().host; });
+}
+
+struct Entrance::Listening {
+  std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>();
+  tcp::acceptor acceptor;
+  explicit Listening(const tcp::endpoint& endpoint) : acceptor(listen_at(*io, endpoint, "a rank of a sub-group", 0)) {}
+};
+
+Entrance::Entrance(const Address& other) {
+  auto endpoint = endpoint_of(other);
+  endpoint.port(0);
+  listening_ = std::make_unique<Listening>(endpoint);
+  address_ = address_of(listening_->acceptor.local_endpoint());
+}
+
+Entrance::~Entrance() = default;
+Entrance::Entrance(Entrance&&) noexcept = default;
+
+Mesh Entrance::meet(const Place& place, std::vector<Address> addresses) {
+  check_place(place);
+  return Meeting(place, std::move(listening_->io)).at(std::move(addresses), std::move(listening_->acceptor));
 }
 
 }  // namespace ringside::collectives

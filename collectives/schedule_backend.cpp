@@ -44,6 +44,14 @@ class ScheduleBackend final : public Backend {
 
   void interrupt(const std::string& cause) noexcept override { transport_->interrupt(RankFailure(rank(), cause)); }
 
+  Transport::Contact open_door() override { return transport_->open_door(); }
+
+  std::unique_ptr<Backend> found(const std::string& name, int rank, const std::vector<Transport::Contact>& members) override {
+    ExecutorOptions options = executor_.options();
+    options.group = name;
+    return std::make_unique<ScheduleBackend>(transport_->found(name, rank, members), options);
+  }
+
   void abort(const std::string& cause) noexcept override {
     if (!broken_) broken_ = RankFailure(rank(), cause);
     transport_->abort(*broken_);
@@ -155,6 +163,10 @@ class ScheduleBackend final : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<Backend> Backend::found(const std::string&, int, const std::vector<Transport::Contact>&) {
+  fail("the {} backend cannot be split into sub-groups", name());
+}
 
 std::unique_ptr<Backend> make_schedule_backend(std::unique_ptr<Transport> transport, ExecutorOptions options) {
   return std::make_unique<ScheduleBackend>(std::move(transport), options);

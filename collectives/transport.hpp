@@ -10,9 +10,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -111,6 +113,13 @@ class Transport {
   // What the others have told last, indexed by rank; takes in what has come, waiting for it up to `patience`, or until it has heard
   // recently from everybody. Throws RankFailure where another rank has given up meanwhile: the first cause counts.
   virtual std::vector<Position> positions(Seconds patience) = 0;
+
+  // Sub-groups (ProcessGroup::split). Every rank opens a door, and tells all others the contact: bytes that mean something to this kind of
+  // transport only. Then every rank founds one group with those that it shall be together with, itself among them as number `rank`; the
+  // name is the same for all members, and no other group of this transport has it. Blocks until all members have come, or throws Error.
+  using Contact = std::array<std::byte, 64>;
+  virtual Contact open_door() = 0;
+  virtual std::unique_ptr<Transport> found(const std::string& name, int rank, const std::vector<Contact>& members) = 0;
 
   // The one call that another thread may make: from now on throw_if_interrupted(), which the executor calls between waits, throws `cause`.
   void interrupt(const RankFailure& cause) noexcept {

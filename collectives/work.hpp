@@ -61,6 +61,7 @@ class CallQueue {
 
   // For questions that do not change anything; with calls under way, its counters are those of some moment.
   const Backend& backend() const { return *backend_; }
+  Backend& backend() { return *backend_; }  // while no call is under way
   CallTimes times() const;
 
  private:

@@ -93,8 +93,9 @@ struct YieldingMemory : HostMemory {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(const Place& place, Mesh mesh, SharedWorld world, const ShmLayout& layout)
+  ShmTransport(const Place& place, Mesh mesh, SharedWorld world, const ShmLayout& layout, MakeTransport again)
       : Transport(place.rank, place.size),
+        founder_(place, mesh.addresses[place.rank], std::move(again)),
         io_(std::move(mesh.io)),
         world_(std::move(world)),
         layout_(layout),
@@ -150,6 +151,12 @@ class ShmTransport final : public Transport {
   }
 
   void tell_position(const Position& mine) override { lifeline_.tell_position(mine); }
+
+  Contact open_door() override { return founder_.open_door(); }
+
+  std::unique_ptr<Transport> found(const std::string& name, int rank, const std::vector<Contact>& members) override {
+    return founder_.found(name, rank, members);
+  }
 
   std::vector<Position> positions(Seconds patience) override {
     const Deadline deadline = Deadline::after(patience);
@@ -313,6 +320,7 @@ class ShmTransport final : public Transport {
     if (::poll(watched_.data(), watched_.size(), milliseconds) > 0) lifeline_.listen();
   }
 
+  Founder founder_;
   std::unique_ptr<boost::asio::io_context> io_;  // outlives the lifeline's sockets
   SharedWorld world_;
   ShmLayout layout_;
@@ -339,13 +347,21 @@ ShmLayout layout_for(const Place& place, const ShmOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<Transport> connect_shm(const Place& place, const ShmOptions& options) {
+std::unique_ptr<Transport> make_shm(const Place& place, Mesh& mesh, const ShmOptions& options, MakeTransport again) {
   const ShmLayout layout = layout_for(place, options);
-  Mesh mesh = meet(place);
   SharedWorld world =
       share_segments(place, mesh, layout, sizeof(Hall) + static_cast<std::size_t>(place.size - 1) * LaneEnd::bytes(layout));
   mesh.data.clear();
-  return std::make_unique<ShmTransport>(place, std::move(mesh), std::move(world), layout);
+  return std::make_unique<ShmTransport>(place, std::move(mesh), std::move(world), layout, std::move(again));
+}
+
+static std::unique_ptr<Transport> make_shm_again(const Place& place, Mesh mesh, const ShmOptions& options) {
+  return make_shm(place, mesh, options, [options](const Place& p, Mesh m) { return make_shm_again(p, std::move(m), options); });
+}
+
+std::unique_ptr<Transport> connect_shm(const Place& place, const ShmOptions& options) {
+  layout_for(place, options);  // what is wrong with the options is told before anybody is waited for
+  return make_shm_again(place, meet(place), options);
 }
 
 }  // namespace ringside::collectives

@@ -20,6 +20,7 @@
 
 #include "collectives/place.hpp"
 #include "collectives/transport.hpp"
+#include "collectives/transport/founder.hpp"
 
 namespace ringside::collectives {
 
@@ -34,5 +35,9 @@ struct ShmOptions {
 // Finds the other ranks of the job (rendezvous.hpp) and shares memory with all of them. Errors: those of meet() and
 // shm_meeting.hpp.
 std::unique_ptr<Transport> connect_shm(const Place& place, const ShmOptions& options = {});
+
+// The same for ranks that have met. Takes the mesh's connections, unless it throws CannotShare (shm_meeting.hpp). Sub-groups are made
+// by `again`.
+std::unique_ptr<Transport> make_shm(const Place& place, Mesh& mesh, const ShmOptions& options, MakeTransport again);
 
 }  // namespace ringside::collectives

@@ -92,23 +92,29 @@ std::vector<Words> exchange(Mesh& mesh, int rank, const Words& mine, const Deadl
 
 template <class Words>
 void throw_first_problem(const std::vector<Words>& all) {
-  for (const Words& words : all) require(words.problem[0] == '\0', "{}", get(words.problem));
+  for (const Words& words : all)
+    if (words.problem[0] != '\0') throw CannotShare(get(words.problem));
+}
+
+template <class... Args>
+void agree(bool condition, fmt::format_string<Args...> text, Args&&... args) {
+  if (!condition) throw CannotShare(fmt::format(text, std::forward<Args>(args)...));
 }
 
 void check_neighbourhood(const std::vector<Introduction>& all) {
   const Introduction& first = all.front();
   for (std::size_t r = 0; r < all.size(); ++r) {
     const Introduction& other = all[r];
-    require(other.magic == first.magic, "what rank {} says of its memory makes no sense: do the ranks run different versions?", r);
-    require(get(other.boot_id) == get(first.boot_id),
+    agree(other.magic == first.magic, "what rank {} says of its memory makes no sense: do the ranks run different versions?", r);
+    agree(get(other.boot_id) == get(first.boot_id),
             "rank {} runs on host {}, and rank 0 on host {}: shared memory joins ranks of one "
             "host. Across hosts take another backend (--backend tcp)",
             r, get(other.host), get(first.host));
-    require(other.pid_namespace == first.pid_namespace,
+    agree(other.pid_namespace == first.pid_namespace,
             "rank {} runs in another container (process-ID namespace) than rank 0, and they "
             "cannot reach each other's memory: start all ranks in one, or take another backend (--backend tcp)",
             r);
-    require(other.layout == first.layout,
+    agree(other.layout == first.layout,
             "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different versions "
             "or settings (RINGSIDE_SLICE_BYTES)?",
             r, other.layout.slots, other.layout.slot_bytes, first.layout.slots, first.layout.slot_bytes);

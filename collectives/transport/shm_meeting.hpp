@@ -4,10 +4,16 @@
 
 #include <vector>
 
+#include "base/error.hpp"
 #include "collectives/rendezvous.hpp"
 #include "collectives/transport/shared_segment.hpp"
 
 namespace ringside::collectives {
+
+// Why these ranks cannot share memory. Every rank throws it, and their connections are as they were.
+class CannotShare : public Error {
+  using Error::Error;
+};
 
 // What all ranks must have alike. Each ordered pair has a lane of slots in the receiver's segment.
 struct ShmLayout {
@@ -22,7 +28,7 @@ struct SharedWorld {
 };
 
 // Uses the mesh's data connections, which may be closed afterwards; one deadline of place.connect_timeout holds for all. Throws
-// Error, on every rank: a rank lacks the memory, or is on another host or in another container, or has another layout, or is gone.
+// CannotShare: a rank lacks the memory, or is on another host or in another container, or has another layout. Throws Error: one is gone.
 SharedWorld share_segments(const Place& place, Mesh& mesh, const ShmLayout& layout, std::size_t segment_bytes);
 
 }  // namespace ringside::collectives

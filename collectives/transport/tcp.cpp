@@ -55,8 +55,9 @@ std::string address_of(int (*ask)(int, sockaddr*, socklen_t*), int socket) {
 
 class TcpTransport final : public Transport {
  public:
-  TcpTransport(const Place& place, Mesh mesh)
+  TcpTransport(const Place& place, Mesh mesh, MakeTransport again)
       : Transport(place.rank, place.size),
+        founder_(place, mesh.addresses[place.rank], std::move(again)),
         io_(std::move(mesh.io)),
         data_(std::move(mesh.data)),
         lifeline_(place.rank, std::move(mesh.lifelines)),
@@ -94,6 +95,12 @@ class TcpTransport final : public Transport {
   void abort(const RankFailure& cause) noexcept override { lifeline_.give_up(cause); }
 
   void tell_position(const Position& mine) override { lifeline_.tell_position(mine); }
+
+  Contact open_door() override { return founder_.open_door(); }
+
+  std::unique_ptr<Transport> found(const std::string& name, int rank, const std::vector<Contact>& members) override {
+    return founder_.found(name, rank, members);
+  }
 
   std::vector<Position> positions(Seconds patience) override {
     const Deadline deadline = Deadline::after(patience);
@@ -147,6 +154,7 @@ class TcpTransport final : public Transport {
     return true;
   }
 
+  Founder founder_;
   std::unique_ptr<asio::io_context> io_;  // outlives the sockets below
   std::vector<std::optional<Mesh::Socket>> data_;
   Lifeline lifeline_;
@@ -172,8 +180,12 @@ std::string set_up_data_socket(int socket) {
                                                                                : "unknown";
 }
 
-std::unique_ptr<Transport> connect_tcp(const Place& place) {
-  return std::make_unique<TcpTransport>(place, meet(place));
+std::unique_ptr<Transport> make_tcp(const Place& place, Mesh mesh, MakeTransport again) {
+  return std::make_unique<TcpTransport>(place, std::move(mesh), std::move(again));
 }
+
+static std::unique_ptr<Transport> make_tcp_again(const Place& place, Mesh mesh) { return make_tcp(place, std::move(mesh), make_tcp_again); }
+
+std::unique_ptr<Transport> connect_tcp(const Place& place) { return make_tcp_again(place, meet(place)); }
 
 }  // namespace ringside::collectives

@@ -9,6 +9,7 @@
 
 #include "collectives/place.hpp"
 #include "collectives/transport.hpp"
+#include "collectives/transport/founder.hpp"
 
 namespace ringside::collectives {
 
@@ -20,5 +21,8 @@ std::string set_up_data_socket(int socket);
 
 // Finds the other ranks of the job (rendezvous.hpp) and connects with all of them. Errors: those of meet().
 std::unique_ptr<Transport> connect_tcp(const Place& place);
+
+// The same for ranks that have met. Sub-groups are made by `again`.
+std::unique_ptr<Transport> make_tcp(const Place& place, Mesh mesh, MakeTransport again);
 
 }  // namespace ringside::collectives

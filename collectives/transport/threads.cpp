@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 
 namespace ringside::collectives {
@@ -34,6 +35,7 @@ class ThreadsWorld {
   std::vector<bool> left;
   std::vector<Position> positions;
   std::optional<RankFailure> failure;  // the first cause
+  std::map<std::string, std::shared_ptr<ThreadsWorld>> sub_worlds;
 };
 
 namespace {
@@ -93,6 +95,15 @@ class ThreadsTransport final : public Transport {
     world_->positions[rank()] = mine;
     world_->positions[rank()].heard = Clock::now();
     for (auto& each : world_->changed) each.notify_all();
+  }
+
+  Contact open_door() override { return {}; }  // who is in the same process need not be told where
+
+  std::unique_ptr<Transport> found(const std::string& name, int rank, const std::vector<Contact>& members) override {
+    const std::lock_guard lock(world_->mutex);
+    auto& sub_world = world_->sub_worlds[name];
+    if (!sub_world) sub_world = make_threads_world(static_cast<int>(members.size()));
+    return make_threads_transport(sub_world, rank);
   }
 
   std::vector<Position> positions(Seconds patience) override {

@@ -12,7 +12,7 @@ TEST_CASE("with -n the command starts its ranks itself") {
   const auto outcome = run_program({ringside_binary, "hello", "-n", "3"});
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
-  CHECK(outcome.out.starts_with("3 ranks over tcp."));  // rank 0 speaks, without a prefix
+  CHECK(outcome.out.starts_with("3 ranks over shm."));  // rank 0 speaks, without a prefix
   CHECK(outcome.survivors == "");
 }
 
@@ -29,7 +29,7 @@ TEST_CASE("under an outer launcher the command takes its place from the environm
     const auto outcome = run_program(command);
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.err == "");
-    CHECK(contains(outcome.out, "[0] 2 ranks over tcp."));
+    CHECK(contains(outcome.out, "[0] 2 ranks over shm."));
     CHECK_FALSE(contains(outcome.out, "[0] [0]"));
   }
 }

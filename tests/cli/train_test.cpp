@@ -126,7 +126,7 @@ TEST_CASE("rank 0 alone tells what is trained and how it went and what the model
   const Outcome outcome = training.run({"-n", "2"});
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
-  CHECK(contains(outcome.out, "ranks    2 over tcp, flat, 1 thread each\n"));
+  CHECK(contains(outcome.out, "ranks    2 over shm, flat, 1 thread each\n"));
   CHECK(contains(outcome.out, "batch    12 sequences of 12 bytes, 6 on each rank; 40 steps\n"));
   CHECK(contains(outcome.out, "step  1/40  loss 5."));
   CHECK(contains(outcome.out, "step 40/40  loss "));

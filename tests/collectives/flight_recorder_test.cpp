@@ -144,3 +144,17 @@ TEST_CASE("files that are no flight recorder's are refused by name") {
   std::ofstream(folder.path / "0.flight") << "short";
   CHECK_THROWS_WITH_AS(read_flights(folder.path), fmt::format("{}/0.flight is no flight recorder's file, or is cut off", path).c_str(), Error);
 }
+
+TEST_CASE("a postmortem tells the sub-groups apart") {
+  const Folder folder;
+  Recorder world(0, 2, folder, 3);
+  FlightRecorder part(0, 1, folder.path, "split1.color7");
+  part.begin(1, all_reduce_of(10), 2);
+  for (FlightRecorder* recorder : {static_cast<FlightRecorder*>(&world), &part}) recorder->write("asked for by SIGUSR1");
+  CHECK(std::filesystem::exists(folder.path / "split1.color7.0.flight"));
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(contains(text, "rank 0   had ended call #3, all_reduce of 100 fp32"));
+  CHECK(contains(text, "rank 1 left no record"));
+  CHECK(contains(text, "\nSub-group split1.color7, by its own numbers of ranks:\nrank 0   was in call #1, all_reduce of 10 fp32"));
+}

@@ -77,6 +77,13 @@ TEST_CASE("gloo gives what the plain sum gives") {
   }
 }
 
+TEST_CASE("gloo is not split") {
+  if (!gloo_is_here()) return;
+  const auto port = free_port();
+  const auto outcomes = on_threads(2, [&](int rank) { ProcessGroup(make_gloo_backend(place_of(rank, 2, port))).split(0); });
+  for (const auto& outcome : outcomes) CHECK(outcome == "the gloo backend cannot be split into sub-groups");
+}
+
 TEST_CASE("gloo says what it does not have") {
   if (!gloo_is_here()) {
     CHECK_THROWS_WITH_AS(make_gloo_backend(Place{}), "this build has no Gloo: install libgloo-dev, then configure and build again",
