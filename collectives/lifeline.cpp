@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include <boost/asio/buffer.hpp>
+#include <poll.h>
+#include <sys/epoll.h>
 
 namespace ringside::collectives {
 namespace {
@@ -32,9 +34,16 @@ std::string wire(News news, const std::string& text = "") {
 
 }  // namespace
 
-Lifeline::Lifeline(int rank, std::vector<std::optional<Socket>> sockets) : rank_(rank), positions_(sockets.size()) {
+Lifeline::Lifeline(int rank, std::vector<std::optional<Socket>> sockets)
+    : rank_(rank), news_(::epoll_create1(EPOLL_CLOEXEC)), positions_(sockets.size()) {
+  require(news_.get() >= 0, "the kernel gives rank {} no epoll: {}", rank, std::strerror(errno));
   for (auto& socket : sockets) {
-    if (socket) socket->non_blocking(true);
+    if (socket) {
+      socket->non_blocking(true);
+      epoll_event event{.events = EPOLLIN, .data = {}};
+      require(::epoll_ctl(news_.get(), EPOLL_CTL_ADD, socket->native_handle(), &event) == 0, "rank {} cannot watch its connections: {}", rank,
+              std::strerror(errno));
+    }
     peers_.push_back({std::move(socket), {}, false, false});
   }
 }
@@ -51,12 +60,7 @@ void Lifeline::listen() {
 
 void Lifeline::explain(int peer, const std::string& symptom) {
   const Deadline deadline = Deadline::after(Seconds(1));
-  while (!deadline.expired() && !peers_[peer].said_goodbye) {
-    listen();
-    std::vector<pollfd> watched;
-    add_to(watched);
-    ::poll(watched.data(), watched.size(), deadline.remaining_ms());
-  }
+  while (!deadline.expired() && !peers_[peer].said_goodbye) listen_for(deadline.remaining_ms());
   if (peers_[peer].said_goodbye)
     throw RankFailure(peer, fmt::format("rank {} has left the group, and rank {} still waits for it", peer, rank_));
   throw RankFailure(peer, fmt::format("the connection to rank {} broke: {}", peer, symptom));
@@ -82,9 +86,9 @@ void Lifeline::tell_position(const Position& mine) noexcept {
   for (std::size_t r = 0; r < peers_.size(); ++r) tell(static_cast<int>(r), wire(news));
 }
 
-void Lifeline::add_to(std::vector<pollfd>& watched) const {
-  for (const Peer& peer : peers_)
-    if (peer.socket && !peer.closed) watched.push_back({const_cast<Socket&>(*peer.socket).native_handle(), POLLIN, 0});
+void Lifeline::listen_for(int milliseconds) {
+  pollfd watched{news(), POLLIN, 0};
+  if (::poll(&watched, 1, milliseconds) > 0) listen();
 }
 
 void Lifeline::hear(int r) {
@@ -98,6 +102,7 @@ void Lifeline::hear(int r) {
     take_news(r);
     if (!error) continue;
     peer.closed = true;
+    ::epoll_ctl(news_.get(), EPOLL_CTL_DEL, peer.socket->native_handle(), nullptr);  // it would be news for ever
     if (!peer.said_goodbye && !failure_)
       failure_ = RankFailure(r, fmt::format("rank {} is gone: its connection closed without a goodbye, as when a process is killed or crashes", r));
   }

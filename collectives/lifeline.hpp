@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
-#include <poll.h>
+#include <unistd.h>
 
 #include "collectives/transport.hpp"
 
@@ -38,8 +38,11 @@ class Lifeline {
   void tell_position(const Position& mine) noexcept;  // to everybody
   const std::vector<Position>& positions() const { return positions_; }
 
-  // Adds what poll(2) must watch so that news end a wait.
-  void add_to(std::vector<pollfd>& watched) const;
+  // What to poll for input: one descriptor, however many ranks there are.
+  int news() const { return news_.get(); }
+
+  // Sleeps until there are news, for so long at most; then listens.
+  void listen_for(int milliseconds);
 
  private:
   struct Peer {
@@ -49,11 +52,24 @@ class Lifeline {
     bool closed = false;
   };
 
+  // An epoll that watches all sockets: to poll them each by each would cost as much as to send a small message.
+  class Descriptor {
+   public:
+    explicit Descriptor(int fd) : fd_(fd) {}
+    ~Descriptor() { ::close(fd_); }
+    Descriptor(const Descriptor&) = delete;
+    int get() const { return fd_; }
+
+   private:
+    int fd_;
+  };
+
   void hear(int peer);
   void take_news(int peer);
   void tell(int peer, const std::string& bytes) noexcept;
 
   int rank_;
+  Descriptor news_;
   std::vector<Peer> peers_;
   std::vector<Position> positions_;
   std::optional<RankFailure> failure_;  // the first that was heard of

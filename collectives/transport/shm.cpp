@@ -5,13 +5,13 @@
 #include <new>
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "collectives/lifeline.hpp"
 #include "collectives/one_sided.hpp"
 #include "collectives/rendezvous.hpp"
+#include "collectives/transport/look.hpp"
 #include "collectives/transport/shared_heap.hpp"
 #include "collectives/transport/shm_meeting.hpp"
 
@@ -86,11 +86,6 @@ void futex_wake(const Number& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-// Each look at the flags ends with an offer of the core to whoever wants it: to the very peer, perhaps, that brings the message.
-struct YieldingMemory : HostMemory {
-  static void pause() { ::sched_yield(); }
-};
-
 class ShmTransport final : public Transport {
  public:
   ShmTransport(const Place& place, Mesh mesh, SharedWorld world, const ShmLayout& layout, MakeTransport again)
@@ -126,9 +121,10 @@ class ShmTransport final : public Transport {
   }
 
   std::optional<Completion> wait(const Deadline& deadline) override {
+    std::optional<Completion> done;
     for (;;) {
-      if (auto done = take_completion()) return done;
-      if (auto done = look_for_a_while()) return done;
+      if ((done = take_completion())) return done;
+      if (look_.until([&] { return (done = take_completion()).has_value() || has_given_up(); }) && done) return done;
       if (has_given_up()) lifeline_.listen();
       if (deadline.expired()) return std::nullopt;
       sleep(deadline);
@@ -161,7 +157,7 @@ class ShmTransport final : public Transport {
   std::vector<Position> positions(Seconds patience) override {
     const Deadline deadline = Deadline::after(patience);
     lifeline_.listen();
-    while (!deadline.expired() && !all_recent(lifeline_.positions())) listen_for(deadline.remaining_ms());
+    while (!deadline.expired() && !all_recent(lifeline_.positions())) lifeline_.listen_for(deadline.remaining_ms());
     return lifeline_.positions();
   }
 
@@ -181,8 +177,6 @@ class ShmTransport final : public Transport {
     std::size_t done = 0;
   };
 
-  static constexpr Seconds longest_look{50e-6};
-  static constexpr int sleeps_after_a_bad_yield = 100;
   static constexpr Seconds longest_sleep{0.05};
   static constexpr std::size_t shortest_reference = 4096;  // below, a copy is quicker than to wait for the reader
 
@@ -205,23 +199,6 @@ class ShmTransport final : public Transport {
     while (incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read())
       if (auto done = take_piece()) return done;
     return std::nullopt;
-  }
-
-  // Before a sleep, which costs two system calls and a wake-up. If a core that was offered comes back only after long, it went to
-  // somebody who has nothing to do with this job; then it is better to sleep for a time, for the kernel prefers those who wake up.
-  std::optional<Completion> look_for_a_while() {
-    if (sleeps_at_once_ > 0) return --sleeps_at_once_, std::nullopt;
-    std::optional<Completion> done;
-    const auto start = Clock::now();
-    double waited = 0;
-    const auto enough = [&] {
-      done = take_completion();
-      waited = seconds_since(start);
-      return done.has_value() || waited > longest_look.count();
-    };
-    one_sided::spin<YieldingMemory>(enough, hall(rank()).gave_up, ~std::uint64_t{0} - 1);
-    if (waited > 10 * longest_look.count()) sleeps_at_once_ = sleeps_after_a_bad_yield;
-    return done;
   }
 
   bool complete(const Outgoing& message) const {
@@ -308,16 +285,10 @@ class ShmTransport final : public Transport {
     if (!could_move()) futex_wait(bell.asleep.value, 1, std::min(deadline.remaining(), longest_sleep));
     one_sided::woken<HostMemory>(bell);
     if (could_move()) return;
-    listen_for(0);
+    lifeline_.listen_for(0);
     for (const int peer : {outgoing_.empty() ? -1 : outgoing_.front().peer, in_hand_ ? -1 : incoming_.peer})
       if (peer >= 0 && lifeline_.has_left(peer) && !could_move())
         throw RankFailure(peer, fmt::format("rank {} has left the group, and rank {} still waits for it", peer, rank()));
-  }
-
-  void listen_for(int milliseconds) {
-    watched_.clear();
-    lifeline_.add_to(watched_);
-    if (::poll(watched_.data(), watched_.size(), milliseconds) > 0) lifeline_.listen();
   }
 
   Founder founder_;
@@ -330,10 +301,9 @@ class ShmTransport final : public Transport {
   std::vector<Outgoing> outgoing_;  // window() at most
   Incoming incoming_;
   SharedViews views_;
-  int sleeps_at_once_ = 0;
+  Look look_;
   bool in_hand_ = false;            // the executor reads the slot of the last message
   std::vector<std::byte> scratch_;  // for a message in pieces that nobody has named a place for
-  std::vector<pollfd> watched_;
 };
 
 ShmLayout layout_for(const Place& place, const ShmOptions& options) {

@@ -6,11 +6,13 @@
 
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 
 #include "collectives/lifeline.hpp"
 #include "collectives/rendezvous.hpp"
+#include "collectives/transport/look.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -41,6 +43,8 @@ using Incoming = Parcel<asio::mutable_buffer, std::byte>;
 
 // How much a socket within one host keeps unsent: a slice.
 constexpr int most_unsent = 256 * 1024;
+
+constexpr std::size_t most_for_a_look = 64 * 1024;
 
 // The address of one end, without its port. Empty if there is none.
 std::string address_of(int (*ask)(int, sockaddr*, socklen_t*), int socket) {
@@ -86,6 +90,8 @@ class TcpTransport final : public Transport {
     for (;;) {
       if (write_some()) return Completion{Completion::sent, {}};
       if (read_some()) return Completion{Completion::received, std::exchange(incoming_, {}).payload};
+      if (worth_a_look() && look_.until([this] { return read_some(); }))
+        return Completion{Completion::received, std::exchange(incoming_, {}).payload};
       if (!sleep_until_ready(deadline)) return std::nullopt;
     }
   }
@@ -105,16 +111,14 @@ class TcpTransport final : public Transport {
   std::vector<Position> positions(Seconds patience) override {
     const Deadline deadline = Deadline::after(patience);
     lifeline_.listen();
-    while (!deadline.expired() && !all_recent(lifeline_.positions())) {
-      watched_.clear();
-      lifeline_.add_to(watched_);
-      ::poll(watched_.data(), watched_.size(), deadline.remaining_ms());
-      lifeline_.listen();
-    }
+    while (!deadline.expired() && !all_recent(lifeline_.positions())) lifeline_.listen_for(deadline.remaining_ms());
     return lifeline_.positions();
   }
 
  private:
+  // Long messages come in many pieces, and a rank that looks for each takes time from the one that sends them.
+  bool worth_a_look() const { return outgoing_.peer < 0 && incoming_.peer >= 0 && incoming_.payload.size() <= most_for_a_look; }
+
   // True when the message is completely in the hands of the kernel.
   bool write_some() {
     if (outgoing_.peer < 0) return false;
@@ -138,20 +142,15 @@ class TcpTransport final : public Transport {
   }
 
   bool sleep_until_ready(const Deadline& deadline) {
-    watched_.clear();
-    if (outgoing_.peer >= 0) watched_.push_back({data_[outgoing_.peer]->native_handle(), POLLOUT, 0});
-    if (incoming_.peer >= 0) watched_.push_back({data_[incoming_.peer]->native_handle(), POLLIN, 0});
-    const std::size_t data_sockets = watched_.size();
-    lifeline_.add_to(watched_);
-    const int ready = ::poll(watched_.data(), watched_.size(), deadline.remaining_ms());
+    std::array<pollfd, 3> watched;
+    std::size_t n = 0;
+    watched[n++] = {lifeline_.news(), POLLIN, 0};
+    if (outgoing_.peer >= 0) watched[n++] = {data_[outgoing_.peer]->native_handle(), POLLOUT, 0};
+    if (incoming_.peer >= 0) watched[n++] = {data_[incoming_.peer]->native_handle(), POLLIN, 0};
+    const int ready = ::poll(watched.data(), n, deadline.remaining_ms());
     if (ready < 0 && errno == EINTR) return true;
-    if (ready == 0) return !deadline.expired();
-    for (std::size_t i = data_sockets; i < watched_.size(); ++i)
-      if (watched_[i].revents != 0) {
-        lifeline_.listen();
-        break;
-      }
-    return true;
+    if (watched[0].revents != 0) lifeline_.listen();
+    return ready != 0 || !deadline.expired();
   }
 
   Founder founder_;
@@ -159,11 +158,11 @@ class TcpTransport final : public Transport {
   std::vector<std::optional<Mesh::Socket>> data_;
   Lifeline lifeline_;
   std::uint32_t job_;
+  Look look_;
   Outgoing outgoing_;
   Incoming incoming_;
   MessageHeader arrived_;
   std::vector<std::byte> scratch_;  // one slice, for payloads that nobody has named a place for
-  std::vector<pollfd> watched_;
 };
 
 }  // namespace
