@@ -14,6 +14,8 @@ namespace {
 using collectives::ProcessGroup;
 using Numbers = std::vector<std::int32_t>;
 
+constexpr std::int32_t nothing = -1;  // what a rank is not given; numbers are never negative
+
 struct HelloOptions {
   RanksOption ranks;
   std::string backend = "auto";
@@ -32,7 +34,7 @@ std::vector<Numbers> from_all_ranks(ProcessGroup& group, const Numbers& mine) {
 
 std::string to_text(const Numbers& numbers) {
   std::string text;
-  for (const auto x : numbers) text += fmt::format("{:>4}", x);
+  for (const auto x : numbers) text += x == nothing ? "   -" : fmt::format("{:>4}", x);
   return text;
 }
 
@@ -43,7 +45,16 @@ class Hello {
   void run() {
     const auto p = static_cast<std::size_t>(group_.size());
     if (speaks()) fmt::print("{} rank{} over {}. Each collective on small whole numbers:\n", p, p == 1 ? "" : "s", group_.backend_name());
+    show_reductions();
+    show_moves();
+    if (p > 1) show_send();
+    show_split();
+    show_barrier();
+  }
 
+ private:
+  void show_reductions() {
+    const auto p = static_cast<std::size_t>(group_.size());
     const Numbers mine = draw(p);
     show("all_reduce", "every rank gets the sum", mine, [&](const Numbers& before) {
       Numbers after = before;
@@ -55,30 +66,66 @@ class Hello {
       group_.reduce_scatter(std::span(before), std::span(after));
       return after;
     }, [&](int rank) { return Numbers{sum_of_all(p)[static_cast<std::size_t>(rank)]}; });
-    show("all_gather", "every rank gets what each rank has", draw(1), [&](const Numbers& before) {
-      Numbers after(p);
-      group_.all_gather(std::span(before), std::span(after));
-      return after;
-    }, [&](int) {
-      Numbers all;
-      for (int r = 0; r < group_.size(); ++r) all.push_back(number(r, 0));
-      return all;
-    });
-    const int root = group_.size() - 1;
-    show("broadcast", fmt::format("every rank gets what rank {} has", root), mine, [&](const Numbers& before) {
-      Numbers after = before;
-      group_.broadcast(std::span(after), root);
-      return after;
-    }, [&](int) { return drawn_by(root, p); });
     show("reduce", "rank 0 gets the sum, the others keep what they have", mine, [&](const Numbers& before) {
       Numbers after = before;
       group_.reduce(std::span(before), std::span(after), 0);
       return after;
     }, [&](int rank) { return rank == 0 ? sum_of_all(p) : drawn_by(rank, p); });
-    show_barrier();
   }
 
- private:
+  void show_moves() {
+    const auto p = static_cast<std::size_t>(group_.size());
+    const Numbers one = draw(1), mine = draw(p);
+    const int root = group_.size() - 1;
+    show("all_gather", "every rank gets what each rank has", one, [&](const Numbers& before) {
+      Numbers after(p);
+      group_.all_gather(std::span(before), std::span(after));
+      return after;
+    }, [&](int) { return of_each_rank(0); });
+    show("broadcast", fmt::format("every rank gets what rank {} has", root), mine, [&](const Numbers& before) {
+      Numbers after = before;
+      group_.broadcast(std::span(after), root);
+      return after;
+    }, [&](int) { return drawn_by(root, p); });
+    show("gather", "rank 0 gets what each rank has", one, [&](const Numbers& before) {
+      Numbers after(p, nothing);
+      group_.gather(std::span(before), std::span(after), 0);
+      return after;
+    }, [&](int rank) { return rank == 0 ? of_each_rank(0) : Numbers(p, nothing); });
+    show("scatter", fmt::format("rank r gets element r of what rank {} has", root), mine, [&](const Numbers& before) {
+      Numbers after(1);
+      group_.scatter(std::span(before), std::span(after), root);
+      return after;
+    }, [&](int rank) { return Numbers{number(root, static_cast<std::size_t>(rank))}; });
+    show("all_to_all", "rank r gets element r of what each rank has", mine, [&](const Numbers& before) {
+      Numbers after(p);
+      group_.all_to_all(std::span(before), std::span(after));
+      return after;
+    }, [&](int rank) { return of_each_rank(static_cast<std::size_t>(rank)); });
+  }
+
+  void show_send() {
+    show("send, recv", "rank 1 gets what rank 0 has; no other rank takes part", draw(1), [&](const Numbers& before) {
+      Numbers after = before;
+      if (group_.rank() == 0) group_.send(std::span(before), 1);
+      if (group_.rank() == 1) group_.recv(std::span(after), 0);
+      return after;
+    }, [&](int rank) { return Numbers{number(rank == 1 ? 0 : rank, 0)}; });
+  }
+
+  void show_split() {
+    ProcessGroup part = group_.split(group_.rank() % 2);
+    show("split", "even ranks make up one group, odd ranks another: all_reduce in each", draw(1), [&](const Numbers& before) {
+      Numbers after = before;
+      part.all_reduce(std::span(after));
+      return after;
+    }, [&](int rank) {
+      Numbers sum{0};
+      for (int r = rank % 2; r < group_.size(); r += 2) sum[0] += number(r, 0);
+      return sum;
+    });
+  }
+
   bool speaks() const { return group_.rank() == 0; }
   std::int32_t number(int rank, std::size_t i) const {
     return static_cast<std::int32_t>(random_below(10, seed_, static_cast<std::uint64_t>(rank), i));
@@ -86,6 +133,11 @@ class Hello {
   Numbers drawn_by(int rank, std::size_t count) const {
     Numbers numbers(count);
     for (std::size_t i = 0; i < count; ++i) numbers[i] = number(rank, i);
+    return numbers;
+  }
+  Numbers of_each_rank(std::size_t i) const {
+    Numbers numbers;
+    for (int r = 0; r < group_.size(); ++r) numbers.push_back(number(r, i));
     return numbers;
   }
   Numbers draw(std::size_t count) const { return drawn_by(group_.rank(), count); }
