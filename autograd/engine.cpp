@@ -71,6 +71,7 @@ class Engine {
       if (grad.defined()) hook(grad);
     Gradients gradients;
     if (grad.defined()) gradients = node.backward(grad);
+    Profile::note_backward(node.name());
     grad = {};
     const std::vector<std::shared_ptr<Node>> edges = node.edges();
     if (edges.empty()) return;  // an AccumulateGrad: nothing follows, and it lives on for the next pass

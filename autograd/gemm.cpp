@@ -23,6 +23,7 @@
 
 #include "autograd/blas_threads.hpp"
 #include "autograd/parallel.hpp"
+#include "autograd/profile.hpp"
 
 namespace ringside::autograd {
 
@@ -38,6 +39,20 @@ void multiply(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, doubl
   cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
+class GemmTimer {
+ public:
+  explicit GemmTimer(const Product& product) : product_(product), start_(Profile::on() ? Clock::now() : Clock::time_point{}) {}
+  ~GemmTimer() {
+    if (Profile::on()) Profile::note_gemm(product_, seconds_since(start_));
+  }
+  GemmTimer(const GemmTimer&) = delete;
+  GemmTimer& operator=(const GemmTimer&) = delete;
+
+ private:
+  Product product_;
+  Clock::time_point start_;
+};
+
 template <class T>
 void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, T alpha,
                     const T* a, std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
@@ -48,6 +63,7 @@ void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t
     return;
   }
   use_blas_on_one_thread();
+  const GemmTimer timer({a_transposed, b_transposed, m, n, k});
   const auto ta = a_transposed == Transpose::yes ? CblasTrans : CblasNoTrans,
              tb = b_transposed == Transpose::yes ? CblasTrans : CblasNoTrans;
   // Slices of the longer side of C, in units of 16 rows or columns (a register tile), at least 2 MFLOP each.

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/profile.hpp"
 #include "autograd/tensor.hpp"
 
 namespace ringside::autograd {
@@ -103,6 +104,7 @@ bool any_requires_grad(std::initializer_list<Tensor> inputs);
 // Makes y the result of an op on `inputs`, unless history is off or no input requires a gradient; then `backward` is dropped.
 template <class Backward>
 Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs, Backward&& backward) {
+  Profile::note_forward(name);
   if (!grad_enabled() || !any_requires_grad(inputs)) return output;
   std::vector<std::shared_ptr<Node>> edges;
   for (const Tensor& input : inputs) edges.push_back(input.defined() ? gradient_edge(input) : nullptr);

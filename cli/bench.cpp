@@ -152,8 +152,7 @@ void add_bench_command(CLI::App& app) {
 
   command
       ->add_option("COLLECTIVE", said->collective,
-                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier")
-      ->required();
+                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier");
   command->add_option("-n,--ranks", said->plan.ranks, "Numbers of ranks, one after the other")
       ->delimiter(',')
       ->type_name("N,...")
@@ -181,7 +180,12 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--json", said->json, "Write the figures there")->type_name("FILE");
   command->add_option("--svg", said->svg, "Draw busbw over size there")->type_name("FILE");
   command->footer(more);
-  command->callback([said] { run(*said); });
+  add_bench_train_command(*command);
+  command->callback([command, said] {
+    if (!command->get_subcommands().empty()) return;
+    if (said->collective.empty()) throw UsageError("say what to measure: a collective, such as all_reduce, or train");
+    run(*said);
+  });
 }
 
 }  // namespace ringside::cli
