@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""A training step of ours beside PyTorch's, in turn, on this machine.
+
+    tools/peers/train_step.py [--ringside build/release/bin/ringside] [--threads 1,2] [--rounds 3]
+
+Needs a Python that has torch (any version from 1.13 on); the project itself does not. The same Llama block, sizes, batch, clipping and
+AdamW on both sides, fp32. Each round starts `ringside bench train` once and PyTorch once, so that a machine that drifts does so for both;
+what is printed are medians over the rounds, with the peak of resident memory of each process.
+"""
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZES = {  # d_model, heads, d_ff, layers, vocabulary
+    "tiny": (128, 4, 344, 4, 256),
+    "lab": (512, 16, 1344, 4, 10000),
+    "small": (768, 12, 3072, 12, 10000),
+}
+
+
+def torch_step(model_name, batch, sequence, threads, steps):
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    torch.set_num_threads(threads)
+    d, heads, d_ff, layers, vocabulary = SIZES[model_name]
+    size = d // heads
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(d))
+
+        def forward(self, x):
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+    angles = torch.outer(torch.arange(sequence).float(), 10000.0 ** (-torch.arange(0, size, 2).float() / size))
+    cos, sin = torch.cat([angles, angles], 1).cos(), torch.cat([angles, angles], 1).sin()
+    hidden_keys = torch.full((sequence, sequence), float("-inf")).triu(1)
+
+    def rope(x):
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat([-b, a], -1) * sin
+
+    def attend(q, k, v):
+        if hasattr(F, "scaled_dot_product_attention"):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return ((q @ k.transpose(-1, -2)) * size**-0.5 + hidden_keys).softmax(-1) @ v
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            linear = lambda i, o: nn.Linear(i, o, bias=False)
+            self.n1, self.n2 = Norm(), Norm()
+            self.q, self.k, self.v, self.o = (linear(d, d) for _ in range(4))
+            self.gate, self.up, self.down = linear(d, d_ff), linear(d, d_ff), linear(d_ff, d)
+
+        def forward(self, x):
+            h = self.n1(x)
+            q, k, v = (f(h).view(batch, sequence, heads, size).transpose(1, 2) for f in (self.q, self.k, self.v))
+            x = x + self.o(attend(rope(q), rope(k), v).transpose(1, 2).reshape(batch, sequence, d))
+            h = self.n2(x)
+            return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(vocabulary, d)
+            self.blocks = nn.ModuleList(Block() for _ in range(layers))
+            self.norm, self.head = Norm(), nn.Linear(d, vocabulary, bias=False)
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))
+
+    torch.manual_seed(0)
+    model = Llama()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1)
+    tokens, targets = (torch.randint(vocabulary, (batch, sequence)) for _ in range(2))
+    times = []
+    for _ in range(2 + steps):
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(tokens).view(-1, vocabulary), targets.view(-1)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        times.append(time.perf_counter() - start)
+    return {"step_ms": statistics.median(times[2:]) * 1e3, "version": torch.__version__,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6}
+
+
+def child(command):
+    """Runs it and returns its peak of resident memory in MB."""
+    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+    _, status, usage = os.wait4(pid, 0)
+    if status != 0:
+        sys.exit(f"this failed: {' '.join(command)}")
+    return usage.ru_maxrss * 1024 / 1e6
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ringside", default="build/release/bin/ringside")
+    parser.add_argument("--model", default="lab", choices=SIZES)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--sequence", type=int, default=256)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=7)
+    parser.add_argument("--torch-child", type=int, help=argparse.SUPPRESS)
+    said = parser.parse_args()
+    if said.torch_child:
+        return print(json.dumps(torch_step(said.model, said.batch, said.sequence, said.torch_child, said.steps)))
+
+    sizes = ["--model", said.model, "--batch", str(said.batch), "--sequence", str(said.sequence), "--steps", str(said.steps)]
+    print(f"{said.model}, batch {said.batch} x {said.sequence}, fp32, AdamW; medians of {said.rounds} rounds of {said.steps} steps")
+    for threads in said.threads.split(","):
+        ours, theirs, alone, our_peak, their_peak, version = [], [], [], [], [], ""
+        for _ in range(said.rounds):
+            with tempfile.NamedTemporaryFile(suffix=".json") as file:
+                our_peak.append(child([said.ringside, "bench", "train", *sizes, "--threads", threads, "--json", file.name]))
+                row = json.load(file)[0]
+            ours.append(row["step_ms"])
+            alone.append(row["gemm_alone_ms"])
+            answer = subprocess.run([sys.executable, __file__, *sizes, "--torch-child", threads], check=True, capture_output=True, text=True)
+            row = json.loads(answer.stdout.splitlines()[-1])
+            theirs.append(row["step_ms"])
+            their_peak.append(row["peak_mb"])
+            version = row["version"]
+        a, b, c = (statistics.median(x) for x in (ours, theirs, alone))
+        print(f"  {threads} thread(s)   ringside {a:.0f} ms, {max(our_peak):.0f} MB   torch {version} {b:.0f} ms, {max(their_peak):.0f} MB   "
+              f"torch/ringside {b / a:.2f}   ringside / its matrix products alone {a / c:.2f}")
+
+
+if __name__ == "__main__":
+    main()
