@@ -15,24 +15,31 @@ constexpr std::int64_t grain = 1 << 16;  // elements that make a piece of work w
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds) : groups_(std::move(groups)) {
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds) : kinds_(kinds) {
+  for (ParameterGroup& group : groups) Optimizer::add_group(std::move(group));
+  const bool any = std::any_of(groups_.begin(), groups_.end(), [](const ParameterGroup& group) { return !group.parameters.empty(); });
+  require(any, "optimizer: expected at least one parameter, got none");
+}
+
+void Optimizer::add_group(ParameterGroup group) {
   std::vector<Tensor> seen;
-  for (const ParameterGroup& group : groups_) {
-    std::vector<Slot>& slots = slots_.emplace_back();
-    for (const NamedTensor& parameter : group.parameters) {
-      const Tensor& p = parameter.tensor;
-      require(p.dtype() != DType::int32 && p.is_contiguous(),
-              "optimizer: expected '{}' to be contiguous and fp32 or fp64, got {} {} with strides {}", parameter.name,
-              name_of(p.dtype()), p.shape(), p.strides());
-      require(std::none_of(seen.begin(), seen.end(), [&](const Tensor& other) { return other.is_same(p); }),
-              "optimizer: '{}' is listed twice; it would be updated twice", parameter.name);
-      seen.push_back(p);
-      Slot& slot = slots.emplace_back(Slot{parameter, {}});
-      for (const std::string& kind : kinds) slot.state.push_back({kind, Tensor::zeros(p.shape(), p.dtype())});
-      if (!kinds.empty()) slot.state.push_back({"step", Tensor::zeros({1}, DType::int32)});
-    }
+  for (const ParameterGroup& before : groups_)
+    for (const NamedTensor& parameter : before.parameters) seen.push_back(parameter.tensor);
+  std::vector<Slot> slots;
+  for (const NamedTensor& parameter : group.parameters) {
+    const Tensor& p = parameter.tensor;
+    require(p.dtype() != DType::int32 && p.is_contiguous(),
+            "optimizer: expected '{}' to be contiguous and fp32 or fp64, got {} {} with strides {}", parameter.name, name_of(p.dtype()),
+            p.shape(), p.strides());
+    require(std::none_of(seen.begin(), seen.end(), [&](const Tensor& other) { return other.is_same(p); }),
+            "optimizer: '{}' is listed twice; it would be updated twice", parameter.name);
+    seen.push_back(p);
+    Slot& slot = slots.emplace_back(Slot{parameter, {}});
+    for (const std::string& kind : kinds_) slot.state.push_back({kind, Tensor::zeros(p.shape(), p.dtype())});
+    if (!kinds_.empty()) slot.state.push_back({"step", Tensor::zeros({1}, DType::int32)});
   }
-  require(!seen.empty(), "optimizer: expected at least one parameter, got none");
+  groups_.push_back(std::move(group));
+  slots_.push_back(std::move(slots));
 }
 
 void Optimizer::step() {

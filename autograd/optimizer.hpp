@@ -27,8 +27,11 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Updates every parameter that has a gradient, in place; the others, and their state, stay as they are.
-  void step();
+  virtual void step();
   void zero_grad(bool set_to_none = true);
+
+  // More parameters, under the rules of the constructor; state, step counts and all, begins for them now.
+  virtual void add_group(ParameterGroup group);
 
   void set_learning_rate(double learning_rate);  // of all groups
   std::vector<ParameterGroup>& groups() { return groups_; }
@@ -36,7 +39,7 @@ class Optimizer {
 
   // All state as named tensors "<parameter>.<what>", in the order of the parameters; there from the start, all zeros. To load a
   // checkpoint, write into them (copy_).
-  std::vector<NamedTensor> state() const;
+  virtual std::vector<NamedTensor> state() const;
 
  protected:
   struct Slot {
@@ -54,6 +57,7 @@ class Optimizer {
  private:
   std::vector<ParameterGroup> groups_;
   std::vector<std::vector<Slot>> slots_;  // per group, per parameter
+  std::vector<std::string> kinds_;
 };
 
 struct SgdOptions {

@@ -28,8 +28,11 @@ collectives::DataType data_type_of(const autograd::Tensor& tensor) {
 
 void replicate(const autograd::Module& module, collectives::ProcessGroup& group) {
   for (const auto& tensors : {module.named_parameters(), module.named_buffers()})
-    for (const auto& [name, tensor] : tensors)
-      group.broadcast(address_of(tensor, name), static_cast<std::size_t>(tensor.elements()), data_type_of(tensor), 0, name);
+    for (const auto& [name, tensor] : tensors) broadcast(tensor, 0, group, name);
+}
+
+void broadcast(const autograd::Tensor& tensor, int root, collectives::ProcessGroup& group, std::string_view label) {
+  group.broadcast(address_of(tensor, label), static_cast<std::size_t>(tensor.elements()), data_type_of(tensor), root, label);
 }
 
 std::vector<autograd::NamedTensor> trained_parameters(const autograd::Module& module) {

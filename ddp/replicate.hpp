@@ -18,6 +18,9 @@ std::vector<autograd::NamedTensor> trained_parameters(const autograd::Module& mo
 // The collectives' name for the type of a tensor's elements.
 collectives::DataType data_type_of(const autograd::Tensor& tensor);
 
+// Makes `tensor`, on every rank, what it is on the root.
+void broadcast(const autograd::Tensor& tensor, int root, collectives::ProcessGroup& group, std::string_view label);
+
 // Replaces `tensor`, in place, by its mean over all ranks. `label` is what errors call it.
 void average(const autograd::Tensor& tensor, collectives::ProcessGroup& group, std::string_view label);
 
