@@ -28,11 +28,12 @@ class Run {
  public:
   Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call, std::uint64_t sequence,
       const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch, FlightRecorder& recorder);
-  void all_slices();
+  void carry_out();       // from the first slice to the last
   void record() const;  // where this call stands, for the flight recorder
   std::string where() const;
 
  private:
+  void all_slices();
   bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
   void post_what_can_go();
   void take(const Completion& completion);
@@ -41,6 +42,7 @@ class Run {
   void apply(std::span<const std::byte> payload);
   int last_step() const { return static_cast<int>(plan_.schedule.steps.size()) - 1; }
   void ask_around();
+  void compare_histories(const std::vector<Position>& positions);
   Position position() const;
   [[noreturn]] void time_out();
 
@@ -146,6 +148,30 @@ void Run::ask_around() {
   for (int r = 0; r < transport_.size(); ++r)
     if (positions[r].recent() && positions[r].sequence == sequence_ && numbered_alike(call_, positions[r].call))
       check_call(sequence_, call_, positions[r].call, transport_.rank(), r);
+  compare_histories(positions);
+}
+
+// Throws Error, with both calls in its text, where another rank is known to have made another call than this one, be it long ago.
+void Run::compare_histories(const std::vector<Position>& positions) {
+  const CallHistory& ours = transport_.history();
+  for (int r = 0; r < transport_.size(); ++r) {
+    const CallHistory& theirs = positions[r].made;
+    if (const auto number = ours.parted_from(theirs)) check_call(*number, ours.at(*number), theirs.at(*number), transport_.rank(), r);
+  }
+}
+
+void Run::carry_out() {
+  try {
+    all_slices();
+  } catch (const OutOfStep&) {
+    // Which call was the first that was not alike? The others say so soon, if they wait as well.
+    transport_.tell_position(position());
+    compare_histories(transport_.positions(1.2 * Position::every));
+    throw;
+  } catch (const RankFailure& failure) {
+    if (!failure.heard_from_another()) compare_histories(transport_.positions(Seconds(0)));
+    throw;
+  }
 }
 
 void Run::post_what_can_go() {
@@ -384,11 +410,12 @@ static Buffers prepare(const Plan& plan, std::size_t element, const Chunks& chun
 void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks, const Buffers& given_buffers) {
   const Buffers buffers = prepare(plan, size_of(call.type), chunks, given_buffers, kept_input_);
   recorder_.begin(sequence, call, static_cast<std::uint32_t>(plan.schedule.steps.size()));
+  if (call.collective != Collective::point_to_point) transport_.history().add(sequence, call);
 
   Run run(transport_, options_, plan, call, sequence, chunks, buffers, scratch_, recorder_);
   try {
     run.record();
-    run.all_slices();
+    run.carry_out();
     recorder_.end(FlightEntry::done);
   } catch (const RankFailure& failure) {
     const auto text = fmt::format("{} [rank {} was in {}]", failure.what(), transport_.rank(), run.where());

@@ -40,10 +40,9 @@ std::string describe(const Call& call) {
 }
 
 namespace {
-[[noreturn]] void disagree(int self, std::uint64_t our_sequence, const Call& ours, int peer, std::uint64_t their_sequence,
-                           const Call& theirs) {
-  fail("the ranks disagree: rank {} makes call #{}, {}, but rank {} makes call #{}, {}. Every rank must make the same calls in the same "
-       "order", self, our_sequence, describe(ours), peer, their_sequence, describe(theirs));
+std::string disagreement(int self, std::uint64_t our_sequence, const Call& ours, int peer, std::uint64_t their_sequence, const Call& theirs) {
+  return fmt::format("the ranks disagree: rank {} makes call #{}, {}, but rank {} makes call #{}, {}. Every rank must make the same calls in "
+                     "the same order", self, our_sequence, describe(ours), peer, their_sequence, describe(theirs));
 }
 }  // namespace
 
@@ -53,7 +52,7 @@ bool numbered_alike(const Call& a, const Call& b) {
 }
 
 void check_call(std::uint64_t sequence, const Call& ours, const Call& theirs, int self, int peer) {
-  if (ours != theirs) disagree(self, sequence, ours, peer, sequence, theirs);
+  if (ours != theirs) throw Error(disagreement(self, sequence, ours, peer, sequence, theirs));
 }
 
 void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer) {
@@ -61,8 +60,9 @@ void check_message(const MessageHeader& expected, const MessageHeader& seen, int
   require(seen.magic == expected.magic && seen.job == expected.job,
           "rank {} received bytes from rank {} that are not a message of this job: do two jobs share a port, or do the ranks run "
           "different versions?", self, peer);
-  if (seen.sequence != expected.sequence || seen.call != expected.call)
-    disagree(self, expected.sequence, expected.call, peer, seen.sequence, seen.call);
+  if (seen.sequence == expected.sequence) check_call(seen.sequence, expected.call, seen.call, self, peer);
+  if (seen.sequence != expected.sequence)
+    throw OutOfStep(disagreement(self, expected.sequence, expected.call, peer, seen.sequence, seen.call));
   fail("rank {} expected step {} slice {} ({} bytes) of call #{}, {}, from rank {}, but received step {} slice {} ({} bytes): do the "
        "ranks run different versions or settings (RINGSIDE_SLICE_BYTES)?", self, expected.step, expected.slice, expected.bytes,
        expected.sequence, describe(expected.call), peer, seen.step, seen.slice, seen.bytes);
