@@ -64,7 +64,7 @@ namespace {
 
 // Rank 2 makes `other`, all others `one`; both are named, by every rank that ends with an error, within a second.
 struct Mismatch {
-  const char* kind;
+  std::string kind;
   std::function<void(ProcessGroup&)> one, other;
   const char *says_one, *says_other;
 };
