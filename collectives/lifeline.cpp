@@ -95,7 +95,8 @@ void Lifeline::take_news(int r) {
 void Lifeline::act_on(int r, const News& news) {
   if (news.kind == News::gave_up) {
     peers_[r].said_goodbye = true;
-    if (!failure_) failure_ = RankFailure(news.rank, fmt::format("{} (as rank {} tells)", news.text, r), news.text);
+    const std::string cause = printable(news.text);
+    if (!failure_) failure_ = RankFailure(news.rank, fmt::format("{} (as rank {} tells)", cause, r), cause);
     return;
   }
   if (news.kind == News::goodbye) peers_[r].said_goodbye = true;

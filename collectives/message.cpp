@@ -19,11 +19,18 @@ Label::Label(std::string_view name) {
   }
 }
 
+std::string printable(std::string_view text) {
+  std::string shown(text);
+  for (char& c : shown)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return shown;
+}
+
 std::string describe(const Call& call) {
   // What comes from another rank may be anything: a number that names nothing is told as a number.
   if (call.collective > Collective::point_to_point)
     return fmt::format("collective {} of {}", static_cast<int>(call.collective), call.count);
-  const std::string label = call.label.view().empty() ? "" : fmt::format(" for {}", call.label.view());
+  const std::string label = call.label.view().empty() ? "" : fmt::format(" for {}", printable(call.label.view()));
   if (call.collective == Collective::point_to_point)
     return fmt::format("send/recv of {} {} from rank {} to rank {}{}", call.count, name_of(call.type), call.root, call.peer, label);
   const auto& algorithms = all_algorithms();

@@ -38,6 +38,9 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
+// What came from elsewhere, fit for a terminal: control characters become question marks.
+std::string printable(std::string_view text);
+
 // "all_reduce of 1000 fp32 (sum, ring)", and " for model.norm.weight" if it has a label
 std::string describe(const Call& call);
 
