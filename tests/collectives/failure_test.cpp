@@ -1,7 +1,12 @@
 // What every rank says when something goes wrong: who, in which call, and nobody is left waiting.
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 
+#include <boost/asio/write.hpp>
+
+#include "collectives/rendezvous.hpp"
 #include "collectives/transport/threads.hpp"
 #include "tests/collectives/worlds.hpp"
 
@@ -244,4 +249,134 @@ TEST_CASE("run_threads hands on the first cause") {
     if (group.rank() == 1) fail("no more memory");
     group.barrier();
   }), "no more memory", Error);
+}
+
+namespace {
+
+// Ranks 0 and 1 make an all-reduce of 48000 floats over TCP, and rank 2 is a mere pair of connections to each, with which `misdeed` does
+// what it likes. Returns what ranks 0 and 1 say.
+std::vector<std::string> with_an_evil_rank_2(const std::function<void(Mesh&)>& misdeed, const GroupOptions& options = patience(20)) {
+  const auto port = free_port();
+  std::atomic<int> ended = 0;
+  auto outcomes = on_threads(3, [&](int rank) {
+    if (rank == 2) {
+      Mesh mesh = meet(place_of(2, 3, port));
+      misdeed(mesh);
+      while (ended < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // what else it has stays open: that is all the others see
+      return;
+    }
+    const std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)> at_the_end(&ended, [](std::atomic<int>* count) { ++*count; });
+    ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port), options);
+    all_reduce_of<float>(48000)(group);
+  });
+  outcomes.pop_back();
+  return outcomes;
+}
+
+// The first message that rank 0 waits for from rank 2.
+MessageHeader first_header() {
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.algorithm = static_cast<std::uint8_t>(&find_algorithm(Collective::all_reduce, "ring") - all_algorithms().data());
+  call.count = 48000;
+  MessageHeader header;
+  header.job = job_number("test");
+  header.sequence = 1;
+  header.call = call;
+  header.bytes = 64000;
+  return header;
+}
+
+template <class T>
+std::string bytes_of(const T& words) {
+  return std::string(reinterpret_cast<const char*>(&words), sizeof words);
+}
+
+void say(std::optional<Mesh::Socket>& socket, const std::string& bytes) {
+  boost::asio::write(*socket, boost::asio::buffer(bytes));
+}
+
+// Closes with a reset rather than in good order, as a host does that has forgotten the connection.
+void reset(std::optional<Mesh::Socket>& socket) {
+  socket->set_option(boost::asio::socket_base::linger(true, 0));
+  socket->close();
+}
+
+// One rank has found it out, and the other has heard it from that one.
+void check_all_say(const std::vector<std::string>& outcomes, const std::string& sentence) {
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, sentence));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a connection that is reset in the middle of a message is named by all") {
+  const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
+    say(mesh.data[0], bytes_of(first_header()) + std::string(1000, 'x'));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    reset(mesh.data[0]);
+  });
+  check_all_say(outcomes, "the connection to rank 2 broke: Connection reset by peer");
+}
+
+TEST_CASE("a connection that ends in the middle of a header is named by all") {
+  const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
+    say(mesh.data[0], bytes_of(first_header()).substr(0, 40));
+    mesh.data[0].reset();
+  });
+  check_all_say(outcomes, "the connection to rank 2 broke: End of file");
+}
+
+TEST_CASE("a rank whose connections are all reset in the middle of a message is said to be gone") {
+  const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
+    say(mesh.data[0], bytes_of(first_header()) + std::string(1000, 'x'));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (const int r : {0, 1}) reset(mesh.data[r]), reset(mesh.lifelines[r]);
+  });
+  check_all_say(outcomes, "rank 2 is gone: its connection closed without a goodbye, as when a process is killed or crashes");
+}
+
+TEST_CASE("a rank that says half a header and no more is named at the deadline") {
+  const auto outcomes =
+      with_an_evil_rank_2([](Mesh& mesh) { say(mesh.data[0], bytes_of(first_header()).substr(0, 40)); }, patience(0.6));
+  check_all_say(outcomes, "rank 2 does not answer: stopped, stuck, or busy outside of the collectives; nothing came to rank ");
+}
+
+TEST_CASE("bytes that are no message and lengths that nobody expects are refused and told to all") {
+  struct Case {
+    const char* sentence;
+    std::function<void(MessageHeader&)> change;
+  };
+  const std::vector<Case> cases = {
+      {"rank 0 received bytes from rank 2 that are not a message of this job", [](MessageHeader& h) { h.magic = 0x20544547; }},
+      {"rank 0 received bytes from rank 2 that are not a message of this job", [](MessageHeader& h) { h.job += 1; }},
+      {"(64000 bytes) of call #1, all_reduce of 48000 fp32 (sum, ring), from rank 2, but received step 0 slice 0 (1152921504606846976 bytes)",
+       [](MessageHeader& h) { h.bytes = std::uint64_t{1} << 60; }},
+      {"from rank 2, but received step 4294967295 slice 0 (64000 bytes): do the ranks run different versions or settings",
+       [](MessageHeader& h) { h.step = ~0u; }},
+      {"but rank 2 makes call #1, all_reduce of 18446744073709551615 fp32 (sum, ring)", [](MessageHeader& h) { h.call.count = ~0ull; }},
+      {"but rank 2 makes call #1, collective 200 of 48000. Every rank", [](MessageHeader& h) { h.call.collective = static_cast<Collective>(200); }},
+      {"but rank 2 makes call #1, all_reduce of 48000 unknown type (unknown op, algorithm 200) for ?[2J",
+       [](MessageHeader& h) {
+         h.call.algorithm = 200, h.call.type = static_cast<DataType>(99), h.call.reduce = static_cast<ReduceOp>(99);
+         h.call.label = Label("\x1b[2J");
+       }},
+  };
+  for (const Case& c : cases) {
+    const auto outcomes = with_an_evil_rank_2([&](Mesh& mesh) {
+      auto header = first_header();
+      c.change(header);
+      say(mesh.data[0], bytes_of(header));
+    });
+    check_all_say(outcomes, c.sentence);
+  }
+}
+
+TEST_CASE("news that make no sense are refused") {
+  for (const std::string& news : {std::string(96, 'x'), bytes_of(first_header())}) {
+    const auto outcomes = with_an_evil_rank_2([&](Mesh& mesh) { say(mesh.lifelines[1], news); });
+    check_all_say(outcomes, "rank 2 sends news that make no sense: do the ranks run different versions?");
+  }
 }
