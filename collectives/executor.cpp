@@ -44,6 +44,14 @@ class Run {
   void ask_around();
   void compare_histories(const std::vector<Position>& positions);
   Position position() const;
+  struct Others {
+    std::vector<int> silent;
+    std::string silence;  // "rank 2 does not answer: stopped, ..."; empty if all do
+    std::string waiting;  // "rank 3 waits for rank 2 in step 1 of call #7; ..."
+  };
+  Others others(const std::vector<Position>& positions) const;
+  void say_that_it_waits(double seconds);
+  void say_that_it_goes_on(double seconds);
   [[noreturn]] void time_out();
 
   bool may_send(const Cursor& at) const;
@@ -81,7 +89,7 @@ class Run {
 
   std::uint64_t received_bytes_ = 0;
   Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
-  bool receive_posted_ = false, placed_ = false;
+  bool receive_posted_ = false, placed_ = false, warned_ = false;
   std::optional<std::span<const std::byte>> held_;  // received, not yet applied
   std::vector<std::byte> aside_;
 };
@@ -127,10 +135,13 @@ void Run::all_slices() {
       received_bytes_ += completion->payload.size();
       take(*completion);
       record();
+      if (warned_) say_that_it_goes_on(seconds_since(last_progress));
       last_progress = Clock::now();
     } else {
       ask_around();
-      if (seconds_since(last_progress) >= options_.timeout.count()) time_out();
+      const double waited = seconds_since(last_progress);
+      if (waited >= options_.timeout.count()) time_out();
+      if (!warned_ && options_.warn_after.count() > 0 && waited >= options_.warn_after.count()) say_that_it_waits(waited);
     }
   }
 }
@@ -317,27 +328,45 @@ Position Run::position() const {
   return mine;
 }
 
-void Run::time_out() {
-  const int self = transport_.rank();
-  const Position mine = position();
-  const auto positions = transport_.positions(1.2 * Position::every);
-
-  std::vector<int> silent;
-  std::string others;
+// What is known of the other ranks: who has told nothing recently, and what the rest is doing.
+Run::Others Run::others(const std::vector<Position>& positions) const {
+  Others known;
+  std::vector<std::string> waiting;
   for (int r = 0; r < transport_.size(); ++r) {
-    if (r == self) continue;
+    if (r == transport_.rank()) continue;
     if (!positions[r].recent())
-      silent.push_back(r);
+      known.silent.push_back(r);
     else if (r < 16)
-      others += fmt::format("; rank {} waits for rank {} in step {} of call #{}", r, positions[r].waiting_for, positions[r].step + 1,
-                            positions[r].sequence);
+      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}", r, positions[r].waiting_for, positions[r].step + 1,
+                                    positions[r].sequence));
   }
-  const int blamed = silent.empty() ? mine.waiting_for : silent.front();
-  const std::string who = silent.empty() ? std::string()
-                                         : fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives; ",
-                                                       fmt::join(silent, ", "), silent.size() == 1 ? "does" : "do");
-  throw RankFailure(blamed, fmt::format("{}nothing came to rank {} from rank {} for {:.1f} s{}", who, self, mine.waiting_for,
-                                        options_.timeout.count(), others));
+  if (!known.silent.empty())
+    known.silence = fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives", fmt::join(known.silent, ", "),
+                                known.silent.size() == 1 ? "does" : "do");
+  known.waiting = fmt::format("{}", fmt::join(waiting, "; "));
+  return known;
+}
+
+void Run::say_that_it_waits(double seconds) {
+  warned_ = true;
+  const Others known = others(transport_.positions(Seconds(0)));
+  const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
+  options_.warn(fmt::format("rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}", transport_.rank(),
+                            position().waiting_for, seconds, where(), options_.timeout.count(), known.silence, between, known.waiting));
+}
+
+void Run::say_that_it_goes_on(double seconds) {
+  warned_ = false;
+  options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", transport_.rank(), seconds, sequence_));
+}
+
+void Run::time_out() {
+  const Position mine = position();
+  const Others known = others(transport_.positions(1.2 * Position::every));
+  const int blamed = known.silent.empty() ? mine.waiting_for : known.silent.front();
+  throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}", known.silence,
+                                        known.silence.empty() ? "" : "; ", transport_.rank(), mine.waiting_for, options_.timeout.count(),
+                                        known.waiting.empty() ? "" : "; ", known.waiting));
 }
 
 }  // namespace
@@ -406,6 +435,8 @@ static Buffers prepare(const Plan& plan, std::size_t element, const Chunks& chun
   }
   return buffers;
 }
+
+void warn_on_stderr(const std::string& sentence) { fmt::print(stderr, "ringside: {}\n", sentence); }
 
 void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks, const Buffers& given_buffers) {
   const Buffers buffers = prepare(plan, size_of(call.type), chunks, given_buffers, kept_input_);

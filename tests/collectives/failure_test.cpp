@@ -1,7 +1,9 @@
 // What every rank says when something goes wrong: who, in which call, and nobody is left waiting.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include <boost/asio/write.hpp>
@@ -228,6 +230,50 @@ TEST_CASE("a rank that does not come in time is named by all others and they say
     }
     for (const auto& text : outcomes) CHECK((contains(text, "from rank 2 for 1.0 s") || contains(text, "waits for rank 2 in step 1 of call #2")));
   });
+}
+
+TEST_CASE("a rank that waits for long says so once and again when it goes on") {
+  std::mutex mutex;
+  std::vector<std::string> said;
+  GroupOptions options = patience(20);
+  options.executor.warn_after = Seconds(0.9);
+  options.executor.warn = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    said.push_back(sentence);
+  };
+  const auto body = [](ProcessGroup& group) {
+    all_reduce_of<float>(100)(group);
+    if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+    all_reduce_of<float>(100)(group);
+  };
+  over_every_transport(3, body, options, [&](const std::vector<std::string>& outcomes) {
+    for (const auto& text : outcomes) CHECK(text == "");
+    std::sort(said.begin(), said.end());
+    CAPTURE(said);
+    REQUIRE(said.size() == 4);  // of ranks 0 and 1, each that it waits and that it goes on
+    CHECK(contains(said[0], "rank 0 has waited for rank 2 for 1 s in call #2, all_reduce of 100 fp32 (sum, ring), step 1 of 4, and will up to 20 "
+                            "s. rank 2 does not answer: stopped, stuck, or busy outside of the collectives; rank 1 waits for rank 0 in step 2 of "
+                            "call #2"));
+    CHECK(said[1] == "rank 0 went on after 2 s, in call #2");
+    CHECK(contains(said[2], "rank 1 has waited for rank 0 for 1 s in call #2, all_reduce of 100 fp32 (sum, ring), step 2 of 4"));
+    CHECK(said[3] == "rank 1 went on after 2 s, in call #2");
+    said.clear();
+  });
+}
+
+TEST_CASE("a rank that is told never to warn does not and neither does one that the deadline ends") {
+  for (const double after : {0.0, 5.0}) {
+    GroupOptions options = patience(1);
+    options.executor.warn_after = Seconds(after);
+    std::atomic<int> said = 0;
+    options.executor.warn = [&](const std::string&) { ++said; };
+    const auto body = [](ProcessGroup& group) {
+      if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      group.barrier();
+    };
+    for (const auto& text : outcomes_over_threads(2, body, options)) CHECK(contains(text, "rank 1 does not answer"));
+    CHECK(said == 0);
+  }
 }
 
 TEST_CASE("after a failure every later call fails with the first cause") {
