@@ -7,10 +7,13 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include "collectives/resources.hpp"
+
 namespace ringside::collectives {
 
 Lifeline::Lifeline(int rank, std::vector<std::optional<Socket>> sockets, const CallHistory& made)
     : rank_(rank), made_(made), news_(::epoll_create1(EPOLL_CLOEXEC)), positions_(sockets.size()) {
+  if (news_.get() < 0) check_open_files(errno, fmt::format("rank {}", rank));
   require(news_.get() >= 0, "the kernel gives rank {} no epoll: {}", rank, std::strerror(errno));
   for (auto& socket : sockets) {
     if (socket) {
