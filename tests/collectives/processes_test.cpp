@@ -83,7 +83,7 @@ std::optional<Outcome> with_own_shared_memory(const std::string& size, const std
     return run_program(command);
   };
   if (run("true").exit_code == 0) return run(script);
-  MESSAGE("not tested: this machine does not let a test mount a /dev/shm of its own (unshare --mount --map-root-user)");
+  MESSAGE("SKIPPED: this machine does not let a test mount a /dev/shm of its own (unshare --mount --map-root-user)");
   return std::nullopt;
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("ranks that find no free port say so and how to go on") {
   auto command = apart;
   command.emplace_back("ip link set lo up && echo '40000 40003' > /proc/sys/net/ipv4/ip_local_port_range");
   if (run_program(command).exit_code != 0) {
-    MESSAGE("not tested: this machine does not let a test have a network of its own (unshare --net --map-root-user)");
+    MESSAGE("SKIPPED: this machine does not let a test have a network of its own (unshare --net --map-root-user)");
     return;
   }
   command.back() += fmt::format("; export WORLD_SIZE=4 RINGSIDE_CONNECT_TIMEOUT=1; for rank in 0 1 2 3; do RANK=$rank {} 1 & done; wait", worker);
@@ -220,7 +220,7 @@ TEST_CASE("ranks in different containers are told that they cannot share memory"
   auto command = apart;
   command.emplace_back("true");
   if (run_program(command).exit_code != 0) {
-    MESSAGE("not tested: this machine does not let a test have process numbers of its own (unshare --pid --map-root-user)");
+    MESSAGE("SKIPPED: this machine does not let a test have process numbers of its own (unshare --pid --map-root-user)");
     return;
   }
   const auto port = tests::free_port();
