@@ -6,6 +6,7 @@
 
 #include <poll.h>
 
+#include "cli/flight_folder.hpp"
 #include "cli/guardian.hpp"
 #include "cli/line_forwarder.hpp"
 #include "cli/output_queue.hpp"
@@ -43,7 +44,8 @@ class Job {
 
  private:
   void start(int local_rank);
-  bool done() const;
+  bool anyone_running() const;
+  bool done() const { return !anyone_running() && out_.empty() && err_.empty(); }
   void wait_for_events();
   void act_on_signals();
   void stop(int signal);
@@ -53,6 +55,7 @@ class Job {
   void bury(Member& member);
   void note_failure(const Member& member, const siginfo_t& end);
   void escalate();
+  void point_to_the_records();
   void signal_all(int signal);
   std::string running_ranks() const;
   void say(const std::string& sentence);
@@ -60,6 +63,7 @@ class Job {
 
   const LaunchOptions& options_;
   MeetingPoint point_;
+  FlightFolder flights_;
   Guardian guardian_;  // forked before there are handlers that it would inherit
   SignalInbox signals_;
   OutputQueue out_{STDOUT_FILENO};
@@ -69,6 +73,8 @@ class Job {
   int exit_code_ = 0;
   bool ending_ = false;  // a rank has failed, or we were told to stop
   bool told_to_stop_ = false;
+  bool failed_ = false;  // a rank has, before we were told to stop
+  bool all_told_ = false;
   std::optional<Deadline> patience_;  // how long the ranks may still take, ...
   int next_signal_ = SIGTERM;         // ... and what comes then
 };
@@ -87,12 +93,14 @@ int Job::run() {
     forward_output();
     collect_the_dead();
     escalate();
+    if (!anyone_running() && !all_told_) point_to_the_records();
   }
   return exit_code_;
 }
 
 void Job::start(int local_rank) {
-  const auto place = place_of_rank(options_, point_, local_rank);
+  auto place = place_of_rank(options_, point_, local_rank);
+  if (flights_.path()) place["RINGSIDE_FLIGHT_DIR"] = *flights_.path();
   const bool bare = options_.output == RankOutput::rank_0_bare && place.at("RANK") == "0";
   RankProcess process = start_rank(options_.command, place, bare, signals_);
   guardian_.watch(process.pid);
@@ -103,9 +111,8 @@ void Job::start(int local_rank) {
                                   Stream{std::move(process.standard_error), lines_to(STDERR_FILENO), &err_}}});
 }
 
-bool Job::done() const {
-  const bool anyone_running = std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member.running; });
-  return !anyone_running && out_.empty() && err_.empty();
+bool Job::anyone_running() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member.running; });
 }
 
 // Sleeps until a signal comes, a rank has said something, our own output can be written, or patience is at its end.
@@ -207,8 +214,14 @@ void Job::bury(Member& member) {
 void Job::note_failure(const Member& member, const siginfo_t& end) {
   say(fmt::format("rank {} {}", member.rank, in_words(end)));
   exit_code_ = exit_code_of(end);
+  failed_ = true;
   ending_ = true;
   patience_ = Deadline::after(options_.grace);
+}
+
+void Job::point_to_the_records() {
+  all_told_ = true;
+  if (flights_.keep_or_remove(failed_)) say(fmt::format("what each rank was doing: ringside postmortem {}", *flights_.path()));
 }
 
 void Job::escalate() {

@@ -7,6 +7,9 @@
 // of different ranks never mix. When the first rank fails, the launcher says which and why, leaves the others a grace period in
 // which to say their own sentence, and then ends them. An interrupt goes to all ranks. Whatever a rank has started in its group
 // ends with it, and everything ends with the launcher, even if it is killed with SIGKILL.
+//
+// Where RINGSIDE_FLIGHT_DIR is unset, ranks that fail leave their flight records in a temporary folder of the job, and the launcher's last
+// line names it. After a job that ends well, or is interrupted, no folder is left.
 #pragma once
 
 #include <optional>

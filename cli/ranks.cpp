@@ -15,14 +15,19 @@ namespace {
 
 constexpr int most_ranks = 1 << 20;
 
-// The number of ranks that an outer launcher says there are, if there is one that starts each rank by itself.
-std::optional<std::int64_t> ranks_of_outer_launcher() {
+struct OuterLauncher {
+  std::int64_t ranks;
+  const char *rank, *size;  // the variables by which it says so
+};
+
+// What an outer launcher says, if there is one that starts each rank by itself.
+std::optional<OuterLauncher> outer_launcher() {
   for (const auto& [rank, size] : {std::pair("RANK", "WORLD_SIZE"), std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")}) {
     if (!environment(rank)) continue;
     const auto ranks = integer_environment(size, 1, most_ranks);
     require(ranks.has_value(), "{} is set but {} is not: a launcher sets both; unset {} to start ranks from here", rank, size,
             rank);
-    return ranks;
+    return OuterLauncher{*ranks, rank, size};
   }
   return std::nullopt;
 }
@@ -67,12 +72,12 @@ void add_ranks_option(CLI::App& command, RanksOption& option) {
 }
 
 void become_rank(const RanksOption& option, RankOutput output) {
-  if (const auto outer = ranks_of_outer_launcher()) {
-    if (option.count && *option.count != *outer) {
+  if (const auto outer = outer_launcher()) {
+    if (option.count && *option.count != outer->ranks) {
       throw UsageError(
           fmt::format("-n asks for {} ranks, but the environment says that this process is one of {}: leave out -n, or unset "
-                      "RANK and WORLD_SIZE",
-                      *option.count, *outer));
+                      "{} and {}",
+                      *option.count, outer->ranks, outer->rank, outer->size));
     }
     return;
   }

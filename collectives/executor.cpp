@@ -28,11 +28,12 @@ class Run {
  public:
   Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call, std::uint64_t sequence,
       const Chunks& chunks, const Buffers& buffers, std::vector<std::byte>& scratch, FlightRecorder& recorder);
-  void all_slices();
+  void carry_out();       // from the first slice to the last
   void record() const;  // where this call stands, for the flight recorder
   std::string where() const;
 
  private:
+  void all_slices();
   bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
   void post_what_can_go();
   void take(const Completion& completion);
@@ -41,7 +42,16 @@ class Run {
   void apply(std::span<const std::byte> payload);
   int last_step() const { return static_cast<int>(plan_.schedule.steps.size()) - 1; }
   void ask_around();
+  void compare_histories(const std::vector<Position>& positions);
   Position position() const;
+  struct Others {
+    std::vector<int> silent;
+    std::string silence;  // "rank 2 does not answer: stopped, ..."; empty if all do
+    std::string waiting;  // "rank 3 waits for rank 2 in step 1 of call #7; ..."
+  };
+  Others others(const std::vector<Position>& positions) const;
+  void say_that_it_waits(double seconds);
+  void say_that_it_goes_on(double seconds);
   [[noreturn]] void time_out();
 
   bool may_send(const Cursor& at) const;
@@ -79,7 +89,7 @@ class Run {
 
   std::uint64_t received_bytes_ = 0;
   Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
-  bool receive_posted_ = false, placed_ = false;
+  bool receive_posted_ = false, placed_ = false, warned_ = false;
   std::optional<std::span<const std::byte>> held_;  // received, not yet applied
   std::vector<std::byte> aside_;
 };
@@ -125,10 +135,13 @@ void Run::all_slices() {
       received_bytes_ += completion->payload.size();
       take(*completion);
       record();
+      if (warned_) say_that_it_goes_on(seconds_since(last_progress));
       last_progress = Clock::now();
     } else {
       ask_around();
-      if (seconds_since(last_progress) >= options_.timeout.count()) time_out();
+      const double waited = seconds_since(last_progress);
+      if (waited >= options_.timeout.count()) time_out();
+      if (!warned_ && options_.warn_after.count() > 0 && waited >= options_.warn_after.count()) say_that_it_waits(waited);
     }
   }
 }
@@ -146,6 +159,30 @@ void Run::ask_around() {
   for (int r = 0; r < transport_.size(); ++r)
     if (positions[r].recent() && positions[r].sequence == sequence_ && numbered_alike(call_, positions[r].call))
       check_call(sequence_, call_, positions[r].call, transport_.rank(), r);
+  compare_histories(positions);
+}
+
+// Throws Error, with both calls in its text, where another rank is known to have made another call than this one, be it long ago.
+void Run::compare_histories(const std::vector<Position>& positions) {
+  const CallHistory& ours = transport_.history();
+  for (int r = 0; r < transport_.size(); ++r) {
+    const CallHistory& theirs = positions[r].made;
+    if (const auto number = ours.parted_from(theirs)) check_call(*number, ours.at(*number), theirs.at(*number), transport_.rank(), r);
+  }
+}
+
+void Run::carry_out() {
+  try {
+    all_slices();
+  } catch (const OutOfStep&) {
+    // Which call was the first that was not alike? The others say so soon, if they wait as well.
+    transport_.tell_position(position());
+    compare_histories(transport_.positions(1.2 * Position::every));
+    throw;
+  } catch (const RankFailure& failure) {
+    if (!failure.heard_from_another()) compare_histories(transport_.positions(Seconds(0)));
+    throw;
+  }
 }
 
 void Run::post_what_can_go() {
@@ -291,27 +328,45 @@ Position Run::position() const {
   return mine;
 }
 
-void Run::time_out() {
-  const int self = transport_.rank();
-  const Position mine = position();
-  const auto positions = transport_.positions(1.2 * Position::every);
-
-  std::vector<int> silent;
-  std::string others;
+// What is known of the other ranks: who has told nothing recently, and what the rest is doing.
+Run::Others Run::others(const std::vector<Position>& positions) const {
+  Others known;
+  std::vector<std::string> waiting;
   for (int r = 0; r < transport_.size(); ++r) {
-    if (r == self) continue;
+    if (r == transport_.rank()) continue;
     if (!positions[r].recent())
-      silent.push_back(r);
+      known.silent.push_back(r);
     else if (r < 16)
-      others += fmt::format("; rank {} waits for rank {} in step {} of call #{}", r, positions[r].waiting_for, positions[r].step + 1,
-                            positions[r].sequence);
+      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}", r, positions[r].waiting_for, positions[r].step + 1,
+                                    positions[r].sequence));
   }
-  const int blamed = silent.empty() ? mine.waiting_for : silent.front();
-  const std::string who = silent.empty() ? std::string()
-                                         : fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives; ",
-                                                       fmt::join(silent, ", "), silent.size() == 1 ? "does" : "do");
-  throw RankFailure(blamed, fmt::format("{}nothing came to rank {} from rank {} for {:.1f} s{}", who, self, mine.waiting_for,
-                                        options_.timeout.count(), others));
+  if (!known.silent.empty())
+    known.silence = fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives", fmt::join(known.silent, ", "),
+                                known.silent.size() == 1 ? "does" : "do");
+  known.waiting = fmt::format("{}", fmt::join(waiting, "; "));
+  return known;
+}
+
+void Run::say_that_it_waits(double seconds) {
+  warned_ = true;
+  const Others known = others(transport_.positions(Seconds(0)));
+  const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
+  options_.warn(fmt::format("rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}", transport_.rank(),
+                            position().waiting_for, seconds, where(), options_.timeout.count(), known.silence, between, known.waiting));
+}
+
+void Run::say_that_it_goes_on(double seconds) {
+  warned_ = false;
+  options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", transport_.rank(), seconds, sequence_));
+}
+
+void Run::time_out() {
+  const Position mine = position();
+  const Others known = others(transport_.positions(1.2 * Position::every));
+  const int blamed = known.silent.empty() ? mine.waiting_for : known.silent.front();
+  throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}", known.silence,
+                                        known.silence.empty() ? "" : "; ", transport_.rank(), mine.waiting_for, options_.timeout.count(),
+                                        known.waiting.empty() ? "" : "; ", known.waiting));
 }
 
 }  // namespace
@@ -381,14 +436,17 @@ static Buffers prepare(const Plan& plan, std::size_t element, const Chunks& chun
   return buffers;
 }
 
+void warn_on_stderr(const std::string& sentence) { fmt::print(stderr, "ringside: {}\n", sentence); }
+
 void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks, const Buffers& given_buffers) {
   const Buffers buffers = prepare(plan, size_of(call.type), chunks, given_buffers, kept_input_);
   recorder_.begin(sequence, call, static_cast<std::uint32_t>(plan.schedule.steps.size()));
+  if (call.collective != Collective::point_to_point) transport_.history().add(sequence, call);
 
   Run run(transport_, options_, plan, call, sequence, chunks, buffers, scratch_, recorder_);
   try {
     run.record();
-    run.all_slices();
+    run.carry_out();
     recorder_.end(FlightEntry::done);
   } catch (const RankFailure& failure) {
     const auto text = fmt::format("{} [rank {} was in {}]", failure.what(), transport_.rank(), run.where());

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,11 +29,15 @@
 
 namespace ringside::collectives {
 
+void warn_on_stderr(const std::string& sentence);
+
 struct ExecutorOptions {
   std::size_t slice_bytes = 0;  // a message's payload at most; the same on all ranks; 0: what suits the transport
   int slices_per_segment = 4;
   std::string group = {};  // the name of a sub-group; empty: all ranks of the job
-  Seconds timeout{120};  // how long a rank may wait without any progress
+  Seconds timeout{120};    // how long a rank may wait without any progress
+  Seconds warn_after{10};  // after how long it says so; 0: never
+  std::function<void(const std::string& sentence)> warn = warn_on_stderr;
 };
 
 // A rank's schedule with the order that its data imposes on it, and where its data lies at each step: in the input until something

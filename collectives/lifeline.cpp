@@ -1,6 +1,5 @@
 #include "collectives/lifeline.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -8,34 +7,13 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include "collectives/resources.hpp"
+
 namespace ringside::collectives {
-namespace {
 
-struct News {
-  enum Kind : std::uint32_t { goodbye = 1, gave_up, position };
-  static constexpr std::uint32_t expected_magic = 0x53574e52;  // "RNWS"
-  static constexpr std::uint32_t longest_text = 4096;
-  std::uint32_t magic = expected_magic;
-  std::uint32_t kind = goodbye;
-  std::int32_t rank = -1;  // the one to blame, or the one waited for
-  std::uint32_t step = 0;
-  std::uint64_t sequence = 0;
-  Call call;
-  std::uint32_t text_bytes = 0;
-  std::uint32_t unused = 0;
-};
-static_assert(sizeof(News) == 96, "the layout is the wire format");
-
-std::string wire(News news, const std::string& text = "") {
-  const std::string cut = text.substr(0, News::longest_text);
-  news.text_bytes = static_cast<std::uint32_t>(cut.size());
-  return std::string(reinterpret_cast<const char*>(&news), sizeof news) + cut;
-}
-
-}  // namespace
-
-Lifeline::Lifeline(int rank, std::vector<std::optional<Socket>> sockets)
-    : rank_(rank), news_(::epoll_create1(EPOLL_CLOEXEC)), positions_(sockets.size()) {
+Lifeline::Lifeline(int rank, std::vector<std::optional<Socket>> sockets, const CallHistory& made)
+    : rank_(rank), made_(made), news_(::epoll_create1(EPOLL_CLOEXEC)), positions_(sockets.size()) {
+  if (news_.get() < 0) check_open_files(errno, fmt::format("rank {}", rank));
   require(news_.get() >= 0, "the kernel gives rank {} no epoll: {}", rank, std::strerror(errno));
   for (auto& socket : sockets) {
     if (socket) {
@@ -44,13 +22,13 @@ Lifeline::Lifeline(int rank, std::vector<std::optional<Socket>> sockets)
       require(::epoll_ctl(news_.get(), EPOLL_CTL_ADD, socket->native_handle(), &event) == 0, "rank {} cannot watch its connections: {}", rank,
               std::strerror(errno));
     }
-    peers_.push_back({std::move(socket), {}, false, false});
+    peers_.emplace_back().socket = std::move(socket);
   }
 }
 
 Lifeline::~Lifeline() {
   if (gave_up_) return;
-  for (std::size_t r = 0; r < peers_.size(); ++r) tell(static_cast<int>(r), wire(News{}));
+  for (Peer& peer : peers_) tell_calls(peer, News{});
 }
 
 void Lifeline::listen() {
@@ -71,7 +49,8 @@ void Lifeline::give_up(const RankFailure& cause) noexcept {
   News news;
   news.kind = News::gave_up;
   news.rank = cause.rank;
-  for (std::size_t r = 0; r < peers_.size(); ++r) tell(static_cast<int>(r), wire(news, cause.cause));
+  news.text = cause.cause;
+  for (Peer& peer : peers_) tell(peer, news);
 }
 
 void Lifeline::tell_position(const Position& mine) noexcept {
@@ -83,7 +62,7 @@ void Lifeline::tell_position(const Position& mine) noexcept {
   news.step = mine.step;
   news.sequence = mine.sequence;
   news.call = mine.call;
-  for (std::size_t r = 0; r < peers_.size(); ++r) tell(static_cast<int>(r), wire(news));
+  for (Peer& peer : peers_) tell_calls(peer, news);
 }
 
 void Lifeline::listen_for(int milliseconds) {
@@ -98,7 +77,7 @@ void Lifeline::hear(int r) {
     boost::system::error_code error;
     const std::size_t n = peer.socket->read_some(boost::asio::buffer(bytes), error);
     if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) return;
-    peer.unread.append(bytes.data(), n);
+    peer.news.feed({bytes.data(), n});
     take_news(r);
     if (!error) continue;
     peer.closed = true;
@@ -109,31 +88,40 @@ void Lifeline::hear(int r) {
 }
 
 void Lifeline::take_news(int r) {
-  Peer& peer = peers_[r];
-  while (peer.unread.size() >= sizeof(News)) {
-    News news;
-    std::memcpy(&news, peer.unread.data(), sizeof news);
-    if (news.magic != News::expected_magic || news.text_bytes > News::longest_text) {
-      if (!failure_) failure_ = RankFailure(r, fmt::format("rank {} sends news that make no sense: do the ranks run different versions?", r));
-      return peer.unread.clear();
-    }
-    if (peer.unread.size() < sizeof news + news.text_bytes) return;
-    const std::string text = peer.unread.substr(sizeof news, news.text_bytes);
-    peer.unread.erase(0, sizeof news + news.text_bytes);
-    if (news.kind == News::goodbye) peer.said_goodbye = true;
-    if (news.kind == News::gave_up) {
-      peer.said_goodbye = true;
-      if (!failure_) failure_ = RankFailure(news.rank, fmt::format("{} (as rank {} tells)", text, r), text);
-    }
-    if (news.kind == News::position) positions_[r] = {news.sequence, news.call, news.step, news.rank, Clock::now()};
+  try {
+    while (const auto news = peers_[r].news.next()) act_on(r, *news);
+  } catch (const Error& nonsense) {
+    if (!failure_) failure_ = RankFailure(r, fmt::format("rank {} sends {}", r, nonsense.what()));
   }
 }
 
-void Lifeline::tell(int r, const std::string& bytes) noexcept {
-  Peer& peer = peers_[r];
+void Lifeline::act_on(int r, const News& news) {
+  if (news.kind == News::gave_up) {
+    peers_[r].said_goodbye = true;
+    const std::string cause = printable(news.text);
+    if (!failure_) failure_ = RankFailure(news.rank, fmt::format("{} (as rank {} tells)", cause, r), cause);
+    return;
+  }
+  if (news.kind == News::goodbye) peers_[r].said_goodbye = true;
+  Position& theirs = positions_[r];
+  if (!news.text.empty()) theirs.made = CallHistory::from_bytes(news.text);
+  if (news.kind == News::position) theirs = {news.sequence, news.call, news.step, news.rank, Clock::now(), theirs.made};
+}
+
+// With the calls that the peer has not been told of, if there are any.
+void Lifeline::tell_calls(Peer& peer, News news) noexcept {
+  if (peer.told != made_.last()) news.text = made_.bytes();
+  tell(peer, news);
+  if (peer.unsent.empty()) peer.told = made_.last();
+}
+
+// Never waits. Whoever is stopped for hours, in a debugger say, does not listen, and in the end the connection is full: then older
+// positions are better forgotten than newer ones kept back.
+void Lifeline::tell(Peer& peer, const News& news) noexcept {
   if (!peer.socket || peer.closed) return;
+  if (peer.unsent.empty() || news.kind != News::position) peer.unsent += to_bytes(news);
   boost::system::error_code error;
-  peer.socket->write_some(boost::asio::buffer(bytes), error);  // short, on an idle connection: it fits, or the peer is gone
+  peer.unsent.erase(0, peer.socket->write_some(boost::asio::buffer(peer.unsent), error));
 }
 
 }  // namespace ringside::collectives

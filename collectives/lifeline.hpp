@@ -11,6 +11,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <unistd.h>
 
+#include "collectives/news.hpp"
 #include "collectives/transport.hpp"
 
 namespace ringside::collectives {
@@ -19,8 +20,8 @@ class Lifeline {
  public:
   using Socket = boost::asio::ip::tcp::socket;
 
-  // sockets[r] leads to rank r; sockets[rank] is empty.
-  Lifeline(int rank, std::vector<std::optional<Socket>> sockets);
+  // sockets[r] leads to rank r; sockets[rank] is empty. `made` is what this rank has called; it must outlive the lifeline.
+  Lifeline(int rank, std::vector<std::optional<Socket>> sockets, const CallHistory& made);
   ~Lifeline();  // says goodbye, unless this rank has given up
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
@@ -47,7 +48,9 @@ class Lifeline {
  private:
   struct Peer {
     std::optional<Socket> socket;
-    std::string unread;     // a piece of news that has come in part
+    NewsReader news;
+    std::string unsent;      // what did not fit into the connection: the peer has not listened for long
+    std::uint64_t told = 0;  // the last of our calls that it has been told of
     bool said_goodbye = false;
     bool closed = false;
   };
@@ -66,9 +69,12 @@ class Lifeline {
 
   void hear(int peer);
   void take_news(int peer);
-  void tell(int peer, const std::string& bytes) noexcept;
+  void act_on(int peer, const News& news);
+  static void tell(Peer& peer, const News& news) noexcept;
+  void tell_calls(Peer& peer, News news) noexcept;
 
   int rank_;
+  const CallHistory& made_;
   Descriptor news_;
   std::vector<Peer> peers_;
   std::vector<Position> positions_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/data_type.hpp"
 
@@ -37,6 +38,9 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
+// What came from elsewhere, fit for a terminal: control characters become question marks.
+std::string printable(std::string_view text);
+
 // "all_reduce of 1000 fp32 (sum, ring)", and " for model.norm.weight" if it has a label
 std::string describe(const Call& call);
 
@@ -59,7 +63,13 @@ bool numbered_alike(const Call& a, const Call& b);
 // Throws Error, with both calls in its text, unless what rank `peer` does as call number `sequence` is what rank `self` does.
 void check_call(std::uint64_t sequence, const Call& ours, const Call& theirs, int self, int peer);
 
-// Throws Error, with both calls in its text, unless the message `seen` from rank `peer` is the one that rank `self` waits for.
+// The ranks are in different calls: which is wrong, and may be but the consequence of an earlier call that they did not make alike.
+class OutOfStep : public Error {
+ public:
+  using Error::Error;
+};
+
+// Throws Error, with both calls in its text (OutOfStep where their numbers differ), unless the message `seen` from rank `peer` is the one that rank `self` waits for.
 void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer);
 
 }  // namespace ringside::collectives

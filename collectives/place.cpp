@@ -35,6 +35,12 @@ const Names* find_launcher() {
   return nullptr;
 }
 
+// An IPv6 address may be written as in a URL: [fd00::1].
+std::string without_brackets(const std::string& address) {
+  const bool in_brackets = address.size() > 2 && address.front() == '[' && address.back() == ']';
+  return in_brackets ? address.substr(1, address.size() - 2) : address;
+}
+
 // Two jobs at a time on one host get two ports.
 std::uint16_t port_of_job(const std::string& job) {
   std::uint64_t hash = 0;
@@ -60,6 +66,7 @@ std::string first_host_of(const std::string& node_list) {
 
 Place place_from_environment() {
   Place place;
+  place.interface = environment("RINGSIDE_INTERFACE").value_or("");
   place.connect_timeout = Seconds(read_int("RINGSIDE_CONNECT_TIMEOUT", 1, 86400, 60));
   const Names* names = find_launcher();
   if (!names) return place;
@@ -74,7 +81,7 @@ Place place_from_environment() {
   const std::string job = environment(names->job).value_or("");
   place.job_key = environment("RINGSIDE_JOB_KEY").value_or(job);
   if (const auto address = environment("MASTER_ADDR")) {
-    place.master_address = *address;
+    place.master_address = without_brackets(*address);
   } else if (const auto nodes = environment("SLURM_JOB_NODELIST"); names == &slurm && nodes) {
     place.master_address = first_host_of(*nodes);
   } else {

@@ -28,7 +28,7 @@ struct GroupOptions {
   AlgorithmChoice algorithms;
 };
 
-// The defaults, with RINGSIDE_TIMEOUT (seconds), RINGSIDE_SLICE_BYTES and RINGSIDE_ALGORITHM ("all_reduce=two_shot,...") applied.
+// The defaults, with RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never), RINGSIDE_SLICE_BYTES and RINGSIDE_ALGORITHM ("all_reduce=two_shot,...") applied.
 GroupOptions group_options_from_environment();
 
 class ProcessGroup {

@@ -13,6 +13,9 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "collectives/greeting.hpp"
+#include "collectives/network_interface.hpp"
+#include "collectives/resources.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -21,22 +24,9 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::uint32_t magic = 0x4a474e52;  // "RNGJ"
-constexpr std::uint16_t version = 1;
 constexpr Seconds hello_patience{5};
+constexpr Seconds longest_attempt{5};  // to connect
 constexpr Seconds grace{2};  // for the reason to reach everybody when the meeting fails
-
-using Key = std::array<std::uint64_t, 2>;
-
-std::uint64_t hash_of_text(const std::string& text, std::uint64_t hash) {
-  for (const char c : text) hash = mix_bits(hash * 0x100000001b3ULL + static_cast<unsigned char>(c));
-  return hash;
-}
-
-// The job key is never sent as it is: a log or a stranger's socket shows only its hash.
-Key hash_of(const std::string& job_key) {
-  return {hash_of_text(job_key, 1), hash_of_text(job_key, 2)};
-}
 
 // The boot id tells one running kernel from another, and memory is reached through /proc, which a process-ID namespace confines.
 std::uint64_t this_host() {
@@ -44,7 +34,7 @@ std::uint64_t this_host() {
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
   struct stat ns {};
   if (::stat("/proc/self/ns/pid", &ns) != 0) ns.st_ino = 0;
-  return hash_of_text(boot_id, ns.st_ino);
+  return hash_of(boot_id)[0] ^ mix_bits(ns.st_ino);
 }
 
 Address address_of(const tcp::endpoint& endpoint) {
@@ -62,28 +52,6 @@ tcp::endpoint endpoint_of(const Address& address) {
   require(!error, "this was said to be the address of a rank, and is none: '{}'", text);
   return {parsed, address.port};
 }
-
-// The first words on every connection.
-struct Hello {
-  enum Purpose : std::uint16_t { join = 1, data, lifeline };
-  std::uint32_t magic = ringside::collectives::magic;
-  std::uint16_t version = ringside::collectives::version;
-  std::uint16_t purpose = join;
-  Key key{};
-  std::int32_t rank = 0;
-  std::int32_t size = 0;
-  Address listens_on;
-  char unused[8] = {};
-};
-static_assert(sizeof(Hello) == 96, "the layout is the wire format");
-
-// What rank 0 answers to a join: the table of addresses, or why there will be none.
-struct Answer {
-  enum Kind : std::uint32_t { table = 1, refusal };
-  std::uint32_t magic = ringside::collectives::magic;
-  std::uint32_t kind = table;
-  std::uint32_t bytes = 0;
-};
 
 std::string to_text(const tcp::endpoint& endpoint) {
   return endpoint.address().is_v6() ? fmt::format("[{}]:{}", endpoint.address().to_string(), endpoint.port())
@@ -112,22 +80,33 @@ error_code read_all(asio::io_context& io, tcp::socket& socket, asio::mutable_buf
   return asio::error::timed_out;
 }
 
-// Tries again, with pauses that grow, until somebody listens there or the deadline passes.
+// Whoever connects to a port from which the kernel also takes ports for outgoing connections, while nobody listens there, may be given
+// this very port, and is then connected to itself.
+bool with_itself(const tcp::socket& socket) {
+  error_code error;
+  return socket.local_endpoint(error) == socket.remote_endpoint(error);
+}
+
+// Tries again, with pauses that grow, until somebody listens there or the deadline passes. `who` connects, `whom` is sought.
 tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& endpoints, const Deadline& deadline,
-                       const std::string& whom) {
-  error_code last = asio::error::timed_out;
+                       const std::string& who, const std::string& whom) {
+  error_code last = asio::error::in_progress;
   for (auto pause = std::chrono::milliseconds(5);; pause = std::min(pause * 2, std::chrono::milliseconds(500))) {
     for (const auto& endpoint : endpoints) {
       tcp::socket socket(io);
       std::optional<error_code> result;
       socket.async_connect(endpoint, [&](error_code error) { result = error; });
-      if (!run_until(io, deadline, [&] { return result.has_value(); })) {
+      const Seconds patience = std::min(deadline.remaining(), longest_attempt);  // a name may have several addresses, one of them dead
+      if (!run_until(io, Deadline::after(patience), [&] { return result.has_value(); })) {
+        if (patience == longest_attempt || last == asio::error::in_progress) last = asio::error::timed_out;  // else: cut short by the end
         socket.close();
         run_until(io, Deadline::after(Seconds(1)), [&] { return result.has_value(); });
-      } else if (last = *result; !last) {
+      } else if (last = *result; !last && !with_itself(socket)) {
         return socket;
       }
+      check_open_files(last.value(), who);
     }
+    require(!deadline.expired() || last.value() != EADDRNOTAVAIL, "{}", no_free_port(who));
     require(!deadline.expired(), "{} cannot be reached at {} within {:.0f} s ({})", whom, to_text(endpoints.front()),
             deadline.total().count(), last.message());
     asio::steady_timer(io, pause).wait();
@@ -155,6 +134,7 @@ class Doorman {
   void accept() {
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
       if (error == asio::error::operation_aborted) return;
+      check_open_files(error.value(), fmt::format("rank {}", rank_));
       if (!error) greet(std::make_shared<Guest>(std::move(socket)));
       accept();
     });
@@ -169,10 +149,7 @@ class Doorman {
       guest->timer.cancel();
       const Hello& hello = guest->hello;
       if (error) return turn_away(*guest, fmt::format("it sent {} of the {} bytes of a greeting", n, sizeof(Hello)));
-      if (hello.magic != magic) return turn_away(*guest, "it does not speak Ringside's language");
-      if (hello.version != version)
-        return turn_away(*guest, fmt::format("it speaks version {} of the protocol, and this rank version {}", hello.version, version));
-      if (hello.key != key_) return turn_away(*guest, "its job key is not the key of this job");
+      if (const auto reason = reason_to_turn_away(hello, key_)) return turn_away(*guest, *reason);
       welcome_(hello, std::move(guest->socket));
     });
   }
@@ -181,7 +158,7 @@ class Doorman {
     error_code error;
     const auto endpoint = guest.socket.remote_endpoint(error);
     fmt::print(stderr, "ringside: rank {} turned away a connection from {}: {}\n", rank_, error ? "nowhere" : to_text(endpoint), why);
-    if (guest.hello.magic != magic) return;
+    if (guest.hello.magic != Hello::expected_magic) return;
     const Answer answer{.kind = Answer::refusal, .bytes = static_cast<std::uint32_t>(why.size())};
     asio::write(guest.socket, std::array{asio::buffer(&answer, sizeof answer), asio::buffer(why)}, error);
     error_code ignored;
@@ -201,6 +178,8 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(std::max(128, at_once), error);
+  check_open_files(error.value(), who);
+  require(error != asio::error::address_in_use || endpoint.port() != 0, "{}", no_free_port(who));
   require(error != asio::error::address_in_use,
           "{} cannot listen on {}: the port is taken. Choose another with MASTER_PORT (or --master-port)", who, to_text(endpoint));
   require(!error, "{} cannot listen on {}: {}. MASTER_ADDR must be an address of the host of rank 0", who, to_text(endpoint),
@@ -240,6 +219,8 @@ class Meeting {
   }
 
  private:
+  std::string who() const { return fmt::format("rank {}", place_.rank); }
+
   std::vector<tcp::endpoint> resolve_master() {
     error_code error;
     const auto found = tcp::resolver(*io_).resolve(place_.master_address, std::to_string(place_.master_port), error);
@@ -252,19 +233,19 @@ class Meeting {
 
   Mesh leave() {
     joined_.clear();
-    doorman_.reset();
+    doormen_.clear();
     mesh_.io = std::move(io_);
     mesh_.addresses = std::move(table_);
     return std::move(mesh_);
   }
 
   void open_doors(tcp::acceptor acceptor) {
-    doorman_ = std::make_unique<Doorman>(std::move(acceptor), key_, place_.rank,
-                                         [this](const Hello& hello, tcp::socket socket) { welcome(hello, std::move(socket)); });
+    doormen_.push_back(std::make_unique<Doorman>(
+        std::move(acceptor), key_, place_.rank, [this](const Hello& hello, tcp::socket socket) { welcome(hello, std::move(socket)); }));
   }
 
   void listen_on(const tcp::endpoint& endpoint) {
-    auto acceptor = listen_at(*io_, endpoint, fmt::format("rank {}", place_.rank), 2 * place_.size);
+    auto acceptor = listen_at(*io_, endpoint, who(), 2 * place_.size);
     table_[place_.rank] = address_of(acceptor.local_endpoint());
     open_doors(std::move(acceptor));
   }
@@ -272,7 +253,8 @@ class Meeting {
   // Rank 0: waits for all others, then tells each where all are.
   void gather_all(const std::vector<tcp::endpoint>& masters) {
     listen_on(masters.front());
-    const bool all_came = run_until(*io_, deadline_, [this] { return missing().empty() || refusal_; });
+    if (!place_.interface.empty()) listen_on({address_of_interface(place_.interface, masters.front().address()), 0});
+    const bool all_came = wait_for_all();
     if (refusal_) run_until(*io_, Deadline::after(grace), [this] { return visitors_ == place_.size - 1; });  // so that all hear it
     if (!all_came) {
       const auto ranks = missing();
@@ -289,6 +271,16 @@ class Meeting {
     if (refusal_) throw Error(*refusal_);
   }
 
+  // Until all have come, or it is clear that the job cannot be; false at the deadline.
+  bool wait_for_all() {
+    try {
+      return run_until(*io_, deadline_, [this] { return missing().empty() || refusal_; });
+    } catch (const Error& error) {
+      refusal_ = error.what();  // those that came shall hear it
+      return true;
+    }
+  }
+
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (int r = 1; r < place_.size; ++r)
@@ -299,23 +291,20 @@ class Meeting {
   // Every other rank: listens, tells rank 0 where, and waits for the table.
   void join(const std::vector<tcp::endpoint>& masters) {
     const std::string whom = fmt::format("rank 0 is not there: it");
-    tcp::socket socket = connect_to(*io_, masters, deadline_, whom);
-    const auto here = socket.local_endpoint();
-    listen_on({here.address(), 0});
+    tcp::socket socket = connect_to(*io_, masters, deadline_, who(), whom);
+    const auto here = socket.local_endpoint().address();
+    listen_on({place_.interface.empty() ? here : address_of_interface(place_.interface, here), 0});
     say_hello(socket, Hello::join);
 
     Answer answer;
     const Deadline patience = Deadline::after(place_.connect_timeout + grace);  // rank 0 may have started later than this rank
     error_code error = read_all(*io_, socket, asio::buffer(&answer, sizeof answer), patience);
     require(error != asio::error::timed_out, "rank 0 has not brought the ranks together within {:.0f} s", patience.total().count());
-    require(!error && answer.magic == magic && answer.bytes < (1u << 24),
-            "what listens at {} is not rank 0 of this job, or it has gone ({})", to_text(masters.front()), error.message());
+    require(!error && plausible(answer, place_.size), "what listens at {} is not rank 0 of this job, or it has gone ({})", to_text(masters.front()), error.message());
     std::string body(answer.bytes, '\0');
     error = read_all(*io_, socket, asio::buffer(body), patience);
     require(!error, "rank 0 went away while the ranks were coming together ({})", error.message());
-    require(answer.kind == Answer::table, "rank 0 refuses: {}", body);
-    require(body.size() == table_.size() * sizeof(Address), "rank 0 sent a table of {} bytes for {} ranks", body.size(), place_.size);
-    std::memcpy(table_.data(), body.data(), body.size());
+    table_ = table_from(answer, body, place_.size);
   }
 
   void say_hello(tcp::socket& socket, Hello::Purpose purpose) {
@@ -332,7 +321,7 @@ class Meeting {
       const std::string whom = fmt::format("rank {} has come and gone: it", r);
       for (const auto purpose : {Hello::data, Hello::lifeline}) {
         auto& place = purpose == Hello::data ? mesh_.data[r] : mesh_.lifelines[r];
-        place = connect_to(*io_, {endpoint_of(table_[r])}, deadline, whom);
+        place = connect_to(*io_, {endpoint_of(table_[r])}, deadline, who(), whom);
         say_hello(*place, purpose);
       }
     }
@@ -381,7 +370,7 @@ class Meeting {
   std::vector<std::optional<tcp::socket>> joined_;   // [rank] rank 0's connections to those that came; refused ones at the end
   int visitors_ = 0;                                 // processes of this job that have come to rank 0, welcome or not
   std::optional<std::string> refusal_;               // why nobody will get a table
-  std::unique_ptr<Doorman> doorman_;
+  std::vector<std::unique_ptr<Doorman>> doormen_;    // rank 0 may have two: where all meet, and where RINGSIDE_INTERFACE is
 };
 
 }  // namespace
@@ -392,7 +381,12 @@ static void check_place(const Place& place) {
 
 Mesh meet(const Place& place) {
   check_place(place);
-  return Meeting(place).by_way_of_rank_0();
+  try {
+    return Meeting(place).by_way_of_rank_0();
+  } catch (const boost::system::system_error& error) {
+    check_open_files(error.code().value(), fmt::format("rank {}", place.rank));
+    throw;
+  }
 }
 
 bool Mesh::on_one_host() const {

@@ -24,6 +24,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "collectives/call_history.hpp"
 #include "collectives/message.hpp"
 
 namespace ringside::collectives {
@@ -53,6 +54,7 @@ struct Position {
   std::uint32_t step = 0;
   std::int32_t waiting_for = -1;  // the peer whose message it lacks
   Clock::time_point heard{};      // when this was said
+  CallHistory made;               // its collectives so far, as far as it has told
 
   // Waiting ranks tell where they stand every half second: who has not done so for thrice as long is not waiting in a collective.
   static constexpr Seconds every{0.5};
@@ -107,7 +109,7 @@ class Transport {
   // Tells every other rank why this one gives up; they throw RankFailure with this cause from their next wait(). Never throws.
   virtual void abort(const RankFailure& cause) noexcept = 0;
 
-  // Tells every other rank where this one stands.
+  // Tells every other rank where this one stands, and what it has called: history().
   virtual void tell_position(const Position& mine) = 0;
 
   // What the others have told last, indexed by rank; takes in what has come, waiting for it up to `patience`, or until it has heard
@@ -135,12 +137,16 @@ class Transport {
 
   const Traffic& traffic() const { return traffic_; }
 
+  // What this rank has called: the executor writes it down.
+  CallHistory& history() { return history_; }
+
  protected:
   virtual void start_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) = 0;
 
  private:
   int rank_, size_;
   Traffic traffic_;
+  CallHistory history_;
   std::atomic<bool> interrupted_ = false;
   mutable std::mutex interruption_mutex_;
   std::optional<RankFailure> interruption_;

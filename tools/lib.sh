@@ -94,7 +94,7 @@ run_tests() {
     ctest --preset "$preset" -j2 --progress --no-tests=error --output-log "$log" "$@" </dev/null || status=$?
   else
     ctest --preset "$preset" -j2 --no-tests=error "$@" >"$log" 2>&1 </dev/null || status=$?
-    if [ "$status" -ne 0 ]; then cat "$log" >&2; else grep 'tests passed,' "$log"; fi
+    if [ "$status" -ne 0 ]; then cat "$log" >&2; else grep -E 'tests passed,|[(]Skipped[)]' "$log"; fi
   fi
   [ "$status" -eq 0 ] || fail "tests of ${preset} failed (the whole output is in $log)"
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "collectives/resources.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -60,6 +61,7 @@ SharedSegment::Handle SharedSegment::handle() const {
 
 SharedSegment SharedSegment::create(std::size_t bytes, const std::string& who, const std::string& purpose) {
   const int fd = ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) check_open_files(errno, who);
   require(fd >= 0,
           "{} cannot make shared memory in {}: {}. Is {} a tmpfs that this user may write? Otherwise take another backend "
           "(--backend tcp)",
@@ -78,6 +80,7 @@ SharedSegment SharedSegment::open(const Handle& handle, Access access) {
   const bool writes = access == Access::read_write;
   const auto path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.fd);
   const int fd = ::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  if (fd < 0) check_open_files(errno, "this rank");
   require(fd >= 0,
           "the shared memory of process {} cannot be opened: {} ({}). The ranks must run as one user, in one container; "
           "otherwise take another backend (--backend tcp)",

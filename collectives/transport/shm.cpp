@@ -94,7 +94,7 @@ class ShmTransport final : public Transport {
         io_(std::move(mesh.io)),
         world_(std::move(world)),
         layout_(layout),
-        lifeline_(place.rank, std::move(mesh.lifelines)),
+        lifeline_(place.rank, std::move(mesh.lifelines), history()),
         job_(job_number(place.job_key)),
         to_(place.size),
         from_(place.size) {

@@ -64,7 +64,7 @@ class TcpTransport final : public Transport {
         founder_(place, mesh.addresses[place.rank], std::move(again)),
         io_(std::move(mesh.io)),
         data_(std::move(mesh.data)),
-        lifeline_(place.rank, std::move(mesh.lifelines)),
+        lifeline_(place.rank, std::move(mesh.lifelines), history()),
         job_(job_number(place.job_key)) {
     for (auto& socket : data_)
       if (socket) {

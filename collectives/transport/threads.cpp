@@ -47,6 +47,7 @@ class ThreadsTransport final : public Transport {
   ~ThreadsTransport() override {
     const std::lock_guard lock(world_->mutex);
     world_->left[rank()] = true;
+    world_->positions[rank()].made = history();
     for (int r = 0; r < size(); ++r) world_->channel(rank(), r).letters.clear();  // our bytes go with us: nobody may look any more
     for (auto& each : world_->changed) each.notify_all();
   }
@@ -94,6 +95,7 @@ class ThreadsTransport final : public Transport {
     const std::lock_guard lock(world_->mutex);
     world_->positions[rank()] = mine;
     world_->positions[rank()].heard = Clock::now();
+    world_->positions[rank()].made = history();
     for (auto& each : world_->changed) each.notify_all();
   }
 

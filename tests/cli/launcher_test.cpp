@@ -1,6 +1,7 @@
 // `ringside launch` as a user meets it: what the ranks are told, what becomes of their output, and how a job ends.
 
 #include <csignal>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -266,4 +267,76 @@ TEST_CASE("a launcher whose output is not taken still answers to signals") {
   while (!program.processes().empty() && !deadline.expired()) ::usleep(10'000);
   CHECK(program.processes().empty());
   CHECK(program.wait().exit_code == 128 + SIGTERM);
+}
+
+namespace {
+
+// A folder for temporary files that is the test's own.
+struct TemporaryFolder {
+  TemporaryFolder() : path(std::filesystem::temp_directory_path() / fmt::format("ringside-launcher-test-{}", ::getpid())) {
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directory(path);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::vector<std::filesystem::path> content() const {
+    return {std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()};
+  }
+  std::filesystem::path path;
+};
+
+std::vector<std::string> training() {
+  return {ringside_binary, "train", "-n", "3", "--steps", "100000", "--sequence", "32", "--threads", "1"};
+}
+
+}  // namespace
+
+TEST_CASE("after a failure the last line names the folder with the flight records") {
+  const TemporaryFolder folder;
+  Program program(training(), {{"TMPDIR", folder.path.string()}});
+  REQUIRE(program.wait_for("bits"));
+  REQUIRE(!program.processes_of_rank(1).empty());
+  ::kill(program.processes_of_rank(1).front(), SIGKILL);
+  const auto outcome = program.wait();
+  CAPTURE(outcome.err);
+  REQUIRE(folder.content().size() == 1);
+  const auto records = folder.content().front().string();
+  CHECK(outcome.err.ends_with(fmt::format("ringside: what each rank was doing: ringside postmortem {}\n", records)));
+  CHECK(outcome.survivors == "");
+  const auto postmortem = run_program({ringside_binary, "postmortem", records});
+  CHECK(postmortem.exit_code == 0);
+  CHECK(contains(postmortem.out, "rank 1 left no record: killed"));
+}
+
+TEST_CASE("a job that ends well or is interrupted or fails without records leaves no folder") {
+  const TemporaryFolder folder;
+  const Variables temporary{{"TMPDIR", folder.path.string()}};
+  CHECK(run_program({ringside_binary, "hello", "-n", "3"}, temporary).err == "");
+  CHECK(folder.content().empty());
+  CHECK(run_program(launch_script({"-n", "2"}, "exit 3"), temporary).exit_code == 3);
+  CHECK(folder.content().empty());
+  for (int i = 0; i < 3; ++i) {
+    Program program(training(), temporary);
+    REQUIRE(program.wait_for("bits"));
+    program.send(SIGINT);
+    const auto outcome = program.wait();
+    CHECK(outcome.exit_code == 128 + SIGINT);
+    CHECK_FALSE(contains(outcome.err, "postmortem"));
+    CHECK(folder.content().empty());
+  }
+}
+
+TEST_CASE("flight records that were asked for are kept and a folder that the user names is left to the user") {
+  const TemporaryFolder folder;
+  Program program(training(), {{"TMPDIR", folder.path.string()}});
+  REQUIRE(program.wait_for("bits"));
+  for (int rank = 0; rank < 3; ++rank) ::kill(program.processes_of_rank(rank).front(), SIGUSR1);
+  ::usleep(300'000);
+  program.send(SIGINT);
+  const auto outcome = program.wait();
+  REQUIRE(folder.content().size() == 1);
+  CHECK(contains(outcome.err, fmt::format("ringside postmortem {}\n", folder.content().front().string())));
+
+  const auto named = folder.path / "named";
+  const auto script = launch_script({"-n", "1"}, "echo $RINGSIDE_FLIGHT_DIR");
+  CHECK(run_program(script, {{"RINGSIDE_FLIGHT_DIR", named.string()}}).out == fmt::format("[0] {}\n", named.string()));
 }

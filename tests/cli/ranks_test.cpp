@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "tests/cli/run_program.hpp"
 
@@ -44,6 +45,34 @@ TEST_CASE("a number of ranks that the outer launcher does not know is refused") 
   outcome = run_program({ringside_binary, "hello", "-n", "4"}, {{"RANK", "0"}});
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.err == "ringside: RANK is set but WORLD_SIZE is not: a launcher sets both; unset RANK to start ranks from here\n");
+}
+
+TEST_CASE("under mpirun the ranks find each other by the variables of Open MPI") {
+  const std::vector<std::string> mpirun{"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3"};
+  const auto under_mpirun = [&](const std::vector<std::string>& arguments) {
+    auto command = mpirun;
+    command.push_back(ringside_binary);
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return run_program(command, {}, ringside::Seconds(60));
+  };
+  if (run_program({"sh", "-c", "command -v mpirun"}).exit_code != 0) {
+    MESSAGE("SKIPPED: needs mpirun (openmpi-bin)");
+    return;
+  }
+  for (const char* backend : {"tcp", "shm"}) {
+    const auto outcome = under_mpirun({"hello", "--backend", backend});
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    CHECK(contains(outcome.out, fmt::format("3 ranks over {}. Each collective", backend)));
+    CHECK(outcome.survivors == "");
+  }
+  const auto training = under_mpirun({"train", "-n", "3", "--steps", "2", "--sequence", "32", "--batch", "3", "--threads", "1"});
+  CHECK(training.exit_code == 0);
+  CHECK(contains(training.out + training.err, "step 2/2"));
+  const auto other_number = under_mpirun({"hello", "-n", "2"});
+  CHECK(other_number.exit_code == 2);
+  CHECK(contains(other_number.err, "ringside: -n asks for 2 ranks, but the environment says that this process is one of 3: leave out -n, or unset "
+                                   "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE\n"));
 }
 
 TEST_CASE("an interrupted training leaves no process") {

@@ -24,7 +24,7 @@ constexpr Seconds time_to_vanish{1.5};  // killed processes are gone soon, but n
 
 const std::set<std::string> variables_of_outer_jobs{
     "RANK",         "WORLD_SIZE",           "LOCAL_RANK",          "LOCAL_WORLD_SIZE", "NODE_RANK",
-    "GROUP_RANK",   "MASTER_ADDR",          "MASTER_PORT",         "RINGSIDE_JOB_KEY", "SLURM_PROCID",
+    "RINGSIDE_FLIGHT_DIR", "GROUP_RANK", "MASTER_ADDR",          "MASTER_PORT",         "RINGSIDE_JOB_KEY", "SLURM_PROCID",
     "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
 
 std::vector<std::string> environment_with(const Variables& variables) {

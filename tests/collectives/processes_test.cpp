@@ -83,7 +83,7 @@ std::optional<Outcome> with_own_shared_memory(const std::string& size, const std
     return run_program(command);
   };
   if (run("true").exit_code == 0) return run(script);
-  MESSAGE("not tested: this machine does not let a test mount a /dev/shm of its own (unshare --mount --map-root-user)");
+  MESSAGE("SKIPPED: this machine does not let a test mount a /dev/shm of its own (unshare --mount --map-root-user)");
   return std::nullopt;
 }
 
@@ -171,6 +171,40 @@ TEST_CASE("ranks that share memory leave nothing in /dev/shm whenever they are k
   }
 }
 
+TEST_CASE("a rank that may not open enough files says so and how to go on") {
+  for (const char* backend : {"tcp", "shm"})
+    for (const int limit : {6, 7, 8}) {  // before it goes to rank 0, while it does, and while it connects with all
+      CAPTURE(backend);
+      CAPTURE(limit);
+      const auto script = fmt::format("export WORLD_SIZE=2 RINGSIDE_CONNECT_TIMEOUT=1 MASTER_PORT={}; RANK=0 {} 1 {} 2>/dev/null & "
+                                      "ulimit -n {}; RANK=1 {} 1 {}; wait", tests::free_port(), worker, backend, limit, worker, backend);
+      const auto outcome = run_program({"bash", "-c", script});
+      CAPTURE(outcome.err);
+      const std::string limited = fmt::format("rank 1 may not have more than {} files and connections open, and needs two connections to every "
+                                              "other rank and a few files: raise the limit (ulimit -n 4096), or use fewer ranks\n", limit);
+      CHECK(outcome.err == limited);
+      CHECK(!outcome.timed_out);
+      CHECK(outcome.survivors == "");
+    }
+}
+
+TEST_CASE("ranks that find no free port say so and how to go on") {
+  const std::vector<std::string> apart = {"unshare", "--net", "--map-root-user", "sh", "-c"};
+  auto command = apart;
+  command.emplace_back("ip link set lo up && echo '40000 40003' > /proc/sys/net/ipv4/ip_local_port_range");
+  if (run_program(command).exit_code != 0) {
+    MESSAGE("SKIPPED: this machine does not let a test have a network of its own (unshare --net --map-root-user)");
+    return;
+  }
+  command.back() += fmt::format("; export WORLD_SIZE=4 RINGSIDE_CONNECT_TIMEOUT=1; for rank in 0 1 2 3; do RANK=$rank {} 1 & done; wait", worker);
+  const auto outcome = run_program(command);
+  CAPTURE(outcome.err);
+  CHECK(contains(outcome.err, " found no free port on its host: those from 40000 to 40003 are taken, or kept for a minute after their "
+                              "connection has ended. Wait, or widen the range (sysctl net.ipv4.ip_local_port_range)\n"));
+  CHECK(!outcome.timed_out);
+  CHECK(outcome.survivors == "");
+}
+
 TEST_CASE("too little shared memory is an error that says how much is needed, on every rank") {
   const auto outcome = with_own_shared_memory("1m", start_three_ranks("1") + "; wait");
   if (!outcome) return;
@@ -186,7 +220,7 @@ TEST_CASE("ranks in different containers are told that they cannot share memory"
   auto command = apart;
   command.emplace_back("true");
   if (run_program(command).exit_code != 0) {
-    MESSAGE("not tested: this machine does not let a test have process numbers of its own (unshare --pid --map-root-user)");
+    MESSAGE("SKIPPED: this machine does not let a test have process numbers of its own (unshare --pid --map-root-user)");
     return;
   }
   const auto port = tests::free_port();

@@ -6,8 +6,10 @@
 #include <thread>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
+#include "collectives/greeting.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -43,6 +45,11 @@ class Stranger {
   boost::asio::ip::tcp::socket socket_;
 };
 
+template <class T>
+std::string bytes_of(const T& words) {
+  return std::string(reinterpret_cast<const char*>(&words), sizeof words);
+}
+
 // Environment variables for the length of a test; all that a launcher might have set are cleared first.
 class Environment {
  public:
@@ -50,7 +57,7 @@ class Environment {
     for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RINGSIDE_JOB_KEY",
                              "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                              "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "SLURM_PROCID",
-                             "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_JOB_NODELIST"})
+                             "SLURM_NTASKS", "RINGSIDE_INTERFACE", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_JOB_NODELIST"})
       unsetenv(name);
     for (const auto& [name, value] : variables) setenv(name, value, 1);
   }
@@ -164,6 +171,103 @@ TEST_CASE("strangers are dropped while the job comes together") {
     job.join();
   }
   for (const auto& text : outcomes) CHECK(text == "");
+}
+
+TEST_CASE("strangers that come in the middle of a job find nobody and the job goes on") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int rank) {
+    ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port));
+    std::vector<int> x(1000);
+    for (int i = 0; i < 50; ++i) {
+      group.all_reduce(std::span(x));
+      if (rank != 0) continue;
+      boost::asio::io_context io;
+      boost::asio::ip::tcp::socket stranger(io);
+      boost::system::error_code error;
+      stranger.connect({boost::asio::ip::address_v4::loopback(), port}, error);
+      require(error == boost::asio::error::connection_refused, "the stranger was let in: {}", error.message());
+    }
+  });
+  for (const auto& text : outcomes) CHECK(text == "");
+}
+
+TEST_CASE("members of the job that say what no rank would say are dropped and the job goes on") {
+  const auto port = free_port();
+  Hello member;
+  member.key = hash_of("test");
+  member.size = 3;
+  std::vector<Hello> odd(5, member);
+  odd[0].purpose = 77;
+  odd[1].purpose = Hello::data, odd[1].rank = 1000000;
+  odd[2].purpose = Hello::lifeline, odd[2].rank = -1;
+  odd[3].purpose = Hello::data, odd[3].rank = 0;
+  odd[4].version = 99;
+  std::vector<std::string> outcomes;
+  std::thread job([&] {
+    outcomes = on_threads(3, [&](int rank) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
+      ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port));
+      group.barrier();
+    });
+  });
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  for (const Hello& hello : odd) strangers.push_back(std::make_unique<Stranger>(port, bytes_of(hello)));
+  job.join();
+  for (const auto& text : outcomes) CHECK(text == "");
+}
+
+TEST_CASE("whatever listens in the place of rank 0 cannot make the others wait for or keep a length that it names") {
+  const auto answer = [](std::uint32_t kind, std::uint32_t bytes) { return bytes_of(Answer{.kind = kind, .bytes = bytes}); };
+  const std::string no_rank_0 = "what listens at 127.0.0.1:{} is not rank 0 of this job, or it has gone (";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", no_rank_0},
+      {"half", no_rank_0},
+      {answer(Answer::table, 0xffffffff), no_rank_0},
+      {answer(Answer::refusal, 0xffffffff), no_rank_0},
+      {answer(77, 4), no_rank_0},
+      {answer(Answer::table, 10), "rank 0 went away while the ranks were coming together ("},
+      {answer(Answer::table, 10) + "0123456789", "rank 0 sent a table of 10 bytes for 2 ranks"},
+      {answer(Answer::table, 2 * sizeof(Address)) + std::string(2 * sizeof(Address), 'x'), "this was said to be the address of a rank, and is none: 'xxx"},
+      {answer(Answer::refusal, 9) + "not you\x1b[", "rank 0 refuses: not you?["},
+  };
+  for (const auto& [bytes, expected] : cases) {
+    boost::asio::io_context io;
+    boost::asio::ip::tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
+    const auto port = acceptor.local_endpoint().port();
+    const auto outcomes = on_threads(2, [&](int i) {
+      if (i == 1) meet(place_of(1, 2, port));
+      if (i == 1) return;
+      auto socket = acceptor.accept();
+      boost::asio::write(socket, boost::asio::buffer(bytes));
+      socket.shutdown(boost::asio::ip::tcp::socket::shutdown_send);
+      std::array<char, 96> greeting;
+      boost::system::error_code ignored;
+      boost::asio::read(socket, boost::asio::buffer(greeting), ignored);  // else it is a reset that the rank sees
+    });
+    CAPTURE(bytes);
+    CAPTURE(outcomes[1]);
+    CHECK(contains(outcomes[1], fmt::format(fmt::runtime(expected), port)));
+  }
+}
+
+TEST_CASE("a network interface is named by RINGSIDE_INTERFACE and those that exist are listed where it does not") {
+  const auto port = free_port();
+  const auto on_interface = [&](const char* name) {
+    return on_threads(2, [&](int rank) {
+      Place place = impatient(rank, 2, port);
+      place.interface = name;
+      ProcessGroup::over_tcp(place).barrier();
+    });
+  };
+  for (const auto& text : on_interface("lo")) CHECK(text == "");
+  const std::string sentence = "RINGSIDE_INTERFACE=lo7 is no network interface of this host with an IPv4 address, as MASTER_ADDR is one; there ";
+  const auto wrong = on_interface("lo7");
+  CAPTURE(wrong[0]);
+  CHECK(contains(wrong[0], sentence));
+  CHECK(contains(wrong[0], "lo (127.0.0.1)"));
+  const Environment environment{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[fd00::1]"}, {"RINGSIDE_INTERFACE", "eth1"}};
+  CHECK(place_from_environment().interface == "eth1");
+  CHECK(place_from_environment().master_address == "fd00::1");
 }
 
 TEST_CASE("the place comes from the variables of torchrun") {

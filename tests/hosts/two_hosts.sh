@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Two hosts on one machine, for tests: network namespaces with an address each, joined by two cables.
+#
+#     host a   wire0 10.77.0.1  fd77::1  ---------------  10.77.0.2  fd77::2  wire0   host b
+#              wire1 10.78.0.1           ---------------  10.78.0.2           wire1
+#
+# usage: unshare --net --map-root-user two_hosts.sh SCRIPT
+# SCRIPT is run by this very shell, on host a; `on_b COMMAND...` runs something on host b, which has process numbers of its own as well, so
+# that nobody takes the two for one host. The namespaces have no names: they are gone when their last process is, whatever happened.
+set -u
+
+unshare --net --pid --fork --kill-child sleep 600 &
+holder=$!
+trap 'exec 2>/dev/null; kill -KILL $holder $host_b; wait' EXIT
+host_b=
+while [ -z "$host_b" ] || [ "$(readlink "/proc/$host_b/ns/net")" = "$(readlink /proc/self/ns/net)" ]; do
+  kill -0 $holder || exit 77
+  sleep 0.01
+  host_b=$(pgrep -P $holder)
+done
+on_b() { nsenter --target "$host_b" --net --pid -- "$@"; }
+
+ip link set lo up
+on_b ip link set lo up
+for cable in 0 1; do
+  ip link add wire$cable type veth peer name wire$cable netns "$host_b" || exit 77
+  ip address add 10.7$((7 + cable)).0.1/24 dev wire$cable
+  on_b ip address add 10.7$((7 + cable)).0.2/24 dev wire$cable
+  ip link set wire$cable up
+  on_b ip link set wire$cable up
+done
+ip address add fd77::1/64 dev wire0 nodad
+on_b ip address add fd77::2/64 dev wire0 nodad
+
+# Bytes that have come in by a cable of host a.
+came_by() { ip -s link show "$1" | awk '/RX:/ {getline; print $1}'; }
+
+eval "$1"
