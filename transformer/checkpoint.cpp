@@ -174,6 +174,13 @@ void load_parameters(const fs::path& directory, const Model& model) {
   for (const NamedTensor& parameter : model.named_parameters()) load_parameter(file, parameter.name, parameter.tensor);
 }
 
+void save_gradients(const fs::path& path, const autograd::Module& model) {
+  std::vector<ArrayView> arrays;
+  for (const auto& [name, tensor] : model.named_parameters())
+    if (tensor.grad().defined()) arrays.push_back(view_of(name, tensor.grad()));
+  write_safetensors(path, arrays);
+}
+
 void dump_step(const fs::path& path, const autograd::Module& model) {
   std::vector<ArrayView> arrays;
   for (const NamedTensor& parameter : model.named_parameters()) {

@@ -29,6 +29,9 @@ void load_parameters(const std::filesystem::path& directory, const Model& model)
 // A contiguous tensor as an array to be written, without copying: it must stay alive until then.
 ArrayView view_of(std::string name, const autograd::Tensor& tensor);
 
+// Every gradient under its parameter's name, as one safetensors file. Parameters without a gradient have none in the file.
+void save_gradients(const std::filesystem::path& path, const autograd::Module& model);
+
 // The gradients ("gradient.<name>") and the parameters ("parameter.<name>") of a model as one safetensors file: what anybody needs
 // to hold one run against another. Parameters without a gradient have none in the file.
 void dump_step(const std::filesystem::path& path, const autograd::Module& model);
