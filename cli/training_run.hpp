@@ -13,6 +13,7 @@
 #include "transformer/parallel_form.hpp"
 #include "transformer/sample.hpp"
 #include "transformer/trainer.hpp"
+#include "transformer/training_state.hpp"
 
 namespace ringside::cli {
 
@@ -26,6 +27,9 @@ struct TrainingPlan {
   double bucket_mb = 25;                      // of the form `bucketed`
   int threads = 1;                            // of each rank
   std::filesystem::path init;                 // a checkpoint to start from; empty: from first values
+  std::optional<transformer::SavedRun> resumed;  // the run in `init` that is gone on with
+  std::int64_t save_every = 0;                // steps; 0: at the end
+  std::int64_t stop_at = 0;                   // the step after which it ends
   std::filesystem::path metrics, dump, save;  // empty: none
   std::int64_t sample_tokens = 0;
   transformer::SampleOptions sample;

@@ -122,16 +122,18 @@ ArrayView view_of(std::string name, const Tensor& tensor) {
   return {std::move(name), stored_type(tensor.dtype()), tensor.shape(), {start, bytes}};
 }
 
-void save_checkpoint(const fs::path& directory, const Model& model) {
+void save_checkpoint(const fs::path& directory, const Model& model, const Metadata& more) {
   std::error_code error;
   fs::create_directories(directory, error);
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
   std::vector<ArrayView> arrays;
   for (const NamedTensor& parameter : model.named_parameters()) arrays.push_back(view_of(parameter.name, parameter.tensor));
-  write_safetensors(directory / "model.safetensors", arrays, {{"format", "pt"}});  // transformers asks for this word
   AtomicFile config(directory / "config.json");
   config.write(config_json(model.config(), model.dtype()).dump(2) + "\n");
   config.commit();
+  Metadata metadata = more;
+  metadata["format"] = "pt";  // transformers asks for this word
+  write_safetensors(directory / "model.safetensors", arrays, metadata);
 }
 
 Config load_config(const fs::path& directory) {

@@ -15,8 +15,9 @@
 
 namespace ringside::transformer {
 
-// The whole folder, made if it is not there. Each file is written beside and renamed. A tied head is stored once, as the embedding.
-void save_checkpoint(const std::filesystem::path& directory, const Model& model);
+// The whole folder, made if it is not there. Each file is written beside and renamed, model.safetensors last. A tied head is stored once,
+// as the embedding. `more` goes into the metadata of model.safetensors.
+void save_checkpoint(const std::filesystem::path& directory, const Model& model, const Metadata& more = {});
 
 // What config.json says. Throws Error with a sentence where it is missing, is no JSON, is of another architecture, or asks for
 // something that this model does not do (biases, another activation, stretched positions).
