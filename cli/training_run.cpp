@@ -207,7 +207,9 @@ Text read_data(const TrainingPlan& plan) {
 }
 
 void check_plan(const TrainingPlan& plan, int ranks) {
-  transformer::validate(plan.options, plan.config, Corpus(read_data(plan).bytes), ranks);
+  const Corpus corpus(read_data(plan).bytes);
+  if (plan.resumed) transformer::require_text_of(*plan.resumed, corpus.fingerprint());
+  transformer::validate(plan.options, plan.config, corpus, ranks);
   const std::int64_t begin = plan.resumed ? plan.resumed->step : 0;
   require(plan.stop_at > begin, "the run cannot stop after step {}: {} are taken already", plan.stop_at, begin);
 }

@@ -42,15 +42,6 @@ const TrainerOptions& validated(const TrainerOptions& options, const Config& con
   return options;
 }
 
-// A number that tells one text from another: FNV-1a, folded to 32 bits so that sums of it are exact in a double.
-std::uint32_t fingerprint(const Corpus& corpus) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const auto part : {corpus.training(), corpus.validation()}) {
-    for (const std::uint8_t byte : part) hash = (hash ^ byte) * 0x100000001b3;
-  }
-  return static_cast<std::uint32_t>(hash ^ hash >> 32);
-}
-
 double bits(double nats) {
   return nats / std::numbers::ln2;
 }
@@ -90,7 +81,7 @@ Trainer::Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const T
   const auto held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence)) validation_.emplace(held_out, options.sequence, options.seed);
   form_.prepare(model_);
-  text_ = fingerprint(corpus);
+  text_ = corpus.fingerprint();
   require_same_everywhere(text_, "the same text");
   optimizer_ = form_.make_optimizer(groups_of(model_, options.weight_decay), [this](std::vector<ParameterGroup> groups) {
     return transformer::make_optimizer(options_, std::move(groups));

@@ -195,9 +195,7 @@ void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
           "the parameters in {} are not those that {} was saved with: one of the files was changed or is damaged; to start from the "
           "parameters alone, use --init",
           run.directory.string(), run.file.filename().string());
-  require(trainer.text_fingerprint() == run.text,
-          "the text is not the one that the run in {} was trained on: give it the same --data, or start from its parameters with --init",
-          run.directory.string());
+  require_text_of(run, trainer.text_fingerprint());
   try {
     std::set<std::string> known;
     for (const NamedTensor& wanted : state) {
@@ -212,6 +210,12 @@ void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
     fail("cannot go on with {}: {}", run.file.string(), problem.what());
   }
   trainer.resume_at(run.step);
+}
+
+void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
+  require(fingerprint == run.text,
+          "the text is not the one that the run in {} was trained on: give it the same --data, or start from its parameters with --init",
+          run.directory.string());
 }
 
 std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions& now) {

@@ -43,6 +43,9 @@ SavedRun read_run(const std::filesystem::path& directory);
 // optimizer, or is not the same on all ranks, and where the text is another one.
 void load_state(const SavedRun& run, const Model& model, Trainer& trainer);
 
+// Throws Error unless `fingerprint` is that of the run's text. load_state() asks too; a launcher asks before there are ranks.
+void require_text_of(const SavedRun& run, std::uint32_t fingerprint);
+
 // How `now` differs from the run that was saved, in what changes its numbers: a sentence for each, "batch was 16 and is 32".
 std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions& now);
 
