@@ -76,6 +76,17 @@ void refuse_other_models(const Json& said) {
   require(said.value("rope_scaling", Json()).is_null(), "it stretches positions (rope_scaling), which Ringside does not do");
 }
 
+std::int64_t whole_number(const Json& said, const char* key) {
+  const Json& value = said.at(key);
+  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{1} << 62);
+  require(fits, "its {} is {:.60}, not a whole number", key, value.dump(-1, ' ', true));
+  return value.get<std::int64_t>();
+}
+
+std::int64_t whole_number(const Json& said, const char* key, std::int64_t otherwise) {
+  return said.value(key, Json()).is_null() ? otherwise : whole_number(said, key);
+}
+
 // Newer versions of transformers keep the base among "rope_parameters".
 double rope_theta_of(const Json& said) {
   const Json parameters = said.value("rope_parameters", Json());
@@ -142,13 +153,13 @@ Config load_config(const fs::path& directory) {
   try {
     refuse_other_models(said);
     Config config;
-    config.vocabulary = said.at("vocab_size").get<std::int64_t>();
-    config.d_model = said.at("hidden_size").get<std::int64_t>();
-    config.d_ff = said.at("intermediate_size").get<std::int64_t>();
-    config.layers = said.at("num_hidden_layers").get<std::int64_t>();
-    config.heads = said.at("num_attention_heads").get<std::int64_t>();
-    config.kv_heads = said.value("num_key_value_heads", config.heads);
-    config.sequence = said.value("max_position_embeddings", std::int64_t{2048});
+    config.vocabulary = whole_number(said, "vocab_size");
+    config.d_model = whole_number(said, "hidden_size");
+    config.d_ff = whole_number(said, "intermediate_size");
+    config.layers = whole_number(said, "num_hidden_layers");
+    config.heads = whole_number(said, "num_attention_heads");
+    config.kv_heads = whole_number(said, "num_key_value_heads", config.heads);
+    config.sequence = whole_number(said, "max_position_embeddings", 2048);
     config.norm_epsilon = said.value("rms_norm_eps", 1e-6);
     config.rope_theta = rope_theta_of(said);
     config.tied_head = said.value("tie_word_embeddings", false);
