@@ -351,6 +351,33 @@ TEST_CASE("the same run on two ranks with two threads each gives the same bits i
   }
 }
 
+TEST_CASE("a checkpoint goes on with a text") {
+  const Training training({"--steps", "40", "--lr", "0.01"});
+  const std::string model = training.path("model").string();
+  REQUIRE(training.run({"--save", model}).exit_code == 0);
+  const auto generate = [&](const Command& more) {
+    Command command = {ringside_binary, "generate", "--init", model};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command);
+  };
+  const Outcome text = generate({"--prompt", "line 4", "--tokens", "40", "--top-k", "5", "--seed", "3"});
+  CHECK(text.err == "");
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.starts_with("line 4"));
+  CHECK(text.out.size() >= 47);
+  std::ofstream(training.path("prompt")) << "line 4";
+  const std::string file = training.path("prompt").string();
+  CHECK(generate({"--prompt-file", file, "--tokens", "40", "--top-k", "5", "--seed", "3"}).out == text.out);
+  CHECK(generate({"--prompt", "line 4", "--tokens", "40", "--top-k", "5", "--seed", "4"}).out != text.out);
+  const std::string likeliest = generate({"--prompt", "line", "--temperature", "0"}).out;
+  CHECK(generate({"--prompt", "line", "--top-k", "1", "--seed", "9"}).out == likeliest);
+  CHECK(generate({"--prompt", "x", "--tokens", "0"}).out == "x\n");
+  CHECK(generate({"--prompt", ""}).err == "ringside: a text needs a beginning of at least one byte\n");
+  CHECK(generate({"--prompt-file", model + "/no"}).err == "ringside: cannot read the beginning of the text from " + model + "/no\n");
+  CHECK(generate({"--prompt", "a", "--prompt-file", file}).exit_code == 2);
+  CHECK(generate({"--top-k", "-1"}).exit_code == 2);
+}
+
 TEST_CASE("a run that diverges says so on every rank") {
   const Training training({"--steps", "20", "--optimizer", "sgd", "--lr", "1e9", "--clip", "0"});
   const Outcome outcome = training.run({"-n", "2"});
