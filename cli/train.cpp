@@ -48,10 +48,11 @@ struct Arguments {
   std::optional<std::uint64_t> seed;
   std::optional<int> threads;
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
-  bool tied_head = false;
+  bool tied_head = false, checkpoint_activations = false;
   std::vector<std::string> data;
   std::string backend = "auto", metrics, dump, save;
   std::int64_t validate_every = 0;
+  std::optional<double> memory_limit_gb;
   std::int64_t sample_tokens = 0;
   transformer::SampleOptions sample;
 };
@@ -124,6 +125,7 @@ transformer::TrainerOptions options_from(const Arguments& said, transformer::Tra
   options.learning_rate = said.learning_rate.value_or(options.learning_rate);
   options.min_learning_rate = said.min_learning_rate.value_or(options.min_learning_rate);
   options.validate_every = said.validate_every;
+  options.checkpoint_activations = said.checkpoint_activations;
   if (said.eval_batches) options.validation_windows = *said.eval_batches * options.batch;
   return options;
 }
@@ -174,6 +176,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   plan.sample_tokens = said.sample_tokens;
   plan.sample = said.sample;
   plan.sample.seed = plan.options.seed;
+  if (said.memory_limit_gb) plan.memory_limit = *said.memory_limit_gb * 1e9;
   decide_what_is_saved(said, plan);
   if (plan.form == "single" && ranks > 1) {
     throw UsageError(fmt::format("--parallel single trains on one rank, not on {}: choose one of the others", ranks));
@@ -185,6 +188,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
 void check_before_ranks(const Arguments& said) {
   const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
   const TrainingPlan plan = plan_from(said, ranks, ranks);
+  check_memory(plan, ranks, ranks);
   check_plan(plan, ranks);
   prepare_outputs(plan);
 }
@@ -209,6 +213,7 @@ void train_on_processes(const Arguments& said) {
   become_rank(said.ranks, RankOutput::rank_0_bare);
   const collectives::Place place = collectives::place_from_environment();
   TrainingPlan plan = plan_from(said, place.size, place.local_size);
+  check_memory(plan, place.size, place.local_size);  // ranks that another launcher started have not been asked yet
   using collectives::ProcessGroup;
   ProcessGroup group = ProcessGroup::over(said.backend, place);
   plan.backend = group.backend_name();
@@ -263,6 +268,12 @@ void add_parallel_options(CLI::App& command, Arguments& said) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
       ->group("Ranks");
+  command
+      .add_option("--memory-limit", said.memory_limit_gb,
+                  "Memory for the ranks on this machine, in 10^9 bytes: more is not begun; 0: begin in any case (what is free)")
+      ->type_name("GB")
+      ->check(not_negative())
+      ->group("Ranks");
   command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")
       ->check(at_least_one("thread"))
@@ -280,6 +291,8 @@ void add_training_options(CLI::App& command, Arguments& said) {
   option("--batch", said.batch, "N", "Sequences per step over ALL ranks (16, or the next multiple of the ranks)");
   option("--accumulate", said.accumulate, "K", "Micro-batches in which a rank works off its share: less memory, the same gradients (1)")
       ->check(at_least_one("micro-batch"));
+  command.add_flag("--checkpoint-activations", said.checkpoint_activations, "Compute each block again in backward: less memory, a third more time, the same bits")
+      ->group("Training");
   option("--optimizer", said.optimizer, "NAME", "sgd or adamw (adamw)")->check(CLI::IsMember({"sgd", "adamw"}).description(""));
   option("--lr", said.learning_rate, "RATE", "Peak learning rate (adamw: 3e-3 for width 128, less for wider; sgd: 0.1)");
   option("--min-lr", said.min_learning_rate, "RATE", "Learning rate at the end (a tenth of --lr)");

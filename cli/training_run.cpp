@@ -13,8 +13,10 @@
 
 #include "autograd/parallel.hpp"
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "cli/progress.hpp"
 #include "transformer/checkpoint.hpp"
+#include "transformer/memory.hpp"
 #include "transformer/printable.hpp"
 #include "transformer/single_process.hpp"
 
@@ -102,7 +104,8 @@ void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corp
              with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.validation().size())));
   fmt::print("ranks    {}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
              plan.threads, plan.threads == 1 ? "thread" : "threads");
-  const std::string parts = options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate);
+  std::string parts = options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate);
+  if (options.checkpoint_activations) parts += ", activations checkpointed";
   fmt::print("batch    {} sequences of {} bytes, {} on each rank{}; {} steps\n", options.batch, options.sequence, options.batch / ranks,
              parts, options.steps);
   if (plan.resumed) {
@@ -212,6 +215,23 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   transformer::validate(plan.options, plan.config, corpus, ranks);
   const std::int64_t begin = plan.resumed ? plan.resumed->step : 0;
   require(plan.stop_at > begin, "the run cannot stop after step {}: {} are taken already", plan.stop_at, begin);
+}
+
+void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine) {
+  const auto available = ringside::available_memory();
+  const double limit = plan.memory_limit.value_or(available ? static_cast<double>(*available) : 0);
+  if (limit == 0) return;  // nobody knows, or nobody wants to know
+  transformer::validate(plan.config);
+  const int extra_gradients = plan.form == "flat" ? 1 : 0;
+  const auto need = transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks, extra_gradients);
+  const auto gb = [](double bytes) { return fmt::format("{:.{}f} GB", bytes / 1e9, bytes < 10e9 ? 2 : 0); };
+  const double all = need.total() * ranks_on_this_machine;
+  require(all <= limit,
+          "this takes about {} of memory ({} {} of {}: parameters {}, gradients {}, optimizer {}, activations {}), but there are {}: choose "
+          "a smaller model or batch, fewer ranks on this machine, or --accumulate and --checkpoint-activations for fewer activations; "
+          "--memory-limit 0 tries it all the same",
+          gb(all), ranks_on_this_machine, ranks_on_this_machine == 1 ? "rank" : "ranks", gb(need.total()), gb(need.parameters),
+          gb(need.gradients), gb(need.optimizer), gb(need.activations), gb(limit));
 }
 
 void prepare_outputs(const TrainingPlan& plan) {

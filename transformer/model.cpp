@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "autograd/checkpoint.hpp"
 #include "base/error.hpp"
 
 namespace ringside::transformer {
@@ -55,7 +56,11 @@ Tensor Model::hidden(const Tensor& tokens, std::vector<Past>* past) const {
           "the model reads tokens of shape [sequences, 1 to {}], but got {}", room, autograd::to_string(tokens.shape()));
   Tensor x = model_.embed_tokens.forward(tokens);
   for (std::size_t i = 0; i < model_.layers.blocks.size(); ++i) {
-    x = model_.layers.blocks[i]->forward(x, rope_table_, past == nullptr ? nullptr : &(*past)[i]);
+    const Block& block = *model_.layers.blocks[i];
+    if (checkpoint_activations_ && past == nullptr)
+      x = autograd::checkpoint([this, &block](const Tensor& input) { return block.forward(input, rope_table_); }, x);
+    else
+      x = block.forward(x, rope_table_, past == nullptr ? nullptr : &(*past)[i]);
   }
   return model_.norm.forward(x);
 }

@@ -39,6 +39,9 @@ class Model : public autograd::Module {
   // Mean over all tokens of -log p(target), in nats: a scalar to call backward() on. targets int32 [B, T].
   autograd::Tensor loss(const autograd::Tensor& tokens, const autograd::Tensor& targets) const;
 
+  // Whether each block is checkpointed (autograd/checkpoint.hpp): less memory for a third more time, and the same bits. Off at first.
+  void set_checkpoint_activations(bool on) { checkpoint_activations_ = on; }
+
   const Config& config() const { return config_; }
   autograd::DType dtype() const { return dtype_; }
 
@@ -57,6 +60,7 @@ class Model : public autograd::Module {
 
   Config config_;
   autograd::DType dtype_;
+  bool checkpoint_activations_ = false;
   Trunk model_;
   autograd::Linear lm_head_;
   autograd::RopeTable rope_table_;  // computed, not trained and not stored

@@ -80,6 +80,7 @@ Trainer::Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const T
       training_(corpus.training(), options.sequence, options.seed ^ batches_of_seed) {
   const auto held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence)) validation_.emplace(held_out, options.sequence, options.seed);
+  model_.set_checkpoint_activations(options_.checkpoint_activations);
   form_.prepare(model_);
   text_ = corpus.fingerprint();
   require_same_everywhere(text_, "the same text");

@@ -33,6 +33,7 @@ struct TrainerOptions {
   double learning_rate = 3e-3;  // at its peak; see learning_rate.hpp
   double min_learning_rate = 3e-4;
   std::int64_t warmup = 0;  // steps
+  bool checkpoint_activations = false;  // see Model::set_checkpoint_activations
   double clip = 1;          // longest gradient, as the norm over all parameters; 0: any
   // Only on the matrices of the blocks and an untied head: a norm's weight or a token's vector has no reason to be drawn to zero.
   double weight_decay = 0.1;

@@ -378,6 +378,21 @@ TEST_CASE("a checkpoint goes on with a text") {
   CHECK(generate({"--top-k", "-1"}).exit_code == 2);
 }
 
+TEST_CASE("a model that does not fit is told before anything is allocated") {
+  const Training training({});
+  const Outcome outcome = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads", "25", "--d-ff", "6400", "--memory-limit", "20"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.out == "");
+  CHECK(outcome.err ==
+        "ringside: this takes about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, gradients 16 GB, optimizer 16 GB, activations "
+        "0.45 GB), but there are 20 GB: choose a smaller model or batch, fewer ranks on this machine, or --accumulate and "
+        "--checkpoint-activations for fewer activations; --memory-limit 0 tries it all the same\n");
+  CHECK(outcome.seconds < 5);
+  CHECK(contains(training.run({"--layers", "1000000000", "--d-model", "1000000000"}).err, "ringside: this takes about "));
+  CHECK(training.run({"--steps", "1", "--memory-limit", "0.000001"}).exit_code == 1);
+  CHECK(training.run({"--steps", "1", "--memory-limit", "0"}).exit_code == 0);
+}
+
 TEST_CASE("a run that diverges says so on every rank") {
   const Training training({"--steps", "20", "--optimizer", "sgd", "--lr", "1e9", "--clip", "0"});
   const Outcome outcome = training.run({"-n", "2"});
