@@ -286,5 +286,11 @@ NoGrad::NoGrad() : before_(grad_enabled_here) {
 NoGrad::~NoGrad() {
   grad_enabled_here = before_;
 }
+EnableGrad::EnableGrad() : before_(grad_enabled_here) {
+  grad_enabled_here = true;
+}
+EnableGrad::~EnableGrad() {
+  grad_enabled_here = before_;
+}
 
 }  // namespace ringside::autograd

@@ -152,6 +152,18 @@ class NoGrad {
   bool before_;
 };
 
+// The reverse, within the reach of a NoGrad.
+class EnableGrad {
+ public:
+  EnableGrad();
+  ~EnableGrad();
+  EnableGrad(const EnableGrad&) = delete;
+  EnableGrad& operator=(const EnableGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
 struct NamedTensor {
   std::string name;
   Tensor tensor;

@@ -26,6 +26,8 @@ struct Exit {
 void add_hello_command(CLI::App& app);
 void add_launch_command(CLI::App& app);
 void add_train_command(CLI::App& app);
+void add_eval_command(CLI::App& app);
+void add_generate_command(CLI::App& app);
 void add_step_command(CLI::App& app);
 void add_prove_command(CLI::App& app);
 void add_bench_command(CLI::App& app);

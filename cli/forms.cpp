@@ -28,6 +28,12 @@ class GroupForm final : public transformer::ParallelForm {
     std::apply([&](const auto&... more) { ddp_.emplace(model, group_, more...); }, more_);
   }
   void finish_gradients() override { ddp_->finish(); }
+  std::shared_ptr<void> no_sync() override {
+    if constexpr (requires { ddp_->no_sync(); })
+      return std::shared_ptr<ddp::Paused>(new ddp::Paused(ddp_->no_sync()));
+    else
+      return nullptr;  // finish() alone communicates
+  }
   double communication_seconds() const override { return group_.times().blocked; }
 
   // Gradients that live in buckets stay there: they are set to zero, not dropped.

@@ -26,6 +26,8 @@ void add_commands(CLI::App& app) {
   add_hello_command(app);
   add_bench_command(app);
   add_train_command(app);
+  add_generate_command(app);
+  add_eval_command(app);
   add_launch_command(app);
   add_postmortem_command(app);
 }

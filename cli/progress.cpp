@@ -40,10 +40,11 @@ std::string with_unit(double number) {
   return fmt::format("{:.0f}", number);
 }
 
-Progress::Progress(std::int64_t steps, std::FILE* out) : steps_(steps), out_(out), terminal_(isatty(fileno(out)) != 0) {}
+Progress::Progress(std::int64_t first, std::int64_t last, std::FILE* out)
+    : first_(first), steps_(last), out_(out), terminal_(isatty(fileno(out)) != 0) {}
 
 void Progress::step(const StepReport& report) {
-  const double kept = report.step == 1 ? 0 : 0.9;
+  const double kept = report.step == first_ + 1 ? 0 : 0.9;
   const auto fade = [kept](double& mean, double value) { mean = kept * mean + (1 - kept) * value; };
   fade(seconds_per_step_, report.step_seconds);
   fade(communication_share_, report.communication_seconds / report.step_seconds);
@@ -55,9 +56,9 @@ void Progress::step(const StepReport& report) {
     write_over(line(report));
     return;
   }
-  const std::int64_t parts = std::min(steps_, lines_in_a_log);
-  const bool due = report.step * parts / steps_ != (report.step - 1) * parts / steps_;
-  if (due || report.step == 1) fmt::print(out_, "{}\n", line(report));
+  const std::int64_t all = steps_ - first_, taken = report.step - first_, parts = std::min(all, lines_in_a_log);
+  const bool due = taken * parts / all != (taken - 1) * parts / all;
+  if (due || taken == 1) fmt::print(out_, "{}\n", line(report));
   std::fflush(out_);
 }
 

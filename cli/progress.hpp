@@ -21,7 +21,8 @@ std::string with_unit(double number);
 
 class Progress {
  public:
-  Progress(std::int64_t steps, std::FILE* out);
+  // Of the steps after `first` up to `last`.
+  Progress(std::int64_t first, std::int64_t last, std::FILE* out);
   ~Progress() { end(); }  // also where training ends with an error: its sentence gets a line of its own
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -34,7 +35,7 @@ class Progress {
   std::string line(const transformer::StepReport& report) const;
   void write_over(std::string text);
 
-  std::int64_t steps_;
+  std::int64_t first_, steps_;
   std::FILE* out_;
   bool terminal_;
   bool line_open_ = false;

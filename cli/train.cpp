@@ -33,21 +33,26 @@ constexpr const char* more =
     "Every step draws the same global batch whatever the number of ranks: hold runs with 1, 2 and 4 ranks against each other\n"
     "with --dump. Each row of --metrics has step, loss (nats per byte), bits_per_byte, tokens_per_second, step_seconds,\n"
     "communication_seconds, gradient_norm (before clipping) and lr; an examination adds a row with step and\n"
-    "validation_bits_per_byte. Weight decay spares norms and the embedding.";
+    "validation_bits_per_byte. Weight decay spares norms and the embedding.\n"
+    "\n"
+    "A run that is interrupted and gone on with (--save DIR --save-every N, then --resume DIR) gives the same bits as one that was not,\n"
+    "on as many ranks and threads as before; on others, the same but for rounding. Give it the same --data.";
 
 // What the command line says. Where it says nothing, plan_from() decides from the rest.
 struct Arguments {
   RanksOption ranks;
-  std::optional<std::string> model, init, form;
-  std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence, batch, warmup;
-  std::optional<double> learning_rate, min_learning_rate;
+  std::optional<std::string> model, init, resume, form, dtype, optimizer;
+  std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence, steps, stop_at, batch, accumulate, warmup;
+  std::optional<std::int64_t> eval_batches, save_every;
+  std::optional<double> learning_rate, min_learning_rate, clip, weight_decay;
+  std::optional<std::uint64_t> seed;
   std::optional<int> threads;
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
-  bool tied_head = false;
+  bool tied_head = false, checkpoint_activations = false;
   std::vector<std::string> data;
-  std::string backend = "auto", optimizer = "adamw", dtype = "fp32", metrics, dump, save;
-  std::uint64_t seed = 0;
-  transformer::TrainerOptions trainer;
+  std::string backend = "auto", metrics, dump, save;
+  std::int64_t validate_every = 0;
+  std::optional<double> memory_limit_gb;
   std::int64_t sample_tokens = 0;
   transformer::SampleOptions sample;
 };
@@ -66,10 +71,10 @@ bool names_sizes(const Arguments& said) {
 }
 
 Config config_from(const Arguments& said) {
-  if (said.init) {
+  if (said.init || said.resume) {
     if (said.model || names_sizes(said))
-      throw UsageError("--init brings the model's sizes with it: leave out --model and the sizes");
-    return transformer::load_config(*said.init);
+      throw UsageError(fmt::format("{} brings the model's sizes with it: leave out --model and the sizes", said.init ? "--init" : "--resume"));
+    return transformer::load_config(said.init ? *said.init : *said.resume);
   }
   Config config = transformer::named_config(said.model.value_or("tiny"));
   config.d_model = said.d_model.value_or(config.d_model);
@@ -80,7 +85,7 @@ Config config_from(const Arguments& said) {
   config.vocabulary = said.vocabulary.value_or(config.vocabulary);
   config.sequence = said.sequence.value_or(config.sequence);
   config.tied_head = said.tied_head;
-  config.initialise_seed = said.seed;
+  config.initialise_seed = said.seed.value_or(0);
   return config;
 }
 
@@ -89,37 +94,90 @@ double usual_learning_rate(OptimizerKind optimizer, const Config& config) {
   return optimizer == OptimizerKind::sgd ? 0.1 : std::min(3e-3, 3e-3 * 128 / static_cast<double>(config.d_model));
 }
 
-transformer::TrainerOptions options_from(const Arguments& said, const Config& config, int ranks) {
-  transformer::TrainerOptions options = said.trainer;
-  options.optimizer = said.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
-  options.seed = said.seed;
-  options.sequence = said.sequence.value_or(config.sequence);
-  options.batch = said.batch.value_or((16 + ranks - 1) / ranks * ranks);
-  options.warmup = said.warmup.value_or(std::min<std::int64_t>(100, options.steps / 10));
-  options.learning_rate = said.learning_rate.value_or(usual_learning_rate(options.optimizer, config));
-  options.min_learning_rate = said.min_learning_rate.value_or(options.learning_rate / 10);
+OptimizerKind optimizer_from(const Arguments& said) {
+  return said.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
+}
+
+// What a run has where nothing is said.
+transformer::TrainerOptions usual_options(const Arguments& said, const Config& config, int ranks) {
+  transformer::TrainerOptions options;
+  options.optimizer = optimizer_from(said);
+  options.steps = said.steps.value_or(options.steps);
+  options.sequence = config.sequence;
+  options.batch = (16 + ranks - 1) / ranks * ranks;
+  options.warmup = std::min<std::int64_t>(100, options.steps / 10);
+  options.learning_rate = usual_learning_rate(options.optimizer, config);
+  options.min_learning_rate = options.learning_rate / 10;
   return options;
+}
+
+// What is said replaces what would be usual, or what the run had so far.
+transformer::TrainerOptions options_from(const Arguments& said, transformer::TrainerOptions options) {
+  options.steps = said.steps.value_or(options.steps);
+  options.sequence = said.sequence.value_or(options.sequence);
+  options.batch = said.batch.value_or(options.batch);
+  options.accumulate = said.accumulate.value_or(options.accumulate);
+  options.seed = said.seed.value_or(options.seed);
+  options.warmup = said.warmup.value_or(options.warmup);
+  options.clip = said.clip.value_or(options.clip);
+  options.weight_decay = said.weight_decay.value_or(options.weight_decay);
+  if (said.learning_rate) options.min_learning_rate = *said.learning_rate / 10;
+  options.learning_rate = said.learning_rate.value_or(options.learning_rate);
+  options.min_learning_rate = said.min_learning_rate.value_or(options.min_learning_rate);
+  options.validate_every = said.validate_every;
+  options.checkpoint_activations = said.checkpoint_activations;
+  if (said.eval_batches) options.validation_windows = *said.eval_batches * options.batch;
+  return options;
+}
+
+// Of the run that is gone on with. What cannot be changed on the way is refused; what can be, run_training() tells.
+void resume(const Arguments& said, TrainingPlan& plan) {
+  if (said.init) throw UsageError("--resume goes on with a run and --init starts one: choose one of them");
+  plan.resumed = transformer::read_run(*said.resume);
+  plan.dtype = plan.resumed->dtype;
+  if (said.dtype && *said.dtype != autograd::name_of(plan.dtype)) {
+    throw UsageError(fmt::format("the run in {} is in {}: it cannot go on in {}", *said.resume, autograd::name_of(plan.dtype), *said.dtype));
+  }
+  if (said.optimizer && optimizer_from(said) != plan.resumed->options.optimizer) {
+    throw UsageError(fmt::format("the run in {} has another optimizer than {}: it cannot go on with that one's state", *said.resume,
+                                 *said.optimizer));
+  }
+  plan.options = options_from(said, plan.resumed->options);
+  require(plan.resumed->step < plan.options.steps, "the run in {} has taken its {} steps: ask for more with --steps", *said.resume,
+          plan.resumed->step);
+}
+
+void decide_what_is_saved(const Arguments& said, TrainingPlan& plan) {
+  plan.save = said.save.empty() ? said.resume.value_or("") : said.save;
+  plan.save_every = said.save_every.value_or(0);
+  if (said.save_every && plan.save.empty()) throw UsageError("--save-every asks for a folder to save in: name one with --save");
+  plan.stop_at = said.stop_at.value_or(plan.options.steps);
 }
 
 TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machine) {
   TrainingPlan plan;
   plan.config = config_from(said);
-  plan.model_name = said.init ? *said.init : names_sizes(said) ? "custom" : said.model.value_or("tiny");
-  plan.options = options_from(said, plan.config, ranks);
-  plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  plan.model_name = said.init ? *said.init : said.resume ? *said.resume : names_sizes(said) ? "custom" : said.model.value_or("tiny");
+  if (said.resume) {
+    resume(said, plan);
+  } else {
+    plan.options = options_from(said, usual_options(said, plan.config, ranks));
+    plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  }
   plan.data.assign(said.data.begin(), said.data.end());
   plan.form = said.form.value_or(ranks == 1 ? "single" : "flat");
   plan.backend = said.backend;
   plan.bucket_mb = said.bucket_mb;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   plan.threads = said.threads.value_or(std::max(1, cores / ranks_on_this_machine));
-  plan.init = said.init.value_or("");
+  plan.init = said.init ? *said.init : said.resume.value_or("");
   plan.metrics = said.metrics;
   plan.dump = said.dump;
-  plan.save = said.save;
   plan.sample_tokens = said.sample_tokens;
   plan.sample = said.sample;
-  plan.sample.seed = said.seed;
+  plan.sample.seed = plan.options.seed;
+  if (said.memory_limit_gb) plan.memory_limit = *said.memory_limit_gb * 1e9;
+  decide_what_is_saved(said, plan);
   if (plan.form == "single" && ranks > 1) {
     throw UsageError(fmt::format("--parallel single trains on one rank, not on {}: choose one of the others", ranks));
   }
@@ -130,6 +188,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
 void check_before_ranks(const Arguments& said) {
   const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
   const TrainingPlan plan = plan_from(said, ranks, ranks);
+  check_memory(plan, ranks, ranks);
   check_plan(plan, ranks);
   prepare_outputs(plan);
 }
@@ -154,6 +213,7 @@ void train_on_processes(const Arguments& said) {
   become_rank(said.ranks, RankOutput::rank_0_bare);
   const collectives::Place place = collectives::place_from_environment();
   TrainingPlan plan = plan_from(said, place.size, place.local_size);
+  check_memory(plan, place.size, place.local_size);  // ranks that another launcher started have not been asked yet
   using collectives::ProcessGroup;
   ProcessGroup group = ProcessGroup::over(said.backend, place);
   plan.backend = group.backend_name();
@@ -182,6 +242,9 @@ void add_model_options(CLI::App& command, Arguments& said) {
   command.add_option("--init", said.init, "Start from this folder: config.json and model.safetensors")
       ->type_name("DIR")
       ->group("Model");
+  command.add_option("--resume", said.resume, "Go on with the run that was saved in this folder, and save there; its options hold where none are given")
+      ->type_name("DIR")
+      ->group("Model");
   command.add_option("--dtype", said.dtype, "Numbers: fp32 or fp64 (fp32)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "fp64"}).description(""))
@@ -205,6 +268,12 @@ void add_parallel_options(CLI::App& command, Arguments& said) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
       ->group("Ranks");
+  command
+      .add_option("--memory-limit", said.memory_limit_gb,
+                  "Memory for the ranks on this machine, in 10^9 bytes: more is not begun; 0: begin in any case (what is free)")
+      ->type_name("GB")
+      ->check(not_negative())
+      ->group("Ranks");
   command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")
       ->check(at_least_one("thread"))
@@ -216,16 +285,24 @@ void add_training_options(CLI::App& command, Arguments& said) {
     return command.add_option(name, value, text)->type_name(type)->group("Training");
   };
   option("--data", said.data, "PATH", "Text files, and directories of such (the C++ standard library headers)");
-  option("--steps", said.trainer.steps, "N", "Steps (100)");
+  option("--steps", said.steps, "N", "Steps (100)");
+  option("--stop-at", said.stop_at, "N", "Stop after step N, as if interrupted there: the learning rate still falls until --steps")
+      ->check(at_least_one("step"));
   option("--batch", said.batch, "N", "Sequences per step over ALL ranks (16, or the next multiple of the ranks)");
+  option("--accumulate", said.accumulate, "K", "Micro-batches in which a rank works off its share: less memory, the same gradients (1)")
+      ->check(at_least_one("micro-batch"));
+  command.add_flag("--checkpoint-activations", said.checkpoint_activations, "Compute each block again in backward: less memory, a third more time, the same bits")
+      ->group("Training");
   option("--optimizer", said.optimizer, "NAME", "sgd or adamw (adamw)")->check(CLI::IsMember({"sgd", "adamw"}).description(""));
   option("--lr", said.learning_rate, "RATE", "Peak learning rate (adamw: 3e-3 for width 128, less for wider; sgd: 0.1)");
   option("--min-lr", said.min_learning_rate, "RATE", "Learning rate at the end (a tenth of --lr)");
   option("--warmup", said.warmup, "N", "Steps until the peak (a tenth of all, 100 at most)");
-  option("--clip", said.trainer.clip, "NORM", "Longest gradient; 0: any (1)");
-  option("--weight-decay", said.trainer.weight_decay, "X", "Of matrices only (0.1)");
+  option("--clip", said.clip, "NORM", "Longest gradient; 0: any (1)");
+  option("--weight-decay", said.weight_decay, "X", "Of matrices only (0.1)");
   option("--seed", said.seed, "N", "Of first values, batches and sample (0)");
-  option("--validate-every", said.trainer.validate_every, "N", "Steps between examinations on held-out text; 0: at the end (0)");
+  option("--eval-every,--validate-every", said.validate_every, "N", "Steps between examinations on held-out text; 0: at the end (0)");
+  option("--eval-batches", said.eval_batches, "N", "Batches of held-out text in an examination (as many as 64 sequences take)")
+      ->check(at_least_one("batch"));
 }
 
 void add_output_options(CLI::App& command, Arguments& said) {
@@ -234,7 +311,8 @@ void add_output_options(CLI::App& command, Arguments& said) {
   };
   option("--metrics", said.metrics, "FILE", "Write a JSON line per step");
   option("--dump", said.dump, "DIR", "After every step write gradients and parameters to DIR/step0001.safetensors and so on");
-  option("--save", said.save, "DIR", "At the end write config.json and model.safetensors, as Hugging Face's Llama");
+  option("--save", said.save, "DIR", "At the end write config.json and model.safetensors, as Hugging Face's Llama, and what --resume needs");
+  option("--save-every", said.save_every, "N", "... and after every N steps too")->check(at_least_one("step"));
   option("--sample", said.sample_tokens, "N", "At the end print so many bytes that the model makes up (0)")->check(not_negative());
   option("--temperature", said.sample.temperature, "T", "... below 1: the likelier; 0: the likeliest (0.8)")->check(not_negative());
   option("--top-k", said.sample.top_k, "K", "... out of the K likeliest; 0: out of all (0)")->check(not_negative());

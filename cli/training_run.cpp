@@ -13,8 +13,10 @@
 
 #include "autograd/parallel.hpp"
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "cli/progress.hpp"
 #include "transformer/checkpoint.hpp"
+#include "transformer/memory.hpp"
 #include "transformer/printable.hpp"
 #include "transformer/single_process.hpp"
 
@@ -34,9 +36,12 @@ namespace fs = std::filesystem;
 // A file of JSON lines, one per step and one per examination, each there for whoever reads along as soon as it is written.
 class Metrics {
  public:
-  explicit Metrics(const fs::path& path) : path_(path) {
+  // Rows of steps after `keep_until` are of a run that was interrupted after its last checkpoint: those steps are taken again.
+  Metrics(const fs::path& path, std::int64_t keep_until) : path_(path) {
     if (path.empty()) return;
+    const std::string kept = keep_until > 0 ? rows_until(keep_until) : "";
     file_.open(path, std::ios::trunc);  // prepare_outputs() has said why if it cannot be
+    file_ << kept << std::flush;
   }
 
   void step(const StepReport& report) {
@@ -53,6 +58,16 @@ class Metrics {
   void validation(std::int64_t step, double bits_per_byte) { write({{"step", step}, {"validation_bits_per_byte", bits_per_byte}}); }
 
  private:
+  std::string rows_until(std::int64_t last) const {
+    std::ifstream before(path_);
+    std::string kept;
+    for (std::string line; std::getline(before, line);) {
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (row.is_object() && row.contains("step") && row["step"].is_number_integer() && row["step"] <= last) kept += line + "\n";
+    }
+    return kept;
+  }
+
   void write(const nlohmann::ordered_json& row) {
     if (path_.empty()) return;
     file_ << row.dump() << std::endl;
@@ -89,18 +104,27 @@ void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corp
              with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.validation().size())));
   fmt::print("ranks    {}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
              plan.threads, plan.threads == 1 ? "thread" : "threads");
-  fmt::print("batch    {} sequences of {} bytes, {} on each rank; {} steps\n\n", options.batch, options.sequence,
-             options.batch / ranks, options.steps);
+  std::string parts = options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate);
+  if (options.checkpoint_activations) parts += ", activations checkpointed";
+  fmt::print("batch    {} sequences of {} bytes, {} on each rank{}; {} steps\n", options.batch, options.sequence, options.batch / ranks,
+             parts, options.steps);
+  if (plan.resumed) {
+    fmt::print("resumed  after step {}\n", plan.resumed->step);
+    for (const std::string& change : transformer::changes_since(*plan.resumed, options)) fmt::print("changed  {}\n", change);
+  }
+  fmt::print("\n");
   std::fflush(stdout);
 }
 
 // Means over the first and the last steps of a run: one step's loss is a matter of luck.
 class Summary {
  public:
-  explicit Summary(std::int64_t steps) : at_each_end_(std::clamp<std::int64_t>(steps / 20, 1, 10)), steps_(steps) {}
+  // Of the steps after `first` up to `last`.
+  Summary(std::int64_t first, std::int64_t last)
+      : at_each_end_(std::clamp<std::int64_t>((last - first) / 20, 1, 10)), begin_(first), steps_(last) {}
 
   void step(const StepReport& report) {
-    if (report.step <= at_each_end_) first_ += report.bits_per_byte / static_cast<double>(at_each_end_);
+    if (report.step <= begin_ + at_each_end_) first_ += report.bits_per_byte / static_cast<double>(at_each_end_);
     if (report.step > steps_ - at_each_end_) last_ += report.bits_per_byte / static_cast<double>(at_each_end_);
     seconds_ += report.step_seconds;
     communication_ += report.communication_seconds;
@@ -108,7 +132,7 @@ class Summary {
   }
 
   void print(std::optional<double> held_out) const {
-    fmt::print("\n{} steps in {}, {} tokens/s, {:.1f} % of the time in communication\n", steps_, in_hours(seconds_),
+    fmt::print("\n{} steps in {}, {} tokens/s, {:.1f} % of the time in communication\n", steps_ - begin_, in_hours(seconds_),
                with_unit(tokens_ / seconds_), 100 * communication_ / seconds_);
     fmt::print("loss     {:.3f} bits per byte at first, {:.3f} at last (means of {})\n", first_, last_,
                at_each_end_ == 1 ? "one step" : fmt::format("{} steps", at_each_end_));
@@ -119,7 +143,7 @@ class Summary {
   }
 
  private:
-  std::int64_t at_each_end_, steps_;
+  std::int64_t at_each_end_, begin_, steps_;
   double first_ = 0, last_ = 0, seconds_ = 0, communication_ = 0, tokens_ = 0;
 };
 
@@ -137,15 +161,19 @@ struct Reporter {
   Reporter(const TrainingPlan& its_plan, const Model& its_model)
       : plan(its_plan),
         model(its_model),
-        progress(plan.options.steps, stdout),
-        metrics(plan.metrics),
-        summary(plan.options.steps) {}
+        begin(plan.resumed ? plan.resumed->step : 0),
+        end(std::min(plan.stop_at, plan.options.steps)),
+        progress(begin, end, stdout),
+        metrics(plan.metrics, begin),
+        summary(begin, end) {}
 
   void after_step(const StepReport& report) {
     metrics.step(report);
     summary.step(report);
     progress.step(report);
     if (!plan.dump.empty()) transformer::dump_step(plan.dump / fmt::format("step{:04}.safetensors", report.step), model);
+    const bool due = plan.save_every > 0 && report.step % plan.save_every == 0 && report.step != end;
+    if (due) transformer::save_run(plan.save, model, *trainer);
   }
 
   void after_validation(std::int64_t step, double bits_per_byte) {
@@ -156,10 +184,11 @@ struct Reporter {
   void finish(std::optional<double> held_out) {
     progress.end();
     summary.print(held_out);
-    if (held_out) metrics.validation(plan.options.steps, *held_out);
+    if (held_out) metrics.validation(end, *held_out);
     if (!plan.save.empty()) {
-      transformer::save_checkpoint(plan.save, model);
-      fmt::print("saved    {} (config.json and model.safetensors, as transformers reads them)\n", plan.save.string());
+      transformer::save_run(plan.save, model, *trainer);
+      fmt::print("saved    {} (config.json and model.safetensors, as transformers reads them, and what --resume needs)\n",
+                 plan.save.string());
     }
     print_sample(plan, model);
     std::fflush(stdout);
@@ -167,6 +196,8 @@ struct Reporter {
 
   const TrainingPlan& plan;
   const Model& model;
+  std::int64_t begin, end;  // the steps after `begin` up to `end` are taken
+  const Trainer* trainer = nullptr;
   Progress progress;
   Metrics metrics;
   Summary summary;
@@ -179,7 +210,28 @@ Text read_data(const TrainingPlan& plan) {
 }
 
 void check_plan(const TrainingPlan& plan, int ranks) {
-  transformer::validate(plan.options, plan.config, Corpus(read_data(plan).bytes), ranks);
+  const Corpus corpus(read_data(plan).bytes);
+  if (plan.resumed) transformer::require_text_of(*plan.resumed, corpus.fingerprint());
+  transformer::validate(plan.options, plan.config, corpus, ranks);
+  const std::int64_t begin = plan.resumed ? plan.resumed->step : 0;
+  require(plan.stop_at > begin, "the run cannot stop after step {}: {} are taken already", plan.stop_at, begin);
+}
+
+void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine) {
+  const auto available = ringside::available_memory();
+  const double limit = plan.memory_limit.value_or(available ? static_cast<double>(*available) : 0);
+  if (limit == 0) return;  // nobody knows, or nobody wants to know
+  transformer::validate(plan.config);
+  const int extra_gradients = plan.form == "flat" ? 1 : 0;
+  const auto need = transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks, extra_gradients);
+  const auto gb = [](double bytes) { return fmt::format("{:.{}f} GB", bytes / 1e9, bytes < 10e9 ? 2 : 0); };
+  const double all = need.total() * ranks_on_this_machine;
+  require(all <= limit,
+          "this takes about {} of memory ({} {} of {}: parameters {}, gradients {}, optimizer {}, activations {}), but there are {}: choose "
+          "a smaller model or batch, fewer ranks on this machine, or --accumulate and --checkpoint-activations for fewer activations; "
+          "--memory-limit 0 tries it all the same",
+          gb(all), ranks_on_this_machine, ranks_on_this_machine == 1 ? "rank" : "ranks", gb(need.total()), gb(need.parameters),
+          gb(need.gradients), gb(need.optimizer), gb(need.activations), gb(limit));
 }
 
 void prepare_outputs(const TrainingPlan& plan) {
@@ -207,7 +259,9 @@ void run_training(const TrainingPlan& plan, ParallelForm& form) {
     observer.after_validation = [&](std::int64_t step, double bits_per_byte) { reporter->after_validation(step, bits_per_byte); };
   }
   Trainer trainer(model, corpus, form, plan.options, observer);
-  trainer.run();
+  if (plan.resumed) transformer::load_state(*plan.resumed, model, trainer);
+  if (reporter) reporter->trainer = &trainer;
+  trainer.run(plan.stop_at);
   const auto held_out = trainer.validate();
   if (reporter) reporter->finish(held_out);
 }

@@ -13,6 +13,7 @@
 #include "transformer/parallel_form.hpp"
 #include "transformer/sample.hpp"
 #include "transformer/trainer.hpp"
+#include "transformer/training_state.hpp"
 
 namespace ringside::cli {
 
@@ -26,9 +27,13 @@ struct TrainingPlan {
   double bucket_mb = 25;                      // of the form `bucketed`
   int threads = 1;                            // of each rank
   std::filesystem::path init;                 // a checkpoint to start from; empty: from first values
+  std::optional<transformer::SavedRun> resumed;  // the run in `init` that is gone on with
+  std::int64_t save_every = 0;                // steps; 0: at the end
+  std::int64_t stop_at = 0;                   // the step after which it ends
   std::filesystem::path metrics, dump, save;  // empty: none
   std::int64_t sample_tokens = 0;
   transformer::SampleOptions sample;
+  std::optional<double> memory_limit;  // bytes for the ranks on this machine; 0: do not look; none: what the system has
 };
 
 // What the plan reads: its own paths or the default corpus.
@@ -36,6 +41,9 @@ transformer::Text read_data(const TrainingPlan& plan);
 
 // Throws Error if no run could come of this plan on so many ranks. Starts nothing; called before ranks are.
 void check_plan(const TrainingPlan& plan, int ranks);
+
+// Throws Error, with what is needed and what there is, if so many ranks, of which some are on this machine, would not fit into its memory.
+void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine);
 
 // Makes the folders that the plan writes into, and throws Error if a file there could not be written. run_training does it too, on
 // rank 0; a launcher does it before there are ranks.

@@ -11,7 +11,8 @@ Bucketed::Bucketed(const autograd::Module& module, collectives::ProcessGroup& gr
   const auto limit = static_cast<std::size_t>(bucket_mb * 1e6) + 1;
   plan_ = plan_buckets(trained_parameters(module), limit, std::min(limit, static_cast<std::size_t>(first_bucket_mb * 1e6)));
   for (std::size_t b = 0; b < plan_.size(); ++b) {
-    states_.push_back({autograd::Tensor::zeros({plan_[b].elements}, plan_[b].dtype), std::vector<bool>(plan_[b].entries.size()), 0});
+    states_.push_back({autograd::Tensor::zeros({plan_[b].elements}, plan_[b].dtype), std::vector<bool>(plan_[b].entries.size()),
+                       std::vector<bool>(plan_[b].entries.size()), 0});
     for (std::size_t e = 0; e < plan_[b].entries.size(); ++e) {
       const autograd::Tensor& parameter = plan_[b].entries[e].parameter.tensor;
       parameter.set_grad(view(b, e));
@@ -27,7 +28,10 @@ void Bucketed::on_ready(std::size_t b, std::size_t e) {
     place.copy_(parameter.grad());
     parameter.set_grad(place);
   }
-  if (!synchronising_) return;
+  if (!synchronising_) {
+    states_[b].held[e] = true;
+    return;
+  }
   states_[b].ready[e] = true;
   states_[b].ready_count += 1;
   while (next_ < static_cast<int>(plan_.size()) && states_[static_cast<std::size_t>(next_)].ready_count == plan_[static_cast<std::size_t>(next_)].entries.size())
@@ -39,7 +43,7 @@ void Bucketed::start_next_bucket() {
   std::string label = fmt::format("bucket {}", b);
   const std::size_t missing = plan_[b].entries.size() - states_[b].ready_count;
   for (std::size_t e = 0; missing > 0 && e < plan_[b].entries.size(); ++e) {
-    if (states_[b].ready[e]) continue;
+    if (states_[b].ready[e] || states_[b].held[e]) continue;
     view(b, e).fill_(0);  // whatever was there is of an earlier step
     if (label.find("without") == std::string::npos) label += " without " + plan_[b].entries[e].parameter.name;
   }
@@ -52,8 +56,9 @@ void Bucketed::finish() {
   next_ = 0;
   for (std::size_t b = 0; b < plan_.size(); ++b) {
     for (std::size_t e = 0; e < plan_[b].entries.size(); ++e)
-      if (!states_[b].ready[e]) plan_[b].entries[e].parameter.tensor.set_grad({});
+      if (!states_[b].ready[e] && !states_[b].held[e]) plan_[b].entries[e].parameter.tensor.set_grad({});
     states_[b].ready.assign(plan_[b].entries.size(), false);
+    states_[b].held.assign(plan_[b].entries.size(), false);
     states_[b].ready_count = 0;
   }
 }

@@ -43,6 +43,7 @@ class Bucketed {
   struct State {
     autograd::Tensor flat;       // all gradients of the bucket, end to end
     std::vector<bool> ready;     // [entry]
+    std::vector<bool> held;      // [entry]: has a gradient from a backward under no_sync()
     std::size_t ready_count = 0;
   };
 

@@ -11,10 +11,16 @@ Overlap::Overlap(const autograd::Module& module, collectives::ProcessGroup& grou
 }
 
 void Overlap::on_ready(const std::string& name, const autograd::Tensor& parameter) {
-  if (synchronising_) under_way_.push_back(average_async(parameter.grad(), group_, name));
+  std::erase_if(held_back_, [&](const autograd::NamedTensor& held) { return held.name == name; });
+  if (synchronising_)
+    under_way_.push_back(average_async(parameter.grad(), group_, name));
+  else
+    held_back_.push_back({name, parameter});
 }
 
 void Overlap::finish() {
+  for (const auto& [name, parameter] : std::exchange(held_back_, {}))  // the last micro-batch gave them no gradient, but another did
+    under_way_.push_back(average_async(parameter.grad(), group_, name));
   for (const auto& work : std::exchange(under_way_, {})) work.wait();
 }
 

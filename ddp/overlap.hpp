@@ -36,6 +36,7 @@ class Overlap {
 
   collectives::ProcessGroup& group_;
   bool synchronising_ = true;
+  std::vector<autograd::NamedTensor> held_back_;  // ready under no_sync(), and not again since
   std::vector<collectives::Work> under_way_;
   HookList hooks_;  // last: they go before what they use
 };

@@ -4,11 +4,24 @@
 #include <cstring>
 #include <utility>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
 
 namespace ringside::transformer {
+namespace {
+
+// So that renames reach the disk in the order in which they were made. Some file systems cannot do it for folders, and need not.
+void sync_folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), beside_(path_.string() + fmt::format(".{}.part", ::getpid())) {
@@ -37,7 +50,7 @@ void AtomicFile::commit() {
   const bool kept = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
   require(kept, "cannot write {}: {}", path_.string(), std::strerror(errno));
   const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-  if (closed && std::rename(beside_.c_str(), path_.c_str()) == 0) return;
+  if (closed && std::rename(beside_.c_str(), path_.c_str()) == 0) return sync_folder_of(path_);
   const int reason = errno;
   std::remove(beside_.c_str());
   fail("cannot write {}: {}", path_.string(), std::strerror(reason));

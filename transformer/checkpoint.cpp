@@ -76,6 +76,17 @@ void refuse_other_models(const Json& said) {
   require(said.value("rope_scaling", Json()).is_null(), "it stretches positions (rope_scaling), which Ringside does not do");
 }
 
+std::int64_t whole_number(const Json& said, const char* key) {
+  const Json& value = said.at(key);
+  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{1} << 62);
+  require(fits, "its {} is {:.60}, not a whole number", key, value.dump(-1, ' ', true));
+  return value.get<std::int64_t>();
+}
+
+std::int64_t whole_number(const Json& said, const char* key, std::int64_t otherwise) {
+  return said.value(key, Json()).is_null() ? otherwise : whole_number(said, key);
+}
+
 // Newer versions of transformers keep the base among "rope_parameters".
 double rope_theta_of(const Json& said) {
   const Json parameters = said.value("rope_parameters", Json());
@@ -122,16 +133,18 @@ ArrayView view_of(std::string name, const Tensor& tensor) {
   return {std::move(name), stored_type(tensor.dtype()), tensor.shape(), {start, bytes}};
 }
 
-void save_checkpoint(const fs::path& directory, const Model& model) {
+void save_checkpoint(const fs::path& directory, const Model& model, const Metadata& more) {
   std::error_code error;
   fs::create_directories(directory, error);
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
   std::vector<ArrayView> arrays;
   for (const NamedTensor& parameter : model.named_parameters()) arrays.push_back(view_of(parameter.name, parameter.tensor));
-  write_safetensors(directory / "model.safetensors", arrays, {{"format", "pt"}});  // transformers asks for this word
   AtomicFile config(directory / "config.json");
   config.write(config_json(model.config(), model.dtype()).dump(2) + "\n");
   config.commit();
+  Metadata metadata = more;
+  metadata["format"] = "pt";  // transformers asks for this word
+  write_safetensors(directory / "model.safetensors", arrays, metadata);
 }
 
 Config load_config(const fs::path& directory) {
@@ -140,13 +153,13 @@ Config load_config(const fs::path& directory) {
   try {
     refuse_other_models(said);
     Config config;
-    config.vocabulary = said.at("vocab_size").get<std::int64_t>();
-    config.d_model = said.at("hidden_size").get<std::int64_t>();
-    config.d_ff = said.at("intermediate_size").get<std::int64_t>();
-    config.layers = said.at("num_hidden_layers").get<std::int64_t>();
-    config.heads = said.at("num_attention_heads").get<std::int64_t>();
-    config.kv_heads = said.value("num_key_value_heads", config.heads);
-    config.sequence = said.value("max_position_embeddings", std::int64_t{2048});
+    config.vocabulary = whole_number(said, "vocab_size");
+    config.d_model = whole_number(said, "hidden_size");
+    config.d_ff = whole_number(said, "intermediate_size");
+    config.layers = whole_number(said, "num_hidden_layers");
+    config.heads = whole_number(said, "num_attention_heads");
+    config.kv_heads = whole_number(said, "num_key_value_heads", config.heads);
+    config.sequence = whole_number(said, "max_position_embeddings", 2048);
     config.norm_epsilon = said.value("rms_norm_eps", 1e-6);
     config.rope_theta = rope_theta_of(said);
     config.tied_head = said.value("tie_word_embeddings", false);
@@ -172,6 +185,13 @@ void load_parameters(const fs::path& directory, const Model& model) {
     require(computed || known.contains(name), "{} holds '{}', which is no parameter of this model", path.string(), name);
   }
   for (const NamedTensor& parameter : model.named_parameters()) load_parameter(file, parameter.name, parameter.tensor);
+}
+
+void save_gradients(const fs::path& path, const autograd::Module& model) {
+  std::vector<ArrayView> arrays;
+  for (const auto& [name, tensor] : model.named_parameters())
+    if (tensor.grad().defined()) arrays.push_back(view_of(name, tensor.grad()));
+  write_safetensors(path, arrays);
 }
 
 void dump_step(const fs::path& path, const autograd::Module& model) {

@@ -15,8 +15,9 @@
 
 namespace ringside::transformer {
 
-// The whole folder, made if it is not there. Each file is written beside and renamed. A tied head is stored once, as the embedding.
-void save_checkpoint(const std::filesystem::path& directory, const Model& model);
+// The whole folder, made if it is not there. Each file is written beside and renamed, model.safetensors last. A tied head is stored once,
+// as the embedding. `more` goes into the metadata of model.safetensors.
+void save_checkpoint(const std::filesystem::path& directory, const Model& model, const Metadata& more = {});
 
 // What config.json says. Throws Error with a sentence where it is missing, is no JSON, is of another architecture, or asks for
 // something that this model does not do (biases, another activation, stretched positions).
@@ -28,6 +29,9 @@ void load_parameters(const std::filesystem::path& directory, const Model& model)
 
 // A contiguous tensor as an array to be written, without copying: it must stay alive until then.
 ArrayView view_of(std::string name, const autograd::Tensor& tensor);
+
+// Every gradient under its parameter's name, as one safetensors file. Parameters without a gradient have none in the file.
+void save_gradients(const std::filesystem::path& path, const autograd::Module& model);
 
 // The gradients ("gradient.<name>") and the parameters ("parameter.<name>") of a model as one safetensors file: what anybody needs
 // to hold one run against another. Parameters without a gradient have none in the file.

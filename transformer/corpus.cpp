@@ -83,6 +83,14 @@ Corpus::Corpus(const Bytes& text) {
   }
 }
 
+std::uint32_t Corpus::fingerprint() const {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const auto& part : {training(), validation()}) {
+    for (const std::uint8_t byte : part) hash = (hash ^ byte) * 0x100000001b3;
+  }
+  return static_cast<std::uint32_t>(hash ^ hash >> 32);
+}
+
 Text read_text(const std::vector<fs::path>& paths) {
   Text text;
   for (const fs::path& path : paths) {

@@ -29,6 +29,9 @@ class Corpus {
   std::span<const std::uint8_t> validation() const { return validation_; }
   std::size_t bytes() const { return training_.size() + validation_.size(); }
 
+  // A number that tells one text from another: FNV-1a, folded to 32 bits so that a double holds it, and sums of it, exactly.
+  std::uint32_t fingerprint() const;
+
  private:
   Bytes training_, validation_;
 };

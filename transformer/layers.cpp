@@ -1,5 +1,7 @@
 #include "transformer/layers.hpp"
 
+#include "base/error.hpp"
+
 namespace ringside::transformer {
 
 using autograd::DType;
@@ -12,6 +14,17 @@ namespace {
 // [B, T, heads * D] seen as [B, heads, T, D]: a view, nothing moves.
 Tensor split_heads(const Tensor& x, std::int64_t heads, std::int64_t head_size) {
   return x.reshape({x.size(0), x.size(1), heads, head_size}).transpose(1, 2);
+}
+
+// Puts keys k and values v of T new tokens behind those that are there; k and v become all of them.
+void remember(Past& past, Tensor& k, Tensor& v) {
+  require(!autograd::grad_enabled(), "a past keeps no history: generate under NoGrad");
+  const std::int64_t count = k.size(2);
+  past.keys.narrow(2, past.seen, count).copy_(k);
+  past.values.narrow(2, past.seen, count).copy_(v);
+  past.seen += count;
+  k = past.keys.narrow(2, 0, past.seen);
+  v = past.values.narrow(2, 0, past.seen);
 }
 
 }  // namespace
@@ -30,10 +43,12 @@ Attention::Attention(const Config& config, DType dtype)
   register_module("o_proj", o_proj);
 }
 
-Tensor Attention::forward(const Tensor& x, const RopeTable& table) const {
-  const Tensor q = autograd::rope(split_heads(q_proj.forward(x), heads_, head_size_), table);
-  const Tensor k = autograd::rope(split_heads(k_proj.forward(x), kv_heads_, head_size_), table);
-  const Tensor v = split_heads(v_proj.forward(x), kv_heads_, head_size_);
+Tensor Attention::forward(const Tensor& x, const RopeTable& table, Past* past) const {
+  const std::int64_t first = past == nullptr ? 0 : past->seen;
+  const Tensor q = autograd::rope(split_heads(q_proj.forward(x), heads_, head_size_), table, first);
+  Tensor k = autograd::rope(split_heads(k_proj.forward(x), kv_heads_, head_size_), table, first);
+  Tensor v = split_heads(v_proj.forward(x), kv_heads_, head_size_);
+  if (past != nullptr) remember(*past, k, v);
   const Tensor seen = autograd::causal_attention(q, k, v);  // [B, H, T, D]
   return o_proj.forward(seen.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_size_}));
 }
@@ -62,8 +77,8 @@ Block::Block(const Config& config, DType dtype)
   register_module("mlp", mlp);
 }
 
-Tensor Block::forward(const Tensor& x, const RopeTable& table) const {
-  const Tensor attended = self_attn.forward(input_layernorm.forward(x), table);
+Tensor Block::forward(const Tensor& x, const RopeTable& table, Past* past) const {
+  const Tensor attended = self_attn.forward(input_layernorm.forward(x), table, past);
   const auto [sum, normed] = autograd::add_rms_norm(attended, x, post_attention_layernorm.weight, post_attention_layernorm.eps);
   return sum + mlp.forward(normed);
 }

@@ -11,13 +11,21 @@
 
 namespace ringside::transformer {
 
+// What a block keeps of the tokens before, so that going on with a text does not compute it anew: their keys (turned by their positions)
+// and values, both [B, H_kv, room, D], of which the first `seen` of each sequence are filled.
+struct Past {
+  autograd::Tensor keys, values;
+  std::int64_t seen = 0;
+};
+
 // Causal attention of H query heads over H_kv key and value heads, queries and keys turned by their positions (RoPE). No biases.
 class Attention : public autograd::Module {
  public:
   Attention(const Config& config, autograd::DType dtype);
 
-  // x [B, T, d_model] -> same; `table` must have at least T positions.
-  autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table) const;
+  // x [B, T, d_model] -> same; `table` must have at least T positions. With a past, x are the T tokens that follow those in it, and are
+  // in it afterwards; `table` and its room must have place for all. No gradients go through a past.
+  autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table, Past* past = nullptr) const;
 
   autograd::Linear q_proj, k_proj, v_proj, o_proj;
 
@@ -41,7 +49,7 @@ class FeedForward : public autograd::Module {
 class Block : public autograd::Module {
  public:
   Block(const Config& config, autograd::DType dtype);
-  autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table) const;  // [B, T, d_model] -> same
+  autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table, Past* past = nullptr) const;  // as Attention
 
   autograd::RMSNorm input_layernorm;
   Attention self_attn;

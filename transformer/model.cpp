@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "autograd/checkpoint.hpp"
 #include "base/error.hpp"
 
 namespace ringside::transformer {
@@ -49,13 +50,26 @@ Model::Model(const Config& config, DType dtype)
   initialise(*this, config);
 }
 
-Tensor Model::hidden(const Tensor& tokens) const {
-  require(tokens.dim() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= config_.sequence,
-          "the model reads tokens of shape [sequences, 1 to {}], but got {}", config_.sequence,
-          autograd::to_string(tokens.shape()));
+Tensor Model::hidden(const Tensor& tokens, std::vector<Past>* past) const {
+  const std::int64_t room = config_.sequence - (past == nullptr ? 0 : past->front().seen);
+  require(tokens.dim() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= room,
+          "the model reads tokens of shape [sequences, 1 to {}], but got {}", room, autograd::to_string(tokens.shape()));
   Tensor x = model_.embed_tokens.forward(tokens);
-  for (const auto& block : model_.layers.blocks) x = block->forward(x, rope_table_);
+  for (std::size_t i = 0; i < model_.layers.blocks.size(); ++i) {
+    const Block& block = *model_.layers.blocks[i];
+    if (checkpoint_activations_ && past == nullptr)
+      x = autograd::checkpoint([this, &block](const Tensor& input) { return block.forward(input, rope_table_); }, x);
+    else
+      x = block.forward(x, rope_table_, past == nullptr ? nullptr : &(*past)[i]);
+  }
   return model_.norm.forward(x);
+}
+
+std::vector<Past> Model::empty_past(std::int64_t sequences) const {
+  std::vector<Past> past;
+  const autograd::Shape shape{sequences, config_.kv_heads, config_.sequence, config_.head_size()};
+  for (std::int64_t i = 0; i < config_.layers; ++i) past.push_back({Tensor::empty(shape, dtype_), Tensor::empty(shape, dtype_), 0});
+  return past;
 }
 
 Tensor Model::head(const Tensor& hidden) const {

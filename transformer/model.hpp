@@ -28,12 +28,19 @@ class Model : public autograd::Module {
   // tokens int32 [B, T], T at most config.sequence -> logits [B, T, vocabulary].
   autograd::Tensor forward(const autograd::Tensor& tokens) const;
 
-  // The same up to and with the last norm -> [B, T, d_model]; head() makes logits of any of its rows.
-  autograd::Tensor hidden(const autograd::Tensor& tokens) const;
+  // The same up to and with the last norm -> [B, T, d_model]; head() makes logits of any of its rows. With a past, the tokens are those
+  // that follow the ones in it, together at most config.sequence; see Past.
+  autograd::Tensor hidden(const autograd::Tensor& tokens, std::vector<Past>* past = nullptr) const;
   autograd::Tensor head(const autograd::Tensor& hidden) const;
+
+  // A past in which nothing is yet, of B sequences: one for each block, with room for config.sequence tokens.
+  std::vector<Past> empty_past(std::int64_t sequences = 1) const;
 
   // Mean over all tokens of -log p(target), in nats: a scalar to call backward() on. targets int32 [B, T].
   autograd::Tensor loss(const autograd::Tensor& tokens, const autograd::Tensor& targets) const;
+
+  // Whether each block is checkpointed (autograd/checkpoint.hpp): less memory for a third more time, and the same bits. Off at first.
+  void set_checkpoint_activations(bool on) { checkpoint_activations_ = on; }
 
   const Config& config() const { return config_; }
   autograd::DType dtype() const { return dtype_; }
@@ -53,6 +60,7 @@ class Model : public autograd::Module {
 
   Config config_;
   autograd::DType dtype_;
+  bool checkpoint_activations_ = false;
   Trunk model_;
   autograd::Linear lm_head_;
   autograd::RopeTable rope_table_;  // computed, not trained and not stored

@@ -2,7 +2,8 @@
 //
 // One step, as the trainer takes it:
 //
-//     backward(loss)                       gradients of this rank's share of the batch; a form may hang on their hooks already
+//     backward(loss)                       gradients of this rank's share of the batch; a form may hang on their hooks already.
+//                                          In several micro-batches: one backward for each, all but the last under no_sync()
 //     form.finish_gradients()              ... now they are those of the whole batch
 //     form.clip_gradients(optimizer, max)  ... and no longer than max
 //     form.step(optimizer)                 and the parameters have moved, alike on every rank
@@ -33,7 +34,10 @@ class ParallelForm {
   // `model` stays alive as long as the form is used.
   virtual void prepare(autograd::Module& model) = 0;
 
-  // Called once after every backward. Afterwards each gradient is the mean of the ranks' gradients: since every rank's loss is the
+  // While what it returns lives, backward only adds gradients up, on this rank. Nothing where a form does not listen to backward.
+  virtual std::shared_ptr<void> no_sync() { return nullptr; }
+
+  // Called once after the (last) backward of a step. Afterwards each gradient is the mean of the ranks' gradients: since every rank's loss is the
   // mean over an equal share of the batch, that is the gradient of the mean over the whole batch.
   virtual void finish_gradients() = 0;
 

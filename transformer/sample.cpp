@@ -15,18 +15,41 @@ namespace {
 
 constexpr std::uint64_t sample_stream = 0x73616d706c65;  // "sample"
 
-// The logits for what comes after the last of `tokens`.
-std::vector<double> next_logits(const Model& model, const std::vector<std::int32_t>& tokens) {
-  const auto length = static_cast<std::int64_t>(tokens.size());
-  const Tensor hidden = model.hidden(Tensor::from(tokens, {1, length}));
-  const Tensor logits = model.head(hidden.narrow(1, length - 1, 1)).contiguous();
+std::vector<double> values_of(const Tensor& row) {
   std::vector<double> values;
-  autograd::dispatch(logits.dtype(), "generate", [&](auto zero) {
-    const auto row = logits.values<decltype(zero)>();
-    values.assign(row.begin(), row.end());
+  autograd::dispatch(row.dtype(), "generate", [&](auto zero) {
+    const auto numbers = row.values<decltype(zero)>();
+    values.assign(numbers.begin(), numbers.end());
   });
   return values;
 }
+
+// A text that a model reads as it grows.
+class Reader {
+ public:
+  explicit Reader(const Model& model) : model_(model), past_(model.empty_past()), window_(static_cast<std::size_t>(model.config().sequence)) {}
+
+  // The logits for what comes after the last of `tokens`, which are those of the last call and more.
+  std::vector<double> next_logits(const std::vector<std::int32_t>& tokens) {
+    if (tokens.size() - begin_ > window_) start_anew(tokens.size());
+    const auto seen = begin_ + static_cast<std::size_t>(past_.front().seen);
+    const std::vector<std::int32_t> unseen(tokens.begin() + static_cast<std::ptrdiff_t>(seen), tokens.end());
+    const auto count = static_cast<std::int64_t>(unseen.size());
+    const Tensor hidden = model_.hidden(Tensor::from(unseen, {1, count}), &past_);
+    return values_of(model_.head(hidden.narrow(1, count - 1, 1)).contiguous());
+  }
+
+ private:
+  void start_anew(std::size_t length) {
+    const bool has_seen = past_.front().seen > 0;
+    begin_ = length - (has_seen ? std::max<std::size_t>(window_ / 2, 1) : window_);
+    for (Past& past : past_) past.seen = 0;
+  }
+
+  const Model& model_;
+  std::vector<Past> past_;
+  std::size_t window_, begin_ = 0;  // the first token that is seen
+};
 
 }  // namespace
 
@@ -59,11 +82,11 @@ std::vector<std::int32_t> generate(const Model& model, std::vector<std::int32_t>
                                    const SampleOptions& options) {
   require(!tokens.empty(), "a text needs a beginning of at least one token");
   const autograd::NoGrad no_history;
-  const std::size_t start = tokens.size(), window = static_cast<std::size_t>(model.config().sequence);
+  const std::size_t start = tokens.size();
+  Reader reader(model);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::vector<std::int32_t> seen(tokens.end() - static_cast<std::ptrdiff_t>(std::min(window, tokens.size())), tokens.end());
     const double uniform = random_uniform(options.seed, sample_stream, static_cast<std::uint64_t>(i));
-    tokens.push_back(pick_token(next_logits(model, seen), options, uniform));
+    tokens.push_back(pick_token(reader.next_logits(tokens), options, uniform));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(start), tokens.end()};
 }

@@ -20,7 +20,9 @@ struct SampleOptions {
 // sense.
 std::int32_t pick_token(std::span<const double> logits, const SampleOptions& options, double uniform);
 
-// `count` tokens that continue `beginning` (at least one token), without it. The model sees the last config.sequence tokens.
+// `count` tokens that continue `beginning` (at least one token), without it. Keys and values of what was seen are kept, so a token costs
+// one token's work. The model sees all from the beginning as long as that fits into config.sequence (of a longer beginning, the last so
+// many tokens); whenever no more fits, it goes on from the last half of what it saw.
 std::vector<std::int32_t> generate(const Model& model, std::vector<std::int32_t> beginning, std::int64_t count,
                                    const SampleOptions& options = {});
 

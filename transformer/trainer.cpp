@@ -42,15 +42,6 @@ const TrainerOptions& validated(const TrainerOptions& options, const Config& con
   return options;
 }
 
-// A number that tells one text from another: FNV-1a, folded to 32 bits so that sums of it are exact in a double.
-double fingerprint(const Corpus& corpus) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const auto part : {corpus.training(), corpus.validation()}) {
-    for (const std::uint8_t byte : part) hash = (hash ^ byte) * 0x100000001b3;
-  }
-  return static_cast<double>((hash ^ hash >> 32) & 0xffffffff);
-}
-
 double bits(double nats) {
   return nats / std::numbers::ln2;
 }
@@ -60,7 +51,10 @@ double bits(double nats) {
 void validate(const TrainerOptions& options, const Config& config, const Corpus& corpus, int ranks) {
   validate(config);
   require(options.steps >= 1, "a run of {} steps is none: it needs at least 1", options.steps);
-  share_of_batch(options.batch, 0, ranks);
+  const std::int64_t share = share_of_batch(options.batch, 0, ranks).count;
+  require(options.accumulate >= 1 && share % options.accumulate == 0,
+          "a rank's share of {} sequences does not divide into {} micro-batches: choose --batch and --accumulate so that it does", share,
+          options.accumulate);
   require(options.sequence <= config.sequence, "sequences of {} tokens are longer than the {} that the model can see",
           options.sequence, config.sequence);
   require(config.vocabulary >= 256, "a token here is a byte, so the vocabulary must be at least 256, but it is {}",
@@ -86,16 +80,26 @@ Trainer::Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const T
       training_(corpus.training(), options.sequence, options.seed ^ batches_of_seed) {
   const auto held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence)) validation_.emplace(held_out, options.sequence, options.seed);
+  model_.set_checkpoint_activations(options_.checkpoint_activations);
   form_.prepare(model_);
-  const double own_text = fingerprint(corpus);
-  require(form_.average(own_text) == own_text, "the ranks do not all read the same text: give every rank the same files");
+  text_ = corpus.fingerprint();
+  require_same_everywhere(text_, "the same text");
   optimizer_ = form_.make_optimizer(groups_of(model_, options.weight_decay), [this](std::vector<ParameterGroup> groups) {
     return transformer::make_optimizer(options_, std::move(groups));
   });
 }
 
-void Trainer::run() {
-  while (steps_taken_ < options_.steps) {
+void Trainer::require_same_everywhere(double integer, const char* what) {
+  require(form_.average(integer) == integer, "the ranks do not all read {}: give every rank the same files", what);
+}
+
+void Trainer::resume_at(std::int64_t steps_taken) {
+  require(steps_taken < options_.steps, "{} of {} steps are taken already: ask for more with --steps", steps_taken, options_.steps);
+  steps_taken_ = steps_taken;
+}
+
+void Trainer::run(std::int64_t stop_at) {
+  while (steps_taken_ < std::min(stop_at, options_.steps)) {
     step();
     if (options_.validate_every == 0 || steps_taken_ % options_.validate_every != 0) continue;
     const auto bits_per_byte = validate();
@@ -110,8 +114,7 @@ StepReport Trainer::step() {
   report.learning_rate = learning_rate_.at(steps_taken_);
 
   form_.clear_gradients(*optimizer_);
-  const Tensor loss = loss_of(training_.draw(steps_taken_, share_of_batch(options_.batch, form_.rank(), form_.size())));
-  autograd::backward(loss);
+  const double own_loss = accumulate_gradients();
   form_.finish_gradients();
   report.gradient_norm = form_.clip_gradients(*optimizer_, options_.clip);
   optimizer_->set_learning_rate(report.learning_rate);
@@ -119,7 +122,7 @@ StepReport Trainer::step() {
   ++steps_taken_;
 
   report.step = steps_taken_;
-  report.loss = form_.average(loss.item());
+  report.loss = form_.average(own_loss);
   require(std::isfinite(report.loss), "the loss of step {} is {}: training has diverged; try a lower learning rate (it was {:.2g})",
           report.step, report.loss, report.learning_rate);
   report.bits_per_byte = bits(report.loss);
@@ -130,12 +133,29 @@ StepReport Trainer::step() {
   return report;
 }
 
+// Backward over this rank's share of the batch, a micro-batch at a time. Each gives its mean, and the mean of these means is that of all.
+// Returns the loss.
+double Trainer::accumulate_gradients() {
+  const Share share = share_of_batch(options_.batch, form_.rank(), form_.size());
+  const std::int64_t parts = options_.accumulate, count = share.count / parts;
+  const Tensor weight = Tensor::scalar(1.0 / static_cast<double>(parts), model_.dtype());
+  double sum = 0;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const bool last = part == parts - 1;
+    const auto quiet = last ? nullptr : form_.no_sync();
+    const Tensor loss = loss_of(training_.draw(steps_taken_, {share.first + part * count, count}));
+    autograd::backward(loss, weight);
+    sum += loss.item();
+  }
+  return sum / static_cast<double>(parts);
+}
+
 std::optional<double> Trainer::validate() {
   if (!validation_) return std::nullopt;
   const autograd::NoGrad no_history;
   const std::int64_t windows = std::min(options_.validation_windows, validation_->windows());
   const std::int64_t first = windows * form_.rank() / form_.size(), end = windows * (form_.rank() + 1) / form_.size();
-  const std::int64_t at_once = options_.batch / form_.size();
+  const std::int64_t at_once = options_.batch / form_.size() / options_.accumulate;
 
   double sum = 0;  // of the windows' losses
   for (std::int64_t i = first; i < end; i += at_once) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -25,12 +26,14 @@ enum class OptimizerKind { sgd, adamw };
 struct TrainerOptions {
   std::int64_t steps = 100;
   std::int64_t batch = 16;      // sequences per step, over ALL ranks
+  std::int64_t accumulate = 1;  // micro-batches, one after the other, in which a rank works off its share of the batch
   std::int64_t sequence = 128;  // tokens of each, at most the model's
   std::uint64_t seed = 0;       // of the batches
   OptimizerKind optimizer = OptimizerKind::adamw;
   double learning_rate = 3e-3;  // at its peak; see learning_rate.hpp
   double min_learning_rate = 3e-4;
   std::int64_t warmup = 0;  // steps
+  bool checkpoint_activations = false;  // see Model::set_checkpoint_activations
   double clip = 1;          // longest gradient, as the norm over all parameters; 0: any
   // Only on the matrices of the blocks and an untied head: a norm's weight or a token's vector has no reason to be drawn to zero.
   double weight_decay = 0.1;
@@ -66,17 +69,26 @@ class Trainer {
   // Throws Error if the ranks' texts differ: each would find its share of the batch in another book.
   Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const TrainerOptions& options, Observer observer = {});
 
-  // All steps that are left, with examinations on the way.
-  void run();
+  // All steps that are left, with examinations on the way; with `stop_at`, only up to that step.
+  void run(std::int64_t stop_at = std::numeric_limits<std::int64_t>::max());
 
   StepReport step();  // one step
   std::int64_t steps_taken() const { return steps_taken_; }
+
+  // For checkpoints (training_state.hpp).
+  const TrainerOptions& options() const { return options_; }
+  const autograd::Optimizer& optimizer() const { return *optimizer_; }
+  std::uint32_t text_fingerprint() const { return text_; }
+  void resume_at(std::int64_t steps_taken);  // throws Error if no step would be left
+  // Every rank must call it. Throws Error, "the ranks do not all read `what`", unless all give the same integer below 2^32.
+  void require_same_everywhere(double integer, const char* what);
 
   // Bits per byte on held-out text: the mean over the same windows whatever the number of ranks, which share them out. Nothing if
   // the held-out part is too short for one sequence. Every rank must call it, and all get the same value.
   std::optional<double> validate();
 
  private:
+  double accumulate_gradients();
   autograd::Tensor loss_of(const Batch& batch) const;
 
   Model& model_;
@@ -87,6 +99,7 @@ class Trainer {
   Batches training_;
   std::optional<Batches> validation_;
   std::unique_ptr<autograd::Optimizer> optimizer_;
+  std::uint32_t text_ = 0;
   std::int64_t steps_taken_ = 0;
 };
 

@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
@@ -207,6 +209,188 @@ TEST_CASE("what is wrong is said once and before there are ranks") {
   CHECK(refusal({"--init", training.path("no").string()}) ==
         "ringside: --init brings the model's sizes with it: leave out --model and the sizes\nTry: ringside train --help\n");
   CHECK(refusal({"--sample", "-1"}) == "ringside: --sample: a number from 0 on is expected, not -1\nTry: ringside train --help\n");
+}
+
+namespace {
+
+// All arrays of one folder's model are, bit for bit, those of the other's.
+bool same_model(const std::filesystem::path& one, const std::filesystem::path& other) {
+  SafetensorsFile a(one / "model.safetensors"), b(other / "model.safetensors");
+  if (a.entries().size() != b.entries().size()) return false;
+  for (const auto& [name, entry] : a.entries()) {
+    std::vector<std::byte> x(entry.bytes()), y(b.entry(name).bytes());
+    a.read(name, x);
+    b.read(name, y);
+    if (x != y) return false;
+  }
+  return true;
+}
+
+// The rows of --metrics without the times.
+std::vector<nlohmann::json> rows_without_times(const std::filesystem::path& path) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    rows.push_back(nlohmann::json::parse(line));
+    for (const char* time : {"step_seconds", "communication_seconds", "tokens_per_second"}) rows.back().erase(time);
+  }
+  return rows;
+}
+
+void check_resume(const Command& options) {
+  const Training training({"--warmup", "4", "--lr", "0.01", "--validate-every", "4"});
+  const auto run = [&](const char* folder, Command more) {
+    more.insert(more.end(), options.begin(), options.end());
+    more.insert(more.end(), {"--save", training.path(folder).string(), "--metrics", training.path(folder).string() + ".metrics"});
+    const Outcome outcome = training.run(more);
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+  };
+  run("whole", {"--steps", "20"});
+  run("halves", {"--steps", "20", "--stop-at", "10"});
+  CHECK_FALSE(same_model(training.path("whole"), training.path("halves")));
+
+  // Nothing but the text and who computes it is said again.
+  Command second = {ringside_binary, "train", "--data", training.path("text.txt").string(), "--threads", "1", "--validate-every", "4",
+                    "--resume", training.path("halves").string(), "--metrics", training.path("halves.metrics").string()};
+  second.insert(second.end(), options.begin(), options.end());
+  const Outcome outcome = run_program(second, {}, Seconds(60));
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "resumed  after step 10\n"));
+  CHECK_FALSE(contains(outcome.out, "changed"));
+  CHECK(contains(outcome.out, "\n10 steps in "));
+  CHECK(same_model(training.path("whole"), training.path("halves")));
+
+  auto rows = rows_without_times(training.path("halves.metrics"));
+  std::erase_if(rows, [](const nlohmann::json& row) { return row["step"] == 10 && row.contains("validation_bits_per_byte"); });
+  CHECK(rows == rows_without_times(training.path("whole.metrics")));  // also the losses
+}
+
+}  // namespace
+
+TEST_CASE("a run that is gone on with in a new process gives the same bits on one rank") {
+  for (const char* dtype : {"fp32", "fp64"}) check_resume({"--dtype", dtype});
+  check_resume({"--optimizer", "sgd"});
+}
+
+TEST_CASE("a run that is gone on with in a new process gives the same bits on three ranks") {
+  check_resume({"-n", "3", "--dtype", "fp32"});
+  check_resume({"-n", "3", "--dtype", "fp64", "--parallel", "bucketed"});
+}
+
+TEST_CASE("a run that was killed goes on from its last checkpoint on any number of ranks") {
+  const Training training({"--steps", "400", "--dtype", "fp64", "--save-every", "5"});
+  const std::string killed = training.path("killed").string();
+  {
+    testing::Program program({ringside_binary, "train",  "--data", training.path("text.txt").string(), "--d-model", "16", "--layers", "1", "--heads",
+                              "2", "--d-ff", "20", "--sequence", "12", "--batch", "12", "--threads", "1", "--steps", "400", "--dtype", "fp64",
+                              "--save-every", "5", "-n", "2", "--save", killed});
+    program.wait_for("step  40/400", Seconds(30));
+    for (const pid_t process : program.processes()) ::kill(process, SIGKILL);
+    program.wait();
+  }
+  for (const char* ranks : {"1", "3", "4"}) {
+    CAPTURE(ranks);
+    const std::string copy = training.path(std::string("copy") + ranks).string();
+    std::filesystem::copy(killed, copy, std::filesystem::copy_options::recursive);
+    const Outcome outcome = run_program({ringside_binary, "train", "--data", training.path("text.txt").string(), "--threads", "1", "--resume",
+                                         copy, "-n", ranks, "--stop-at", "399"},
+                                        {}, Seconds(60));
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+    CHECK(contains(outcome.out, "resumed  after step "));
+    CHECK(std::filesystem::exists(training.path(std::string("copy") + ranks) / "training-399.safetensors"));
+  }
+}
+
+TEST_CASE("what is changed when a run is gone on with is told or refused") {
+  const Training training({"--steps", "4", "--stop-at", "2"});
+  const std::string folder = training.path("model").string();
+  REQUIRE(training.run({"--save", folder}).exit_code == 0);
+  const auto resume = [&](const Command& more) {
+    Command command = {ringside_binary, "train", "--data", training.path("text.txt").string(), "--threads", "1", "--resume", folder};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command, {}, Seconds(30));
+  };
+  CHECK(resume({"--model", "tiny"}).err ==
+        "ringside: --resume brings the model's sizes with it: leave out --model and the sizes\nTry: ringside train --help\n");
+  CHECK(resume({"--dtype", "fp64"}).err ==
+        "ringside: the run in " + folder + " is in fp32: it cannot go on in fp64\nTry: ringside train --help\n");
+  CHECK(resume({"--optimizer", "sgd"}).err == "ringside: the run in " + folder +
+                                                  " has another optimizer than sgd: it cannot go on with that one's state\nTry: ringside "
+                                                  "train --help\n");
+  CHECK(resume({"--init", folder}).err ==
+        "ringside: --resume goes on with a run and --init starts one: choose one of them\nTry: ringside train --help\n");
+  CHECK(resume({"--steps", "2"}).err == "ringside: the run in " + folder + " has taken its 2 steps: ask for more with --steps\n");
+  CHECK(resume({"--stop-at", "2"}).err == "ringside: the run cannot stop after step 2: 2 are taken already\n");
+  std::ofstream(training.path("other.txt")) << std::string(5000, 'x');
+  CHECK(resume({"--data", training.path("other.txt").string(), "-n", "2"}).err ==
+        "ringside: the text is not the one that the run in " + folder +
+            " was trained on: give it the same --data, or start from its parameters with --init\n");
+  CHECK(contains(training.run({"--save-every", "2"}).err, "ringside: --save-every asks for a folder to save in: name one with --save"));
+
+  const Outcome changed = resume({"--seed", "7", "--batch", "6", "--steps", "8", "--save", training.path("next").string()});
+  CHECK(changed.exit_code == 0);
+  CHECK(contains(changed.out, "changed  steps was 4 and is 8\nchanged  batch was 12 and is 6\nchanged  seed was 0 and is 7\n"));
+}
+
+TEST_CASE("the same run on two ranks with two threads each gives the same bits in every form") {
+  for (const std::string form : {"naive", "flat", "overlap", "bucketed"}) {
+    CAPTURE(form);
+    // Wide enough that matrices, rows and heads are shared out among the threads.
+    const Training training({"--steps", "2", "-n", "2", "--parallel", form, "--threads", "2", "--d-model", "128", "--heads", "4", "--d-ff",
+                             "256", "--sequence", "64", "--batch", "8", "--bucket-mb", "0.2"});
+    std::vector<std::string> bits[2];
+    for (int run = 0; run < 2; ++run) {
+      const auto dump = training.path(fmt::format("{}{}", form, run));
+      REQUIRE(training.run({"--dump", dump.string()}, {{"OMP_WAIT_POLICY", "passive"}}).exit_code == 0);
+      for (int step = 1; step <= 2; ++step) bits[run].push_back(contents(dump / fmt::format("step{:04}.safetensors", step)));
+    }
+    CHECK((bits[0] == bits[1]));
+  }
+}
+
+TEST_CASE("a checkpoint goes on with a text") {
+  const Training training({"--steps", "40", "--lr", "0.01"});
+  const std::string model = training.path("model").string();
+  REQUIRE(training.run({"--save", model}).exit_code == 0);
+  const auto generate = [&](const Command& more) {
+    Command command = {ringside_binary, "generate", "--init", model};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command);
+  };
+  const Outcome text = generate({"--prompt", "line 4", "--tokens", "40", "--top-k", "5", "--seed", "3"});
+  CHECK(text.err == "");
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.starts_with("line 4"));
+  CHECK(text.out.size() >= 47);
+  std::ofstream(training.path("prompt")) << "line 4";
+  const std::string file = training.path("prompt").string();
+  CHECK(generate({"--prompt-file", file, "--tokens", "40", "--top-k", "5", "--seed", "3"}).out == text.out);
+  CHECK(generate({"--prompt", "line 4", "--tokens", "40", "--top-k", "5", "--seed", "4"}).out != text.out);
+  const std::string likeliest = generate({"--prompt", "line", "--temperature", "0"}).out;
+  CHECK(generate({"--prompt", "line", "--top-k", "1", "--seed", "9"}).out == likeliest);
+  CHECK(generate({"--prompt", "x", "--tokens", "0"}).out == "x\n");
+  CHECK(generate({"--prompt", ""}).err == "ringside: a text needs a beginning of at least one byte\n");
+  CHECK(generate({"--prompt-file", model + "/no"}).err == "ringside: cannot read the beginning of the text from " + model + "/no\n");
+  CHECK(generate({"--prompt", "a", "--prompt-file", file}).exit_code == 2);
+  CHECK(generate({"--top-k", "-1"}).exit_code == 2);
+}
+
+TEST_CASE("a model that does not fit is told before anything is allocated") {
+  const Training training({});
+  const Outcome outcome = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads", "25", "--d-ff", "6400", "--memory-limit", "20"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.out == "");
+  CHECK(outcome.err ==
+        "ringside: this takes about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, gradients 16 GB, optimizer 16 GB, activations "
+        "0.45 GB), but there are 20 GB: choose a smaller model or batch, fewer ranks on this machine, or --accumulate and "
+        "--checkpoint-activations for fewer activations; --memory-limit 0 tries it all the same\n");
+  CHECK(outcome.seconds < 5);
+  CHECK(contains(training.run({"--layers", "1000000000", "--d-model", "1000000000"}).err, "ringside: this takes about "));
+  CHECK(training.run({"--steps", "1", "--memory-limit", "0.000001"}).exit_code == 1);
+  CHECK(training.run({"--steps", "1", "--memory-limit", "0"}).exit_code == 0);
 }
 
 TEST_CASE("a run that diverges says so on every rank") {

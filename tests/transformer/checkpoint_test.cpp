@@ -164,7 +164,11 @@ TEST_CASE("a config of another model is refused with the reason") {
   CHECK(with("head_dim", 2) == "accepted");
   CHECK(with("num_attention_heads", 3) ==
         "cannot be used: d_model 8 does not divide into 3 heads: choose a width that is a multiple of the number of heads");
-  CHECK(with("vocab_size", "many").starts_with("does not describe a Llama model: "));
+  CHECK(with("vocab_size", "many") == "cannot be used: its vocab_size is \"many\", not a whole number");
+  CHECK(with("hidden_size", 8.5) == "cannot be used: its hidden_size is 8.5, not a whole number");
+  CHECK(with("hidden_size", 1e300) == "cannot be used: its hidden_size is 1e+300, not a whole number");
+  CHECK(with("num_key_value_heads", Json()) == "accepted");  // null: as many as query heads
+  CHECK(with("rms_norm_eps", "small").starts_with("does not describe a Llama model: "));
   CHECK(with("rope_parameters", Json{{"rope_type", "default"}, {"rope_theta", 7.0}}) == "accepted");
   CHECK(with("rope_parameters", Json{{"rope_type", "yarn"}}) ==
         "cannot be used: it stretches positions (rope_type \"yarn\"), which Ringside does not do");

@@ -115,3 +115,63 @@ TEST_CASE("the likeliest text is the argmax of the model's own logits") {
     seen.push_back(token);
   }
 }
+
+TEST_CASE("logits with a past are those without") {
+  for (const auto dtype : {autograd::DType::fp64, autograd::DType::fp32}) {
+    Config config = minute();
+    config.sequence = 24;
+    config.heads = 4;
+    config.d_model = 16;
+    config.kv_heads = 2;
+    config.layers = 3;
+    const Model model(config, dtype);
+    const autograd::NoGrad no_history;
+    std::vector<std::int32_t> tokens;
+    for (int i = 0; i < 24; ++i) tokens.push_back(i * i % 13);
+    const auto whole = model.forward(autograd::Tensor::from(tokens, {1, 24}));
+    for (const std::vector<std::int64_t>& pieces : {std::vector<std::int64_t>{24}, {23, 1}, {1, 1, 1, 21}, {5, 7, 1, 11}}) {
+      auto past = model.empty_past();
+      std::int64_t seen = 0;
+      for (const std::int64_t piece : pieces) {
+        const std::vector<std::int32_t> part(tokens.begin() + seen, tokens.begin() + seen + piece);
+        const auto logits = model.head(model.hidden(autograd::Tensor::from(part, {1, piece}), &past));
+        const auto expected = whole.narrow(1, seen, piece).contiguous();
+        autograd::dispatch(dtype, "test", [&](auto zero) {
+          using T = decltype(zero);
+          const double tolerance = sizeof(T) == 8 ? 1e-14 : 1e-6;
+          for (std::int64_t i = 0; i < expected.elements(); ++i)
+            CHECK(std::abs(logits.template data<T>()[i] - expected.template data<T>()[i]) < tolerance);
+        });
+        seen += piece;
+      }
+      CHECK(past[2].seen == 24);
+      CHECK_THROWS_WITH_AS(model.hidden(autograd::Tensor::from<std::int32_t>({1}, {1, 1}), &past),
+                           "the model reads tokens of shape [sequences, 1 to 0], but got [1, 1]", Error);
+    }
+  }
+}
+
+TEST_CASE("a past keeps no history") {
+  const Model model(minute());
+  auto past = model.empty_past();
+  CHECK_THROWS_WITH_AS(model.hidden(autograd::Tensor::from<std::int32_t>({1}, {1, 1}), &past),
+                       "a past keeps no history: generate under NoGrad", Error);
+}
+
+TEST_CASE("when no more fits a text goes on from the last half of what was seen") {
+  const Model model(minute(), autograd::DType::fp64);
+  const auto window = static_cast<std::size_t>(model.config().sequence);
+  std::vector<std::int32_t> tokens(window + 3, 2);  // a beginning that is too long: its last tokens are seen
+  tokens[4] = 7;
+  const auto text = generate(model, tokens, 3 * static_cast<std::int64_t>(window), {.temperature = 0});
+  std::size_t begin = tokens.size() - window;
+  for (const std::int32_t token : text) {
+    if (tokens.size() - begin > window) begin = tokens.size() - window / 2;
+    const std::vector<std::int32_t> seen(tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end());
+    const autograd::NoGrad no_history;
+    const auto logits = model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
+    const auto row = logits.values<double>().last(13);
+    CHECK(token == std::max_element(row.begin(), row.end()) - row.begin());
+    tokens.push_back(token);
+  }
+}

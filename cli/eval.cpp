@@ -1,0 +1,94 @@
+// `ringside eval`: what a checkpoint makes of given tokens, in figures that can be held against another framework's.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "autograd/parallel.hpp"
+#include "cli/command.hpp"
+#include "cli/json_file.hpp"
+#include "cli/ranks.hpp"
+#include "transformer/checkpoint.hpp"
+#include "transformer/evaluate.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr const char* more =
+    "\nFiles of tokens, known by their names:\n"
+    "  NAME.json   [[5, 17, 2], [8, 8, 1, 0]]: a list of sequences, or one as a plain list\n"
+    "  NAME.u16    one stream of tokens of two bytes, little-endian, cut into sequences of --sequence tokens\n"
+    "  NAME.u32    the same with four bytes\n"
+    "\n"
+    "Every token but a sequence's first is foretold from those before it. --json has loss (mean, nats per token), perplexity, sequences,\n"
+    "tokens (how many were foretold), dtype and log_probabilities: for each sequence, log p of its second token, its third, and so on.\n"
+    "--grads has the gradient of that loss for every parameter, under the parameter's name in transformers; a tied head has none of its\n"
+    "own. transformers computes the same with model(input_ids=tokens, labels=tokens).loss.backward().\n"
+    "\n"
+    "Example:\n"
+    "  ringside eval --init model/ --tokens tokens.json --json out.json --grads gradients.safetensors --dtype fp64";
+
+struct Arguments {
+  std::string init, tokens, json, grads, logits, dtype = "fp32";
+  std::int64_t sequence = 0, batch = 8;
+  int threads = 1;
+};
+
+void write_json(const Arguments& said, const transformer::Evaluation& evaluation) {
+  write_json_file(said.json, {{"model", said.init},
+                              {"dtype", said.dtype},
+                              {"sequences", evaluation.log_probabilities.size()},
+                              {"tokens", evaluation.foretold},
+                              {"loss", evaluation.loss},
+                              {"perplexity", std::exp(evaluation.loss)},
+                              {"log_probabilities", evaluation.log_probabilities}});
+}
+
+void write_logits(const Arguments& said, const transformer::Evaluation& evaluation) {
+  std::vector<transformer::ArrayView> arrays;
+  for (std::size_t s = 0; s < evaluation.logits.size(); ++s) arrays.push_back(transformer::view_of(std::to_string(s), evaluation.logits[s]));
+  transformer::write_safetensors(said.logits, arrays);
+}
+
+void evaluate(const Arguments& said) {
+  autograd::set_threads(said.threads);
+  const transformer::Config config = transformer::load_config(said.init);
+  const auto sequences = transformer::read_tokens(said.tokens, said.sequence > 0 ? said.sequence : config.sequence);
+  transformer::check_sequences(sequences, config);
+  const transformer::Model model(config, said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32);
+  transformer::load_parameters(said.init, model);
+  const transformer::EvaluateOptions options{.gradients = !said.grads.empty(), .logits = !said.logits.empty(), .at_once = said.batch};
+  const transformer::Evaluation evaluation = transformer::evaluate(model, sequences, options);
+  if (!said.json.empty()) write_json(said, evaluation);
+  if (!said.grads.empty()) transformer::save_gradients(said.grads, model);
+  if (!said.logits.empty()) write_logits(said, evaluation);
+  fmt::print("loss {:.6f} nats per token, perplexity {:.3f}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
+             std::exp(evaluation.loss), evaluation.foretold, sequences.size(), said.dtype);
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app) {
+  auto said = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("eval", "Say what a checkpoint makes of given tokens: loss, log-probabilities, gradients")->footer(more);
+  command->add_option("--init", said->init, "The checkpoint's folder: config.json and model.safetensors")->type_name("DIR")->required();
+  command->add_option("--tokens", said->tokens, "The tokens, see below")->type_name("FILE")->required();
+  command->add_option("--json", said->json, "Write loss and log-probabilities")->type_name("FILE");
+  command->add_option("--grads", said->grads, "Write every gradient, as safetensors")->type_name("FILE");
+  command->add_option("--logits", said->logits, "Write the logits, as safetensors: an array for each sequence, named by its number")->type_name("FILE");
+  command->add_option("--dtype", said->dtype, "Compute in fp32 or fp64 (fp32)")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
+  command->add_option("--sequence", said->sequence, "Cut a stream of tokens into sequences of so many (all that the model can see)")
+      ->type_name("N")
+      ->check(at_least_one("token"));
+  command->add_option("--batch", said->batch, "Most sequences in memory at once (8)")->type_name("N")->check(at_least_one("sequence"));
+  command->add_option("--threads", said->threads, "Threads to compute on (1)")->type_name("N")->check(at_least_one("thread"));
+  command->callback([said] { evaluate(*said); });
+}
+
+}  // namespace ringside::cli

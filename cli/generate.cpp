@@ -1,0 +1,91 @@
+// `ringside generate`: text out of a checkpoint.
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "autograd/parallel.hpp"
+#include "cli/command.hpp"
+#include "cli/ranks.hpp"
+#include "transformer/checkpoint.hpp"
+#include "transformer/printable.hpp"
+#include "transformer/sample.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr const char* more =
+    "\nThe beginning is printed, and the text that follows; bytes that are no text appear as \\xNN. The same seed, model and beginning give\n"
+    "the same text. A token is a byte.\n"
+    "\n"
+    "Example:\n"
+    "  ringside train --steps 300 --save model/ && ringside generate --init model/ --prompt 'template <' --tokens 300 --top-k 20";
+
+struct Arguments {
+  std::string init, dtype = "fp32";
+  std::optional<std::string> prompt, prompt_file;
+  std::int64_t tokens = 200;
+  int threads = 1;
+  transformer::SampleOptions sample;
+};
+
+std::string beginning_from(const Arguments& said) {
+  if (!said.prompt_file) return said.prompt.value_or("\n");
+  std::ifstream file(*said.prompt_file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  require(file.is_open() && !file.bad(), "cannot read the beginning of the text from {}", *said.prompt_file);
+  return text;
+}
+
+std::vector<std::int32_t> tokens_of(const std::string& text, const transformer::Config& config) {
+  require(!text.empty(), "a text needs a beginning of at least one byte");
+  std::vector<std::int32_t> tokens;
+  for (const char byte : text) tokens.push_back(static_cast<std::uint8_t>(byte));
+  const auto largest = *std::max_element(tokens.begin(), tokens.end());
+  require(largest < config.vocabulary, "the beginning has the byte {}, but the model's vocabulary is 0 to {}: it was not trained on bytes",
+          largest, config.vocabulary - 1);
+  return tokens;
+}
+
+void generate(const Arguments& said) {
+  autograd::set_threads(said.threads);
+  const transformer::Config config = transformer::load_config(said.init);
+  std::vector<std::int32_t> tokens = tokens_of(beginning_from(said), config);
+  const transformer::Model model(config, said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32);
+  transformer::load_parameters(said.init, model);
+  const auto text = transformer::generate(model, tokens, said.tokens, said.sample);
+  tokens.insert(tokens.end(), text.begin(), text.end());
+  std::vector<std::uint8_t> bytes;
+  for (const std::int32_t token : tokens) bytes.push_back(token < 256 ? static_cast<std::uint8_t>(token) : '?');
+  fmt::print("{}\n", transformer::printable(bytes));
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app) {
+  auto said = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("generate", "Let a checkpoint go on with a text")->footer(more);
+  const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
+    return command->add_option(name, value, text)->type_name(type);
+  };
+  option("--init", said->init, "DIR", "The checkpoint's folder: config.json and model.safetensors")->required();
+  CLI::Option* prompt = option("--prompt", said->prompt, "TEXT", "The beginning of the text (an empty line)");
+  option("--prompt-file", said->prompt_file, "FILE", "... out of a file")->excludes(prompt);
+  option("--tokens", said->tokens, "N", "Tokens to go on with (200)")->check(CLI::NonNegativeNumber.description(""));
+  option("--temperature", said->sample.temperature, "T", "Below 1: the likelier; 0: the likeliest (0.8)")
+      ->check(CLI::NonNegativeNumber.description(""));
+  option("--top-k", said->sample.top_k, "K", "Out of the K likeliest; 0: out of all (0)")->check(CLI::NonNegativeNumber.description(""));
+  option("--seed", said->sample.seed, "N", "Another seed, another text (0)");
+  option("--dtype", said->dtype, "TYPE", "Compute in fp32 or fp64 (fp32)")->check(CLI::IsMember({"fp32", "fp64"}).description(""));
+  option("--threads", said->threads, "N", "Threads to compute on (1)")->check(at_least_one("thread"));
+  command->callback([said] { generate(*said); });
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,57 @@
+#include "base/memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include "tests/transformer/temporary_directory.hpp"
+
+using ringside::available_memory;
+
+namespace {
+
+constexpr const char* meminfo = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n";
+
+}  // namespace
+
+TEST_CASE("this machine has memory") {
+  REQUIRE(available_memory().has_value());
+  CHECK(*available_memory() > 1'000'000);
+}
+
+TEST_CASE("without control groups the kernel's word counts") {
+  TemporaryDirectory root;
+  CHECK_FALSE(available_memory(root.path()).has_value());
+  root.write("proc/meminfo", meminfo);
+  CHECK(available_memory(root.path()) == 600 * 1024);
+}
+
+TEST_CASE("the tightest control group of version 2 counts") {
+  TemporaryDirectory root;
+  root.write("proc/meminfo", meminfo);
+  root.write("proc/self/cgroup", "0::/jobs/7\n");
+  root.write("sys/fs/cgroup/jobs/7/memory.max", "max\n");
+  root.write("sys/fs/cgroup/jobs/7/memory.current", "5000\n");
+  CHECK(available_memory(root.path()) == 600 * 1024);
+  root.write("sys/fs/cgroup/jobs/memory.max", "100000\n");
+  root.write("sys/fs/cgroup/jobs/memory.current", "70000\n");
+  CHECK(available_memory(root.path()) == 30000);
+  root.write("sys/fs/cgroup/jobs/memory.stat", "anon 60000\ninactive_file 10000\n");
+  CHECK(available_memory(root.path()) == 40000);
+  root.write("sys/fs/cgroup/jobs/memory.current", "170000\n");
+  CHECK(available_memory(root.path()) == 0);
+}
+
+TEST_CASE("in a container the top of the control groups is its own") {
+  TemporaryDirectory root;
+  root.write("proc/self/cgroup", "0::/not/visible/here\n");
+  root.write("sys/fs/cgroup/memory.max", "5000\n");
+  CHECK(available_memory(root.path()) == 5000);
+}
+
+TEST_CASE("control groups of version 1 count too") {
+  TemporaryDirectory root;
+  root.write("proc/meminfo", meminfo);
+  root.write("proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/a\n");
+  root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000\n");
+  root.write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1000\n");
+  CHECK(available_memory(root.path()) == 4000);
+}

@@ -1,0 +1,113 @@
+// The parallel forms under the trainer: micro-batches change no gradient, and cost no communication.
+
+#include "cli/forms.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+#include "collectives/process_group.hpp"
+#include "tests/collectives/worlds.hpp"
+#include "transformer/trainer.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::ProcessGroup;
+using transformer::Bytes;
+using transformer::Corpus;
+using transformer::Model;
+using transformer::Trainer;
+
+struct StepOutcome {
+  double loss = 0;
+  std::vector<double> gradients;
+  std::uint64_t messages = 0, bytes = 0;  // of rank 0, in the second step alone
+};
+
+Corpus some_corpus() {
+  Bytes text(20'000);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>("the ring passes each chunk on. "[i % 31] + i % 5);
+  return Corpus(text);
+}
+
+// The second of two steps, on rank 0; the others must agree with it.
+StepOutcome second_step(const std::string& form_name, int ranks, std::int64_t accumulate) {
+  StepOutcome outcome;
+  std::mutex guard;
+  const Corpus corpus = some_corpus();
+  collectives::run_threads(ranks, [&](ProcessGroup& group) {
+    transformer::Config config;
+    config.d_model = 16;
+    config.layers = 2;
+    config.heads = 4;
+    config.kv_heads = 2;
+    config.d_ff = 24;
+    config.sequence = 16;
+    Model model(config, autograd::DType::fp64);
+    const auto form = make_form(form_name, group, 0.004);
+    transformer::TrainerOptions options;
+    options.steps = 2;
+    options.batch = 48;
+    options.accumulate = accumulate;
+    options.checkpoint_activations = accumulate > 1;  // hooks fire all the same
+    options.sequence = 16;
+    options.optimizer = transformer::OptimizerKind::sgd;
+    Trainer trainer(model, corpus, *form, options);
+    trainer.step();
+    const auto before = group.traffic();
+    const auto report = trainer.step();
+    const auto after = group.traffic();
+    const std::lock_guard lock(guard);
+    if (group.rank() != 0) return;
+    outcome.loss = report.loss;
+    outcome.messages = after.messages_sent - before.messages_sent;
+    outcome.bytes = after.payload_bytes_sent - before.payload_bytes_sent;
+    for (const auto& parameter : model.parameters()) {
+      const auto values = parameter.grad().values<double>();
+      outcome.gradients.insert(outcome.gradients.end(), values.begin(), values.end());
+    }
+  });
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("micro-batches change no gradient and communicate once a step") {
+  const StepOutcome alone = second_step("single", 1, 1);
+  for (const std::string form : {"single", "naive", "flat", "overlap", "bucketed"}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      if ((form == "single") != (ranks == 1)) continue;
+      CAPTURE(form);
+      CAPTURE(ranks);
+      const StepOutcome whole = second_step(form, ranks, 1);
+      for (const std::int64_t accumulate : {2, 4}) {
+        CAPTURE(accumulate);
+        const StepOutcome parts = second_step(form, ranks, accumulate);
+        CHECK(parts.loss == doctest::Approx(alone.loss).epsilon(1e-12));
+        REQUIRE(parts.gradients.size() == alone.gradients.size());
+        double worst = 0;
+        for (std::size_t i = 0; i < parts.gradients.size(); ++i) worst = std::max(worst, std::abs(parts.gradients[i] - alone.gradients[i]));
+        CHECK(worst < 1e-14);
+        CHECK(parts.messages == whole.messages);
+        CHECK(parts.bytes == whole.bytes);
+        CHECK((parts.messages > 0) == (ranks > 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("a share that does not divide into micro-batches is refused") {
+  const Corpus corpus = some_corpus();
+  transformer::TrainerOptions options;
+  options.batch = 8;
+  options.accumulate = 3;
+  CHECK_THROWS_WITH_AS(transformer::validate(options, {}, corpus, 2),
+                       "a rank's share of 4 sequences does not divide into 3 micro-batches: choose --batch and --accumulate so that it does",
+                       Error);
+}
+
+}  // namespace ringside::cli

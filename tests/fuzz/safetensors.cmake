@@ -1,0 +1,7 @@
+# What reads checkpoints, fed with damaged files for a second and a half each (safetensors.hpp).
+foreach(target safetensors safetensors_config)
+  add_executable(fuzz_${target} fuzz/${target}_target.cpp fuzz/safetensors_driver.cpp)
+  target_link_libraries(fuzz_${target} PRIVATE ringside::transformer ringside::base fmt::fmt)
+  add_test(NAME "fuzz: ${target}" COMMAND fuzz_${target} 1.5)
+  set_tests_properties("fuzz: ${target}" PROPERTIES TIMEOUT 60 LABELS fuzz)
+endforeach()

@@ -1,0 +1,107 @@
+// fuzz_NAME SECONDS [SEED]            damages good inputs for so long
+// fuzz_NAME --only NUMBER [SEED]      the input of this number again, for a debugger
+//
+// Input number i of a seed is always the same, so what it finds can be found again.
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/clock.hpp"
+#include "base/random.hpp"
+#include "tests/fuzz/safetensors.hpp"
+
+namespace {
+
+using namespace ringside;
+
+volatile std::uint64_t number_now = 0;
+
+// Random numbers for one input.
+class Dice {
+ public:
+  Dice(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
+  std::size_t below(std::size_t n) { return n == 0 ? 0 : random_below(n, seed_, number_, counter_++); }
+
+ private:
+  std::uint64_t seed_, number_, counter_ = 0;
+};
+
+void damage(std::string& input, Dice& dice) {
+  static const auto words = fuzz::words();
+  const std::size_t at = dice.below(input.size() + 1), length = dice.below(std::min<std::size_t>(input.size() - at, 24) + 1);
+  switch (dice.below(7)) {
+    case 0: if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << dice.below(8))); return;
+    case 1: if (at < input.size()) input[at] = static_cast<char>(dice.below(256)); return;
+    case 2: input.erase(at, length); return;
+    case 3: input.insert(at, input.substr(dice.below(input.size() + 1), length)); return;
+    case 4: input.insert(at, words[dice.below(words.size())]); return;
+    case 5: input.replace(at, length, words[dice.below(words.size())]); return;
+    default: input.resize(dice.below(input.size() + 1)); return;
+  }
+}
+
+std::string input_of(std::uint64_t seed, std::uint64_t number) {
+  static const auto good = fuzz::good_inputs();
+  Dice dice(seed, number);
+  std::string input = good[dice.below(good.size())];
+  for (std::size_t left = dice.below(5); left > 0; --left) damage(input, dice);
+  if (dice.below(4) != 0) fuzz::repair(input);
+  return input;
+}
+
+void run(const std::string& input) {
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+}
+
+// Only what may be called in a handler.
+void tell_and_end(int signal) {
+  char text[64] = "ended by a signal at input --only ";
+  std::size_t end = 34;
+  char digits[20];
+  int count = 0;
+  for (std::uint64_t n = number_now; count == 0 || n > 0; n /= 10) digits[count++] = static_cast<char>('0' + n % 10);
+  while (count > 0) text[end++] = digits[--count];
+  text[end++] = '\n';
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, end);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+int fuzz_for(double seconds, std::uint64_t seed) {
+  std::uint64_t accepted = 0, number = 0;
+  for (const auto start = Clock::now(); seconds_since(start) < seconds; ++number) {
+    number_now = number;
+    run(input_of(seed, number));
+    accepted += fuzz::was_accepted();
+  }
+  fmt::print("{} inputs of seed {}, {} of them accepted\n", number, seed, accepted);
+  const bool sound = accepted > 0 && accepted < number / 2;  // otherwise this test looks at nothing
+  if (!sound) fmt::print("too many or too few were accepted\n");
+  return sound ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool once = argc > 2 && std::string(argv[1]) == "--only";
+  const std::uint64_t seed = argc > (once ? 3 : 2) ? std::strtoull(argv[once ? 3 : 2], nullptr, 10) : 1;
+  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, tell_and_end);
+  try {
+    if (!once) return fuzz_for(argc > 1 ? std::strtod(argv[1], nullptr) : 1.5, seed);
+    const std::string input = input_of(seed, std::strtoull(argv[2], nullptr, 10));
+    fmt::print("{}\n", input);
+    run(input);
+    fmt::print("{}\n", fuzz::was_accepted() ? "accepted" : "refused");
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "input --only {} of seed {}: {}\n", number_now, seed, error.what());
+    return 1;
+  }
+}

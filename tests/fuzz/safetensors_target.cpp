@@ -1,0 +1,106 @@
+#include "tests/fuzz/safetensors.hpp"
+
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <stdexcept>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "transformer/safetensors.hpp"
+
+namespace {
+
+using ringside::transformer::SafetensorsFile;
+
+bool accepted = false;
+
+// A file in memory, with a path.
+class MemoryFile {
+ public:
+  MemoryFile(const std::uint8_t* data, std::size_t size) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (descriptor_ < 0 || ::write(descriptor_, data, size) != static_cast<ssize_t>(size)) throw std::runtime_error("no file in memory");
+  }
+  ~MemoryFile() { ::close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::filesystem::path path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+// What an accepted file has said must be so: its arrays fill it, and each can be read.
+void check_promises(SafetensorsFile& file, std::size_t size) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, entry] : file.entries()) {
+    double bytes_of_shape = static_cast<double>(ringside::transformer::bytes_of(entry.type));  // a double does not wrap around
+    for (const std::int64_t extent : entry.shape) bytes_of_shape *= static_cast<double>(extent);
+    if (entry.bytes() > size || bytes_of_shape != static_cast<double>(entry.bytes()))
+      throw std::logic_error("an array of other than its shape's bytes was accepted");
+    std::vector<std::byte> room(entry.bytes());
+    file.read(name, room);
+    bytes += entry.bytes();
+  }
+  if (bytes + 8 > size) throw std::logic_error("more bytes were promised than there are");
+}
+
+std::string with_length(const std::string& header, std::size_t data) {
+  const std::uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, sizeof length);
+  return bytes + header + std::string(data, 'x');
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  accepted = false;
+  const MemoryFile input(data, size);
+  std::optional<SafetensorsFile> file;
+  try {
+    file.emplace(input.path());
+  } catch (const ringside::Error&) {
+    return 0;
+  }
+  check_promises(*file, size);  // from here on an Error is a finding
+  accepted = true;
+  return 0;
+}
+
+namespace ringside::fuzz {
+
+bool was_accepted() {
+  return accepted;
+}
+
+std::vector<std::string> good_inputs() {
+  return {with_length("{}", 0),
+          with_length(R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+                      R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})",
+                      24),
+          with_length(R"({"model.layers.0.mlp.up_proj.weight":{"dtype":"F32","shape":[0,2147483648,2147483648],"data_offsets":[0,0]},)"
+                      R"("x":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},"y":{"dtype":"I64","shape":[1,1,1],"data_offsets":[1,9]}}   )",
+                      9)};
+}
+
+std::vector<std::string> words() {
+  return {"\"F16\"", "\"I32\"", "\"dtype\"", "\"shape\"", "\"data_offsets\"", "\"__metadata__\"", "[0,16]", "[]", "{}", "null", "-1", "1e308",
+          "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "4294967296", "2147483648", "\\u0000",
+          "\\ud800", "\xff", ",", "[[[[[[", "{\"a\":", "\"a\"", "0", "16", "24"};
+}
+
+// The header's length, so that the header is read: of what follows the first brace up to the last one.
+void repair(std::string& input) {
+  const std::size_t end = input.rfind('}');
+  if (end == std::string::npos || end < 8) return;
+  const std::uint64_t length = end + 1 - 8;
+  std::memcpy(input.data(), &length, sizeof length);
+}
+
+}  // namespace ringside::fuzz

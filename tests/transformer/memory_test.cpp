@@ -1,0 +1,115 @@
+#include "transformer/memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include "autograd/storage.hpp"
+#include "transformer/single_process.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+using autograd::DType;
+
+namespace {
+
+// The most that tensors hold in two steps of training; the estimate is for these very options.
+double counted(const Config& config, const TrainerOptions& options, DType dtype) {
+  Bytes text(20'000);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 251);
+  const Corpus corpus(text);
+  const double before = static_cast<double>(autograd::memory_use().current);
+  autograd::reset_peak_memory();
+  {
+    Model model(config, dtype);
+    SingleProcess form;
+    Trainer trainer(model, corpus, form, options);
+    trainer.step();
+    trainer.step();
+  }
+  return static_cast<double>(autograd::memory_use().peak) - before;
+}
+
+Config sized(std::int64_t vocabulary, std::int64_t d, std::int64_t layers, std::int64_t d_ff) {
+  Config config;
+  config.vocabulary = vocabulary;
+  config.d_model = d;
+  config.layers = layers;
+  config.heads = 8;
+  config.kv_heads = 4;
+  config.d_ff = d_ff;
+  config.sequence = 64;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("the estimate of memory is that of training and a little more") {
+  const Config configs[] = {sized(256, 64, 6, 160), sized(4000, 64, 2, 160), sized(256, 128, 2, 700)};
+  for (const bool checkpointed : {false, true})
+    for (const Config& config : configs) {
+      CAPTURE(checkpointed);
+      for (const std::int64_t batch : {1, 16}) {
+        for (const auto kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+          TrainerOptions options;
+          options.checkpoint_activations = checkpointed;
+          options.steps = 2;
+          options.batch = batch;
+          options.sequence = 64;
+          options.optimizer = kind;
+          CAPTURE(config.vocabulary);
+          CAPTURE(config.d_ff);
+          CAPTURE(batch);
+          const double estimate = memory_needed(config, options, DType::fp32, 1).total(),
+                       seen = counted(config, options, DType::fp32);
+          CHECK(estimate > 0.97 * seen);
+          CHECK(estimate < 1.6 * seen);
+        }
+      }
+    }
+}
+
+TEST_CASE("what is shared out is shared out and what is not is not") {
+  TrainerOptions options;
+  options.batch = 16;
+  const Config config = named_config("lab");
+  const MemoryNeed one = memory_needed(config, options, DType::fp32, 1), four = memory_needed(config, options, DType::fp32, 4, 1);
+  CHECK(one.parameters == static_cast<double>(parameter_count(config)) * 4);
+  CHECK(parameter_bytes(config, DType::fp64) == 2 * one.parameters);
+  CHECK(four.parameters == one.parameters);
+  CHECK(four.gradients == 2 * one.gradients);
+  CHECK(four.optimizer == 2 * one.parameters);
+  CHECK(four.activations == one.activations / 4);
+  options.accumulate = 4;
+  CHECK(memory_needed(config, options, DType::fp32, 1).activations == one.activations / 4);
+}
+
+TEST_CASE("checkpointed activations take a fraction of the memory and change no bit") {
+  const Config config = sized(256, 64, 8, 160);
+  Bytes text(20'000);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 251);
+  const Corpus corpus(text);
+  const auto parameters_after = [&](bool checkpointed, std::int64_t& peak) {
+    Model model(config);
+    SingleProcess form;
+    TrainerOptions options;
+    options.steps = 3;
+    options.batch = 16;
+    options.sequence = 64;
+    options.checkpoint_activations = checkpointed;
+    Trainer trainer(model, corpus, form, options);
+    trainer.step();
+    const auto before = autograd::memory_use().current;
+    autograd::reset_peak_memory();
+    trainer.run();
+    peak = autograd::memory_use().peak - before;
+    std::vector<float> all;
+    for (const auto& parameter : model.parameters()) {
+      const auto values = parameter.values<float>();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  std::int64_t kept = 0, again = 0;
+  const auto plain = parameters_after(false, kept), checkpointed = parameters_after(true, again);
+  CHECK((plain == checkpointed));
+  CHECK(again * 3 < kept);
+}

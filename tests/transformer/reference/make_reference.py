@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Makes the reference models of this folder: small Llamas with what PyTorch and transformers say of them, in fp64.
+
+    python3 -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch transformers safetensors
+    /tmp/oracle/bin/python make_reference.py [--check]
+
+For each model a folder: config.json and model.safetensors, as transformers keeps them, with weights in fp32, so that they are the same
+numbers in either precision; and expected.safetensors with the loss, the logits, and the gradient of every parameter ("gradient.NAME"), all
+computed in fp64. The tokens are in tokens.json. With --check nothing is written: what is there is held against what comes out now.
+
+The weights are larger than a fresh model's: attention has to prefer some tokens to others, or a wrong mask or angle would not show.
+
+transformers computes norms, angles, softmax and loss in fp32 whatever the model's type: in bf16 that is more precise, in fp64 less. Here
+everything has to be fp64, so while it runs, "fp32" is made to mean fp64.
+"""
+import argparse
+import contextlib
+import json
+import pathlib
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+here = pathlib.Path(__file__).parent
+
+
+@contextlib.contextmanager
+def everything_in_fp64():
+    before = torch.float32, torch.float, torch.Tensor.float
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = before
+        torch.set_default_dtype(torch.float32)
+
+
+shared = dict(
+    vocab_size=29, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=12,
+    rms_norm_eps=3e-5, rope_parameters={"rope_type": "default", "rope_theta": 700.0}, bos_token_id=None, eos_token_id=None,
+    attn_implementation="eager")
+models = {
+    "untied_grouped": dict(num_key_value_heads=2, tie_word_embeddings=False),
+    "tied": dict(num_key_value_heads=4, tie_word_embeddings=True),
+}
+
+
+def make_model(name):
+    torch.manual_seed(list(models).index(name))
+    model = LlamaForCausalLM(LlamaConfig(**shared, **models[name]))
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            mean = 1.0 if "norm" in parameter_name else 0.0
+            parameter.copy_(mean + 0.35 * torch.randn(parameter.shape))
+    return model.float()
+
+
+def expected_of(model, tokens):
+    with everything_in_fp64():
+        precise = LlamaForCausalLM(model.config)  # anew, for its table of angles is made here
+        precise.load_state_dict(model.state_dict())
+        said = precise(input_ids=tokens, labels=tokens, use_cache=False)
+        said.loss.backward()
+    arrays = {"gradient." + name: parameter.grad.clone() for name, parameter in precise.named_parameters()}
+    return {"loss": said.loss.detach().reshape(1), "logits": said.logits.detach().clone(), **arrays}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    if not check:
+        torch.manual_seed(7)
+        (here / "tokens.json").write_text(json.dumps(torch.randint(0, 29, (3, 12)).tolist()) + "\n")
+    tokens = torch.tensor(json.loads((here / "tokens.json").read_text()))
+    for name in models:
+        folder = here / name
+        if check:
+            model = LlamaForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+            expected = expected_of(model, tokens)
+            stored = load_file(folder / "expected.safetensors")
+            assert stored.keys() == expected.keys()
+            worst = max((stored[key] - expected[key]).abs().max().item() for key in stored)
+            said = model(input_ids=tokens, labels=tokens)
+            rounded = (said.logits - stored["logits"]).abs().max().item()
+            print(f"{name}: the largest difference is {worst:.2g}; logits in fp32 are within {rounded:.2g}")
+            continue
+        model = make_model(name)
+        model.save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        save_file(expected_of(model, tokens), folder / "expected.safetensors")
+
+
+main()

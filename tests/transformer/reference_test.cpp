@@ -1,0 +1,79 @@
+// The model beside PyTorch and transformers' LlamaForCausalLM: the numbers in reference/ were made there, in fp64, by
+// reference/make_reference.py.
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <span>
+
+#include <doctest/doctest.h>
+
+#include "transformer/checkpoint.hpp"
+#include "transformer/evaluate.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+using autograd::DType;
+using autograd::Tensor;
+
+namespace {
+
+const std::filesystem::path reference = RINGSIDE_REFERENCE_DIR;
+
+std::vector<double> stored(SafetensorsFile& file, const std::string& name) {
+  std::vector<double> values(file.entry(name).bytes() / sizeof(double));
+  file.read(name, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+std::vector<double> values_of(const Tensor& tensor) {
+  std::vector<double> values;
+  autograd::dispatch(tensor.dtype(), "values_of", [&](auto zero) {
+    const auto own = tensor.values<decltype(zero)>();
+    values.assign(own.begin(), own.end());
+  });
+  return values;
+}
+
+double worst_difference(std::span<const double> a, std::span<const double> b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
+  return worst;
+}
+
+struct Tolerance {
+  double loss, logits, gradients;
+};
+
+void check_against(const std::string& name, DType dtype, const Tolerance& tolerance) {
+  CAPTURE(name);
+  const Model model(load_config(reference / name), dtype);
+  load_parameters(reference / name, model);
+  const auto sequences = read_tokens(reference / "tokens.json", model.config().sequence);
+  const Evaluation seen = evaluate(model, sequences, {.gradients = true, .logits = true});
+
+  SafetensorsFile expected(reference / name / "expected.safetensors");
+  CHECK(std::abs(seen.loss - stored(expected, "loss")[0]) < tolerance.loss);
+  const auto logits = stored(expected, "logits");
+  REQUIRE(seen.logits.size() == 3);
+  for (std::size_t s = 0; s < 3; ++s) {
+    const auto of_sequence = std::span(logits).subspan(s * logits.size() / 3, logits.size() / 3);
+    CHECK(worst_difference(values_of(seen.logits[s]), of_sequence) < tolerance.logits);
+  }
+  CHECK(expected.entries().size() == model.named_parameters().size() + 2);
+  for (const auto& [parameter, tensor] : model.named_parameters()) {
+    CAPTURE(parameter);
+    CHECK(worst_difference(values_of(tensor.grad()), stored(expected, "gradient." + parameter)) < tolerance.gradients);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("loss and logits and every gradient are those of PyTorch in fp64") {
+  for (const char* name : {"untied_grouped", "tied"}) check_against(name, DType::fp64, {1e-10, 1e-10, 1e-10});
+}
+
+TEST_CASE("loss and logits and every gradient are those of PyTorch in fp32 to rounding") {
+  for (const char* name : {"untied_grouped", "tied"}) check_against(name, DType::fp32, {1e-6, 1e-5, 1e-5});
+}

@@ -1,0 +1,52 @@
+#include "transformer/memory.hpp"
+
+#include <algorithm>
+
+namespace ringside::transformer {
+namespace {
+
+// The sizes as doubles, in the letters of layers.hpp.
+struct Sizes {
+  explicit Sizes(const Config& config)
+      : vocabulary(static_cast<double>(config.vocabulary)),
+        d(static_cast<double>(config.d_model)),
+        f(static_cast<double>(config.d_ff)),
+        kv(static_cast<double>(config.kv_heads * config.head_size())),
+        heads(static_cast<double>(config.heads)),
+        layers(static_cast<double>(config.layers)),
+        tied(config.tied_head) {}
+
+  double parameters() const { return layers * (2 * d * d + 2 * kv * d + 3 * d * f + 2 * d) + (tied ? 1 : 2) * vocabulary * d + d; }
+
+  // What a block keeps of each token for backward: its input, the two normed, q, k, v, what attention says, the sum before the second norm;
+  // gate, up and their product; and a number per head and norm.
+  double kept_by_block() const { return 6 * d + 2 * kv + 3 * f + heads + 2; }
+
+  // What is there only while backward is in a block: gradients of the stream, and of gate, up and their product.
+  double of_backward_in_block() const { return 3 * d + 3 * f; }
+
+  double vocabulary, d, f, kv, heads, layers;
+  bool tied;
+};
+
+}  // namespace
+
+double parameter_bytes(const Config& config, autograd::DType dtype) {
+  return Sizes(config).parameters() * static_cast<double>(autograd::size_of(dtype));
+}
+
+MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype, int ranks, int extra_gradients) {
+  const Sizes sizes(config);
+  const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype);
+  const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) / ranks / static_cast<double>(options.accumulate);
+  const double at_the_head = 2 * sizes.vocabulary + 3 * sizes.d;  // logits and their gradient; around the last norm
+  const double block = sizes.kept_by_block(), in_block = sizes.of_backward_in_block();
+  const double of_token = options.checkpoint_activations ? sizes.layers * sizes.d + std::max(at_the_head, block + in_block)
+                                                         : sizes.layers * block + std::max(at_the_head, in_block);
+  return {.parameters = parameters,
+          .gradients = parameters * (1 + extra_gradients),
+          .optimizer = options.optimizer == OptimizerKind::adamw ? 2 * parameters : 0,
+          .activations = tokens * of_token * size};
+}
+
+}  // namespace ringside::transformer

@@ -1,0 +1,24 @@
+// How much memory training takes, told before any of it is asked for.
+#pragma once
+
+#include "autograd/dtype.hpp"
+#include "transformer/config.hpp"
+#include "transformer/trainer.hpp"
+
+namespace ringside::transformer {
+
+// Bytes of one rank. In doubles: sizes that a file may ask for do not fit anything else.
+struct MemoryNeed {
+  double parameters = 0, gradients = 0, optimizer = 0;
+  double activations = 0;  // of one micro-batch, at the moment when there are most: all of the forward pass, and backward at the head
+  double total() const { return parameters + gradients + optimizer + activations; }
+};
+
+// An estimate, some per cent too high: a test holds it against what is counted. `extra_gradients` is how many copies of all gradients the
+// parallel form keeps beside them.
+MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype, int ranks, int extra_gradients = 0);
+
+// The parameters alone: what using a model takes at least.
+double parameter_bytes(const Config& config, autograd::DType dtype);
+
+}  // namespace ringside::transformer

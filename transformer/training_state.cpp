@@ -1,0 +1,233 @@
+#include "transformer/training_state.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <span>
+
+#include <signal.h>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+namespace ringside::transformer {
+
+using autograd::DType;
+using autograd::NamedTensor;
+using autograd::Tensor;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* state_key = "training_state";  // in the metadata of model.safetensors: the name of the file with the state
+constexpr std::string_view state_start = "training-", state_end = ".safetensors";
+
+// Every option that changes the numbers of a run, by name: written, read and compared in one place.
+template <class Options, class Visit>
+void for_each_option(Options& options, Visit&& visit) {
+  visit("steps", options.steps);
+  visit("batch", options.batch);
+  visit("accumulate", options.accumulate);
+  visit("sequence", options.sequence);
+  visit("seed", options.seed);
+  visit("learning_rate", options.learning_rate);
+  visit("min_learning_rate", options.min_learning_rate);
+  visit("warmup", options.warmup);
+  visit("clip", options.clip);
+  visit("weight_decay", options.weight_decay);
+  visit("beta1", options.beta1);
+  visit("beta2", options.beta2);
+}
+
+const char* name_of(OptimizerKind kind) {
+  return kind == OptimizerKind::sgd ? "sgd" : "adamw";
+}
+
+// --- Metadata: text in, numbers out
+
+const std::string& text_of(const Metadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  require(found != metadata.end(), "its metadata has no \"{}\"", key);
+  return found->second;
+}
+
+template <class Number>
+Number number_of(const Metadata& metadata, const std::string& key) {
+  const std::string& text = text_of(metadata, key);
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  require(error == std::errc() && end == text.data() + text.size(), "its metadata has a \"{}\" that is no number", key);
+  return number;
+}
+
+// --- Checksums: what tells these numbers from all others. Not against malice, but against halves of different checkpoints and damage.
+
+std::uint64_t checksum(std::uint64_t sum, std::span<const std::byte> bytes) {
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
+    sum = mix_bits(sum ^ word);
+  }
+  return sum;
+}
+
+std::uint64_t checksum(const std::vector<NamedTensor>& tensors) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, tensor] : tensors) sum = checksum(sum + 1, view_of(name, tensor).bytes);
+  return sum;
+}
+
+// --- The folder
+
+// A name for the state after `step` that nothing in the folder has.
+std::string new_state_name(const fs::path& directory, std::int64_t step) {
+  std::string name = fmt::format("{}{}{}", state_start, step, state_end);
+  for (int again = 2; fs::exists(directory / name); ++again) name = fmt::format("{}{}-{}{}", state_start, step, again, state_end);
+  return name;
+}
+
+bool is_state_name(const std::string& name) {
+  return name.starts_with(state_start) && name.ends_with(state_end) && name.find('/') == std::string::npos;
+}
+
+// A file that a process was writing when it was killed: NAME.PID.part (atomic_file.hpp).
+bool is_left_behind(const std::string& name) {
+  if (!name.ends_with(".part") || !(name.starts_with(state_start) || name.starts_with("model.") || name.starts_with("config."))) return false;
+  const std::string without = name.substr(0, name.size() - 5);
+  const std::size_t dot = without.rfind('.');
+  if (dot == std::string::npos) return false;
+  int pid = 0;
+  const char* const end = without.data() + without.size();
+  const bool is_number = std::from_chars(without.data() + dot + 1, end, pid).ptr == end && pid > 0;
+  return is_number && ::kill(pid, 0) != 0;
+}
+
+// Errors do not matter here: what stays is in the way of nothing.
+void remove_old_files(const fs::path& directory, const std::string& state_in_use) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if ((is_state_name(name) && name != state_in_use) || is_left_behind(name)) fs::remove(entry.path(), ignored);
+  }
+}
+
+Metadata metadata_of(const Model& model, const Trainer& trainer) {
+  TrainerOptions options = trainer.options();
+  Metadata metadata{{"step", fmt::format("{}", trainer.steps_taken())},
+                    {"dtype", autograd::name_of(model.dtype())},
+                    {"optimizer", name_of(options.optimizer)},
+                    {"text", fmt::format("{}", trainer.text_fingerprint())},
+                    {"parameters", fmt::format("{}", checksum(model.named_parameters()))},
+                    {"state", fmt::format("{}", checksum(trainer.optimizer().state()))}};
+  for_each_option(options, [&](const char* name, auto value) { metadata[name] = fmt::format("{}", value); });
+  return metadata;
+}
+
+SavedRun run_of(const Metadata& metadata) {
+  SavedRun run;
+  run.step = number_of<std::int64_t>(metadata, "step");
+  const std::string& dtype = text_of(metadata, "dtype");
+  require(dtype == "fp32" || dtype == "fp64", "its numbers are of type {:.20}, but Ringside trains in fp32 and fp64", dtype);
+  run.dtype = dtype == "fp64" ? DType::fp64 : DType::fp32;
+  const std::string& optimizer = text_of(metadata, "optimizer");
+  require(optimizer == "sgd" || optimizer == "adamw", "its optimizer is {:.20}, but Ringside has sgd and adamw", optimizer);
+  run.options.optimizer = optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
+  run.text = number_of<std::uint32_t>(metadata, "text");
+  for_each_option(run.options, [&](const char* name, auto& value) { value = number_of<std::decay_t<decltype(value)>>(metadata, name); });
+  require(run.step >= 0, "its metadata speaks of step {}", run.step);
+  return run;
+}
+
+void read_into(SafetensorsFile& file, const NamedTensor& wanted) {
+  const auto& [name, tensor] = wanted;
+  const ArrayView view = view_of(name, tensor);
+  const auto& entry = file.entry(name);
+  require(entry.shape == view.shape && entry.type == view.type, "'{}' is {} {} in it, but the optimizer's is {} {}", name,
+          safetensors_name(entry.type), autograd::to_string(entry.shape), safetensors_name(view.type), autograd::to_string(view.shape));
+  std::byte* const start = tensor.storage()->data() + static_cast<std::size_t>(tensor.offset()) * autograd::size_of(tensor.dtype());
+  file.read(name, {start, view.bytes.size()});
+}
+
+}  // namespace
+
+void save_run(const fs::path& directory, const Model& model, const Trainer& trainer) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
+  const std::string name = new_state_name(directory, trainer.steps_taken());
+  std::vector<ArrayView> arrays;
+  for (const auto& [array, tensor] : trainer.optimizer().state()) arrays.push_back(view_of(array, tensor));
+  write_safetensors(directory / name, arrays, metadata_of(model, trainer));
+  try {
+    save_checkpoint(directory, model, {{state_key, name}});
+  } catch (...) {
+    fs::remove(directory / name, error);
+    throw;
+  }
+  remove_old_files(directory, name);
+}
+
+SavedRun read_run(const fs::path& directory) {
+  const SafetensorsFile model(directory / "model.safetensors");
+  const auto named = model.metadata().find(state_key);
+  require(named != model.metadata().end(),
+          "{} holds a model, but no run to go on with (no optimizer's state): start from its parameters with --init", directory.string());
+  require(is_state_name(named->second), "{} names {:.60} as its optimizer's state, which is no such file",
+          (directory / "model.safetensors").string(), named->second);
+  const fs::path file = directory / named->second;
+  const SafetensorsFile state(file);
+  try {
+    SavedRun run = run_of(state.metadata());
+    run.directory = directory;
+    run.file = file;
+    return run;
+  } catch (const Error& problem) {
+    fail("{} is no state of a run: {}", file.string(), problem.what());
+  }
+}
+
+void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
+  SafetensorsFile file(run.file);
+  const std::vector<NamedTensor> state = trainer.optimizer().state();
+  require(checksum(model.named_parameters()) == number_of<std::uint64_t>(file.metadata(), "parameters"),
+          "the parameters in {} are not those that {} was saved with: one of the files was changed or is damaged; to start from the "
+          "parameters alone, use --init",
+          run.directory.string(), run.file.filename().string());
+  require_text_of(run, trainer.text_fingerprint());
+  try {
+    std::set<std::string> known;
+    for (const NamedTensor& wanted : state) {
+      read_into(file, wanted);
+      known.insert(wanted.name);
+    }
+    for (const auto& [name, entry] : file.entries()) require(known.contains(name), "it holds '{}', which is not the optimizer's", name);
+    const std::uint64_t seen = checksum(state);
+    require(seen == number_of<std::uint64_t>(file.metadata(), "state"), "its numbers are not those that were saved: it is damaged");
+    trainer.require_same_everywhere(static_cast<double>((seen ^ seen >> 32) & 0xffffffff), "the same checkpoint");
+  } catch (const Error& problem) {
+    fail("cannot go on with {}: {}", run.file.string(), problem.what());
+  }
+  trainer.resume_at(run.step);
+}
+
+void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
+  require(fingerprint == run.text,
+          "the text is not the one that the run in {} was trained on: give it the same --data, or start from its parameters with --init",
+          run.directory.string());
+}
+
+std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions& now) {
+  std::vector<std::string> before, changes;
+  for_each_option(run.options, [&](const char*, auto value) { before.push_back(fmt::format("{}", value)); });
+  std::size_t i = 0;
+  for_each_option(now, [&](const char* name, auto value) {
+    const std::string after = fmt::format("{}", value);
+    if (after != before[i]) changes.push_back(fmt::format("{} was {} and is {}", name, before[i], after));
+    ++i;
+  });
+  return changes;
+}
+
+}  // namespace ringside::transformer
