@@ -134,6 +134,8 @@ class Printer {
 
 void take_part(const BenchArguments& said, const BenchPlan& plan) {
   const BenchSeat seat = take_bench_seat(plan);
+  if (said.calibrate && seat.rows_file.empty() && seat.everybody.rank == 0)
+    throw UsageError("--calibrate starts ranks of its own: run it without a launcher");
   Printer printer(seat.rows_file);
   run_bench(plan, seat, [&](const auto& rows) { printer.take(rows, !said.calibrate); });
   if (seat.everybody.rank != 0) return;
@@ -142,10 +144,9 @@ void take_part(const BenchArguments& said, const BenchPlan& plan) {
 }
 
 void finish_calibration(const BenchArguments& said, const BenchPlan& plan, const std::vector<Json>& rows) {
-  const AddCosts adding = measure_adding();
-  const auto costs = costs_from_rows(plan, rows, adding);
+  const auto costs = costs_from_rows(plan, rows, measure_adding());
   collectives::keep_calibration(costs);
-  fmt::print("{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n", calibration_report(costs, adding, plan.ranks.back()),
+  fmt::print("{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n", calibration_report(costs, plan.ranks.back()),
              collectives::calibration_file().string());
   if (!said.json.empty()) write_json_file(said.json, Json(rows));
 }

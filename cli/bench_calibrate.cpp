@@ -12,18 +12,21 @@ namespace ringside::cli {
 namespace {
 
 using collectives::Collective;
+using collectives::MachineCosts;
 using collectives::CostParameters;
 using collectives::DataType;
 
-constexpr std::uint64_t few = 64, many = 4000000;  // bytes of the whole buffer
+constexpr std::uint64_t few = 64;  // bytes of the whole buffer; many: MachineCosts::lengths
+constexpr std::size_t lengths = std::size(MachineCosts::lengths);
 constexpr int most_ranks = 16;
 
 int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
+// Whole buffers are a little shorter than asked for where they must divide by the number of ranks.
 double seconds_of(const std::vector<Json>& rows, const std::string& backend, int ranks, const char* algorithm, std::uint64_t bytes) {
   for (const Json& row : rows) {
-    const bool same_size = (row.at("bytes").get<std::uint64_t>() > few) == (bytes > few);
-    if (row.at("backend") == backend && row.at("ranks") == ranks && row.at("algorithm") == algorithm && same_size)
+    const double measured = row.at("bytes").get<double>(), asked = static_cast<double>(bytes);
+    if (row.at("backend") == backend && row.at("ranks") == ranks && row.at("algorithm") == algorithm && measured <= asked && measured > asked / 2)
       return row.at("time_us").get<double>() * 1e-6;
   }
   fail("nothing was measured for {} with {} ranks", backend, ranks);
@@ -47,7 +50,7 @@ double seconds_per_byte_added(std::size_t bytes) {
 }
 
 // "recursive_doubling below 128 KiB, ring from there on"
-std::string choices_in_words(Collective collective, const CostParameters& costs, int ranks) {
+std::string choices_in_words(Collective collective, const MachineCosts& costs, int ranks) {
   collectives::AlgorithmChoice choice;
   choice.set_costs(costs);
   std::string words;
@@ -66,18 +69,21 @@ std::string choices_in_words(Collective collective, const CostParameters& costs,
 
 }  // namespace
 
-CostParameters solve_costs(const CalibrationTimes& times, int cores) {
-  const double p = times.ranks, c = cores, crowd = std::max(0.0, p / c - 1), links = p - 1;
-  const double b = static_cast<double>(times.many) / 2, all_bytes = links * static_cast<double>(times.many);
-  CostParameters costs;
-  costs.cores = cores;
-  costs.alpha = times.pair_few;
+MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
+  const double p = times.ranks, c = std::min<double>(cores, p), crowd = std::max(0.0, p / cores - 1), links = p - 1;
+  MachineCosts costs;
+  CostParameters& common = costs.common;
+  common.cores = cores;
+  common.alpha = times.pair_few;
   // Either the cores are busy with all ranks' messages, or each rank's way out with its own: it can be no more than either allows.
-  const double by_cores = times.direct_few * std::min(c, p) / (2 * p * links), by_rank = std::max(0.0, times.direct_few - costs.alpha) / (p - 2);
-  costs.overhead = std::min({by_cores, std::max(by_rank, costs.alpha / 100), costs.alpha});
-  costs.turn = crowd > 0 ? std::max(0.0, times.ring_few / links - costs.alpha) / crowd : 0;
-  costs.beta = std::max(0.0, times.pair_many - costs.alpha) / b;
-  costs.copy = times.ring_many * std::min(c, p) / (2 * all_bytes);
+  const double by_cores = times.direct_few * c / (2 * p * links), by_rank = (times.direct_few - common.alpha) / (p - 2);
+  common.overhead = std::min({by_cores, std::max(by_rank, by_cores / 10), common.alpha});
+  common.turn = crowd > 0 ? std::max(0.0, times.ring_few / links - common.alpha) / crowd : 0;
+  for (std::size_t i = 0; i < lengths; ++i) {
+    const double buffer = static_cast<double>(MachineCosts::lengths[i]);
+    costs.per_byte[i].beta = std::max(0.0, times.pair_many[i] - times.pair_few) / (buffer / 2);
+    costs.per_byte[i].copy = std::max(0.0, times.ring_many[i] - times.ring_few) * c / (2 * links * buffer);
+  }
   return costs;
 }
 
@@ -91,47 +97,66 @@ void plan_calibration(BenchPlan& plan, bool ranks_given) {
   plan.algorithms = {"ring", "direct"};
   plan.type = DataType::fp32;
   plan.ranks = {2, crowd};
-  plan.bytes = {few, many};
+  plan.bytes = {few};
+  plan.bytes.insert(plan.bytes.end(), std::begin(MachineCosts::lengths), std::end(MachineCosts::lengths));
   plan.limits = false;
   plan.repeat = plan.repeat.value_or(28);
 }
 
-AddCosts measure_adding() { return {seconds_per_byte_added(64 * 1024), seconds_per_byte_added(64 << 20)}; }
+std::array<double, 3> measure_adding() {
+  std::array<double, 3> seconds{};
+  for (std::size_t i = 0; i < lengths; ++i) seconds[i] = seconds_per_byte_added(MachineCosts::lengths[i]);
+  return seconds;
+}
 
-std::map<std::string, CostParameters> costs_from_rows(const BenchPlan& plan, const std::vector<Json>& rows, const AddCosts& adding) {
-  std::map<std::string, CostParameters> found;
-  const int crowd = plan.ranks.back();
+std::map<std::string, MachineCosts> costs_from_rows(const BenchPlan& plan, const std::vector<Json>& rows, const std::array<double, 3>& adding) {
+  std::map<std::string, MachineCosts> found;
   for (const auto& backend : plan.backends) {
-    CalibrationTimes times{.ranks = crowd, .many = many};
-    times.pair_few = seconds_of(rows, backend, 2, "ring", few);
-    times.pair_many = seconds_of(rows, backend, 2, "ring", many);
-    times.ring_few = seconds_of(rows, backend, crowd, "ring", few);
-    times.direct_few = seconds_of(rows, backend, crowd, "direct", few);
-    times.ring_many = seconds_of(rows, backend, crowd, "ring", many);
-    CostParameters costs = solve_costs(times, cores_here());
-    costs.gamma = adding.in_cache;  // a slice is added while it is warm
-    costs.slice_bytes = collectives::built_in_costs(backend).slice_bytes;
+    const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) { return seconds_of(rows, backend, ranks, algorithm, bytes); };
+    CalibrationTimes times;
+    times.ranks = plan.ranks.back();
+    times.pair_few = seconds(2, "ring", few);
+    times.ring_few = seconds(times.ranks, "ring", few);
+    times.direct_few = seconds(times.ranks, "direct", few);
+    for (std::size_t i = 0; i < lengths; ++i) {
+      times.pair_many[i] = seconds(2, "ring", MachineCosts::lengths[i]);
+      times.ring_many[i] = seconds(times.ranks, "ring", MachineCosts::lengths[i]);
+    }
+    MachineCosts costs = solve_costs(times, cores_here());
+    for (std::size_t i = 0; i < lengths; ++i) costs.per_byte[i].gamma = adding[i];
+    costs.common.slice_bytes = collectives::built_in_costs(backend).common.slice_bytes;
     found[backend] = costs;
   }
   return found;
 }
 
-std::string calibration_report(const std::map<std::string, CostParameters>& costs, const AddCosts& adding, int ranks) {
-  std::string text = fmt::format("{:<9} {:>11} {:>10} {:>14} {:>12} {:>12}\n", "", "alpha (us)", "turn (us)", "overhead (us)",
-                                 "beta (ns/B)", "copy (ns/B)");
+std::string calibration_report(const std::map<std::string, MachineCosts>& costs, int ranks) {
+  std::string text;
+  const auto row = [&](const std::string& name, const std::string& unit, auto value_of, double scale) {
+    text += fmt::format("{:<28} {:<6}", name, unit);
+    for (const auto& [transport, c] : costs) text += fmt::format(" {:>9.3f}", value_of(c) * scale);
+    text += "\n";
+  };
+  text += fmt::format("{:<35}", "");
+  for (const auto& [transport, c] : costs) text += fmt::format(" {:>9}", transport);
+  text += "\n";
+  row("alpha", "us", [](const auto& c) { return c.common.alpha; }, 1e6);
+  row("turn", "us", [](const auto& c) { return c.common.turn; }, 1e6);
+  row("overhead", "us", [](const auto& c) { return c.common.overhead; }, 1e6);
+  using PerByte = MachineCosts::PerByte;
+  for (const auto& [name, value] : {std::pair("beta", &PerByte::beta), std::pair("copy", &PerByte::copy), std::pair("gamma", &PerByte::gamma)})
+    for (std::size_t i = 0; i < lengths; ++i)
+      row(fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
+          [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
+  text +=
+      "\nA message of b bytes takes alpha + beta b from hand to hand, and turn longer for each further rank on a core. It keeps a core\n"
+      "busy for overhead + copy b at either end. Adding b bytes to b others takes gamma b.\n\nHence, of fp32:\n";
   for (const auto& [transport, c] : costs)
-    text += fmt::format("{:<9} {:>11.2f} {:>10.2f} {:>14.2f} {:>12.3f} {:>12.3f}\n", transport, c.alpha * 1e6, c.turn * 1e6, c.overhead * 1e6,
-                        c.beta * 1e9, c.copy * 1e9);
-  text += fmt::format(
-      "\nA message of b bytes takes alpha + beta b from hand to hand, and turn longer for each further rank on a core; it keeps a core busy for\n"
-      "overhead + copy b at either end. To add a byte to another takes gamma = {:.3f} ns in cache, {:.3f} ns from memory.\n\n"
-      "Hence, of fp32:\n",
-      adding.in_cache * 1e9, adding.in_memory * 1e9);
-  for (const auto& [transport, c] : costs)
-    for (const int n : {4, ranks})
-      if (n == 4 || ranks != 4)
-        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
-          text += fmt::format("  {:<8} {} ranks  {:<15} {}\n", transport, n, name_of(collective), choices_in_words(collective, c, n));
+    for (const int n : {4, ranks}) {
+      if (n == 4 && ranks == 4) continue;
+      for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
+        text += fmt::format("  {:<8} {} ranks  {:<15} {}\n", transport, n, name_of(collective), choices_in_words(collective, c, n));
+    }
   return text;
 }
 

@@ -19,17 +19,17 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 // How a value stands in the file: its key, and how many of its unit are a second.
+template <class Of>
 struct Field {
   const char* key;
-  double CostParameters::*value;
+  double Of::*value;
   double unit;
 };
-constexpr Field fields[] = {{"alpha_us", &CostParameters::alpha, 1e-6},
-                            {"turn_us", &CostParameters::turn, 1e-6},
-                            {"overhead_us", &CostParameters::overhead, 1e-6},
-                            {"beta_ns_per_byte", &CostParameters::beta, 1e-9},
-                            {"copy_ns_per_byte", &CostParameters::copy, 1e-9},
-                            {"gamma_ns_per_byte", &CostParameters::gamma, 1e-9}};
+using PerByte = MachineCosts::PerByte;
+constexpr Field<CostParameters> common_fields[] = {
+    {"alpha_us", &CostParameters::alpha, 1e-6}, {"turn_us", &CostParameters::turn, 1e-6}, {"overhead_us", &CostParameters::overhead, 1e-6}};
+constexpr Field<PerByte> byte_fields[] = {
+    {"beta_ns_per_byte", &PerByte::beta, 1e-9}, {"copy_ns_per_byte", &PerByte::copy, 1e-9}, {"gamma_ns_per_byte", &PerByte::gamma, 1e-9}};
 
 std::string host_name() {
   char name[256] = {};
@@ -47,13 +47,29 @@ bool matches(const Json& entry, const Json& key) {
   return true;
 }
 
-CostParameters costs_from(const Json& entry, CostParameters costs) {
-  for (const Field& field : fields) {
-    const double value = entry.at(field.key).get<double>();
-    require(std::isfinite(value) && value >= 0 && value < 1e9, "{} is {}, and no time", field.key, value);
-    costs.*field.value = value * field.unit;
-  }
+double time_in(const Json& value, const char* key) {
+  const double number = value.get<double>();
+  require(std::isfinite(number) && number >= 0 && number < 1e9, "{} is {}, and no time", key, number);
+  return number;
+}
+
+MachineCosts costs_from(const Json& entry, MachineCosts costs) {
+  for (const auto& field : common_fields) costs.common.*field.value = time_in(entry.at(field.key), field.key) * field.unit;
+  const Json lengths = MachineCosts::lengths;
+  require(entry.at("buffer_bytes") == lengths, "it was measured with buffers of other lengths");
+  for (const auto& field : byte_fields)
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      costs.per_byte[i].*field.value = time_in(entry.at(field.key).at(i), field.key) * field.unit;
   return costs;
+}
+
+Json entry_of(const Json& key, const MachineCosts& costs) {
+  Json entry = key;
+  for (const auto& field : common_fields) entry[field.key] = costs.common.*field.value / field.unit;
+  entry["buffer_bytes"] = MachineCosts::lengths;
+  for (const auto& field : byte_fields)
+    for (const PerByte& per_byte : costs.per_byte) entry[field.key].push_back(per_byte.*field.value / field.unit);
+  return entry;
 }
 
 // The file's content. Throws where there is a file that is none of ours.
@@ -82,23 +98,21 @@ fs::path calibration_file() {
   return {};
 }
 
-CostParameters built_in_costs(std::string_view transport) {
-  CostParameters costs{.alpha = 23e-6, .beta = 0.25e-9, .gamma = 0.05e-9, .overhead = 5.5e-6, .copy = 0.18e-9, .turn = 8e-6};
-  costs.slice_bytes = 256 * 1024;
-  if (transport == "shm") {
-    costs = {.alpha = 0.5e-6, .beta = 0.1e-9, .gamma = 0.04e-9, .overhead = 0.4e-6, .copy = 0.08e-9, .turn = 2e-6};
-    costs.slice_bytes = 128 * 1024;
-  }
-  if (transport == "threads") {
-    costs = {.alpha = 32e-6, .beta = 0.08e-9, .gamma = 0.03e-9, .overhead = 10e-6, .copy = 0.06e-9, .turn = 4e-6};
-    costs.slice_bytes = 256 * 1024;
-  }
-  costs.cores = cores_here();
+MachineCosts built_in_costs(std::string_view transport) {
+  MachineCosts costs{.common = {.alpha = 23e-6, .overhead = 5.5e-6, .turn = 8e-6, .slice_bytes = 256 * 1024},
+                     .per_byte = {{0.1e-9, 0.03e-9, 0.02e-9}, {0.2e-9, 0.08e-9, 0.03e-9}, {0.4e-9, 0.22e-9, 0.1e-9}}};
+  if (transport == "shm")
+    costs = {.common = {.alpha = 0.5e-6, .overhead = 0.4e-6, .turn = 1.7e-6, .slice_bytes = 128 * 1024},
+             .per_byte = {{0.1e-9, 0.03e-9, 0.02e-9}, {0.1e-9, 0.05e-9, 0.03e-9}, {0.3e-9, 0.15e-9, 0.1e-9}}};
+  if (transport == "threads")
+    costs = {.common = {.alpha = 32e-6, .overhead = 11e-6, .turn = 4e-6, .slice_bytes = 256 * 1024},
+             .per_byte = {{0.1e-9, 0.03e-9, 0.02e-9}, {0.1e-9, 0.05e-9, 0.03e-9}, {0.3e-9, 0.15e-9, 0.1e-9}}};
+  costs.common.cores = cores_here();
   return costs;
 }
 
-CostParameters costs_here(std::string_view transport) {
-  const CostParameters built_in = built_in_costs(transport);
+MachineCosts costs_here(std::string_view transport) {
+  const MachineCosts built_in = built_in_costs(transport);
   const fs::path path = calibration_file();
   try {
     const Json key = key_of(transport);
@@ -110,7 +124,7 @@ CostParameters costs_here(std::string_view transport) {
   return built_in;
 }
 
-void keep_calibration(const std::map<std::string, CostParameters>& measured) {
+void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
   const fs::path path = calibration_file();
   require(!path.empty(), "there is no folder to keep the calibration in: set HOME or XDG_CACHE_HOME");
   Json entries = Json::array();
@@ -123,11 +137,7 @@ void keep_calibration(const std::map<std::string, CostParameters>& measured) {
   } catch (const std::exception&) {
     entries = Json::array();  // broken: written anew
   }
-  for (const auto& [transport, costs] : measured) {
-    Json entry = key_of(transport);
-    for (const Field& field : fields) entry[field.key] = costs.*field.value / field.unit;
-    entries.push_back(entry);
-  }
+  for (const auto& [transport, costs] : measured) entries.push_back(entry_of(key_of(transport), costs));
 
   const fs::path beside = path.string() + fmt::format(".{}", ::getpid());
   std::error_code error;
@@ -145,11 +155,11 @@ void keep_calibration(const std::map<std::string, CostParameters>& measured) {
 }
 
 AlgorithmChoice agree_on_costs(Transport& transport, const ExecutorOptions& executor, AlgorithmChoice algorithms, int hosts) {
-  CostParameters costs;
+  MachineCosts costs;
   if (transport.rank() == 0) {
     costs = algorithms.costs() ? *algorithms.costs() : costs_here(transport.name());
-    if (!algorithms.costs()) costs.cores *= std::max(1, hosts);
-    costs.slice_bytes = executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
+    if (!algorithms.costs()) costs.common.cores *= std::max(1, hosts);
+    costs.common.slice_bytes = executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
   }
   const Algorithm& tree = find_algorithm(Collective::broadcast, "binomial");
   Call call{.collective = Collective::broadcast, .type = DataType::uint8, .count = sizeof costs, .label = Label("what messages cost")};

@@ -27,8 +27,8 @@ class AlgorithmChoice {
   explicit AlgorithmChoice(std::string_view forced);
 
   // What things cost where the calls run. Must be the same on all ranks, since each chooses for itself: a ProcessGroup sees to it.
-  void set_costs(const CostParameters& costs);
-  const std::optional<CostParameters>& costs() const { return costs_; }
+  void set_costs(const MachineCosts& costs);
+  const std::optional<MachineCosts>& costs() const { return costs_; }
 
   // For `count` elements of the whole buffer among `size` ranks: what is forced, otherwise the cheapest, otherwise, where nothing is
   // known of costs, the catalogue's default. Of several that cost the same but for a few per cent, the first in the catalogue. Sizes
@@ -46,7 +46,7 @@ class AlgorithmChoice {
   const Algorithm& cheapest(const Kind& kind) const;
 
   std::map<Collective, const Algorithm*> forced_;
-  std::optional<CostParameters> costs_;
+  std::optional<MachineCosts> costs_;
   mutable std::map<Kind, const Algorithm*> found_;
 };
 

@@ -83,9 +83,17 @@ class Walk {
       for (int s = 0; s < steps; ++s) {
         const Step& step = schedule.steps[s];
         if (step.send && step.send->to != rank) add_slices(walk.sends, s, begin, step.send->to, step.send->chunks, order.send_needs[s], schedule, false);
+        if (begin == 0 && step.send && step.send->to != rank) count(step.send->chunks, walk.sent);
         if (step.receive) add_slices(walk.receives, s, begin, step.receive->from, step.receive->chunks, order.receive_needs[s], schedule, true);
       }
     return walk;
+  }
+
+  // As the executor sends them, whatever slices the walk takes.
+  void count(ChunkRange range, Sent& sent) const {
+    const std::uint64_t bytes = chunks_.size(range) * element_, slice = parameters_.slice_bytes;
+    sent.messages += slice > 0 ? std::max<std::uint64_t>(1, (bytes + slice - 1) / slice) : 1;
+    sent.bytes += bytes;
   }
 
   void add_slices(std::vector<Move>& moves, int step, int begin, int peer, ChunkRange range, Plan::Need need, const Schedule& schedule,
@@ -95,7 +103,7 @@ class Walk {
     for (int slice = begin; slice < end; ++slice) {
       Move move{.peer = peer, .place = step * slices_ + slice};
       move.bytes = slice_ > 0 ? std::min(slice_, bytes - slice * slice_) : bytes;
-      if (slice_ > 0) move.messages = std::max(1.0, std::ceil(move.bytes / static_cast<double>(parameters_.slice_bytes)));
+      if (slice_ > 0) move.messages = std::max(1.0, move.bytes / static_cast<double>(parameters_.slice_bytes));
       move.adds = receiving && schedule.steps[step].receive->action == Action::add;
       if (need.step != Plan::none) {
         const Step& first = schedule.steps[need.step];
@@ -118,8 +126,6 @@ class Walk {
     const double start = std::max(walk.way_out, data_is_there);
     walk.left[move.place] = walk.way_out = start + busy(move);
     walk.arrives[move.place] = walk.way_out + delay_;
-    walk.sent.messages += static_cast<std::uint64_t>(move.messages);
-    walk.sent.bytes += static_cast<std::uint64_t>(move.bytes);
     ++walk.next_send;
     return true;
   }
@@ -163,6 +169,22 @@ class Walk {
 };
 
 }  // namespace
+
+CostParameters MachineCosts::at(std::uint64_t buffer_bytes) const {
+  constexpr int last = std::size(lengths) - 1;
+  const double bytes = std::clamp(static_cast<double>(buffer_bytes), static_cast<double>(lengths[0]), static_cast<double>(lengths[last]));
+  int i = 0;
+  while (i + 2 <= last && bytes > static_cast<double>(lengths[i + 1])) ++i;
+  const double low = std::log(static_cast<double>(lengths[i])), high = std::log(static_cast<double>(lengths[i + 1]));
+  const double share = (std::log(bytes) - low) / (high - low);
+  const auto between = [&](double PerByte::*value) { return (1 - share) * per_byte[i].*value + share * per_byte[i + 1].*value; };
+
+  CostParameters costs = common;
+  costs.beta = between(&PerByte::beta);
+  costs.copy = between(&PerByte::copy);
+  costs.gamma = between(&PerByte::gamma);
+  return costs;
+}
 
 Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks, std::size_t element_bytes, const CostParameters& parameters) {
   return Walk(schedules, chunks, element_bytes, parameters).run();

@@ -50,6 +50,20 @@ struct CostParameters {
   bool operator==(const CostParameters&) const = default;
 };
 
+// The same for one machine, whose bytes cost the more, the less of the ranks' buffers is in cache: what depends on the bytes was measured
+// with whole buffers of three lengths, and is taken in between, on a logarithmic scale, for those between.
+struct MachineCosts {
+  static constexpr std::uint64_t lengths[] = {64000, 1000000, 16000000};
+  struct PerByte {
+    double beta = 0, copy = 0, gamma = 0;
+    bool operator==(const PerByte&) const = default;
+  };
+  CostParameters common;      // its beta, copy and gamma mean nothing
+  PerByte per_byte[3] = {};   // at each of the lengths
+  CostParameters at(std::uint64_t buffer_bytes) const;
+  bool operator==(const MachineCosts&) const = default;
+};
+
 struct Sent {
   std::uint64_t messages = 0, bytes = 0;
   bool operator==(const Sent&) const = default;
