@@ -1,6 +1,7 @@
 #include "cli/bench_calibrate.hpp"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -152,11 +153,9 @@ std::string calibration_report(const std::map<std::string, MachineCosts>& costs,
       "\nA message of b bytes takes alpha + beta b from hand to hand, and turn longer for each further rank on a core. It keeps a core\n"
       "busy for overhead + copy b at either end. Adding b bytes to b others takes gamma b.\n\nHence, of fp32:\n";
   for (const auto& [transport, c] : costs)
-    for (const int n : {4, ranks}) {
-      if (n == 4 && ranks == 4) continue;
+    for (const int n : std::set<int>{4, ranks})
       for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
         text += fmt::format("  {:<8} {} ranks  {:<15} {}\n", transport, n, name_of(collective), choices_in_words(collective, c, n));
-    }
   return text;
 }
 

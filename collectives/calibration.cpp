@@ -167,6 +167,7 @@ AlgorithmChoice agree_on_costs(Transport& transport, const ExecutorOptions& exec
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
   const Plan plan_of_tree = plan(tree.make(transport.size(), transport.rank(), 0), true);
   Executor(transport, executor).run(plan_of_tree, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}});
+  transport.forget_traffic();
   algorithms.set_costs(costs);
   return algorithms;
 }

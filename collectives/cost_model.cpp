@@ -9,9 +9,9 @@
 namespace ringside::collectives {
 namespace {
 
-// The walk looks at so many slices at most. Of longer buffers it cuts longer slices, each of which costs as many messages as it stands
-// for: the pipeline is then a little less fine, the sums are the same.
-constexpr int most_slices = 60000;
+// The walk looks at so many slices at most, over all ranks and steps, and has tables of so many places. Of longer buffers it cuts longer
+// slices, each of which costs as many messages as it stands for: the pipeline is then a little less fine, the sums are the same.
+constexpr double most_moves = 50000, most_places = 500000;
 
 constexpr double not_yet = -1;
 
@@ -58,17 +58,19 @@ class Walk {
   // As long as the executor's, or longer where those would be too many; and as many to a segment.
   void cut_slices(const std::vector<Schedule>& schedules) {
     double longest = 0;
-    std::size_t steps = 1;
+    std::size_t steps = 1, sends = 1;
     bool single_chunks = true;
     for (const Schedule& schedule : schedules) {
       steps = std::max(steps, schedule.steps.size());
       for (const Step& step : schedule.steps) {
         if (!step.send) continue;
+        ++sends;
         longest = std::max(longest, bytes_of(step.send->chunks));
         single_chunks = single_chunks && step.send->chunks.count <= 1;
       }
     }
-    const double most = std::max(1.0, std::floor(most_slices / static_cast<double>(steps * schedules.size())));
+    const double places = static_cast<double>(steps * schedules.size());
+    const double most = std::max(1.0, std::floor(std::min(most_moves / static_cast<double>(sends), most_places / places)));
     if (parameters_.slice_bytes > 0) slice_ = std::max(static_cast<double>(parameters_.slice_bytes), std::ceil(longest / most));
     slices_ = slices_of(longest);
     segment_ = single_chunks ? std::min(slices_, ExecutorOptions{}.slices_per_segment) : slices_;

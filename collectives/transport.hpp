@@ -134,6 +134,7 @@ class Transport {
   }
 
   const Traffic& traffic() const { return traffic_; }
+  void forget_traffic() { traffic_ = {}; }  // what was sent before the group's first call
 
  protected:
   virtual void start_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) = 0;
