@@ -99,14 +99,14 @@ fs::path calibration_file() {
 }
 
 MachineCosts built_in_costs(std::string_view transport) {
-  MachineCosts costs{.common = {.alpha = 23e-6, .overhead = 5.5e-6, .turn = 8e-6, .slice_bytes = 256 * 1024},
-                     .per_byte = {{0.1e-9, 0.03e-9, 0.02e-9}, {0.2e-9, 0.08e-9, 0.03e-9}, {0.4e-9, 0.22e-9, 0.1e-9}}};
+  MachineCosts costs{.common = {.alpha = 20e-6, .overhead = 6e-6, .turn = 12e-6, .slice_bytes = 256 * 1024},
+                     .per_byte = {{0.2e-9, 0.08e-9, 0.02e-9}, {0.33e-9, 0.16e-9, 0.025e-9}, {1.0e-9, 0.4e-9, 0.08e-9}}};
   if (transport == "shm")
-    costs = {.common = {.alpha = 0.5e-6, .overhead = 0.4e-6, .turn = 1.7e-6, .slice_bytes = 128 * 1024},
-             .per_byte = {{0.1e-9, 0.03e-9, 0.02e-9}, {0.1e-9, 0.05e-9, 0.03e-9}, {0.3e-9, 0.15e-9, 0.1e-9}}};
+    costs = {.common = {.alpha = 0.6e-6, .overhead = 0.5e-6, .turn = 1.9e-6, .slice_bytes = 128 * 1024},
+             .per_byte = {{0.14e-9, 0.06e-9, 0.02e-9}, {0.17e-9, 0.09e-9, 0.025e-9}, {0.55e-9, 0.22e-9, 0.08e-9}}};
   if (transport == "threads")
-    costs = {.common = {.alpha = 32e-6, .overhead = 11e-6, .turn = 4e-6, .slice_bytes = 256 * 1024},
-             .per_byte = {{0.1e-9, 0.03e-9, 0.02e-9}, {0.1e-9, 0.05e-9, 0.03e-9}, {0.3e-9, 0.15e-9, 0.1e-9}}};
+    costs = {.common = {.alpha = 16e-6, .overhead = 8e-6, .turn = 5e-6, .slice_bytes = 256 * 1024},
+             .per_byte = {{0.1e-9, 0.03e-9, 0.02e-9}, {0.1e-9, 0.05e-9, 0.025e-9}, {0.42e-9, 0.18e-9, 0.08e-9}}};
   costs.common.cores = cores_here();
   return costs;
 }
