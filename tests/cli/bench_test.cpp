@@ -175,7 +175,7 @@ TEST_CASE("calibrate says what it cannot do") {
   CHECK(one_error({"--calibrate", "all_reduce"}, 2).starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
   CHECK(one_error({"--calibrate", "-n", "2"}, 2).starts_with("ringside: --calibrate compares 2 ranks with more: -n 3 at least"));
   CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2).starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
-  CHECK(one_error({}, 2).starts_with("ringside: which collective? Name one, such as all_reduce, or say --calibrate\n"));
+  CHECK(one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as all_reduce, or train; or --calibrate\n"));
 }
 
 TEST_CASE("costs are read off the calls in which they decide") {
