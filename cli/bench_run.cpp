@@ -12,7 +12,6 @@
 namespace ringside::cli {
 namespace {
 
-using collectives::Algorithm;
 using collectives::Call;
 using collectives::Collective;
 using collectives::Place;
@@ -91,17 +90,16 @@ class Bench {
     return call;
   }
 
-  // What a ProcessGroup over the lane's transport would take, of which rank 0 of all knows best.
   std::uint8_t algorithm_of(const Lane& lane, const Call& call) {
-    const Algorithm* algorithm = nullptr;
-    if (lane.algorithm == "auto") {
+    const auto& all = collectives::all_algorithms();
+    if (lane.algorithm != "auto") return static_cast<std::uint8_t>(&collectives::find_algorithm(call.collective, lane.algorithm) - all.data());
+    // What a ProcessGroup over the lane's transport would take, by what rank 0 of all knows.
+    std::uint8_t place = 0;
+    if (everybody_.rank() == 0) {
       auto choice = collectives::group_options_from_environment().algorithms;
       choice.set_costs(collectives::costs_here(lane.name));
-      algorithm = &choice.choose(call.collective, call.count, call.type, seat_.own.size);
-    } else {
-      algorithm = &collectives::find_algorithm(call.collective, lane.algorithm);
+      place = static_cast<std::uint8_t>(&choice.choose(call.collective, call.count, call.type, seat_.own.size) - all.data());
     }
-    auto place = static_cast<std::uint8_t>(algorithm - collectives::all_algorithms().data());
     everybody_.broadcast(std::span(&place, 1), 0);
     return place;
   }
