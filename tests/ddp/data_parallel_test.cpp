@@ -90,8 +90,8 @@ TEST_CASE("buckets of one parameter and of a few give the same") {
 }
 
 TEST_CASE("naive makes one call for each parameter and flat makes one") {
-  GroupOptions ring;
-  ring.algorithms = AlgorithmChoice("all_reduce=ring");
+  collectives::GroupOptions ring;
+  ring.algorithms = collectives::AlgorithmChoice("all_reduce=ring");
   for (const int size : {2, 3, 4})
     tests::on_every_transport(size, [](ProcessGroup& group) {
       const auto messages_of = [&](auto&& finish) {
