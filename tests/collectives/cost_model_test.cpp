@@ -91,6 +91,20 @@ TEST_CASE("the next message need not wait until the last one has arrived") {
   CHECK(seconds(Collective::gather, "linear", 6, 6000, logp) == doctest::Approx(11e-6 + 4 * 3e-6));
 }
 
+TEST_CASE("what comes waits until what lay there has left") {
+  // Rank 0 has chunk 0 from rank 3, and hands it on to rank 1 once chunks 1 and 2 have left. Rank 2's chunk 0 has long come by then.
+  constexpr ChunkRange first{0}, others{1, 2};
+  const auto send = [](ChunkRange chunks) { return Step{.send = Send{.to = chunks == others ? 1 : 0, .chunks = chunks}, .receive = {}}; };
+  const auto receive = [](ChunkRange chunks) { return Step{.send = {}, .receive = Receive{.from = 0, .chunks = chunks, .action = Action::overwrite}}; };
+  Step begin = send(others), end{.send = Send{.to = 1, .chunks = first}, .receive = {}};
+  begin.receive = Receive{.from = 3, .chunks = first, .action = Action::overwrite};
+  end.receive = Receive{.from = 2, .chunks = first, .action = Action::add};
+  const std::vector<Schedule> schedules{
+      {3, {begin, end}}, {3, {receive(others), receive(first)}}, {3, {Step{}, send(first)}}, {3, {send(first), Step{}}}};
+  const double n = 1000;
+  CHECK(cost_of(schedules, Chunks::even(3000, 3), 1, hockney).seconds == doctest::Approx(2 * alpha + 3 * n * beta + n * adding));
+}
+
 TEST_CASE("ranks that share cores wait for the work of all and for their turn") {
   CostParameters crowded{.alpha = 10e-6, .beta = 0, .gamma = 0, .overhead = 5e-6, .turn = 3e-6, .cores = 2};
   const Cost cost = cost_of(find_algorithm(Collective::all_reduce, "two_shot"), 6, 0, crowded);
