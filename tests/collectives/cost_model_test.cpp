@@ -94,13 +94,13 @@ TEST_CASE("the next message need not wait until the last one has arrived") {
 TEST_CASE("what comes waits until what lay there has left") {
   // Rank 0 has chunk 0 from rank 3, and hands it on to rank 1 once chunks 1 and 2 have left. Rank 2's chunk 0 has long come by then.
   constexpr ChunkRange first{0}, others{1, 2};
-  const auto send = [](ChunkRange chunks) { return Step{.send = Send{.to = chunks == others ? 1 : 0, .chunks = chunks}, .receive = {}}; };
+  const auto send = [](int to, ChunkRange chunks) { return Step{.send = Send{.to = to, .chunks = chunks}, .receive = {}}; };
   const auto receive = [](ChunkRange chunks) { return Step{.send = {}, .receive = Receive{.from = 0, .chunks = chunks, .action = Action::overwrite}}; };
-  Step begin = send(others), end{.send = Send{.to = 1, .chunks = first}, .receive = {}};
+  Step begin = send(1, others), end = send(1, first);
   begin.receive = Receive{.from = 3, .chunks = first, .action = Action::overwrite};
   end.receive = Receive{.from = 2, .chunks = first, .action = Action::add};
   const std::vector<Schedule> schedules{
-      {3, {begin, end}}, {3, {receive(others), receive(first)}}, {3, {Step{}, send(first)}}, {3, {send(first), Step{}}}};
+      {3, {begin, end}}, {3, {receive(others), receive(first)}}, {3, {Step{}, send(0, first)}}, {3, {send(0, first), Step{}}}};
   const double n = 1000;
   CHECK(cost_of(schedules, Chunks::even(3000, 3), 1, hockney).seconds == doctest::Approx(2 * alpha + 3 * n * beta + n * adding));
 }
