@@ -92,7 +92,8 @@ class RowsFile {
 std::vector<Json> to_be_drawn(const BenchPlan& plan, std::vector<Json> rows) {
   if (plan.algorithms.size() > 1)
     for (Json& row : rows)
-      if (row.at("algorithm") != "library") row["backend"] = fmt::format("{} {}", row.at("backend").get<std::string>(), row.at("algorithm").get<std::string>());
+      if (row.at("algorithm") != "library")
+        row["backend"] = fmt::format("{} {}", row.at("backend").get<std::string>(), row.at("algorithm").get<std::string>());
   return rows;
 }
 
@@ -146,16 +147,19 @@ void take_part(const BenchArguments& said, const BenchPlan& plan) {
 void finish_calibration(const BenchArguments& said, const BenchPlan& plan, const std::vector<Json>& rows) {
   const auto costs = costs_from_rows(plan, rows, measure_adding());
   collectives::keep_calibration(costs);
-  fmt::print("{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n", calibration_report(costs, plan.ranks.back()),
-             collectives::calibration_file().string());
+  fmt::print("{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n",
+             calibration_report(costs, plan.ranks.back()), collectives::calibration_file().string());
   if (!said.json.empty()) write_json_file(said.json, Json(rows));
 }
 
 void run(const BenchArguments& said) {
   const BenchPlan plan = plan_from(said);
   if (bench_has_a_seat()) return take_part(said, plan);
-  if (said.calibrate)
-    fmt::print("Measuring {} with 2 and {} ranks on {} cores ...\n\n", fmt::join(plan.backends, ", "), plan.ranks.back(), std::thread::hardware_concurrency()), std::fflush(stdout);
+  if (said.calibrate) {
+    fmt::print("Measuring {} with 2 and {} ranks on {} cores ...\n\n", fmt::join(plan.backends, ", "), plan.ranks.back(),
+               std::thread::hardware_concurrency());
+    std::fflush(stdout);
+  }
   check_memory(plan);
   std::vector<Json> rows;
   for (const int ranks : plan.ranks) {
@@ -181,16 +185,15 @@ void add_bench_command(CLI::App& app) {
   said->plan.ranks = {2, 4};
   said->plan.backends = {"tcp", "threads"};
 
-  command
-      ->add_option("COLLECTIVE", said->collective,
-                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier");
+  command->add_option("COLLECTIVE", said->collective,
+                      "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier");
   command->add_flag("--calibrate", said->calibrate,
                     "Measure what messages and sums cost here, and keep it: by that our backends choose their algorithms");
   const auto* ranks = command->add_option("-n,--ranks", said->plan.ranks, "Numbers of ranks, one after the other")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->check(at_least_one("rank"))
-      ->capture_default_str();
+                          ->delimiter(',')
+                          ->type_name("N,...")
+                          ->check(at_least_one("rank"))
+                          ->capture_default_str();
   command->add_option("--bytes", said->bytes, "Sizes of the whole buffer: MB is 10^6 bytes, MiB 2^20")
       ->delimiter(',')
       ->type_name("SIZE,...")
@@ -201,7 +204,8 @@ void add_bench_command(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--algorithm", said->plan.algorithms,
-                   "For our own backends, a row for each; ringside prove lists them. auto: what a program would get, by RINGSIDE_ALGORITHM or "
+                   "For our own backends, a row for each; ringside prove lists them. auto: what a program would get, by "
+                   "RINGSIDE_ALGORITHM or "
                    "the calibration")
       ->delimiter(',')
       ->type_name("NAME,...")

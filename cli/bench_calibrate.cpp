@@ -13,21 +13,25 @@ namespace ringside::cli {
 namespace {
 
 using collectives::Collective;
-using collectives::MachineCosts;
 using collectives::CostParameters;
 using collectives::DataType;
+using collectives::MachineCosts;
 
 constexpr std::uint64_t few = 64;  // bytes of the whole buffer; many: MachineCosts::lengths
 constexpr std::size_t lengths = std::size(MachineCosts::lengths);
 constexpr int most_ranks = 16;
 
-int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int cores_here() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 // Whole buffers are a little shorter than asked for where they must divide by the number of ranks.
-double seconds_of(const std::vector<Json>& rows, const std::string& backend, int ranks, const char* algorithm, std::uint64_t bytes) {
+double seconds_of(const std::vector<Json>& rows, const std::string& backend, int ranks, const char* algorithm,
+                  std::uint64_t bytes) {
   for (const Json& row : rows) {
     const double measured = row.at("bytes").get<double>(), asked = static_cast<double>(bytes);
-    if (row.at("backend") == backend && row.at("ranks") == ranks && row.at("algorithm") == algorithm && measured <= asked && measured > asked / 2)
+    if (row.at("backend") == backend && row.at("ranks") == ranks && row.at("algorithm") == algorithm && measured <= asked &&
+        measured > asked / 2)
       return row.at("time_us").get<double>() * 1e-6;
   }
   fail("nothing was measured for {} with {} ranks", backend, ranks);
@@ -59,9 +63,10 @@ std::string choices_in_words(Collective collective, const MachineCosts& costs, i
   for (std::uint64_t bytes = 4; bytes <= (1u << 30); bytes *= 2) {
     const std::string_view name = choice.choose(collective, bytes / 4, DataType::fp32, ranks).name;
     if (name == last) continue;
-    if (!last.empty()) words += fmt::format(" below {}, ", bytes < 1024        ? fmt::format("{} B", bytes)
-                                                         : bytes < (1u << 20) ? fmt::format("{} KiB", bytes >> 10)
-                                                                              : fmt::format("{} MiB", bytes >> 20));
+    if (!last.empty())
+      words += fmt::format(" below {}, ", bytes < 1024         ? fmt::format("{} B", bytes)
+                                          : bytes < (1u << 20) ? fmt::format("{} KiB", bytes >> 10)
+                                                               : fmt::format("{} MiB", bytes >> 20));
     words += name;
     last = name;
   }
@@ -89,7 +94,8 @@ MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
 }
 
 void plan_calibration(BenchPlan& plan, bool ranks_given) {
-  const int crowd = ranks_given ? *std::max_element(plan.ranks.begin(), plan.ranks.end()) : std::clamp(3 * cores_here(), 4, most_ranks);
+  const int crowd =
+      ranks_given ? *std::max_element(plan.ranks.begin(), plan.ranks.end()) : std::clamp(3 * cores_here(), 4, most_ranks);
   if (crowd < 3) throw UsageError("--calibrate compares 2 ranks with more: -n 3 at least, better more than there are cores");
   for (const auto& name : plan.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
@@ -110,10 +116,13 @@ std::array<double, 3> measure_adding() {
   return seconds;
 }
 
-std::map<std::string, MachineCosts> costs_from_rows(const BenchPlan& plan, const std::vector<Json>& rows, const std::array<double, 3>& adding) {
+std::map<std::string, MachineCosts> costs_from_rows(const BenchPlan& plan, const std::vector<Json>& rows,
+                                                    const std::array<double, 3>& adding) {
   std::map<std::string, MachineCosts> found;
   for (const auto& backend : plan.backends) {
-    const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) { return seconds_of(rows, backend, ranks, algorithm, bytes); };
+    const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) {
+      return seconds_of(rows, backend, ranks, algorithm, bytes);
+    };
     CalibrationTimes times;
     times.ranks = plan.ranks.back();
     times.pair_few = seconds(2, "ring", few);
@@ -141,16 +150,22 @@ std::string calibration_report(const std::map<std::string, MachineCosts>& costs,
   text += fmt::format("{:<35}", "");
   for (const auto& [transport, c] : costs) text += fmt::format(" {:>9}", transport);
   text += "\n";
-  row("alpha", "us", [](const auto& c) { return c.common.alpha; }, 1e6);
-  row("turn", "us", [](const auto& c) { return c.common.turn; }, 1e6);
-  row("overhead", "us", [](const auto& c) { return c.common.overhead; }, 1e6);
+  row(
+      "alpha", "us", [](const auto& c) { return c.common.alpha; }, 1e6);
+  row(
+      "turn", "us", [](const auto& c) { return c.common.turn; }, 1e6);
+  row(
+      "overhead", "us", [](const auto& c) { return c.common.overhead; }, 1e6);
   using PerByte = MachineCosts::PerByte;
-  for (const auto& [name, value] : {std::pair("beta", &PerByte::beta), std::pair("copy", &PerByte::copy), std::pair("gamma", &PerByte::gamma)})
+  for (const auto& [name, value] :
+       {std::pair("beta", &PerByte::beta), std::pair("copy", &PerByte::copy), std::pair("gamma", &PerByte::gamma)})
     for (std::size_t i = 0; i < lengths; ++i)
-      row(fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
+      row(
+          fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
           [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
   text +=
-      "\nA message of b bytes takes alpha + beta b from hand to hand, and turn longer for each further rank on a core. It keeps a core\n"
+      "\nA message of b bytes takes alpha + beta b from hand to hand, and turn longer for each further rank on a core. It keeps a "
+      "core\n"
       "busy for overhead + copy b at either end. Adding b bytes to b others takes gamma b.\n\nHence, of fp32:\n";
   for (const auto& [transport, c] : costs)
     for (const int n : std::set<int>{4, ranks})

@@ -110,7 +110,12 @@ std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks) {
   std::vector<Lane> lanes;
   for (const auto& name : plan.backends) {
     const BenchBackend& backend = bench_backend_named(name);
-    Lane lane{.name = name, .algorithm = "", .backend = &backend, .limit = backend.limit, .set = set_of(backend, plan.backends), .measure = {}};
+    Lane lane{.name = name,
+              .algorithm = "",
+              .backend = &backend,
+              .limit = backend.limit,
+              .set = set_of(backend, plan.backends),
+              .measure = {}};
     const bool ours = backend.home != Home::mpirun && name != "gloo";
     if (!ours) lanes.push_back(lane);
     for (const auto& algorithm : plan.algorithms) {

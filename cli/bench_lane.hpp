@@ -43,8 +43,8 @@ struct Lane {
   bool ours() const { return !algorithm.empty(); }
 };
 
-// Empty-handed lanes, the same in every process: for each backend of the plan, of ours for each algorithm, and for each limit that they are
-// compared with. Lanes of one backend stand side by side.
+// Empty-handed lanes, the same in every process: for each backend of the plan, of ours for each algorithm, and for each limit that
+// they are compared with. Lanes of one backend stand side by side.
 std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks);
 
 // Connects the lane's ranks, of which this process is one. `meeting` says where they may meet.

@@ -33,8 +33,8 @@ std::string bench_title(const BenchRow& row) {
 }
 
 std::string bench_table_head() {
-  return fmt::format("{:>12} {:>11} {:>6} {:>8}  {:<8} {:<18} {:>12} {:>7} {:>7} {:>7} {:>6} {:>6}", "size (B)", "count", "type", "op",
-                     "backend", "algorithm", "time (us)", "algbw", "busbw", "limit", "ratio", "wrong");
+  return fmt::format("{:>12} {:>11} {:>6} {:>8}  {:<8} {:<18} {:>12} {:>7} {:>7} {:>7} {:>6} {:>6}", "size (B)", "count", "type",
+                     "op", "backend", "algorithm", "time (us)", "algbw", "busbw", "limit", "ratio", "wrong");
 }
 
 std::string bench_table_line(const BenchRow& row) {

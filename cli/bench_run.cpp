@@ -92,7 +92,8 @@ class Bench {
 
   std::uint8_t algorithm_of(const Lane& lane, const Call& call) {
     const auto& all = collectives::all_algorithms();
-    if (lane.algorithm != "auto") return static_cast<std::uint8_t>(&collectives::find_algorithm(call.collective, lane.algorithm) - all.data());
+    if (lane.algorithm != "auto")
+      return static_cast<std::uint8_t>(&collectives::find_algorithm(call.collective, lane.algorithm) - all.data());
     // What a ProcessGroup over the lane's transport would take, by what rank 0 of all knows.
     std::uint8_t place = 0;
     if (everybody_.rank() == 0) {

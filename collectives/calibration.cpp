@@ -26,20 +26,26 @@ struct Field {
   double unit;
 };
 using PerByte = MachineCosts::PerByte;
-constexpr Field<CostParameters> common_fields[] = {
-    {"alpha_us", &CostParameters::alpha, 1e-6}, {"turn_us", &CostParameters::turn, 1e-6}, {"overhead_us", &CostParameters::overhead, 1e-6}};
-constexpr Field<PerByte> byte_fields[] = {
-    {"beta_ns_per_byte", &PerByte::beta, 1e-9}, {"copy_ns_per_byte", &PerByte::copy, 1e-9}, {"gamma_ns_per_byte", &PerByte::gamma, 1e-9}};
+constexpr Field<CostParameters> common_fields[] = {{"alpha_us", &CostParameters::alpha, 1e-6},
+                                                   {"turn_us", &CostParameters::turn, 1e-6},
+                                                   {"overhead_us", &CostParameters::overhead, 1e-6}};
+constexpr Field<PerByte> byte_fields[] = {{"beta_ns_per_byte", &PerByte::beta, 1e-9},
+                                          {"copy_ns_per_byte", &PerByte::copy, 1e-9},
+                                          {"gamma_ns_per_byte", &PerByte::gamma, 1e-9}};
 
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
-int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int cores_here() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 // The machine that an entry speaks of, or is to speak of.
-Json key_of(std::string_view transport) { return {{"transport", transport}, {"host", host_name()}, {"cores", cores_here()}}; }
+Json key_of(std::string_view transport) {
+  return {{"transport", transport}, {"host", host_name()}, {"cores", cores_here()}};
+}
 
 bool matches(const Json& entry, const Json& key) {
   for (const auto& [name, value] : key.items())
@@ -85,8 +91,10 @@ Json read_entries(const fs::path& path) {
 void warn_once(const fs::path& path, const std::string& why) {
   static std::atomic<bool> warned = false;
   if (warned.exchange(true)) return;
-  fmt::print(stderr, "ringside: {} is not used, because it is broken ({}); built-in values are; ringside bench --calibrate writes it anew\n",
-             path.string(), why);
+  fmt::print(
+      stderr,
+      "ringside: {} is not used, because it is broken ({}); built-in values are; ringside bench --calibrate writes it anew\n",
+      path.string(), why);
 }
 
 }  // namespace
@@ -162,7 +170,8 @@ AlgorithmChoice agree_on_costs(Transport& transport, const ExecutorOptions& exec
     costs.common.slice_bytes = executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
   }
   const Algorithm& tree = find_algorithm(Collective::broadcast, "binomial");
-  Call call{.collective = Collective::broadcast, .type = DataType::uint8, .count = sizeof costs, .label = Label("what messages cost")};
+  Call call{
+      .collective = Collective::broadcast, .type = DataType::uint8, .count = sizeof costs, .label = Label("what messages cost")};
   call.algorithm = static_cast<std::uint8_t>(&tree - all_algorithms().data());
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
   const Plan plan_of_tree = plan(tree.make(transport.size(), transport.rank(), 0), true);

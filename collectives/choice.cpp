@@ -44,7 +44,8 @@ const Algorithm& AlgorithmChoice::cheapest(const Kind& kind) const {
 
   const std::uint64_t middle = kind.size_class == 0 ? 0 : (std::uint64_t{3} << (kind.size_class - 1)) / 2;
   std::vector<double> seconds;
-  for (const Algorithm* candidate : candidates) seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds);
+  for (const Algorithm* candidate : candidates)
+    seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds);
   const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * as_good_as;
   const auto first = std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= good_enough; });
   return *candidates[static_cast<std::size_t>(first - seconds.begin())];

@@ -1,7 +1,7 @@
 // Which algorithm a call takes: the one place where that is decided.
 //
-// What is forced comes first. Otherwise it is the cheapest by the cost model (cost_model.hpp), from what messages and sums cost on this
-// machine (calibration.hpp): for a handful of bytes an algorithm of few messages, for many bytes one that moves few bytes.
+// What is forced comes first. Otherwise it is the cheapest by the cost model (cost_model.hpp), from what messages and sums cost on
+// this machine (calibration.hpp): for a handful of bytes an algorithm of few messages, for many bytes one that moves few bytes.
 #pragma once
 
 #include <compare>
@@ -30,10 +30,10 @@ class AlgorithmChoice {
   void set_costs(const MachineCosts& costs);
   const std::optional<MachineCosts>& costs() const { return costs_; }
 
-  // For `count` elements of the whole buffer among `size` ranks: what is forced, otherwise the cheapest, otherwise, where nothing is
-  // known of costs, the catalogue's default. Of several that cost the same but for a few per cent, the first in the catalogue. Sizes
-  // between two powers of two are alike; the first call of such a class walks the schedules, all others look up what was found.
-  // One thread at a time.
+  // For `count` elements of the whole buffer among `size` ranks: what is forced, otherwise the cheapest, otherwise, where nothing
+  // is known of costs, the catalogue's default. Of several that cost the same but for a few per cent, the first in the catalogue.
+  // Sizes between two powers of two are alike; the first call of such a class walks the schedules, all others look up what was
+  // found. One thread at a time.
   const Algorithm& choose(Collective collective, std::size_t count, DataType type, int size) const;
 
  private:

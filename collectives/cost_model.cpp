@@ -9,14 +9,15 @@
 namespace ringside::collectives {
 namespace {
 
-// The walk looks at so many slices at most, over all ranks and steps, and has tables of so many places. Of longer buffers it cuts longer
-// slices, each of which costs as many messages as it stands for: the pipeline is then a little less fine, the sums are the same.
+// The walk looks at so many slices at most, over all ranks and steps, and has tables of so many places. Of longer buffers it cuts
+// longer slices, each of which costs as many messages as it stands for: the pipeline is then a little less fine, the sums are the
+// same.
 constexpr double most_moves = 50000, most_places = 500000;
 
 constexpr double not_yet = -1;
 
-// A slice that a rank sends or receives. `place` is its number in the tables of what has been done, `needs` that of the one that must be
-// done first: of a send a receive, of a receive a send.
+// A slice that a rank sends or receives. `place` is its number in the tables of what has been done, `needs` that of the one that
+// must be done first: of a send a receive, of a receive a send.
 struct Move {
   int peer = 0, place = 0, needs = -1;
   double bytes = 0, messages = 1;
@@ -24,9 +25,9 @@ struct Move {
 };
 
 struct RankWalk {
-  std::vector<Move> sends, receives;          // in the order in which the executor takes them
+  std::vector<Move> sends, receives;  // in the order in which the executor takes them
   std::size_t next_send = 0, next_receive = 0;
-  double way_out = 0, way_in = 0;             // when it is free again
+  double way_out = 0, way_in = 0;               // when it is free again
   std::vector<double> left, arrives, received;  // [place] when a slice has left, when it will be there, when it has been taken in
   Sent sent;
 };
@@ -80,13 +81,16 @@ class Walk {
     const Plan order = plan(schedule, false);
     const int steps = static_cast<int>(schedule.steps.size());
     RankWalk walk;
-    for (auto* times : {&walk.left, &walk.arrives, &walk.received}) times->assign(static_cast<std::size_t>(steps * slices_), not_yet);
+    for (auto* times : {&walk.left, &walk.arrives, &walk.received})
+      times->assign(static_cast<std::size_t>(steps * slices_), not_yet);
     for (int begin = 0; begin < slices_; begin += segment_)
       for (int s = 0; s < steps; ++s) {
         const Step& step = schedule.steps[s];
-        if (step.send && step.send->to != rank) add_slices(walk.sends, s, begin, step.send->to, step.send->chunks, order.send_needs[s], schedule, false);
+        if (step.send && step.send->to != rank)
+          add_slices(walk.sends, s, begin, step.send->to, step.send->chunks, order.send_needs[s], schedule, false);
         if (begin == 0 && step.send && step.send->to != rank) count(step.send->chunks, walk.sent);
-        if (step.receive) add_slices(walk.receives, s, begin, step.receive->from, step.receive->chunks, order.receive_needs[s], schedule, true);
+        if (step.receive)
+          add_slices(walk.receives, s, begin, step.receive->from, step.receive->chunks, order.receive_needs[s], schedule, true);
       }
     return walk;
   }
@@ -98,8 +102,8 @@ class Walk {
     sent.bytes += bytes;
   }
 
-  void add_slices(std::vector<Move>& moves, int step, int begin, int peer, ChunkRange range, Plan::Need need, const Schedule& schedule,
-                  bool receiving) const {
+  void add_slices(std::vector<Move>& moves, int step, int begin, int peer, ChunkRange range, Plan::Need need,
+                  const Schedule& schedule, bool receiving) const {
     const double bytes = bytes_of(range);
     const int end = std::min(begin + segment_, slices_of(bytes));
     for (int slice = begin; slice < end; ++slice) {
@@ -151,7 +155,8 @@ class Walk {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const RankWalk& walk = ranks_[rank];
       require(walk.next_send == walk.sends.size() && walk.next_receive == walk.receives.size(),
-              "rank {} waits for a message that is never sent: these schedules do not come to an end (ringside prove says why)", rank);
+              "rank {} waits for a message that is never sent: these schedules do not come to an end (ringside prove says why)",
+              rank);
       cost.path = std::max({cost.path, walk.way_in, walk.way_out});
       for (const Move& move : walk.sends) cost.work += 2 * (move.messages * parameters_.overhead + move.bytes * parameters_.copy);
       for (const Move& move : walk.receives) cost.work += move.adds ? move.bytes * parameters_.gamma : 0;
@@ -174,7 +179,8 @@ class Walk {
 
 CostParameters MachineCosts::at(std::uint64_t buffer_bytes) const {
   constexpr int last = std::size(lengths) - 1;
-  const double bytes = std::clamp(static_cast<double>(buffer_bytes), static_cast<double>(lengths[0]), static_cast<double>(lengths[last]));
+  const double bytes =
+      std::clamp(static_cast<double>(buffer_bytes), static_cast<double>(lengths[0]), static_cast<double>(lengths[last]));
   int i = 0;
   while (i + 2 <= last && bytes > static_cast<double>(lengths[i + 1])) ++i;
   const double low = std::log(static_cast<double>(lengths[i])), high = std::log(static_cast<double>(lengths[i + 1]));
@@ -188,7 +194,8 @@ CostParameters MachineCosts::at(std::uint64_t buffer_bytes) const {
   return costs;
 }
 
-Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks, std::size_t element_bytes, const CostParameters& parameters) {
+Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks, std::size_t element_bytes,
+             const CostParameters& parameters) {
   return Walk(schedules, chunks, element_bytes, parameters).run();
 }
 

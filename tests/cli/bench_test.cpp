@@ -98,8 +98,9 @@ TEST_CASE("a table for people, and a drawing") {
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
   CHECK(contains(outcome.out, "all_gather of fp32, 2 ranks on "));
-  CHECK(
-      contains(outcome.out, "size (B)       count   type       op  backend  algorithm             time (us)   algbw   busbw   limit  ratio  wrong\n"));
+  CHECK(contains(
+      outcome.out,
+      "size (B)       count   type       op  backend  algorithm             time (us)   algbw   busbw   limit  ratio  wrong\n"));
   CHECK(contains(outcome.out, "        8000        2000   fp32     none  threads"));
   const std::string svg = plot.text();
   CHECK(svg.starts_with("<svg xmlns="));
@@ -121,7 +122,9 @@ TEST_CASE("every collective, type and operation is checked") {
 TEST_CASE("a row for each algorithm that is asked for and the name of what auto has chosen") {
   const TemporaryFile nowhere("ringside-bench-cache-");
   const Variables built_in{{"XDG_CACHE_HOME", nowhere.path}};
-  const auto rows = rows_of({"all_reduce", "-n", "4", "--bytes", "4B,4MB", "--backends", "tcp,threads", "--algorithm", "auto,halving_doubling"}, built_in);
+  const auto rows =
+      rows_of({"all_reduce", "-n", "4", "--bytes", "4B,4MB", "--backends", "tcp,threads", "--algorithm", "auto,halving_doubling"},
+              built_in);
   REQUIRE(rows.size() == 8);
   CHECK(rows[0].at("backend") == "tcp");
   CHECK(rows[0].at("algorithm") == "recursive_doubling");  // for 4 bytes
@@ -134,8 +137,10 @@ TEST_CASE("a row for each algorithm that is asked for and the name of what auto 
   Variables forced = built_in;
   forced["RINGSIDE_ALGORITHM"] = "all_reduce=naive";
   CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "tcp"}, forced)[0].at("algorithm") == "naive");
-  CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "shm", "--algorithm", "two_shot"}, forced)[0].at("algorithm") == "two_shot");
-  CHECK(one_error({"all_reduce", "--algorithm", "auto,tree"}).starts_with("ringside: there is no algorithm named 'tree' for all_reduce; there are ring, "));
+  CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "shm", "--algorithm", "two_shot"}, forced)[0].at(
+            "algorithm") == "two_shot");
+  CHECK(one_error({"all_reduce", "--algorithm", "auto,tree"})
+            .starts_with("ringside: there is no algorithm named 'tree' for all_reduce; there are ring, "));
 }
 
 TEST_CASE("calibrate measures what messages cost and keeps it, and the next run goes by it") {
@@ -174,10 +179,13 @@ TEST_CASE("calibrate measures what messages cost and keeps it, and the next run 
 }
 
 TEST_CASE("calibrate says what it cannot do") {
-  CHECK(one_error({"--calibrate", "all_reduce"}, 2).starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
+  CHECK(one_error({"--calibrate", "all_reduce"}, 2)
+            .starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
   CHECK(one_error({"--calibrate", "-n", "2"}, 2).starts_with("ringside: --calibrate compares 2 ranks with more: -n 3 at least"));
-  CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2).starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
-  CHECK(one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as all_reduce, or train; or --calibrate\n"));
+  CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2)
+            .starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
+  CHECK(
+      one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as all_reduce, or train; or --calibrate\n"));
 }
 
 TEST_CASE("costs are read off the calls in which they decide") {

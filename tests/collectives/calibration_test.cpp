@@ -49,7 +49,9 @@ MachineCosts odd_costs(double factor) {
 }
 
 // Within a hundred thousandth. (Approx by itself is as lenient to a microsecond as to a second.)
-doctest::Approx about(double value) { return doctest::Approx(value).scale(1e-15); }
+doctest::Approx about(double value) {
+  return doctest::Approx(value).scale(1e-15);
+}
 
 void check_same(const MachineCosts& a, const MachineCosts& b) {
   CHECK(a.common.alpha == about(b.common.alpha));
@@ -109,8 +111,10 @@ TEST_CASE("what is kept is found again, and what is there of others stays") {
   check_same(costs_here("shm"), odd_costs(2));
   file = nlohmann::json::parse(std::ifstream(calibration_file()));
   REQUIRE(file["entries"].size() == 3);
-  CHECK(std::count_if(file["entries"].begin(), file["entries"].end(), [](const auto& entry) { return entry["host"] == "some-other-host"; }) == 1);
-  CHECK(std::distance(fs::directory_iterator(calibration_file().parent_path()), fs::directory_iterator()) == 1);  // nothing beside it
+  CHECK(std::count_if(file["entries"].begin(), file["entries"].end(),
+                      [](const auto& entry) { return entry["host"] == "some-other-host"; }) == 1);
+  CHECK(std::distance(fs::directory_iterator(calibration_file().parent_path()), fs::directory_iterator()) ==
+        1);  // nothing beside it
 }
 
 TEST_CASE("an entry for another host or another number of cores is not for this machine") {
@@ -133,7 +137,8 @@ TEST_CASE("a broken file counts as none and is written anew") {
   const nlohmann::json good = nlohmann::json::parse(std::ifstream(calibration_file()));
   std::vector<std::string> broken{"", "{", "[]", "null", "{\"entries\": 5}", "{\"entries\": [7]}", "\xff\xfe\x00garbage"};
   for (const char* key : {"alpha_us", "beta_ns_per_byte", "buffer_bytes"})
-    for (const nlohmann::json& value : {nlohmann::json(-1), nlohmann::json("x"), nlohmann::json(), nlohmann::json::array({1, 2}), nlohmann::json(1e300)}) {
+    for (const nlohmann::json& value :
+         {nlohmann::json(-1), nlohmann::json("x"), nlohmann::json(), nlohmann::json::array({1, 2}), nlohmann::json(1e300)}) {
       nlohmann::json file = good;
       file["entries"][0][key] = value;
       broken.push_back(file.dump());

@@ -59,14 +59,17 @@ TEST_CASE("few bytes take few messages, many bytes take short ones, and the choi
   for (const int size : {4, 8, 13, 16}) {
     CAPTURE(size);
     const AlgorithmChoice choice = by(network(10000));
-    const auto name = [&](Collective collective, std::size_t count) { return choice.choose(collective, count, DataType::fp32, size).name; };
+    const auto name = [&](Collective collective, std::size_t count) {
+      return choice.choose(collective, count, DataType::fp32, size).name;
+    };
     CHECK((name(Collective::all_reduce, 1) == "recursive_doubling" || name(Collective::all_reduce, 1) == "one_shot"));
     CHECK((name(Collective::all_reduce, 25'000'000) == "ring" || name(Collective::all_reduce, 25'000'000) == "halving_doubling"));
     CHECK(name(Collective::broadcast, 1) == "binomial");
     CHECK(name(Collective::broadcast, 25'000'000) == "chain");
     bool short_once = false;
     for (std::size_t count = 1; count < 100'000'000; count *= 2) {
-      const bool whole_buffers = name(Collective::all_reduce, count) == "recursive_doubling" || name(Collective::all_reduce, count) == "one_shot";
+      const bool whole_buffers =
+          name(Collective::all_reduce, count) == "recursive_doubling" || name(Collective::all_reduce, count) == "one_shot";
       CHECK_FALSE((short_once && whole_buffers));
       short_once = short_once || !whole_buffers;
     }
@@ -77,7 +80,9 @@ TEST_CASE("dearer messages turn the choice later") {
   const auto turn = [](double bytes_per_message) {
     const AlgorithmChoice choice = by(network(bytes_per_message));
     std::size_t count = 1;
-    while (choice.choose(Collective::all_reduce, count, DataType::fp32, 8).name == choice.choose(Collective::all_reduce, 1, DataType::fp32, 8).name) count *= 2;
+    while (choice.choose(Collective::all_reduce, count, DataType::fp32, 8).name ==
+           choice.choose(Collective::all_reduce, 1, DataType::fp32, 8).name)
+      count *= 2;
     return count;
   };
   CHECK(turn(1e3) < turn(1e5));
@@ -100,8 +105,10 @@ TEST_CASE("cautionary tales are never chosen where there is another") {
 TEST_CASE("the same kind of call always takes the same algorithm, by bytes and not by elements") {
   const AlgorithmChoice first = by(built_in_costs("tcp")), second = by(built_in_costs("tcp"));
   for (std::size_t count = 1; count < 1'000'000; count = count * 3 + 1) {
-    CHECK(&first.choose(Collective::all_reduce, count, DataType::fp32, 4) == &second.choose(Collective::all_reduce, count, DataType::fp32, 4));
-    CHECK(&first.choose(Collective::all_reduce, 2 * count, DataType::fp32, 4) == &first.choose(Collective::all_reduce, count, DataType::fp64, 4));
+    CHECK(&first.choose(Collective::all_reduce, count, DataType::fp32, 4) ==
+          &second.choose(Collective::all_reduce, count, DataType::fp32, 4));
+    CHECK(&first.choose(Collective::all_reduce, 2 * count, DataType::fp32, 4) ==
+          &first.choose(Collective::all_reduce, count, DataType::fp64, 4));
   }
 }
 
@@ -130,14 +137,17 @@ TEST_CASE("ranks whose calibrations differ choose alike because they take rank 0
 TEST_CASE("a group counts neither messages nor calls for what it agreed on when it was made") {
   GroupOptions options;
   options.algorithms = AlgorithmChoice("all_reduce=ring");
-  for (const auto& outcome : run_tcp(2, [](ProcessGroup& group) {
-         require(group.traffic().messages_sent == 0, "{} messages were sent", group.traffic().messages_sent);
-         std::vector<float> x(group.rank() == 0 ? 100 : 200);
-         try {
-           group.all_reduce(std::span(x));
-         } catch (const Error& error) {
-           require(std::string(error.what()).find("call #1, all_reduce") != std::string::npos, "{}", error.what());
-         }
-       }, options))
+  for (const auto& outcome : run_tcp(
+           2,
+           [](ProcessGroup& group) {
+             require(group.traffic().messages_sent == 0, "{} messages were sent", group.traffic().messages_sent);
+             std::vector<float> x(group.rank() == 0 ? 100 : 200);
+             try {
+               group.all_reduce(std::span(x));
+             } catch (const Error& error) {
+               require(std::string(error.what()).find("call #1, all_reduce") != std::string::npos, "{}", error.what());
+             }
+           },
+           options))
     CHECK(outcome == "");
 }

@@ -19,12 +19,15 @@ namespace {
 constexpr double alpha = 1e-5, beta = 3e-9, adding = 7e-10;
 constexpr CostParameters hockney{.alpha = alpha, .beta = beta, .gamma = adding, .overhead = alpha};
 
-double seconds(Collective collective, std::string_view name, int size, std::uint64_t bytes, const CostParameters& parameters = hockney) {
+double seconds(Collective collective, std::string_view name, int size, std::uint64_t bytes,
+               const CostParameters& parameters = hockney) {
   return cost_of(find_algorithm(collective, name), size, bytes, parameters).seconds;
 }
 
 // Within a hundred thousandth. (Approx by itself is as lenient to a microsecond as to a second.)
-doctest::Approx about(double value) { return doctest::Approx(value).scale(1e-15); }
+doctest::Approx about(double value) {
+  return doctest::Approx(value).scale(1e-15);
+}
 
 // 0 for 1, 1 for 2, 2 for 3 and 4.
 int rounded_up_log2(int n) {
@@ -82,7 +85,8 @@ TEST_CASE("a chain in slices is a pipeline") {
   }
   // Where slices are too many to be looked at one by one, as many messages are paid for: twice the buffer, twice the time.
   sliced.slice_bytes = 100;
-  const double once = seconds(Collective::broadcast, "chain", 6, 100'000'000, sliced), twice = seconds(Collective::broadcast, "chain", 6, 200'000'000, sliced);
+  const double once = seconds(Collective::broadcast, "chain", 6, 100'000'000, sliced),
+               twice = seconds(Collective::broadcast, "chain", 6, 200'000'000, sliced);
   CHECK(twice / once == about(2).epsilon(0.001));
   CHECK(once == about(1e6 * (alpha + 100 * beta)).epsilon(0.005));
 }
@@ -95,10 +99,13 @@ TEST_CASE("the next message need not wait until the last one has arrived") {
 }
 
 TEST_CASE("what comes waits until what lay there has left") {
-  // Rank 0 has chunk 0 from rank 3, and hands it on to rank 1 once chunks 1 and 2 have left. Rank 2's chunk 0 has long come by then.
+  // Rank 0 has chunk 0 from rank 3, and hands it on to rank 1 once chunks 1 and 2 have left. Rank 2's chunk 0 has long come by
+  // then.
   constexpr ChunkRange first{0}, others{1, 2};
   const auto send = [](int to, ChunkRange chunks) { return Step{.send = Send{.to = to, .chunks = chunks}, .receive = {}}; };
-  const auto receive = [](ChunkRange chunks) { return Step{.send = {}, .receive = Receive{.from = 0, .chunks = chunks, .action = Action::overwrite}}; };
+  const auto receive = [](ChunkRange chunks) {
+    return Step{.send = {}, .receive = Receive{.from = 0, .chunks = chunks, .action = Action::overwrite}};
+  };
   Step begin = send(1, others), end = send(1, first);
   begin.receive = Receive{.from = 3, .chunks = first, .action = Action::overwrite};
   end.receive = Receive{.from = 2, .chunks = first, .action = Action::add};
@@ -137,15 +144,19 @@ TEST_CASE("what the model counts is what the executor sends to the byte and the 
       CostParameters parameters = hockney;
       parameters.slice_bytes = options.executor.slice_bytes;
       const Cost cost = cost_of(schedules, Chunks::aligned(count, schedules[0].chunks, 4), 4, parameters);
-      run_threads(size, [&](ProcessGroup& group) {
-        std::vector<float> x(count);
-        const Traffic before = group.traffic();
-        group.all_reduce(std::span(x));
-        const Sent expected = cost.sent[static_cast<std::size_t>(group.rank())];
-        const Sent sent{group.traffic().messages_sent - before.messages_sent, group.traffic().payload_bytes_sent - before.payload_bytes_sent};
-        require(sent == expected, "rank {} sent {} bytes in {} messages, and the model says {} in {}", group.rank(), sent.bytes, sent.messages,
-                expected.bytes, expected.messages);
-      }, options);
+      run_threads(
+          size,
+          [&](ProcessGroup& group) {
+            std::vector<float> x(count);
+            const Traffic before = group.traffic();
+            group.all_reduce(std::span(x));
+            const Sent expected = cost.sent[static_cast<std::size_t>(group.rank())];
+            const Sent sent{group.traffic().messages_sent - before.messages_sent,
+                            group.traffic().payload_bytes_sent - before.payload_bytes_sent};
+            require(sent == expected, "rank {} sent {} bytes in {} messages, and the model says {} in {}", group.rank(), sent.bytes,
+                    sent.messages, expected.bytes, expected.messages);
+          },
+          options);
     }
   }
 }
@@ -174,6 +185,7 @@ TEST_CASE("64 ranks are costed in the twinkling of an eye") {
 TEST_CASE("schedules that wait for a message that never comes are an error and no endless loop") {
   std::vector<Schedule> schedules = make_schedules(find_algorithm(Collective::all_reduce, "ring"), 3);
   schedules[1].steps[2].send.reset();
-  CHECK_THROWS_WITH_AS(cost_of(schedules, Chunks::even(300, 3), 1, hockney),
-                       "rank 0 waits for a message that is never sent: these schedules do not come to an end (ringside prove says why)", Error);
+  CHECK_THROWS_WITH_AS(
+      cost_of(schedules, Chunks::even(300, 3), 1, hockney),
+      "rank 0 waits for a message that is never sent: these schedules do not come to an end (ringside prove says why)", Error);
 }
