@@ -3,13 +3,16 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include <unistd.h>
 
+#include "cli/bench_calibrate.hpp"
 #include "cli/bench_report.hpp"
 #include "cli/bench_run.hpp"
 #include "cli/command.hpp"
 #include "cli/ranks.hpp"
+#include "collectives/calibration.hpp"
 #include "collectives/message.hpp"
 
 namespace ringside::cli {
@@ -18,6 +21,7 @@ namespace {
 constexpr const char* more =
     "\nExamples:\n"
     "  ringside bench all_reduce -n 2,4 --bytes 4B,64KB,10MB --backends tcp,shm,threads\n"
+    "  ringside bench --calibrate --backends tcp,shm,threads\n"
     "  ringside bench all_gather -n 4 --bytes 100MB --backends tcp,gloo,mpi_tcp --json figures.json --svg figures.svg\n"
     "\n"
     "Columns as in nccl-tests. time: the median of the slowest rank. algbw: size / time. busbw: algbw times 2(n-1)/n for "
@@ -35,14 +39,21 @@ struct BenchArguments {
   std::string collective, type = "fp32", op = "sum";
   std::vector<std::string> bytes{"4B", "64KB", "1MB", "10MB"};
   std::string json, svg;
+  bool calibrate = false, ranks_given = false;
 };
 
 BenchPlan plan_from(const BenchArguments& said) {
   BenchPlan plan = said.plan;
+  if (said.calibrate) {
+    if (!said.collective.empty()) throw UsageError("--calibrate measures what it needs: leave out " + said.collective);
+    plan_calibration(plan, said.ranks_given);
+    return plan;
+  }
   plan.collective = collectives::collective_named(said.collective);
   plan.type = type_named(said.type);
   plan.op = op_named(said.op);
-  collectives::find_algorithm(plan.collective, plan.algorithm);
+  for (const auto& name : plan.algorithms)
+    if (name != "auto") collectives::find_algorithm(plan.collective, name);
   for (const auto& name : plan.backends) bench_backend_named(name);
   for (const auto& text : said.bytes) {
     plan.bytes.push_back(parse_bytes(text));
@@ -77,26 +88,34 @@ class RowsFile {
   std::string path_ = "/tmp/ringside-bench-XXXXXX";
 };
 
+// A line for each algorithm, where there are several.
+std::vector<Json> to_be_drawn(const BenchPlan& plan, std::vector<Json> rows) {
+  if (plan.algorithms.size() > 1)
+    for (Json& row : rows)
+      if (row.at("algorithm") != "library")
+        row["backend"] = fmt::format("{} {}", row.at("backend").get<std::string>(), row.at("algorithm").get<std::string>());
+  return rows;
+}
+
 void write_figures(const BenchArguments& said, const std::vector<Json>& rows) {
   if (!said.json.empty()) write_json_file(said.json, Json(rows));
   if (said.svg.empty()) return;
   std::ofstream file(said.svg);
-  file << bench_plot(rows);
+  file << bench_plot(to_be_drawn(said.plan, rows));
   file.close();
   require(!file.fail(), "cannot write the plot to {}: does its folder exist, and may you write there?", said.svg);
 }
 
-// Prints each size's rows when they are known, and keeps them.
+// Keeps each size's rows when they are known, and prints them.
 class Printer {
  public:
   explicit Printer(const std::string& rows_file) : rows_file_(rows_file) {}
 
-  void take(const std::vector<BenchRow>& rows) {
-    if (all_.empty() && !rows.empty()) fmt::print("\n{}\n{}\n", bench_title(rows.front()), bench_table_head());
-    for (const auto& row : rows) {
-      fmt::print("{}\n", bench_table_line(row));
-      all_.push_back(to_json(row));
-    }
+  void take(const std::vector<BenchRow>& rows, bool print) {
+    for (const auto& row : rows) all_.push_back(to_json(row));
+    if (!print) return;
+    if (all_.size() == rows.size() && !rows.empty()) fmt::print("\n{}\n{}\n", bench_title(rows.front()), bench_table_head());
+    for (const auto& row : rows) fmt::print("{}\n", bench_table_line(row));
     if (rows.size() > 1) fmt::print("\n");
     std::fflush(stdout);
   }
@@ -116,16 +135,31 @@ class Printer {
 
 void take_part(const BenchArguments& said, const BenchPlan& plan) {
   const BenchSeat seat = take_bench_seat(plan);
+  if (said.calibrate && seat.rows_file.empty() && seat.everybody.rank == 0)
+    throw UsageError("--calibrate starts ranks of its own: run it without a launcher");
   Printer printer(seat.rows_file);
-  run_bench(plan, seat, [&](const auto& rows) { printer.take(rows); });
+  run_bench(plan, seat, [&](const auto& rows) { printer.take(rows, !said.calibrate); });
   if (seat.everybody.rank != 0) return;
   if (seat.rows_file.empty()) return write_figures(said, printer.all());
   printer.leave();
 }
 
+void finish_calibration(const BenchArguments& said, const BenchPlan& plan, const std::vector<Json>& rows) {
+  const auto costs = costs_from_rows(plan, rows, measure_adding());
+  collectives::keep_calibration(costs);
+  fmt::print("{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n",
+             calibration_report(costs, plan.ranks.back()), collectives::calibration_file().string());
+  if (!said.json.empty()) write_json_file(said.json, Json(rows));
+}
+
 void run(const BenchArguments& said) {
   const BenchPlan plan = plan_from(said);
   if (bench_has_a_seat()) return take_part(said, plan);
+  if (said.calibrate) {
+    fmt::print("Measuring {} with 2 and {} ranks on {} cores ...\n\n", fmt::join(plan.backends, ", "), plan.ranks.back(),
+               std::thread::hardware_concurrency());
+    std::fflush(stdout);
+  }
   check_memory(plan);
   std::vector<Json> rows;
   for (const int ranks : plan.ranks) {
@@ -134,6 +168,7 @@ void run(const BenchArguments& said) {
     if (code != 0) throw Exit{code};
     for (auto& row : file.rows()) rows.push_back(std::move(row));
   }
+  if (said.calibrate) return finish_calibration(said, plan, rows);
   write_figures(said, rows);
   const auto wrong = std::count_if(rows.begin(), rows.end(), [](const Json& row) { return row.at("wrong") != 0; });
   require(wrong == 0, "{} of {} results were wrong: see the column \"wrong\"", wrong, rows.size());
@@ -150,14 +185,15 @@ void add_bench_command(CLI::App& app) {
   said->plan.ranks = {2, 4};
   said->plan.backends = {"tcp", "threads"};
 
-  command
-      ->add_option("COLLECTIVE", said->collective,
-                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier");
-  command->add_option("-n,--ranks", said->plan.ranks, "Numbers of ranks, one after the other")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->check(at_least_one("rank"))
-      ->capture_default_str();
+  command->add_option("COLLECTIVE", said->collective,
+                      "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier");
+  command->add_flag("--calibrate", said->calibrate,
+                    "Measure what messages and sums cost here, and keep it: by that our backends choose their algorithms");
+  const auto* ranks = command->add_option("-n,--ranks", said->plan.ranks, "Numbers of ranks, one after the other")
+                          ->delimiter(',')
+                          ->type_name("N,...")
+                          ->check(at_least_one("rank"))
+                          ->capture_default_str();
   command->add_option("--bytes", said->bytes, "Sizes of the whole buffer: MB is 10^6 bytes, MiB 2^20")
       ->delimiter(',')
       ->type_name("SIZE,...")
@@ -166,8 +202,14 @@ void add_bench_command(CLI::App& app) {
       ->delimiter(',')
       ->type_name("NAME,...")
       ->capture_default_str();
-  command->add_option("--algorithm", said->plan.algorithm, "For our own backends; see ringside prove (default: the first there)")
-      ->type_name("NAME");
+  command
+      ->add_option("--algorithm", said->plan.algorithms,
+                   "For our own backends, a row for each; ringside prove lists them. auto: what a program would get, by "
+                   "RINGSIDE_ALGORITHM or "
+                   "the calibration")
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->capture_default_str();
   command->add_option("--type", said->type, "Of the elements")->capture_default_str();
   command->add_option("--op", said->op, "Of the reduction")->capture_default_str();
   command->add_option("--warmup", said->plan.warmup, "Calls before the first sample")
@@ -181,9 +223,11 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--svg", said->svg, "Draw busbw over size there")->type_name("FILE");
   command->footer(more);
   add_bench_train_command(*command);
-  command->callback([command, said] {
+  command->callback([command, said, ranks] {
     if (!command->get_subcommands().empty()) return;
-    if (said->collective.empty()) throw UsageError("say what to measure: a collective, such as all_reduce, or train");
+    if (said->collective.empty() && !said->calibrate)
+      throw UsageError("say what to measure: a collective, such as all_reduce, or train; or --calibrate");
+    said->ranks_given = ranks->count() > 0;
     run(*said);
   });
 }

@@ -110,15 +110,26 @@ std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks) {
   std::vector<Lane> lanes;
   for (const auto& name : plan.backends) {
     const BenchBackend& backend = bench_backend_named(name);
-    lanes.push_back(
-        {.name = name, .backend = &backend, .limit = backend.limit, .set = set_of(backend, plan.backends), .measure = {}});
+    Lane lane{.name = name,
+              .algorithm = "",
+              .backend = &backend,
+              .limit = backend.limit,
+              .set = set_of(backend, plan.backends),
+              .measure = {}};
+    const bool ours = backend.home != Home::mpirun && name != "gloo";
+    if (!ours) lanes.push_back(lane);
+    for (const auto& algorithm : plan.algorithms) {
+      if (!ours) break;
+      lane.algorithm = algorithm;
+      lanes.push_back(lane);
+    }
   }
   const bool nothing_like_it =
       plan.collective == Collective::barrier || plan.collective == Collective::gather || plan.collective == Collective::scatter;
-  if (ranks == 1 || nothing_like_it) return lanes;
+  if (ranks == 1 || nothing_like_it || !plan.limits) return lanes;
   for (const auto& [limit, name] : {std::pair(Limit::tcp, "bare ring"), std::pair(Limit::memory, "bare copy")}) {
     const bool wanted = std::any_of(lanes.begin(), lanes.end(), [limit = limit](const Lane& lane) { return lane.limit == limit; });
-    if (wanted) lanes.push_back({.name = name, .limit = limit, .measure = {}});
+    if (wanted) lanes.push_back({.name = name, .algorithm = "", .limit = limit, .measure = {}});
   }
   return lanes;
 }

@@ -33,14 +33,18 @@ struct RankRecord {
 
 struct Lane {
   std::string name;
+  std::string algorithm;                                                // of a backend of ours: of the catalogue, or auto
   const BenchBackend* backend = nullptr;                                // none: a limit
   Limit limit = Limit::tcp;                                             // what it is, or is compared with
   int set = 0;                                                          // whose ranks measure (bench_seat.hpp)
   bool takes_part = false;                                              // does this process?
   std::function<void(const Block&, std::vector<RankRecord>&)> measure;  // a record for each rank that this process is
+
+  bool ours() const { return !algorithm.empty(); }
 };
 
-// Empty-handed lanes, the same in every process: for each backend of the plan, and for each limit that they are compared with.
+// Empty-handed lanes, the same in every process: for each backend of the plan, of ours for each algorithm, and for each limit that
+// they are compared with. Lanes of one backend stand side by side.
 std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks);
 
 // Connects the lane's ranks, of which this process is one. `meeting` says where they may meet.

@@ -39,13 +39,14 @@ const BenchBackend& bench_backend_named(std::string_view name);
 
 struct BenchPlan {
   collectives::Collective collective{};
-  std::string algorithm;  // of our own backends; empty: the default
+  std::vector<std::string> algorithms{"auto"};  // of our own backends, a row for each; auto: what a ProcessGroup would choose
   collectives::DataType type{};
   collectives::ReduceOp op{};
   std::vector<int> ranks;
   std::vector<std::uint64_t> bytes;  // of the whole buffer: of reduce_scatter's input, of all_gather's output
   std::vector<std::string> backends;
   int warmup = 5;
+  bool limits = true;         // measure the machine's own beside them
   std::optional<int> repeat;  // samples of each figure; none: as many as fit into half a second, at least 7
 };
 

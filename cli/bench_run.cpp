@@ -6,6 +6,7 @@
 #include "cli/bench_lane.hpp"
 #include "cli/bench_limits.hpp"
 #include "cli/meeting_point.hpp"
+#include "collectives/calibration.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
@@ -32,23 +33,29 @@ class Bench {
  public:
   Bench(const BenchPlan& plan, const BenchSeat& seat)
       : plan_(plan), seat_(seat), everybody_(meet_everybody(seat.everybody)), lanes_(lanes_of(plan, seat.own.size)) {
-    for (auto& lane : lanes_) open(lane);
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      if (i > 0 && lanes_[i].name == lanes_[i - 1].name)
+        lanes_[i].takes_part = lanes_[i - 1].takes_part, lanes_[i].measure = lanes_[i - 1].measure;  // over the same connections
+      else
+        open(lanes_[i]);
+    }
   }
 
   std::vector<BenchRow> measure(std::uint64_t bytes) {
-    const Call call = call_of(bytes);
+    std::vector<Call> calls;
+    for (const Lane& lane : lanes_) calls.push_back(call_of(lane, bytes));
     std::vector<std::vector<RankRecord>> records(lanes_.size(), std::vector<RankRecord>(static_cast<std::size_t>(seat_.own.size)));
     std::vector<Block> blocks;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       auto trial = records[i];
-      run(lanes_[i], {.call = call, .warmup = plan_.warmup, .samples = 3}, trial);
-      blocks.push_back(block_for(call, gather(trial).seconds));
+      run(lanes_[i], {.call = calls[i], .warmup = plan_.warmup, .samples = 3}, trial);
+      blocks.push_back(block_for(calls[i], gather(trial).seconds));
     }
     for (int round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < lanes_.size(); ++i) run(lanes_[i], blocks[i], records[i]);
     std::vector<Figure> figures;
     for (const auto& record : records) figures.push_back(gather(record));
-    return rows(call, figures);
+    return rows(calls, figures);
   }
 
  private:
@@ -70,18 +77,32 @@ class Bench {
     everybody_.barrier();
   }
 
-  Call call_of(std::uint64_t bytes) const {
-    const auto& algorithm = collectives::find_algorithm(plan_.collective, plan_.algorithm);
+  Call call_of(const Lane& lane, std::uint64_t bytes) {
     Call call;
     call.collective = plan_.collective;
-    call.algorithm = static_cast<std::uint8_t>(&algorithm - collectives::all_algorithms().data());
     call.type = plan_.type;
     call.reduce = plan_.op;
     call.count = plan_.collective == Collective::barrier ? 0 : bytes / size_of(plan_.type);
     const bool equal_blocks = call.collective == Collective::gather || call.collective == Collective::scatter ||
                               call.collective == Collective::all_to_all;
     if (equal_blocks) call.count -= call.count % static_cast<std::uint64_t>(seat_.own.size);
+    if (lane.ours()) call.algorithm = algorithm_of(lane, call);
     return call;
+  }
+
+  std::uint8_t algorithm_of(const Lane& lane, const Call& call) {
+    const auto& all = collectives::all_algorithms();
+    if (lane.algorithm != "auto")
+      return static_cast<std::uint8_t>(&collectives::find_algorithm(call.collective, lane.algorithm) - all.data());
+    // What a ProcessGroup over the lane's transport would take, by what rank 0 of all knows.
+    std::uint8_t place = 0;
+    if (everybody_.rank() == 0) {
+      auto choice = collectives::group_options_from_environment().algorithms;
+      choice.set_costs(collectives::costs_here(lane.name));
+      place = static_cast<std::uint8_t>(&choice.choose(call.collective, call.count, call.type, seat_.own.size) - all.data());
+    }
+    everybody_.broadcast(std::span(&place, 1), 0);
+    return place;
   }
 
   Block block_for(const Call& call, double seconds) const {
@@ -112,15 +133,16 @@ class Bench {
     return {slowest, wrong};
   }
 
-  std::vector<BenchRow> rows(const Call& call, const std::vector<Figure>& figures) const {
-    const double bytes = static_cast<double>(call.count * size_of(call.type)), factor = bus_factor(call.collective, seat_.own.size);
+  std::vector<BenchRow> rows(const std::vector<Call>& calls, const std::vector<Figure>& figures) const {
+    const double bytes = static_cast<double>(calls.front().count * size_of(plan_.type));
+    const double factor = bus_factor(plan_.collective, seat_.own.size);
     const auto bandwidth = [&](const Figure& figure) { return figure.seconds > 0 ? bytes / figure.seconds * factor * 1e-9 : 0.0; };
     std::vector<BenchRow> rows;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       const Lane& lane = lanes_[i];
       if (!lane.backend) continue;
-      BenchRow row{.call = call, .ranks = seat_.own.size, .backend = lane.name, .wrong = figures[i].wrong};
-      row.ours = lane.backend->home != Home::mpirun && lane.name != "gloo";
+      BenchRow row{.call = calls[i], .ranks = seat_.own.size, .backend = lane.name, .wrong = figures[i].wrong};
+      row.ours = lane.ours();
       row.seconds = figures[i].seconds;
       row.busbw_gbps = bandwidth(figures[i]);
       for (std::size_t j = 0; j < lanes_.size(); ++j)

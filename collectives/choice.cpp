@@ -1,10 +1,15 @@
 #include "collectives/choice.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <vector>
 
 #include "base/error.hpp"
 
 namespace ringside::collectives {
+
+// The model does not know better than that.
+constexpr double as_good_as = 1.05;
 
 AlgorithmChoice::AlgorithmChoice(std::string_view forced) {
   while (!forced.empty()) {
@@ -18,9 +23,32 @@ AlgorithmChoice::AlgorithmChoice(std::string_view forced) {
   }
 }
 
-const Algorithm& AlgorithmChoice::choose(Collective collective, std::size_t /*count*/, DataType /*type*/, int /*size*/) const {
-  const auto found = forced_.find(collective);
-  return found != forced_.end() ? *found->second : find_algorithm(collective);
+void AlgorithmChoice::set_costs(const MachineCosts& costs) {
+  costs_ = costs;
+  found_.clear();
+}
+
+const Algorithm& AlgorithmChoice::choose(Collective collective, std::size_t count, DataType type, int size) const {
+  if (const auto forced = forced_.find(collective); forced != forced_.end()) return *forced->second;
+  if (!costs_ || size < 2) return find_algorithm(collective);
+  const Kind kind{collective, size, static_cast<int>(std::bit_width(std::uint64_t{count} * size_of(type)))};
+  const auto known = found_.find(kind);
+  return known != found_.end() ? *known->second : *found_.emplace(kind, &cheapest(kind)).first->second;
+}
+
+const Algorithm& AlgorithmChoice::cheapest(const Kind& kind) const {
+  std::vector<const Algorithm*> candidates;
+  for (const Algorithm& algorithm : all_algorithms())
+    if (algorithm.collective == kind.collective && !algorithm.cautionary) candidates.push_back(&algorithm);
+  if (candidates.size() == 1) return *candidates.front();
+
+  const std::uint64_t middle = kind.size_class == 0 ? 0 : (std::uint64_t{3} << (kind.size_class - 1)) / 2;
+  std::vector<double> seconds;
+  for (const Algorithm* candidate : candidates)
+    seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds);
+  const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * as_good_as;
+  const auto first = std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= good_enough; });
+  return *candidates[static_cast<std::size_t>(first - seconds.begin())];
 }
 
 }  // namespace ringside::collectives

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "collectives/calibration.hpp"
 #include "collectives/transport/automatic.hpp"
 #include "collectives/transport/shm.hpp"
 #include "collectives/transport/tcp.hpp"
@@ -30,6 +31,11 @@ Call make_rooted(Call call, int root) {
   return call;
 }
 
+ProcessGroup make_group(std::unique_ptr<Transport> transport, const GroupOptions& options, int hosts = 1) {
+  AlgorithmChoice algorithms = agree_on_costs(*transport, options.executor, options.algorithms, hosts);
+  return ProcessGroup(make_schedule_backend(std::move(transport), options.executor), std::move(algorithms));
+}
+
 }  // namespace
 
 GroupOptions group_options_from_environment() {
@@ -51,15 +57,15 @@ ProcessGroup ProcessGroup::over(std::string_view backend, const Place& place, co
           backend);
   if (backend == "tcp") return over_tcp(place, options);
   if (backend == "shm") return over_shm(place, options);
-  return ProcessGroup(make_schedule_backend(connect_automatic(place), options.executor), options.algorithms);
+  return make_group(connect_automatic(place), options, place.size / std::max(1, place.local_size));
 }
 
 ProcessGroup ProcessGroup::over_tcp(const Place& place, const GroupOptions& options) {
-  return ProcessGroup(make_schedule_backend(connect_tcp(place), options.executor), options.algorithms);
+  return make_group(connect_tcp(place), options, place.size / std::max(1, place.local_size));
 }
 
 ProcessGroup ProcessGroup::over_shm(const Place& place, const GroupOptions& options) {
-  return ProcessGroup(make_schedule_backend(connect_shm(place), options.executor), options.algorithms);
+  return make_group(connect_shm(place), options);
 }
 
 void ProcessGroup::barrier() { run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr); }
@@ -181,8 +187,10 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const
   const auto world = make_threads_world(size);
   std::mutex mutex;
   std::exception_ptr first;
+  AlgorithmChoice algorithms = options.algorithms;
+  if (!algorithms.costs()) algorithms.set_costs(costs_here("threads"));
   const auto run_rank = [&](int rank) {
-    ProcessGroup group(make_schedule_backend(make_threads_transport(world, rank), options.executor), options.algorithms);
+    ProcessGroup group(make_schedule_backend(make_threads_transport(world, rank), options.executor), algorithms);
     try {
       body(group);
     } catch (const std::exception& error) {

@@ -176,7 +176,15 @@ class ProcessGroup {
   Work broadcast_async(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
 
   // Forces algorithms from the next call on; every rank must do so at the same point.
-  void set_algorithms(AlgorithmChoice algorithms) { algorithms_ = std::move(algorithms); }
+  void set_algorithms(AlgorithmChoice algorithms) {
+    if (!algorithms.costs() && algorithms_.costs()) algorithms.set_costs(*algorithms_.costs());
+    algorithms_ = std::move(algorithms);
+  }
+
+  // The algorithm that a call of this kind takes, on every rank; `count` as in the calls above whose type is known at run time only.
+  const Algorithm& algorithm_for(Collective collective, std::size_t count, DataType type) const {
+    return algorithms_.choose(collective, count, type, size());
+  }
 
   // The length of rank r's block when `count` elements are shared out among all ranks, and where it begins.
   std::size_t block_size(std::size_t count, int r) const { return Chunks::even(count, size()).size(r); }

@@ -136,6 +136,7 @@ class Transport {
   }
 
   const Traffic& traffic() const { return traffic_; }
+  void forget_traffic() { traffic_ = {}; }  // what was sent before the group's first call
 
   // What this rank has called: the executor writes it down.
   CallHistory& history() { return history_; }

@@ -15,13 +15,14 @@ namespace ringside::collectives {
 
 const std::vector<Algorithm>& all_algorithms() {
   using enum Collective;
+  constexpr bool cautionary = true;
   static const std::vector<Algorithm> algorithms = {
       {all_reduce, "ring", [](int size, int rank, int) { return ring_all_reduce(size, rank); }},
       {all_reduce, "halving_doubling", [](int size, int rank, int) { return halving_doubling_all_reduce(size, rank); }},
       {all_reduce, "recursive_doubling", [](int size, int rank, int) { return recursive_doubling_all_reduce(size, rank); }},
       {all_reduce, "two_shot", [](int size, int rank, int) { return two_shot_all_reduce(size, rank); }},
       {all_reduce, "one_shot", [](int size, int rank, int) { return one_shot_all_reduce(size, rank); }},
-      {all_reduce, "naive", [](int size, int rank, int) { return naive_all_reduce(size, rank); }},
+      {all_reduce, "naive", [](int size, int rank, int) { return naive_all_reduce(size, rank); }, cautionary},
       {reduce_scatter, "ring", [](int size, int rank, int) { return ring_reduce_scatter(size, rank); }},
       {reduce_scatter, "halving", [](int size, int rank, int) { return halving_reduce_scatter(size, rank); }},
       {reduce_scatter, "direct", [](int size, int rank, int) { return direct_reduce_scatter(size, rank); }},
@@ -30,10 +31,10 @@ const std::vector<Algorithm>& all_algorithms() {
       {all_gather, "direct", [](int size, int rank, int) { return direct_all_gather(size, rank); }},
       {broadcast, "binomial", binomial_broadcast},
       {broadcast, "chain", chain_broadcast},
-      {broadcast, "linear", linear_broadcast},
+      {broadcast, "linear", linear_broadcast, cautionary},
       {reduce, "binomial", binomial_reduce},
       {reduce, "chain", chain_reduce},
-      {reduce, "linear", linear_reduce},
+      {reduce, "linear", linear_reduce, cautionary},
       {gather, "linear", linear_gather},
       {scatter, "linear", linear_scatter},
       {all_to_all, "pairwise", [](int size, int rank, int) { return pairwise_all_to_all(size, rank); }},

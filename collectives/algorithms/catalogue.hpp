@@ -44,6 +44,7 @@ struct Algorithm {
   Collective collective;
   std::string_view name;                           // "ring"; names are unique within a collective
   Schedule (*make)(int size, int rank, int root);  // root is ignored where the collective has none
+  bool cautionary = false;                         // here to be compared with: run where it is asked for by name, never chosen
 
   std::string title() const { return std::string(name) + " " + std::string(name_of(collective)); }  // "ring all_reduce"
 };

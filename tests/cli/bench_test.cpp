@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_calibrate.hpp"
 #include "cli/bench_data.hpp"
 #include "cli/bench_limits.hpp"
 #include "cli/bench_plan.hpp"
@@ -22,9 +23,9 @@ using collectives::Collective;
 
 namespace {
 
-Outcome bench(std::vector<std::string> arguments) {
+Outcome bench(std::vector<std::string> arguments, const Variables& variables = {}) {
   arguments.insert(arguments.begin(), {ringside_binary, "bench"});
-  return run_program(arguments, {}, Seconds(60));
+  return run_program(arguments, variables, Seconds(60));
 }
 
 // A file of this test's own, which goes with it.
@@ -40,10 +41,10 @@ struct TemporaryFile {
 };
 
 // Runs bench and returns its rows, after a look at what must hold for each.
-nlohmann::json rows_of(std::vector<std::string> arguments) {
+nlohmann::json rows_of(std::vector<std::string> arguments, const Variables& variables = {}) {
   const TemporaryFile file("ringside-bench-test-");
   arguments.insert(arguments.end(), {"--json", file.path, "--warmup", "1", "--repeat", "4"});
-  const auto outcome = bench(arguments);
+  const auto outcome = bench(arguments, variables);
   CAPTURE(outcome.err);
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.survivors == "");
@@ -97,8 +98,9 @@ TEST_CASE("a table for people, and a drawing") {
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
   CHECK(contains(outcome.out, "all_gather of fp32, 2 ranks on "));
-  CHECK(
-      contains(outcome.out, "size (B)       count   type       op  backend     time (us)   algbw   busbw   limit  ratio  wrong\n"));
+  CHECK(contains(
+      outcome.out,
+      "size (B)       count   type       op  backend  algorithm             time (us)   algbw   busbw   limit  ratio  wrong\n"));
   CHECK(contains(outcome.out, "        8000        2000   fp32     none  threads"));
   const std::string svg = plot.text();
   CHECK(svg.starts_with("<svg xmlns="));
@@ -115,6 +117,106 @@ TEST_CASE("every collective, type and operation is checked") {
   for (const std::string op : {"product", "min", "avg"})
     CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4004B", "--backends", "threads", "--op", op, "--type", "fp64"}).size() ==
           1);
+}
+
+TEST_CASE("a row for each algorithm that is asked for and the name of what auto has chosen") {
+  const TemporaryFile nowhere("ringside-bench-cache-");
+  const Variables built_in{{"XDG_CACHE_HOME", nowhere.path}};
+  const auto rows =
+      rows_of({"all_reduce", "-n", "4", "--bytes", "4B,4MB", "--backends", "tcp,threads", "--algorithm", "auto,halving_doubling"},
+              built_in);
+  REQUIRE(rows.size() == 8);
+  CHECK(rows[0].at("backend") == "tcp");
+  CHECK(rows[0].at("algorithm") == "recursive_doubling");  // for 4 bytes
+  CHECK(rows[1].at("backend") == "tcp");
+  CHECK(rows[1].at("algorithm") == "halving_doubling");
+  CHECK(rows[2].at("backend") == "threads");
+  CHECK(rows[4].at("algorithm") == "ring");  // for many
+  for (const auto& row : rows) CHECK(row.at("algorithm") != "auto");
+
+  Variables forced = built_in;
+  forced["RINGSIDE_ALGORITHM"] = "all_reduce=naive";
+  CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "tcp"}, forced)[0].at("algorithm") == "naive");
+  CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "shm", "--algorithm", "two_shot"}, forced)[0].at(
+            "algorithm") == "two_shot");
+  CHECK(one_error({"all_reduce", "--algorithm", "auto,tree"})
+            .starts_with("ringside: there is no algorithm named 'tree' for all_reduce; there are ring, "));
+}
+
+TEST_CASE("calibrate measures what messages cost and keeps it, and the next run goes by it") {
+  const TemporaryFile cache("ringside-bench-calibrate-");
+  const Variables variables{{"XDG_CACHE_HOME", cache.path}};
+  const auto outcome = bench({"--calibrate", "-n", "4", "--backends", "tcp,threads", "--repeat", "4"}, variables);
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK(outcome.survivors == "");
+  CHECK(contains(outcome.out, "Measuring tcp, threads with 2 and 4 ranks on "));
+  CHECK(contains(outcome.out, "A message of b bytes takes alpha + beta b from hand to hand"));
+  CHECK(contains(outcome.out, "  tcp      4 ranks  all_reduce "));
+  const auto path = cache.path / "ringside" / "calibration.json";
+  CHECK(contains(outcome.out, "Kept in " + path.string()));
+  nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
+  REQUIRE(file["entries"].size() == 2);
+  for (const auto& entry : file["entries"]) {
+    CHECK(entry.at("alpha_us") > 0);
+    CHECK(entry.at("overhead_us") > 0);
+    CHECK(entry.at("alpha_us") >= entry.at("overhead_us"));
+    CHECK(entry.at("copy_ns_per_byte").at(2) > 0);
+  }
+  // As if a message cost a second: then nothing counts but how many follow each other.
+  for (auto& entry : file["entries"]) entry["alpha_us"] = 1e6, entry["overhead_us"] = 1;
+  std::ofstream(path) << file;
+  CHECK(rows_of({"all_reduce", "-n", "4", "--bytes", "4MB", "--backends", "tcp"}, variables)[0].at("algorithm") != "ring");
+
+  std::ofstream(path) << "no JSON";
+  const auto broken = bench({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "tcp", "--repeat", "4"}, variables);
+  CHECK(broken.exit_code == 0);
+  CHECK(broken.err.starts_with("ringside: " + path.string() + " is not used, because it is broken ("));
+  CHECK(broken.err.ends_with("); built-in values are; ringside bench --calibrate writes it anew\n"));
+  CHECK(std::count(broken.err.begin(), broken.err.end(), '\n') == 1);  // one sentence, however many ranks
+  std::filesystem::remove_all(cache.path);
+}
+
+TEST_CASE("calibrate says what it cannot do") {
+  CHECK(one_error({"--calibrate", "all_reduce"}, 2)
+            .starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
+  CHECK(one_error({"--calibrate", "-n", "2"}, 2).starts_with("ringside: --calibrate compares 2 ranks with more: -n 3 at least"));
+  CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2)
+            .starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
+  CHECK(
+      one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as all_reduce, or train; or --calibrate\n"));
+}
+
+TEST_CASE("costs are read off the calls in which they decide") {
+  const auto about = [](double value) { return doctest::Approx(value).scale(1e-15); };
+  // A machine of the model's own: two cores, six ranks.
+  const double alpha = 20e-6, turn = 8e-6, overhead = 5e-6, beta = 2e-10, copy = 1e-10;
+  cli::CalibrationTimes times;
+  times.ranks = 6;
+  times.pair_few = alpha;
+  times.ring_few = 5 * (alpha + 2 * turn);
+  times.direct_few = 30 * 2 * overhead / 2;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double bytes = static_cast<double>(collectives::MachineCosts::lengths[i]);
+    times.pair_many[i] = alpha + bytes / 2 * beta;
+    times.ring_many[i] = times.ring_few + 5 * bytes * 2 * copy / 2;
+  }
+  const auto costs = cli::solve_costs(times, 2);
+  CHECK(costs.common.alpha == about(alpha));
+  CHECK(costs.common.turn == about(turn));
+  CHECK(costs.common.overhead == about(overhead));
+  CHECK(costs.common.cores == 2);
+  for (const auto& per_byte : costs.per_byte) {
+    CHECK(per_byte.beta == about(beta));
+    CHECK(per_byte.copy == about(copy));
+  }
+  // A busy machine: nothing becomes negative.
+  times.pair_few = 1;
+  const auto nonsense = cli::solve_costs(times, 2);
+  CHECK(nonsense.common.turn == 0);
+  CHECK(nonsense.common.overhead > 0);
+  for (const auto& per_byte : nonsense.per_byte) CHECK(per_byte.beta == 0);
 }
 
 TEST_CASE("libraries to compare with, where this build has them") {

@@ -105,7 +105,9 @@ TEST_CASE("abort ends the calls that are under way on every rank") {
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
     group.all_reduce(std::span(y));
   };
-  for (const auto& text : run_tcp(2, body)) {
+  GroupOptions ring;  // in which nobody is done before everybody has come
+  ring.algorithms = AlgorithmChoice("all_reduce=ring");
+  for (const auto& text : run_tcp(2, body, ring)) {
     CAPTURE(text);
     CHECK(contains(text, "rank 0 gave up: backward threw"));
   }
