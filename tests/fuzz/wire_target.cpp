@@ -3,7 +3,7 @@
 // Whatever comes, a parser may only accept it or throw Error, with a text that is short and fit for a terminal. What is accepted must mean
 // the same when it is written and read again. The sanitizers watch the rest.
 //
-// The entry point is libFuzzer's, so that it can be linked with that; driver.cpp is a small fuzzer of our own that needs no other compiler.
+// The entry point is libFuzzer's, so that it can be linked with that; wire_driver.cpp is a small fuzzer of our own that needs no other compiler.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
