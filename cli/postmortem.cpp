@@ -9,8 +9,8 @@ namespace ringside::cli {
 void add_postmortem_command(CLI::App& app) {
   auto* command = app.add_subcommand("postmortem", "Read the flight recorders of a failed job and say who diverged or stopped where");
   command->footer(
-      "\nEvery rank keeps a record of its last calls. With RINGSIDE_FLIGHT_DIR=DIR in its environment it writes the record to DIR when a\n"
-      "call fails, and when it gets SIGUSR1:\n"
+      "\nEvery rank keeps a record of its last calls. When a call fails, and when it gets SIGUSR1, it writes the record to a temporary folder\n"
+      "that the launcher's last line names; or to DIR with RINGSIDE_FLIGHT_DIR=DIR in its environment:\n"
       "  RINGSIDE_FLIGHT_DIR=flights ringside train -n 4 ...\n"
       "  pkill -USR1 ringside                                     while it hangs\n"
       "  ringside postmortem flights");
