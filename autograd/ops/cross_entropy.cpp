@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/node.hpp"
@@ -50,9 +51,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets_input, std::int
   const Tensor z = logits.contiguous(), targets = targets_input.contiguous();
   const std::int64_t vocabulary = z.size(-1), tokens = targets.elements(), count = count_targets(targets, vocabulary, ignore_index);
 
-  Tensor loss = Tensor::empty({}, z.dtype());
-  const Tensor log_sums = Tensor::empty({tokens}, z.dtype());
-  dispatch(z.dtype(), "cross_entropy", [&](auto zero) {
+  const DType computed = wide_type(z.dtype());
+  Tensor loss = Tensor::empty({}, computed);
+  const Tensor log_sums = Tensor::empty({tokens}, computed);
+  dispatch(computed, "cross_entropy", [&, z = wide(z)](auto zero) {
     using T = decltype(zero);
     parallel_for(tokens, row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) log_sums.data<T>()[t] = log_sum_exp(z.data<T>() + t * vocabulary, vocabulary);
@@ -68,8 +70,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets_input, std::int
 
   return record("cross_entropy", loss, {z},
                 [z, targets, log_sums, vocabulary, tokens, count, ignore_index](const Node&, const Tensor& dloss) -> Gradients {
-                  const Tensor dz = Tensor::empty(z.shape(), z.dtype());
-                  dispatch(z.dtype(), "cross_entropy", [&](auto zero) {
+                  const Tensor dz = Tensor::empty(z.shape(), log_sums.dtype());
+                  dispatch(dz.dtype(), "cross_entropy", [&, z = wide(z)](auto zero) {
                     using T = decltype(zero);
                     const T weight = static_cast<T>(dloss.item() / static_cast<double>(std::max<std::int64_t>(count, 1)));
                     parallel_for(tokens, row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
@@ -88,7 +90,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets_input, std::int
                       }
                     });
                   });
-                  return {dz};
+                  return {rounded(dz, z.dtype())};
                 });
 }
 
