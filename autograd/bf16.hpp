@@ -21,8 +21,9 @@ struct Bf16 {
   Bf16() = default;
   Bf16(float number) {  // NOLINT: a number is a number
     const auto all = std::bit_cast<std::uint32_t>(number);
-    const std::uint32_t rounded = all + 0x7fff + (all >> 16 & 1);
-    bits = static_cast<std::uint16_t>(number != number ? all >> 16 | 0x40 : rounded >> 16);
+    const std::uint32_t rounded = (all + 0x7fff + (all >> 16 & 1)) >> 16, quiet = all >> 16 | 0x40;
+    const bool is_nan = (all & 0x7fffffff) > 0x7f800000;  // in integers, which vectorises
+    bits = static_cast<std::uint16_t>(is_nan ? quiet : rounded);
   }
   explicit Bf16(double number) : Bf16(static_cast<float>(number)) {}
   operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }  // NOLINT

@@ -41,8 +41,8 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) / ranks / static_cast<double>(options.accumulate);
   const double at_the_head = 2 * sizes.vocabulary + 3 * sizes.d;  // logits and their gradient; around the last norm
   const double block = sizes.kept_by_block(), in_block = sizes.of_backward_in_block();
-  // What is kept in bf16 is widened while the loss is computed: logits and their gradient.
-  const double widened = dtype == autograd::DType::bf16 ? tokens * 2 * sizes.vocabulary * 4 : 0;
+  // What is kept in bf16 is widened while it is computed with: the most, the gradient of the logits.
+  const double widened = dtype == autograd::DType::bf16 ? tokens * sizes.vocabulary * 4 : 0;
   // Of bf16 parameters the optimizer keeps masters, and all that it keeps is fp32.
   const double wide = dtype == autograd::DType::bf16 ? 2 * parameters : parameters, masters = dtype == autograd::DType::bf16 ? wide : 0;
   const double of_token = options.checkpoint_activations ? sizes.layers * sizes.d + std::max(at_the_head, block + in_block)
