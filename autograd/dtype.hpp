@@ -11,10 +11,15 @@
 
 namespace ringside::autograd {
 
-enum class DType : std::uint8_t { fp32, fp64, int32 };  // int32: token ids; it carries no gradient
+enum class DType : std::uint8_t {
+  fp32,
+  fp64,
+  int32,  // token ids; it carries no gradient
+  bf16,   // only kept, never computed in: see bf16.hpp
+};
 
 constexpr std::size_t size_of(DType type) {
-  return type == DType::fp64 ? 8 : 4;
+  return type == DType::fp64 ? 8 : type == DType::bf16 ? 2 : 4;
 }
 
 constexpr const char* name_of(DType type) {
@@ -25,6 +30,8 @@ constexpr const char* name_of(DType type) {
       return "fp64";
     case DType::int32:
       return "int32";
+    case DType::bf16:
+      return "bf16";
   }
   return "unknown";
 }
@@ -54,6 +61,7 @@ void dispatch(DType type, const char* op, Body&& body) {
     case DType::fp64:
       return body(double{});
     case DType::int32:
+    case DType::bf16:
       break;
   }
   fail("{}: expected a tensor of fp32 or fp64, got {}", op, name_of(type));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "autograd/bf16.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/parallel.hpp"
 #include "base/random.hpp"
@@ -20,7 +21,7 @@ namespace {
 
 template <class Draw>
 void fill_drawn(const char* op, const Tensor& tensor, Draw draw) {
-  dispatch(tensor.dtype(), op, [&](auto zero) {
+  dispatch_stored(tensor.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
     const std::span<T> values = tensor.values<T>();
     parallel_for(tensor.elements(), 1 << 12, [&](std::int64_t begin, std::int64_t end) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/rows.hpp"
 
 namespace ringside::autograd {
@@ -18,7 +19,7 @@ bool is_row_major(const Shape& shape, const Shape& strides) {
   return row_major;
 }
 
-Tensor empty_in_order_of(const Tensor& x) {
+Tensor empty_in_order_of(const Tensor& x, DType dtype) {
   std::vector<std::size_t> order(x.shape().size());  // dimensions from the outermost in memory to the innermost
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x.strides()[a] > x.strides()[b]; });
@@ -28,7 +29,7 @@ Tensor empty_in_order_of(const Tensor& x) {
     strides[order[i]] = stride;
     stride *= x.shape()[order[i]];
   }
-  return make_view(Tensor::empty(x.shape(), x.dtype()), 0, x.shape(), std::move(strides));
+  return make_view(Tensor::empty(x.shape(), dtype), 0, x.shape(), std::move(strides));
 }
 
 Tensor with_dense_rows(const Tensor& x) {
@@ -38,14 +39,14 @@ Tensor with_dense_rows(const Tensor& x) {
 void accumulate_into(const Tensor& target, const Tensor& source) {
   require(target.shape() == source.shape(), "a gradient of shape {} cannot be added to one of shape {}", source.shape(),
           target.shape());
-  dispatch(target.dtype(), "accumulate_into", [&](auto zero) {
+  dispatch_stored(target.dtype(), "accumulate_into", [&](auto zero) {
     using T = decltype(zero);
     T* const to = target.data<T>();
     const T* const from = source.data<T>();
     if (target.is_contiguous() && source.is_contiguous()) {
       parallel_for(target.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
+        for (std::int64_t i = begin; i < end; ++i) to[i] = to[i] + from[i];
       });
       return;
     }
@@ -55,7 +56,7 @@ void accumulate_into(const Tensor& target, const Tensor& source) {
       for (std::int64_t row = begin; row < end; ++row) {
         T* const t = to + to_rows.offset(row);
         const T* const f = from + from_rows.offset(row);
-        for (std::int64_t i = 0; i < n; ++i) t[i * to_step] += f[i * from_step];
+        for (std::int64_t i = 0; i < n; ++i) t[i * to_step] = t[i * to_step] + f[i * from_step];
       }
     });
   });

@@ -13,8 +13,11 @@ bool is_row_major(const Shape& shape, const Shape& strides);
 // storage.
 Tensor make_view(const Tensor& base, std::int64_t offset, Shape shape, Shape strides);
 
-// A new tensor of x's shape and dtype whose dimensions follow each other in memory as x's do: a transposed view stays transposed.
-Tensor empty_in_order_of(const Tensor& x);
+// A new tensor of x's shape whose dimensions follow each other in memory as x's do: a transposed view stays transposed.
+Tensor empty_in_order_of(const Tensor& x, DType dtype);
+inline Tensor empty_in_order_of(const Tensor& x) {
+  return empty_in_order_of(x, x.dtype());
+}
 
 // x itself if the numbers of each row (last dimension) are neighbours in memory, else x.contiguous().
 Tensor with_dense_rows(const Tensor& x);

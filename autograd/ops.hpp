@@ -1,6 +1,6 @@
 // The ops: what a Llama-style model is made of, each with forward and backward side by side in ops/.
 //
-// Tensors are fp32 or fp64, all of one op alike; ids and targets are int32. Unless said otherwise any strides are accepted, and
+// Tensors are fp32 or fp64, all of one op alike; what a transformer is made of takes bf16 too (bf16.hpp), and its losses are fp32 then. ids and targets are int32. Unless said otherwise any strides are accepted, and
 // results are new contiguous tensors. What does not fit throws Error: op, expected, seen. Views (reshape, transpose, narrow) are
 // members of Tensor.
 //

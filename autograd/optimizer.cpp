@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
+#include "autograd/bf16.hpp"
 #include "autograd/parallel.hpp"
 #include "base/error.hpp"
 
@@ -15,7 +17,8 @@ constexpr std::int64_t grain = 1 << 16;  // elements that make a piece of work w
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds) : kinds_(kinds) {
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds, bool keeps_masters)
+    : kinds_(kinds), keeps_masters_(keeps_masters) {
   for (ParameterGroup& group : groups) Optimizer::add_group(std::move(group));
   const bool any = std::any_of(groups_.begin(), groups_.end(), [](const ParameterGroup& group) { return !group.parameters.empty(); });
   require(any, "optimizer: expected at least one parameter, got none");
@@ -29,13 +32,13 @@ void Optimizer::add_group(ParameterGroup group) {
   for (const NamedTensor& parameter : group.parameters) {
     const Tensor& p = parameter.tensor;
     require(p.dtype() != DType::int32 && p.is_contiguous(),
-            "optimizer: expected '{}' to be contiguous and fp32 or fp64, got {} {} with strides {}", parameter.name, name_of(p.dtype()),
+            "optimizer: expected '{}' to be contiguous and fp32, fp64 or bf16, got {} {} with strides {}", parameter.name, name_of(p.dtype()),
             p.shape(), p.strides());
     require(std::none_of(seen.begin(), seen.end(), [&](const Tensor& other) { return other.is_same(p); }),
             "optimizer: '{}' is listed twice; it would be updated twice", parameter.name);
     seen.push_back(p);
-    Slot& slot = slots.emplace_back(Slot{parameter, {}});
-    for (const std::string& kind : kinds_) slot.state.push_back({kind, Tensor::zeros(p.shape(), p.dtype())});
+    Slot& slot = slots.emplace_back(Slot{parameter, {}, keeps_masters_ && p.dtype() == DType::bf16 ? wide(p) : Tensor()});
+    for (const std::string& kind : kinds_) slot.state.push_back({kind, Tensor::zeros(p.shape(), slot.values().dtype())});
     if (!kinds_.empty()) slot.state.push_back({"step", Tensor::zeros({1}, DType::int32)});
   }
   groups_.push_back(std::move(group));
@@ -49,6 +52,7 @@ void Optimizer::step() {
       if (!slot.parameter.tensor.grad().defined()) continue;
       if (!slot.state.empty()) ++*slot.state.back().tensor.data<std::int32_t>();
       update(slot, groups_[g]);
+      if (slot.master.defined()) slot.parameter.tensor.copy_(rounded(slot.master, DType::bf16));
     }
   }
 }
@@ -65,9 +69,15 @@ void Optimizer::set_learning_rate(double learning_rate) {
 std::vector<NamedTensor> Optimizer::state() const {
   std::vector<NamedTensor> all;
   for (const auto& slots : slots_)
-    for (const Slot& slot : slots)
+    for (const Slot& slot : slots) {
       for (const NamedTensor& entry : slot.state) all.push_back({slot.parameter.name + "." + entry.name, entry.tensor});
+      if (slot.master.defined()) all.push_back({slot.parameter.name + ".master", slot.master});
+    }
   return all;
+}
+
+Tensor Optimizer::Slot::gradient() const {
+  return wide(parameter.tensor.grad());
 }
 
 // --- SGD
@@ -82,7 +92,7 @@ SGD::SGD(std::vector<ParameterGroup> groups, SgdOptions options)
 }
 
 void SGD::update(const Slot& slot, const ParameterGroup& group) {
-  const Tensor &parameter = slot.parameter.tensor, &gradient = parameter.grad();
+  const Tensor &parameter = slot.values(), gradient = slot.gradient();
   dispatch(parameter.dtype(), "SGD", [&](auto zero) {
     using T = decltype(zero);
     T* const p = parameter.data<T>();
@@ -118,7 +128,7 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, AdamWOptions options)
 }
 
 void AdamW::update(const Slot& slot, const ParameterGroup& group) {
-  const Tensor &parameter = slot.parameter.tensor, &gradient = parameter.grad();
+  const Tensor &parameter = slot.values(), gradient = slot.gradient();
   const double t = *slot.state[2].tensor.data<std::int32_t>();
   const double correction1 = 1 - std::pow(options_.beta1, t), correction2 = 1 - std::pow(options_.beta2, t);
   dispatch(parameter.dtype(), "AdamW", [&](auto zero) {
@@ -146,7 +156,7 @@ double grad_norm_squared(std::span<const Tensor> parameters) {
   double total = 0;
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
-    const Tensor& gradient = parameter.grad();
+    const Tensor gradient = wide(parameter.grad());
     dispatch(gradient.dtype(), "grad_norm_squared", [&](auto zero) {
       using T = decltype(zero);
       const T* const g = gradient.data<T>();
@@ -168,13 +178,13 @@ void scale_grads(std::span<const Tensor> parameters, double factor) {
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
     const Tensor& gradient = parameter.grad();
-    dispatch(gradient.dtype(), "scale_grads", [&](auto zero) {
+    dispatch_stored(gradient.dtype(), "scale_grads", [&](auto zero) {
       using T = decltype(zero);
       T* const g = gradient.data<T>();
-      const T f = static_cast<T>(factor);
+      const auto f = static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(factor);
       parallel_for(gradient.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) g[i] *= f;
+        for (std::int64_t i = begin; i < end; ++i) g[i] = g[i] * f;
       });
     });
   }

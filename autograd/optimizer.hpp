@@ -38,26 +38,33 @@ class Optimizer {
   const std::vector<ParameterGroup>& groups() const { return groups_; }
 
   // All state as named tensors "<parameter>.<what>", in the order of the parameters; there from the start, all zeros. To load a
-  // checkpoint, write into them (copy_).
+  // checkpoint, write into them (copy_). A bf16 parameter has its state in fp32, and a "master": its own numbers in fp32, to which steps
+  // are added that bf16 would round away; the parameter is the master, rounded.
   virtual std::vector<NamedTensor> state() const;
 
  protected:
   struct Slot {
     NamedTensor parameter;
     std::vector<NamedTensor> state;  // names without the parameter's
+    Tensor master;                   // of a bf16 parameter: its numbers in fp32; else undefined
+
+    // What update() works on: the master, or the parameter itself; and the gradient in the same type.
+    const Tensor& values() const { return master.defined() ? master : parameter.tensor; }
+    Tensor gradient() const;
   };
   // `groups` must not be empty of parameters, and none may be listed twice or be of integers. `kinds` names the state tensors that
   // every parameter gets, each of its shape and dtype; besides, with any of them, "step", int32 [1], counts the updates of that
-  // parameter.
-  Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds);
+  // parameter. Without masters bf16 parameters get none: for an optimizer that has others update.
+  Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds, bool keeps_masters = true);
 
-  // Updates one parameter: slot.parameter.tensor from its grad() and slot.state, which has the order of `kinds`, then "step".
+  // Updates one parameter: slot.values() from slot.gradient() and slot.state, which has the order of `kinds`, then "step".
   virtual void update(const Slot& slot, const ParameterGroup& group) = 0;
 
  private:
   std::vector<ParameterGroup> groups_;
   std::vector<std::vector<Slot>> slots_;  // per group, per parameter
   std::vector<std::string> kinds_;
+  bool keeps_masters_;
 };
 
 struct SgdOptions {

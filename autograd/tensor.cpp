@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/layout.hpp"
 #include "autograd/node.hpp"
@@ -150,6 +151,7 @@ T* Tensor::data() const {
 template float* Tensor::data() const;
 template double* Tensor::data() const;
 template std::int32_t* Tensor::data() const;
+template Bf16* Tensor::data() const;
 
 template <class T>
 std::span<T> Tensor::values() const {
@@ -159,6 +161,7 @@ std::span<T> Tensor::values() const {
 template std::span<float> Tensor::values() const;
 template std::span<double> Tensor::values() const;
 template std::span<std::int32_t> Tensor::values() const;
+template std::span<Bf16> Tensor::values() const;
 
 double Tensor::item() const {
   require(elements() == 1, "item: expected a tensor of one element, got shape {}", shape());
@@ -169,6 +172,8 @@ double Tensor::item() const {
       return *data<double>();
     case DType::int32:
       return *data<std::int32_t>();
+    case DType::bf16:
+      return *data<Bf16>();
   }
   fail("item: unknown type");
 }
@@ -181,7 +186,7 @@ void Tensor::copy_(const Tensor& source) const {
     using T = decltype(zero);
     copy_strided(source.data<T>(), source.strides(), data<T>(), strides(), shape());
   };
-  dtype() == DType::fp64 ? copy(double{}) : dtype() == DType::fp32 ? copy(float{}) : copy(std::int32_t{});
+  dtype() == DType::int32 ? copy(std::int32_t{}) : dispatch_stored(dtype(), "copy_", copy);
 }
 
 void Tensor::fill_(double value) const {
@@ -192,7 +197,7 @@ void Tensor::fill_(double value) const {
     parallel_for(elements(), 1 << 18,
                  [&](std::int64_t first, std::int64_t last) { std::fill(begin + first, begin + last, static_cast<T>(value)); });
   };
-  dtype() == DType::fp64 ? fill(double{}) : dtype() == DType::fp32 ? fill(float{}) : fill(std::int32_t{});
+  dtype() == DType::int32 ? fill(std::int32_t{}) : dispatch_stored(dtype(), "fill_", fill);
 }
 
 Tensor Tensor::detach() const {

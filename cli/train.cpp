@@ -162,7 +162,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
     resume(said, plan);
   } else {
     plan.options = options_from(said, usual_options(said, plan.config, ranks));
-    plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+    plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : said.dtype == "bf16" ? autograd::DType::bf16 : autograd::DType::fp32;
   }
   plan.data.assign(said.data.begin(), said.data.end());
   plan.form = said.form.value_or(ranks == 1 ? "single" : "flat");
@@ -245,9 +245,9 @@ void add_model_options(CLI::App& command, Arguments& said) {
   command.add_option("--resume", said.resume, "Go on with the run that was saved in this folder, and save there; its options hold where none are given")
       ->type_name("DIR")
       ->group("Model");
-  command.add_option("--dtype", said.dtype, "Numbers: fp32 or fp64 (fp32)")
+  command.add_option("--dtype", said.dtype, "Numbers: fp32, fp64, or bf16: weights, activations and gradients are kept in 16 bits, sums and the optimizer in fp32 (fp32)")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"fp32", "fp64"}).description(""))
+      ->check(CLI::IsMember({"fp32", "fp64", "bf16"}).description(""))
       ->group("Model");
 }
 

@@ -1,5 +1,6 @@
 #include "ddp/replicate.hpp"
 
+#include "autograd/bf16.hpp"
 #include "base/error.hpp"
 
 namespace ringside::ddp {
@@ -11,6 +12,7 @@ void* address_of(const autograd::Tensor& tensor, std::string_view label) {
     case autograd::DType::fp32: return tensor.data<float>();
     case autograd::DType::fp64: return tensor.data<double>();
     case autograd::DType::int32: return tensor.data<std::int32_t>();
+    case autograd::DType::bf16: return tensor.data<autograd::Bf16>();
   }
   fail("{} is of a type that the collectives do not know", label);
 }
@@ -22,6 +24,7 @@ collectives::DataType data_type_of(const autograd::Tensor& tensor) {
     case autograd::DType::fp32: return collectives::DataType::fp32;
     case autograd::DType::fp64: return collectives::DataType::fp64;
     case autograd::DType::int32: return collectives::DataType::int32;
+    case autograd::DType::bf16: return collectives::DataType::bf16;
   }
   fail("the collectives do not know the type {}", name_of(tensor.dtype()));
 }

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "autograd/bf16.hpp"
 #include "base/error.hpp"
 #include "transformer/atomic_file.hpp"
 
@@ -28,6 +29,8 @@ StoredType stored_type(DType type) {
       return StoredType::f64;
     case DType::int32:
       return StoredType::i32;
+    case DType::bf16:
+      return StoredType::bf16;
   }
   fail("tensors of {} cannot be stored", autograd::name_of(type));
 }
@@ -51,7 +54,7 @@ nlohmann::ordered_json config_json(const Config& config, DType dtype) {
           {"initializer_range", 0.02},
           {"bos_token_id", nullptr},  // bytes have no tokens that begin or end a text
           {"eos_token_id", nullptr},
-          {"torch_dtype", dtype == DType::fp64 ? "float64" : "float32"},
+          {"torch_dtype", dtype == DType::fp64 ? "float64" : dtype == DType::bf16 ? "bfloat16" : "float32"},
           {"use_cache", true}};
 }
 
@@ -115,7 +118,7 @@ void load_parameter(SafetensorsFile& file, const std::string& name, const Tensor
           autograd::to_string(entry.shape), autograd::to_string(tensor.shape()));
   std::vector<std::byte> bytes(entry.bytes());
   file.read(name, bytes);
-  autograd::dispatch(tensor.dtype(), "load_parameters", [&](auto zero) {
+  autograd::dispatch_stored(tensor.dtype(), "load_parameters", [&](auto zero) {
     const auto values = tensor.values<decltype(zero)>();
     if (entry.type == StoredType::f32) return convert<float>(bytes, values);
     if (entry.type == StoredType::f64) return convert<double>(bytes, values);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "autograd/bf16.hpp"
 #include "autograd/engine.hpp"
 #include "base/error.hpp"
 
@@ -93,12 +94,12 @@ Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences, co
     const auto part = all.subspan(first, end - first);
     const auto [tokens, targets] = together(part);
     const Tensor logits = model.forward(tokens);
-    take_down(logits, part, options.logits, evaluation);
+    take_down(autograd::wide(logits.detach()), part, options.logits, evaluation);
     if (options.gradients) {
       // The mean over all is the sum of the parts' means, each weighted with its share of the tokens.
       const auto foretold = static_cast<double>(part.size() * (part[0].size() - 1));
-      const Tensor share = Tensor::scalar(foretold / static_cast<double>(evaluation.foretold), model.dtype());
-      autograd::backward(autograd::cross_entropy(logits, targets, nothing_follows), share);
+      const Tensor loss = autograd::cross_entropy(logits, targets, nothing_follows);
+      autograd::backward(loss, Tensor::scalar(foretold / static_cast<double>(evaluation.foretold), loss.dtype()));
     }
     first = end;
   }

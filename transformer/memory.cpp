@@ -41,12 +41,16 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) / ranks / static_cast<double>(options.accumulate);
   const double at_the_head = 2 * sizes.vocabulary + 3 * sizes.d;  // logits and their gradient; around the last norm
   const double block = sizes.kept_by_block(), in_block = sizes.of_backward_in_block();
+  // What is kept in bf16 is widened while it is computed with: the most, the gradient of the logits.
+  const double widened = dtype == autograd::DType::bf16 ? tokens * sizes.vocabulary * 4 : 0;
+  // Of bf16 parameters the optimizer keeps masters, and all that it keeps is fp32.
+  const double wide = dtype == autograd::DType::bf16 ? 2 * parameters : parameters, masters = dtype == autograd::DType::bf16 ? wide : 0;
   const double of_token = options.checkpoint_activations ? sizes.layers * sizes.d + std::max(at_the_head, block + in_block)
                                                          : sizes.layers * block + std::max(at_the_head, in_block);
   return {.parameters = parameters,
           .gradients = parameters * (1 + extra_gradients),
-          .optimizer = options.optimizer == OptimizerKind::adamw ? 2 * parameters : 0,
-          .activations = tokens * of_token * size};
+          .optimizer = masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0),
+          .activations = tokens * of_token * size + widened};
 }
 
 }  // namespace ringside::transformer

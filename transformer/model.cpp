@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "autograd/bf16.hpp"
 #include "autograd/checkpoint.hpp"
 #include "base/error.hpp"
 
@@ -43,7 +44,7 @@ Model::Model(const Config& config, DType dtype)
       dtype_(dtype),
       model_(config, dtype),
       lm_head_(config.d_model, config.vocabulary, false, {}, dtype),
-      rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta, dtype)) {
+      rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta, autograd::wide_type(dtype))) {
   register_module("model", model_);
   register_module("lm_head", lm_head_);
   if (config.tied_head) lm_head_.weight = model_.embed_tokens.weight;

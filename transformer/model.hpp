@@ -22,7 +22,7 @@ namespace ringside::transformer {
 class Model : public autograd::Module {
  public:
   // Validates `config` and gives every parameter its first value, which depends on config.initialise_seed and the parameter's name
-  // alone: every rank, whatever their number, makes the same model. See `initialise`. dtype is fp32 or fp64.
+  // alone: every rank, whatever their number, makes the same model. See `initialise`. dtype is fp32, fp64 or bf16.
   explicit Model(const Config& config, autograd::DType dtype = autograd::DType::fp32);
 
   // tokens int32 [B, T], T at most config.sequence -> logits [B, T, vocabulary].

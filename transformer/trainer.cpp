@@ -138,13 +138,12 @@ StepReport Trainer::step() {
 double Trainer::accumulate_gradients() {
   const Share share = share_of_batch(options_.batch, form_.rank(), form_.size());
   const std::int64_t parts = options_.accumulate, count = share.count / parts;
-  const Tensor weight = Tensor::scalar(1.0 / static_cast<double>(parts), model_.dtype());
   double sum = 0;
   for (std::int64_t part = 0; part < parts; ++part) {
     const bool last = part == parts - 1;
     const auto quiet = last ? nullptr : form_.no_sync();
     const Tensor loss = loss_of(training_.draw(steps_taken_, {share.first + part * count, count}));
-    autograd::backward(loss, weight);
+    autograd::backward(loss, Tensor::scalar(1.0 / static_cast<double>(parts), loss.dtype()));
     sum += loss.item();
   }
   return sum / static_cast<double>(parts);

@@ -129,8 +129,9 @@ SavedRun run_of(const Metadata& metadata) {
   SavedRun run;
   run.step = number_of<std::int64_t>(metadata, "step");
   const std::string& dtype = text_of(metadata, "dtype");
-  require(dtype == "fp32" || dtype == "fp64", "its numbers are of type {:.20}, but Ringside trains in fp32 and fp64", dtype);
-  run.dtype = dtype == "fp64" ? DType::fp64 : DType::fp32;
+  require(dtype == "fp32" || dtype == "fp64" || dtype == "bf16", "its numbers are of type {:.20}, but Ringside trains in fp32, fp64 and bf16",
+          dtype);
+  run.dtype = dtype == "fp64" ? DType::fp64 : dtype == "bf16" ? DType::bf16 : DType::fp32;
   const std::string& optimizer = text_of(metadata, "optimizer");
   require(optimizer == "sgd" || optimizer == "adamw", "its optimizer is {:.20}, but Ringside has sgd and adamw", optimizer);
   run.options.optimizer = optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;

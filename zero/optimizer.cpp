@@ -11,7 +11,7 @@ using autograd::NamedTensor;
 using autograd::ParameterGroup;
 
 ShardedOptimizer::ShardedOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group, Make make)
-    : Optimizer(std::move(groups), {}), group_(group), make_(std::move(make)), load_(static_cast<std::size_t>(group.size())) {
+    : Optimizer(std::move(groups), {}, false), group_(group), make_(std::move(make)), load_(static_cast<std::size_t>(group.size())) {
   for (const ParameterGroup& each : this->groups()) share_out(each);
 }
 

@@ -1,4 +1,5 @@
 // relu, silu, swiglu: what bends between two linear layers.
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -79,8 +80,9 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   require_same_dtype("swiglu", gate, up);
   require_same_shape("swiglu", gate, up);
   const Tensor g = gate.contiguous(), u = up.contiguous();
-  Tensor y = Tensor::empty(g.shape(), g.dtype());
-  dispatch(g.dtype(), "swiglu", [&](auto zero) {
+  const DType kept = g.dtype();
+  Tensor y = Tensor::empty(g.shape(), wide_type(kept));
+  dispatch(y.dtype(), "swiglu", [&, g = wide(g), u = wide(u)](auto zero) {
     using T = decltype(zero);
     const T *const pg = g.data<T>(), *const pu = u.data<T>();
     T* const py = y.data<T>();
@@ -89,9 +91,10 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
       for (std::int64_t i = begin; i < end; ++i) py[i] = pg[i] * sigmoid(pg[i]) * pu[i];
     });
   });
-  return record("swiglu", y, {g, u}, [g, u](const Node&, const Tensor& grad) -> Gradients {
-    const Tensor dy = grad.contiguous(), dg = Tensor::empty(g.shape(), g.dtype()), du = Tensor::empty(g.shape(), g.dtype());
-    dispatch(g.dtype(), "swiglu", [&](auto zero) {
+  y = rounded(y, kept);
+  return record("swiglu", y, {g, u}, [g, u, kept](const Node&, const Tensor& grad) -> Gradients {
+    const Tensor dy = wide(grad.contiguous()), dg = Tensor::empty(g.shape(), dy.dtype()), du = Tensor::empty(g.shape(), dy.dtype());
+    dispatch(dy.dtype(), "swiglu", [&, g = wide(g), u = wide(u)](auto zero) {
       using T = decltype(zero);
       const T *const pg = g.data<T>(), *const pu = u.data<T>(), *const pdy = dy.data<T>();
       T *const pdg = dg.data<T>(), *const pdu = du.data<T>();
@@ -104,7 +107,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
         }
       });
     });
-    return {dg, du};
+    return {rounded(dg, kept), rounded(du, kept)};
   });
 }
 

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/bf16.hpp"
 #include "autograd/gemm.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/layout.hpp"
@@ -166,11 +167,12 @@ Gradients attention_backward(const Sizes& sizes, const Tensor& q, const Tensor& 
 Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tensor& v_input) {
   const Sizes sizes = checked_sizes(q_input, k_input, v_input);
   const Tensor q = with_dense_rows(q_input), k = with_dense_rows(k_input), v = with_dense_rows(v_input);
-  Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, q.dtype()).transpose(1, 2);
-  const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, q.dtype());
+  const DType kept = q.dtype(), computed = wide_type(kept);
+  Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, computed).transpose(1, 2);
+  const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, computed);
   const std::int64_t heads = sizes.batch * sizes.heads, scratch_size = sizes.block() * sizes.keys;
-  const Tensor scratch = Tensor::empty({pieces_of(heads, 1), scratch_size}, q.dtype());
-  dispatch(q.dtype(), "causal_attention", [&](auto zero) {
+  const Tensor scratch = Tensor::empty({pieces_of(heads, 1), scratch_size}, computed);
+  dispatch(computed, "causal_attention", [&, q = wide(q), k = wide(k), v = wide(v)](auto zero) {
     using T = decltype(zero);
     parallel_for_pieces(heads, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
@@ -180,8 +182,11 @@ Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tens
       }
     });
   });
-  return record("causal_attention", y, {q, k, v}, [sizes, q, k, v, log_sums](const Node&, const Tensor& dy) -> Gradients {
-    return attention_backward(sizes, q, k, v, log_sums, with_dense_rows(dy));
+  y = rounded(y, kept);
+  return record("causal_attention", y, {q, k, v}, [sizes, q, k, v, log_sums, kept](const Node&, const Tensor& dy) -> Gradients {
+    Gradients gradients = attention_backward(sizes, wide(q), wide(k), wide(v), log_sums, wide(with_dense_rows(dy)));
+    for (Tensor& gradient : gradients) gradient = rounded(gradient, kept);
+    return gradients;
   });
 }
 

@@ -1,8 +1,10 @@
 // cross_entropy: softmax, logarithm, choice of the target and mean in one op.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/node.hpp"
@@ -13,15 +15,19 @@ namespace ringside::autograd {
 
 namespace {
 
+// What logits that are kept as S are computed in.
+template <class S>
+using Computed = std::conditional_t<std::is_same_v<S, double>, double, float>;
+
 // log sum exp of a row, the largest taken out first so that nothing overflows.
-template <class T>
-T log_sum_exp(const T* row, std::int64_t n) {
+template <class S, class T = Computed<S>>
+T log_sum_exp(const S* row, std::int64_t n) {
   T largest = row[0];
 #pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, row[i]);
+  for (std::int64_t i = 0; i < n; ++i) largest = std::max<T>(largest, row[i]);
   T total = 0;
 #pragma omp simd reduction(+ : total)
-  for (std::int64_t i = 0; i < n; ++i) total += fast_exp(row[i] - largest);
+  for (std::int64_t i = 0; i < n; ++i) total += fast_exp(static_cast<T>(row[i]) - largest);
   return largest + std::log(total);
 }
 
@@ -50,18 +56,20 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets_input, std::int
   const Tensor z = logits.contiguous(), targets = targets_input.contiguous();
   const std::int64_t vocabulary = z.size(-1), tokens = targets.elements(), count = count_targets(targets, vocabulary, ignore_index);
 
-  Tensor loss = Tensor::empty({}, z.dtype());
-  const Tensor log_sums = Tensor::empty({tokens}, z.dtype());
-  dispatch(z.dtype(), "cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
+  const DType computed = wide_type(z.dtype());
+  Tensor loss = Tensor::empty({}, computed);
+  const Tensor log_sums = Tensor::empty({tokens}, computed);
+  dispatch_stored(z.dtype(), "cross_entropy", [&](auto zero) {
+    using S = decltype(zero);  // logits are many: bf16 is widened one by one, on the way
+    using T = Computed<S>;
     parallel_for(tokens, row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) log_sums.data<T>()[t] = log_sum_exp(z.data<T>() + t * vocabulary, vocabulary);
+      for (std::int64_t t = begin; t < end; ++t) log_sums.data<T>()[t] = log_sum_exp(z.data<S>() + t * vocabulary, vocabulary);
     });
     double total = 0;
     for (std::int64_t t = 0; t < tokens; ++t) {
       const std::int32_t target = targets.data<std::int32_t>()[t];
       if (target != ignore_index)
-        total += static_cast<double>(log_sums.data<T>()[t]) - static_cast<double>(z.data<T>()[t * vocabulary + target]);
+        total += static_cast<double>(log_sums.data<T>()[t]) - static_cast<double>(static_cast<T>(z.data<S>()[t * vocabulary + target]));
     }
     *loss.data<T>() = static_cast<T>(count == 0 ? 0 : total / static_cast<double>(count));
   });
@@ -69,22 +77,23 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets_input, std::int
   return record("cross_entropy", loss, {z},
                 [z, targets, log_sums, vocabulary, tokens, count, ignore_index](const Node&, const Tensor& dloss) -> Gradients {
                   const Tensor dz = Tensor::empty(z.shape(), z.dtype());
-                  dispatch(z.dtype(), "cross_entropy", [&](auto zero) {
-                    using T = decltype(zero);
+                  dispatch_stored(z.dtype(), "cross_entropy", [&](auto zero) {
+                    using S = decltype(zero);
+                    using T = Computed<S>;
                     const T weight = static_cast<T>(dloss.item() / static_cast<double>(std::max<std::int64_t>(count, 1)));
                     parallel_for(tokens, row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t t = begin; t < end; ++t) {
                         const std::int32_t target = targets.data<std::int32_t>()[t];
-                        const T* const row = z.data<T>() + t * vocabulary;
-                        T* const drow = dz.data<T>() + t * vocabulary;
+                        const S* const row = z.data<S>() + t * vocabulary;
+                        S* const drow = dz.data<S>() + t * vocabulary;
                         if (target == ignore_index) {
-                          std::fill_n(drow, vocabulary, T(0));
+                          std::fill_n(drow, vocabulary, S(T(0)));
                           continue;
                         }
                         const T log_sum = log_sums.data<T>()[t];
 #pragma omp simd
-                        for (std::int64_t v = 0; v < vocabulary; ++v) drow[v] = fast_exp(row[v] - log_sum) * weight;
-                        drow[target] -= weight;
+                        for (std::int64_t v = 0; v < vocabulary; ++v) drow[v] = fast_exp(static_cast<T>(row[v]) - log_sum) * weight;
+                        drow[target] = fast_exp(static_cast<T>(row[target]) - log_sum) * weight - weight;
                       }
                     });
                   });

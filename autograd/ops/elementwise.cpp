@@ -1,6 +1,7 @@
 // add, mul, scale: element by element, with broadcasting.
 #include <algorithm>
 
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -34,7 +35,7 @@ template <class F>
 Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f) {
   require_same_dtype(op, a, b);
   const Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype());
-  dispatch(a.dtype(), op, [&](auto zero) {
+  dispatch_stored(a.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
     const T* const pa = a.data<T>();
     const T* const pb = b.data<T>();

@@ -1,6 +1,7 @@
 // embedding: rows of a table, chosen by ids.
 #include <algorithm>
 
+#include "autograd/bf16.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
@@ -20,12 +21,12 @@ Tensor embedding(const Tensor& ids_input, const Tensor& weight) {
   Shape y_shape = ids.shape();
   y_shape.push_back(n);
   Tensor y = Tensor::empty(std::move(y_shape), w.dtype());
-  dispatch(w.dtype(), "embedding", [&](auto zero) {
+  dispatch_stored(w.dtype(), "embedding", [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(w.data<T>() + ids.data<std::int32_t>()[t] * n, n, y.data<T>() + t * n);
   });
   return record("embedding", y, {w}, [ids, vocabulary, n, tokens](const Node&, const Tensor& grad) -> Gradients {
-    const Tensor dy = grad.contiguous(), dw = Tensor::zeros({vocabulary, n}, dy.dtype());
+    const Tensor dy = wide(grad.contiguous()), dw = Tensor::zeros({vocabulary, n}, dy.dtype());
     dispatch(dy.dtype(), "embedding", [&](auto zero) {
       using T = decltype(zero);
       // Threads share out the columns, not the tokens: two tokens may have the same id.
@@ -38,7 +39,7 @@ Tensor embedding(const Tensor& ids_input, const Tensor& weight) {
         }
       });
     });
-    return {dw};
+    return {rounded(dw, grad.dtype())};
   });
 }
 

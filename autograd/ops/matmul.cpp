@@ -4,6 +4,7 @@
 //     dA = dY B^T,  dB = A^T dY          each product puts the dimensions together that are left
 #include <algorithm>
 
+#include "autograd/bf16.hpp"
 #include "autograd/gemm.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -112,17 +113,19 @@ Tensor linear(const Tensor& x_input, const Tensor& weight, const Tensor& bias) {
   const std::int64_t rows = elements_of(Shape(x.shape().begin(), x.shape().end() - 1));
   Shape y_shape = x.shape();
   y_shape.back() = out;
-  Tensor y = Tensor::empty(std::move(y_shape), x.dtype());
-  if (b.defined() && y.elements() > 0) fill_rows(y, b);
-  dispatch(x.dtype(), "linear", [&](auto zero) {
+  const DType kept = x.dtype();
+  Tensor y = Tensor::empty(std::move(y_shape), wide_type(kept));
+  if (b.defined() && y.elements() > 0) fill_rows(y, wide(b));
+  dispatch(y.dtype(), "linear", [&, x = wide(x), w = wide(w)](auto zero) {
     using T = decltype(zero);
     gemm(plain, transposed, rows, out, in, T(1), x.data<T>(), in, w.data<T>(), in, T(b.defined() ? 1 : 0), y.data<T>(), out);
   });
+  y = rounded(y, kept);
 
-  return record("linear", y, {x, w, b}, [x, w, rows, out, in](const Node& node, const Tensor& grad) -> Gradients {
-    const Tensor dy = grad.contiguous();
+  return record("linear", y, {x, w, b}, [x, w, rows, out, in, kept](const Node& node, const Tensor& grad) -> Gradients {
+    const Tensor dy = wide(grad.contiguous());
     Tensor dx, dw, db;
-    dispatch(x.dtype(), "linear", [&](auto zero) {
+    dispatch(dy.dtype(), "linear", [&, x = wide(x), w = wide(w)](auto zero) {
       using T = decltype(zero);
       if (node.needs(0)) {
         dx = Tensor::empty(x.shape(), x.dtype());
@@ -134,7 +137,7 @@ Tensor linear(const Tensor& x_input, const Tensor& weight, const Tensor& bias) {
       }
     });
     if (node.needs(2)) db = sum_of_rows(dy, out);
-    return {dx, dw, db};
+    return {rounded(dx, kept), rounded(dw, kept), rounded(db, kept)};
   });
 }
 

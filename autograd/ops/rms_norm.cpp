@@ -1,6 +1,7 @@
 // rms_norm, alone and fused with the residual before it. Zhang and Sennrich, "Root mean square layer normalization" (NeurIPS 2019).
 #include <cmath>
 
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -68,7 +69,10 @@ std::int64_t rows_of(const Tensor& x) {
 
 Tensor record_rms_norm(Tensor y, const Tensor& x, const Tensor& w, const Tensor& r) {
   return record("rms_norm", std::move(y), {x, w},
-                [x, w, r](const Node&, const Tensor& dy) -> Gradients { return rms_norm_backward(x, w, r, dy.contiguous()); });
+                [x, w, r](const Node&, const Tensor& dy) -> Gradients {
+                  const Gradients gradients = rms_norm_backward(wide(x), wide(w), r, wide(dy.contiguous()));
+                  return {rounded(gradients[0], x.dtype()), rounded(gradients[1], x.dtype())};
+                });
 }
 
 }  // namespace
@@ -78,16 +82,16 @@ Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
   check("rms_norm", x_input, weight);
   const Tensor x = x_input.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(x);
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
-  const Tensor r = Tensor::empty({rows}, x.dtype());
-  dispatch(x.dtype(), "rms_norm", [&](auto zero) {
+  const DType kept = x.dtype();
+  const Tensor y = Tensor::empty(x.shape(), wide_type(kept)), r = Tensor::empty({rows}, y.dtype());
+  dispatch(y.dtype(), "rms_norm", [&, x = wide(x), w = wide(w)](auto zero) {
     using T = decltype(zero);
     parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)
         r.data<T>()[row] = normalise_row(x.data<T>() + row * n, w.data<T>(), y.data<T>() + row * n, n, eps);
     });
   });
-  return record_rms_norm(std::move(y), x, w, r);
+  return record_rms_norm(rounded(y, kept), x, w, r);
 }
 
 // x, residual [..., n], weight [n] -> sum = x + residual, normed = rms_norm(sum), both [..., n].
@@ -99,9 +103,10 @@ SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Ten
   check("add_rms_norm", x_input, weight);
   const Tensor a = x_input.contiguous(), b = residual.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(a);
-  Tensor sum = Tensor::empty(a.shape(), a.dtype()), y = Tensor::empty(a.shape(), a.dtype());
-  const Tensor r = Tensor::empty({rows}, a.dtype());
-  dispatch(a.dtype(), "add_rms_norm", [&](auto zero) {
+  const DType kept = a.dtype(), computed = wide_type(kept);
+  Tensor sum = Tensor::empty(a.shape(), computed);
+  const Tensor y = Tensor::empty(a.shape(), computed), r = Tensor::empty({rows}, computed);
+  dispatch(computed, "add_rms_norm", [&, a = wide(a), b = wide(b), w = wide(w)](auto zero) {
     using T = decltype(zero);
     parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -113,8 +118,8 @@ SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Ten
       }
     });
   });
-  sum = record("add", sum, {a, b}, [](const Node&, const Tensor& dy) -> Gradients { return {dy, dy}; });
-  return {sum, record_rms_norm(std::move(y), sum, w, r)};
+  sum = record("add", rounded(sum, kept), {a, b}, [](const Node&, const Tensor& dy) -> Gradients { return {dy, dy}; });
+  return {sum, record_rms_norm(rounded(y, kept), sum, w, r)};
 }
 
 }  // namespace ringside::autograd

@@ -1,6 +1,7 @@
 // rope: rotary position embedding. Su et al., "RoFormer: enhanced transformer with rotary position embedding" (2021), section 3.2.
 #include <cmath>
 
+#include "autograd/bf16.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/layout.hpp"
 #include "autograd/node.hpp"
@@ -67,13 +68,15 @@ Tensor rope(const Tensor& x_input, const RopeTable& table, std::int64_t first_po
   require(x.dim() >= 2 && x.size(-1) % 2 == 0 && table.cos.dim() == 2 && table.cos.size(1) * 2 == x.size(-1) &&
               table.sin.shape() == table.cos.shape(),
           "rope: expected x [..., T, D] with D even and tables [positions, D/2], got {} and {}", x.shape(), table.cos.shape());
-  require_same_dtype("rope", x, table.cos);
+  require(wide_type(x.dtype()) == table.cos.dtype(), "rope: expected tables of {}, the type that {} is computed in, got {}",
+          name_of(wide_type(x.dtype())), name_of(x.dtype()), name_of(table.cos.dtype()));
   require(first_position >= 0 && first_position + x.size(-2) <= table.cos.size(0),
           "rope: positions {}..{} are not all in a table of {}", first_position, first_position + x.size(-2) - 1,
           table.cos.size(0));
-  Tensor y = turn(x, table, first_position, +1);
-  return record("rope", y, {x}, [table, first_position](const Node&, const Tensor& dy) -> Gradients {
-    return {turn(with_dense_rows(dy), table, first_position, -1)};
+  const DType kept = x.dtype();
+  Tensor y = rounded(turn(wide(x), table, first_position, +1), kept);
+  return record("rope", y, {x}, [table, first_position, kept](const Node&, const Tensor& dy) -> Gradients {
+    return {rounded(turn(wide(with_dense_rows(dy)), table, first_position, -1), kept)};
   });
 }
 

@@ -148,6 +148,6 @@ TEST_CASE("an optimizer refuses what it cannot update") {
                        Error);
   CHECK_THROWS_WITH_AS(SGD(std::vector<ParameterGroup>{}), "optimizer: expected at least one parameter, got none", Error);
   CHECK_THROWS_WITH_AS(SGD({{{{"ids", Tensor::zeros({2}, DType::int32)}}, 0.1, 0}}),
-                       "optimizer: expected 'ids' to be contiguous and fp32 or fp64, got int32 [2] with strides [1]", Error);
+                       "optimizer: expected 'ids' to be contiguous and fp32, fp64 or bf16, got int32 [2] with strides [1]", Error);
   CHECK_THROWS_AS(AdamW({{{p}, 0.1, 0}}, {.beta1 = 1}), Error);
 }

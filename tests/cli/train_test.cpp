@@ -270,7 +270,7 @@ void check_resume(const Command& options) {
 }  // namespace
 
 TEST_CASE("a run that is gone on with in a new process gives the same bits on one rank") {
-  for (const char* dtype : {"fp32", "fp64"}) check_resume({"--dtype", dtype});
+  for (const char* dtype : {"fp32", "fp64", "bf16"}) check_resume({"--dtype", dtype});
   check_resume({"--optimizer", "sgd"});
 }
 
@@ -376,6 +376,29 @@ TEST_CASE("a checkpoint goes on with a text") {
   CHECK(generate({"--prompt-file", model + "/no"}).err == "ringside: cannot read the beginning of the text from " + model + "/no\n");
   CHECK(generate({"--prompt", "a", "--prompt-file", file}).exit_code == 2);
   CHECK(generate({"--top-k", "-1"}).exit_code == 2);
+}
+
+TEST_CASE("bf16 learns as fp32 does in every form and is saved as such") {
+  const auto losses = [](const Command& options) {
+    const Training training({"--steps", "60", "--lr", "0.01", "--layers", "2"});
+    Command all = options;
+    all.insert(all.end(), {"--metrics", training.path("m").string(), "--save", training.path("model").string()});
+    REQUIRE(training.run(all).exit_code == 0);
+    SafetensorsFile model(training.path("model") / "model.safetensors");
+    const bool stored_so = model.entry("model.norm.weight").type == transformer::StoredType::bf16;
+    CHECK(stored_so == (options[1] == "bf16"));
+    if (stored_so) CHECK(contains(contents(training.path("model") / "config.json"), "\"bfloat16\""));
+    double last = 0;
+    for (const auto& row : rows_without_times(training.path("m"))) {
+      if (row.contains("loss")) last = row["loss"];
+    }
+    return last;
+  };
+  const double fp32 = losses({"--dtype", "fp32"});
+  CHECK(fp32 < 3);
+  CHECK(losses({"--dtype", "bf16"}) == doctest::Approx(fp32).epsilon(0.05));
+  for (const char* form : {"naive", "flat", "overlap", "bucketed"})
+    CHECK(losses({"--dtype", "bf16", "-n", "2", "--parallel", form}) == doctest::Approx(fp32).epsilon(0.05));
 }
 
 TEST_CASE("a model that does not fit is told before anything is allocated") {

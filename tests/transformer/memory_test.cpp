@@ -113,3 +113,19 @@ TEST_CASE("checkpointed activations take a fraction of the memory and change no 
   CHECK((plain == checkpointed));
   CHECK(again * 3 < kept);
 }
+
+TEST_CASE("the estimate holds for bf16 too and its activations take half") {
+  const Config config = sized(256, 64, 6, 160);
+  TrainerOptions options;
+  options.steps = 2;
+  options.batch = 16;
+  options.sequence = 64;
+  const MemoryNeed fp32 = memory_needed(config, options, DType::fp32, 1), bf16 = memory_needed(config, options, DType::bf16, 1);
+  CHECK(bf16.activations < 0.65 * fp32.activations);
+  CHECK(bf16.parameters == fp32.parameters / 2);
+  CHECK(bf16.gradients == fp32.gradients / 2);
+  CHECK(bf16.optimizer == 1.5 * fp32.optimizer);  // masters, and the same two in fp32
+  const double seen = counted(config, options, DType::bf16);
+  CHECK(bf16.total() > 0.9 * seen);
+  CHECK(bf16.total() < 1.35 * seen);
+}

@@ -126,7 +126,7 @@ class SmallDisk {
 }  // namespace
 
 TEST_CASE("ten steps and ten more after loading are twenty to the bit") {
-  for (const DType dtype : {DType::fp32, DType::fp64}) {
+  for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
       TrainerOptions options = brief();
       options.optimizer = kind;
@@ -302,6 +302,6 @@ TEST_CASE("a state that lies about its run is refused") {
   CHECK(refusal("step", "3 ") == "its metadata has a \"step\" that is no number");
   CHECK(refusal("step", "99999999999999999999") == "its metadata has a \"step\" that is no number");
   CHECK(refusal("step", "-1") == "its metadata speaks of step -1");
-  CHECK(refusal("dtype", "fp8") == "its numbers are of type fp8, but Ringside trains in fp32 and fp64");
+  CHECK(refusal("dtype", "fp8") == "its numbers are of type fp8, but Ringside trains in fp32, fp64 and bf16");
   CHECK(refusal("optimizer", "lion") == "its optimizer is lion, but Ringside has sgd and adamw");
 }
