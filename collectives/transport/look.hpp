@@ -7,14 +7,20 @@
 #include <sched.h>
 
 #include "base/clock.hpp"
+#include "collectives/one_sided.hpp"
 
 namespace ringside::collectives {
 
 class Look {
  public:
-  // Asks `done` again and again for some 50 microseconds. Returns whether it said yes.
+  // Asks `done` again and again for some 50 microseconds. Returns whether it said yes. The first `before_an_offer` times, for a question
+  // that costs next to nothing, come without an offer: an answer of a peer that runs takes a fraction of a microsecond.
   template <class Done>
-  bool until(Done done) {
+  bool until(Done done, int before_an_offer = 0) {
+    for (int i = 0; i < before_an_offer; ++i) {
+      if (done()) return true;
+      one_sided::HostMemory::pause();
+    }
     if (sleeps_at_once_ > 0) return --sleeps_at_once_, false;
     const auto start = Clock::now();
     double waited = 0;

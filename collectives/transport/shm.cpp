@@ -124,7 +124,7 @@ class ShmTransport final : public Transport {
     std::optional<Completion> done;
     for (;;) {
       if ((done = take_completion())) return done;
-      if (look_.until([&] { return (done = take_completion()).has_value() || has_given_up(); }) && done) return done;
+      if (look_.until([&] { return (done = take_completion()).has_value() || has_given_up(); }, quick_looks) && done) return done;
       if (has_given_up()) lifeline_.listen();
       if (deadline.expired()) return std::nullopt;
       sleep(deadline);
@@ -177,6 +177,7 @@ class ShmTransport final : public Transport {
     std::size_t done = 0;
   };
 
+  static constexpr int quick_looks = 32;
   static constexpr Seconds longest_sleep{0.05};
   static constexpr std::size_t shortest_reference = 4096;  // below, a copy is quicker than to wait for the reader
 
