@@ -55,6 +55,7 @@ void Optimizer::step() {
       if (slot.master.defined()) slot.parameter.tensor.copy_(rounded(slot.master, DType::bf16));
     }
   }
+  gradient_scale_ = 1;
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -98,18 +99,18 @@ void SGD::update(const Slot& slot, const ParameterGroup& group) {
     T* const p = parameter.data<T>();
     const T* const g = gradient.data<T>();
     const T lr = static_cast<T>(group.learning_rate), decay = static_cast<T>(group.weight_decay),
-            momentum = static_cast<T>(options_.momentum);
+            momentum = static_cast<T>(options_.momentum), scale = static_cast<T>(gradient_scale());
     const bool nesterov = options_.nesterov;
     T* const m = slot.state.empty() ? nullptr : slot.state[0].tensor.data<T>();
     parallel_for(parameter.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
       if (!m) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
+        for (std::int64_t i = begin; i < end; ++i) p[i] -= lr * (scale * g[i] + decay * p[i]);
         return;
       }
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
-        const T gi = g[i] + decay * p[i];
+        const T gi = scale * g[i] + decay * p[i];
         m[i] = momentum * m[i] + gi;
         p[i] -= lr * (nesterov ? gi + momentum * m[i] : m[i]);
       }
@@ -136,13 +137,14 @@ void AdamW::update(const Slot& slot, const ParameterGroup& group) {
     T *const p = parameter.data<T>(), *const m = slot.state[0].tensor.data<T>(), *const v = slot.state[1].tensor.data<T>();
     const T* const g = gradient.data<T>();
     const T beta1 = static_cast<T>(options_.beta1), beta2 = static_cast<T>(options_.beta2), eps = static_cast<T>(options_.eps);
-    const T keep = static_cast<T>(1 - group.learning_rate * group.weight_decay);
+    const T keep = static_cast<T>(1 - group.learning_rate * group.weight_decay), scale = static_cast<T>(gradient_scale());
     const T step_size = static_cast<T>(group.learning_rate / correction1), scale_v = static_cast<T>(1 / std::sqrt(correction2));
     parallel_for(parameter.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
-        m[i] = beta1 * m[i] + (1 - beta1) * g[i];
-        v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+        const T gi = scale * g[i];
+        m[i] = beta1 * m[i] + (1 - beta1) * gi;
+        v[i] = beta2 * v[i] + (1 - beta2) * gi * gi;
         p[i] = keep * p[i] - step_size * m[i] / (std::sqrt(v[i]) * scale_v + eps);
       }
     });

@@ -34,6 +34,10 @@ class Optimizer {
   virtual void add_group(ParameterGroup group);
 
   void set_learning_rate(double learning_rate);  // of all groups
+
+  // The next step, and only that, takes every gradient as if it were multiplied by this: how gradients are clipped without a pass over
+  // memory that writes them. The gradients themselves stay as they are.
+  void set_gradient_scale(double scale) { gradient_scale_ = scale; }
   std::vector<ParameterGroup>& groups() { return groups_; }
   const std::vector<ParameterGroup>& groups() const { return groups_; }
 
@@ -60,10 +64,13 @@ class Optimizer {
   // Updates one parameter: slot.values() from slot.gradient() and slot.state, which has the order of `kinds`, then "step".
   virtual void update(const Slot& slot, const ParameterGroup& group) = 0;
 
+  double gradient_scale() const { return gradient_scale_; }
+
  private:
   std::vector<ParameterGroup> groups_;
   std::vector<std::vector<Slot>> slots_;  // per group, per parameter
   std::vector<std::string> kinds_;
+  double gradient_scale_ = 1;
   bool keeps_masters_;
 };
 

@@ -1,5 +1,6 @@
 // `ringside bench train`: where the time of a training step goes, beside what the machine's matrix products alone would take.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -100,8 +101,9 @@ class TrainBench {
     autograd::backward(model_.loss(input_, target_));
     std::vector<Tensor> parameters;
     for (const auto& parameter : model_.named_parameters()) parameters.push_back(parameter.tensor);
-    autograd::clip_grad_norm(parameters, 1);
-    Profile::note_forward("clip");
+    const double norm = std::sqrt(autograd::grad_norm_squared(parameters));
+    optimizer_.set_gradient_scale(autograd::clip_factor(norm, 1));
+    Profile::note_forward("gradient norm");
     optimizer_.step();
     Profile::note_forward("adamw");
   }

@@ -16,8 +16,9 @@ double ParallelForm::clip_gradients(autograd::Optimizer& optimizer, double max_n
   for (const autograd::ParameterGroup& group : optimizer.groups()) {
     for (const autograd::NamedTensor& parameter : group.parameters) parameters.push_back(parameter.tensor);
   }
-  if (max_norm > 0) return autograd::clip_grad_norm(parameters, max_norm);
-  return std::sqrt(autograd::grad_norm_squared(parameters));
+  const double norm = std::sqrt(autograd::grad_norm_squared(parameters));
+  if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
+  return norm;
 }
 
 }  // namespace ringside::transformer

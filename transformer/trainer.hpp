@@ -59,7 +59,7 @@ struct StepReport {
 
 // Called by the trainer, on every rank, where set.
 struct Observer {
-  std::function<void(const StepReport&)> after_step;  // parameters are updated, gradients (clipped) still there
+  std::function<void(const StepReport&)> after_step;  // parameters are updated, gradients, as they were before clipping, still there
   std::function<void(std::int64_t step, double bits_per_byte)> after_validation;
 };
 

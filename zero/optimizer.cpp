@@ -51,6 +51,7 @@ void ShardedOptimizer::step() {
       share_->groups()[g].learning_rate = groups()[g].learning_rate;
       share_->groups()[g].weight_decay = groups()[g].weight_decay;
     }
+    share_->set_gradient_scale(gradient_scale());
     share_->step();
   }
   for (std::size_t g = 0; g < groups().size(); ++g)
@@ -58,6 +59,7 @@ void ShardedOptimizer::step() {
       const auto& [name, parameter] = groups()[g].parameters[i];
       ddp::broadcast(parameter, owner(g, i), group_, name);
     }
+  set_gradient_scale(1);
 }
 
 std::vector<NamedTensor> ShardedOptimizer::state() const { return share_ ? share_->state() : std::vector<NamedTensor>{}; }

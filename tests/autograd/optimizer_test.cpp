@@ -136,6 +136,24 @@ TEST_CASE("clipping scales to the largest norm and returns the norm from before"
   CHECK_THROWS_WITH_AS(clip_grad_norm(all, 0), "clip_grad_norm: expected a maximal norm above 0, got 0", Error);
 }
 
+TEST_CASE("a gradient scale holds for one step and leaves the gradients alone") {
+  for (const bool adamw : {false, true}) {
+    const NamedTensor a = parameter("a", {1, 2}, {3, 4}), b = parameter("b", {1, 2}, {1.5, 2});
+    const auto make = [&](const NamedTensor& p) -> std::unique_ptr<Optimizer> {
+      if (adamw) return std::make_unique<AdamW>(std::vector<ParameterGroup>{{{p}, 0.1, 0.1}});
+      return std::make_unique<SGD>(std::vector<ParameterGroup>{{{p}, 0.1, 0.1}}, SgdOptions{.momentum = 0.9});
+    };
+    const auto scaled = make(a), plain = make(b);
+    scaled->set_gradient_scale(0.5);
+    scaled->step(), plain->step();
+    CHECK(to_vector(a.tensor) == to_vector(b.tensor));
+    CHECK(to_vector(a.tensor.grad()) == std::vector<double>{3, 4});
+    b.tensor.set_grad(a.tensor.grad().clone());
+    scaled->step(), plain->step();
+    CHECK(to_vector(a.tensor) == to_vector(b.tensor));
+  }
+}
+
 TEST_CASE("the norm of many small fp32 gradients is summed in fp64") {
   const Tensor p = Tensor::zeros({1 << 22}).set_requires_grad(true);
   p.set_grad(Tensor::full({1 << 22}, 1e-3));

@@ -111,9 +111,15 @@ TEST_CASE("after a step every rank has what the owner made") {
     // A gradient that is not averaged: only the owner's may count.
     for (const auto& [name, parameter] : net.named_parameters())
       parameter.set_grad(Tensor::full(parameter.shape(), group.rank() + 1, DType::fp32));
+    const auto moved = [&] { return before.values<float>()[0] - net.fc2.weight.values<float>()[0]; };
+    const auto by_owner = static_cast<float>(optimizer.owner(0, 2) + 1);
     optimizer.step();
-    const float moved = before.values<float>()[0] - net.fc2.weight.values<float>()[0];
-    require(std::abs(moved - static_cast<float>(optimizer.owner(0, 2) + 1)) < 1e-5f, "fc2.weight moved by {}", moved);
+    require(std::abs(moved() - by_owner) < 1e-5f, "fc2.weight moved by {}", moved());
+    optimizer.set_gradient_scale(0.5);
+    optimizer.step();
+    require(std::abs(moved() - 1.5f * by_owner) < 1e-5f, "with a scale fc2.weight moved by {}", moved());
+    optimizer.step();
+    require(std::abs(moved() - 2.5f * by_owner) < 1e-5f, "after the scale fc2.weight moved by {}", moved());
     optimizer.zero_grad();
     for (const auto& [name, parameter] : net.named_parameters()) require(!parameter.grad().defined(), "{} kept its gradient", name);
   });
