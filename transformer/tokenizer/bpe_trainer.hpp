@@ -22,7 +22,7 @@ struct BpeTrainerOptions {
   std::int64_t vocabulary = 10000;                             // with the special tokens and the 256 bytes
   std::int64_t min_frequency = 2;                              // a pair that is rarer is not merged; the vocabulary is smaller then
   std::vector<std::string> special_tokens = {"<|endoftext|>"};  // ids 0, 1, ...
-  std::string expression;                                      // cuts the text into words; empty: GPT-2's (pre_tokenizer.hpp)
+  std::string expression = {};                                 // cuts the text into words; empty: GPT-2's (pre_tokenizer.hpp)
 };
 
 // Learns from `text`, any bytes, taken as one text. Deterministic. Throws Error if the vocabulary has no room for the bytes, a special token is
