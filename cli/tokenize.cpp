@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "cli/command.hpp"
@@ -33,7 +33,8 @@ using transformer::Tokenizer;
 using Ids = std::vector<std::int32_t>;
 
 constexpr const char* more =
-    "\nByte-level byte-pair encoding, as GPT-2, Llama 3 and many others use it. A tokenizer is Hugging Face's tokenizer.json, or a folder\n"
+    "\nByte-level byte-pair encoding, as GPT-2, Llama 3 and many others use it. A tokenizer is Hugging Face's tokenizer.json, or a "
+    "folder\n"
     "with one: ids are the same as there, and what is trained here opens there. Any bytes can be encoded, UTF-8 or not.\n"
     "\n"
     "Files of ids, known by their names; `ringside eval --tokens` reads them too:\n"
@@ -83,7 +84,8 @@ void train(const Arguments& said) {
   const double seconds = seconds_since(start);
   const fs::path saved = transformer::save_tokenizer(said.save, tokenizer);
   const std::size_t tokens = tokenizer.encode(as_text(text.bytes)).size();
-  fmt::print("{} tokens learnt from {} files, {} bytes, in {:.1f} s\n", tokenizer.vocabulary(), text.files, text.bytes.size(), seconds);
+  fmt::print("{} tokens learnt from {} files, {} bytes, in {:.1f} s\n", tokenizer.vocabulary(), text.files, text.bytes.size(),
+             seconds);
   fmt::print("that text is {} tokens now: {:.2f} bytes per token\n", tokens, per(static_cast<double>(text.bytes.size()), tokens));
   fmt::print("saved    {}\n", saved.string());
   if (tokenizer.vocabulary() < *said.train)
@@ -114,7 +116,8 @@ void write_ids(const std::string& path, const Ids& ids) {
   const std::string kind = fs::path(path).extension();
   if (kind == ".u16") return write_stream<std::uint16_t>(path, ids);
   if (kind == ".u32") return write_stream<std::uint32_t>(path, ids);
-  if (kind != ".json") throw UsageError(fmt::format("the name of {} must end in .u16, .u32 or .json to say how the ids are written", path));
+  if (kind != ".json")
+    throw UsageError(fmt::format("the name of {} must end in .u16, .u32 or .json to say how the ids are written", path));
   transformer::AtomicFile file(path);
   file.write(Json(ids).dump() + "\n");
   file.commit();
@@ -131,8 +134,8 @@ void write_figures(const Arguments& said, const Tokenizer& tokenizer, std::size_
 }
 
 std::string summary(std::size_t tokens, std::size_t bytes) {
-  return fmt::format("{} {} for {} {}, {:.2f} bytes per token", tokens, tokens == 1 ? "token" : "tokens", bytes, bytes == 1 ? "byte" : "bytes",
-                     per(static_cast<double>(bytes), tokens));
+  return fmt::format("{} {} for {} {}, {:.2f} bytes per token", tokens, tokens == 1 ? "token" : "tokens", bytes,
+                     bytes == 1 ? "byte" : "bytes", per(static_cast<double>(bytes), tokens));
 }
 
 void encode(const Arguments& said, const Tokenizer& tokenizer) {
@@ -183,7 +186,8 @@ void tokenize(const Arguments& said) {
 
 void add_tokenize_command(CLI::App& app) {
   const auto said = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("tokenize", "Turn text into tokens and back, or learn a vocabulary from text")->footer(more);
+  CLI::App* command =
+      app.add_subcommand("tokenize", "Turn text into tokens and back, or learn a vocabulary from text")->footer(more);
   command->add_option("text", said->texts, "Text to encode; several are joined by spaces")->type_name("TEXT");
   const auto option = [&](const char* group, const char* name, auto& value, const char* type, const char* text) {
     return command->add_option(name, value, text)->type_name(type)->group(group);
@@ -200,8 +204,10 @@ void add_tokenize_command(CLI::App& app) {
   option(learn, "--data", said->data, "PATH", "Text files, and directories of such (the C++ standard library headers)");
   option(learn, "--save", said->save, "PATH", "Where it goes: a file NAME.json, or a folder that gets tokenizer.json");
   option(learn, "--special", said->options.special_tokens, "TOKEN", "Special tokens, with ids from 0 (<|endoftext|>)");
-  option(learn, "--min-frequency", said->options.min_frequency, "N", "Pairs that are rarer do not become tokens (2)")->check(at_least_one("occurrence"));
-  option(learn, "--pattern", said->options.expression, "REGEX", "Cuts the text into words, in Hugging Face's (Oniguruma's) words (GPT-2's)");
+  option(learn, "--min-frequency", said->options.min_frequency, "N", "Pairs that are rarer do not become tokens (2)")
+      ->check(at_least_one("occurrence"));
+  option(learn, "--pattern", said->options.expression, "REGEX",
+         "Cuts the text into words, in Hugging Face's (Oniguruma's) words (GPT-2's)");
   command->add_option("--json", said->json, "Write the figures to this file")->type_name("FILE");
   command->callback([said] { tokenize(*said); });
 }

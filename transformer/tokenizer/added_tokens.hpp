@@ -29,9 +29,10 @@ class AddedTokens {
 
   bool empty() const { return tokens_.empty(); }
 
-  // Gives `text` from left to right, in parts: what is no token to `plain` (never empty), the id of what is one to `token`. Where several
-  // begin at one place, the longest is found.
-  void split(std::string_view text, const std::function<void(std::string_view)>& plain, const std::function<void(std::int32_t)>& token) const;
+  // Gives `text` from left to right, in parts: what is no token to `plain` (never empty), the id of what is one to `token`. Where
+  // several begin at one place, the longest is found.
+  void split(std::string_view text, const std::function<void(std::string_view)>& plain,
+             const std::function<void(std::int32_t)>& token) const;
 
  private:
   const AddedToken* longest_at(std::string_view text) const;

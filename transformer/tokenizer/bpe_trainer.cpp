@@ -35,7 +35,8 @@ struct Candidate {
   std::int64_t frequency = 0;
   Pair pair;
   std::vector<std::uint32_t> words;
-  std::size_t since = 0;  // after how many merges it came; the same pair may be in the queue twice, for words that got it at different times
+  std::size_t since =
+      0;  // after how many merges it came; the same pair may be in the queue twice, for words that got it at different times
   bool operator<(const Candidate& other) const {
     return std::tie(frequency, other.pair, other.since) < std::tie(other.frequency, pair, since);
   }
@@ -135,8 +136,8 @@ class Trainer {
     return best;
   }
 
-  // The frequency of the pair itself stays as it was: the pair may come into being again, when two merges make the same token, and is then
-  // weighed as Hugging Face's trainer weighs it.
+  // The frequency of the pair itself stays as it was: the pair may come into being again, when two merges make the same token, and
+  // is then weighed as Hugging Face's trainer weighs it.
   void merge(const Candidate& best) {
     const auto [left, right] = best.pair;
     const std::int32_t merged = id_of(letters_[static_cast<std::size_t>(left)] + letters_[static_cast<std::size_t>(right)]);
@@ -192,8 +193,9 @@ class Trainer {
   std::unordered_map<std::string, std::int32_t> ids_;
   std::vector<Word> words_;
   std::unordered_map<Pair, std::int64_t, PairHash> frequency_;
-  std::unordered_map<Pair, std::vector<std::uint32_t>, PairHash> new_in_;  // pairs that have come up, and where, since the queue was fed
-  std::vector<Candidate> queue_;                                           // a heap
+  std::unordered_map<Pair, std::vector<std::uint32_t>, PairHash>
+      new_in_;                    // pairs that have come up, and where, since the queue was fed
+  std::vector<Candidate> queue_;  // a heap
   std::vector<Pair> merges_;
 };
 

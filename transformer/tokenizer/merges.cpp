@@ -39,7 +39,8 @@ const Merges::Merge* Merges::find(std::int32_t left, std::int32_t right) const {
   return found == of_pair_.end() ? nullptr : &found->second;
 }
 
-// A list in which tokens merge, and a queue of the pairs that can. What a merge makes out of date stays in the queue and is passed over.
+// A list in which tokens merge, and a queue of the pairs that can. What a merge makes out of date stays in the queue and is passed
+// over.
 void Merges::apply(std::vector<std::int32_t>& tokens) const {
   require(tokens.size() < std::numeric_limits<std::int32_t>::max(), "a word of {} bytes is too long to be encoded", tokens.size());
   const auto size = static_cast<std::int32_t>(tokens.size());
@@ -79,7 +80,8 @@ std::vector<std::pair<std::int32_t, std::int32_t>> Merges::in_order() const {
   for (const auto& [key, merge] : of_pair_) ranked.emplace_back(merge.rank, key);
   std::sort(ranked.begin(), ranked.end());
   std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
-  for (const auto& [rank, key] : ranked) pairs.emplace_back(static_cast<std::int32_t>(key >> 32), static_cast<std::int32_t>(key & 0xffffffff));
+  for (const auto& [rank, key] : ranked)
+    pairs.emplace_back(static_cast<std::int32_t>(key >> 32), static_cast<std::int32_t>(key & 0xffffffff));
   return pairs;
 }
 

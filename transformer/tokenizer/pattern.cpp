@@ -20,8 +20,8 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// From Oniguruma's words to PCRE2's, character by character. Knows whether it stands in a [class], and nothing else of the syntax: an
-// expression that is broken stays so, and PCRE2 says how.
+// From Oniguruma's words to PCRE2's, character by character. Knows whether it stands in a [class], and nothing else of the syntax:
+// an expression that is broken stays so, and PCRE2 says how.
 class Translation {
  public:
   explicit Translation(std::string_view said) : said_(said) {}
@@ -80,16 +80,32 @@ class Translation {
     if (at_ + 1 == said_.size()) return copy();
     const char letter = said_[at_ + 1];
     switch (letter) {
-      case 's': return say("\\p{White_Space}");  // PCRE2's own \s is wider by U+180E
-      case 'S': return say("\\P{White_Space}");
-      case 'd': return say("\\p{Nd}");
-      case 'D': return say("\\P{Nd}");
-      case 'v': return say("\\x0b");
-      case 'u': return code_point();
-      case 'x': return hexadecimal();
-      case 'p': case 'P': return with_name(2);
-      case 'r': case 'n': case 't': case 'f': case 'e': case 'a': return copy(2);
-      default: break;
+      case 's':
+        return say("\\p{White_Space}");  // PCRE2's own \s is wider by U+180E
+      case 'S':
+        return say("\\P{White_Space}");
+      case 'd':
+        return say("\\p{Nd}");
+      case 'D':
+        return say("\\P{Nd}");
+      case 'v':
+        return say("\\x0b");
+      case 'u':
+        return code_point();
+      case 'x':
+        return hexadecimal();
+      case 'p':
+      case 'P':
+        return with_name(2);
+      case 'r':
+      case 'n':
+      case 't':
+      case 'f':
+      case 'e':
+      case 'a':
+        return copy(2);
+      default:
+        break;
     }
     if (std::isalnum(static_cast<unsigned char>(letter))) refuse(fmt::format("\\{}", letter));
     copy(2);
@@ -170,12 +186,12 @@ Pattern::Pattern(std::string_view said, std::string_view compiled, unsigned opti
   const auto code = std::make_shared<Code>();
   code->said = said;
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(pcre2_compile_context_create(nullptr),
-                                                                                             &pcre2_compile_context_free);
+                                                                                              &pcre2_compile_context_free);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // what a . does not match, however the library was configured
   int error = 0;
   PCRE2_SIZE place = 0;
-  code->compiled =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(compiled.data()), compiled.size(), options | PCRE2_UTF, &error, &place, context.get());
+  code->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(compiled.data()), compiled.size(), options | PCRE2_UTF, &error,
+                                 &place, context.get());
   require(code->compiled != nullptr, "the expression {} cannot be understood: {}", said, message_of(error));
   pcre2_jit_compile(code->compiled, PCRE2_JIT_COMPLETE);  // where there is no JIT it is interpreted: slower, but the same
   code_ = code;
@@ -189,8 +205,8 @@ Pattern Pattern::literal(std::string_view text) {
   return {text, text, PCRE2_LITERAL};
 }
 
-// PCRE2 could find its way around bytes that are not UTF-8 (PCRE2_MATCH_INVALID_UTF), but without a JIT it would look through the rest of
-// the text for them before every match. So the text is looked through once, here, and PCRE2 is given what is UTF-8.
+// PCRE2 could find its way around bytes that are not UTF-8 (PCRE2_MATCH_INVALID_UTF), but without a JIT it would look through the
+// rest of the text for them before every match. So the text is looked through once, here, and PCRE2 is given what is UTF-8.
 void Pattern::find_all(std::string_view text, const std::function<void(std::size_t, std::size_t)>& found) const {
   static thread_local Scratch scratch;
   pcre2_set_match_limit(scratch.context, most_steps(text.size()));

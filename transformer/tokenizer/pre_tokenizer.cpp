@@ -40,10 +40,14 @@ class Joiner {
   bool belongs_to_held(bool is_delimiter) const {
     switch (delimiters_) {
       case Delimiters::removed:
-      case Delimiters::isolated: return false;
-      case Delimiters::merged_with_previous: return is_delimiter && !held_ends_with_delimiter_;
-      case Delimiters::merged_with_next: return !is_delimiter && held_ends_with_delimiter_;
-      case Delimiters::contiguous: return is_delimiter == held_ends_with_delimiter_;
+      case Delimiters::isolated:
+        return false;
+      case Delimiters::merged_with_previous:
+        return is_delimiter && !held_ends_with_delimiter_;
+      case Delimiters::merged_with_next:
+        return !is_delimiter && held_ends_with_delimiter_;
+      case Delimiters::contiguous:
+        return is_delimiter == held_ends_with_delimiter_;
     }
     return false;
   }
@@ -91,7 +95,9 @@ Pattern pattern_from(const Json& said) {
 void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, bool invert, const TakePiece& take) {
   Joiner joiner(delimiters, take);
   std::size_t last_end = 0;
-  const auto add = [&](std::size_t begin, std::size_t end, bool matches) { joiner.add(text.substr(begin, end - begin), matches != invert); };
+  const auto add = [&](std::size_t begin, std::size_t end, bool matches) {
+    joiner.add(text.substr(begin, end - begin), matches != invert);
+  };
   pattern.find_all(text, [&](std::size_t begin, std::size_t end) {
     if (begin > last_end) add(last_end, begin, false);
     add(begin, end, true);
@@ -115,7 +121,8 @@ PreTokenizer::PreTokenizer(const Json& said) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const std::string type = type_of(stages[i]);
     if (type == "ByteLevel") {
-      if (i + 1 < stages.size()) fail("its pre_tokenizer has a {} behind ByteLevel, where there is no text any more", type_of(stages[i + 1]));
+      if (i + 1 < stages.size())
+        fail("its pre_tokenizer has a {} behind ByteLevel, where there is no text any more", type_of(stages[i + 1]));
       add_byte_level(stages[i]);
       return;
     }
@@ -130,7 +137,8 @@ PreTokenizer::PreTokenizer(const Json& said) {
 }
 
 void PreTokenizer::add_split(const Json& said) {
-  stages_.push_back({pattern_from(said.value("pattern", Json())), delimiters_named(said.value("behavior", Json())), flag(said, "invert", false), false});
+  stages_.push_back({pattern_from(said.value("pattern", Json())), delimiters_named(said.value("behavior", Json())),
+                     flag(said, "invert", false), false});
 }
 
 void PreTokenizer::add_digits(const Json& said) {

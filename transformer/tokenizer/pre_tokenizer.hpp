@@ -32,12 +32,12 @@ void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, b
 
 class PreTokenizer {
  public:
-  // From the "pre_tokenizer" of a tokenizer.json: ByteLevel, or a Sequence of Split and Digits that ends with ByteLevel. Throws Error with a
-  // sentence that names what is there instead.
+  // From the "pre_tokenizer" of a tokenizer.json: ByteLevel, or a Sequence of Split and Digits that ends with ByteLevel. Throws
+  // Error with a sentence that names what is there instead.
   explicit PreTokenizer(const nlohmann::ordered_json& said);
 
-  // Gives the words of `text`, any bytes, to `take`. A word lies in `text` itself, unless a space was put in front of it (add_prefix_space):
-  // then it is gone when `take` returns.
+  // Gives the words of `text`, any bytes, to `take`. A word lies in `text` itself, unless a space was put in front of it
+  // (add_prefix_space): then it is gone when `take` returns.
   void words(std::string_view text, const TakePiece& take) const;
 
  private:

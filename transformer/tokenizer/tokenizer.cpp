@@ -31,7 +31,8 @@ Tokenizer::Tokenizer(TokenizerParts parts)
   for (const std::int32_t id : parts_.behind) bytes_of(id);
   if (parts_.unknown.empty()) return;
   const auto missing = std::find(of_byte_.begin(), of_byte_.end(), -1);
-  require(missing == of_byte_.end(), "it has no token for the byte 0x{:02x} and puts \"{}\" (unk_token) in its place, which Ringside does not do",
+  require(missing == of_byte_.end(),
+          "it has no token for the byte 0x{:02x} and puts \"{}\" (unk_token) in its place, which Ringside does not do",
           missing - of_byte_.begin(), parts_.unknown);
 }
 
@@ -80,7 +81,8 @@ void Tokenizer::add_added() {
     Token& token = token_with(added.id);
     const auto found = ids.find(added.content);
     const bool same = found != ids.end() && found->second == added.id;
-    require(same || (found == ids.end() && !token.exists), "the added token \"{}\" has the id {}, which is not its own", added.content, added.id);
+    require(same || (found == ids.end() && !token.exists), "the added token \"{}\" has the id {}, which is not its own",
+            added.content, added.id);
     token = {added.content, true, added.special};
     (added.normalized ? second : first).push_back(added);
   }
@@ -93,7 +95,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
   const auto take = [&](std::int32_t id) { ids.push_back(id); };
   const auto plain = [&](std::string_view rest) { encode_plain(rest, seen, ids); };
-  first_.split(text, [&](std::string_view rest) { second_.split(rest, plain, take); }, take);
+  first_.split(
+      text, [&](std::string_view rest) { second_.split(rest, plain, take); }, take);
   return ids;
 }
 
@@ -107,7 +110,8 @@ void Tokenizer::encode_plain(std::string_view text, Seen& seen, std::vector<std:
     }
     const std::size_t before = ids.size();
     encode_word(word, ids);
-    const bool lies_in_text = !std::less<>()(word.data(), text.data()) && !std::less<>()(text.data() + text.size(), word.data() + word.size());
+    const bool lies_in_text =
+        !std::less<>()(word.data(), text.data()) && !std::less<>()(text.data() + text.size(), word.data() + word.size());
     if (!lies_in_text || word.size() > longest_noted || seen.words.size() == most_noted) return;
     seen.words.emplace(word, Seen::Where{seen.ids.size(), ids.size() - before});
     seen.ids.insert(seen.ids.end(), ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end());
@@ -122,7 +126,8 @@ void Tokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& id
   std::vector<std::int32_t> tokens;
   for (const char c : word) {
     const auto byte = static_cast<std::uint8_t>(c);
-    require(of_byte_[byte] >= 0, "the tokenizer has no token for the byte 0x{:02x}, which is in the text: it cannot encode it", byte);
+    require(of_byte_[byte] >= 0, "the tokenizer has no token for the byte 0x{:02x}, which is in the text: it cannot encode it",
+            byte);
     tokens.push_back(of_byte_[byte]);
   }
   merges_.apply(tokens);
@@ -152,7 +157,8 @@ const std::string& Tokenizer::bytes_of(std::int32_t id) const {
 }
 
 std::int32_t Tokenizer::added_token(std::string_view content) const {
-  const auto found = std::find_if(parts_.added.begin(), parts_.added.end(), [&](const AddedToken& token) { return token.content == content; });
+  const auto found =
+      std::find_if(parts_.added.begin(), parts_.added.end(), [&](const AddedToken& token) { return token.content == content; });
   return found == parts_.added.end() ? -1 : found->id;
 }
 

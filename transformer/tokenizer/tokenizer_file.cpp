@@ -53,15 +53,17 @@ std::int32_t id_from(const J& value, std::string_view whose) {
 
 void refuse_other_kinds(const Json& said, const Json& model) {
   for (const char* changes_length : {"truncation", "padding"}) {
-    require(member(said, changes_length).is_null(), "it asks for {}, which Ringside does not do: set \"{}\" to null", changes_length,
-            changes_length);
+    require(member(said, changes_length).is_null(), "it asks for {}, which Ringside does not do: set \"{}\" to null",
+            changes_length, changes_length);
   }
   const Json normalizer = member(said, "normalizer");
-  require(normalizer.is_null(), "it changes the text before it is encoded (normalizer {}), which Ringside does not do", type_of(normalizer));
+  require(normalizer.is_null(), "it changes the text before it is encoded (normalizer {}), which Ringside does not do",
+          type_of(normalizer));
   require(model.is_object(), "it has no model");
   require(!model.contains("type") || model["type"] == "BPE", "its model is {}, but Ringside knows BPE only", type_of(model));
   const Json dropout = member(model, "dropout");
-  require(dropout.is_null() || dropout == 0, "its model leaves merges out at random (dropout {}), which Ringside does not do", shortly(dropout));
+  require(dropout.is_null() || dropout == 0, "its model leaves merges out at random (dropout {}), which Ringside does not do",
+          shortly(dropout));
   require(!flag(model, "byte_fallback"), "its model is not byte-level: it writes bytes as <0x00> (byte_fallback)");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json value = member(model, affix);
@@ -92,7 +94,8 @@ std::pair<std::string, std::string> merge_from(const Sorted& said, std::size_t n
   if (said.is_string()) {
     const std::string text = said.get<std::string>();
     const std::size_t space = text.find(' ');
-    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) return {text.substr(0, space), text.substr(space + 1)};
+    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+      return {text.substr(0, space), text.substr(space + 1)};
   }
   fail("merge {} is {}, not two tokens", number, shortly(said));
 }
@@ -115,9 +118,10 @@ std::vector<AddedToken> added_from(const Json& said) {
     const Json content = token.is_object() ? member(token, "content") : Json();
     require(content.is_string(), "the added token {} has no content", shortly(token));
     const std::string text = content.get<std::string>();
-    require(!flag(token, "single_word"), "the added token \"{}\" is to be found as a whole word only (single_word), which Ringside does not do", text);
-    added.push_back({text, id_from(member(token, "id"), text), flag(token, "special"), flag(token, "normalized"), flag(token, "lstrip"),
-                     flag(token, "rstrip")});
+    require(!flag(token, "single_word"),
+            "the added token \"{}\" is to be found as a whole word only (single_word), which Ringside does not do", text);
+    added.push_back({text, id_from(member(token, "id"), text), flag(token, "special"), flag(token, "normalized"),
+                     flag(token, "lstrip"), flag(token, "rstrip")});
   }
   return added;
 }
@@ -130,8 +134,8 @@ void add_template(const Json& said, TokenizerParts& parts) {
   for (const Json& piece : single) {
     const Json token = piece.is_object() ? member(piece, "SpecialToken") : Json();
     if (token.is_null()) {
-      require(piece.is_object() && piece.contains("Sequence") && !text_has_come, "its post_processor TemplateProcessing has {} in single",
-              shortly(piece));
+      require(piece.is_object() && piece.contains("Sequence") && !text_has_come,
+              "its post_processor TemplateProcessing has {} in single", shortly(piece));
       text_has_come = true;
       continue;
     }
@@ -151,8 +155,8 @@ void add_post_processor(const Json& said, TokenizerParts& parts) {
     return add_template(said, parts);
   }
   const Json processors = type_of(said) == "Sequence" ? member(said, "processors") : Json();
-  require(processors.is_array(), "its post_processor is {}, but Ringside knows ByteLevel, TemplateProcessing and a Sequence of these",
-          type_of(said));
+  require(processors.is_array(),
+          "its post_processor is {}, but Ringside knows ByteLevel, TemplateProcessing and a Sequence of these", type_of(said));
   for (const Json& processor : processors) add_post_processor(processor, parts);
 }
 
@@ -176,7 +180,8 @@ TokenizerParts parts_from(const Json& said, const Sorted& lists) {
   return parts;
 }
 
-// Parsed, as far as `wanted` says of the keys, with their depth. Not where it is nested so deeply that reading it alone would use the memory up.
+// Parsed, as far as `wanted` says of the keys, with their depth. Not where it is nested so deeply that reading it alone would use
+// the memory up.
 template <class J, class Wanted>
 J parse_json(std::string_view text, Wanted wanted) {
   const auto look = [&](int depth, typename J::parse_event_t event, J& value) {
@@ -219,7 +224,8 @@ Json model_json(const Tokenizer& tokenizer) {
     vocabulary.emplace_back(text, id);  // as operator[] of an ordered object looks through all that are there
   }
   Json merges = Json::array();
-  for (const auto& [left, right] : tokenizer.merges().in_order()) merges.push_back(Json::array({*letters.at(left), *letters.at(right)}));
+  for (const auto& [left, right] : tokenizer.merges().in_order())
+    merges.push_back(Json::array({*letters.at(left), *letters.at(right)}));
   return {{"type", "BPE"},
           {"dropout", nullptr},
           {"unk_token", parts.unknown.empty() ? Json() : Json(parts.unknown)},
@@ -242,7 +248,8 @@ void write_whole(const fs::path& path, const std::string& text) {
 
 Tokenizer parse_tokenizer(std::string_view json) {
   const auto said = parse_json<Json>(json, [](int depth, const std::string& key) { return !is_long_list(depth, key); });
-  const auto lists = parse_json<Sorted>(json, [](int depth, const std::string& key) { return depth == 1 ? key == "model" : is_long_list(depth, key) || depth > 2; });
+  const auto lists = parse_json<Sorted>(
+      json, [](int depth, const std::string& key) { return depth == 1 ? key == "model" : is_long_list(depth, key) || depth > 2; });
   return Tokenizer(parts_from(said, lists.is_object() ? member(lists, "model") : Sorted()));
 }
 

@@ -32,16 +32,18 @@ TEST_CASE("what is learnt is what Hugging Face's trainer learns, to the letter o
 TEST_CASE("the same with words cut by another expression") {
   const auto expected = nlohmann::json::parse(read_file(reference("llama3.json")));
   const std::string expression = expected["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
-  const Tokenizer tokenizer = train_bpe(read_file(reference("learn_from.txt")),
-                                        {.vocabulary = 400, .special_tokens = {"<|endoftext|>", "<|begin|>"}, .expression = expression});
+  const Tokenizer tokenizer =
+      train_bpe(read_file(reference("learn_from.txt")),
+                {.vocabulary = 400, .special_tokens = {"<|endoftext|>", "<|begin|>"}, .expression = expression});
   const auto learnt = nlohmann::json::parse(tokenizer_json(tokenizer));
   CHECK(learnt["model"]["vocab"] == expected["model"]["vocab"]);
   CHECK(learnt["model"]["merges"] == expected["model"]["merges"]);
 }
 
 TEST_CASE("the most frequent pair comes first and of equals the one with the smaller ids") {
-  const Tokenizer tokenizer = train_bpe("low low low low low lower lower newest newest newest newest newest newest widest widest widest",
-                                        {.vocabulary = 256 + 6, .special_tokens = {}});
+  const Tokenizer tokenizer =
+      train_bpe("low low low low low lower lower newest newest newest newest newest newest widest widest widest",
+                {.vocabulary = 256 + 6, .special_tokens = {}});
   const auto merges = nlohmann::json::parse(tokenizer_json(tokenizer))["model"]["merges"];
   // e s and s t come 9 times each; e is the smaller id. Then es t 9, Ġ n and the pairs of "newest" 6 ...
   CHECK(merges[0] == nlohmann::json({"e", "s"}));

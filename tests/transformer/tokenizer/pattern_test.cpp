@@ -60,7 +60,8 @@ TEST_CASE("expressions are matched as characters of Unicode") {
 TEST_CASE("bytes that are not UTF-8 match nothing and end what is before them") {
   CHECK(pieces("ab\xff\xc3 cd\xe2\x82", Pattern::regex("\\p{L}+|\\s")) == Pieces{"ab", "\xff\xc3", " ", "cd", "\xe2\x82"});
   CHECK(utf8_prefix("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82") == 10);
-  for (const char* wrong : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
+  for (const char* wrong : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                            "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
     CAPTURE(wrong);
     CHECK(utf8_prefix(wrong) == 0);
   }
@@ -100,7 +101,8 @@ TEST_CASE("what the two would understand differently is refused") {
 
 TEST_CASE("an expression that explodes is stopped") {
   const std::string text = std::string(40, 'a') + "b";
-  CHECK_THROWS_WITH_AS(pieces(text, Pattern::regex("(?:a+)+[cd]")), "the expression (?:a+)+[cd] is too costly for this text: match limit exceeded", Error);
+  CHECK_THROWS_WITH_AS(pieces(text, Pattern::regex("(?:a+)+[cd]")),
+                       "the expression (?:a+)+[cd] is too costly for this text: match limit exceeded", Error);
 }
 
 TEST_CASE("long runs take time in proportion to their length") {
@@ -110,7 +112,10 @@ TEST_CASE("long runs take time in proportion to their length") {
   CHECK(pieces(std::string(2'000'000, ' ') + "a", gpt2).size() == 2);
   CHECK(pieces(std::string(300'000, '\xff'), gpt2).size() == 1);
   std::string broken;
-  for (int i = 0; i < 100'000; ++i) broken += "\xff" "a";
+  for (int i = 0; i < 100'000; ++i)
+    broken +=
+        "\xff"
+        "a";
   CHECK(pieces(broken, gpt2).size() == 200'000);
   CHECK(seconds_since(start) < 20);
 }

@@ -11,10 +11,14 @@
 
 namespace ringside::testing {
 
-inline constexpr const char* reference_names[] = {"gpt2",           "llama3",
-                                                  "digits",         "prefix_space",
-                                                  "split_removed",  "split_isolated",
-                                                  "split_contiguous", "split_merged_with_previous",
+inline constexpr const char* reference_names[] = {"gpt2",
+                                                  "llama3",
+                                                  "digits",
+                                                  "prefix_space",
+                                                  "split_removed",
+                                                  "split_isolated",
+                                                  "split_contiguous",
+                                                  "split_merged_with_previous",
                                                   "split_merged_with_next"};
 
 inline std::filesystem::path reference(const std::string& name) {

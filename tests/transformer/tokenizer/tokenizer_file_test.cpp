@@ -58,7 +58,8 @@ TEST_CASE("a tokenizer is kept in a file or in a folder") {
   const Tokenizer tokenizer = load_tokenizer(reference("gpt2.json"));
   CHECK(save_tokenizer(directory.path() / "deep" / "down", tokenizer) == directory.path() / "deep" / "down" / "tokenizer.json");
   CHECK(load_tokenizer(directory.path() / "deep" / "down").encode("the ring") == tokenizer.encode("the ring"));
-  CHECK(read_file(directory.path() / "deep" / "down" / "tokenizer_config.json") == "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+  CHECK(read_file(directory.path() / "deep" / "down" / "tokenizer_config.json") ==
+        "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
   const auto file = directory.path() / "own.json";
   CHECK(save_tokenizer(file, tokenizer) == file);
   CHECK(read_file(file) == read_file(reference("gpt2.json")));
@@ -67,7 +68,8 @@ TEST_CASE("a tokenizer is kept in a file or in a folder") {
 TEST_CASE("merges may be strings as in older files") {
   Json json = reference_json("gpt2.json");
   Json merges = Json::array({"#version: 0.2"});
-  for (const Json& pair : json["model"]["merges"]) merges.push_back(fmt::format("{} {}", pair[0].get<std::string>(), pair[1].get<std::string>()));
+  for (const Json& pair : json["model"]["merges"])
+    merges.push_back(fmt::format("{} {}", pair[0].get<std::string>(), pair[1].get<std::string>()));
   json["model"]["merges"] = merges;
   CHECK(tokenizer_json(parse_tokenizer(json.dump())) == read_file(reference("gpt2.json")));
 }
@@ -80,15 +82,20 @@ TEST_CASE("a file without some of the members is read as if they were null") {
 }
 
 TEST_CASE("what Ringside does not do is refused by name") {
-  CHECK(refusal("/normalizer", {{"type", "NFC"}}) == "it changes the text before it is encoded (normalizer NFC), which Ringside does not do");
-  CHECK(refusal("/truncation", {{"max_length", 5}}) == "it asks for truncation, which Ringside does not do: set \"truncation\" to null");
-  CHECK(refusal("/padding", {{"strategy", "BatchLongest"}}) == "it asks for padding, which Ringside does not do: set \"padding\" to null");
+  CHECK(refusal("/normalizer", {{"type", "NFC"}}) ==
+        "it changes the text before it is encoded (normalizer NFC), which Ringside does not do");
+  CHECK(refusal("/truncation", {{"max_length", 5}}) ==
+        "it asks for truncation, which Ringside does not do: set \"truncation\" to null");
+  CHECK(refusal("/padding", {{"strategy", "BatchLongest"}}) ==
+        "it asks for padding, which Ringside does not do: set \"padding\" to null");
   CHECK(refusal("/model/type", "Unigram") == "its model is Unigram, but Ringside knows BPE only");
   CHECK(refusal("/model/type", "WordPiece") == "its model is WordPiece, but Ringside knows BPE only");
   CHECK(refusal("/model/dropout", 0.1) == "its model leaves merges out at random (dropout 0.1), which Ringside does not do");
   CHECK(refusal("/model/byte_fallback", true) == "its model is not byte-level: it writes bytes as <0x00> (byte_fallback)");
-  CHECK(refusal("/model/continuing_subword_prefix", "##") == "its model marks tokens with continuing_subword_prefix \"##\", which Ringside does not do");
-  CHECK(refusal("/model/end_of_word_suffix", "</w>") == "its model marks tokens with end_of_word_suffix \"</w>\", which Ringside does not do");
+  CHECK(refusal("/model/continuing_subword_prefix", "##") ==
+        "its model marks tokens with continuing_subword_prefix \"##\", which Ringside does not do");
+  CHECK(refusal("/model/end_of_word_suffix", "</w>") ==
+        "its model marks tokens with end_of_word_suffix \"</w>\", which Ringside does not do");
   CHECK(refusal("/model/end_of_word_suffix", "") == "accepted");
   CHECK(refusal("/model/unk_token", "<unk>") == "accepted");
   CHECK(refusal("/decoder", {{"type", "Metaspace"}}) == "its decoder is Metaspace, but Ringside knows ByteLevel only");
@@ -102,17 +109,24 @@ TEST_CASE("what Ringside does not do is refused by name") {
 
 TEST_CASE("ways of cutting that Ringside does not know are refused by name") {
   const auto cutting = [](const char* text) { return refusal("/pre_tokenizer", Json::parse(text)); };
-  CHECK(cutting("null") == "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, or ends with, ByteLevel");
+  CHECK(cutting("null") ==
+        "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, or ends with, ByteLevel");
   CHECK(cutting("7") == "its pre_tokenizer is 7, which names no type");
-  CHECK(cutting(R"({"type":"Whitespace"})") == "its pre_tokenizer is Whitespace, but Ringside knows ByteLevel, Split, Digits and a Sequence of these");
-  CHECK(cutting(R"({"type":"Digits"})") == "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
+  CHECK(cutting(R"({"type":"Whitespace"})") ==
+        "its pre_tokenizer is Whitespace, but Ringside knows ByteLevel, Split, Digits and a Sequence of these");
+  CHECK(cutting(R"({"type":"Digits"})") ==
+        "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
   CHECK(cutting(R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})") ==
         "its pre_tokenizer has a Digits behind ByteLevel, where there is no text any more");
   CHECK(cutting(R"({"type":"Sequence"})") == "its pre_tokenizer Sequence has no list of pretokenizers");
-  CHECK(cutting(R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Glob":"*"},"behavior":"Isolated"},{"type":"ByteLevel"}]})") ==
-        "the pattern of its pre_tokenizer Split is {\"Glob\":\"*\"}, neither a Regex nor a String");
-  CHECK(cutting(R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"String":"*"},"behavior":"Eaten"},{"type":"ByteLevel"}]})") ==
-        "the behavior of its pre_tokenizer Split is \"Eaten\", which Ringside does not know");
+  CHECK(
+      cutting(
+          R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Glob":"*"},"behavior":"Isolated"},{"type":"ByteLevel"}]})") ==
+      "the pattern of its pre_tokenizer Split is {\"Glob\":\"*\"}, neither a Regex nor a String");
+  CHECK(
+      cutting(
+          R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"String":"*"},"behavior":"Eaten"},{"type":"ByteLevel"}]})") ==
+      "the behavior of its pre_tokenizer Split is \"Eaten\", which Ringside does not know");
   CHECK(cutting(R"({"type":"ByteLevel","use_regex":1})") == "the use_regex of its pre_tokenizer is 1, neither true nor false");
   CHECK(cutting(R"({"type":"ByteLevel","use_regex":false,"add_prefix_space":false})") == "accepted");
 }
@@ -131,7 +145,8 @@ TEST_CASE("a file that contradicts itself is refused") {
   const auto added = [](const char* text) { return refusal("/added_tokens", Json::parse(text)); };
   CHECK(added(R"([{"id":3,"content":"<x>"}])") == "the added token \"<x>\" has the id 3, which is not its own");
   CHECK(added(R"([{"id":500,"content":"a"}])") == "the added token \"a\" has the id 500, which is not its own");
-  CHECK(added(R"([{"id":500,"content":"x1"},{"id":500,"content":"x2"}])") == "the added token \"x2\" has the id 500, which is not its own");
+  CHECK(added(R"([{"id":500,"content":"x1"},{"id":500,"content":"x2"}])") ==
+        "the added token \"x2\" has the id 500, which is not its own");
   CHECK(added(R"([{"id":500,"content":""}])") == "the added token with the id 500 is empty");
   CHECK(added(R"([{"id":500}])") == "the added token {\"id\":500} has no content");
   CHECK(added(R"([{"id":500,"content":"<x>"}])") == "accepted");
@@ -145,19 +160,21 @@ TEST_CASE("a vocabulary that lacks a byte says so when it meets one") {
   Json json = reference_json("split_removed.json");
   json["model"]["vocab"].erase("Z");
   const std::string text = json.dump();
-  CHECK_THROWS_WITH_AS(parse_tokenizer(text).encode("A to Z"), "the tokenizer has no token for the byte 0x5a, which is in the text: it cannot encode it",
-                       Error);
+  CHECK_THROWS_WITH_AS(parse_tokenizer(text).encode("A to Z"),
+                       "the tokenizer has no token for the byte 0x5a, which is in the text: it cannot encode it", Error);
   json["model"]["unk_token"] = "A";
-  CHECK(refusal_of_text(json.dump()) == "it has no token for the byte 0x5a and puts \"A\" (unk_token) in its place, which Ringside does not do");
+  CHECK(refusal_of_text(json.dump()) ==
+        "it has no token for the byte 0x5a and puts \"A\" (unk_token) in its place, which Ringside does not do");
 }
 
 TEST_CASE("paths that hold no tokenizer are named") {
   TemporaryDirectory directory;
   const std::string base = directory.path().string();
-  CHECK_THROWS_WITH_AS(load_tokenizer(directory.path()), fmt::format("cannot read the tokenizer {}/tokenizer.json: No such file or directory", base).c_str(),
-                       Error);
+  CHECK_THROWS_WITH_AS(load_tokenizer(directory.path()),
+                       fmt::format("cannot read the tokenizer {}/tokenizer.json: No such file or directory", base).c_str(), Error);
   const auto path = directory.write("tokenizer.json", "{}");
-  CHECK_THROWS_WITH_AS(load_tokenizer(path), fmt::format("the tokenizer {}/tokenizer.json cannot be used: it has no model", base).c_str(), Error);
+  CHECK_THROWS_WITH_AS(load_tokenizer(path),
+                       fmt::format("the tokenizer {}/tokenizer.json cannot be used: it has no model", base).c_str(), Error);
 }
 
 TEST_CASE("no damage to a file does worse than a refusal") {
@@ -167,7 +184,8 @@ TEST_CASE("no damage to a file does worse than a refusal") {
   for (std::uint64_t i = 0; i < 1000; ++i) {
     std::string damaged = whole;
     for (std::uint64_t flips = 1 + random_below(3, 1, i, 0); flips > 0; --flips) {
-      const std::size_t place = random_below(4, 2, i, flips) == 0 ? random_below(damaged.size(), 1, i, 2 * flips) : random_below(2500, 1, i, 2 * flips);
+      const std::size_t place =
+          random_below(4, 2, i, flips) == 0 ? random_below(damaged.size(), 1, i, 2 * flips) : random_below(2500, 1, i, 2 * flips);
       damaged[place] = "0123456789[]{}\",:.\\+*aZ\xff"[random_below(24, 1, i, 2 * flips + 1)];
     }
     if (random_below(8, 1, i, 99) == 0) damaged.resize(random_below(damaged.size(), 1, i, 100));

@@ -23,8 +23,9 @@ namespace {
 
 // Text with something of everything: letters, spaces, digits, characters of several bytes, special tokens, bytes that are no UTF-8.
 std::string random_bytes(std::uint64_t seed, std::size_t pieces) {
-  static const std::vector<std::string> some = {"a",  "b",    " ",    "\n", "the", "ring", "1",          "22",     "ä",      "日", "🙂", "'s", "<|endoftext|>",
-                                                "\t", "\xff", "\xc3", "\r", "<|",  "  ",   "\xe2\x82", "\u3000", "\u0301", "++"};
+  static const std::vector<std::string> some = {"a",  "b",  " ",    "\n",       "the",           "ring",   "1",    "22",
+                                                "ä",  "日", "🙂", "'s",       "<|endoftext|>", "\t",     "\xff", "\xc3",
+                                                "\r", "<|", "  ",   "\xe2\x82", "\u3000",        "\u0301", "++"};
   std::string text;
   for (std::size_t i = 0; i < pieces; ++i) {
     const std::uint64_t pick = random_below(2 * some.size(), seed, 0, i);
@@ -106,7 +107,7 @@ TEST_CASE("an id that is no token is named") {
 }
 
 TEST_CASE("merges go by rank and then from the left") {
-  Merges merges;  // of a = 0, b = 1
+  Merges merges;        // of a = 0, b = 1
   merges.add(0, 1, 2);  // ab
   merges.add(0, 0, 3);  // aa
   merges.add(3, 2, 4);  // aaab
