@@ -12,6 +12,8 @@
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "tests/transformer/tokenizer/reference.hpp"
+#include "transformer/checkpoint.hpp"
+#include "transformer/model.hpp"
 #include "transformer/tokens.hpp"
 
 using namespace ringside::testing;
@@ -107,4 +109,27 @@ TEST_CASE("tokenize says what is wrong") {
                  "there is no token with the id 99999: the tokenizer has "));
   CHECK(tokenize({"--tokenizer", "/nowhere.json", "x"}).err ==
         "ringside: cannot read the tokenizer /nowhere.json: No such file or directory\n");
+}
+
+TEST_CASE("generate speaks the tokens of the tokenizer in the checkpoint's folder") {
+  TemporaryDirectory directory;
+  ringside::transformer::Config config;
+  config.vocabulary = 500;  // more than the tokenizer has: what is beyond shows as ?
+  config.d_model = 8;
+  config.layers = 1;
+  config.heads = config.kv_heads = 2;
+  config.d_ff = 8;
+  config.sequence = 64;
+  ringside::transformer::save_checkpoint(directory.path(), ringside::transformer::Model(config));
+  const std::vector<std::string> generate = {ringside_binary, "generate",         "--init",   directory.path().string(),
+                                             "--prompt",      "the ring – 12345", "--tokens", "20"};
+  std::filesystem::copy_file(gpt2, directory.path() / "tokenizer.json");
+  const Outcome outcome = run_program(generate);
+  CHECK(outcome.err == "");
+  CHECK(outcome.out.starts_with("the ring – 12345"));
+  CHECK(outcome.out.size() > 30);
+
+  config.vocabulary = 256;
+  ringside::transformer::save_checkpoint(directory.path(), ringside::transformer::Model(config));
+  CHECK(contains(run_program(generate).err, ", but the model's vocabulary is 0 to 255: it is another model's"));
 }

@@ -150,8 +150,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
 }
 
 const std::string& Tokenizer::bytes_of(std::int32_t id) const {
-  const bool exists = id >= 0 && id < vocabulary() && tokens_[static_cast<std::size_t>(id)].exists;
-  require(exists, "there is no token with the id {}: the tokenizer has {} tokens, and its largest id is {}", id,
+  require(has(id), "there is no token with the id {}: the tokenizer has {} tokens, and its largest id is {}", id,
           std::count_if(tokens_.begin(), tokens_.end(), [](const Token& token) { return token.exists; }), vocabulary() - 1);
   return tokens_[static_cast<std::size_t>(id)].bytes;
 }

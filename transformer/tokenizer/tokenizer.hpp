@@ -54,6 +54,9 @@ class Tokenizer {
   // Error naming the id that is no token. Special tokens are left out if `skip_special`.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
 
+  // Whether there is a token with this id: a model's vocabulary may be larger than its tokenizer's.
+  bool has(std::int32_t id) const { return id >= 0 && id < vocabulary() && tokens_[static_cast<std::size_t>(id)].exists; }
+
   // The bytes of one token. Throws Error if there is none with this id.
   const std::string& bytes_of(std::int32_t id) const;
 
