@@ -87,6 +87,15 @@ TEST_CASE("any bytes come back as they were") {
   }
 }
 
+TEST_CASE("a word that is a token as a whole needs no merges where they may be ignored") {
+  auto json = nlohmann::json::parse(read_file(reference("llama3.json")));
+  const std::int32_t ring = json["model"]["vocab"].at("Ġring");
+  json["model"]["merges"] = nlohmann::json::array();
+  CHECK(parse_tokenizer(json.dump()).encode(" ring") == Ids{ring});
+  json["model"]["ignore_merges"] = false;
+  CHECK(parse_tokenizer(json.dump()).encode(" ring").size() == 5);
+}
+
 TEST_CASE("special tokens may be left out where ids become text") {
   const Tokenizer tokenizer = load_tokenizer(reference("gpt2.json"));
   const Ids ids = tokenizer.encode("a<|endoftext|>b");
