@@ -28,6 +28,7 @@ void add_launch_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
+void add_tokenize_command(CLI::App& app);
 void add_step_command(CLI::App& app);
 void add_prove_command(CLI::App& app);
 void add_bench_command(CLI::App& app);

@@ -1,6 +1,7 @@
 // `ringside generate`: text out of a checkpoint.
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "autograd/parallel.hpp"
 #include "cli/command.hpp"
@@ -17,16 +18,21 @@
 #include "transformer/checkpoint.hpp"
 #include "transformer/printable.hpp"
 #include "transformer/sample.hpp"
+#include "transformer/tokenizer/tokenizer_file.hpp"
 
 namespace ringside::cli {
 namespace {
 
 constexpr const char* more =
-    "\nThe beginning is printed, and the text that follows; bytes that are no text appear as \\xNN. The same seed, model and beginning give\n"
-    "the same text. A token is a byte.\n"
+    "\nThe beginning is printed, and the text that follows; bytes that are no text appear as \\xNN. The same seed, model and "
+    "beginning give\n"
+    "the same text. Where the checkpoint's folder has a tokenizer.json, tokens are that tokenizer's; otherwise a token is a byte.\n"
     "\n"
     "Example:\n"
     "  ringside train --steps 300 --save model/ && ringside generate --init model/ --prompt 'template <' --tokens 300 --top-k 20";
+
+namespace fs = std::filesystem;
+using OptionalTokenizer = std::optional<transformer::Tokenizer>;
 
 struct Arguments {
   std::string init, dtype = "fp32";
@@ -44,26 +50,48 @@ std::string beginning_from(const Arguments& said) {
   return text;
 }
 
-std::vector<std::int32_t> tokens_of(const std::string& text, const transformer::Config& config) {
+// The one in the checkpoint's folder; none if the model reads bytes.
+OptionalTokenizer tokenizer_beside(const fs::path& checkpoint, const transformer::Config& config) {
+  const fs::path path = checkpoint / "tokenizer.json";
+  if (!fs::exists(path)) return std::nullopt;
+  auto tokenizer = transformer::load_tokenizer(path);
+  require(tokenizer.vocabulary() <= config.vocabulary,
+          "the tokenizer {} has ids up to {}, but the model's vocabulary is 0 to {}: it is another model's", path.string(),
+          tokenizer.vocabulary() - 1, config.vocabulary - 1);
+  return tokenizer;
+}
+
+std::vector<std::int32_t> tokens_of(const std::string& text, const OptionalTokenizer& tokenizer,
+                                    const transformer::Config& config) {
   require(!text.empty(), "a text needs a beginning of at least one byte");
+  if (tokenizer) return tokenizer->framed(tokenizer->encode(text));
   std::vector<std::int32_t> tokens;
   for (const char byte : text) tokens.push_back(static_cast<std::uint8_t>(byte));
   const auto largest = *std::max_element(tokens.begin(), tokens.end());
-  require(largest < config.vocabulary, "the beginning has the byte {}, but the model's vocabulary is 0 to {}: it was not trained on bytes",
-          largest, config.vocabulary - 1);
+  require(largest < config.vocabulary,
+          "the beginning has the byte {}, but the model's vocabulary is 0 to {}: it was not trained on bytes", largest,
+          config.vocabulary - 1);
   return tokens;
+}
+
+std::string bytes_of(std::int32_t token, const OptionalTokenizer& tokenizer) {
+  if (tokenizer) return tokenizer->has(token) ? tokenizer->bytes_of(token) : "?";
+  return std::string(1, token < 256 ? static_cast<char>(token) : '?');
 }
 
 void generate(const Arguments& said) {
   autograd::set_threads(said.threads);
   const transformer::Config config = transformer::load_config(said.init);
-  std::vector<std::int32_t> tokens = tokens_of(beginning_from(said), config);
+  const OptionalTokenizer tokenizer = tokenizer_beside(said.init, config);
+  std::vector<std::int32_t> tokens = tokens_of(beginning_from(said), tokenizer, config);
   const transformer::Model model(config, said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32);
   transformer::load_parameters(said.init, model);
   const auto text = transformer::generate(model, tokens, said.tokens, said.sample);
   tokens.insert(tokens.end(), text.begin(), text.end());
   std::vector<std::uint8_t> bytes;
-  for (const std::int32_t token : tokens) bytes.push_back(token < 256 ? static_cast<std::uint8_t>(token) : '?');
+  for (const std::int32_t token : tokens) {
+    for (const char byte : bytes_of(token, tokenizer)) bytes.push_back(static_cast<std::uint8_t>(byte));
+  }
   fmt::print("{}\n", transformer::printable(bytes));
 }
 
@@ -81,7 +109,8 @@ void add_generate_command(CLI::App& app) {
   option("--tokens", said->tokens, "N", "Tokens to go on with (200)")->check(CLI::NonNegativeNumber.description(""));
   option("--temperature", said->sample.temperature, "T", "Below 1: the likelier; 0: the likeliest (0.8)")
       ->check(CLI::NonNegativeNumber.description(""));
-  option("--top-k", said->sample.top_k, "K", "Out of the K likeliest; 0: out of all (0)")->check(CLI::NonNegativeNumber.description(""));
+  option("--top-k", said->sample.top_k, "K", "Out of the K likeliest; 0: out of all (0)")
+      ->check(CLI::NonNegativeNumber.description(""));
   option("--seed", said->sample.seed, "N", "Another seed, another text (0)");
   option("--dtype", said->dtype, "TYPE", "Compute in fp32 or fp64 (fp32)")->check(CLI::IsMember({"fp32", "fp64"}).description(""));
   option("--threads", said->threads, "N", "Threads to compute on (1)")->check(at_least_one("thread"));

@@ -28,6 +28,7 @@ void add_commands(CLI::App& app) {
   add_train_command(app);
   add_generate_command(app);
   add_eval_command(app);
+  add_tokenize_command(app);
   add_launch_command(app);
   add_postmortem_command(app);
 }

@@ -23,7 +23,7 @@ quietly() {
   fi
 }
 
-libraries="libboost-dev libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev libopenblas-openmp-dev"
+libraries="libboost-dev libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev libopenblas-openmp-dev libpcre2-dev"
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 

@@ -1,0 +1,37 @@
+// The files that make_tokenizer_reference.py has written with Hugging Face's tokenizers.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace ringside::testing {
+
+inline constexpr const char* reference_names[] = {"gpt2",
+                                                  "llama3",
+                                                  "digits",
+                                                  "prefix_space",
+                                                  "split_removed",
+                                                  "split_isolated",
+                                                  "split_contiguous",
+                                                  "split_merged_with_previous",
+                                                  "split_merged_with_next"};
+
+inline std::filesystem::path reference(const std::string& name) {
+  return std::filesystem::path(RINGSIDE_TOKENIZER_REFERENCE) / name;
+}
+
+inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline std::vector<std::string> reference_texts() {
+  return nlohmann::json::parse(read_file(reference("texts.json"))).get<std::vector<std::string>>();
+}
+
+}  // namespace ringside::testing

@@ -1,0 +1,154 @@
+#include "transformer/tokenizer/tokenizer.hpp"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "tests/transformer/tokenizer/reference.hpp"
+#include "transformer/tokenizer/alphabet.hpp"
+#include "transformer/tokenizer/tokenizer_file.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+using namespace ringside::testing;
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+// Text with something of everything: letters, spaces, digits, characters of several bytes, special tokens, bytes that are no UTF-8.
+std::string random_bytes(std::uint64_t seed, std::size_t pieces) {
+  static const std::vector<std::string> some = {"a",  "b",  " ",    "\n",       "the",           "ring",   "1",    "22",
+                                                "ä",  "日", "🙂", "'s",       "<|endoftext|>", "\t",     "\xff", "\xc3",
+                                                "\r", "<|", "  ",   "\xe2\x82", "\u3000",        "\u0301", "++"};
+  std::string text;
+  for (std::size_t i = 0; i < pieces; ++i) {
+    const std::uint64_t pick = random_below(2 * some.size(), seed, 0, i);
+    text += pick < some.size() ? some[pick] : std::string(1, static_cast<char>(random_bits(seed, 1, i)));
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("every byte has a letter and every letter its byte") {
+  CHECK(to_letters("the end\n") == "theĠendĊ");
+  CHECK(to_letters(std::string("\0\x7f\xa0\xad\xff", 5)) == "ĀġłŃÿ");
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  CHECK(from_letters(to_letters(all)) == all);
+  CHECK(bytes_in_order_of_letters().front() == '!');
+  CHECK(bytes_in_order_of_letters().back() == 0xad);
+  for (const char* wrong : {"a b", "日", "\u0144", "\n", "\xc3", "\u00ad"}) CHECK_FALSE(from_letters(wrong));
+}
+
+TEST_CASE("ids are those of Hugging Face's tokenizers") {
+  const auto texts = reference_texts();
+  for (const char* name : reference_names) {
+    CAPTURE(name);
+    const Tokenizer tokenizer = load_tokenizer(reference(fmt::format("{}.json", name)));
+    const auto expected = nlohmann::json::parse(read_file(reference(fmt::format("{}.ids.json", name))));
+    REQUIRE(expected.size() == texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      CAPTURE(texts[i]);
+      const Ids ids = tokenizer.encode(texts[i]);
+      CHECK(ids == expected[i]["ids"].get<Ids>());
+      CHECK(tokenizer.framed(ids).size() == expected[i]["framed"].get<std::size_t>());
+    }
+  }
+}
+
+TEST_CASE("what a post_processor puts around a text") {
+  CHECK(load_tokenizer(reference("llama3.json")).framed({7, 8}) == Ids{1, 7, 8});
+  CHECK(load_tokenizer(reference("digits.json")).framed({7, 8}) == Ids{7, 8, 0});
+  CHECK(load_tokenizer(reference("gpt2.json")).framed({7, 8}) == Ids{7, 8});
+}
+
+TEST_CASE("any bytes come back as they were") {
+  for (const char* name : {"gpt2", "digits", "split_isolated", "split_contiguous"}) {  // llama3's <mask> swallows white space
+    CAPTURE(name);
+    const Tokenizer tokenizer = load_tokenizer(reference(fmt::format("{}.json", name)));
+    std::string all;
+    for (int a = 0; a < 256; ++a) {
+      CHECK(tokenizer.decode(tokenizer.encode(std::string(1, static_cast<char>(a)))) == std::string(1, static_cast<char>(a)));
+      for (int b = 0; b < 256; ++b) all += {static_cast<char>(a), static_cast<char>(b)};
+    }
+    CHECK(tokenizer.decode(tokenizer.encode(all)) == all);
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      const std::string text = random_bytes(seed, seed);
+      CAPTURE(seed);
+      CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+    }
+  }
+}
+
+TEST_CASE("a word that is a token as a whole needs no merges where they may be ignored") {
+  auto json = nlohmann::json::parse(read_file(reference("llama3.json")));
+  const std::int32_t ring = json["model"]["vocab"].at("Ġring");
+  json["model"]["merges"] = nlohmann::json::array();
+  CHECK(parse_tokenizer(json.dump()).encode(" ring") == Ids{ring});
+  json["model"]["ignore_merges"] = false;
+  CHECK(parse_tokenizer(json.dump()).encode(" ring").size() == 5);
+}
+
+TEST_CASE("special tokens may be left out where ids become text") {
+  const Tokenizer tokenizer = load_tokenizer(reference("gpt2.json"));
+  const Ids ids = tokenizer.encode("a<|endoftext|>b");
+  CHECK(tokenizer.decode(ids) == "a<|endoftext|>b");
+  CHECK(tokenizer.decode(ids, true) == "ab");
+  CHECK(tokenizer.added_token("<|endoftext|>") == 0);
+  CHECK(tokenizer.added_token("<|end|>") == -1);
+}
+
+TEST_CASE("an id that is no token is named") {
+  const Tokenizer tokenizer = load_tokenizer(reference("split_removed.json"));
+  const auto n = tokenizer.vocabulary();
+  const auto sentence = [&](std::int64_t id) {
+    return fmt::format("there is no token with the id {}: the tokenizer has {} tokens, and its largest id is {}", id, n, n - 1);
+  };
+  for (const std::int64_t id : {std::int64_t{-1}, n, std::int64_t{1} << 30})
+    CHECK_THROWS_WITH_AS(tokenizer.decode(Ids{static_cast<std::int32_t>(id)}), sentence(id).c_str(), Error);
+}
+
+TEST_CASE("merges go by rank and then from the left") {
+  Merges merges;        // of a = 0, b = 1
+  merges.add(0, 1, 2);  // ab
+  merges.add(0, 0, 3);  // aa
+  merges.add(3, 2, 4);  // aaab
+  const auto applied = [&](Ids ids) {
+    merges.apply(ids);
+    return ids;
+  };
+  CHECK(applied({}) == Ids{});
+  CHECK(applied({0}) == Ids{0});
+  CHECK(applied({0, 0, 0}) == Ids{3, 0});
+  CHECK(applied({0, 0, 1}) == Ids{0, 2});
+  CHECK(applied({0, 0, 0, 1, 0, 1}) == Ids{4, 2});
+  CHECK(merges.in_order() == std::vector<std::pair<std::int32_t, std::int32_t>>{{0, 1}, {0, 0}, {3, 2}});
+  merges.add(0, 1, 2);  // again: it takes the later place
+  CHECK(applied({0, 0, 1}) == Ids{3, 1});
+}
+
+TEST_CASE("a word of a million bytes takes no more than its share of time") {
+  const Tokenizer tokenizer = load_tokenizer(reference("gpt2.json"));
+  const auto start = Clock::now();
+  const std::string word(1'000'000, 'a');
+  CHECK(tokenizer.decode(tokenizer.encode(word)) == word);
+  CHECK(seconds_since(start) < 20);  // a second where nothing else runs; a quadratic loop would take an hour
+}
+
+TEST_CASE("a tokenizer may be used by many threads at once") {
+  const Tokenizer tokenizer = load_tokenizer(reference("gpt2.json"));
+  const std::string text = random_bytes(7, 5000);
+  const Ids expected = tokenizer.encode(text);
+  std::vector<Ids> got(4);
+  std::vector<std::thread> threads;
+  for (Ids& ids : got) threads.emplace_back([&] { ids = tokenizer.encode(text); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Ids& ids : got) CHECK(ids == expected);
+}

@@ -1,0 +1,178 @@
+#include "transformer/tokenizer/pre_tokenizer.hpp"
+
+#include <map>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace ringside::transformer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Contractions, words, numbers, other signs; of a run of white space, the last goes with what comes next.
+constexpr const char* gpt2_expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// Puts neighbouring parts of a text together as `Delimiters` says. Holds one piece back, as long as it may still grow.
+class Joiner {
+ public:
+  Joiner(Delimiters delimiters, const TakePiece& take) : delimiters_(delimiters), take_(take) {}
+
+  void add(std::string_view part, bool is_delimiter) {
+    if (is_delimiter && delimiters_ == Delimiters::removed) return;
+    if (held_ && belongs_to_held(is_delimiter)) {
+      held_ = std::string_view(held_->data(), held_->size() + part.size());
+    } else {
+      finish();
+      held_ = part;
+    }
+    held_ends_with_delimiter_ = is_delimiter;
+  }
+
+  void finish() {
+    if (held_ && !held_->empty()) take_(*held_);
+    held_.reset();
+  }
+
+ private:
+  bool belongs_to_held(bool is_delimiter) const {
+    switch (delimiters_) {
+      case Delimiters::removed:
+      case Delimiters::isolated:
+        return false;
+      case Delimiters::merged_with_previous:
+        return is_delimiter && !held_ends_with_delimiter_;
+      case Delimiters::merged_with_next:
+        return !is_delimiter && held_ends_with_delimiter_;
+      case Delimiters::contiguous:
+        return is_delimiter == held_ends_with_delimiter_;
+    }
+    return false;
+  }
+
+  Delimiters delimiters_;
+  const TakePiece& take_;
+  std::optional<std::string_view> held_;
+  bool held_ends_with_delimiter_ = false;
+};
+
+std::string type_of(const Json& said) {
+  const bool named = said.is_object() && said.contains("type") && said["type"].is_string();
+  require(named, "its pre_tokenizer is {:.60}, which names no type", said.dump());
+  return said["type"].get<std::string>();
+}
+
+bool flag(const Json& said, const char* name, bool otherwise) {
+  const Json value = said.value(name, Json(otherwise));
+  require(value.is_boolean(), "the {} of its pre_tokenizer is {:.40}, neither true nor false", name, value.dump());
+  return value.get<bool>();
+}
+
+Delimiters delimiters_named(const Json& name) {
+  static const std::map<std::string, Delimiters> known = {{"Removed", Delimiters::removed},
+                                                          {"Isolated", Delimiters::isolated},
+                                                          {"MergedWithPrevious", Delimiters::merged_with_previous},
+                                                          {"MergedWithNext", Delimiters::merged_with_next},
+                                                          {"Contiguous", Delimiters::contiguous}};
+  const auto found = name.is_string() ? known.find(name.get<std::string>()) : known.end();
+  require(found != known.end(), "the behavior of its pre_tokenizer Split is {:.40}, which Ringside does not know", name.dump());
+  return found->second;
+}
+
+Pattern pattern_from(const Json& said) {
+  if (said.is_object() && said.size() == 1) {
+    const auto& [kind, text] = *said.items().begin();
+    if (text.is_string() && kind == "Regex") return Pattern::regex(text.get<std::string>());
+    if (text.is_string() && kind == "String") return Pattern::literal(text.get<std::string>());
+  }
+  fail("the pattern of its pre_tokenizer Split is {:.60}, neither a Regex nor a String", said.dump());
+}
+
+}  // namespace
+
+void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, bool invert, const TakePiece& take) {
+  Joiner joiner(delimiters, take);
+  std::size_t last_end = 0;
+  const auto add = [&](std::size_t begin, std::size_t end, bool matches) {
+    joiner.add(text.substr(begin, end - begin), matches != invert);
+  };
+  pattern.find_all(text, [&](std::size_t begin, std::size_t end) {
+    if (begin > last_end) add(last_end, begin, false);
+    add(begin, end, true);
+    last_end = end;
+  });
+  if (last_end < text.size()) add(last_end, text.size(), false);
+  joiner.finish();
+}
+
+PreTokenizer::PreTokenizer(const Json& said) {
+  std::vector<Json> stages;
+  if (said.is_null()) {
+    fail("it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, or ends with, ByteLevel");
+  } else if (type_of(said) == "Sequence") {
+    const Json list = said.value("pretokenizers", Json());
+    require(list.is_array(), "its pre_tokenizer Sequence has no list of pretokenizers");
+    stages.assign(list.begin(), list.end());
+  } else {
+    stages.push_back(said);
+  }
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const std::string type = type_of(stages[i]);
+    if (type == "ByteLevel") {
+      if (i + 1 < stages.size())
+        fail("its pre_tokenizer has a {} behind ByteLevel, where there is no text any more", type_of(stages[i + 1]));
+      add_byte_level(stages[i]);
+      return;
+    }
+    if (type == "Split")
+      add_split(stages[i]);
+    else if (type == "Digits")
+      add_digits(stages[i]);
+    else
+      fail("its pre_tokenizer is {}, but Ringside knows ByteLevel, Split, Digits and a Sequence of these", type);
+  }
+  fail("its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
+}
+
+void PreTokenizer::add_split(const Json& said) {
+  stages_.push_back({pattern_from(said.value("pattern", Json())), delimiters_named(said.value("behavior", Json())),
+                     flag(said, "invert", false), false});
+}
+
+void PreTokenizer::add_digits(const Json& said) {
+  const bool each = flag(said, "individual_digits", false);
+  stages_.push_back({Pattern::regex("\\p{N}"), each ? Delimiters::isolated : Delimiters::contiguous, false, false});
+}
+
+// Without use_regex there is still the space to put in front: a stage whose pattern matches nothing.
+void PreTokenizer::add_byte_level(const Json& said) {
+  const bool uses_regex = flag(said, "use_regex", true), add_space = flag(said, "add_prefix_space", true);
+  if (!uses_regex && !add_space) return;
+  stages_.push_back({Pattern::regex(uses_regex ? gpt2_expression : "(?!)"), Delimiters::isolated, false, add_space});
+}
+
+void PreTokenizer::words(std::string_view text, const TakePiece& take) const {
+  if (!text.empty()) words_from(0, text, take);
+}
+
+void PreTokenizer::words_from(std::size_t index, std::string_view text, const TakePiece& take) const {
+  if (index == stages_.size()) return take(text);
+  const Stage& stage = stages_[index];
+  const auto go_on = [&](std::string_view piece) { words_from(index + 1, piece, take); };
+  if (stage.add_space && text.front() != ' ')
+    cut(fmt::format(" {}", text), stage.pattern, stage.delimiters, stage.invert, go_on);
+  else
+    cut(text, stage.pattern, stage.delimiters, stage.invert, go_on);
+}
+
+Json byte_level_pre_tokenizer(const std::string& expression) {
+  const bool own = !expression.empty();
+  Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", !own}};
+  if (!own) return byte_level;
+  Json split = {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}};
+}
+
+}  // namespace ringside::transformer
