@@ -5,7 +5,7 @@
 
 namespace ringside::autograd {
 
-thread_local Profile* Profile::active_ = nullptr;
+constinit thread_local Profile* Profile::active_ = nullptr;
 
 Profile::Profile() : outer_(std::exchange(active_, this)) {}
 

@@ -64,7 +64,7 @@ class Profile {
   void add_forward(const char* op);
   void add_gemm(const Product& product, double seconds);
 
-  static thread_local Profile* active_;
+  static constinit thread_local Profile* active_;
   Profile* outer_;
   Clock::time_point last_ = Clock::now();
   std::vector<OpTime> ops_;

@@ -83,9 +83,9 @@ Delimiters delimiters_named(const Json& name) {
 
 Pattern pattern_from(const Json& said) {
   if (said.is_object() && said.size() == 1) {
-    const auto& [kind, text] = *said.items().begin();
-    if (text.is_string() && kind == "Regex") return Pattern::regex(text.get<std::string>());
-    if (text.is_string() && kind == "String") return Pattern::literal(text.get<std::string>());
+    const auto only = said.begin();
+    if (only->is_string() && only.key() == "Regex") return Pattern::regex(only->get<std::string>());
+    if (only->is_string() && only.key() == "String") return Pattern::literal(only->get<std::string>());
   }
   fail("the pattern of its pre_tokenizer Split is {:.60}, neither a Regex nor a String", said.dump());
 }
