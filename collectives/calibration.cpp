@@ -107,7 +107,7 @@ fs::path calibration_file() {
 }
 
 MachineCosts built_in_costs(std::string_view transport) {
-  MachineCosts costs{.common = {.alpha = 20e-6, .overhead = 6e-6, .turn = 12e-6, .slice_bytes = 256 * 1024},
+  MachineCosts costs{.common = {.alpha = 8e-6, .overhead = 5.5e-6, .turn = 18e-6, .slice_bytes = 256 * 1024},
                      .per_byte = {{0.2e-9, 0.08e-9, 0.02e-9}, {0.33e-9, 0.16e-9, 0.025e-9}, {1.0e-9, 0.4e-9, 0.08e-9}}};
   if (transport == "shm")
     costs = {.common = {.alpha = 0.6e-6, .overhead = 0.5e-6, .turn = 1.9e-6, .slice_bytes = 128 * 1024},
