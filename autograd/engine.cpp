@@ -118,7 +118,18 @@ class Engine {
   std::uint64_t arrivals_ = 0;
 };
 
+thread_local int passes_under_way = 0;
+
+struct Pass {
+  Pass() { ++passes_under_way; }
+  ~Pass() { --passes_under_way; }
+};
+
 }  // namespace
+
+bool in_backward() {
+  return passes_under_way > 0;
+}
 
 void backward(const Tensor& loss, const Tensor& seed) {
   const std::shared_ptr<Node> root = gradient_edge(loss);
@@ -129,6 +140,7 @@ void backward(const Tensor& loss, const Tensor& seed) {
           "backward: expected a seed of {} {}, got {} {}", name_of(loss.dtype()), loss.shape(),
           seed.defined() ? name_of(seed.dtype()) : "", seed.defined() ? seed.shape() : Shape{});
   const NoGrad no_history;
+  const Pass pass;
   Engine().run(root, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype()));
 }
 

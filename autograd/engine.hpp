@@ -17,4 +17,8 @@ namespace ringside::autograd {
 // longer of use.
 void backward(const Tensor& loss, const Tensor& seed = {});
 
+// Whether a backward() is under way on this thread: what runs forward then (autograd/checkpoint.hpp) computes something again, and its own
+// backward follows at once.
+bool in_backward();
+
 }  // namespace ringside::autograd

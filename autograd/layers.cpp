@@ -59,7 +59,7 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Init init, DTy
 }
 
 Tensor Linear::forward(const Tensor& x) const {
-  return linear(x, weight, bias);
+  return with_hooks([&] { return linear(x, weight, bias); });
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t size, Init init, DType dtype) : weight(Tensor::empty({count, size}, dtype)) {
@@ -68,7 +68,7 @@ Embedding::Embedding(std::int64_t count, std::int64_t size, Init init, DType dty
 }
 
 Tensor Embedding::forward(const Tensor& ids) const {
-  return embedding(ids, weight);
+  return with_hooks([&] { return embedding(ids, weight); });
 }
 
 RMSNorm::RMSNorm(std::int64_t size, double epsilon, DType dtype) : weight(Tensor::full({size}, 1, dtype)), eps(epsilon) {
@@ -76,7 +76,7 @@ RMSNorm::RMSNorm(std::int64_t size, double epsilon, DType dtype) : weight(Tensor
 }
 
 Tensor RMSNorm::forward(const Tensor& x) const {
-  return rms_norm(x, weight, eps);
+  return with_hooks([&] { return rms_norm(x, weight, eps); });
 }
 
 }  // namespace ringside::autograd

@@ -39,6 +39,7 @@ class Embedding : public Module {
   // weight [count, size], standard normal as in torch.
   Embedding(std::int64_t count, std::int64_t size, Init init = {}, DType dtype = DType::fp32);
   Tensor forward(const Tensor& ids) const;
+  bool backward_reads_parameters() const override { return false; }  // the ids alone say where a gradient goes
 
   Tensor weight;
 };

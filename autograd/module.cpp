@@ -18,7 +18,10 @@ void Module::check_name(const std::string& name) const {
 
 void Module::register_parameter(std::string name, Tensor& member) {
   check_name(name);
-  if (member.defined()) member.set_requires_grad(true);
+  if (member.defined()) {
+    member.set_requires_grad(true);
+    member.storage()->set_kind(MemoryKind::parameters);
+  }
   parameters_.emplace_back(std::move(name), &member);
 }
 
@@ -32,15 +35,16 @@ void Module::register_module(std::string name, Module& member) {
   modules_.emplace_back(std::move(name), &member);
 }
 
-void Module::collect(const std::string& prefix, bool buffers, std::vector<NamedTensor>& into) const {
+void Module::collect(const std::string& prefix, bool buffers, bool recurse, std::vector<NamedTensor>& into) const {
   for (const auto& [name, tensor] : buffers ? buffers_ : parameters_)
     if (tensor->defined()) into.push_back({prefix + name, *tensor});
-  for (const auto& [name, module] : modules_) module->collect(prefix + name + ".", buffers, into);
+  if (!recurse) return;
+  for (const auto& [name, module] : modules_) module->collect(prefix + name + ".", buffers, true, into);
 }
 
-std::vector<NamedTensor> Module::named_parameters(bool keep_duplicates) const {
+std::vector<NamedTensor> Module::named_parameters(bool keep_duplicates, bool recurse) const {
   std::vector<NamedTensor> all, once;
-  collect("", false, all);
+  collect("", false, recurse, all);
   if (keep_duplicates) return all;
   for (NamedTensor& entry : all) {
     const bool seen =
@@ -58,8 +62,35 @@ std::vector<Tensor> Module::parameters() const {
 
 std::vector<NamedTensor> Module::named_buffers() const {
   std::vector<NamedTensor> all;
-  collect("", true, all);
+  collect("", true, true, all);
   return all;
+}
+
+void Module::collect_modules(const std::string& name, std::vector<NamedModule>& into) {
+  into.push_back({name, this});
+  for (const auto& [child, module] : modules_) module->collect_modules(name.empty() ? child : name + "." + child, into);
+}
+
+std::vector<NamedModule> Module::named_modules() {
+  std::vector<NamedModule> all;
+  collect_modules("", all);
+  return all;
+}
+
+int Module::register_forward_pre_hook(ForwardPreHook hook) {
+  forward_pre_hooks_.emplace_back(++last_hook_, std::move(hook));
+  return last_hook_;
+}
+
+int Module::register_forward_hook(ForwardHook hook) {
+  forward_hooks_.emplace_back(++last_hook_, std::move(hook));
+  return last_hook_;
+}
+
+void Module::remove_forward_hook(int id) {
+  const auto is_it = [&](const auto& entry) { return entry.first == id; };
+  std::erase_if(forward_pre_hooks_, is_it);
+  std::erase_if(forward_hooks_, is_it);
 }
 
 void Module::zero_grad(bool set_to_none) const {

@@ -67,6 +67,13 @@ bool may_be_kept(const Tensor& grad) {
   return is_exclusive(grad) && grad.is_contiguous() &&
          grad.storage()->bytes() == static_cast<std::size_t>(grad.elements()) * size_of(grad.dtype());
 }
+
+Tensor as_own_gradient(const Tensor& grad) {
+  const MemoryScope gradients(MemoryKind::gradients);
+  if (!may_be_kept(grad)) return grad.clone();
+  grad.storage()->set_kind(MemoryKind::gradients);
+  return grad;
+}
 }  // namespace
 
 Gradients AccumulateGrad::backward(const Tensor& grad) {
@@ -74,7 +81,7 @@ Gradients AccumulateGrad::backward(const Tensor& grad) {
   if (leaf.grad.defined())
     accumulate_into(leaf.grad, grad);  // in place: it may be a view into a bucket
   else
-    leaf.grad = may_be_kept(grad) ? grad : grad.clone();
+    leaf.grad = as_own_gradient(grad);
   const auto hooks = leaf.hooks;  // a copy: a hook may remove itself
   for (const auto& [id, hook] : hooks) hook(leaf_);
   return {};

@@ -28,6 +28,7 @@ void Optimizer::add_group(ParameterGroup group) {
   std::vector<Tensor> seen;
   for (const ParameterGroup& before : groups_)
     for (const NamedTensor& parameter : before.parameters) seen.push_back(parameter.tensor);
+  const MemoryScope state(MemoryKind::optimizer_state);
   std::vector<Slot> slots;
   for (const NamedTensor& parameter : group.parameters) {
     const Tensor& p = parameter.tensor;

@@ -4,14 +4,16 @@
 #include <cstdlib>
 #include <new>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 
 namespace ringside::autograd {
 
-struct MemoryCounter {
-  std::atomic<std::int64_t> current{0}, peak{0};  // atomic, for a storage may be destroyed on another thread than its maker's
+// One line of the ledger. Atomic, for a storage may be destroyed on another thread than its maker's.
+struct MemoryLine {
+  std::atomic<std::int64_t> current{0}, peak{0};
 
   void add(std::int64_t bytes) {
     const std::int64_t now = current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -19,9 +21,24 @@ struct MemoryCounter {
     while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
     }
   }
+  MemoryUse use() const { return {current.load(std::memory_order_relaxed), peak.load(std::memory_order_relaxed)}; }
+  void reset_peak() { peak.store(current.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+};
+
+struct MemoryCounter {
+  MemoryLine all;
+  std::array<MemoryLine, all_memory_kinds.size()> of_kind;
+
+  MemoryLine& line(MemoryKind kind) { return of_kind[static_cast<std::size_t>(kind)]; }
+  void add(MemoryKind kind, std::int64_t bytes) {
+    all.add(bytes);
+    line(kind).add(bytes);
+  }
 };
 
 namespace {
+
+thread_local MemoryKind kind_here = MemoryKind::activations;
 
 constexpr std::size_t alignment = 64;  // a cache line, and the widest vector register
 
@@ -103,6 +120,7 @@ std::shared_ptr<Storage> Storage::allocate(std::size_t bytes) {
   std::shared_ptr<Storage> storage(new Storage);
   storage->bytes_ = bytes;
   storage->counter_ = counter_of_thread();
+  storage->kind_ = kind_here;
   storage->restore();
   return storage;
 }
@@ -125,24 +143,51 @@ void Storage::drop() {
   if (!data_) return;
   free_buffer(data_, bytes_);
   data_ = nullptr;
-  counter_->add(-static_cast<std::int64_t>(bytes_));
+  counter_->add(kind_, -static_cast<std::int64_t>(bytes_));
 }
 
 void Storage::restore() {
   require(counter_ != nullptr, "Storage::restore: this memory is borrowed, its owner alone can allocate it");
   if (data_) return;
   data_ = allocate_buffer(bytes_);
-  counter_->add(static_cast<std::int64_t>(bytes_));
+  counter_->add(kind_, static_cast<std::int64_t>(bytes_));
 }
 
+void Storage::set_kind(MemoryKind kind) {
+  if (counter_ && data_) {
+    counter_->line(kind_).add(-static_cast<std::int64_t>(bytes_));
+    counter_->line(kind).add(static_cast<std::int64_t>(bytes_));
+  }
+  kind_ = kind;
+}
+
+const char* name_of(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::parameters: return "parameters";
+    case MemoryKind::gradients: return "gradients";
+    case MemoryKind::optimizer_state: return "optimizer state";
+    case MemoryKind::activations: return "activations";
+    case MemoryKind::communication: return "communication";
+  }
+  fail("there is no memory of kind {}", static_cast<int>(kind));
+}
+
+MemoryScope::MemoryScope(MemoryKind kind) : before_(std::exchange(kind_here, kind)) {}
+
+MemoryScope::~MemoryScope() { kind_here = before_; }
+
 MemoryUse memory_use() {
-  const MemoryCounter& counter = *counter_of_thread();
-  return {counter.current.load(std::memory_order_relaxed), counter.peak.load(std::memory_order_relaxed)};
+  return counter_of_thread()->all.use();
+}
+
+MemoryUse memory_use(MemoryKind kind) {
+  return counter_of_thread()->line(kind).use();
 }
 
 void reset_peak_memory() {
   MemoryCounter& counter = *counter_of_thread();
-  counter.peak.store(counter.current.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  counter.all.reset_peak();
+  for (MemoryLine& line : counter.of_kind) line.reset_peak();
 }
 
 void release_cached_memory() {

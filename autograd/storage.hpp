@@ -4,6 +4,7 @@
 // the address.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,24 @@
 namespace ringside::autograd {
 
 struct MemoryCounter;
+
+// What a buffer is for: the columns of the ledger (memory_use).
+enum class MemoryKind { parameters, gradients, optimizer_state, activations, communication };
+inline constexpr std::array all_memory_kinds{MemoryKind::parameters, MemoryKind::gradients, MemoryKind::optimizer_state,
+                                             MemoryKind::activations, MemoryKind::communication};
+const char* name_of(MemoryKind kind);  // "optimizer state"
+
+// While it lives, what this thread allocates is of this kind. Where there is none, it is activations.
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryKind kind);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  MemoryKind before_;
+};
 
 class Storage {
  public:
@@ -34,13 +53,18 @@ class Storage {
   void drop();
   void restore();
 
+  // Books the buffer under another kind, as when a gradient that an op computed becomes the parameter's own. Borrowed memory is in no
+  // book, and stays so.
+  void set_kind(MemoryKind kind);
+
  private:
   Storage() = default;
 
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   std::shared_ptr<MemoryCounter> counter_;  // of the thread that allocated; none if borrowed
-  std::shared_ptr<void> owner_;             // of borrowed memory
+  MemoryKind kind_ = MemoryKind::activations;
+  std::shared_ptr<void> owner_;  // of borrowed memory
 };
 
 // Bytes that live storages hold and the most they ever held, counted for the calling thread's allocations alone: a rank that is a
@@ -49,7 +73,8 @@ struct MemoryUse {
   std::int64_t current = 0, peak = 0;
 };
 MemoryUse memory_use();
-void reset_peak_memory();  // peak := current
+MemoryUse memory_use(MemoryKind kind);  // of one kind; the kinds' peaks need not be at one moment
+void reset_peak_memory();               // peak := current, of all
 
 // Freed buffers of a thread are kept for its next allocation of the same size (the next training step asks for exactly the same
 // ones, and fresh pages cost a fault each). This gives them back to the system.

@@ -114,3 +114,44 @@ TEST_CASE("the layers compute what their ops do") {
   const Tensor ids = Tensor::from<std::int32_t>({4, 0}, {2});
   CHECK(largest_difference(table.forward(ids), embedding(ids, table.weight)) == 0);
 }
+
+TEST_CASE("modules are listed with their names and parents first") {
+  Model model;
+  std::vector<std::string> seen;
+  for (const auto& [name, module] : model.named_modules()) seen.push_back(name);
+  CHECK(seen == std::vector<std::string>{"", "embed", "layers_0", "layers_0.up", "layers_0.down", "layers_1", "layers_1.up", "layers_1.down", "head"});
+  CHECK(model.named_modules()[3].module == &model.layers[0]->up);
+  CHECK(model.named_parameters(false, false).empty());
+  CHECK(names(model.layers[0]->up.named_parameters(false, false)) == std::vector<std::string>{"weight", "bias"});
+}
+
+TEST_CASE("hooks run before and after forward and before backward enters a module") {
+  Linear first(2, 2), second(2, 2);
+  std::vector<std::string> events;
+  const int before = second.register_forward_pre_hook([&] { events.emplace_back("before"); });
+  const int after = second.register_forward_hook([&](const Tensor& y) {
+    events.emplace_back("after");
+    CHECK(y.shape() == Shape{1, 2});
+    y.register_hook([&](const Tensor& grad) {
+      events.emplace_back("backward");
+      CHECK(grad.shape() == Shape{1, 2});
+      CHECK(in_backward());
+    });
+  });
+  second.weight.register_post_accumulate_grad_hook([&](const Tensor&) { events.emplace_back("gradient"); });
+  first.weight.register_post_accumulate_grad_hook([&](const Tensor&) { events.emplace_back("gradient of the first"); });
+  const auto run = [&] {
+    events.clear();
+    backward(sum(second.forward(first.forward(Tensor::full({1, 2}, 1.0)))));
+  };
+  run();
+  CHECK(events == std::vector<std::string>{"before", "after", "backward", "gradient", "gradient of the first"});
+  CHECK_FALSE(in_backward());
+  second.remove_forward_hook(before);
+  second.remove_forward_hook(99);
+  run();
+  CHECK(events == std::vector<std::string>{"after", "backward", "gradient", "gradient of the first"});
+  second.remove_forward_hook(after);
+  run();
+  CHECK(events == std::vector<std::string>{"gradient", "gradient of the first"});
+}
