@@ -7,8 +7,7 @@
 // by the optimizer: parameter.grad() is a view, and nothing is copied. (If the optimizer's zero_grad drops gradients, backward makes new
 // ones, and they are copied into the bucket; zero_grad(false) keeps the views.)
 //
-// Every rank starts its buckets in the order of their numbers, whatever the order in which they become ready: otherwise two ranks could
-// wait for each other in different calls.
+// Which gradients travel together is decided in buckets.hpp, and when they set out in bucket_queue.hpp.
 #pragma once
 
 #include <string>
@@ -16,14 +15,13 @@
 
 #include "autograd/module.hpp"
 #include "collectives/process_group.hpp"
-#include "ddp/buckets.hpp"
-#include "ddp/hooks.hpp"
+#include "ddp/bucket_queue.hpp"
 
 namespace ringside::ddp {
 
 class Bucketed {
  public:
-  static constexpr double default_bucket_mb = 25, first_bucket_mb = 1;  // of 10^6 bytes
+  static constexpr double default_bucket_mb = 25;  // of 10^6 bytes
 
   // Makes all ranks' parameters and buffers those of rank 0. `module` and `group` must outlive this.
   Bucketed(const autograd::Module& module, collectives::ProcessGroup& group, double bucket_mb = default_bucket_mb);
@@ -34,30 +32,20 @@ class Bucketed {
   void finish();
 
   // While the result lives, backward only adds gradients up, on this rank: for all but the last micro-batch of a step.
-  [[nodiscard]] Paused no_sync() { return Paused(synchronising_); }
+  [[nodiscard]] Paused no_sync() { return queue_.pause(); }
 
-  int launched() const { return next_; }  // buckets started since the last finish()
-  const std::vector<Bucket>& buckets() const { return plan_; }
+  int launched() const { return queue_.launched(); }  // buckets started since the last finish()
+  const std::vector<Bucket>& buckets() const { return queue_.buckets(); }
 
  private:
-  struct State {
-    autograd::Tensor flat;       // all gradients of the bucket, end to end
-    std::vector<bool> ready;     // [entry]
-    std::vector<bool> held;      // [entry]: has a gradient from a backward under no_sync()
-    std::size_t ready_count = 0;
-  };
+  void settle(std::size_t bucket, std::size_t entry);
+  void launch(std::size_t bucket, const std::string& label);
+  autograd::Tensor place(std::size_t bucket, std::size_t entry) const;
 
-  void on_ready(std::size_t bucket, std::size_t entry);
-  void start_next_bucket();
-  autograd::Tensor view(std::size_t bucket, std::size_t entry) const;
-
-  std::vector<Bucket> plan_;
   collectives::ProcessGroup& group_;
-  std::vector<State> states_;  // [bucket]
-  bool synchronising_ = true;
-  int next_ = 0;  // the bucket to start next
+  std::vector<autograd::Tensor> flats_;  // [bucket]: all of its gradients, end to end
   std::vector<collectives::Work> under_way_;
-  HookList hooks_;  // last: they go before what they use
+  BucketQueue queue_;  // last: its hooks go before what they use
 };
 
 }  // namespace ringside::ddp

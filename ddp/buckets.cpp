@@ -1,6 +1,9 @@
 #include "ddp/buckets.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
+#include "ddp/replicate.hpp"
 
 namespace ringside::ddp {
 
@@ -18,6 +21,17 @@ std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& param
     bucket.elements += tensor.elements();
   }
   return buckets;
+}
+
+std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb) {
+  require(bucket_mb > 0, "a bucket must be larger than {} MB", bucket_mb);
+  const auto limit = static_cast<std::size_t>(bucket_mb * 1e6) + 1;
+  return plan_buckets(trained_parameters(module), limit, std::min(limit, static_cast<std::size_t>(first_bucket_mb * 1e6)));
+}
+
+autograd::Tensor view_in(const autograd::Tensor& flat, const BucketEntry& entry) {
+  const autograd::Tensor& tensor = entry.parameter.tensor;
+  return autograd::Tensor::view_of(flat.storage(), flat.offset() + entry.begin, tensor.shape(), tensor.dtype());
 }
 
 }  // namespace ringside::ddp

@@ -36,4 +36,12 @@ struct Bucket {
 // The limits are in bytes. Throws Error if one of them is 0.
 std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& parameters, std::size_t limit, std::size_t first_limit);
 
+inline constexpr double first_bucket_mb = 1;  // of 10^6 bytes
+
+// Of a module's trained parameters, in buckets of `bucket_mb`, the first of at most first_bucket_mb.
+std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb);
+
+// The place of one parameter, or of its gradient, in memory that is laid out as its bucket; of the parameter's shape.
+autograd::Tensor view_in(const autograd::Tensor& flat, const BucketEntry& entry);
+
 }  // namespace ringside::ddp

@@ -16,6 +16,7 @@ Flat::Flat(const autograd::Module& module, collectives::ProcessGroup& group)
             name_of(dtype), name, name_of(parameter.dtype()));
     elements += parameter.elements();
   }
+  const autograd::MemoryScope buffer(autograd::MemoryKind::communication);
   flat_ = autograd::Tensor::empty({elements}, dtype);
 }
 

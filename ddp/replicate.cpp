@@ -56,4 +56,16 @@ collectives::Work average_async(const autograd::Tensor& tensor, collectives::Pro
                                 label);
 }
 
+collectives::Work average_block_async(const autograd::Tensor& whole, const autograd::Tensor& mine, collectives::ProcessGroup& group,
+                                      std::string_view label) {
+  return group.reduce_scatter_async(address_of(whole, label), address_of(mine, label), static_cast<std::size_t>(whole.elements()),
+                                    data_type_of(whole), collectives::ReduceOp::avg, label);
+}
+
+collectives::Work all_gather_async(const autograd::Tensor& mine, const autograd::Tensor& whole, collectives::ProcessGroup& group,
+                                   std::string_view label) {
+  return group.all_gather_async(address_of(mine, label), address_of(whole, label), static_cast<std::size_t>(whole.elements()),
+                                data_type_of(whole), label);
+}
+
 }  // namespace ringside::ddp

@@ -1,6 +1,6 @@
 // What all forms of data parallelism begin with: the same model on every rank.
 //
-// Reading order of this room: this file, naive.cpp, flat.cpp, overlap.cpp, buckets.hpp, bucketed.cpp.
+// Reading order of this room: this file, naive.cpp, flat.cpp, overlap.cpp, buckets.hpp, bucket_queue.hpp, bucketed.cpp.
 #pragma once
 
 #include "autograd/module.hpp"
@@ -26,5 +26,13 @@ void average(const autograd::Tensor& tensor, collectives::ProcessGroup& group, s
 
 // The same, under way when it returns: leave `tensor` alone until the work is done.
 collectives::Work average_async(const autograd::Tensor& tensor, collectives::ProcessGroup& group, std::string_view label);
+
+// The halves of an all-reduce, for zero/. `whole` is as many equal blocks as there are ranks; `mine` may be this rank's block of it.
+// The mean over all ranks of this rank's block of `whole`, into `mine`:
+collectives::Work average_block_async(const autograd::Tensor& whole, const autograd::Tensor& mine, collectives::ProcessGroup& group,
+                                      std::string_view label);
+// All ranks' `mine`, one after the other, into `whole`:
+collectives::Work all_gather_async(const autograd::Tensor& mine, const autograd::Tensor& whole, collectives::ProcessGroup& group,
+                                   std::string_view label);
 
 }  // namespace ringside::ddp

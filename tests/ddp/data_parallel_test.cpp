@@ -111,6 +111,42 @@ TEST_CASE("naive makes one call for each parameter and flat makes one") {
     }, ring);
 }
 
+// Round the ring, an all-reduce of n bytes sends 2 (p-1)/p n from each rank, where p divides n; from all ranks together always 2 (p-1) n.
+TEST_CASE("every form makes its number of calls and sends as much as all others") {
+  collectives::GroupOptions ring;
+  ring.algorithms = collectives::AlgorithmChoice("all_reduce=ring");
+  for (const int size : {2, 3, 4})
+    tests::on_every_transport(size, [](ProcessGroup& group) {
+      ToyNet net(0, DType::fp32);
+      const auto must_send = [&](auto& form, std::uint64_t calls) {
+        net.zero_grad();
+        const auto before = group.traffic();
+        backward(mse_loss(net.forward(rows_of<float>(0, 0, 4, 10)), rows_of<float>(1, 0, 4, 5)));
+        form.finish();
+        const auto after = group.traffic();
+        const std::uint64_t messages = after.messages_sent - before.messages_sent, p = static_cast<std::uint64_t>(group.size());
+        require(messages == calls * 2 * (p - 1), "{} messages in place of {} calls", messages, calls);
+        std::int64_t bytes = static_cast<std::int64_t>(after.payload_bytes_sent - before.payload_bytes_sent);
+        group.all_reduce(std::span(&bytes, 1));
+        require(bytes == static_cast<std::int64_t>(2 * (p - 1) * 4 * (200 + 20 + 100 + 5)), "all ranks together sent {} bytes", bytes);
+      };
+      {
+        ddp::Naive form(net, group);
+        must_send(form, 4);
+      }
+      {
+        ddp::Flat form(net, group);
+        must_send(form, 1);
+      }
+      {
+        ddp::Overlap form(net, group);
+        must_send(form, 4);
+      }
+      ddp::Bucketed form(net, group, 0.5e-3);  // fc2 and fc1's bias; fc1's weight
+      must_send(form, 2);
+    }, ring);
+}
+
 TEST_CASE("a gradient that is missing on one rank is named") {
   names_the_gradient_that_is_missing<ddp::Naive>("for fc2.bias", "barrier");
   names_the_gradient_that_is_missing<ddp::Flat>("for all gradients without fc2.bias", "for all gradients,");
