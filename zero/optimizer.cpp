@@ -11,17 +11,12 @@ using autograd::NamedTensor;
 using autograd::ParameterGroup;
 
 ShardedOptimizer::ShardedOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group, Make make)
-    : Optimizer(std::move(groups), {}, false), group_(group), make_(std::move(make)), load_(static_cast<std::size_t>(group.size())) {
-  for (const ParameterGroup& each : this->groups()) share_out(each);
-}
-
-void ShardedOptimizer::add_group(ParameterGroup group) {
-  Optimizer::add_group(std::move(group));
-  share_out(groups().back());
+    : PartitionedOptimizer(std::move(groups), group, std::move(make)), load_(static_cast<std::size_t>(group.size())) {
+  share_out_all();
 }
 
 // The largest parameter first, each to the rank that has least: so that no rank keeps much more than 1/p.
-void ShardedOptimizer::share_out(const ParameterGroup& added) {
+std::vector<NamedTensor> ShardedOptimizer::share_of(const ParameterGroup& added) {
   const auto& parameters = added.parameters;
   std::vector<std::size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -34,34 +29,25 @@ void ShardedOptimizer::share_out(const ParameterGroup& added) {
     *least += parameters[i].tensor.elements();
   }
 
-  ParameterGroup mine = added;
-  mine.parameters.clear();
+  std::vector<NamedTensor> mine;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (owners[i] == group_.rank()) mine.parameters.push_back(parameters[i]);
-  if (share_) return share_->add_group(std::move(mine));
-  if (mine.parameters.empty()) return;
-  std::vector<ParameterGroup> shares(owners_.size() - 1);  // of the groups before, of which this rank has nothing
-  shares.push_back(std::move(mine));
-  share_ = make_(std::move(shares));
+    if (owners[i] == group_.rank()) mine.push_back(parameters[i]);
+  return mine;
 }
 
 void ShardedOptimizer::step() {
-  if (share_) {
-    for (std::size_t g = 0; g < groups().size(); ++g) {
-      share_->groups()[g].learning_rate = groups()[g].learning_rate;
-      share_->groups()[g].weight_decay = groups()[g].weight_decay;
-    }
-    share_->set_gradient_scale(gradient_scale());
-    share_->step();
-  }
+  step_share();
   for (std::size_t g = 0; g < groups().size(); ++g)
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
       const auto& [name, parameter] = groups()[g].parameters[i];
       ddp::broadcast(parameter, owner(g, i), group_, name);
     }
-  set_gradient_scale(1);
 }
 
-std::vector<NamedTensor> ShardedOptimizer::state() const { return share_ ? share_->state() : std::vector<NamedTensor>{}; }
+std::vector<Part> ShardedOptimizer::parts(std::size_t g, std::size_t i) const {
+  std::vector<Part> all(static_cast<std::size_t>(group_.size()));
+  all[static_cast<std::size_t>(owner(g, i))] = {0, groups()[g].parameters[i].tensor.elements()};
+  return all;
+}
 
 }  // namespace ringside::zero

@@ -15,21 +15,15 @@
 // Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020, section 5.1.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <vector>
 
-#include "autograd/optimizer.hpp"
-#include "collectives/process_group.hpp"
+#include "zero/partitioned.hpp"
 
 namespace ringside::zero {
 
 // An optimizer around any optimizer of autograd/. Every rank must make it of the same groups, and call it alike.
-class ShardedOptimizer final : public autograd::Optimizer {
+class ShardedOptimizer final : public PartitionedOptimizer {
  public:
-  // Makes the optimizer of this rank's share.
-  using Make = std::function<std::unique_ptr<autograd::Optimizer>(std::vector<autograd::ParameterGroup>)>;
-
   // `group` must outlive this.
   ShardedOptimizer(std::vector<autograd::ParameterGroup> groups, collectives::ProcessGroup& group, Make make);
 
@@ -37,23 +31,15 @@ class ShardedOptimizer final : public autograd::Optimizer {
   // owners have made of them. Learning rates and weight decay are those that groups() says now.
   void step() override;
 
-  void add_group(autograd::ParameterGroup group) override;
-
-  // Of this rank's share alone; empty where it has none, as where there are more ranks than parameters.
-  std::vector<autograd::NamedTensor> state() const override;
-
   // The rank that keeps the state of parameter `i` of group `g`.
   int owner(std::size_t g, std::size_t i) const { return owners_[g][i]; }
+  std::vector<Part> parts(std::size_t g, std::size_t i) const override;  // all with the owner
 
  private:
-  void update(const Slot&, const autograd::ParameterGroup&) override {}  // the share's optimizer does that
-  void share_out(const autograd::ParameterGroup& added);
+  std::vector<autograd::NamedTensor> share_of(const autograd::ParameterGroup& added) override;
 
-  collectives::ProcessGroup& group_;
-  Make make_;
-  std::vector<std::vector<int>> owners_;        // [group][parameter]
-  std::vector<std::int64_t> load_;              // [rank] elements that it owns
-  std::unique_ptr<autograd::Optimizer> share_;  // over the same groups, each with this rank's parameters; none while that is nothing
+  std::vector<std::vector<int>> owners_;  // [group][parameter]
+  std::vector<std::int64_t> load_;        // [rank] elements that it owns
 };
 
 }  // namespace ringside::zero

@@ -1,0 +1,51 @@
+#include "zero/shard_plan.hpp"
+
+#include <algorithm>
+
+namespace ringside::zero {
+
+using autograd::Tensor;
+
+ShardPlan::ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks) : buckets_(std::move(buckets)), rank_(rank), ranks_(ranks) {}
+
+std::int64_t ShardPlan::shard_elements(std::size_t bucket) const {
+  const auto line = static_cast<std::int64_t>(64 / autograd::size_of(buckets_[bucket].dtype));
+  const std::int64_t each = (buckets_[bucket].elements + ranks_ - 1) / ranks_;
+  return (each + line - 1) / line * line;
+}
+
+std::int64_t ShardPlan::padded_bytes() const {
+  std::int64_t bytes = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    bytes += padded_elements(b) * static_cast<std::int64_t>(autograd::size_of(buckets_[b].dtype));
+  return bytes;
+}
+
+Part ShardPlan::part(Place place, int rank) const {
+  const auto& entry = buckets_[place.bucket].entries[place.entry];
+  const std::int64_t shard = shard_elements(place.bucket), elements = entry.parameter.tensor.elements();
+  const std::int64_t begin = std::clamp(rank * shard - entry.begin, std::int64_t{0}, elements);
+  const std::int64_t end = std::clamp((rank + 1) * shard - entry.begin, std::int64_t{0}, elements);
+  return {begin, end - begin};
+}
+
+std::optional<ShardPlan::Place> ShardPlan::find(const Tensor& parameter) const {
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (std::size_t e = 0; e < buckets_[b].entries.size(); ++e)
+      if (buckets_[b].entries[e].parameter.tensor.is_same(parameter)) return Place{b, e};
+  return std::nullopt;
+}
+
+Tensor ShardPlan::shard_of(const Tensor& flat, std::size_t bucket) const {
+  const std::int64_t shard = shard_elements(bucket);
+  return Tensor::view_of(flat.storage(), flat.offset() + rank_ * shard, {shard}, flat.dtype());
+}
+
+Tensor ShardPlan::slice_of(const Tensor& shard, Place place) const {
+  const auto [begin, count] = part(place);
+  if (count == 0) return {};
+  const std::int64_t in_bucket = buckets_[place.bucket].entries[place.entry].begin + begin;
+  return Tensor::view_of(shard.storage(), shard.offset() + in_bucket - rank_ * shard_elements(place.bucket), {count}, shard.dtype());
+}
+
+}  // namespace ringside::zero
