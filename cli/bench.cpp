@@ -223,6 +223,7 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--svg", said->svg, "Draw busbw over size there")->type_name("FILE");
   command->footer(more);
   add_bench_train_command(*command);
+  add_bench_zero_command(*command);
   command->callback([command, said, ranks] {
     if (!command->get_subcommands().empty()) return;
     if (said->collective.empty() && !said->calibrate)

@@ -1,4 +1,4 @@
-// The parallel forms of ddp/ behind the interface by which the trainer knows them: the one place where the two meet.
+// The parallel forms of ddp/ and zero/ behind the interface by which the trainer knows them: the one place where the two meet.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/process_group.hpp"
+#include "transformer/memory.hpp"
 #include "transformer/parallel_form.hpp"
 
 namespace ringside::cli {
@@ -14,7 +15,10 @@ namespace ringside::cli {
 std::vector<std::string> form_names();
 
 // The form of this name over `group`, which must outlive it. `single` asks for a group of one; `bucket_mb`, of 10^6 bytes, is for
-// `bucketed`. Throws Error naming the known ones.
+// `bucketed` and the zero forms but `zero3`, whose buckets are units. Throws Error naming the known ones.
 std::unique_ptr<transformer::ParallelForm> make_form(const std::string& name, collectives::ProcessGroup& group, double bucket_mb);
+
+// What a rank holds of a model's training state under this form.
+transformer::Held held_by(const std::string& name, int ranks, double bucket_mb);
 
 }  // namespace ringside::cli

@@ -254,7 +254,7 @@ void add_model_options(CLI::App& command, Arguments& said) {
 void add_parallel_options(CLI::App& command, Arguments& said) {
   add_ranks_option(command, said.ranks);
   command.get_option("--ranks")->group("Ranks");
-  command.add_option("--bucket-mb", said.bucket_mb, "Of bucketed: the most that travels in one call, in 10^6 bytes (25)")
+  command.add_option("--bucket-mb", said.bucket_mb, "Of bucketed, zero1 and zero2: the most that travels in one call, in 10^6 bytes (25)")
       ->type_name("MB")
       ->check(CLI::PositiveNumber.description(""))
       ->group("Ranks");

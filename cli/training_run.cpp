@@ -14,6 +14,7 @@
 #include "autograd/parallel.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "cli/forms.hpp"
 #include "cli/progress.hpp"
 #include "transformer/checkpoint.hpp"
 #include "transformer/memory.hpp"
@@ -147,21 +148,48 @@ class Summary {
   double first_ = 0, last_ = 0, seconds_ = 0, communication_ = 0, tokens_ = 0;
 };
 
-void print_sample(const TrainingPlan& plan, const Model& model) {
-  if (plan.sample_tokens == 0) return;
+// Made on rank 0, and by all together where that takes all ranks; rank 0 prints it.
+void print_sample(const TrainingPlan& plan, const Model& model, const ParallelForm& form) {
+  if (plan.sample_tokens == 0 || (form.rank() != 0 && !form.forward_communicates())) return;
   const auto tokens = transformer::generate(model, {'\n'}, plan.sample_tokens, plan.sample);
+  if (form.rank() != 0) return;
   transformer::Bytes bytes;
   for (const std::int32_t token : tokens) bytes.push_back(token < 256 ? static_cast<std::uint8_t>(token) : '?');
   fmt::print("\n--- a sample of {} bytes, temperature {} ---\n{}\n", bytes.size(), plan.sample.temperature,
              transformer::printable(bytes));
 }
 
-// What rank 0 does beside training. On the other ranks none of it exists.
+// What is kept of a run. Every rank does it, since what there is to keep may be shared out; rank 0 writes.
+struct Keeper {
+  void after_step(std::int64_t step) const {
+    if (!plan.dump.empty()) dump(step);
+    const bool is_last = step == std::min(plan.stop_at, plan.options.steps);
+    if (plan.save_every > 0 && step % plan.save_every == 0 && !is_last) transformer::save_run(plan.save, model, *trainer);
+  }
+
+  void dump(std::int64_t step) const {
+    const fs::path path = form.rank() == 0 ? plan.dump / fmt::format("step{:04}.safetensors", step) : fs::path();
+    transformer::dump_step(path, [&](const transformer::SeeTensor& see) { form.visit_parameters(model, see); },
+                           [&](const transformer::SeeTensor& see) { form.visit_gradients(model, see); });
+  }
+
+  void finish() const {
+    if (plan.save.empty()) return;
+    transformer::save_run(plan.save, model, *trainer);
+    if (form.rank() != 0) return;
+    fmt::print("saved    {} (config.json and model.safetensors, as transformers reads them, and what --resume needs)\n", plan.save.string());
+  }
+
+  const TrainingPlan& plan;
+  const Model& model;
+  const ParallelForm& form;
+  const Trainer* trainer = nullptr;
+};
+
+// What rank 0 tells. On the other ranks none of it exists.
 struct Reporter {
-  Reporter(const TrainingPlan& its_plan, const Model& its_model)
-      : plan(its_plan),
-        model(its_model),
-        begin(plan.resumed ? plan.resumed->step : 0),
+  explicit Reporter(const TrainingPlan& plan)
+      : begin(plan.resumed ? plan.resumed->step : 0),
         end(std::min(plan.stop_at, plan.options.steps)),
         progress(begin, end, stdout),
         metrics(plan.metrics, begin),
@@ -171,9 +199,6 @@ struct Reporter {
     metrics.step(report);
     summary.step(report);
     progress.step(report);
-    if (!plan.dump.empty()) transformer::dump_step(plan.dump / fmt::format("step{:04}.safetensors", report.step), model);
-    const bool due = plan.save_every > 0 && report.step % plan.save_every == 0 && report.step != end;
-    if (due) transformer::save_run(plan.save, model, *trainer);
   }
 
   void after_validation(std::int64_t step, double bits_per_byte) {
@@ -185,19 +210,10 @@ struct Reporter {
     progress.end();
     summary.print(held_out);
     if (held_out) metrics.validation(end, *held_out);
-    if (!plan.save.empty()) {
-      transformer::save_run(plan.save, model, *trainer);
-      fmt::print("saved    {} (config.json and model.safetensors, as transformers reads them, and what --resume needs)\n",
-                 plan.save.string());
-    }
-    print_sample(plan, model);
     std::fflush(stdout);
   }
 
-  const TrainingPlan& plan;
-  const Model& model;
   std::int64_t begin, end;  // the steps after `begin` up to `end` are taken
-  const Trainer* trainer = nullptr;
   Progress progress;
   Metrics metrics;
   Summary summary;
@@ -222,8 +238,7 @@ void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine
   const double limit = plan.memory_limit.value_or(available ? static_cast<double>(*available) : 0);
   if (limit == 0) return;  // nobody knows, or nobody wants to know
   transformer::validate(plan.config);
-  const int extra_gradients = plan.form == "flat" ? 1 : 0;
-  const auto need = transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks, extra_gradients);
+  const auto need = transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks, held_by(plan.form, ranks, plan.bucket_mb));
   const auto gb = [](double bytes) { return fmt::format("{:.{}f} GB", bytes / 1e9, bytes < 10e9 ? 2 : 0); };
   const double all = need.total() * ranks_on_this_machine;
   require(all <= limit,
@@ -250,20 +265,27 @@ void run_training(const TrainingPlan& plan, ParallelForm& form) {
   if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
 
   std::optional<Reporter> reporter;
+  Keeper keeper{plan, model, form};
   transformer::Observer observer;
+  observer.after_step = [&](const StepReport& report) {
+    if (reporter) reporter->after_step(report);
+    keeper.after_step(report.step);
+  };
   if (form.rank() == 0) {
     prepare_outputs(plan);
     print_header(plan, text, corpus, form.size());
-    reporter.emplace(plan, model);
-    observer.after_step = [&](const StepReport& report) { reporter->after_step(report); };
+    reporter.emplace(plan);
     observer.after_validation = [&](std::int64_t step, double bits_per_byte) { reporter->after_validation(step, bits_per_byte); };
   }
   Trainer trainer(model, corpus, form, plan.options, observer);
+  keeper.trainer = &trainer;
   if (plan.resumed) transformer::load_state(*plan.resumed, model, trainer);
-  if (reporter) reporter->trainer = &trainer;
   trainer.run(plan.stop_at);
   const auto held_out = trainer.validate();
   if (reporter) reporter->finish(held_out);
+  keeper.finish();
+  print_sample(plan, model, form);
+  std::fflush(stdout);
 }
 
 }  // namespace ringside::cli

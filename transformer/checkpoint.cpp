@@ -136,18 +136,24 @@ ArrayView view_of(std::string name, const Tensor& tensor) {
   return {std::move(name), stored_type(tensor.dtype()), tensor.shape(), {start, bytes}};
 }
 
-void save_checkpoint(const fs::path& directory, const Model& model, const Metadata& more) {
+void save_checkpoint(const fs::path& directory, const Model& model, const Metadata& more, const VisitTensors& visit) {
   std::error_code error;
   fs::create_directories(directory, error);
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
   std::vector<ArrayView> arrays;
-  for (const NamedTensor& parameter : model.named_parameters()) arrays.push_back(view_of(parameter.name, parameter.tensor));
+  for (const auto& [name, tensor] : model.named_parameters()) arrays.push_back({name, stored_type(tensor.dtype()), tensor.shape(), {}});
   AtomicFile config(directory / "config.json");
   config.write(config_json(model.config(), model.dtype()).dump(2) + "\n");
   config.commit();
   Metadata metadata = more;
   metadata["format"] = "pt";  // transformers asks for this word
-  write_safetensors(directory / "model.safetensors", arrays, metadata);
+  SafetensorsWriter file(directory / "model.safetensors", arrays, metadata);
+  const auto write = [&](const NamedTensor& whole) { file.write(whole.name, view_of(whole.name, whole.tensor).bytes); };
+  if (visit)
+    visit(write);
+  else
+    for (const NamedTensor& parameter : model.named_parameters()) write(parameter);
+  file.commit();
 }
 
 Config load_config(const fs::path& directory) {
@@ -194,6 +200,21 @@ void save_gradients(const fs::path& path, const autograd::Module& model) {
   std::vector<ArrayView> arrays;
   for (const auto& [name, tensor] : model.named_parameters())
     if (tensor.grad().defined()) arrays.push_back(view_of(name, tensor.grad()));
+  write_safetensors(path, arrays);
+}
+
+void dump_step(const fs::path& path, const VisitTensors& visit_parameters, const VisitTensors& visit_gradients) {
+  std::vector<NamedTensor> kept;
+  const auto keep_as = [&](const char* what) {
+    return [&kept, &path, what](const NamedTensor& whole) {
+      if (!path.empty()) kept.push_back({what + whole.name, whole.tensor.clone()});
+    };
+  };
+  visit_parameters(keep_as("parameter."));
+  visit_gradients(keep_as("gradient."));
+  if (path.empty()) return;
+  std::vector<ArrayView> arrays;
+  for (const auto& [name, tensor] : kept) arrays.push_back(view_of(name, tensor));
   write_safetensors(path, arrays);
 }
 

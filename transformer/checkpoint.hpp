@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,11 @@
 namespace ringside::transformer {
 
 // The whole folder, made if it is not there. Each file is written beside and renamed, model.safetensors last. A tied head is stored once,
-// as the embedding. `more` goes into the metadata of model.safetensors.
-void save_checkpoint(const std::filesystem::path& directory, const Model& model, const Metadata& more = {});
+// as the embedding. `more` goes into the metadata of model.safetensors. Where parameters are shared out over ranks, `visit` brings each
+// together for its argument to be called with; without it they are those of `model`.
+using SeeTensor = std::function<void(const autograd::NamedTensor& whole)>;
+using VisitTensors = std::function<void(const SeeTensor&)>;
+void save_checkpoint(const std::filesystem::path& directory, const Model& model, const Metadata& more = {}, const VisitTensors& visit = {});
 
 // What config.json says. Throws Error with a sentence where it is missing, is no JSON, is of another architecture, or asks for
 // something that this model does not do (biases, another activation, stretched positions).
@@ -36,5 +40,9 @@ void save_gradients(const std::filesystem::path& path, const autograd::Module& m
 // The gradients ("gradient.<name>") and the parameters ("parameter.<name>") of a model as one safetensors file: what anybody needs
 // to hold one run against another. Parameters without a gradient have none in the file.
 void dump_step(const std::filesystem::path& path, const autograd::Module& model);
+
+// The same where they are shared out: each `visit` brings them together, one after the other, and all are kept until they are written. An
+// empty path writes nothing: for the ranks that only give their part.
+void dump_step(const std::filesystem::path& path, const VisitTensors& visit_parameters, const VisitTensors& visit_gradients);
 
 }  // namespace ringside::transformer

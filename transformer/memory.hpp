@@ -1,6 +1,8 @@
 // How much memory training takes, told before any of it is asked for.
 #pragma once
 
+#include <algorithm>
+
 #include "autograd/dtype.hpp"
 #include "transformer/config.hpp"
 #include "transformer/trainer.hpp"
@@ -11,12 +13,19 @@ namespace ringside::transformer {
 struct MemoryNeed {
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;  // of one micro-batch, at the moment when there are most: all of the forward pass, and backward at the head
-  double total() const { return parameters + gradients + optimizer + activations; }
+  double at_first = 0;     // the whole model, before a form shares it out
+  double total() const { return std::max(at_first, parameters + gradients + optimizer + activations); }
 };
 
-// An estimate, some per cent too high: a test holds it against what is counted. `extra_gradients` is how many copies of all gradients the
-// parallel form keeps beside them.
-MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype, int ranks, int extra_gradients = 0);
+// What a rank holds under a parallel form, as shares of all.
+struct Held {
+  double parameters = 1, gradients = 1, optimizer = 1;
+  double buckets_on_the_way = 0;  // bytes of gradients beside its share
+  bool whole_units = false;       // besides, of parameters and of gradients, two units are whole at a time: a block, and all but the blocks
+};
+
+// An estimate, some per cent too high: a test holds it against what is counted.
+MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype, int ranks, const Held& held = {});
 
 // The parameters alone: what using a model takes at least.
 double parameter_bytes(const Config& config, autograd::DType dtype);

@@ -21,4 +21,21 @@ double ParallelForm::clip_gradients(autograd::Optimizer& optimizer, double max_n
   return norm;
 }
 
+void ParallelForm::visit_parameters(const autograd::Module& model, const SeeTensor& see) const {
+  for (const autograd::NamedTensor& parameter : model.named_parameters()) see(parameter);
+}
+
+void ParallelForm::visit_gradients(const autograd::Module& model, const SeeTensor& see) const {
+  for (const auto& [name, parameter] : model.named_parameters())
+    if (parameter.grad().defined()) see({name, parameter.grad()});
+}
+
+void ParallelForm::visit_state(const autograd::Optimizer& optimizer, const SeeTensor& see) const {
+  for (const autograd::NamedTensor& each : optimizer.state()) see(each);
+}
+
+void ParallelForm::fill_state(autograd::Optimizer& optimizer, const SeeTensor& fill) const {
+  for (const autograd::NamedTensor& each : optimizer.state()) fill(each);
+}
+
 }  // namespace ringside::transformer

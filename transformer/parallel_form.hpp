@@ -58,6 +58,19 @@ class ParallelForm {
   // The mean of the ranks' values, the same on every rank to the bit. Every rank must call it.
   virtual double average(double value) = 0;
 
+  // Whole tensors, one after the other: for checkpoints, and for whoever wants to look. A form that shards them brings them together on
+  // rank 0 and calls `see` there alone; others call it on every rank. Every rank must call it, and a tensor lives as long as the call.
+  // Parameters and gradients come under their names in the order of the model, state as the optimizer of a single process has it.
+  using SeeTensor = std::function<void(const autograd::NamedTensor& whole)>;
+  virtual void visit_parameters(const autograd::Module& model, const SeeTensor& see) const;
+  virtual void visit_gradients(const autograd::Module& model, const SeeTensor& see) const;
+  virtual void visit_state(const autograd::Optimizer& optimizer, const SeeTensor& see) const;
+  // The reverse for state: on every rank, `fill` writes one whole tensor after the other, of which the form keeps what is this rank's.
+  virtual void fill_state(autograd::Optimizer& optimizer, const SeeTensor& fill) const;
+
+  // Whether a forward pass is a matter of all ranks, because parameters are fetched for it. Then every rank must take it, and alike.
+  virtual bool forward_communicates() const { return false; }
+
   // Time that this rank has spent waiting for communication since it was made, seconds.
   virtual double communication_seconds() const = 0;
 };

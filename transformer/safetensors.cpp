@@ -59,9 +59,9 @@ std::string header_of(const std::vector<ArrayView>& arrays, const Metadata& meta
   std::uint64_t offset = 0;
   for (const ArrayView& array : arrays) {
     require(!header.contains(array.name) && array.name != "__metadata__", "an array named '{}' cannot be stored twice", array.name);
-    require(bytes_of_shape(array.shape, array.type) == array.bytes.size(), "the array '{}' has shape [{}] but {} bytes", array.name,
-            fmt::join(array.shape, ", "), array.bytes.size());
-    const std::uint64_t end = offset + array.bytes.size();
+    const auto bytes = bytes_of_shape(array.shape, array.type);
+    require(bytes.has_value(), "the array '{}' has shape [{}], which is none", array.name, fmt::join(array.shape, ", "));
+    const std::uint64_t end = offset + *bytes;
     header[array.name] = {{"dtype", safetensors_name(array.type)}, {"shape", array.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
@@ -163,13 +163,31 @@ const char* safetensors_name(StoredType type) {
   return name_of(type).name;
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<ArrayView>& arrays, const Metadata& metadata) {
-  const std::string header = header_of(arrays, metadata);
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<ArrayView> arrays, const Metadata& metadata)
+    : arrays_(std::move(arrays)), file_(path) {
+  const std::string header = header_of(arrays_, metadata);
   const std::uint64_t length = header.size();
-  AtomicFile file(path);
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(header);
-  for (const ArrayView& array : arrays) file.write(array.bytes);
+  file_.write(std::as_bytes(std::span(&length, 1)));
+  file_.write(header);
+}
+
+void SafetensorsWriter::write(const std::string& name, std::span<const std::byte> bytes) {
+  require(written_ < arrays_.size() && arrays_[written_].name == name, "the array '{}' is to be written, but '{}' comes next", name,
+          written_ < arrays_.size() ? arrays_[written_].name : "nothing");
+  const ArrayView& array = arrays_[written_++];
+  require(bytes_of_shape(array.shape, array.type) == bytes.size(), "the array '{}' has shape [{}] but {} bytes", name,
+          fmt::join(array.shape, ", "), bytes.size());
+  file_.write(bytes);
+}
+
+void SafetensorsWriter::commit() {
+  require(written_ == arrays_.size(), "only {} of {} arrays were written", written_, arrays_.size());
+  file_.commit();
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<ArrayView>& arrays, const Metadata& metadata) {
+  SafetensorsWriter file(path, arrays, metadata);
+  for (const ArrayView& array : arrays) file.write(array.name, array.bytes);
   file.commit();
 }
 

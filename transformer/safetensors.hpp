@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "transformer/atomic_file.hpp"
+
 namespace ringside::transformer {
 
 // The element types of the format that Ringside knows of. More are read over where they are not asked for.
@@ -39,6 +41,20 @@ using Metadata = std::map<std::string, std::string>;
 // Writes the arrays in the order given, beside `path`, and renames: whoever reads `path` finds the old file or the whole new one.
 // Throws Error where an array's bytes do not fit its shape, a name comes twice, or the file cannot be written.
 void write_safetensors(const std::filesystem::path& path, const std::vector<ArrayView>& arrays, const Metadata& metadata = {});
+
+// The same, an array at a time, so that not all of them need to be in memory: their bytes are given one after the other, in the order in
+// which the constructor was told of them (where `bytes` may be empty).
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<ArrayView> arrays, const Metadata& metadata = {});
+  void write(const std::string& name, std::span<const std::byte> bytes);
+  void commit();  // renames; without it nothing is left behind
+
+ private:
+  std::vector<ArrayView> arrays_;
+  std::size_t written_ = 0;
+  AtomicFile file_;
+};
 
 // A file opened for reading. The header is read and checked whole by the constructor; arrays are read one by one when asked for, so
 // that no more than one copy of a large model is ever in memory.

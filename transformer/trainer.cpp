@@ -155,11 +155,16 @@ std::optional<double> Trainer::validate() {
   const std::int64_t windows = std::min(options_.validation_windows, validation_->windows());
   const std::int64_t first = windows * form_.rank() / form_.size(), end = windows * (form_.rank() + 1) / form_.size();
   const std::int64_t at_once = options_.batch / form_.size() / options_.accumulate;
+  // A forward pass may be a matter of all ranks: so all take as many as the one with the largest share.
+  const std::int64_t largest_share = (windows + form_.size() - 1) / form_.size();
 
   double sum = 0;  // of the windows' losses
-  for (std::int64_t i = first; i < end; i += at_once) {
-    const Share share{i, std::min(at_once, end - i)};
-    sum += loss_of(validation_->consecutive(share)).item() * static_cast<double>(share.count);
+  for (std::int64_t done = 0; done < largest_share; done += at_once) {
+    const Share share{first + done, std::min(at_once, end - first - done)};
+    if (share.count > 0)
+      sum += loss_of(validation_->consecutive(share)).item() * static_cast<double>(share.count);
+    else if (form_.forward_communicates())
+      (void)loss_of(validation_->consecutive({0, 1}));
   }
   return bits(form_.average(sum) * form_.size() / static_cast<double>(windows));
 }

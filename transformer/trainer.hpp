@@ -78,6 +78,8 @@ class Trainer {
   // For checkpoints (training_state.hpp).
   const TrainerOptions& options() const { return options_; }
   const autograd::Optimizer& optimizer() const { return *optimizer_; }
+  autograd::Optimizer& optimizer() { return *optimizer_; }
+  const ParallelForm& form() const { return form_; }
   std::uint32_t text_fingerprint() const { return text_; }
   void resume_at(std::int64_t steps_taken);  // throws Error if no step would be left
   // Every rank must call it. Throws Error, "the ranks do not all read `what`", unless all give the same integer below 2^32.

@@ -73,10 +73,23 @@ std::uint64_t checksum(std::uint64_t sum, std::span<const std::byte> bytes) {
   return sum;
 }
 
-std::uint64_t checksum(const std::vector<NamedTensor>& tensors) {
+// Of tensors that pass by one after the other, with what a header says of them.
+struct Inventory {
+  std::vector<ArrayView> arrays;  // without bytes
   std::uint64_t sum = 0;
-  for (const auto& [name, tensor] : tensors) sum = checksum(sum + 1, view_of(name, tensor).bytes);
-  return sum;
+
+  void add(const NamedTensor& whole) {
+    ArrayView view = view_of(whole.name, whole.tensor);
+    sum = checksum(sum + 1, view.bytes);
+    view.bytes = {};
+    arrays.push_back(std::move(view));
+  }
+};
+
+Inventory inventory_of(const VisitTensors& visit) {
+  Inventory inventory;
+  visit([&](const NamedTensor& whole) { inventory.add(whole); });
+  return inventory;
 }
 
 // --- The folder
@@ -113,14 +126,14 @@ void remove_old_files(const fs::path& directory, const std::string& state_in_use
   }
 }
 
-Metadata metadata_of(const Model& model, const Trainer& trainer) {
+Metadata metadata_of(const Model& model, const Trainer& trainer, std::uint64_t parameters, std::uint64_t state) {
   TrainerOptions options = trainer.options();
   Metadata metadata{{"step", fmt::format("{}", trainer.steps_taken())},
                     {"dtype", autograd::name_of(model.dtype())},
                     {"optimizer", name_of(options.optimizer)},
                     {"text", fmt::format("{}", trainer.text_fingerprint())},
-                    {"parameters", fmt::format("{}", checksum(model.named_parameters()))},
-                    {"state", fmt::format("{}", checksum(trainer.optimizer().state()))}};
+                    {"parameters", fmt::format("{}", parameters)},
+                    {"state", fmt::format("{}", state)}};
   for_each_option(options, [&](const char* name, auto value) { metadata[name] = fmt::format("{}", value); });
   return metadata;
 }
@@ -154,15 +167,23 @@ void read_into(SafetensorsFile& file, const NamedTensor& wanted) {
 }  // namespace
 
 void save_run(const fs::path& directory, const Model& model, const Trainer& trainer) {
+  const VisitTensors parameters = [&](const SeeTensor& see) { trainer.form().visit_parameters(model, see); };
+  const VisitTensors state = [&](const SeeTensor& see) { trainer.form().visit_state(trainer.optimizer(), see); };
+  // The header of a file stands before its numbers and has their checksums: so everything passes by twice.
+  if (trainer.form().rank() != 0) {
+    for (const VisitTensors& visit : {parameters, state, state, parameters}) visit([](const NamedTensor&) {});
+    return;
+  }
+  const Inventory of_parameters = inventory_of(parameters), of_state = inventory_of(state);
   std::error_code error;
   fs::create_directories(directory, error);
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
   const std::string name = new_state_name(directory, trainer.steps_taken());
-  std::vector<ArrayView> arrays;
-  for (const auto& [array, tensor] : trainer.optimizer().state()) arrays.push_back(view_of(array, tensor));
-  write_safetensors(directory / name, arrays, metadata_of(model, trainer));
+  SafetensorsWriter file(directory / name, of_state.arrays, metadata_of(model, trainer, of_parameters.sum, of_state.sum));
+  state([&](const NamedTensor& whole) { file.write(whole.name, view_of(whole.name, whole.tensor).bytes); });
+  file.commit();
   try {
-    save_checkpoint(directory, model, {{state_key, name}});
+    save_checkpoint(directory, model, {{state_key, name}}, parameters);
   } catch (...) {
     fs::remove(directory / name, error);
     throw;
@@ -191,22 +212,24 @@ SavedRun read_run(const fs::path& directory) {
 
 void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
   SafetensorsFile file(run.file);
-  const std::vector<NamedTensor> state = trainer.optimizer().state();
-  require(checksum(model.named_parameters()) == number_of<std::uint64_t>(file.metadata(), "parameters"),
+  // Where parameters are shared out it is rank 0 that sees them; if it throws, the others learn of it.
+  const Inventory parameters = inventory_of([&](const SeeTensor& see) { trainer.form().visit_parameters(model, see); });
+  require(parameters.arrays.empty() || parameters.sum == number_of<std::uint64_t>(file.metadata(), "parameters"),
           "the parameters in {} are not those that {} was saved with: one of the files was changed or is damaged; to start from the "
           "parameters alone, use --init",
           run.directory.string(), run.file.filename().string());
   require_text_of(run, trainer.text_fingerprint());
   try {
     std::set<std::string> known;
-    for (const NamedTensor& wanted : state) {
+    Inventory state;
+    trainer.form().fill_state(trainer.optimizer(), [&](const NamedTensor& wanted) {
       read_into(file, wanted);
+      state.add(wanted);
       known.insert(wanted.name);
-    }
+    });
     for (const auto& [name, entry] : file.entries()) require(known.contains(name), "it holds '{}', which is not the optimizer's", name);
-    const std::uint64_t seen = checksum(state);
-    require(seen == number_of<std::uint64_t>(file.metadata(), "state"), "its numbers are not those that were saved: it is damaged");
-    trainer.require_same_everywhere(static_cast<double>((seen ^ seen >> 32) & 0xffffffff), "the same checkpoint");
+    require(state.sum == number_of<std::uint64_t>(file.metadata(), "state"), "its numbers are not those that were saved: it is damaged");
+    trainer.require_same_everywhere(static_cast<double>((state.sum ^ state.sum >> 32) & 0xffffffff), "the same checkpoint");
   } catch (const Error& problem) {
     fail("cannot go on with {}: {}", run.file.string(), problem.what());
   }

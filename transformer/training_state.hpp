@@ -31,8 +31,9 @@ struct SavedRun {
   std::filesystem::path directory, file;  // where it was read from; the file with the state
 };
 
-// The whole folder, made if it is not there. Only one process writes into it at a time. Throws Error where that fails, and the checkpoint
-// that was there is still there then.
+// The whole folder, made if it is not there: rank 0 writes, and every rank must call it, since parameters and state may be shared out over
+// ranks. A tensor at a time is in memory whole. The file is the same whatever the ranks and the form. Only one process writes into a folder
+// at a time. Throws Error where that fails, and the checkpoint that was there is still there then.
 void save_run(const std::filesystem::path& directory, const Model& model, const Trainer& trainer);
 
 // What the checkpoint says of itself; no number is read yet. Throws Error where there is none, or only a model.

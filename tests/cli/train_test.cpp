@@ -84,7 +84,7 @@ void check_parallel_runs(const std::string& dtype, double tolerance) {
   // SGD and no clipping: AdamW, or a clipped norm, would hide gradients that are wrong by a factor.
   const Training training({"--steps", "10", "--optimizer", "sgd", "--lr", "0.5", "--clip", "0", "--dtype", dtype});
   REQUIRE(training.run({"--dump", training.path("alone").string()}).exit_code == 0);
-  for (const std::string form : {"naive", "flat", "overlap", "bucketed"}) {
+  for (const std::string form : {"naive", "flat", "overlap", "bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"}) {
     for (const std::string ranks : {"2", "3", "4"}) {
       CAPTURE(form);
       CAPTURE(ranks);
@@ -434,4 +434,74 @@ TEST_CASE("ranks that are threads are one process and no outer launcher's") {
   CHECK(contains(inside.err, "--backend threads keeps all ranks in one process"));
 }
 
+namespace {
+
+// The largest difference between two files of arrays with the same names.
+double largest_difference_of(const std::filesystem::path& one, const std::filesystem::path& other) {
+  double largest = 0;
+  SafetensorsFile a(one), b(other);
+  REQUIRE(a.entries().size() == b.entries().size());
+  for (const auto& [array, entry] : a.entries()) {
+    if (entry.type == transformer::StoredType::i32) continue;
+    const auto x = numbers(a, array), y = numbers(b, array);
+    REQUIRE(x.size() == y.size());
+    for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+  }
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("a sharded run is saved as a single process saves and goes on under another form on other ranks") {
+  const Training training({"--steps", "8", "--dtype", "fp64", "--bucket-mb", "0.001"});
+  const auto at = [&](const std::string& name) { return training.path(name).string(); };
+  REQUIRE(training.run({"--stop-at", "4", "--save", at("alone-4")}).exit_code == 0);
+  REQUIRE(training.run({"--save", at("alone-8")}).exit_code == 0);
+  const std::vector<std::string> forms = {"zero1_broadcast", "zero1", "zero2", "zero3"};
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    const std::string form = forms[i], next = forms[(i + 1) % forms.size()];
+    CAPTURE(form);
+    REQUIRE(training.run({"--stop-at", "4", "--save", at(form), "-n", "3", "--parallel", form}).exit_code == 0);
+    for (const char* file : {"model.safetensors", "training-4.safetensors"})
+      CHECK(largest_difference_of(training.path("alone-4") / file, training.path(form) / file) < 1e-9);
+    CHECK(contents(training.path("alone-4") / "config.json") == contents(training.path(form) / "config.json"));
+    const Outcome outcome = run_program({ringside_binary, "train", "--resume", at(form), "--data", at("text.txt"), "--threads", "1", "-n", "2", "--parallel",
+                                         next, "--bucket-mb", "0.001"}, {}, Seconds(60));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    for (const char* file : {"model.safetensors", "training-8.safetensors"})
+      CHECK(largest_difference_of(training.path("alone-8") / file, training.path(form) / file) < 1e-9);
+  }
+}
+
+TEST_CASE("with sharded parameters all ranks examine and save on the way and make up a sample together") {
+  const Training training({"--steps", "4", "--dtype", "fp64", "--validate-every", "2", "--sample", "20", "--temperature", "0", "--eval-batches", "2"});
+  const Outcome alone = training.run(), sharded = training.run({"-n", "4", "--parallel", "zero3", "--save", training.path("saved").string(), "--save-every", "1",
+                                                                "--checkpoint-activations", "--accumulate", "3"});
+  CAPTURE(sharded.err);
+  REQUIRE(sharded.exit_code == 0);
+  const auto after = [](const std::string& text, const std::string& start) { return text.substr(std::min(text.find(start), text.size())); };
+  CHECK(after(sharded.out, "--- a sample of") == after(alone.out, "--- a sample of"));
+  CHECK(after(alone.out, "--- a sample of").size() > 40);
+  CHECK(after(sharded.out, "\nheld out ").substr(0, 20) == after(alone.out, "\nheld out ").substr(0, 20));
+}
+
+TEST_CASE("a sharded run that does not find what it was saved with says so on every rank") {
+  const Training training({"--steps", "4", "--stop-at", "2", "-n", "2"});
+  const auto folder = training.path("saved");
+  REQUIRE(training.run({"--parallel", "zero3", "--save", folder.string()}).exit_code == 0);
+  {  // a number of the parameters is another
+    std::fstream file(folder / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-3, std::ios::end);
+    file.put(static_cast<char>(0x41));
+  }
+  const Outcome outcome = run_program({ringside_binary, "train", "--resume", folder.string(), "--data", training.path("text.txt").string(), "--stop-at", "4", "-n",
+                                       "2", "--parallel", "zero3"}, {}, Seconds(60));
+  CHECK(outcome.exit_code != 0);
+  CHECK(contains(outcome.err, "the parameters in "));
+  CHECK(contains(outcome.err, "are not those that training-2.safetensors was saved with"));
+  CHECK(outcome.survivors == "");
+}
+
 }  // namespace ringside::cli
+

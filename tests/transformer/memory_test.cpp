@@ -71,7 +71,7 @@ TEST_CASE("what is shared out is shared out and what is not is not") {
   TrainerOptions options;
   options.batch = 16;
   const Config config = named_config("lab");
-  const MemoryNeed one = memory_needed(config, options, DType::fp32, 1), four = memory_needed(config, options, DType::fp32, 4, 1);
+  const MemoryNeed one = memory_needed(config, options, DType::fp32, 1), four = memory_needed(config, options, DType::fp32, 4, Held{.gradients = 2});
   CHECK(one.parameters == static_cast<double>(parameter_count(config)) * 4);
   CHECK(parameter_bytes(config, DType::fp64) == 2 * one.parameters);
   CHECK(four.parameters == one.parameters);
@@ -80,6 +80,25 @@ TEST_CASE("what is shared out is shared out and what is not is not") {
   CHECK(four.activations == one.activations / 4);
   options.accumulate = 4;
   CHECK(memory_needed(config, options, DType::fp32, 1).activations == one.activations / 4);
+}
+
+TEST_CASE("what a form shares out is needed in parts and the whole model at first") {
+  TrainerOptions options;
+  options.batch = 1;
+  options.sequence = 1;
+  const Config config = named_config("lab");
+  const MemoryNeed all = memory_needed(config, options, DType::fp32, 1);
+  const MemoryNeed part = memory_needed(config, options, DType::fp32, 1, Held{.parameters = 0.25, .gradients = 0.25, .optimizer = 0.25});
+  CHECK(part.parameters == all.parameters / 4);
+  CHECK(part.gradients == all.gradients / 4);
+  CHECK(part.optimizer == all.optimizer / 4);
+  const Held none{.parameters = 0, .gradients = 0, .optimizer = 0};
+  CHECK(memory_needed(config, options, DType::fp32, 1, none).total() == all.parameters);
+  // The embedding, the head and the last norm; and a block: four square matrices, three of the feed-forward part, two norms.
+  const double units = 4.0 * (2 * 10000 * 512 + 512 + 4 * 512 * 512 + 3 * 512 * 1344 + 2 * 512);
+  const MemoryNeed units_whole = memory_needed(config, options, DType::fp32, 1, Held{.parameters = 0, .gradients = 0, .optimizer = 0, .whole_units = true});
+  CHECK(units_whole.parameters == units);
+  CHECK(units_whole.gradients == units);
 }
 
 TEST_CASE("checkpointed activations take a fraction of the memory and change no bit") {

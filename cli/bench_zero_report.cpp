@@ -1,0 +1,111 @@
+#include "cli/bench_zero_report.hpp"
+
+#include "base/error.hpp"
+#include "cli/progress.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using autograd::MemoryKind;
+
+double of(const BytesByKind& bytes, MemoryKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
+
+// What the formulas speak of.
+double held(const BytesByKind& bytes) {
+  return of(bytes, MemoryKind::parameters) + of(bytes, MemoryKind::gradients) + of(bytes, MemoryKind::optimizer_state);
+}
+
+double held(const ZeroFormula& formula) { return formula.parameters + formula.gradients + formula.optimizer_state; }
+
+std::string beside(double bytes, double formula) { return fmt::format("{:.2f} ({:.2f})", bytes * 1e-6, formula * 1e-6); }
+
+std::string key_of(MemoryKind kind) {
+  std::string key = autograd::name_of(kind);
+  for (char& letter : key)
+    if (letter == ' ') letter = '_';
+  return key + "_bytes";
+}
+
+Json kinds_of(const BytesByKind& bytes) {
+  Json json;
+  for (const MemoryKind kind : autograd::all_memory_kinds) json[key_of(kind)] = of(bytes, kind);
+  return json;
+}
+
+}  // namespace
+
+ZeroFormula zero_formula(const std::string& form, double parameters, int ranks) {
+  const double n = 4 * parameters, p = ranks, hop = (p - 1) / p * n;
+  ZeroFormula formula{n, n, 2 * n, 2 * hop};  // data parallel
+  if (form == "bucketed") return formula;
+  require(form.starts_with("zero"), "there is no formula for the form '{}'", form);
+  formula.optimizer_state /= p;
+  if (form == "zero1_broadcast") formula.sent = 3 * hop;  // an all-reduce, and every parameter from its owner to all others
+  if (form == "zero1" || form == "zero1_broadcast") return formula;
+  formula.gradients /= p;
+  if (form == "zero2") return formula;
+  formula.parameters /= p;
+  formula.sent = 3 * hop;
+  return formula;
+}
+
+std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
+  std::string text = fmt::format("{}: {} parameters on {} {} over {}; batch {} x {} each, fp32, AdamW, {} {} each\n", t.model,
+                                 with_unit(static_cast<double>(t.parameters)), t.ranks, t.ranks == 1 ? "rank" : "ranks", t.backend, t.batch,
+                                 t.sequence, t.threads, t.threads == 1 ? "thread" : "threads");
+  text += "memory of a rank in MB, and what the formula says\n";
+  text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "form", "moment", "parameters", "gradients", "optimizer state", "together",
+                      "activations");
+  for (const ZeroFigures& f : all) {
+    for (const MemoryMoment& moment : f.moments)
+      text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13.2f}\n", &moment == &f.moments.front() ? f.form : "", moment.name,
+                          beside(of(moment.bytes, MemoryKind::parameters), f.formula.parameters),
+                          beside(of(moment.bytes, MemoryKind::gradients), f.formula.gradients),
+                          beside(of(moment.bytes, MemoryKind::optimizer_state), f.formula.optimizer_state),
+                          beside(held(moment.bytes), held(f.formula)), of(moment.bytes, MemoryKind::activations) * 1e-6);
+    text += fmt::format("  {:<17}{:<13}{:>10.2f}{:>19.2f}{:>19.2f}{:>19.2f}{:>22.2f}\n", "", "peak", of(f.peak, MemoryKind::parameters) * 1e-6,
+                        of(f.peak, MemoryKind::gradients) * 1e-6, of(f.peak, MemoryKind::optimizer_state) * 1e-6, f.peak_of_all * 1e-6,
+                        of(f.peak, MemoryKind::activations) * 1e-6);
+  }
+  text += "a step (median of the slowest rank), and what a rank sends in it\n";
+  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "form", "step (ms)", "to bucketed", "communication (ms)", "sent (MB)", "of n bytes");
+  const double first = all.empty() ? 1 : all.front().step_seconds;
+  for (const ZeroFigures& f : all)
+    text += fmt::format("  {:<17}{:>11.1f}{:>14.2f}{:>20.1f}{:>21}{:>14}\n", f.form, f.step_seconds * 1e3, f.step_seconds / first,
+                        f.communication_seconds * 1e3, beside(f.bytes_sent, f.formula.sent),
+                        fmt::format("{:.2f} n", f.bytes_sent / (4 * static_cast<double>(t.parameters))));
+  return text;
+}
+
+Json to_json(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
+  Json rows = Json::array();
+  for (const ZeroFigures& f : all) {
+    Json row{{"form", f.form},
+             {"model", t.model},
+             {"parameters", t.parameters},
+             {"ranks", t.ranks},
+             {"backend", t.backend},
+             {"batch", t.batch},
+             {"sequence", t.sequence},
+             {"threads", t.threads},
+             {"type", "fp32"},
+             {"step_ms", f.step_seconds * 1e3},
+             {"communication_ms", f.communication_seconds * 1e3},
+             {"bytes_sent", f.bytes_sent},
+             {"formula_bytes_sent", f.formula.sent},
+             {"formula_parameters_bytes", f.formula.parameters},
+             {"formula_gradients_bytes", f.formula.gradients},
+             {"formula_optimizer_state_bytes", f.formula.optimizer_state},
+             {"peak_bytes", f.peak_of_all},
+             {"peak", kinds_of(f.peak)}};
+    for (const MemoryMoment& moment : f.moments) {
+      Json entry{{"moment", moment.name}};
+      entry.update(kinds_of(moment.bytes));
+      row["moments"].push_back(std::move(entry));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace ringside::cli

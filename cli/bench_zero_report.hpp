@@ -1,0 +1,51 @@
+// The figures of `ringside bench zero`, as a table for people and as JSON for programs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "autograd/storage.hpp"
+#include "cli/json_file.hpp"
+
+namespace ringside::cli {
+
+using BytesByKind = std::array<double, autograd::all_memory_kinds.size()>;
+
+// What one rank holds at one moment; of all ranks the one that holds most.
+struct MemoryMoment {
+  std::string name;  // "made", "before step", "after step"
+  BytesByKind bytes{};
+};
+
+// What the formulas say: bytes that one rank holds and sends.
+struct ZeroFormula {
+  double parameters = 0, gradients = 0, optimizer_state = 0;
+  double sent = 0;
+};
+
+// With n parameters of 4 bytes on p ranks, AdamW.
+ZeroFormula zero_formula(const std::string& form, double parameters, int ranks);
+
+struct ZeroFigures {
+  std::string form;
+  std::vector<MemoryMoment> moments;
+  BytesByKind peak{};                           // during a step
+  double peak_of_all = 0;
+  double step_seconds = 0;                      // median; of the slowest rank
+  double communication_seconds = 0;             // of it a rank stood still for others; median, of the rank that did so longest
+  double bytes_sent = 0;                        // of one rank in a step, on average
+  ZeroFormula formula;
+};
+
+struct ZeroBenchTitle {
+  std::string model, backend;
+  std::int64_t parameters = 0, batch = 0, sequence = 0;
+  int ranks = 1, threads = 1, steps = 1;
+};
+
+std::string zero_table(const ZeroBenchTitle& title, const std::vector<ZeroFigures>& all);
+Json to_json(const ZeroBenchTitle& title, const std::vector<ZeroFigures>& all);
+
+}  // namespace ringside::cli
