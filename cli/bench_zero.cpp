@@ -33,7 +33,8 @@ constexpr const char* more =
     "  zero1             n            n           2 n / p           2 (p-1)/p n     reduce-scatter, step, all-gather\n"
     "  zero2             n            n / p       2 n / p           2 (p-1)/p n\n"
     "  zero3             n / p        n / p       2 n / p           3 (p-1)/p n     FSDP\n"
-    "Memory is counted where it is allocated, by kind, and told of the rank that holds most; `peak` is the most that was ever held of a kind\n"
+    "Memory is counted where it is allocated, by kind, and told of the rank that holds most; `peak` is the most that was ever held "
+    "of a kind\n"
     "during a step, and, under `together`, of all kinds at one moment.\n"
     "\n"
     "Examples:\n"
@@ -56,7 +57,8 @@ double median(std::vector<double> values) {
 
 BytesByKind now() {
   BytesByKind bytes{};
-  for (const auto kind : autograd::all_memory_kinds) bytes[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).current);
+  for (const auto kind : autograd::all_memory_kinds)
+    bytes[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).current);
   return bytes;
 }
 
@@ -64,10 +66,15 @@ BytesByKind now() {
 class FormBench {
  public:
   FormBench(const Arguments& said, const transformer::Config& config, const std::string& form, ProcessGroup& group)
-      : said_(said), config_(config), group_(group), model_(config, autograd::DType::fp32), form_(make_form(form, group, said.bucket_mb)) {
+      : said_(said),
+        config_(config),
+        group_(group),
+        model_(config, autograd::DType::fp32),
+        form_(make_form(form, group, said.bucket_mb)) {
     form_->prepare(model_);
-    optimizer_ = form_->make_optimizer({{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},
-                                       [](std::vector<autograd::ParameterGroup> groups) { return std::make_unique<autograd::AdamW>(std::move(groups)); });
+    optimizer_ = form_->make_optimizer(
+        {{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},
+        [](std::vector<autograd::ParameterGroup> groups) { return std::make_unique<autograd::AdamW>(std::move(groups)); });
     figures_.form = form;
     figures_.formula = zero_formula(form, static_cast<double>(parameter_count(config)), group.size());
     figures_.moments = {{"made", now()}, {"before step", {}}, {"after step", {}}};
@@ -149,7 +156,8 @@ void bench_as_rank(const Arguments& said, ProcessGroup& group, int ranks_on_this
   std::vector<ZeroFigures> all;
   for (const std::string& form : said.forms) all.push_back(of_all_ranks(FormBench(said, config, form, group).measure(), group));
   if (group.rank() != 0) return;
-  const ZeroBenchTitle title{said.model, group.backend_name(), parameter_count(config), said.batch, said.sequence, group.size(), threads, said.steps};
+  const ZeroBenchTitle title{
+      said.model, group.backend_name(), parameter_count(config), said.batch, said.sequence, group.size(), threads, said.steps};
   fmt::print("{}", zero_table(title, all));
   std::fflush(stdout);
   if (!said.json.empty()) write_json_file(said.json, to_json(title, all));
@@ -180,18 +188,36 @@ void add_bench_zero_command(CLI::App& bench) {
   said->ranks.otherwise = 2;
   add_ranks_option(*command, said->ranks);
   command->add_option("--model", said->model, fmt::format("One of {}", fmt::join(transformer::config_names(), ", ")))
-      ->type_name("NAME")->capture_default_str();
+      ->type_name("NAME")
+      ->capture_default_str();
   command->add_option("--forms", said->forms, "Which of them; the first is the one that times are held against")
-      ->delimiter(',')->type_name("FORM,...")->check(CLI::IsMember({"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"}).description(""))
+      ->delimiter(',')
+      ->type_name("FORM,...")
+      ->check(CLI::IsMember({"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"}).description(""))
       ->capture_default_str();
   command->add_option("--backend", said->backend, "tcp, shm, threads (all ranks in this process), or auto: shm on one host")
-      ->type_name("NAME")->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))->capture_default_str();
-  command->add_option("--batch", said->batch, "Sequences of a step, of each rank")->type_name("N")->check(at_least_one("sequence"))->capture_default_str();
-  command->add_option("--sequence", said->sequence, "Tokens of each")->type_name("N")->check(at_least_one("token"))->capture_default_str();
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
+      ->capture_default_str();
+  command->add_option("--batch", said->batch, "Sequences of a step, of each rank")
+      ->type_name("N")
+      ->check(at_least_one("sequence"))
+      ->capture_default_str();
+  command->add_option("--sequence", said->sequence, "Tokens of each")
+      ->type_name("N")
+      ->check(at_least_one("token"))
+      ->capture_default_str();
   command->add_option("--bucket-mb", said->bucket_mb, "The most that travels in one call, in 10^6 bytes; zero3 has units instead")
-      ->type_name("MB")->check(CLI::PositiveNumber.description(""))->capture_default_str();
-  command->add_option("--threads", said->threads, "Threads of each rank (cores divided by ranks)")->type_name("N")->check(at_least_one("thread"));
-  command->add_option("--steps", said->steps, "Steps to measure")->type_name("N")->check(at_least_one("step"))->capture_default_str();
+      ->type_name("MB")
+      ->check(CLI::PositiveNumber.description(""))
+      ->capture_default_str();
+  command->add_option("--threads", said->threads, "Threads of each rank (cores divided by ranks)")
+      ->type_name("N")
+      ->check(at_least_one("thread"));
+  command->add_option("--steps", said->steps, "Steps to measure")
+      ->type_name("N")
+      ->check(at_least_one("step"))
+      ->capture_default_str();
   command->add_option("--json", said->json, "Write the figures there")->type_name("FILE");
   command->footer(more);
   command->callback([said] { run(*said); });

@@ -8,16 +8,22 @@ namespace {
 
 using autograd::MemoryKind;
 
-double of(const BytesByKind& bytes, MemoryKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
+double of(const BytesByKind& bytes, MemoryKind kind) {
+  return bytes[static_cast<std::size_t>(kind)];
+}
 
 // What the formulas speak of.
 double held(const BytesByKind& bytes) {
   return of(bytes, MemoryKind::parameters) + of(bytes, MemoryKind::gradients) + of(bytes, MemoryKind::optimizer_state);
 }
 
-double held(const ZeroFormula& formula) { return formula.parameters + formula.gradients + formula.optimizer_state; }
+double held(const ZeroFormula& formula) {
+  return formula.parameters + formula.gradients + formula.optimizer_state;
+}
 
-std::string beside(double bytes, double formula) { return fmt::format("{:.2f} ({:.2f})", bytes * 1e-6, formula * 1e-6); }
+std::string beside(double bytes, double formula) {
+  return fmt::format("{:.2f} ({:.2f})", bytes * 1e-6, formula * 1e-6);
+}
 
 std::string key_of(MemoryKind kind) {
   std::string key = autograd::name_of(kind);
@@ -51,24 +57,26 @@ ZeroFormula zero_formula(const std::string& form, double parameters, int ranks) 
 
 std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
   std::string text = fmt::format("{}: {} parameters on {} {} over {}; batch {} x {} each, fp32, AdamW, {} {} each\n", t.model,
-                                 with_unit(static_cast<double>(t.parameters)), t.ranks, t.ranks == 1 ? "rank" : "ranks", t.backend, t.batch,
-                                 t.sequence, t.threads, t.threads == 1 ? "thread" : "threads");
+                                 with_unit(static_cast<double>(t.parameters)), t.ranks, t.ranks == 1 ? "rank" : "ranks", t.backend,
+                                 t.batch, t.sequence, t.threads, t.threads == 1 ? "thread" : "threads");
   text += "memory of a rank in MB, and what the formula says\n";
-  text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "form", "moment", "parameters", "gradients", "optimizer state", "together",
-                      "activations");
+  text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "form", "moment", "parameters", "gradients",
+                      "optimizer state", "together", "activations");
   for (const ZeroFigures& f : all) {
     for (const MemoryMoment& moment : f.moments)
-      text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13.2f}\n", &moment == &f.moments.front() ? f.form : "", moment.name,
-                          beside(of(moment.bytes, MemoryKind::parameters), f.formula.parameters),
+      text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13.2f}\n", &moment == &f.moments.front() ? f.form : "",
+                          moment.name, beside(of(moment.bytes, MemoryKind::parameters), f.formula.parameters),
                           beside(of(moment.bytes, MemoryKind::gradients), f.formula.gradients),
                           beside(of(moment.bytes, MemoryKind::optimizer_state), f.formula.optimizer_state),
                           beside(held(moment.bytes), held(f.formula)), of(moment.bytes, MemoryKind::activations) * 1e-6);
-    text += fmt::format("  {:<17}{:<13}{:>10.2f}{:>19.2f}{:>19.2f}{:>19.2f}{:>22.2f}\n", "", "peak", of(f.peak, MemoryKind::parameters) * 1e-6,
-                        of(f.peak, MemoryKind::gradients) * 1e-6, of(f.peak, MemoryKind::optimizer_state) * 1e-6, f.peak_of_all * 1e-6,
+    text += fmt::format("  {:<17}{:<13}{:>10.2f}{:>19.2f}{:>19.2f}{:>19.2f}{:>22.2f}\n", "", "peak",
+                        of(f.peak, MemoryKind::parameters) * 1e-6, of(f.peak, MemoryKind::gradients) * 1e-6,
+                        of(f.peak, MemoryKind::optimizer_state) * 1e-6, f.peak_of_all * 1e-6,
                         of(f.peak, MemoryKind::activations) * 1e-6);
   }
   text += "a step (median of the slowest rank), and what a rank sends in it\n";
-  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "form", "step (ms)", "to bucketed", "communication (ms)", "sent (MB)", "of n bytes");
+  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "form", "step (ms)", "to bucketed", "communication (ms)",
+                      "sent (MB)", "of n bytes");
   const double first = all.empty() ? 1 : all.front().step_seconds;
   for (const ZeroFigures& f : all)
     text += fmt::format("  {:<17}{:>11.1f}{:>14.2f}{:>20.1f}{:>21}{:>14}\n", f.form, f.step_seconds * 1e3, f.step_seconds / first,

@@ -24,8 +24,8 @@ using autograd::Optimizer;
 using autograd::ParameterGroup;
 using zero::PartitionedOptimizer;
 
-// What all forms over a group have in common. Form is a class of ddp/ or zero/: made from model and group (and what else it takes), it
-// broadcasts rank 0's parameters; finish() averages the gradients.
+// What all forms over a group have in common. Form is a class of ddp/ or zero/: made from model and group (and what else it takes),
+// it broadcasts rank 0's parameters; finish() averages the gradients.
 template <class Form, class... More>
 class GroupForm : public transformer::ParallelForm {
  public:
@@ -86,7 +86,9 @@ class WithPartitionedOptimizer : public Base {
   }
 
  private:
-  static const PartitionedOptimizer& partitioned(const Optimizer& optimizer) { return dynamic_cast<const PartitionedOptimizer&>(optimizer); }
+  static const PartitionedOptimizer& partitioned(const Optimizer& optimizer) {
+    return dynamic_cast<const PartitionedOptimizer&>(optimizer);
+  }
 };
 
 // Stage 1, first form: gradients as Bucketed averages them, and an owner for each parameter.
@@ -105,7 +107,8 @@ class StageForm final : public WithPartitionedOptimizer<GroupForm<Stage, More...
   using WithPartitionedOptimizer<GroupForm<Stage, More...>>::WithPartitionedOptimizer;
   using SeeTensor = transformer::ParallelForm::SeeTensor;
 
-  std::unique_ptr<Optimizer> make_optimizer(std::vector<ParameterGroup> groups, const transformer::ParallelForm::MakeOptimizer& make) override {
+  std::unique_ptr<Optimizer> make_optimizer(std::vector<ParameterGroup> groups,
+                                            const transformer::ParallelForm::MakeOptimizer& make) override {
     return this->form_->make_optimizer(std::move(groups), make);
   }
   void visit_parameters(const autograd::Module&, const SeeTensor& see) const override { this->form_->visit_parameters(see); }
@@ -129,7 +132,8 @@ std::unique_ptr<transformer::ParallelForm> make_form(const std::string& name, co
   if (name == "zero2") return std::make_unique<StageForm<zero::ShardedGradients, double>>(group, bucket_mb);
   if (name == "zero3") return std::make_unique<StageForm<zero::ShardedParameters>>(group);
   require(name == "single", "there is no parallel form named '{}'; the forms are {}", name, fmt::join(form_names(), ", "));
-  require(group.size() == 1, "the form 'single' trains in one process, but there are {} ranks: choose one of the others", group.size());
+  require(group.size() == 1, "the form 'single' trains in one process, but there are {} ranks: choose one of the others",
+          group.size());
   return std::make_unique<transformer::SingleProcess>();
 }
 

@@ -17,7 +17,8 @@ BucketQueue::BucketQueue(std::vector<Bucket> plan, Arrived arrived, Launch launc
 void BucketQueue::on_gradient(std::size_t b, std::size_t e) {
   arrived_(b, e);
   require(!ready_[b][e],
-          "the gradient of {} is complete a second time, and its bucket may have set out: call finish() after every backward, or no_sync() "
+          "the gradient of {} is complete a second time, and its bucket may have set out: call finish() after every backward, or "
+          "no_sync() "
           "before all but the last",
           plan_[b].entries[e].parameter.name);
   if (!launching_) {

@@ -8,8 +8,9 @@ using autograd::Tensor;
 
 Bucketed::Bucketed(const autograd::Module& module, collectives::ProcessGroup& group, double bucket_mb)
     : group_(group),
-      queue_(plan_buckets(module, bucket_mb), [this](std::size_t b, std::size_t e) { settle(b, e); },
-             [this](std::size_t b, const std::string& label) { launch(b, label); }) {
+      queue_(
+          plan_buckets(module, bucket_mb), [this](std::size_t b, std::size_t e) { settle(b, e); },
+          [this](std::size_t b, const std::string& label) { launch(b, label); }) {
   replicate(module, group);
   const autograd::MemoryScope gradients(autograd::MemoryKind::gradients);
   for (std::size_t b = 0; b < buckets().size(); ++b) {
@@ -40,6 +41,8 @@ void Bucketed::finish() {
   queue_.start_over();
 }
 
-Tensor Bucketed::place(std::size_t b, std::size_t e) const { return view_in(flats_[b], buckets()[b].entries[e]); }
+Tensor Bucketed::place(std::size_t b, std::size_t e) const {
+  return view_in(flats_[b], buckets()[b].entries[e]);
+}
 
 }  // namespace ringside::ddp

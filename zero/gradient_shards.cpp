@@ -16,8 +16,9 @@ GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup&
       group_(group),
       slices_(std::move(slices)),
       begun_(plan.buckets().size()),
-      queue_(plan.buckets(), [this](std::size_t b, std::size_t e) { settle(b, e); },
-             [this](std::size_t b, const std::string& label) { launch(b, label); }) {
+      queue_(
+          plan.buckets(), [this](std::size_t b, std::size_t e) { settle(b, e); },
+          [this](std::size_t b, const std::string& label) { launch(b, label); }) {
   const MemoryScope scope(MemoryKind::gradients);
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
     const ddp::Bucket& bucket = plan_.buckets()[b];
@@ -89,7 +90,8 @@ void GradientShards::finish() {
 }
 
 std::size_t GradientShards::open() const {
-  return static_cast<std::size_t>(std::count_if(flats_.begin(), flats_.end(), [](const Tensor& flat) { return flat.storage()->data() != nullptr; }));
+  return static_cast<std::size_t>(
+      std::count_if(flats_.begin(), flats_.end(), [](const Tensor& flat) { return flat.storage()->data() != nullptr; }));
 }
 
 }  // namespace ringside::zero

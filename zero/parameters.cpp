@@ -31,9 +31,13 @@ Flats without(const Flats& a, const Flats& b) {
   return rest;
 }
 
-bool has(const Flats& flats, std::size_t one) { return std::binary_search(flats.begin(), flats.end(), one); }
+bool has(const Flats& flats, std::size_t one) {
+  return std::binary_search(flats.begin(), flats.end(), one);
+}
 
-bool is_within(const std::string& name, const std::string& module) { return module.empty() || name == module || name.starts_with(module + "."); }
+bool is_within(const std::string& name, const std::string& module) {
+  return module.empty() || name == module || name.starts_with(module + ".");
+}
 
 const NamedModule* unit_around(const std::string& name, const std::vector<NamedModule>& units) {
   const auto found = std::find_if(units.begin(), units.end(), [&](const NamedModule& unit) { return is_within(name, unit.name); });
@@ -78,7 +82,8 @@ ShardedParameters::~ShardedParameters() {
 }
 
 // Which unit each parameter belongs to: the one unit in which all of its names lie, else the root.
-std::vector<ShardedParameters::UnitParameters> ShardedParameters::divide(const Module& module, const std::vector<NamedModule>& units) {
+std::vector<ShardedParameters::UnitParameters> ShardedParameters::divide(const Module& module,
+                                                                         const std::vector<NamedModule>& units) {
   const std::vector<NamedTensor> all = module.named_parameters(true);
   std::vector<UnitParameters> divided;
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) divided.push_back({unit->name, {}, {}});
@@ -88,7 +93,8 @@ std::vector<ShardedParameters::UnitParameters> ShardedParameters::divide(const M
     const bool shared = std::any_of(all.begin(), all.end(), [&](const NamedTensor& other) {
       return other.tensor.is_same(parameter.tensor) && unit_around(other.name, units) != around;
     });
-    UnitParameters& unit = around && !shared ? divided[units.size() - 1 - static_cast<std::size_t>(around - units.data())] : divided.back();
+    UnitParameters& unit =
+        around && !shared ? divided[units.size() - 1 - static_cast<std::size_t>(around - units.data())] : divided.back();
     (parameter.tensor.requires_grad() ? unit.trained : unit.frozen).push_back(parameter);
   }
   return divided;
@@ -109,7 +115,8 @@ void ShardedParameters::add_flats(const ShardPlan& plan) {
     const std::string& first = plan.buckets()[b].entries.front().parameter.name;
     const auto unit = std::find_if(divided_.begin(), divided_.end(), [&](const UnitParameters& each) {
       const auto is_first = [&](const NamedTensor& parameter) { return parameter.name == first; };
-      return std::any_of(each.trained.begin(), each.trained.end(), is_first) || std::any_of(each.frozen.begin(), each.frozen.end(), is_first);
+      return std::any_of(each.trained.begin(), each.trained.end(), is_first) ||
+             std::any_of(each.frozen.begin(), each.frozen.end(), is_first);
     });
     flats_.push_back({&plan, b, unit->name, whole, plan.shard_of(whole, b).clone()});
     whole.storage()->drop();

@@ -77,7 +77,9 @@ void PartitionedOptimizer::step_share() {
   set_gradient_scale(1);
 }
 
-std::vector<NamedTensor> PartitionedOptimizer::state() const { return share_ ? share_->state() : std::vector<NamedTensor>{}; }
+std::vector<NamedTensor> PartitionedOptimizer::state() const {
+  return share_ ? share_->state() : std::vector<NamedTensor>{};
+}
 
 double PartitionedOptimizer::grad_norm_squared() const {
   std::vector<Tensor> mine;
@@ -89,8 +91,8 @@ double PartitionedOptimizer::grad_norm_squared() const {
   return squares;
 }
 
-// What the optimizer keeps of a parameter of this type, told by one of two numbers: state of shape [2] is kept for every number, any other
-// (the count of steps) once.
+// What the optimizer keeps of a parameter of this type, told by one of two numbers: state of shape [2] is kept for every number,
+// any other (the count of steps) once.
 std::vector<NamedTensor> PartitionedOptimizer::pattern_of_state(const NamedTensor& parameter) const {
   ParameterGroup group;
   group.parameters.push_back({parameter.name, Tensor::zeros({2}, parameter.tensor.dtype())});
@@ -112,8 +114,8 @@ void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
       if (keeper != of_ranks.end()) once[static_cast<std::size_t>(keeper - of_ranks.begin())] = {0, 1};
       for (const auto& [name, pattern] : pattern_of_state(parameter)) {
         const bool of_every_number = pattern.elements() == 2;
-        const Tensor whole = collect(mine_of(name), of_every_number ? of_ranks : once, of_every_number ? parameter.tensor.shape() : pattern.shape(),
-                                     pattern.dtype(), group_, name);
+        const Tensor whole = collect(mine_of(name), of_every_number ? of_ranks : once,
+                                     of_every_number ? parameter.tensor.shape() : pattern.shape(), pattern.dtype(), group_, name);
         if (whole.defined()) see({name, whole});
       }
     }
@@ -130,7 +132,8 @@ void PartitionedOptimizer::fill_state(const FillTensor& fill) {
         const bool of_every_number = pattern.elements() == 2;
         const Tensor whole = Tensor::empty(of_every_number ? parameter.tensor.shape() : pattern.shape(), pattern.dtype());
         fill({name, whole});
-        const auto found = std::find_if(all.begin(), all.end(), [&, &wanted = name](const NamedTensor& each) { return each.name == wanted; });
+        const auto found =
+            std::find_if(all.begin(), all.end(), [&, &wanted = name](const NamedTensor& each) { return each.name == wanted; });
         if (found == all.end()) continue;
         const Tensor numbers = of_every_number ? part_of(whole, mine) : whole;
         found->tensor.copy_(numbers.reshape(found->tensor.shape()));

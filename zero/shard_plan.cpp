@@ -6,7 +6,8 @@ namespace ringside::zero {
 
 using autograd::Tensor;
 
-ShardPlan::ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks) : buckets_(std::move(buckets)), rank_(rank), ranks_(ranks) {}
+ShardPlan::ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks)
+    : buckets_(std::move(buckets)), rank_(rank), ranks_(ranks) {}
 
 std::int64_t ShardPlan::shard_elements(std::size_t bucket) const {
   const auto line = static_cast<std::int64_t>(64 / autograd::size_of(buckets_[bucket].dtype));
@@ -45,7 +46,8 @@ Tensor ShardPlan::slice_of(const Tensor& shard, Place place) const {
   const auto [begin, count] = part(place);
   if (count == 0) return {};
   const std::int64_t in_bucket = buckets_[place.bucket].entries[place.entry].begin + begin;
-  return Tensor::view_of(shard.storage(), shard.offset() + in_bucket - rank_ * shard_elements(place.bucket), {count}, shard.dtype());
+  return Tensor::view_of(shard.storage(), shard.offset() + in_bucket - rank_ * shard_elements(place.bucket), {count},
+                         shard.dtype());
 }
 
 }  // namespace ringside::zero

@@ -33,7 +33,8 @@ Tensor move_into_flat_memory(const ShardPlan& plan, std::size_t b) {
 void gather_parameters(const ShardPlan& plan, const std::vector<Tensor>& parameters, collectives::ProcessGroup& group) {
   std::vector<collectives::Work> works;
   for (std::size_t b = 0; b < parameters.size(); ++b)
-    works.push_back(ddp::all_gather_async(plan.shard_of(parameters[b], b), parameters[b], group, fmt::format("parameters of bucket {}", b)));
+    works.push_back(
+        ddp::all_gather_async(plan.shard_of(parameters[b], b), parameters[b], group, fmt::format("parameters of bucket {}", b)));
   for (const auto& work : works) work.wait();
 }
 
@@ -52,12 +53,12 @@ Slices slices_of(const ShardPlan& plan, const std::vector<Tensor>& shards) {
   return slices;
 }
 
-void visit_parameters(const std::vector<NamedTensor>& named, const ShardPlan& plan, const Slices& slices, collectives::ProcessGroup& group,
-                      const SeeTensor& see) {
+void visit_parameters(const std::vector<NamedTensor>& named, const ShardPlan& plan, const Slices& slices,
+                      collectives::ProcessGroup& group, const SeeTensor& see) {
   for (const auto& [name, parameter] : named) {
     const auto place = plan.find(parameter);
-    const Tensor whole = place ? collect(slices[place->bucket][place->entry], parts_at(plan, *place, group.size()), parameter.shape(),
-                                         parameter.dtype(), group, name)
+    const Tensor whole = place ? collect(slices[place->bucket][place->entry], parts_at(plan, *place, group.size()),
+                                         parameter.shape(), parameter.dtype(), group, name)
                                : parameter;
     if (whole.defined() && group.rank() == 0) see({name, whole});
   }
@@ -75,9 +76,12 @@ void visit_gradients(const std::vector<NamedTensor>& named, const ShardPlan& pla
   }
 }
 
-SliceOptimizer::SliceOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group, Make make, const ShardPlan& plan,
-                               Slices slices, std::function<void()> after_step)
-    : PartitionedOptimizer(std::move(groups), group, std::move(make)), plan_(plan), slices_(std::move(slices)), after_step_(std::move(after_step)) {
+SliceOptimizer::SliceOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group, Make make,
+                               const ShardPlan& plan, Slices slices, std::function<void()> after_step)
+    : PartitionedOptimizer(std::move(groups), group, std::move(make)),
+      plan_(plan),
+      slices_(std::move(slices)),
+      after_step_(std::move(after_step)) {
   share_out_all();
 }
 
@@ -101,7 +105,8 @@ std::vector<Part> SliceOptimizer::parts(std::size_t g, std::size_t i) const {
 
 ShardPlan::Place SliceOptimizer::place_of(const NamedTensor& parameter) const {
   const auto place = plan_.find(parameter.tensor);
-  require(place.has_value(), "'{}' is not among the parameters that are shared out: it was frozen, or is of another model", parameter.name);
+  require(place.has_value(), "'{}' is not among the parameters that are shared out: it was frozen, or is of another model",
+          parameter.name);
   return *place;
 }
 

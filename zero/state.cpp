@@ -10,14 +10,16 @@ ShardedState::ShardedState(const autograd::Module& module, collectives::ProcessG
     : named_(module.named_parameters()),
       group_(group),
       plan_(ddp::plan_buckets(module, bucket_mb), group.rank(), group.size()),
-      queue_(plan_.buckets(), [this](std::size_t b, std::size_t e) { settle(b, e); },
-             [this](std::size_t b, const std::string& label) { launch(b, label); }) {
+      queue_(
+          plan_.buckets(), [this](std::size_t b, std::size_t e) { settle(b, e); },
+          [this](std::size_t b, const std::string& label) { launch(b, label); }) {
   ddp::replicate(module, group);
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
     parameters_.push_back(move_into_flat_memory(plan_, b));
     const autograd::MemoryScope gradients(autograd::MemoryKind::gradients);
     gradients_.push_back(Tensor::zeros({plan_.padded_elements(b)}, plan_.buckets()[b].dtype));
-    for (const ddp::BucketEntry& entry : plan_.buckets()[b].entries) entry.parameter.tensor.set_grad(ddp::view_in(gradients_[b], entry));
+    for (const ddp::BucketEntry& entry : plan_.buckets()[b].entries)
+      entry.parameter.tensor.set_grad(ddp::view_in(gradients_[b], entry));
     has_gradient_.emplace_back(plan_.buckets()[b].entries.size());
   }
   slices_ = slices_of(plan_, shards_of(plan_, parameters_));
@@ -52,7 +54,8 @@ void ShardedState::finish() {
   queue_.start_over();
 }
 
-std::unique_ptr<PartitionedOptimizer> ShardedState::make_optimizer(std::vector<autograd::ParameterGroup> groups, PartitionedOptimizer::Make make) {
+std::unique_ptr<PartitionedOptimizer> ShardedState::make_optimizer(std::vector<autograd::ParameterGroup> groups,
+                                                                   PartitionedOptimizer::Make make) {
   return std::make_unique<SliceOptimizer>(std::move(groups), group_, std::move(make), plan_, slices_,
                                           [this] { gather_parameters(plan_, parameters_, group_); });
 }
