@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "autograd/storage.hpp"
+#include "base/trace.hpp"
+
 namespace ringside::autograd {
 
 constinit thread_local Profile* Profile::active_ = nullptr;
@@ -16,16 +21,22 @@ OpTime& Profile::entry(std::string_view name) {
   return found != ops_.end() ? *found : ops_.emplace_back(OpTime{std::string(name)});
 }
 
-double Profile::lap() {
-  const auto now = Clock::now();
-  return Seconds(now - std::exchange(last_, now)).count();
+double Profile::lap(std::string_view op, const char* direction) {
+  const auto now = Clock::now(), start = std::exchange(last_, now);
+  if (Trace* trace = Trace::here()) {
+    trace->add({Trace::Lane::compute, Trace::Kind::op, fmt::format("{}{}", op, direction), start, now});
+    trace->add(Trace::Memory{now, {memory_use().current}});
+  }
+  return Seconds(now - start).count();
 }
 
 void Profile::add_forward(const char* op) {
   OpTime& time = entry(op);
-  time.forward += lap();
+  time.forward += lap(op, "");
   ++time.calls;
 }
+
+void Profile::add_backward(const char* op) { entry(op).backward += lap(op, " backward"); }
 
 void Profile::add_gemm(const Product& product, double seconds) {
   gemm_seconds_ += seconds;

@@ -236,10 +236,11 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--svg", said->svg, "Draw busbw over size there")->type_name("FILE");
   command->footer(more);
   add_bench_train_command(*command);
+  add_bench_ddp_command(*command);
   command->callback([command, said, ranks] {
     if (!command->get_subcommands().empty()) return;
     if (said->collective.empty() && !said->calibrate)
-      throw UsageError("say what to measure: a collective, such as all_reduce, or train; or --calibrate");
+      throw UsageError("say what to measure: a collective, such as all_reduce, or train, or ddp; or --calibrate");
     said->ranks_given = ranks->count() > 0;
     run(*said);
   });
