@@ -38,7 +38,7 @@ constexpr const char* more =
     "Examples:\n"
     "  ringside bench ddp -n 2 --model lab                            on this machine as it is\n"
     "  ringside bench ddp -n 2 --model lab --link 1Gbps,50us          as over a network of 1 Gbps\n"
-    "  ringside bench ddp -n 2 --model tiny --link 100Mbps,50us --report ddp.html\n";
+    "  ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html\n";
 
 struct Arguments {
   RanksOption ranks{.count = {}, .otherwise = 2};

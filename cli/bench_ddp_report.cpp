@@ -124,8 +124,6 @@ Report ddp_report(const DdpFigures& f) {
   for (const auto& [name, window] : windows) report.figures.push_back(lanes_figure("One step: " + name, f.traces, window, scale));
   const auto measured = f.measured_buckets();
   if (!measured.empty()) report.figures.push_back(bucket_figure(f.buckets, f.gradient_bytes(), measured));
-  if (!windows.empty() && !f.traces.empty() && !f.traces.front().memory.empty())
-    report.figures.push_back(memory_figure(f.traces.front(), windows.back().second));
   return report;
 }
 
