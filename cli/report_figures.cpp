@@ -72,7 +72,7 @@ std::string time_axis(double scale) {
 
 std::string lanes_legend() {
   std::string list = "<ul class=\"legend\">\n";
-  for (const auto& [kind, words] : {std::pair("forward", "forward"), std::pair("backward", "backward"), std::pair("optimizer", "clip, optimizer"),
+  for (const auto& [kind, words] : {std::pair("forward", "forward"), std::pair("backward", "backward"), std::pair("optimizer", "clip, optimizer"), std::pair("other", "the rest"),
                                     std::pair("wait", "exposed communication: the rank waits"), std::pair("call", "a call under way")})
     list += fmt::format("<li><svg aria-hidden=\"true\"><g class=\"{}\"><rect width=\"20\" height=\"12\" /></g></svg>{}</li>\n", kind, words);
   return list + "</ul>\n";

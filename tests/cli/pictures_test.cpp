@@ -206,6 +206,16 @@ TEST_CASE("a browser opens the report and finds no error") {
   const auto file = directory.path() / "report.html";
   const auto trained = train(directory, {"--parallel", "naive", "--report", file.string()});
   REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  // What the arrow keys do is written into the page by a script of the test's own.
+  std::string page = read(file);
+  const char* press = R"(<script>
+    const press = key => { document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: key, bubbles: true }));
+                           return document.activeElement.getAttribute('aria-label') + ' / ' + document.querySelector('.says').textContent; };
+    document.querySelector('.lane [tabindex="0"]').focus();
+    document.body.dataset.right = press('ArrowRight'); document.body.dataset.left = press('ArrowLeft'); document.body.dataset.down = press('ArrowDown');
+  </script></body>)";
+  page.replace(page.rfind("</body>"), 7, press);
+  std::ofstream(file) << page;
   const auto seen = run_program({browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--enable-logging=stderr", "--virtual-time-budget=2000",
                                  "--user-data-dir=" + (directory.path() / "browser").string(), "--dump-dom", "file://" + file.string()},
                                 {{"HOME", directory.path().string()}}, Seconds(60));
@@ -213,6 +223,14 @@ TEST_CASE("a browser opens the report and finds no error") {
   CHECK_MESSAGE(!contains(seen.err, "CONSOLE"), seen.err);
   CHECK(contains(seen.out, "tabindex=\"0\""));  // what the script does first
   CHECK(contains(seen.out, "What the ranks did in step 5"));
+  const auto noted = [&](const std::string& key) {
+    const auto begin = seen.out.find("data-" + key + "=\"");
+    return begin == std::string::npos ? "" : seen.out.substr(begin, seen.out.find('"', begin + key.size() + 7) - begin);
+  };
+  CHECK_MESSAGE(contains(noted("right"), "Rank 0: backward"), noted("right"));
+  CHECK_MESSAGE(contains(noted("right"), "/ Rank 0: backward"), noted("right"));  // ... and it is said
+  CHECK_MESSAGE(contains(noted("left"), "Rank 0: forward"), noted("left"));
+  CHECK_MESSAGE(contains(noted("down"), "Rank 0: all_reduce"), noted("down"));
 }
 
 }  // namespace ringside::cli
