@@ -19,14 +19,12 @@ std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text) {
   return {first, last};
 }
 
-Recording::Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t end) : plan_(plan), begin_(begin) {
+Recording::Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t end) : plan_(plan) {
   first_ = std::min(begin + 3, std::max(begin + 1, end - 2)), last_ = std::min(begin + 5, end);
   if (!plan.steps) return;
   std::tie(first_, last_) = *plan.steps;
   require(first_ <= end && last_ > begin, "steps {} to {} are to be traced, but the run takes steps {} to {}", first_, last_, begin + 1, end);
 }
-
-void Recording::start() { before_step(begin_ + 1); }
 
 void Recording::before_step(std::int64_t step) {
   if (!plan_.wanted() || step < first_ || step > last_) return;
@@ -37,12 +35,10 @@ void Recording::before_step(std::int64_t step) {
 
 void Recording::after_step(const transformer::StepReport& report) {
   bits_per_byte_.emplace_back(report.step, report.bits_per_byte);
-  if (on_) {
-    trace_.add({Trace::Lane::compute, Trace::Kind::phase, fmt::format("step {}", report.step), step_began_, Clock::now()});
-    profile_.reset();
-    on_.reset();
-  }
-  before_step(report.step + 1);
+  if (!on_) return;
+  trace_.add({Trace::Lane::compute, Trace::Kind::phase, fmt::format("step {}", report.step), step_began_, Clock::now()});
+  profile_.reset();
+  on_.reset();
 }
 
 void Recording::write(collectives::ProcessGroup& group, const std::string& title, const std::vector<std::pair<std::string, std::string>>& facts) {

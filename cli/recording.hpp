@@ -1,8 +1,8 @@
 // What `ringside train --trace` and `--report` keep of a run, on every rank: a trace of a few steps, and how the loss fell.
 //
 //     Recording recording(wanted, begin, end);
-//     recording.start();                                  before the first step
-//     observer.after_step = ... recording.after_step(report) ...
+//     recording.before_step(1);
+//     observer.after_step = ... recording.after_step(report); print, save, ...; recording.before_step(report.step + 1) ...
 //     recording.write(group, facts);                      after the last, on every rank
 #pragma once
 
@@ -35,18 +35,17 @@ class Recording {
   // The steps after `begin` up to `end` will be taken. Throws Error if none of those that are asked for is among them.
   Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t end);
 
-  void start();
+  void before_step(std::int64_t step);
   void after_step(const transformer::StepReport& report);
 
   // Every rank must call it, when nothing is under way; rank 0 writes the files, and says so. `title` and `facts` stand above the report.
   void write(collectives::ProcessGroup& group, const std::string& title, const std::vector<std::pair<std::string, std::string>>& facts);
 
  private:
-  void before_step(std::int64_t step);
   void write_page(const std::vector<RankTrace>& ranks, const std::string& title, const std::vector<std::pair<std::string, std::string>>& facts) const;
 
   RecordingPlan plan_;
-  std::int64_t begin_, first_, last_;
+  std::int64_t first_, last_;
   Trace trace_;
   std::optional<Trace::On> on_;  // while a step is recorded
   std::optional<autograd::Profile> profile_;

@@ -62,14 +62,14 @@ for (const figure of document.querySelectorAll('figure')) {
   const rows = [...new Set(marks.map(mark => mark.parentNode))];
   const marksOf = row => marks.filter(mark => mark.parentNode === row);
   const middle = mark => { const box = mark.getBoundingClientRect(); return box.left + box.width / 2; };
-  const enter = mark => { for (const other of marks) other.tabIndex = -1; mark.tabIndex = 0; mark.focus(); };
+  const say = mark => { says.textContent = mark.getAttribute('aria-label'); };
+  const enter = mark => { for (const other of marks) other.tabIndex = -1; mark.tabIndex = 0; mark.focus(); say(mark); };
   const nearest = (row, x) => row === undefined ? undefined
       : marksOf(row).reduce((best, mark) => Math.abs(middle(mark) - x) < Math.abs(middle(best) - x) ? mark : best);
   marks[0].tabIndex = 0;
   for (const mark of marks) {
-    const say = () => { says.textContent = mark.getAttribute('aria-label'); };
-    mark.addEventListener('focus', say);
-    mark.addEventListener('mouseenter', say);
+    mark.addEventListener('focus', () => say(mark));
+    mark.addEventListener('mouseenter', () => say(mark));
     mark.addEventListener('click', () => enter(mark));
     mark.addEventListener('keydown', event => {
       const row = marksOf(mark.parentNode), at = row.indexOf(mark), line = rows.indexOf(mark.parentNode);

@@ -281,11 +281,12 @@ void run_training(const TrainingPlan& plan, ParallelForm& form, Recording& recor
   observer.after_step = [&](const StepReport& report) {
     recording.after_step(report);
     if (reporter) reporter->after_step(report);
+    recording.before_step(report.step + 1);
   };
   Trainer trainer(model, corpus, form, plan.options, observer);
   if (plan.resumed) transformer::load_state(*plan.resumed, model, trainer);
   if (reporter) reporter->trainer = &trainer;
-  recording.start();
+  recording.before_step(trainer.steps_taken() + 1);
   trainer.run(plan.stop_at);
   const auto held_out = trainer.validate();
   if (reporter) reporter->finish(held_out);
