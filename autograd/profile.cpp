@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "autograd/storage.hpp"
+#include "base/trace.hpp"
+
 namespace ringside::autograd {
 
 constinit thread_local Profile* Profile::active_ = nullptr;
@@ -16,16 +21,34 @@ OpTime& Profile::entry(std::string_view name) {
   return found != ops_.end() ? *found : ops_.emplace_back(OpTime{std::string(name)});
 }
 
-double Profile::lap() {
-  const auto now = Clock::now();
-  return Seconds(now - std::exchange(last_, now)).count();
+// The ledger, kind by kind.
+static void add_memory(Trace& trace, Clock::time_point now) {
+  if (trace.memory().empty()) {
+    std::vector<std::string> names;
+    for (const MemoryKind kind : all_memory_kinds) names.emplace_back(name_of(kind));
+    trace.set_memory_kinds(names);
+  }
+  Trace::Memory held{now, {}};
+  for (const MemoryKind kind : all_memory_kinds) held.bytes.push_back(memory_use(kind).current);
+  trace.add(std::move(held));
+}
+
+double Profile::lap(std::string_view op, const char* direction) {
+  const auto now = Clock::now(), start = std::exchange(last_, now);
+  if (Trace* trace = Trace::here()) {
+    trace->add({Trace::Lane::compute, Trace::Kind::op, fmt::format("{}{}", op, direction), start, now});
+    add_memory(*trace, now);
+  }
+  return Seconds(now - start).count();
 }
 
 void Profile::add_forward(const char* op) {
   OpTime& time = entry(op);
-  time.forward += lap();
+  time.forward += lap(op, "");
   ++time.calls;
 }
+
+void Profile::add_backward(const char* op) { entry(op).backward += lap(op, " backward"); }
 
 void Profile::add_gemm(const Product& product, double seconds) {
   gemm_seconds_ += seconds;

@@ -5,7 +5,8 @@
 //     clip_grad_norm(...);     profile.mark("clip");
 //     for (const auto& op : profile.ops()) ...
 //
-// Forward, an op is given the time since the last report: what is not an op itself counts for the op that comes next.
+// Forward, an op is given the time since the last report: what is not an op itself counts for the op that comes next. Where a Trace
+// (base/trace.hpp) records too, each report becomes a span there, and tells how much memory is held by then.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ class Profile {
   Profile& operator=(const Profile&) = delete;
 
   // The time since the last report was that of `name`, which is no op.
-  void mark(std::string_view name) { entry(name).forward += lap(); }
+  void mark(std::string_view name) { entry(name).forward += lap(name, ""); }
 
   const std::vector<OpTime>& ops() const { return ops_; }  // in the order of their first report
   double gemm_seconds() const { return gemm_seconds_; }    // of the ops' time
@@ -51,17 +52,22 @@ class Profile {
     if (active_) active_->add_forward(op);
   }
   static void note_backward(const char* op) {
-    if (active_) active_->entry(op).backward += active_->lap();
+    if (active_) active_->add_backward(op);
   }
   static void note_gemm(const Product& product, double seconds) {
     if (active_) active_->add_gemm(product, seconds);
+  }
+  // What comes next begins now: the time since the last report was nobody's.
+  static void begin() {
+    if (active_) active_->last_ = Clock::now();
   }
   static bool on() { return active_ != nullptr; }
 
  private:
   OpTime& entry(std::string_view name);
-  double lap();
+  double lap(std::string_view op, const char* direction);
   void add_forward(const char* op);
+  void add_backward(const char* op);
   void add_gemm(const Product& product, double seconds);
 
   static constinit thread_local Profile* active_;

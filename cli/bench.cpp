@@ -14,6 +14,7 @@
 #include "cli/ranks.hpp"
 #include "collectives/calibration.hpp"
 #include "collectives/message.hpp"
+#include "collectives/transport/link.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -30,7 +31,7 @@ constexpr const char* more =
     "terms\n"
     "of busbw, when the ranks moved the same bytes and did nothing else: round a bare ring of TCP sockets for tcp, gloo and "
     "mpi_tcp,\n"
-    "by copying in memory for the others. ratio: busbw / limit. wrong: elements of the result that were not what they should be.\n"
+    "by copying in memory for the others; with --link, the link's own rate. ratio: busbw / limit. wrong: elements of the result that were not what they should be.\n"
     "Backends take turns within one run, because a machine drifts.\n"
     "mpi is Open MPI as it comes, mpi_heap the same with its temporaries kept on the heap, mpi_tcp the same over TCP.";
 
@@ -42,8 +43,19 @@ struct BenchArguments {
   bool calibrate = false, ranks_given = false;
 };
 
+// A link slows our own transports down; what libraries send goes beside it.
+void plan_link(BenchPlan& plan, const collectives::Link& link, bool calibrate) {
+  if (calibrate) throw UsageError("--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK");
+  for (const auto& name : plan.backends)
+    if (name != "tcp" && name != "shm" && name != "threads")
+      throw UsageError(fmt::format("--link slows down tcp, shm and threads, but what {} sends is out of its reach: leave out either", name));
+  plan.limits = false;  // it is the link that limits
+  if (!bench_has_a_seat()) fmt::print("every rank behind a link of {}\n", to_text(link)), std::fflush(stdout);
+}
+
 BenchPlan plan_from(const BenchArguments& said) {
   BenchPlan plan = said.plan;
+  if (const auto link = collectives::link_from_environment()) plan_link(plan, *link, said.calibrate);
   if (said.calibrate) {
     if (!said.collective.empty()) throw UsageError("--calibrate measures what it needs: leave out " + said.collective);
     plan_calibration(plan, said.ranks_given);
@@ -210,6 +222,7 @@ void add_bench_command(CLI::App& app) {
       ->delimiter(',')
       ->type_name("NAME,...")
       ->capture_default_str();
+  add_link_option(*command);
   command->add_option("--type", said->type, "Of the elements")->capture_default_str();
   command->add_option("--op", said->op, "Of the reduction")->capture_default_str();
   command->add_option("--warmup", said->plan.warmup, "Calls before the first sample")
@@ -223,11 +236,12 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--svg", said->svg, "Draw busbw over size there")->type_name("FILE");
   command->footer(more);
   add_bench_train_command(*command);
+  add_bench_ddp_command(*command);
   add_bench_zero_command(*command);
   command->callback([command, said, ranks] {
     if (!command->get_subcommands().empty()) return;
     if (said->collective.empty() && !said->calibrate)
-      throw UsageError("say what to measure: a collective, such as all_reduce, or train; or --calibrate");
+      throw UsageError("say what to measure: a collective, such as all_reduce, or train, or ddp; or --calibrate");
     said->ranks_given = ranks->count() > 0;
     run(*said);
   });

@@ -11,6 +11,7 @@
 #include "cli/bench_seat.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/transport/shaped.hpp"
 #include "collectives/transport/shm.hpp"
 #include "collectives/transport/tcp.hpp"
 #include "collectives/transport/threads.hpp"
@@ -60,14 +61,16 @@ void measure_threads(const std::function<std::unique_ptr<Backend>(int)>& make, c
   if (first) std::rethrow_exception(first);
 }
 
-collectives::ExecutorOptions executor_options() {
-  return collectives::group_options_from_environment().executor;
+// Our collectives over that transport, behind the link that is asked for.
+std::unique_ptr<Backend> ours_over(std::unique_ptr<collectives::Transport> transport) {
+  const auto options = collectives::group_options_from_environment();
+  return make_schedule_backend(behind_link(std::move(transport), options.link), options.executor);
 }
 
 void measure_with_threads(Lane& lane) {
   lane.measure = [](const Block& block, std::vector<RankRecord>& records) {
     const auto world = collectives::make_threads_world(static_cast<int>(records.size()));
-    const auto make = [&](int rank) { return make_schedule_backend(make_threads_transport(world, rank), executor_options()); };
+    const auto make = [&](int rank) { return ours_over(make_threads_transport(world, rank)); };
     measure_threads(make, block, true, records);
   };
 }
@@ -89,8 +92,8 @@ void measure_with(Lane& lane, std::shared_ptr<Backend> backend) {
 }
 
 std::unique_ptr<Backend> connect(const std::string& name, const Place& meeting) {
-  if (name == "tcp") return make_schedule_backend(collectives::connect_tcp(meeting), executor_options());
-  if (name == "shm") return make_schedule_backend(collectives::connect_shm(meeting), executor_options());
+  if (name == "tcp") return ours_over(collectives::connect_tcp(meeting));
+  if (name == "shm") return ours_over(collectives::connect_shm(meeting));
   if (name == "gloo") return collectives::make_gloo_backend(meeting);
   return collectives::make_mpi_backend();
 }

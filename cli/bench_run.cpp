@@ -63,6 +63,7 @@ class Bench {
   static ProcessGroup meet_everybody(const Place& place) {
     auto options = collectives::group_options_from_environment();
     options.executor.timeout = Seconds(3600);
+    options.link = {};
     return ProcessGroup::over_tcp(place, options);
   }
 
@@ -98,7 +99,8 @@ class Bench {
     std::uint8_t place = 0;
     if (everybody_.rank() == 0) {
       auto choice = collectives::group_options_from_environment().algorithms;
-      choice.set_costs(collectives::costs_here(lane.name));
+      const auto costs = collectives::costs_here(lane.name);
+      choice.set_costs(link_ ? collectives::costs_behind(*link_, costs) : costs);
       place = static_cast<std::uint8_t>(&choice.choose(call.collective, call.count, call.type, seat_.own.size) - all.data());
     }
     everybody_.broadcast(std::span(&place, 1), 0);
@@ -147,6 +149,7 @@ class Bench {
       row.busbw_gbps = bandwidth(figures[i]);
       for (std::size_t j = 0; j < lanes_.size(); ++j)
         if (!lanes_[j].backend && lanes_[j].limit == lane.limit) row.limit_gbps = bandwidth(figures[j]);
+      if (link_) row.limit_gbps = link_->bytes_per_second * 1e-9;
       rows.push_back(row);
     }
     return rows;
@@ -154,6 +157,7 @@ class Bench {
 
   const BenchPlan& plan_;
   const BenchSeat& seat_;
+  const std::optional<collectives::Link> link_ = collectives::link_from_environment();
   ProcessGroup everybody_;
   std::vector<Lane> lanes_;
 };

@@ -187,6 +187,7 @@ void add_bench_zero_command(CLI::App& bench) {
   const auto said = std::make_shared<Arguments>();
   said->ranks.otherwise = 2;
   add_ranks_option(*command, said->ranks);
+  add_link_option(*command);
   command->add_option("--model", said->model, fmt::format("One of {}", fmt::join(transformer::config_names(), ", ")))
       ->type_name("NAME")
       ->capture_default_str();

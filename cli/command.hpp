@@ -33,6 +33,7 @@ void add_step_command(CLI::App& app);
 void add_prove_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_bench_train_command(CLI::App& bench);
+void add_bench_ddp_command(CLI::App& bench);
 void add_bench_zero_command(CLI::App& bench);
 void add_postmortem_command(CLI::App& app);
 

@@ -197,6 +197,7 @@ void add_hello_command(CLI::App& app) {
   const auto options = std::make_shared<HelloOptions>();
   options->ranks.otherwise = 4;
   add_ranks_option(*command, options->ranks);
+  add_link_option(*command);
   command->add_option("--backend", options->backend, "shm: ranks are processes of one host and share memory; tcp: on one host or several; threads: ranks are threads of this process; auto: shm on one host, tcp on several")
       ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}))->capture_default_str();
   command->add_option("--seed", options->seed, "Other numbers for another seed")->capture_default_str();

@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "cli/command.hpp"
 #include "cli/rank_process.hpp"
+#include "collectives/transport/link.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -69,6 +70,24 @@ void add_ranks_option(CLI::App& command, RanksOption& option) {
   const auto text =
       fmt::format("Number of ranks: processes on this machine (default: the outer launcher's, else {})", option.otherwise);
   command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
+}
+
+void add_link_option(CLI::App& command) {
+  const auto check = [](std::string& text) -> std::string {
+    try {
+      collectives::parse_link(text);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
+  command
+      .add_option_function<std::string>("--link", keep,
+                                        "Slow the network down, as to 1Gbps,50us: bits per second of each rank's way out, and how long a message "
+                                        "is on the way (RINGSIDE_LINK, else none)")
+      ->type_name("RATE,LATENCY")
+      ->check(CLI::Validator(check, ""));
 }
 
 void become_rank(const RanksOption& option, RankOutput output) {

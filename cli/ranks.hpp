@@ -33,6 +33,10 @@ std::vector<std::string> own_command();
 // For options that count something of which there must be at least one: "at least 1 rank is needed, not 0".
 CLI::Validator at_least_one(const std::string& thing);
 
+// Declares --link RATE,LATENCY: every group that this process, and the ranks that it starts, make afterwards lies behind that link
+// (collectives/transport/link.hpp). It is kept in the environment, as RINGSIDE_LINK.
+void add_link_option(CLI::App& command);
+
 // Returns in a process that is a rank, with its place in the environment:
 //   - RANK, or Open MPI's name for it, is set: an outer launcher made this process, and -n, if given, must be its number of ranks;
 //   - without -n, Slurm's name for it is set: so did srun (with -n it is not asked: a batch script has these variables too);

@@ -54,7 +54,7 @@ struct Arguments {
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
   bool tied_head = false, checkpoint_activations = false;
   std::vector<std::string> data;
-  std::string backend = "auto", metrics, dump, save;
+  std::string backend = "auto", metrics, dump, save, trace, trace_steps, report;
   std::int64_t validate_every = 0;
   std::optional<double> memory_limit_gb;
   std::int64_t sample_tokens = 0;
@@ -177,6 +177,8 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   plan.init = said.init ? *said.init : said.resume.value_or("");
   plan.metrics = said.metrics;
   plan.dump = said.dump;
+  plan.recording = {said.trace, said.report, {}};
+  if (!said.trace_steps.empty()) plan.recording.steps = parse_steps(said.trace_steps);
   plan.sample_tokens = said.sample_tokens;
   plan.sample = said.sample;
   plan.sample.seed = plan.options.seed;
@@ -199,7 +201,9 @@ void check_before_ranks(const Arguments& said) {
 
 void train_as_rank(const TrainingPlan& plan, collectives::ProcessGroup& group) {
   const auto form = make_form(plan.form, group, plan.bucket_mb);
-  run_training(plan, *form);
+  Recording recording = recording_of(plan);
+  run_training(plan, *form, recording);
+  recording.write(group, fmt::format("Training {} on {} rank{}", plan.model_name, group.size(), group.size() == 1 ? "" : "s"), facts_of(plan, group.size()));
 }
 
 void train_on_threads(const Arguments& said) {
@@ -258,6 +262,8 @@ void add_model_options(CLI::App& command, Arguments& said) {
 void add_parallel_options(CLI::App& command, Arguments& said) {
   add_ranks_option(command, said.ranks);
   command.get_option("--ranks")->group("Ranks");
+  add_link_option(command);
+  command.get_option("--link")->group("Ranks");
   command.add_option("--bucket-mb", said.bucket_mb, "Of bucketed, zero1 and zero2: the most that travels in one call, in 10^6 bytes (25)")
       ->type_name("MB")
       ->check(CLI::PositiveNumber.description(""))
@@ -314,6 +320,9 @@ void add_output_options(CLI::App& command, Arguments& said) {
     return command.add_option(name, value, text)->type_name(type)->group("What comes of it");
   };
   option("--metrics", said.metrics, "FILE", "Write a JSON line per step");
+  option("--trace", said.trace, "FILE", "Write what every rank did in a few steps there, for ui.perfetto.dev or chrome://tracing");
+  option("--trace-steps", said.trace_steps, "A-B", "... in these steps, also for --report (3-5)");
+  option("--report", said.report, "FILE", "At the end write a page there, for a browser: lanes of every rank, memory over a step, loss");
   option("--dump", said.dump, "DIR", "After every step write gradients and parameters to DIR/step0001.safetensors and so on");
   option("--save", said.save, "DIR", "At the end write config.json and model.safetensors, as Hugging Face's Llama, and what --resume needs");
   option("--save-every", said.save_every, "N", "... and after every N steps too")->check(at_least_one("step"));

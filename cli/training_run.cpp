@@ -16,6 +16,7 @@
 #include "base/memory.hpp"
 #include "cli/forms.hpp"
 #include "cli/progress.hpp"
+#include "collectives/transport/link.hpp"
 #include "transformer/checkpoint.hpp"
 #include "transformer/memory.hpp"
 #include "transformer/printable.hpp"
@@ -103,8 +104,9 @@ void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corp
              config.d_model, heads, config.d_ff, config.vocabulary, config.tied_head ? ", tied head" : "");
   fmt::print("data     {}: {} files, {}B, {}B of them held out\n", names_of(plan), text.files,
              with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.validation().size())));
-  fmt::print("ranks    {}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
-             plan.threads, plan.threads == 1 ? "thread" : "threads");
+  const auto link = collectives::link_from_environment();
+  fmt::print("ranks    {}{}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
+             ranks == 1 || !link ? "" : fmt::format(", each behind a link of {}", to_text(*link)), plan.threads, plan.threads == 1 ? "thread" : "threads");
   std::string parts = options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate);
   if (options.checkpoint_activations) parts += ", activations checkpointed";
   fmt::print("batch    {} sequences of {} bytes, {} on each rank{}; {} steps\n", options.batch, options.sequence, options.batch / ranks,
@@ -231,6 +233,23 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   transformer::validate(plan.options, plan.config, corpus, ranks);
   const std::int64_t begin = plan.resumed ? plan.resumed->step : 0;
   require(plan.stop_at > begin, "the run cannot stop after step {}: {} are taken already", plan.stop_at, begin);
+  recording_of(plan);
+}
+
+Recording recording_of(const TrainingPlan& plan) {
+  return {plan.recording, plan.resumed ? plan.resumed->step : 0, std::min(plan.stop_at, plan.options.steps)};
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& plan, int ranks) {
+  const auto& options = plan.options;
+  const auto link = collectives::link_from_environment();
+  return {{"model", fmt::format("{}: {} parameters in {}", plan.model_name, with_unit(static_cast<double>(transformer::parameter_count(plan.config))),
+                                autograd::name_of(plan.dtype))},
+          {"ranks", fmt::format("{}{}{}, {} {} each", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
+                                ranks == 1 || !link ? "" : fmt::format(", each behind a link of {}", to_text(*link)), plan.threads,
+                                plan.threads == 1 ? "thread" : "threads")},
+          {"batch", fmt::format("{} sequences of {} bytes, {} on each rank", options.batch, options.sequence, options.batch / ranks)},
+          {"text", names_of(plan)}};
 }
 
 void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine) {
@@ -252,12 +271,14 @@ void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine
 void prepare_outputs(const TrainingPlan& plan) {
   make_folder(plan.dump);
   make_folder(plan.save);
-  if (plan.metrics.empty()) return;
-  const bool writable = std::ofstream(plan.metrics, std::ios::app).is_open();
-  require(writable, "cannot write metrics to {}: {}", plan.metrics.string(), std::strerror(errno));
+  for (const auto& [path, what] : {std::pair(plan.metrics, "metrics"), std::pair(plan.recording.trace, "the trace"), std::pair(plan.recording.report, "the report")}) {
+    if (path.empty()) continue;
+    const bool writable = std::ofstream(path, std::ios::app).is_open();
+    require(writable, "cannot write {} to {}: {}", what, path.string(), std::strerror(errno));
+  }
 }
 
-void run_training(const TrainingPlan& plan, ParallelForm& form) {
+void run_training(const TrainingPlan& plan, ParallelForm& form, Recording& recording) {
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
   const Corpus corpus(text.bytes);
@@ -268,8 +289,10 @@ void run_training(const TrainingPlan& plan, ParallelForm& form) {
   Keeper keeper{plan, model, form};
   transformer::Observer observer;
   observer.after_step = [&](const StepReport& report) {
+    recording.after_step(report);
     if (reporter) reporter->after_step(report);
     keeper.after_step(report.step);
+    recording.before_step(report.step + 1);
   };
   if (form.rank() == 0) {
     prepare_outputs(plan);
@@ -280,6 +303,7 @@ void run_training(const TrainingPlan& plan, ParallelForm& form) {
   Trainer trainer(model, corpus, form, plan.options, observer);
   keeper.trainer = &trainer;
   if (plan.resumed) transformer::load_state(*plan.resumed, model, trainer);
+  recording.before_step(trainer.steps_taken() + 1);
   trainer.run(plan.stop_at);
   const auto held_out = trainer.validate();
   if (reporter) reporter->finish(held_out);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autograd/dtype.hpp"
+#include "cli/recording.hpp"
 #include "transformer/config.hpp"
 #include "transformer/corpus.hpp"
 #include "transformer/parallel_form.hpp"
@@ -31,6 +32,7 @@ struct TrainingPlan {
   std::int64_t save_every = 0;                // steps; 0: at the end
   std::int64_t stop_at = 0;                   // the step after which it ends
   std::filesystem::path metrics, dump, save;  // empty: none
+  RecordingPlan recording;
   std::int64_t sample_tokens = 0;
   transformer::SampleOptions sample;
   std::optional<double> memory_limit;  // bytes for the ranks on this machine; 0: do not look; none: what the system has
@@ -51,6 +53,12 @@ void prepare_outputs(const TrainingPlan& plan);
 
 // Trains. Rank 0 prints on standard output, writes metrics, dumps and checkpoint; the others are silent. Every rank must call it,
 // on the thread that it will compute on.
-void run_training(const TrainingPlan& plan, transformer::ParallelForm& form);
+void run_training(const TrainingPlan& plan, transformer::ParallelForm& form, Recording& recording);
+
+// The recording that the plan asks for. Throws Error if it asks for steps that the run does not take.
+Recording recording_of(const TrainingPlan& plan);
+
+// What stands above a report of the run.
+std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& plan, int ranks);
 
 }  // namespace ringside::cli

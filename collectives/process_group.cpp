@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "collectives/calibration.hpp"
 #include "collectives/transport/automatic.hpp"
+#include "collectives/transport/shaped.hpp"
 #include "collectives/transport/shm.hpp"
 #include "collectives/transport/tcp.hpp"
 #include "collectives/transport/threads.hpp"
@@ -31,8 +32,19 @@ Call make_rooted(Call call, int root) {
   return call;
 }
 
-ProcessGroup make_group(std::unique_ptr<Transport> transport, const GroupOptions& options, int hosts = 1) {
-  AlgorithmChoice algorithms = agree_on_costs(*transport, options.executor, options.algorithms, hosts);
+// What the group chooses its algorithms by, as far as this rank knows, where a link is in the way.
+AlgorithmChoice choosing_behind(AlgorithmChoice algorithms, const std::optional<Link>& link, std::string_view transport, int hosts) {
+  if (!link || algorithms.costs()) return algorithms;
+  MachineCosts costs = costs_behind(*link, costs_here(transport));
+  costs.common.cores *= std::max(1, hosts);
+  algorithms.set_costs(costs);
+  return algorithms;
+}
+
+ProcessGroup make_group(std::unique_ptr<Transport> bare, const GroupOptions& options, int hosts = 1) {
+  auto transport = behind_link(std::move(bare), options.link);
+  AlgorithmChoice algorithms = choosing_behind(options.algorithms, options.link, transport->name(), hosts);
+  algorithms = agree_on_costs(*transport, options.executor, std::move(algorithms), hosts);
   return ProcessGroup(make_schedule_backend(std::move(transport), options.executor), std::move(algorithms));
 }
 
@@ -45,6 +57,7 @@ GroupOptions group_options_from_environment() {
   if (const auto bytes = integer_environment("RINGSIDE_SLICE_BYTES", 64, 1 << 30))
     options.executor.slice_bytes = static_cast<std::size_t>(*bytes);
   if (const auto forced = environment("RINGSIDE_ALGORITHM")) options.algorithms = AlgorithmChoice(*forced);
+  options.link = link_from_environment();
   return options;
 }
 
@@ -187,10 +200,11 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const
   const auto world = make_threads_world(size);
   std::mutex mutex;
   std::exception_ptr first;
-  AlgorithmChoice algorithms = options.algorithms;
+  AlgorithmChoice algorithms = choosing_behind(options.algorithms, options.link, "threads", 1);
   if (!algorithms.costs()) algorithms.set_costs(costs_here("threads"));
   const auto run_rank = [&](int rank) {
-    ProcessGroup group(make_schedule_backend(make_threads_transport(world, rank), options.executor), algorithms);
+    auto transport = behind_link(make_threads_transport(world, rank), options.link);
+    ProcessGroup group(make_schedule_backend(std::move(transport), options.executor), algorithms);
     try {
       body(group);
     } catch (const std::exception& error) {

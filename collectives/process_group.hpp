@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -19,6 +20,7 @@
 #include "collectives/choice.hpp"
 #include "collectives/place.hpp"
 #include "collectives/shared_buffer.hpp"
+#include "collectives/transport/link.hpp"
 #include "collectives/work.hpp"
 
 namespace ringside::collectives {
@@ -26,9 +28,11 @@ namespace ringside::collectives {
 struct GroupOptions {
   ExecutorOptions executor;
   AlgorithmChoice algorithms;
+  std::optional<Link> link = {};  // slows the group down to what such a network would give: transport/shaped.hpp
 };
 
-// The defaults, with RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never), RINGSIDE_SLICE_BYTES and RINGSIDE_ALGORITHM ("all_reduce=two_shot,...") applied.
+// The defaults, with RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never), RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,...")
+// and RINGSIDE_LINK ("1Gbps,50us") applied.
 GroupOptions group_options_from_environment();
 
 class ProcessGroup {

@@ -139,7 +139,7 @@ class Transport {
   void forget_traffic() { traffic_ = {}; }  // what was sent before the group's first call
 
   // What this rank has called: the executor writes it down.
-  CallHistory& history() { return history_; }
+  virtual CallHistory& history() { return history_; }
 
  protected:
   virtual void start_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) = 0;

@@ -1,5 +1,7 @@
 #include "collectives/work.hpp"
 
+#include "base/trace.hpp"
+
 namespace ringside::collectives {
 
 // What callers and the queue's thread share. The mutex guards all of it, and who may use the backend: the thread while the queue is not
@@ -18,8 +20,23 @@ struct Work::State {
   const void* input;
   void* output;
   bool done = false;
-  std::exception_ptr error;
+  std::exception_ptr error = {};
+  Trace* trace = nullptr;  // of the thread that made the call
+  Clock::time_point queued = {};
 };
+
+// For the trace: the call itself, and its caller's standing still for it.
+static void note_call(Trace* trace, const Call& call, Clock::time_point queued, Clock::time_point start) {
+  if (!trace) return;
+  trace->add({Trace::Lane::communication, Trace::Kind::call, std::string(name_of(call.collective)), start, Clock::now(),
+              std::string(call.label.view()), call.count * size_of(call.type), queued});
+}
+
+static void note_wait(const Call& call, Clock::time_point start) {
+  if (Trace* trace = Trace::here())
+    trace->add({Trace::Lane::compute, Trace::Kind::wait, fmt::format("wait for {}", name_of(call.collective)), start, Clock::now(),
+                std::string(call.label.view())});
+}
 
 bool Work::done() const {
   const std::lock_guard lock(state_->shared->mutex);
@@ -32,6 +49,7 @@ void Work::wait() const {
   std::unique_lock lock(shared.mutex);
   shared.changed.wait(lock, [this] { return state_->done; });
   shared.times.blocked += seconds_since(start);
+  note_wait(state_->call, start);
   if (state_->error) std::rethrow_exception(state_->error);
 }
 
@@ -47,7 +65,8 @@ CallQueue::~CallQueue() {
 }
 
 Work CallQueue::start(const Call& call, const void* input, void* output) {
-  auto state = std::make_shared<Work::State>(Work::State{shared_, call, input, output, false, nullptr});
+  auto state = std::make_shared<Work::State>(Work::State{shared_, call, input, output});
+  if ((state->trace = Trace::here())) state->queued = Clock::now();
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->queue.push_back(state);
@@ -62,9 +81,12 @@ void CallQueue::run(const Call& call, const void* input, void* output) {
   const auto start_time = Clock::now();
   backend_->run(call, input, output);
   const double seconds = seconds_since(start_time);
+  note_call(Trace::here(), call, start_time, start_time);
+  note_wait(call, start_time);
   const std::lock_guard lock(shared_->mutex);
   shared_->times.blocked += seconds;
   shared_->times.running += seconds;
+  ++shared_->times.calls;
 }
 
 void CallQueue::abort(const std::string& cause) noexcept {
@@ -109,9 +131,11 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
   } catch (...) {
     error = std::current_exception();
   }
+  note_call(state->trace, state->call, state->queued, start_time);
   const std::lock_guard lock(shared_->mutex);
   state->error = error;
   shared_->times.running += seconds_since(start_time);
+  ++shared_->times.calls;
 }
 
 }  // namespace ringside::collectives

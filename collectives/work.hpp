@@ -23,6 +23,7 @@ namespace ringside::collectives {
 struct CallTimes {
   double blocked = 0;  // callers stood still: in blocking calls, in wait()
   double running = 0;  // calls were being carried out, seen by a caller or not
+  std::uint64_t calls = 0;  // that have ended
 };
 
 // A handle: copies speak of the same call. One that is dropped without wait() leaves the call running; if it fails, the group's next

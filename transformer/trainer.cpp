@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "autograd/engine.hpp"
+#include "autograd/profile.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/trace.hpp"
 
 namespace ringside::transformer {
 
@@ -40,6 +42,14 @@ std::unique_ptr<autograd::Optimizer> make_optimizer(const TrainerOptions& option
 const TrainerOptions& validated(const TrainerOptions& options, const Config& config, const Corpus& corpus, int ranks) {
   validate(options, config, corpus, ranks);
   return options;
+}
+
+// What a trace of the step, if there is one, calls this part of it.
+template <class Part>
+void in_phase(const char* name, Part part) {
+  autograd::Profile::begin();
+  const TracedPhase phase(name);
+  part();
 }
 
 double bits(double nats) {
@@ -115,14 +125,14 @@ StepReport Trainer::step() {
 
   form_.clear_gradients(*optimizer_);
   const double own_loss = accumulate_gradients();
-  form_.finish_gradients();
-  report.gradient_norm = form_.clip_gradients(*optimizer_, options_.clip);
+  in_phase("finish gradients", [&] { form_.finish_gradients(); });
+  in_phase("clip", [&] { report.gradient_norm = form_.clip_gradients(*optimizer_, options_.clip); });
   optimizer_->set_learning_rate(report.learning_rate);
-  form_.step(*optimizer_);
+  in_phase("optimizer", [&] { form_.step(*optimizer_); });
   ++steps_taken_;
 
   report.step = steps_taken_;
-  report.loss = form_.average(own_loss);
+  in_phase("loss of all ranks", [&] { report.loss = form_.average(own_loss); });
   require(std::isfinite(report.loss), "the loss of step {} is {}: training has diverged; try a lower learning rate (it was {:.2g})",
           report.step, report.loss, report.learning_rate);
   report.bits_per_byte = bits(report.loss);
@@ -142,8 +152,9 @@ double Trainer::accumulate_gradients() {
   for (std::int64_t part = 0; part < parts; ++part) {
     const bool last = part == parts - 1;
     const auto quiet = last ? nullptr : form_.no_sync();
-    const Tensor loss = loss_of(training_.draw(steps_taken_, {share.first + part * count, count}));
-    autograd::backward(loss, Tensor::scalar(1.0 / static_cast<double>(parts), loss.dtype()));
+    Tensor loss;
+    in_phase("forward", [&] { loss = loss_of(training_.draw(steps_taken_, {share.first + part * count, count})); });
+    in_phase("backward", [&] { autograd::backward(loss, Tensor::scalar(1.0 / static_cast<double>(parts), loss.dtype())); });
     sum += loss.item();
   }
   return sum / static_cast<double>(parts);

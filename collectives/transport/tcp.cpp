@@ -57,6 +57,13 @@ std::string address_of(int (*ask)(int, sockaddr*, socklen_t*), int socket) {
   return host;
 }
 
+// To the nanosecond, which poll(2) does not know: a message behind a slowed link is due in microseconds.
+timespec remaining(const Deadline& deadline) {
+  const double seconds = std::min(deadline.remaining().count(), 1e6);
+  const auto whole = static_cast<std::time_t>(seconds);
+  return {whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
+}
+
 class TcpTransport final : public Transport {
  public:
   TcpTransport(const Place& place, Mesh mesh, MakeTransport again)
@@ -147,7 +154,8 @@ class TcpTransport final : public Transport {
     watched[n++] = {lifeline_.news(), POLLIN, 0};
     if (outgoing_.peer >= 0) watched[n++] = {data_[outgoing_.peer]->native_handle(), POLLOUT, 0};
     if (incoming_.peer >= 0) watched[n++] = {data_[incoming_.peer]->native_handle(), POLLIN, 0};
-    const int ready = ::poll(watched.data(), n, deadline.remaining_ms());
+    const timespec patience = remaining(deadline);
+    const int ready = ::ppoll(watched.data(), n, &patience, nullptr);
     if (ready < 0 && errno == EINTR) return true;
     if (watched[0].revents != 0) lifeline_.listen();
     return ready != 0 || !deadline.expired();

@@ -185,7 +185,7 @@ TEST_CASE("calibrate says what it cannot do") {
   CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2)
             .starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
   CHECK(
-      one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as all_reduce, or train; or --calibrate\n"));
+      one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as all_reduce, or train, or ddp; or --calibrate\n"));
 }
 
 TEST_CASE("costs are read off the calls in which they decide") {

@@ -58,5 +58,5 @@ TEST_CASE("bench train tells where a step's time goes") {
 TEST_CASE("bench without a collective says what is missing") {
   const auto outcome = run_program({ringside_binary, "bench"});
   CHECK(outcome.exit_code == 2);
-  CHECK(contains(outcome.err, "say what to measure: a collective, such as all_reduce, or train"));
+  CHECK(contains(outcome.err, "say what to measure: a collective, such as all_reduce, or train, or ddp"));
 }

@@ -1,0 +1,27 @@
+#include "base/trace.hpp"
+
+namespace ringside {
+
+void Trace::add(Span span) {
+  const std::lock_guard lock(mutex_);
+  spans_.push_back(std::move(span));
+}
+
+void Trace::add(Memory memory) {
+  const std::lock_guard lock(mutex_);
+  memory_.push_back(std::move(memory));
+}
+
+const char* name_of(Trace::Lane lane) { return lane == Trace::Lane::compute ? "compute" : "communication"; }
+
+const char* name_of(Trace::Kind kind) {
+  switch (kind) {
+    case Trace::Kind::phase: return "phase";
+    case Trace::Kind::op: return "op";
+    case Trace::Kind::wait: return "wait";
+    case Trace::Kind::call: return "call";
+  }
+  return "unknown";
+}
+
+}  // namespace ringside
