@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "autograd/ops.hpp"
+
 namespace ringside::transformer {
 namespace {
 
@@ -39,18 +41,21 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const Sizes sizes(config);
   const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype);
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) / ranks / static_cast<double>(options.accumulate);
-  const double at_the_head = 2 * sizes.vocabulary + 3 * sizes.d;  // logits and their gradient; around the last norm
-  const double block = sizes.kept_by_block(), in_block = sizes.of_backward_in_block();
-  // What is kept in bf16 is widened while it is computed with: the most, the gradient of the logits.
-  const double widened = dtype == autograd::DType::bf16 ? tokens * sizes.vocabulary * 4 : 0;
+  // In numbers, not bytes. At the head: a few rows of logits, and around the last norm.
+  const double rows = tokens < 1e15 ? static_cast<double>(autograd::cross_entropy_rows(static_cast<std::int64_t>(tokens), config.vocabulary)) : tokens;
+  const double head = rows * sizes.vocabulary + tokens * 3 * sizes.d;
+  const double block = tokens * sizes.kept_by_block(), in_block = tokens * sizes.of_backward_in_block();
+  const double at_the_most = options.checkpoint_activations ? tokens * sizes.layers * sizes.d + std::max(head, block + in_block)
+                                                            : sizes.layers * block + std::max(head, in_block);
+  const bool narrow = dtype == autograd::DType::bf16;
+  // What is kept in bf16 is widened while it is computed with: the most, the head's matrix and its gradient, and the rows of logits.
+  const double widened = narrow ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
   // Of bf16 parameters the optimizer keeps masters, and all that it keeps is fp32.
-  const double wide = dtype == autograd::DType::bf16 ? 2 * parameters : parameters, masters = dtype == autograd::DType::bf16 ? wide : 0;
-  const double of_token = options.checkpoint_activations ? sizes.layers * sizes.d + std::max(at_the_head, block + in_block)
-                                                         : sizes.layers * block + std::max(at_the_head, in_block);
+  const double wide = narrow ? 2 * parameters : parameters, masters = narrow ? wide : 0;
   return {.parameters = parameters,
           .gradients = parameters * (1 + extra_gradients),
           .optimizer = masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0),
-          .activations = tokens * of_token * size + widened};
+          .activations = at_the_most * size + widened};
 }
 
 }  // namespace ringside::transformer

@@ -82,7 +82,11 @@ Tensor Model::forward(const Tensor& tokens) const {
 }
 
 Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
-  return autograd::cross_entropy(forward(tokens), targets);
+  return head_loss(hidden(tokens), targets);
+}
+
+Tensor Model::head_loss(const Tensor& hidden, const Tensor& targets) const {
+  return lm_head_.cross_entropy(hidden, targets);
 }
 
 void initialise(const autograd::Module& model, const Config& config) {
