@@ -1,6 +1,8 @@
 // `ringside eval`: what a checkpoint makes of given tokens, in figures that can be held against another framework's.
 
 #include <memory>
+#include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "cli/ranks.hpp"
 #include "transformer/checkpoint.hpp"
 #include "transformer/evaluate.hpp"
+#include "transformer/vocabulary.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -26,6 +29,8 @@ constexpr const char* more =
     "\n"
     "Every token but a sequence's first is foretold from those before it. --json has loss (mean, nats per token), perplexity, sequences,\n"
     "tokens (how many were foretold), dtype and log_probabilities: for each sequence, log p of its second token, its third, and so on.\n"
+    "bits_per_byte is there too where it is known what bytes the tokens stand for: from the tokenizer.json in the checkpoint's folder; without\n"
+    "one a token is a byte.\n"
     "--grads has the gradient of that loss for every parameter, under the parameter's name in transformers; a tied head has none of its\n"
     "own. transformers computes the same with model(input_ids=tokens, labels=tokens).loss.backward().\n"
     "\n"
@@ -38,14 +43,43 @@ struct Arguments {
   int threads = 1;
 };
 
-void write_json(const Arguments& said, const transformer::Evaluation& evaluation) {
-  write_json_file(said.json, {{"model", said.init},
-                              {"dtype", said.dtype},
-                              {"sequences", evaluation.log_probabilities.size()},
-                              {"tokens", evaluation.foretold},
-                              {"loss", evaluation.loss},
-                              {"perplexity", std::exp(evaluation.loss)},
-                              {"log_probabilities", evaluation.log_probabilities}});
+// All nats by all bytes of the tokens that were foretold. Nothing where a token's bytes are not known: a model of fewer tokens than there are
+// bytes does not read bytes, and ids may come from a tokenizer that is not there.
+std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>& known, std::int64_t model_vocabulary,
+                                    const std::vector<transformer::Tokens>& sequences, const transformer::Evaluation& evaluation) {
+  if (!known || model_vocabulary < known->size()) return std::nullopt;
+  const auto byte_counts = known->byte_counts();
+  double bytes = 0;
+  for (const transformer::Tokens& sequence : sequences) {
+    for (std::size_t t = 1; t < sequence.size(); ++t) {
+      const auto id = static_cast<std::size_t>(sequence[t]);
+      if (id >= byte_counts.size() || byte_counts[id] == 0) return std::nullopt;
+      bytes += byte_counts[id];
+    }
+  }
+  return evaluation.loss / std::numbers::ln2 * static_cast<double>(evaluation.foretold) / bytes;
+}
+
+// What the tokens stand for. It is not needed for anything else, so a tokenizer that Ringside does not read is no reason to stop.
+std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint) {
+  try {
+    return transformer::Vocabulary::beside(checkpoint);
+  } catch (const Error& problem) {
+    fmt::print("no bits per byte: {}\n", problem.what());
+    return std::nullopt;
+  }
+}
+
+void write_json(const Arguments& said, const transformer::Evaluation& evaluation, std::optional<double> bits) {
+  Json json = {{"model", said.init},
+               {"dtype", said.dtype},
+               {"sequences", evaluation.log_probabilities.size()},
+               {"tokens", evaluation.foretold},
+               {"loss", evaluation.loss},
+               {"perplexity", std::exp(evaluation.loss)}};
+  if (bits) json["bits_per_byte"] = *bits;
+  json["log_probabilities"] = evaluation.log_probabilities;
+  write_json_file(said.json, json);
 }
 
 void write_logits(const Arguments& said, const transformer::Evaluation& evaluation) {
@@ -63,11 +97,13 @@ void evaluate(const Arguments& said) {
   transformer::load_parameters(said.init, model);
   const transformer::EvaluateOptions options{.gradients = !said.grads.empty(), .logits = !said.logits.empty(), .at_once = said.batch};
   const transformer::Evaluation evaluation = transformer::evaluate(model, sequences, options);
-  if (!said.json.empty()) write_json(said, evaluation);
+  const auto bits = bits_per_byte(vocabulary_beside(said.init), config.vocabulary, sequences, evaluation);
+  if (!said.json.empty()) write_json(said, evaluation, bits);
   if (!said.grads.empty()) transformer::save_gradients(said.grads, model);
   if (!said.logits.empty()) write_logits(said, evaluation);
-  fmt::print("loss {:.6f} nats per token, perplexity {:.3f}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
-             std::exp(evaluation.loss), evaluation.foretold, sequences.size(), said.dtype);
+  fmt::print("loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
+             std::exp(evaluation.loss), bits ? fmt::format(", {:.4f} bits per byte", *bits) : "", evaluation.foretold, sequences.size(),
+             said.dtype);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* sample_beginning = "\n";
+
 // A file of JSON lines, one per step and one per examination, each there for whoever reads along as soon as it is written.
 class Metrics {
  public:
@@ -101,13 +103,18 @@ void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corp
              with_unit(static_cast<double>(transformer::parameter_count(config))), autograd::name_of(plan.dtype), config.layers,
              config.d_model, heads, config.d_ff, config.vocabulary, config.tied_head ? ", tied head" : "");
   fmt::print("data     {}: {} files, {}B, {}B of them held out\n", names_of(plan), text.files,
-             with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.validation().size())));
+             with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.held_out_bytes())));
+  if (!corpus.tokens_are_bytes()) {
+    const auto tokens = static_cast<double>(corpus.training().size() + corpus.validation().size());
+    fmt::print("tokens   {}: {} of them; the text is {}, {:.2f} bytes each\n", plan.vocabulary->name(), corpus.vocabulary(), with_unit(tokens),
+               static_cast<double>(corpus.bytes()) / tokens);
+  }
   fmt::print("ranks    {}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
              plan.threads, plan.threads == 1 ? "thread" : "threads");
   std::string parts = options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate);
   if (options.checkpoint_activations) parts += ", activations checkpointed";
-  fmt::print("batch    {} sequences of {} bytes, {} on each rank{}; {} steps\n", options.batch, options.sequence, options.batch / ranks,
-             parts, options.steps);
+  fmt::print("batch    {} sequences of {} {}, {} on each rank{}; {} steps\n", options.batch, options.sequence,
+             corpus.tokens_are_bytes() ? "bytes" : "tokens", options.batch / ranks, parts, options.steps);
   if (plan.resumed) {
     fmt::print("resumed  after step {}\n", plan.resumed->step);
     for (const std::string& change : transformer::changes_since(*plan.resumed, options)) fmt::print("changed  {}\n", change);
@@ -149,11 +156,9 @@ class Summary {
 
 void print_sample(const TrainingPlan& plan, const Model& model) {
   if (plan.sample_tokens == 0) return;
-  const auto tokens = transformer::generate(model, {'\n'}, plan.sample_tokens, plan.sample);
-  transformer::Bytes bytes;
-  for (const std::int32_t token : tokens) bytes.push_back(token < 256 ? static_cast<std::uint8_t>(token) : '?');
-  fmt::print("\n--- a sample of {} bytes, temperature {} ---\n{}\n", bytes.size(), plan.sample.temperature,
-             transformer::printable(bytes));
+  const auto tokens = transformer::generate(model, plan.vocabulary->beginning(sample_beginning), plan.sample_tokens, plan.sample);
+  fmt::print("\n--- a sample of {} {}, temperature {} ---\n{}\n", tokens.size(), plan.vocabulary->is_bytes() ? "bytes" : "tokens",
+             plan.sample.temperature, transformer::printable(plan.vocabulary->bytes_of(tokens)));
 }
 
 // What rank 0 does beside training. On the other ranks none of it exists.
@@ -173,7 +178,7 @@ struct Reporter {
     progress.step(report);
     if (!plan.dump.empty()) transformer::dump_step(plan.dump / fmt::format("step{:04}.safetensors", report.step), model);
     const bool due = plan.save_every > 0 && report.step % plan.save_every == 0 && report.step != end;
-    if (due) transformer::save_run(plan.save, model, *trainer);
+    if (due) transformer::save_run(plan.save, model, *trainer, *plan.vocabulary);
   }
 
   void after_validation(std::int64_t step, double bits_per_byte) {
@@ -186,9 +191,9 @@ struct Reporter {
     summary.print(held_out);
     if (held_out) metrics.validation(end, *held_out);
     if (!plan.save.empty()) {
-      transformer::save_run(plan.save, model, *trainer);
-      fmt::print("saved    {} (config.json and model.safetensors, as transformers reads them, and what --resume needs)\n",
-                 plan.save.string());
+      transformer::save_run(plan.save, model, *trainer, *plan.vocabulary);
+      fmt::print("saved    {} (config.json and model.safetensors{}, as transformers reads them, and what --resume needs)\n", plan.save.string(),
+                 plan.vocabulary->is_bytes() ? "" : ", tokenizer.json");
     }
     print_sample(plan, model);
     std::fflush(stdout);
@@ -210,9 +215,16 @@ Text read_data(const TrainingPlan& plan) {
 }
 
 void check_plan(const TrainingPlan& plan, int ranks) {
-  const Corpus corpus(read_data(plan).bytes);
-  if (plan.resumed) transformer::require_text_of(*plan.resumed, corpus.fingerprint());
-  transformer::validate(plan.options, plan.config, corpus, ranks);
+  const transformer::Bytes text = read_data(plan).bytes;
+  const Corpus bytes(text);
+  if (plan.resumed) transformer::require_text_of(*plan.resumed, bytes.fingerprint());
+  transformer::validate(plan.options, plan.config, ranks);
+  if (plan.sample_tokens > 0) plan.vocabulary->beginning(sample_beginning);  // throws if there are no such tokens
+  // The ranks encode the text, each for itself; so does this only where it may be too short: a token is at most so many bytes.
+  const auto counts = plan.vocabulary->byte_counts();
+  const std::size_t longest = *std::max_element(counts.begin(), counts.end());
+  if (bytes.training().size() / longest <= static_cast<std::size_t>(plan.options.sequence))
+    transformer::validate(plan.options, plan.config, Corpus(text, *plan.vocabulary), ranks);
   const std::int64_t begin = plan.resumed ? plan.resumed->step : 0;
   require(plan.stop_at > begin, "the run cannot stop after step {}: {} are taken already", plan.stop_at, begin);
 }
@@ -237,6 +249,7 @@ void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine
 void prepare_outputs(const TrainingPlan& plan) {
   make_folder(plan.dump);
   make_folder(plan.save);
+  if (!plan.save.empty()) transformer::require_place_for(*plan.vocabulary, plan.save);
   if (plan.metrics.empty()) return;
   const bool writable = std::ofstream(plan.metrics, std::ios::app).is_open();
   require(writable, "cannot write metrics to {}: {}", plan.metrics.string(), std::strerror(errno));
@@ -245,7 +258,7 @@ void prepare_outputs(const TrainingPlan& plan) {
 void run_training(const TrainingPlan& plan, ParallelForm& form) {
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
-  const Corpus corpus(text.bytes);
+  const Corpus corpus(text.bytes, *plan.vocabulary);
   Model model(plan.config, plan.dtype);
   if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
 
