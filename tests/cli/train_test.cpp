@@ -523,6 +523,25 @@ TEST_CASE("a model that does not fit is told before anything is allocated") {
   CHECK(training.run({"--steps", "1", "--memory-limit", "0"}).exit_code == 0);
 }
 
+TEST_CASE("a run whose output nobody reads ends without a word on every rank") {
+  const Training training({"--steps", "100000"});
+  const std::string text = training.path("text.txt").string();
+  for (const std::string how : {"-n 1", "-n 3", "-n 2 --backend tcp", "-n 2 --backend threads"}) {
+    for (const std::string before : {"", "trap '' PIPE; "}) {  // also where whoever starts us has the signal ignored
+      CAPTURE(how);
+      CAPTURE(before);
+      const std::string script = before + "\"$0\" train --data '" + text +
+                                 "' --d-model 16 --layers 1 --heads 2 --d-ff 20 --sequence 12 --batch 12 --threads 1 --steps 100000 --eval-every 1 --eval-batches 1 " +
+                                 how + " | head -n 3; echo \"${PIPESTATUS[0]}\"";
+      const Outcome outcome = run_program({"bash", "-c", script, ringside_binary});
+      CHECK(outcome.err == "");
+      CHECK(contains(outcome.out, "\n141\n"));
+      CHECK(outcome.survivors == "");
+      CHECK(outcome.seconds < 10);
+    }
+  }
+}
+
 TEST_CASE("a run that diverges says so on every rank") {
   const Training training({"--steps", "20", "--optimizer", "sgd", "--lr", "1e9", "--clip", "0"});
   const Outcome outcome = training.run({"-n", "2"});
