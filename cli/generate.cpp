@@ -13,6 +13,7 @@
 
 #include "autograd/parallel.hpp"
 #include "cli/command.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/ranks.hpp"
 #include "transformer/checkpoint.hpp"
 #include "transformer/printable.hpp"
@@ -35,6 +36,7 @@ struct Arguments {
   std::optional<std::string> prompt, prompt_file;
   std::int64_t tokens = 200;
   int threads = 1;
+  std::optional<double> memory_limit;
   transformer::SampleOptions sample;
 };
 
@@ -67,7 +69,10 @@ void generate(const Arguments& said) {
   const auto vocabulary = transformer::Vocabulary::beside(said.init);
   require_fits(vocabulary, config);
   std::vector<std::int32_t> tokens = tokens_of(beginning_from(said), vocabulary, config);
-  const transformer::Model model(config, said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32);
+  const auto dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  require_memory(transformer::memory_needed_to_generate(config, dtype, static_cast<double>(tokens.size())), said.memory_limit,
+                 "choose a smaller model");
+  const transformer::Model model(config, dtype);
   transformer::load_parameters(said.init, model);
   const auto text = transformer::generate(model, tokens, said.tokens, said.sample);
   tokens.insert(tokens.end(), text.begin(), text.end());
@@ -92,6 +97,7 @@ void add_generate_command(CLI::App& app) {
       ->check(CLI::NonNegativeNumber.description(""));
   option("--seed", said->sample.seed, "N", "Another seed, another text (0)");
   option("--dtype", said->dtype, "TYPE", "Compute in fp32 or fp64 (fp32)")->check(CLI::IsMember({"fp32", "fp64"}).description(""));
+  add_memory_limit(*command, said->memory_limit);
   option("--threads", said->threads, "N", "Threads to compute on (1)")->check(at_least_one("thread"));
   command->callback([said] { generate(*said); });
 }

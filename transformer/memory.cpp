@@ -31,6 +31,19 @@ struct Sizes {
   bool tied;
 };
 
+double rows_of_logits(double tokens, const Config& config) {
+  constexpr double beyond_any = 1e15;
+  return static_cast<double>(autograd::cross_entropy_rows(static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary));
+}
+
+// Of activations, when backward begins or somewhere on its way. At the head: rows of logits, and what is around the last norm.
+double numbers_at_the_most(const Sizes& sizes, double tokens, double rows, bool checkpointed) {
+  const double head = rows * sizes.vocabulary + tokens * 3 * sizes.d;
+  const double block = tokens * sizes.kept_by_block(), in_block = tokens * sizes.of_backward_in_block();
+  if (checkpointed) return tokens * sizes.layers * sizes.d + std::max(head, block + in_block);
+  return sizes.layers * block + std::max(head, in_block);
+}
+
 }  // namespace
 
 double parameter_bytes(const Config& config, autograd::DType dtype) {
@@ -41,12 +54,7 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const Sizes sizes(config);
   const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype);
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) / ranks / static_cast<double>(options.accumulate);
-  // In numbers, not bytes. At the head: a few rows of logits, and around the last norm.
-  const double rows = tokens < 1e15 ? static_cast<double>(autograd::cross_entropy_rows(static_cast<std::int64_t>(tokens), config.vocabulary)) : tokens;
-  const double head = rows * sizes.vocabulary + tokens * 3 * sizes.d;
-  const double block = tokens * sizes.kept_by_block(), in_block = tokens * sizes.of_backward_in_block();
-  const double at_the_most = options.checkpoint_activations ? tokens * sizes.layers * sizes.d + std::max(head, block + in_block)
-                                                            : sizes.layers * block + std::max(head, in_block);
+  const double rows = rows_of_logits(tokens, config);
   const bool narrow = dtype == autograd::DType::bf16;
   // What is kept in bf16 is widened while it is computed with: the most, the head's matrix and its gradient, and the rows of logits.
   const double widened = narrow ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
@@ -55,7 +63,23 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   return {.parameters = parameters,
           .gradients = parameters * (1 + extra_gradients),
           .optimizer = masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0),
-          .activations = at_the_most * size + widened};
+          .activations = numbers_at_the_most(sizes, tokens, rows, options.checkpoint_activations) * size + widened};
+}
+
+MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences, double length, bool gradients, double kept_logits) {
+  const Sizes sizes(config);
+  const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype), tokens = sequences * length;
+  const double numbers = gradients ? numbers_at_the_most(sizes, tokens, rows_of_logits(tokens, config), false)
+                                   : tokens * sizes.kept_by_block() + rows_of_logits(length, config) * sizes.vocabulary;
+  return {.parameters = parameters, .gradients = gradients ? parameters : 0, .activations = (numbers + kept_logits * sizes.vocabulary) * size};
+}
+
+MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype, double tokens) {
+  const Sizes sizes(config);
+  const double seen = std::min(tokens, static_cast<double>(config.sequence));
+  const double past = sizes.layers * 2 * sizes.kv * static_cast<double>(config.sequence);
+  return {.parameters = parameter_bytes(config, dtype),
+          .activations = (past + seen * sizes.kept_by_block() + sizes.vocabulary) * static_cast<double>(autograd::size_of(dtype))};
 }
 
 }  // namespace ringside::transformer
