@@ -14,7 +14,7 @@ namespace ringside::autograd {
 // Which random numbers fill a tensor: those of `seed`, in the stream that `name` (usually the parameter's full name) stands for.
 struct Init {
   std::uint64_t seed = 0;
-  std::string_view name = "";
+  std::string_view name;
 };
 
 std::uint64_t stream_of(std::string_view name);  // for base/random.hpp

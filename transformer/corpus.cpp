@@ -130,7 +130,7 @@ Text read_text(const std::vector<fs::path>& paths) {
 }
 
 fs::path default_corpus() {
-  const fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
+  fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
   require(!headers.empty(), "the C++ standard library headers were not found when this program was built: name a text with --data");
   std::error_code error;
   require(fs::is_directory(headers, error),

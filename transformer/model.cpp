@@ -11,7 +11,6 @@
 namespace ringside::transformer {
 
 using autograd::DType;
-using autograd::NamedTensor;
 using autograd::Tensor;
 
 namespace {

@@ -36,7 +36,7 @@ namespace {
 //     | y_i       |   | cos  -sin | | x_i       |
 //     | y_{i+D/2} | = | sin   cos | | x_{i+D/2} |            direction -1 turns back: sin changes its sign
 Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position, int direction) {
-  const Tensor y = empty_in_order_of(x);
+  Tensor y = empty_in_order_of(x);
   const std::int64_t half = x.size(-1) / 2, tokens = x.size(-2);
   const Rows x_rows(x), y_rows(y);
   dispatch_stored(x.dtype(), "rope", [&](auto zero) {
