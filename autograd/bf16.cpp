@@ -32,14 +32,14 @@ void convert(const Tensor& source, const Tensor& target) {
 
 Tensor wide(const Tensor& x) {
   if (!x.defined() || x.dtype() != DType::bf16) return x;
-  const Tensor y = empty_in_order_of(x, DType::fp32);
+  Tensor y = empty_in_order_of(x, DType::fp32);
   convert<Bf16, float>(x, y);
   return y;
 }
 
 Tensor rounded(const Tensor& x, DType type) {
   if (!x.defined() || type != DType::bf16) return x;
-  const Tensor y = empty_in_order_of(x, DType::bf16);
+  Tensor y = empty_in_order_of(x, DType::bf16);
   convert<float, Bf16>(x, y);
   return y;
 }

@@ -3,12 +3,13 @@
 //     fp32    s eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm         bf16 is the upper half
 //     bf16    s eeeeeeee mmmmmmm
 //
-// An op on bf16 tensors widens its inputs to fp32, computes, and rounds its result. What it saves for backward are the bf16 inputs, which
-// are widened again there. So activations, weights and gradients take half the memory, and sums inside an op lose nothing.
+// An op on bf16 tensors widens its inputs to fp32, computes, and rounds its result, number by number where it can. What it saves for backward
+// are the bf16 inputs, which are widened again there. So activations, weights and gradients take half the memory, and sums inside an op lose nothing.
 #pragma once
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "autograd/tensor.hpp"
 
@@ -35,6 +36,10 @@ constexpr DType dtype_of<Bf16>() {
   return DType::bf16;
 }
 
+// What numbers that are kept as S are computed in: float for Bf16, else S. In a loop over them, `const Wide<S> x = p[i]`.
+template <class S>
+using Wide = std::conditional_t<std::is_same_v<S, Bf16>, float, S>;
+
 // The type that numbers of `type` are computed in: fp32 for bf16, else the type itself.
 constexpr DType wide_type(DType type) {
   return type == DType::bf16 ? DType::fp32 : type;
@@ -46,7 +51,8 @@ Tensor wide(const Tensor& x);
 // The reverse: where `type` is bf16, an fp32 tensor rounded to it; otherwise, and if it is undefined, x as it is.
 Tensor rounded(const Tensor& x, DType type);
 
-// dispatch() for what only moves numbers, or computes with one of each at a time: with Bf16 too.
+// dispatch() with Bf16 too: for what only moves numbers, and for loops that widen each number where they read it and round it where they
+// write it, which costs no memory. wide() and rounded() are for what a GEMM needs.
 template <class Body>
 void dispatch_stored(DType type, const char* op, Body&& body) {
   if (type == DType::bf16) return body(Bf16{});

@@ -108,7 +108,7 @@ class Engine {
       accumulate_into(b, a);
       return b;
     }
-    const Tensor sum = a.clone();
+    Tensor sum = a.clone();
     accumulate_into(sum, b);
     return sum;
   }

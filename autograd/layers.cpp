@@ -6,6 +6,7 @@
 #include "autograd/bf16.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/parallel.hpp"
+#include "base/error.hpp"
 #include "base/random.hpp"
 
 namespace ringside::autograd {
@@ -60,6 +61,11 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Init init, DTy
 
 Tensor Linear::forward(const Tensor& x) const {
   return with_hooks([&] { return linear(x, weight, bias); });
+}
+
+Tensor Linear::cross_entropy(const Tensor& x, const Tensor& targets) const {
+  require(!bias.defined(), "Linear::cross_entropy: expected a layer without bias");
+  return with_hooks([&] { return linear_cross_entropy(x, weight, targets); });
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t size, Init init, DType dtype) : weight(Tensor::empty({count, size}, dtype)) {

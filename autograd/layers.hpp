@@ -14,7 +14,7 @@ namespace ringside::autograd {
 // Which random numbers fill a tensor: those of `seed`, in the stream that `name` (usually the parameter's full name) stands for.
 struct Init {
   std::uint64_t seed = 0;
-  std::string_view name = "";
+  std::string_view name;
 };
 
 std::uint64_t stream_of(std::string_view name);  // for base/random.hpp
@@ -29,6 +29,8 @@ class Linear : public Module {
   // weight [out, in] and, if asked for, bias [out], both uniform in +-1/sqrt(in), as in torch. bias draws from init.name + ".bias".
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true, Init init = {}, DType dtype = DType::fp32);
   Tensor forward(const Tensor& x) const;
+  // cross_entropy(forward(x), targets) of a layer without bias, whose outputs are logits: see linear_cross_entropy in ops.hpp.
+  Tensor cross_entropy(const Tensor& x, const Tensor& targets) const;
 
   Tensor weight, bias;  // bias is undefined without
 };

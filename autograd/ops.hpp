@@ -100,6 +100,15 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 // ignore_index do not count; if none is left, the loss is 0. Throws if a target is neither that nor in 0..V-1.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int32_t ignore_index = -100);
 
+// cross_entropy(linear(x, weight), targets) without the logits, which are the largest tensor of all: x [..., n], weight [V, n], targets int32
+// [...] -> scalar. Only the logits of `rows_at_once` tokens are there at a time (0: of cross_entropy_rows()), and bf16's are fp32. What its
+// result has a history for is computed at once, forward.
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, std::int32_t ignore_index = -100,
+                            std::int64_t rows_at_once = 0);
+
+// How many rows of logits are made at a time: 32 MiB of fp32, or 64 rows where that is more; equal parts of all.
+std::int64_t cross_entropy_rows(std::int64_t tokens, std::int64_t vocabulary);
+
 // --- ops/reduce.cpp
 // -----------------------------------------------------------------------------------------------------------------
 

@@ -92,10 +92,13 @@ class Cache {
 
 thread_local bool Cache::ended_ = false;
 
+thread_local std::int64_t fetched_from_system = 0;
+
 std::byte* allocate_buffer(std::size_t bytes) {
   const std::size_t size = rounded(bytes == 0 ? 1 : bytes);
   Cache* const cache = size < Cache::smallest ? nullptr : Cache::of_thread();
   void* buffer = cache ? cache->take(size) : nullptr;
+  if (!buffer && cache) ++fetched_from_system;
   if (!buffer) buffer = std::aligned_alloc(alignment, size);
   if (!buffer && cache) {
     cache->clear();  // what is kept in other sizes may be just what is missing
@@ -192,6 +195,10 @@ void reset_peak_memory() {
 
 void release_cached_memory() {
   if (Cache* const cache = Cache::of_thread()) cache->clear();
+}
+
+std::int64_t system_allocations() {
+  return fetched_from_system;
 }
 
 }  // namespace ringside::autograd

@@ -80,4 +80,8 @@ void reset_peak_memory();               // peak := current, of all
 // ones, and fresh pages cost a fault each). This gives them back to the system.
 void release_cached_memory();
 
+// How many buffers of 64 KiB and more this thread has asked the system for so far, because it had none of that size left: in a steady state
+// no more.
+std::int64_t system_allocations();
+
 }  // namespace ringside::autograd

@@ -69,7 +69,7 @@ Tensor Tensor::zeros(Shape shape, DType dtype) {
 }
 
 Tensor Tensor::full(Shape shape, double value, DType dtype) {
-  const Tensor result = empty(std::move(shape), dtype);
+  Tensor result = empty(std::move(shape), dtype);
   result.fill_(value);
   return result;
 }
@@ -80,7 +80,7 @@ Tensor Tensor::scalar(double value, DType dtype) {
 
 template <class T>
 Tensor Tensor::from(std::span<const T> values, Shape shape) {
-  const Tensor result = empty(std::move(shape), dtype_of<T>());
+  Tensor result = empty(std::move(shape), dtype_of<T>());
   require(static_cast<std::int64_t>(values.size()) == result.elements(), "Tensor::from: shape {} has {} elements, got {} values",
           result.shape(), result.elements(), values.size());
   std::copy(values.begin(), values.end(), result.data<T>());

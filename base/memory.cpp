@@ -82,4 +82,14 @@ std::optional<std::uint64_t> available_memory(const fs::path& root) {
   return smaller(machine, left_to_groups(root));
 }
 
+std::optional<std::uint64_t> peak_resident_memory(const fs::path& root) {
+  Bytes peak = number_after(root / "proc/self/status", "VmHWM:");
+  if (peak) *peak *= 1024;  // it is in KiB
+  return peak;
+}
+
+void reset_peak_resident_memory() {
+  std::ofstream("/proc/self/clear_refs") << 5;  // proc(5)
+}
+
 }  // namespace ringside

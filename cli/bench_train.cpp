@@ -10,6 +10,8 @@
 #include "autograd/optimizer.hpp"
 #include "autograd/parallel.hpp"
 #include "autograd/profile.hpp"
+#include "autograd/storage.hpp"
+#include "base/memory.hpp"
 #include "base/random.hpp"
 #include "cli/bench_train_report.hpp"
 #include "cli/command.hpp"
@@ -28,14 +30,14 @@ constexpr int warmup_steps = 2;
 constexpr const char* more =
     "Columns: forward and backward are the medians over the steps of what an op took; share is of the step. `gemm` is the part of the ops' time\n"
     "that was spent in matrix products, and `alone` what the same products take one after the other with nothing in between: the limit of\n"
-    "this machine with this library. ratio = step / alone.\n"
+    "this machine with this library. ratio = step / alone. linear_cross_entropy computes its gradients forward.\n"
     "\n"
     "Examples:\n"
     "  ringside bench train --model lab                          1 thread and 2, batch 4 x 256, fp32, AdamW\n"
     "  ringside bench train --model tiny --batch 8 --threads 1 --json step.json --svg step.svg\n";
 
 struct Arguments {
-  std::string model = "lab", json, svg;
+  std::string model = "lab", dtype = "fp32", json, svg;
   std::int64_t batch = 4, sequence = 256;
   std::vector<int> threads;
   int steps = 9;
@@ -49,16 +51,24 @@ double median(std::vector<double> values) {
 class TrainBench {
  public:
   explicit TrainBench(const Arguments& said)
-      : said_(said), config_(config_of(said)), model_(config_, DType::fp32), optimizer_(groups()), input_(tokens(0)), target_(tokens(1)) {}
+      : said_(said),
+        config_(config_of(said)),
+        model_(config_, said.dtype == "bf16" ? DType::bf16 : DType::fp32),
+        optimizer_(groups()), input_(tokens(0)), target_(tokens(1)) {}
 
   TrainFigures measure(int threads) {
     autograd::set_threads(threads);
-    if (products_.empty()) products_ = products_of_one_step();
+    TrainFigures figures;
+    autograd::release_cached_memory();  // what another number of threads has left
+    autograd::reset_peak_memory();
+    reset_peak_resident_memory();
     for (int i = 0; i < warmup_steps; ++i) step();
+    figures.tensor_bytes = static_cast<double>(autograd::memory_use().peak);
+    figures.resident_bytes = static_cast<double>(peak_resident_memory().value_or(0));
+    if (products_.empty()) products_ = products_of_one_step();
 
     std::map<std::string, std::vector<double>> forward, backward;
     std::vector<double> seconds, gemm, alone;
-    TrainFigures figures;
     for (int i = 0; i < said_.steps; ++i) {
       const auto start = Clock::now();
       const Profile profile;
@@ -70,7 +80,7 @@ class TrainBench {
       if (i == 0) figures.ops = profile.ops();
     }
     for (auto& op : figures.ops) op.forward = median(forward[op.name]), op.backward = median(backward[op.name]);
-    figures.model = said_.model, figures.parameters = parameter_count(config_);
+    figures.model = said_.model, figures.dtype = said_.dtype, figures.parameters = parameter_count(config_);
     figures.batch = said_.batch, figures.sequence = said_.sequence, figures.threads = threads;
     figures.step_seconds = median(seconds), figures.alone_seconds = median(alone);
     figures.gemm_seconds = threads == 1 ? median(gemm) : 0;  // other threads' products are not told apart
@@ -176,6 +186,8 @@ void add_bench_train_command(CLI::App& bench) {
   const auto said = std::make_shared<Arguments>();
   command->add_option("--model", said->model, fmt::format("One of {}", fmt::join(transformer::config_names(), ", ")))
       ->type_name("NAME")->capture_default_str();
+  command->add_option("--dtype", said->dtype, "fp32, or bf16: what is kept takes half, products are fp32's all the same")
+      ->type_name("TYPE")->check(CLI::IsMember({"fp32", "bf16"}).description(""))->capture_default_str();
   command->add_option("--batch", said->batch, "Sequences of a step")->type_name("N")->check(at_least_one("sequence"))->capture_default_str();
   command->add_option("--sequence", said->sequence, "Tokens of each")->type_name("N")->check(at_least_one("token"))->capture_default_str();
   command->add_option("--threads", said->threads, "Numbers of threads, one after the other (default: 1, and 2 where there are as many cores)")

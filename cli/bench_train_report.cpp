@@ -8,8 +8,8 @@ namespace ringside::cli {
 namespace {
 
 std::string title(const TrainFigures& f) {
-  return fmt::format("{}: {} parameters; batch {} x {}, fp32, AdamW, {} thread{}", f.model, with_unit(static_cast<double>(f.parameters)), f.batch,
-                     f.sequence, f.threads, f.threads == 1 ? "" : "s");
+  return fmt::format("{}: {} parameters; batch {} x {}, {}, AdamW, {} thread{}", f.model, with_unit(static_cast<double>(f.parameters)), f.batch,
+                     f.sequence, f.dtype, f.threads, f.threads == 1 ? "" : "s");
 }
 
 // What took longest first; what is no op (the time between them) last.
@@ -34,8 +34,10 @@ std::string train_table(const TrainFigures& f) {
   if (f.gemm_seconds > 0)
     text += fmt::format("  gemm {:.0f} ms of it: {:.1f} GFLOP at {:.1f} GFLOP/s\n", f.gemm_seconds * 1e3, f.flops * 1e-9,
                         f.flops / f.gemm_seconds * 1e-9);
-  return text + fmt::format("  the same products alone {:.0f} ms, {:.1f} GFLOP/s; ratio {:.2f}\n", f.alone_seconds * 1e3,
-                            f.flops / f.alone_seconds * 1e-9, f.ratio());
+  text += fmt::format("  the same products alone {:.0f} ms, {:.1f} GFLOP/s; ratio {:.2f}\n", f.alone_seconds * 1e3,
+                      f.flops / f.alone_seconds * 1e-9, f.ratio());
+  const std::string resident = f.resident_bytes > 0 ? fmt::format(", {:.0f} MB resident", f.resident_bytes * 1e-6) : "";
+  return text + fmt::format("  memory at the most {:.0f} MB in tensors{}\n", f.tensor_bytes * 1e-6, resident);
 }
 
 Json to_json(const std::vector<TrainFigures>& all) {
@@ -45,7 +47,7 @@ Json to_json(const std::vector<TrainFigures>& all) {
              {"parameters", f.parameters},
              {"batch", f.batch},
              {"sequence", f.sequence},
-             {"type", "fp32"},
+             {"type", f.dtype},
              {"threads", f.threads},
              {"step_ms", f.step_seconds * 1e3},
              {"tokens_per_second", f.tokens_per_second()},
@@ -53,7 +55,9 @@ Json to_json(const std::vector<TrainFigures>& all) {
              {"gflops", f.flops / f.step_seconds * 1e-9},
              {"gemm_alone_ms", f.alone_seconds * 1e3},
              {"gemm_alone_gflops", f.flops / f.alone_seconds * 1e-9},
-             {"ratio", f.ratio()}};
+             {"ratio", f.ratio()},
+             {"peak_tensor_bytes", f.tensor_bytes}};
+    if (f.resident_bytes > 0) row["peak_resident_bytes"] = f.resident_bytes;
     if (f.gemm_seconds > 0) row["gemm_ms"] = f.gemm_seconds * 1e3;
     for (const auto& op : by_time(f))
       row["ops"].push_back({{"op", op.name}, {"forward_ms", op.forward * 1e3}, {"backward_ms", op.backward * 1e3}, {"calls", op.calls}});

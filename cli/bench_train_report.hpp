@@ -12,7 +12,7 @@ namespace ringside::cli {
 
 // One number of threads. Times are medians over the steps.
 struct TrainFigures {
-  std::string model;
+  std::string model, dtype = "fp32";
   std::int64_t parameters = 0, batch = 0, sequence = 0;
   int threads = 1;
   std::vector<autograd::OpTime> ops;
@@ -20,6 +20,8 @@ struct TrainFigures {
   double gemm_seconds = 0;   // of the step; 0: not known
   double alone_seconds = 0;  // the step's products one after the other
   double flops = 0;          // of these
+  double tensor_bytes = 0;   // the most that tensors held at once
+  double resident_bytes = 0; // the most that the process had in memory during the first steps; 0: not known
 
   double tokens_per_second() const { return static_cast<double>(batch * sequence) / step_seconds; }
   double ratio() const { return step_seconds / alone_seconds; }

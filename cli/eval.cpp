@@ -1,6 +1,9 @@
 // `ringside eval`: what a checkpoint makes of given tokens, in figures that can be held against another framework's.
 
+#include <algorithm>
 #include <memory>
+#include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,9 +14,11 @@
 #include "autograd/parallel.hpp"
 #include "cli/command.hpp"
 #include "cli/json_file.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/ranks.hpp"
 #include "transformer/checkpoint.hpp"
 #include "transformer/evaluate.hpp"
+#include "transformer/vocabulary.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -26,6 +31,8 @@ constexpr const char* more =
     "\n"
     "Every token but a sequence's first is foretold from those before it. --json has loss (mean, nats per token), perplexity, sequences,\n"
     "tokens (how many were foretold), dtype and log_probabilities: for each sequence, log p of its second token, its third, and so on.\n"
+    "bits_per_byte is there too where it is known what bytes the tokens stand for: from the tokenizer.json in the checkpoint's folder; without\n"
+    "one a token is a byte.\n"
     "--grads has the gradient of that loss for every parameter, under the parameter's name in transformers; a tied head has none of its\n"
     "own. transformers computes the same with model(input_ids=tokens, labels=tokens).loss.backward().\n"
     "\n"
@@ -36,16 +43,46 @@ struct Arguments {
   std::string init, tokens, json, grads, logits, dtype = "fp32";
   std::int64_t sequence = 0, batch = 8;
   int threads = 1;
+  std::optional<double> memory_limit;
 };
 
-void write_json(const Arguments& said, const transformer::Evaluation& evaluation) {
-  write_json_file(said.json, {{"model", said.init},
-                              {"dtype", said.dtype},
-                              {"sequences", evaluation.log_probabilities.size()},
-                              {"tokens", evaluation.foretold},
-                              {"loss", evaluation.loss},
-                              {"perplexity", std::exp(evaluation.loss)},
-                              {"log_probabilities", evaluation.log_probabilities}});
+// All nats by all bytes of the tokens that were foretold. Nothing where a token's bytes are not known: a model of fewer tokens than there are
+// bytes does not read bytes, and ids may come from a tokenizer that is not there.
+std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>& known, std::int64_t model_vocabulary,
+                                    const std::vector<transformer::Tokens>& sequences, const transformer::Evaluation& evaluation) {
+  if (!known || model_vocabulary < known->size()) return std::nullopt;
+  const auto byte_counts = known->byte_counts();
+  double bytes = 0;
+  for (const transformer::Tokens& sequence : sequences) {
+    for (std::size_t t = 1; t < sequence.size(); ++t) {
+      const auto id = static_cast<std::size_t>(sequence[t]);
+      if (id >= byte_counts.size() || byte_counts[id] == 0) return std::nullopt;
+      bytes += byte_counts[id];
+    }
+  }
+  return evaluation.loss / std::numbers::ln2 * static_cast<double>(evaluation.foretold) / bytes;
+}
+
+// What the tokens stand for. It is not needed for anything else, so a tokenizer that Ringside does not read is no reason to stop.
+std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint) {
+  try {
+    return transformer::Vocabulary::beside(checkpoint);
+  } catch (const Error& problem) {
+    fmt::print("no bits per byte: {}\n", problem.what());
+    return std::nullopt;
+  }
+}
+
+void write_json(const Arguments& said, const transformer::Evaluation& evaluation, std::optional<double> bits) {
+  Json json = {{"model", said.init},
+               {"dtype", said.dtype},
+               {"sequences", evaluation.log_probabilities.size()},
+               {"tokens", evaluation.foretold},
+               {"loss", evaluation.loss},
+               {"perplexity", std::exp(evaluation.loss)}};
+  if (bits) json["bits_per_byte"] = *bits;
+  json["log_probabilities"] = evaluation.log_probabilities;
+  write_json_file(said.json, json);
 }
 
 void write_logits(const Arguments& said, const transformer::Evaluation& evaluation) {
@@ -54,20 +91,33 @@ void write_logits(const Arguments& said, const transformer::Evaluation& evaluati
   transformer::write_safetensors(said.logits, arrays);
 }
 
+void check_memory(const Arguments& said, const transformer::Config& config, autograd::DType dtype, const std::vector<transformer::Tokens>& sequences) {
+  std::size_t longest = 0, all = 0;
+  for (const transformer::Tokens& sequence : sequences) longest = std::max(longest, sequence.size()), all += sequence.size();
+  const double at_once = static_cast<double>(std::min<std::size_t>(sequences.size(), static_cast<std::size_t>(said.batch)));
+  const double kept_logits = said.logits.empty() ? 0 : static_cast<double>(all);
+  require_memory(transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest), !said.grads.empty(), kept_logits), said.memory_limit,
+                 "choose a smaller --batch, or a smaller model");
+}
+
 void evaluate(const Arguments& said) {
   autograd::set_threads(said.threads);
   const transformer::Config config = transformer::load_config(said.init);
   const auto sequences = transformer::read_tokens(said.tokens, said.sequence > 0 ? said.sequence : config.sequence);
   transformer::check_sequences(sequences, config);
-  const transformer::Model model(config, said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32);
+  const auto dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  check_memory(said, config, dtype, sequences);
+  const transformer::Model model(config, dtype);
   transformer::load_parameters(said.init, model);
   const transformer::EvaluateOptions options{.gradients = !said.grads.empty(), .logits = !said.logits.empty(), .at_once = said.batch};
   const transformer::Evaluation evaluation = transformer::evaluate(model, sequences, options);
-  if (!said.json.empty()) write_json(said, evaluation);
+  const auto bits = bits_per_byte(vocabulary_beside(said.init), config.vocabulary, sequences, evaluation);
+  if (!said.json.empty()) write_json(said, evaluation, bits);
   if (!said.grads.empty()) transformer::save_gradients(said.grads, model);
   if (!said.logits.empty()) write_logits(said, evaluation);
-  fmt::print("loss {:.6f} nats per token, perplexity {:.3f}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
-             std::exp(evaluation.loss), evaluation.foretold, sequences.size(), said.dtype);
+  fmt::print("loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
+             std::exp(evaluation.loss), bits ? fmt::format(", {:.4f} bits per byte", *bits) : "", evaluation.foretold, sequences.size(),
+             said.dtype);
 }
 
 }  // namespace
@@ -87,6 +137,7 @@ void add_eval_command(CLI::App& app) {
       ->type_name("N")
       ->check(at_least_one("token"));
   command->add_option("--batch", said->batch, "Most sequences in memory at once (8)")->type_name("N")->check(at_least_one("sequence"));
+  add_memory_limit(*command, said->memory_limit);
   command->add_option("--threads", said->threads, "Threads to compute on (1)")->type_name("N")->check(at_least_one("thread"));
   command->callback([said] { evaluate(*said); });
 }

@@ -1,7 +1,6 @@
 // `ringside generate`: text out of a checkpoint.
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -14,11 +13,12 @@
 
 #include "autograd/parallel.hpp"
 #include "cli/command.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/ranks.hpp"
 #include "transformer/checkpoint.hpp"
 #include "transformer/printable.hpp"
 #include "transformer/sample.hpp"
-#include "transformer/tokenizer/tokenizer_file.hpp"
+#include "transformer/vocabulary.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -31,14 +31,12 @@ constexpr const char* more =
     "Example:\n"
     "  ringside train --steps 300 --save model/ && ringside generate --init model/ --prompt 'template <' --tokens 300 --top-k 20";
 
-namespace fs = std::filesystem;
-using OptionalTokenizer = std::optional<transformer::Tokenizer>;
-
 struct Arguments {
   std::string init, dtype = "fp32";
   std::optional<std::string> prompt, prompt_file;
   std::int64_t tokens = 200;
   int threads = 1;
+  std::optional<double> memory_limit;
   transformer::SampleOptions sample;
 };
 
@@ -50,23 +48,14 @@ std::string beginning_from(const Arguments& said) {
   return text;
 }
 
-// The one in the checkpoint's folder; none if the model reads bytes.
-OptionalTokenizer tokenizer_beside(const fs::path& checkpoint, const transformer::Config& config) {
-  const fs::path path = checkpoint / "tokenizer.json";
-  if (!fs::exists(path)) return std::nullopt;
-  auto tokenizer = transformer::load_tokenizer(path);
-  require(tokenizer.vocabulary() <= config.vocabulary,
-          "the tokenizer {} has ids up to {}, but the model's vocabulary is 0 to {}: it is another model's", path.string(),
-          tokenizer.vocabulary() - 1, config.vocabulary - 1);
-  return tokenizer;
+void require_fits(const transformer::Vocabulary& vocabulary, const transformer::Config& config) {
+  require(vocabulary.is_bytes() || vocabulary.size() <= config.vocabulary,
+          "the tokenizer {} has ids up to {}, but the model's vocabulary is 0 to {}: it is another model's", vocabulary.name(),
+          vocabulary.size() - 1, config.vocabulary - 1);
 }
 
-std::vector<std::int32_t> tokens_of(const std::string& text, const OptionalTokenizer& tokenizer,
-                                    const transformer::Config& config) {
-  require(!text.empty(), "a text needs a beginning of at least one byte");
-  if (tokenizer) return tokenizer->framed(tokenizer->encode(text));
-  std::vector<std::int32_t> tokens;
-  for (const char byte : text) tokens.push_back(static_cast<std::uint8_t>(byte));
+std::vector<std::int32_t> tokens_of(const std::string& text, const transformer::Vocabulary& vocabulary, const transformer::Config& config) {
+  const auto tokens = vocabulary.beginning(text);
   const auto largest = *std::max_element(tokens.begin(), tokens.end());
   require(largest < config.vocabulary,
           "the beginning has the byte {}, but the model's vocabulary is 0 to {}: it was not trained on bytes", largest,
@@ -74,25 +63,20 @@ std::vector<std::int32_t> tokens_of(const std::string& text, const OptionalToken
   return tokens;
 }
 
-std::string bytes_of(std::int32_t token, const OptionalTokenizer& tokenizer) {
-  if (tokenizer) return tokenizer->has(token) ? tokenizer->bytes_of(token) : "?";
-  return std::string(1, token < 256 ? static_cast<char>(token) : '?');
-}
-
 void generate(const Arguments& said) {
   autograd::set_threads(said.threads);
   const transformer::Config config = transformer::load_config(said.init);
-  const OptionalTokenizer tokenizer = tokenizer_beside(said.init, config);
-  std::vector<std::int32_t> tokens = tokens_of(beginning_from(said), tokenizer, config);
-  const transformer::Model model(config, said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32);
+  const auto vocabulary = transformer::Vocabulary::beside(said.init);
+  require_fits(vocabulary, config);
+  std::vector<std::int32_t> tokens = tokens_of(beginning_from(said), vocabulary, config);
+  const auto dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  require_memory(transformer::memory_needed_to_generate(config, dtype, static_cast<double>(tokens.size())), said.memory_limit,
+                 "choose a smaller model");
+  const transformer::Model model(config, dtype);
   transformer::load_parameters(said.init, model);
   const auto text = transformer::generate(model, tokens, said.tokens, said.sample);
   tokens.insert(tokens.end(), text.begin(), text.end());
-  std::vector<std::uint8_t> bytes;
-  for (const std::int32_t token : tokens) {
-    for (const char byte : bytes_of(token, tokenizer)) bytes.push_back(static_cast<std::uint8_t>(byte));
-  }
-  fmt::print("{}\n", transformer::printable(bytes));
+  fmt::print("{}\n", transformer::printable(vocabulary.bytes_of(tokens)));
 }
 
 }  // namespace
@@ -113,6 +97,7 @@ void add_generate_command(CLI::App& app) {
       ->check(CLI::NonNegativeNumber.description(""));
   option("--seed", said->sample.seed, "N", "Another seed, another text (0)");
   option("--dtype", said->dtype, "TYPE", "Compute in fp32 or fp64 (fp32)")->check(CLI::IsMember({"fp32", "fp64"}).description(""));
+  add_memory_limit(*command, said->memory_limit);
   option("--threads", said->threads, "N", "Threads to compute on (1)")->check(at_least_one("thread"));
   command->callback([said] { generate(*said); });
 }

@@ -31,7 +31,12 @@ struct Member {
   pid_t pid = -1;
   bool running = true;
   std::array<Stream, 2> streams;
+  bool bare = false;  // it writes to our own stdout and stderr
 };
+
+bool lost_its_reader(const Member& member, const siginfo_t& end) {
+  return member.bare && end.si_code == CLD_KILLED && end.si_status == SIGPIPE;
+}
 
 class Job {
  public:
@@ -49,8 +54,10 @@ class Job {
   void wait_for_events();
   void act_on_signals();
   void stop(int signal);
+  void notice_a_lost_reader();
+  void wait_for_a_lost_reader();
   void forward_output();
-  static void forward(Stream& stream);
+  void forward(Stream& stream);
   void collect_the_dead();
   void bury(Member& member);
   void note_failure(const Member& member, const siginfo_t& end);
@@ -73,6 +80,8 @@ class Job {
   int exit_code_ = 0;
   bool ending_ = false;  // a rank has failed, or we were told to stop
   bool told_to_stop_ = false;
+  bool nobody_reads_ = false;  // our stdout has no reader any more, and a rank has found out
+  bool waited_for_it_ = false;
   bool failed_ = false;  // a rank has, before we were told to stop
   bool all_told_ = false;
   std::optional<Deadline> patience_;  // how long the ranks may still take, ...
@@ -90,6 +99,7 @@ int Job::run() {
   while (!done()) {
     wait_for_events();
     act_on_signals();
+    notice_a_lost_reader();
     forward_output();
     collect_the_dead();
     escalate();
@@ -108,7 +118,8 @@ void Job::start(int local_rank) {
   members_.push_back({.rank = process.rank,
                       .pid = process.pid,
                       .streams = {Stream{std::move(process.standard_output), lines_to(STDOUT_FILENO), &out_},
-                                  Stream{std::move(process.standard_error), lines_to(STDERR_FILENO), &err_}}});
+                                  Stream{std::move(process.standard_error), lines_to(STDERR_FILENO), &err_}},
+                      .bare = bare});
 }
 
 bool Job::anyone_running() const {
@@ -152,6 +163,29 @@ void Job::stop(int signal) {
   patience_ = Deadline::after(options_.grace);
 }
 
+// Nobody reads what the ranks print, as after `| head`. That ends the job as it ends a single program, by SIGPIPE and without a word: the rank
+// that wrote to our stdout has met that signal itself, and what the others have to say of its death is not forwarded.
+void Job::notice_a_lost_reader() {
+  if (ending_) return;
+  for (const auto& member : members_) {
+    siginfo_t end{};
+    const bool looked = member.bare && member.running &&
+                        ::waitid(P_PID, static_cast<id_t>(member.pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0;
+    if (looked && lost_its_reader(member, end)) nobody_reads_ = true;
+  }
+  if (out_.broken()) nobody_reads_ = true;
+  if (nobody_reads_) stop(SIGPIPE);
+}
+
+// A dying rank's connections close a moment before it counts as dead, and others are quick to complain. So where stdout has no reader, and
+// before the first complaint is forwarded, the rank that writes there is given that moment.
+void Job::wait_for_a_lost_reader() {
+  pollfd event{STDOUT_FILENO, 0, 0};
+  if (waited_for_it_ || ::poll(&event, 1, 0) != 1 || (event.revents & POLLERR) == 0) return;
+  waited_for_it_ = true;
+  for (const auto moment = Deadline::after(Seconds(0.5)); !ending_ && !moment.expired(); ::usleep(1000)) notice_a_lost_reader();
+}
+
 void Job::forward_output() {
   for (auto& member : members_) {
     for (auto& stream : member.streams) {
@@ -162,8 +196,7 @@ void Job::forward_output() {
     pollfd event{queue->fd(), POLLOUT, 0};
     if (!queue->empty() && ::poll(&event, 1, 0) == 1) queue->write_some();
   }
-  // Nobody reads what the ranks print (as after `| head`): end the job, as SIGPIPE would end a single program.
-  if (out_.broken() && !ending_) stop(SIGPIPE);
+  notice_a_lost_reader();
 }
 
 // Takes what has arrived, at most one pipe's full.
@@ -171,7 +204,8 @@ void Job::forward(Stream& stream) {
   std::array<char, 64 * 1024> bytes;
   if (!stream.pipe.is_open()) return;
   const ssize_t got = ::read(stream.pipe.get(), bytes.data(), bytes.size());
-  if (got > 0) stream.lines.feed({bytes.data(), static_cast<std::size_t>(got)}, Clock::now(), stream.to->text());
+  if (got > 0 && stream.to == &err_) wait_for_a_lost_reader();
+  if (got > 0 && !nobody_reads_) stream.lines.feed({bytes.data(), static_cast<std::size_t>(got)}, Clock::now(), stream.to->text());
   if (got == 0) {
     stream.lines.finish(stream.to->text());
     stream.pipe.close();
@@ -193,7 +227,10 @@ void Job::collect_the_dead() {
       how = end;
     }
   }
-  if (failed != nullptr && !ending_) note_failure(*failed, how);
+  if (failed == nullptr || ending_) return;
+  nobody_reads_ = lost_its_reader(*failed, how);
+  if (nobody_reads_) return stop(SIGPIPE);
+  note_failure(*failed, how);
 }
 
 // Ends what is left of a rank's process group and forwards its last words. The leader is reaped last: until then nobody else can
@@ -235,7 +272,7 @@ void Job::escalate() {
     return;
   }
   const std::string late = running_ranks();
-  if (!late.empty() && waited > 0)
+  if (!late.empty() && waited > 0 && !nobody_reads_)
     say(fmt::format("still running after {:g} s: {}; sending {}", waited, late, name_of_signal(signal)));
   signal_all(signal);
   next_signal_ = signal == SIGTERM ? SIGKILL : give_up;

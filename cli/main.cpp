@@ -1,5 +1,6 @@
 // `ringside`: one program, a subcommand for each thing that it can do.
 
+#include <csignal>
 #include <exception>
 #include <string>
 
@@ -75,5 +76,7 @@ int run(int argc, char** argv) {
 }  // namespace ringside::cli
 
 int main(int argc, char** argv) {
+  // Who no longer finds a reader for its output ends without a word, as after `| head`; also where whoever started us ignores the signal.
+  std::signal(SIGPIPE, SIG_DFL);
   return ringside::cli::run(argc, argv);
 }

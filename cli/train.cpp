@@ -23,6 +23,7 @@ namespace {
 
 using transformer::Config;
 using transformer::OptimizerKind;
+using transformer::Vocabulary;
 
 constexpr const char* more =
     "\nExamples:\n"
@@ -30,14 +31,19 @@ constexpr const char* more =
     "  ringside train -n 2 --parallel naive --data notes/ a.txt  other text, another form of data parallelism\n"
     "  ringside train -n 4 --parallel zero3 --model lab          parameters, gradients and optimizer state in four parts\n"
     "  ringside train -n 4 --backend threads --steps 2           four ranks in one process, for a debugger\n"
+    "  ringside tokenize --train 10000 --save tokenizer/ && ringside train --tokenizer tokenizer/ --model lab\n"
     "\n"
     "Of the forms, naive to bucketed keep everything on every rank and average gradients; zero1_broadcast and zero1 share out the optimizer's\n"
     "state, zero2 gradients too, zero3 (FSDP) parameters too. A checkpoint is the same from all, and any of them goes on with it.\n"
     "\n"
     "Every step draws the same global batch whatever the number of ranks: hold runs with 1, 2 and 4 ranks against each other\n"
-    "with --dump. Each row of --metrics has step, loss (nats per byte), bits_per_byte, tokens_per_second, step_seconds,\n"
+    "with --dump. Each row of --metrics has step, loss (nats per token), bits_per_byte, tokens_per_second, step_seconds,\n"
     "communication_seconds, gradient_norm (before clipping) and lr; an examination adds a row with step and\n"
     "validation_bits_per_byte. Weight decay spares norms and the embedding.\n"
+    "\n"
+    "A token is a byte, or what --tokenizer makes of the text. Bits per byte is the loss by the bytes that the foretold tokens stand for, and\n"
+    "so compares runs with different tokenizers. --save puts the tokenizer beside the model; --init, --resume, `ringside generate` and\n"
+    "`ringside eval` find it there.\n"
     "\n"
     "A run that is interrupted and gone on with (--save DIR --save-every N, then --resume DIR) gives the same bits as one that was not,\n"
     "on as many ranks and threads as before; on others, the same but for rounding. Give it the same --data.";
@@ -45,7 +51,7 @@ constexpr const char* more =
 // What the command line says. Where it says nothing, plan_from() decides from the rest.
 struct Arguments {
   RanksOption ranks;
-  std::optional<std::string> model, init, resume, form, dtype, optimizer;
+  std::optional<std::string> model, init, resume, form, dtype, optimizer, tokenizer;
   std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence, steps, stop_at, batch, accumulate, warmup;
   std::optional<std::int64_t> eval_batches, save_every;
   std::optional<double> learning_rate, min_learning_rate, clip, weight_decay;
@@ -74,7 +80,22 @@ bool names_sizes(const Arguments& said) {
   return said.d_model || said.layers || said.heads || said.kv_heads || said.d_ff || said.vocabulary || said.tied_head;
 }
 
-Config config_from(const Arguments& said) {
+// What the text is read in: the tokenizer that is named, or else the one that lies beside the parameters that the run starts from.
+std::shared_ptr<const Vocabulary> vocabulary_from(const Arguments& said) {
+  if (said.tokenizer) return std::make_shared<Vocabulary>(Vocabulary::load(*said.tokenizer));
+  if (said.resume) return std::make_shared<Vocabulary>(Vocabulary::beside(*said.resume));
+  return std::make_shared<Vocabulary>(said.init ? Vocabulary::beside(*said.init) : Vocabulary());
+}
+
+void require_fits(const Vocabulary& vocabulary, const Config& config) {
+  if (vocabulary.is_bytes())
+    require(config.vocabulary >= 256, "a token here is a byte, so the vocabulary must be at least 256, but it is {}", config.vocabulary);
+  require(vocabulary.size() <= config.vocabulary,
+          "the tokenizer {} has {} tokens, but the model's vocabulary is {}: take another tokenizer, or a model with --vocabulary {}",
+          vocabulary.name(), vocabulary.size(), config.vocabulary, vocabulary.size());
+}
+
+Config config_from(const Arguments& said, const Vocabulary& vocabulary) {
   if (said.init || said.resume) {
     if (said.model || names_sizes(said))
       throw UsageError(fmt::format("{} brings the model's sizes with it: leave out --model and the sizes", said.init ? "--init" : "--resume"));
@@ -86,6 +107,7 @@ Config config_from(const Arguments& said) {
   config.heads = said.heads.value_or(config.heads);
   config.kv_heads = said.kv_heads.value_or(config.heads);
   config.d_ff = said.d_ff.value_or(config.d_ff);
+  if (config.vocabulary == Vocabulary().size()) config.vocabulary = vocabulary.size();  // a size for bytes, whatever a token is
   config.vocabulary = said.vocabulary.value_or(config.vocabulary);
   config.sequence = said.sequence.value_or(config.sequence);
   config.tied_head = said.tied_head;
@@ -138,6 +160,7 @@ transformer::TrainerOptions options_from(const Arguments& said, transformer::Tra
 void resume(const Arguments& said, TrainingPlan& plan) {
   if (said.init) throw UsageError("--resume goes on with a run and --init starts one: choose one of them");
   plan.resumed = transformer::read_run(*said.resume);
+  transformer::require_vocabulary_of(*plan.resumed, plan.vocabulary->fingerprint());
   plan.dtype = plan.resumed->dtype;
   if (said.dtype && *said.dtype != autograd::name_of(plan.dtype)) {
     throw UsageError(fmt::format("the run in {} is in {}: it cannot go on in {}", *said.resume, autograd::name_of(plan.dtype), *said.dtype));
@@ -160,7 +183,8 @@ void decide_what_is_saved(const Arguments& said, TrainingPlan& plan) {
 
 TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machine) {
   TrainingPlan plan;
-  plan.config = config_from(said);
+  plan.vocabulary = vocabulary_from(said);
+  plan.config = config_from(said, *plan.vocabulary);
   plan.model_name = said.init ? *said.init : said.resume ? *said.resume : names_sizes(said) ? "custom" : said.model.value_or("tiny");
   if (said.resume) {
     resume(said, plan);
@@ -168,6 +192,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
     plan.options = options_from(said, usual_options(said, plan.config, ranks));
     plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : said.dtype == "bf16" ? autograd::DType::bf16 : autograd::DType::fp32;
   }
+  require_fits(*plan.vocabulary, plan.config);
   plan.data.assign(said.data.begin(), said.data.end());
   plan.form = said.form.value_or(ranks == 1 ? "single" : "flat");
   plan.backend = said.backend;
@@ -244,8 +269,8 @@ void add_model_options(CLI::App& command, Arguments& said) {
   size("--heads", said.heads, "Query heads");
   size("--kv-heads", said.kv_heads, "Key and value heads (as many as query heads)");
   size("--d-ff", said.d_ff, "Width of the feed-forward part");
-  size("--vocabulary", said.vocabulary, "Tokens that there are; bytes need 256");
-  size("--sequence", said.sequence, "Bytes of a sequence, and the most that the model can see");
+  size("--vocabulary", said.vocabulary, "Tokens that there are; bytes need 256 (tiny: as many as --tokenizer has)");
+  size("--sequence", said.sequence, "Tokens of a sequence, and the most that the model can see");
   command.add_flag("--tied-head", said.tied_head, "Let the head share the embedding's matrix")->group("Model");
   command.add_option("--init", said.init, "Start from this folder: config.json and model.safetensors")
       ->type_name("DIR")
@@ -295,6 +320,8 @@ void add_training_options(CLI::App& command, Arguments& said) {
     return command.add_option(name, value, text)->type_name(type)->group("Training");
   };
   option("--data", said.data, "PATH", "Text files, and directories of such (the C++ standard library headers)");
+  option("--tokenizer", said.tokenizer, "PATH",
+         "What the text is read in: a tokenizer.json, or a folder with one; see `ringside tokenize` (bytes, or what --init and --resume bring)");
   option("--steps", said.steps, "N", "Steps (100)");
   option("--stop-at", said.stop_at, "N", "Stop after step N, as if interrupted there: the learning rate still falls until --steps")
       ->check(at_least_one("step"));
@@ -326,7 +353,7 @@ void add_output_options(CLI::App& command, Arguments& said) {
   option("--dump", said.dump, "DIR", "After every step write gradients and parameters to DIR/step0001.safetensors and so on");
   option("--save", said.save, "DIR", "At the end write config.json and model.safetensors, as Hugging Face's Llama, and what --resume needs");
   option("--save-every", said.save_every, "N", "... and after every N steps too")->check(at_least_one("step"));
-  option("--sample", said.sample_tokens, "N", "At the end print so many bytes that the model makes up (0)")->check(not_negative());
+  option("--sample", said.sample_tokens, "N", "At the end print so many tokens that the model makes up (0)")->check(not_negative());
   option("--temperature", said.sample.temperature, "T", "... below 1: the likelier; 0: the likeliest (0.8)")->check(not_negative());
   option("--top-k", said.sample.top_k, "K", "... out of the K likeliest; 0: out of all (0)")->check(not_negative());
 }

@@ -35,6 +35,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* sample_beginning = "\n";
+
 // A file of JSON lines, one per step and one per examination, each there for whoever reads along as soon as it is written.
 class Metrics {
  public:
@@ -103,14 +105,19 @@ void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corp
              with_unit(static_cast<double>(transformer::parameter_count(config))), autograd::name_of(plan.dtype), config.layers,
              config.d_model, heads, config.d_ff, config.vocabulary, config.tied_head ? ", tied head" : "");
   fmt::print("data     {}: {} files, {}B, {}B of them held out\n", names_of(plan), text.files,
-             with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.validation().size())));
+             with_unit(static_cast<double>(corpus.bytes())), with_unit(static_cast<double>(corpus.held_out_bytes())));
+  if (!corpus.tokens_are_bytes()) {
+    const auto tokens = static_cast<double>(corpus.training().size() + corpus.validation().size());
+    fmt::print("tokens   {}: {} of them; the text is {}, {:.2f} bytes each\n", plan.vocabulary->name(), corpus.vocabulary(), with_unit(tokens),
+               static_cast<double>(corpus.bytes()) / tokens);
+  }
   const auto link = collectives::link_from_environment();
   fmt::print("ranks    {}{}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
              ranks == 1 || !link ? "" : fmt::format(", each behind a link of {}", to_text(*link)), plan.threads, plan.threads == 1 ? "thread" : "threads");
   std::string parts = options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate);
   if (options.checkpoint_activations) parts += ", activations checkpointed";
-  fmt::print("batch    {} sequences of {} bytes, {} on each rank{}; {} steps\n", options.batch, options.sequence, options.batch / ranks,
-             parts, options.steps);
+  fmt::print("batch    {} sequences of {} {}, {} on each rank{}; {} steps\n", options.batch, options.sequence,
+             corpus.tokens_are_bytes() ? "bytes" : "tokens", options.batch / ranks, parts, options.steps);
   if (plan.resumed) {
     fmt::print("resumed  after step {}\n", plan.resumed->step);
     for (const std::string& change : transformer::changes_since(*plan.resumed, options)) fmt::print("changed  {}\n", change);
@@ -153,12 +160,10 @@ class Summary {
 // Made on rank 0, and by all together where that takes all ranks; rank 0 prints it.
 void print_sample(const TrainingPlan& plan, const Model& model, const ParallelForm& form) {
   if (plan.sample_tokens == 0 || (form.rank() != 0 && !form.forward_communicates())) return;
-  const auto tokens = transformer::generate(model, {'\n'}, plan.sample_tokens, plan.sample);
+  const auto tokens = transformer::generate(model, plan.vocabulary->beginning(sample_beginning), plan.sample_tokens, plan.sample);
   if (form.rank() != 0) return;
-  transformer::Bytes bytes;
-  for (const std::int32_t token : tokens) bytes.push_back(token < 256 ? static_cast<std::uint8_t>(token) : '?');
-  fmt::print("\n--- a sample of {} bytes, temperature {} ---\n{}\n", bytes.size(), plan.sample.temperature,
-             transformer::printable(bytes));
+  fmt::print("\n--- a sample of {} {}, temperature {} ---\n{}\n", tokens.size(), plan.vocabulary->is_bytes() ? "bytes" : "tokens",
+             plan.sample.temperature, transformer::printable(plan.vocabulary->bytes_of(tokens)));
 }
 
 // What is kept of a run. Every rank does it, since what there is to keep may be shared out; rank 0 writes.
@@ -166,7 +171,7 @@ struct Keeper {
   void after_step(std::int64_t step) const {
     if (!plan.dump.empty()) dump(step);
     const bool is_last = step == std::min(plan.stop_at, plan.options.steps);
-    if (plan.save_every > 0 && step % plan.save_every == 0 && !is_last) transformer::save_run(plan.save, model, *trainer);
+    if (plan.save_every > 0 && step % plan.save_every == 0 && !is_last) transformer::save_run(plan.save, model, *trainer, *plan.vocabulary);
   }
 
   void dump(std::int64_t step) const {
@@ -177,9 +182,10 @@ struct Keeper {
 
   void finish() const {
     if (plan.save.empty()) return;
-    transformer::save_run(plan.save, model, *trainer);
+    transformer::save_run(plan.save, model, *trainer, *plan.vocabulary);
     if (form.rank() != 0) return;
-    fmt::print("saved    {} (config.json and model.safetensors, as transformers reads them, and what --resume needs)\n", plan.save.string());
+    fmt::print("saved    {} (config.json and model.safetensors{}, as transformers reads them, and what --resume needs)\n", plan.save.string(),
+               plan.vocabulary->is_bytes() ? "" : ", tokenizer.json");
   }
 
   const TrainingPlan& plan;
@@ -228,9 +234,16 @@ Text read_data(const TrainingPlan& plan) {
 }
 
 void check_plan(const TrainingPlan& plan, int ranks) {
-  const Corpus corpus(read_data(plan).bytes);
-  if (plan.resumed) transformer::require_text_of(*plan.resumed, corpus.fingerprint());
-  transformer::validate(plan.options, plan.config, corpus, ranks);
+  const transformer::Bytes text = read_data(plan).bytes;
+  const Corpus bytes(text);
+  if (plan.resumed) transformer::require_text_of(*plan.resumed, bytes.fingerprint());
+  transformer::validate(plan.options, plan.config, ranks);
+  if (plan.sample_tokens > 0) plan.vocabulary->beginning(sample_beginning);  // throws if there are no such tokens
+  // The ranks encode the text, each for itself; so does this only where it may be too short: a token is at most so many bytes.
+  const auto counts = plan.vocabulary->byte_counts();
+  const std::size_t longest = *std::max_element(counts.begin(), counts.end());
+  if (bytes.training().size() / longest <= static_cast<std::size_t>(plan.options.sequence))
+    transformer::validate(plan.options, plan.config, Corpus(text, *plan.vocabulary), ranks);
   const std::int64_t begin = plan.resumed ? plan.resumed->step : 0;
   require(plan.stop_at > begin, "the run cannot stop after step {}: {} are taken already", plan.stop_at, begin);
   recording_of(plan);
@@ -248,7 +261,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
           {"ranks", fmt::format("{}{}{}, {} {} each", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
                                 ranks == 1 || !link ? "" : fmt::format(", each behind a link of {}", to_text(*link)), plan.threads,
                                 plan.threads == 1 ? "thread" : "threads")},
-          {"batch", fmt::format("{} sequences of {} bytes, {} on each rank", options.batch, options.sequence, options.batch / ranks)},
+          {"batch", fmt::format("{} sequences of {} {}, {} on each rank", options.batch, options.sequence, plan.vocabulary->is_bytes() ? "bytes" : "tokens", options.batch / ranks)},
           {"text", names_of(plan)}};
 }
 
@@ -276,12 +289,13 @@ void prepare_outputs(const TrainingPlan& plan) {
     const bool writable = std::ofstream(path, std::ios::app).is_open();
     require(writable, "cannot write {} to {}: {}", what, path.string(), std::strerror(errno));
   }
+  if (!plan.save.empty()) transformer::require_place_for(*plan.vocabulary, plan.save);
 }
 
 void run_training(const TrainingPlan& plan, ParallelForm& form, Recording& recording) {
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
-  const Corpus corpus(text.bytes);
+  const Corpus corpus(text.bytes, *plan.vocabulary);
   Model model(plan.config, plan.dtype);
   if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
 

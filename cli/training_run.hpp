@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "transformer/sample.hpp"
 #include "transformer/trainer.hpp"
 #include "transformer/training_state.hpp"
+#include "transformer/vocabulary.hpp"
 
 namespace ringside::cli {
 
@@ -24,6 +26,7 @@ struct TrainingPlan {
   autograd::DType dtype = autograd::DType::fp32;
   transformer::TrainerOptions options;
   std::vector<std::filesystem::path> data;    // empty: the default corpus
+  std::shared_ptr<const transformer::Vocabulary> vocabulary = std::make_shared<transformer::Vocabulary>();  // of the text; never null
   std::string form, backend;                  // for the header
   double bucket_mb = 25;                      // of the form `bucketed`
   int threads = 1;                            // of each rank
@@ -41,7 +44,8 @@ struct TrainingPlan {
 // What the plan reads: its own paths or the default corpus.
 transformer::Text read_data(const TrainingPlan& plan);
 
-// Throws Error if no run could come of this plan on so many ranks. Starts nothing; called before ranks are.
+// Throws Error if no run could come of this plan on so many ranks. Starts nothing; called before ranks are. Only a text that might be too
+// short is encoded for it.
 void check_plan(const TrainingPlan& plan, int ranks);
 
 // Throws Error, with what is needed and what there is, if so many ranks, of which some are on this machine, would not fit into its memory.

@@ -13,17 +13,16 @@ Share share_of_batch(std::int64_t batch, int rank, int ranks) {
   return {rank * (batch / ranks), batch / ranks};
 }
 
-Batches::Batches(std::span<const std::uint8_t> text, std::int64_t length, std::uint64_t seed)
-    : text_(text), length_(length), seed_(seed) {
-  require(length >= 1, "a sequence of {} bytes is none: it needs at least 1", length);
+Batches::Batches(const PackedTokens& text, std::int64_t length, std::uint64_t seed) : text_(&text), length_(length), seed_(seed) {
+  require(length >= 1, "a sequence of {} tokens is none: it needs at least 1", length);
   require(text.size() > static_cast<std::uint64_t>(length),
-          "a sequence of {} bytes and the one that follows do not fit into {} bytes of text: give more text or a shorter sequence",
-          length, text.size());
+          "a sequence of {0} {2} and the one that follows do not fit into {1} {2} of text: give more text or a shorter sequence", length,
+          text.size(), text.bytes_per_id() == 1 ? "bytes" : "tokens");
 }
 
 Batch Batches::draw(std::int64_t step, Share share) const {
   Batch batch{.sequences = share.count, .length = length_, .input = {}, .target = {}};
-  const std::uint64_t starts = text_.size() - static_cast<std::uint64_t>(length_);  // 0 .. size - length - 1
+  const std::uint64_t starts = text_->size() - static_cast<std::uint64_t>(length_);  // 0 .. size - length - 1
   for (std::int64_t i = share.first; i < share.first + share.count; ++i) {
     append(random_below(starts, seed_, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(i)), batch);
   }
@@ -31,7 +30,7 @@ Batch Batches::draw(std::int64_t step, Share share) const {
 }
 
 std::int64_t Batches::windows() const {
-  return static_cast<std::int64_t>(text_.size() - 1) / length_;
+  return static_cast<std::int64_t>(text_->size() - 1) / length_;
 }
 
 Batch Batches::consecutive(Share share) const {
@@ -43,9 +42,8 @@ Batch Batches::consecutive(Share share) const {
 }
 
 void Batches::append(std::uint64_t start, Batch& batch) const {
-  const auto window = text_.subspan(start, static_cast<std::size_t>(length_) + 1);
-  batch.input.insert(batch.input.end(), window.begin(), window.end() - 1);
-  batch.target.insert(batch.target.end(), window.begin() + 1, window.end());
+  text_->append_to(batch.input, start, static_cast<std::size_t>(length_));
+  text_->append_to(batch.target, start + 1, static_cast<std::size_t>(length_));
 }
 
 }  // namespace ringside::transformer

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
+
+#include "transformer/packed_tokens.hpp"
 
 namespace ringside::transformer {
 
@@ -30,8 +31,9 @@ Share share_of_batch(std::int64_t batch, int rank, int ranks);
 // batch of a step is the same for every number of ranks, and a run that is resumed at step s reads on where it would have.
 class Batches {
  public:
-  // `text` must outlive this object. Throws Error if it is too short for one window of length + 1 bytes.
-  Batches(std::span<const std::uint8_t> text, std::int64_t length, std::uint64_t seed);
+  // `text` must outlive this object. Throws Error if it is too short for one window of length + 1 tokens.
+  Batches(const PackedTokens& text, std::int64_t length, std::uint64_t seed);
+  Batches(PackedTokens&& text, std::int64_t length, std::uint64_t seed) = delete;
 
   // The sequences of `share` out of the global batch of `step`.
   Batch draw(std::int64_t step, Share share) const;
@@ -42,7 +44,7 @@ class Batches {
 
  private:
   void append(std::uint64_t start, Batch& batch) const;
-  std::span<const std::uint8_t> text_;
+  const PackedTokens* text_;
   std::int64_t length_;
   std::uint64_t seed_;
 };

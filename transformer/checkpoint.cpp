@@ -9,6 +9,7 @@
 #include "autograd/bf16.hpp"
 #include "base/error.hpp"
 #include "transformer/atomic_file.hpp"
+#include "transformer/model_files.hpp"
 
 namespace ringside::transformer {
 
@@ -185,15 +186,14 @@ Config load_config(const fs::path& directory) {
 }
 
 void load_parameters(const fs::path& directory, const Model& model) {
-  const fs::path path = directory / "model.safetensors";
-  SafetensorsFile file(path);
+  ModelFiles files(directory);
   std::set<std::string> known;
   for (const NamedTensor& parameter : model.named_parameters(true)) known.insert(parameter.name);
-  for (const auto& [name, entry] : file.entries()) {
+  for (const std::string& name : files.names()) {
     const bool computed = name.ends_with("rotary_emb.inv_freq");  // some versions of transformers stored RoPE's table
-    require(computed || known.contains(name), "{} holds '{}', which is no parameter of this model", path.string(), name);
+    require(computed || known.contains(name), "{} holds '{}', which is no parameter of this model", files.holding(name).path().string(), name);
   }
-  for (const NamedTensor& parameter : model.named_parameters()) load_parameter(file, parameter.name, parameter.tensor);
+  for (const NamedTensor& parameter : model.named_parameters()) load_parameter(files.holding(parameter.name), parameter.name, parameter.tensor);
 }
 
 void save_gradients(const fs::path& path, const autograd::Module& model) {

@@ -27,8 +27,9 @@ void save_checkpoint(const std::filesystem::path& directory, const Model& model,
 // something that this model does not do (biases, another activation, stretched positions).
 Config load_config(const std::filesystem::path& directory);
 
-// Copies the numbers of model.safetensors into the model's parameters: F32, F64 or BF16 into either dtype. Throws Error naming the
-// array where one is missing, has another shape, or is not the model's. The model may be half loaded then.
+// Copies the numbers of model.safetensors, or of the shards in which larger models are kept (model_files.hpp), into the model's parameters:
+// F32, F64 or BF16 into either dtype. Throws Error naming the array where one is missing, has another shape, or is not the model's. The model
+// may be half loaded then.
 void load_parameters(const std::filesystem::path& directory, const Model& model);
 
 // A contiguous tensor as an array to be written, without copying: it must stay alive until then.

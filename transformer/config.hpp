@@ -1,8 +1,8 @@
 // The shape of a transformer: seven numbers and a few conventions, and what follows from them.
 //
-// Reading order of this room: this file, layers.hpp, model.hpp (the network); corpus.hpp, batches.hpp (what it reads);
-// learning_rate.hpp, parallel_form.hpp, trainer.hpp (how it learns); sample.hpp (what it says); safetensors.hpp, checkpoint.hpp
-// (how it is kept); tokens.hpp, evaluate.hpp (how it is held against others).
+// Reading order of this room: this file, layers.hpp, model.hpp (the network); vocabulary.hpp, corpus.hpp, batches.hpp (what it
+// reads); learning_rate.hpp, parallel_form.hpp, trainer.hpp (how it learns); sample.hpp (what it says); safetensors.hpp,
+// checkpoint.hpp (how it is kept); tokens.hpp, evaluate.hpp (how it is held against others).
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
+#include "transformer/fingerprint.hpp"
 
 namespace ringside::transformer {
 namespace {
@@ -72,23 +75,37 @@ void append_directory(const fs::path& directory, Text& text) {
   require(text.bytes.size() > before, "the directory {} holds no readable text", directory.string());
 }
 
+PackedTokens tokens_of(Bytes text, const Vocabulary& vocabulary) {
+  if (vocabulary.is_bytes()) return PackedTokens(std::move(text));
+  const std::string_view view(reinterpret_cast<const char*>(text.data()), text.size());
+  return PackedTokens(vocabulary.encode(view), vocabulary.size());
+}
+
 }  // namespace
 
-Corpus::Corpus(const Bytes& text) {
+Corpus::Corpus(const Bytes& text, const Vocabulary& vocabulary)
+    : bytes_(text.size()), vocabulary_fingerprint_(vocabulary.fingerprint()) {
+  Bytes training, validation;
   const std::size_t block = std::clamp<std::size_t>(text.size() / blocks_per_examination, 1, largest_block);
   for (std::size_t start = 0, number = 0; start < text.size(); start += block, ++number) {
-    Bytes& part = number % blocks_per_examination == blocks_per_examination - 1 ? validation_ : training_;
+    Bytes& part = number % blocks_per_examination == blocks_per_examination - 1 ? validation : training;
     const std::size_t end = std::min(start + block, text.size());
     part.insert(part.end(), text.begin() + static_cast<std::ptrdiff_t>(start), text.begin() + static_cast<std::ptrdiff_t>(end));
   }
+  held_out_bytes_ = validation.size();
+  Fingerprint fingerprint;
+  for (const Bytes* part : {&training, &validation}) fingerprint.add(*part);
+  fingerprint_ = fingerprint.value();
+  if (!vocabulary.is_bytes()) byte_counts_ = vocabulary.byte_counts();
+  training_ = tokens_of(std::move(training), vocabulary);
+  validation_ = tokens_of(std::move(validation), vocabulary);
 }
 
-std::uint32_t Corpus::fingerprint() const {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const auto& part : {training(), validation()}) {
-    for (const std::uint8_t byte : part) hash = (hash ^ byte) * 0x100000001b3;
-  }
-  return static_cast<std::uint32_t>(hash ^ hash >> 32);
+std::int64_t Corpus::bytes_of(std::span<const std::int32_t> tokens) const {
+  if (tokens_are_bytes()) return static_cast<std::int64_t>(tokens.size());
+  std::int64_t bytes = 0;
+  for (const std::int32_t token : tokens) bytes += byte_counts_.at(static_cast<std::size_t>(token));
+  return bytes;
 }
 
 Text read_text(const std::vector<fs::path>& paths) {
@@ -113,7 +130,7 @@ Text read_text(const std::vector<fs::path>& paths) {
 }
 
 fs::path default_corpus() {
-  const fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
+  fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
   require(!headers.empty(), "the C++ standard library headers were not found when this program was built: name a text with --data");
   std::error_code error;
   require(fs::is_directory(headers, error),

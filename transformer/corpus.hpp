@@ -1,4 +1,4 @@
-// Text to learn from: bytes out of files, cut into a part to train on and a part to be examined on.
+// Text to learn from: bytes out of files, cut into a part to train on and a part to be examined on, and turned into tokens.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-namespace ringside::transformer {
+#include "transformer/packed_tokens.hpp"
+#include "transformer/vocabulary.hpp"
 
-// A token here is a byte: 0..255. No vocabulary to train, no text that cannot be read.
-using Bytes = std::vector<std::uint8_t>;
+namespace ringside::transformer {
 
 // The text and its two parts. Of every 20 blocks of the text (64 KiB each, less where the text is short) the last one is held out:
 //
@@ -19,21 +19,33 @@ using Bytes = std::vector<std::uint8_t>;
 //     training    0 1 2 ... 18      20 21 ... 38      ...     19 / 20 of the text
 //     validation              [19]               [39] ...      1 / 20
 //
-// so that both see every kind of file, no byte is in both, and the cut depends on nothing but the text.
+// so that both see every kind of file, no byte is in both, and the cut depends on nothing but the text: whatever the vocabulary, the same
+// bytes are held out. Each part is then encoded as one text.
 class Corpus {
  public:
-  // The two parts of a text that is already in memory.
-  explicit Corpus(const Bytes& text);
+  // The two parts of a text that is already in memory. `vocabulary` is looked at here only. Throws Error if it has no token for something
+  // in the text.
+  explicit Corpus(const Bytes& text, const Vocabulary& vocabulary = {});
 
-  std::span<const std::uint8_t> training() const { return training_; }
-  std::span<const std::uint8_t> validation() const { return validation_; }
-  std::size_t bytes() const { return training_.size() + validation_.size(); }
+  const PackedTokens& training() const { return training_; }
+  const PackedTokens& validation() const { return validation_; }
+  std::size_t bytes() const { return bytes_; }  // of both parts, before they were tokens
+  std::size_t held_out_bytes() const { return held_out_bytes_; }
+  bool tokens_are_bytes() const { return byte_counts_.empty(); }
+  std::int64_t vocabulary() const { return tokens_are_bytes() ? 256 : static_cast<std::int64_t>(byte_counts_.size()); }
 
-  // A number that tells one text from another: FNV-1a, folded to 32 bits so that a double holds it, and sums of it, exactly.
-  std::uint32_t fingerprint() const;
+  // How many bytes these tokens of it stand for.
+  std::int64_t bytes_of(std::span<const std::int32_t> tokens) const;
+
+  // Numbers that tell one text, and one vocabulary, from another: see fingerprint.hpp. That of bytes is 0.
+  std::uint32_t fingerprint() const { return fingerprint_; }
+  std::uint32_t vocabulary_fingerprint() const { return vocabulary_fingerprint_; }
 
  private:
-  Bytes training_, validation_;
+  PackedTokens training_, validation_;
+  std::size_t bytes_ = 0, held_out_bytes_ = 0;
+  std::uint32_t fingerprint_ = 0, vocabulary_fingerprint_ = 0;
+  std::vector<std::uint32_t> byte_counts_;  // by token; empty where a token is a byte
 };
 
 // What `read_text` found.

@@ -15,7 +15,7 @@ using autograd::Tensor;
 
 namespace {
 
-constexpr std::int32_t nothing_follows = -100;  // what cross_entropy leaves out
+constexpr std::int32_t nothing_follows = -100;  // what head_loss() leaves out
 
 // log softmax(logits)[token], in fp64 whatever the model computes in.
 template <class T>
@@ -42,21 +42,28 @@ Together together(std::span<const Tokens> sequences) {
   return {Tensor::from(tokens, shape), Tensor::from(targets, shape)};
 }
 
-// What `logits` [sequences, T, vocabulary] say of the sequences, added to `evaluation`.
-void take_down(const Tensor& logits, std::span<const Tokens> sequences, bool keep_logits, Evaluation& evaluation) {
-  const auto vocabulary = static_cast<std::size_t>(logits.size(2)), length = static_cast<std::size_t>(logits.size(1));
+// What the head makes of `hidden` [sequences, T, d_model], added to `evaluation`: a few rows of logits at a time, for all of them may be
+// more than the rest of the model.
+void take_down(const Model& model, const Tensor& hidden, std::span<const Tokens> sequences, bool keep_logits, Evaluation& evaluation) {
+  const autograd::NoGrad no_history;
+  const std::int64_t length = hidden.size(1), vocabulary = model.config().vocabulary, rows = autograd::cross_entropy_rows(length, vocabulary);
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     std::vector<double>& of_sequence = evaluation.log_probabilities.emplace_back();
-    autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
-      const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();
-      for (std::size_t t = 0; t + 1 < length; ++t) {
-        of_sequence.push_back(log_probability(all.subspan((s * length + t) * vocabulary, vocabulary), sequences[s][t + 1]));
-        evaluation.loss -= of_sequence.back() / static_cast<double>(evaluation.foretold);
-      }
-    });
-    if (!keep_logits) continue;
-    const Tensor own = logits.detach().narrow(0, static_cast<std::int64_t>(s), 1).clone();
-    evaluation.logits.push_back(own.reshape({logits.size(1), logits.size(2)}));
+    if (keep_logits) evaluation.logits.push_back(Tensor::empty({length, vocabulary}, autograd::wide_type(model.dtype())));
+    for (std::int64_t first = 0; first < length; first += rows) {
+      const std::int64_t count = std::min(rows, length - first);
+      const Tensor own = hidden.narrow(0, static_cast<std::int64_t>(s), 1).narrow(1, first, count);
+      const Tensor logits = autograd::wide(model.head(own)).reshape({count, vocabulary});
+      if (keep_logits) evaluation.logits.back().narrow(0, first, count).copy_(logits);
+      autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
+        const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();
+        for (std::int64_t t = first; t < std::min(first + count, length - 1); ++t) {
+          const auto row = all.subspan(static_cast<std::size_t>((t - first) * vocabulary), static_cast<std::size_t>(vocabulary));
+          of_sequence.push_back(log_probability(row, sequences[s][static_cast<std::size_t>(t) + 1]));
+          evaluation.loss -= of_sequence.back() / static_cast<double>(evaluation.foretold);
+        }
+      });
+    }
   }
 }
 
@@ -93,12 +100,12 @@ Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences, co
     while (end < all.size() && end - first < static_cast<std::size_t>(options.at_once) && all[end].size() == all[first].size()) ++end;
     const auto part = all.subspan(first, end - first);
     const auto [tokens, targets] = together(part);
-    const Tensor logits = model.forward(tokens);
-    take_down(autograd::wide(logits.detach()), part, options.logits, evaluation);
+    const Tensor hidden = model.hidden(tokens);
+    take_down(model, hidden.detach(), part, options.logits, evaluation);
     if (options.gradients) {
       // The mean over all is the sum of the parts' means, each weighted with its share of the tokens.
       const auto foretold = static_cast<double>(part.size() * (part[0].size() - 1));
-      const Tensor loss = autograd::cross_entropy(logits, targets, nothing_follows);
+      const Tensor loss = model.head_loss(hidden, targets);
       autograd::backward(loss, Tensor::scalar(foretold / static_cast<double>(evaluation.foretold), loss.dtype()));
     }
     first = end;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "autograd/ops.hpp"
+
 namespace ringside::transformer {
 namespace {
 
@@ -31,6 +33,19 @@ struct Sizes {
   bool tied;
 };
 
+double rows_of_logits(double tokens, const Config& config) {
+  constexpr double beyond_any = 1e15;
+  return static_cast<double>(autograd::cross_entropy_rows(static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary));
+}
+
+// Of activations, when backward begins or somewhere on its way. At the head: rows of logits, and what is around the last norm.
+double numbers_at_the_most(const Sizes& sizes, double tokens, double rows, bool checkpointed) {
+  const double head = rows * sizes.vocabulary + tokens * 3 * sizes.d;
+  const double block = tokens * sizes.kept_by_block(), in_block = tokens * sizes.of_backward_in_block();
+  if (checkpointed) return tokens * sizes.layers * sizes.d + std::max(head, block + in_block);
+  return sizes.layers * block + std::max(head, in_block);
+}
+
 }  // namespace
 
 double parameter_bytes(const Config& config, autograd::DType dtype) {
@@ -41,20 +56,34 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const Sizes sizes(config);
   const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype);
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) / ranks / static_cast<double>(options.accumulate);
-  const double at_the_head = 2 * sizes.vocabulary + 3 * sizes.d;  // logits and their gradient; around the last norm
-  const double kept = sizes.kept_by_block(), in_block = sizes.of_backward_in_block();
-  // What is kept in bf16 is widened while it is computed with: the most, the gradient of the logits.
-  const double widened = dtype == autograd::DType::bf16 ? tokens * sizes.vocabulary * 4 : 0;
+  const double rows = rows_of_logits(tokens, config);
+  const bool narrow = dtype == autograd::DType::bf16;
+  // What is kept in bf16 is widened while it is computed with: the most, the head's matrix and its gradient, and the rows of logits.
+  const double widened = narrow ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
   // Of bf16 parameters the optimizer keeps masters, and all that it keeps is fp32.
-  const double wide = dtype == autograd::DType::bf16 ? 2 * parameters : parameters, masters = dtype == autograd::DType::bf16 ? wide : 0;
-  const double of_token = options.checkpoint_activations ? sizes.layers * sizes.d + std::max(at_the_head, kept + in_block)
-                                                         : sizes.layers * kept + std::max(at_the_head, in_block);
+  const double wide = narrow ? 2 * parameters : parameters, masters = narrow ? wide : 0;
   const double units = held.whole_units ? (sizes.root() + sizes.block()) * size : 0;
   return {.parameters = parameters * held.parameters + units,
           .gradients = parameters * held.gradients + units + std::min(held.buckets_on_the_way, parameters),
           .optimizer = held.optimizer * (masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0)),
-          .activations = tokens * of_token * size + widened,
+          .activations = numbers_at_the_most(sizes, tokens, rows, options.checkpoint_activations) * size + widened,
           .at_first = parameters};
+}
+
+MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences, double length, bool gradients, double kept_logits) {
+  const Sizes sizes(config);
+  const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype), tokens = sequences * length;
+  const double numbers = gradients ? numbers_at_the_most(sizes, tokens, rows_of_logits(tokens, config), false)
+                                   : tokens * sizes.kept_by_block() + rows_of_logits(length, config) * sizes.vocabulary;
+  return {.parameters = parameters, .gradients = gradients ? parameters : 0, .activations = (numbers + kept_logits * sizes.vocabulary) * size};
+}
+
+MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype, double tokens) {
+  const Sizes sizes(config);
+  const double seen = std::min(tokens, static_cast<double>(config.sequence));
+  const double past = sizes.layers * 2 * sizes.kv * static_cast<double>(config.sequence);
+  return {.parameters = parameter_bytes(config, dtype),
+          .activations = (past + seen * sizes.kept_by_block() + sizes.vocabulary) * static_cast<double>(autograd::size_of(dtype))};
 }
 
 }  // namespace ringside::transformer

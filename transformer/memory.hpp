@@ -27,6 +27,12 @@ struct Held {
 // An estimate, some per cent too high: a test holds it against what is counted.
 MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype, int ranks, const Held& held = {});
 
+// What evaluate() takes for so many sequences of such a length at once, if it keeps the logits of `kept_logits` tokens; and generate() for
+// so many tokens to begin with, with its past.
+MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences, double length, bool gradients,
+                                     double kept_logits = 0);
+MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype, double tokens);
+
 // The parameters alone: what using a model takes at least.
 double parameter_bytes(const Config& config, autograd::DType dtype);
 

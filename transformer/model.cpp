@@ -11,7 +11,6 @@
 namespace ringside::transformer {
 
 using autograd::DType;
-using autograd::NamedTensor;
 using autograd::Tensor;
 
 namespace {
@@ -82,7 +81,11 @@ Tensor Model::forward(const Tensor& tokens) const {
 }
 
 Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
-  return autograd::cross_entropy(forward(tokens), targets);
+  return head_loss(hidden(tokens), targets);
+}
+
+Tensor Model::head_loss(const Tensor& hidden, const Tensor& targets) const {
+  return lm_head_.cross_entropy(hidden, targets);
 }
 
 void initialise(const autograd::Module& model, const Config& config) {

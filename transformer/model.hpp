@@ -36,8 +36,10 @@ class Model : public autograd::Module {
   // A past in which nothing is yet, of B sequences: one for each block, with room for config.sequence tokens.
   std::vector<Past> empty_past(std::int64_t sequences = 1) const;
 
-  // Mean over all tokens of -log p(target), in nats: a scalar to call backward() on. targets int32 [B, T].
+  // Mean over all tokens of -log p(target), in nats: a scalar to call backward() on. targets int32 [B, T], of which -100 do not count. The
+  // logits are never there all at once: see linear_cross_entropy in autograd/ops.hpp.
   autograd::Tensor loss(const autograd::Tensor& tokens, const autograd::Tensor& targets) const;
+  autograd::Tensor head_loss(const autograd::Tensor& hidden, const autograd::Tensor& targets) const;  // from what hidden() gave
 
   // Whether each block is checkpointed (autograd/checkpoint.hpp): less memory for a third more time, and the same bits. Off at first.
   void set_checkpoint_activations(bool on) { checkpoint_activations_ = on; }

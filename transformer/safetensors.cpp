@@ -7,12 +7,12 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "transformer/atomic_file.hpp"
+#include "transformer/strict_json.hpp"
 
 namespace ringside::transformer {
 namespace {
@@ -68,34 +68,6 @@ std::string header_of(const std::vector<ArrayView>& arrays, const Metadata& meta
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // so that the numbers behind it are aligned
   return text;
-}
-
-// What the file says, fit for a message on a terminal: quoted, in ASCII, and not without end.
-std::string shown(const Json& said) {
-  std::string text = said.dump(-1, ' ', true);
-  if (text.size() > 100) text.replace(97, std::string::npos, "...");
-  return text;
-}
-
-// nlohmann's parser keeps the last of two equal keys; here the second is an error. So is nesting that no honest header has, before
-// anything recurses into it.
-Json parse_strictly(const std::string& text) {
-  std::vector<std::set<std::string>> seen;
-  const auto look = [&seen](int depth, Json::parse_event_t event, Json& value) {
-    require(depth <= 4, "its header is nested deeper than a safetensors header can be");
-    if (event == Json::parse_event_t::object_start) seen.emplace_back();
-    if (event == Json::parse_event_t::object_end) seen.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      require(seen.back().insert(key).second, "its header names {} twice", shown(key));
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, look);
-  } catch (const Json::exception&) {
-    fail("its header is not JSON");
-  }
 }
 
 // A list of whole numbers from 0 on; nothing where it is anything else.
@@ -211,7 +183,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     std::string text(length, '\0');
     file_.read(text.data(), static_cast<std::streamsize>(length));
     require(file_.good(), "its header cannot be read");
-    const Json header = parse_strictly(text);
+    const Json header = parse_strictly(text, "its header", 4);
     require(header.is_object(), "its header is not a JSON object");
     for (const auto& [name, said] : header.items()) {
       if (name == "__metadata__")

@@ -74,6 +74,7 @@ class SafetensorsFile {
 
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }
+  const std::filesystem::path& path() const { return path_; }
 
   // Throws Error naming the file if it holds no such array.
   const Entry& entry(const std::string& name) const;

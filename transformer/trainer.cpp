@@ -52,13 +52,17 @@ void in_phase(const char* name, Part part) {
   part();
 }
 
-double bits(double nats) {
-  return nats / std::numbers::ln2;
-}
-
 }  // namespace
 
 void validate(const TrainerOptions& options, const Config& config, const Corpus& corpus, int ranks) {
+  validate(options, config, ranks);
+  require(config.vocabulary >= corpus.vocabulary(), "{} {}, but the model's vocabulary is {}",
+          corpus.tokens_are_bytes() ? "a token here is a byte, and there are" : "the text's tokenizer has ids for a vocabulary of",
+          corpus.vocabulary(), config.vocabulary);
+  Batches(corpus.training(), options.sequence, options.seed);  // throws if the text is too short
+}
+
+void validate(const TrainerOptions& options, const Config& config, int ranks) {
   validate(config);
   require(options.steps >= 1, "a run of {} steps is none: it needs at least 1", options.steps);
   const std::int64_t share = share_of_batch(options.batch, 0, ranks).count;
@@ -67,8 +71,6 @@ void validate(const TrainerOptions& options, const Config& config, const Corpus&
           options.accumulate);
   require(options.sequence <= config.sequence, "sequences of {} tokens are longer than the {} that the model can see",
           options.sequence, config.sequence);
-  require(config.vocabulary >= 256, "a token here is a byte, so the vocabulary must be at least 256, but it is {}",
-          config.vocabulary);
   const auto sound = [](double value) { return std::isfinite(value) && value >= 0; };
   require(sound(options.learning_rate), "the learning rate is {}, but it must be 0 or more", options.learning_rate);
   require(sound(options.min_learning_rate) && options.min_learning_rate <= options.learning_rate,
@@ -78,22 +80,22 @@ void validate(const TrainerOptions& options, const Config& config, const Corpus&
   require(sound(options.weight_decay), "the weight decay is {}, but it must not be negative", options.weight_decay);
   require(options.validate_every >= 0 && options.validation_windows >= 1, "an examination every {} steps on {} sequences is none",
           options.validate_every, options.validation_windows);
-  Batches(corpus.training(), options.sequence, options.seed);  // throws if the text is too short
 }
 
 Trainer::Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const TrainerOptions& options, Observer observer)
     : model_(model),
+      corpus_(corpus),
       form_(form),
       options_(validated(options, model.config(), corpus, form.size())),
       observer_(std::move(observer)),
       learning_rate_{options.learning_rate, options.min_learning_rate, options.warmup, options.steps},
       training_(corpus.training(), options.sequence, options.seed ^ batches_of_seed) {
-  const auto held_out = corpus.validation();
+  const PackedTokens& held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence)) validation_.emplace(held_out, options.sequence, options.seed);
   model_.set_checkpoint_activations(options_.checkpoint_activations);
   form_.prepare(model_);
-  text_ = corpus.fingerprint();
-  require_same_everywhere(text_, "the same text");
+  require_same_everywhere(corpus.fingerprint(), "the same text");
+  require_same_everywhere(corpus.vocabulary_fingerprint(), "the same tokenizer");
   optimizer_ = form_.make_optimizer(groups_of(model_, options.weight_decay), [this](std::vector<ParameterGroup> groups) {
     return transformer::make_optimizer(options_, std::move(groups));
   });
@@ -135,7 +137,7 @@ StepReport Trainer::step() {
   in_phase("loss of all ranks", [&] { report.loss = form_.average(own_loss); });
   require(std::isfinite(report.loss), "the loss of step {} is {}: training has diverged; try a lower learning rate (it was {:.2g})",
           report.step, report.loss, report.learning_rate);
-  report.bits_per_byte = bits(report.loss);
+  report.bits_per_byte = bits_per_byte(report.loss, training_.draw(steps_taken_ - 1, {0, options_.batch}));
   report.step_seconds = seconds_since(start);
   report.communication_seconds = form_.communication_seconds() - communicated_before;
   report.tokens_per_second = static_cast<double>(options_.batch * options_.sequence) / report.step_seconds;
@@ -177,7 +179,14 @@ std::optional<double> Trainer::validate() {
     else if (form_.forward_communicates())
       (void)loss_of(validation_->consecutive({0, 1}));
   }
-  return bits(form_.average(sum) * form_.size() / static_cast<double>(windows));
+  const double nats_per_token = form_.average(sum) * form_.size() / static_cast<double>(windows);
+  return bits_per_byte(nats_per_token, validation_->consecutive({0, windows}));
+}
+
+// All nats by all bytes of the tokens that were foretold, over all ranks. Every rank can draw the whole batch, so none asks another.
+double Trainer::bits_per_byte(double nats_per_token, const Batch& whole) const {
+  const double tokens = static_cast<double>(whole.target.size()), bytes = static_cast<double>(corpus_.bytes_of(whole.target));
+  return nats_per_token / std::numbers::ln2 * (tokens / bytes);
 }
 
 Tensor Trainer::loss_of(const Batch& batch) const {

@@ -44,12 +44,13 @@ struct TrainerOptions {
 
 // Throws Error with one sentence if no run with these options could start: also what the command line calls before it starts ranks.
 void validate(const TrainerOptions& options, const Config& config, const Corpus& corpus, int ranks);
+void validate(const TrainerOptions& options, const Config& config, int ranks);  // all but the text
 
 // What happened in one step, the same on every rank but for the times.
 struct StepReport {
   std::int64_t step = 0;     // counted from 1
   double loss = 0;           // before the update, mean over the whole batch, nats per token
-  double bits_per_byte = 0;  // the same in bits; a token is a byte
+  double bits_per_byte = 0;  // the same for each byte that the foretold tokens stand for: comparable whatever the vocabulary
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   double step_seconds = 0;
@@ -66,7 +67,7 @@ struct Observer {
 class Trainer {
  public:
   // Model, corpus and form must outlive the trainer. Checks with validate() above, then has the form prepare the model.
-  // Throws Error if the ranks' texts differ: each would find its share of the batch in another book.
+  // Throws Error if the ranks' texts or tokenizers differ: each would find its share of the batch in another book.
   Trainer(Model& model, const Corpus& corpus, ParallelForm& form, const TrainerOptions& options, Observer observer = {});
 
   // All steps that are left, with examinations on the way; with `stop_at`, only up to that step.
@@ -80,20 +81,22 @@ class Trainer {
   const autograd::Optimizer& optimizer() const { return *optimizer_; }
   autograd::Optimizer& optimizer() { return *optimizer_; }
   const ParallelForm& form() const { return form_; }
-  std::uint32_t text_fingerprint() const { return text_; }
+  const Corpus& corpus() const { return corpus_; }
   void resume_at(std::int64_t steps_taken);  // throws Error if no step would be left
   // Every rank must call it. Throws Error, "the ranks do not all read `what`", unless all give the same integer below 2^32.
   void require_same_everywhere(double integer, const char* what);
 
-  // Bits per byte on held-out text: the mean over the same windows whatever the number of ranks, which share them out. Nothing if
+  // Bits per byte on held-out text: over the same windows whatever the number of ranks, which share them out. Nothing if
   // the held-out part is too short for one sequence. Every rank must call it, and all get the same value.
   std::optional<double> validate();
 
  private:
   double accumulate_gradients();
   autograd::Tensor loss_of(const Batch& batch) const;
+  double bits_per_byte(double nats_per_token, const Batch& whole) const;
 
   Model& model_;
+  const Corpus& corpus_;
   ParallelForm& form_;
   TrainerOptions options_;
   Observer observer_;
@@ -101,7 +104,6 @@ class Trainer {
   Batches training_;
   std::optional<Batches> validation_;
   std::unique_ptr<autograd::Optimizer> optimizer_;
-  std::uint32_t text_ = 0;
   std::int64_t steps_taken_ = 0;
 };
 

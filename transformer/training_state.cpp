@@ -1,8 +1,11 @@
 #include "transformer/training_state.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <span>
 
@@ -10,12 +13,13 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "transformer/fingerprint.hpp"
+#include "transformer/tokenizer/tokenizer_file.hpp"
 
 namespace ringside::transformer {
 
 using autograd::DType;
 using autograd::NamedTensor;
-using autograd::Tensor;
 
 namespace {
 
@@ -107,7 +111,9 @@ bool is_state_name(const std::string& name) {
 
 // A file that a process was writing when it was killed: NAME.PID.part (atomic_file.hpp).
 bool is_left_behind(const std::string& name) {
-  if (!name.ends_with(".part") || !(name.starts_with(state_start) || name.starts_with("model.") || name.starts_with("config."))) return false;
+  constexpr std::array<std::string_view, 4> ours = {state_start, "model.", "config.", "tokenizer"};
+  const bool is_ours = std::any_of(ours.begin(), ours.end(), [&](std::string_view start) { return name.starts_with(start); });
+  if (!is_ours || !name.ends_with(".part")) return false;
   const std::string without = name.substr(0, name.size() - 5);
   const std::size_t dot = without.rfind('.');
   if (dot == std::string::npos) return false;
@@ -126,12 +132,21 @@ void remove_old_files(const fs::path& directory, const std::string& state_in_use
   }
 }
 
+// Whether save_run() wrote this tokenizer.json: a file from elsewhere may say the same in other words, and has to be parsed.
+bool is_file_of(const Vocabulary& vocabulary, const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  Fingerprint fingerprint;
+  fingerprint.add(std::string(std::istreambuf_iterator<char>(file), {}));
+  return fingerprint.value() == vocabulary.fingerprint();
+}
+
 Metadata metadata_of(const Model& model, const Trainer& trainer, std::uint64_t parameters, std::uint64_t state) {
   TrainerOptions options = trainer.options();
   Metadata metadata{{"step", fmt::format("{}", trainer.steps_taken())},
                     {"dtype", autograd::name_of(model.dtype())},
                     {"optimizer", name_of(options.optimizer)},
-                    {"text", fmt::format("{}", trainer.text_fingerprint())},
+                    {"text", fmt::format("{}", trainer.corpus().fingerprint())},
+                    {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary_fingerprint())},
                     {"parameters", fmt::format("{}", parameters)},
                     {"state", fmt::format("{}", state)}};
   for_each_option(options, [&](const char* name, auto value) { metadata[name] = fmt::format("{}", value); });
@@ -149,6 +164,7 @@ SavedRun run_of(const Metadata& metadata) {
   require(optimizer == "sgd" || optimizer == "adamw", "its optimizer is {:.20}, but Ringside has sgd and adamw", optimizer);
   run.options.optimizer = optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
   run.text = number_of<std::uint32_t>(metadata, "text");
+  if (metadata.contains("tokenizer")) run.tokenizer = number_of<std::uint32_t>(metadata, "tokenizer");
   for_each_option(run.options, [&](const char* name, auto& value) { value = number_of<std::decay_t<decltype(value)>>(metadata, name); });
   require(run.step >= 0, "its metadata speaks of step {}", run.step);
   return run;
@@ -166,7 +182,21 @@ void read_into(SafetensorsFile& file, const NamedTensor& wanted) {
 
 }  // namespace
 
-void save_run(const fs::path& directory, const Model& model, const Trainer& trainer) {
+void require_place_for(const Vocabulary& vocabulary, const fs::path& directory) {
+  const fs::path path = directory / "tokenizer.json";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  require(!vocabulary.is_bytes(),
+          "{} is there, but the tokens of this run are bytes: whoever reads its checkpoint would take them for that tokenizer's; save in "
+          "another folder, or remove the file",
+          path.string());
+  require(is_file_of(vocabulary, path) || Vocabulary::load(path).fingerprint() == vocabulary.fingerprint(),
+          "{} is another tokenizer than this run's ({}): whoever reads its checkpoint would take its tokens for that one's; save in another "
+          "folder, or remove the file",
+          path.string(), vocabulary.name());
+}
+
+void save_run(const fs::path& directory, const Model& model, const Trainer& trainer, const Vocabulary& vocabulary) {
   const VisitTensors parameters = [&](const SeeTensor& see) { trainer.form().visit_parameters(model, see); };
   const VisitTensors state = [&](const SeeTensor& see) { trainer.form().visit_state(trainer.optimizer(), see); };
   // The header of a file stands before its numbers and has their checksums: so everything passes by twice.
@@ -178,6 +208,10 @@ void save_run(const fs::path& directory, const Model& model, const Trainer& trai
   std::error_code error;
   fs::create_directories(directory, error);
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
+  require(vocabulary.fingerprint() == trainer.corpus().vocabulary_fingerprint(), "the vocabulary to be saved is not that of the run");
+  require_place_for(vocabulary, directory);
+  // Before the model: one that needs it is never without it.
+  if (vocabulary.tokenizer() && !fs::exists(directory / "tokenizer.json")) save_tokenizer(directory, *vocabulary.tokenizer());
   const std::string name = new_state_name(directory, trainer.steps_taken());
   SafetensorsWriter file(directory / name, of_state.arrays, metadata_of(model, trainer, of_parameters.sum, of_state.sum));
   state([&](const NamedTensor& whole) { file.write(whole.name, view_of(whole.name, whole.tensor).bytes); });
@@ -218,7 +252,8 @@ void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
           "the parameters in {} are not those that {} was saved with: one of the files was changed or is damaged; to start from the "
           "parameters alone, use --init",
           run.directory.string(), run.file.filename().string());
-  require_text_of(run, trainer.text_fingerprint());
+  require_text_of(run, trainer.corpus().fingerprint());
+  require_vocabulary_of(run, trainer.corpus().vocabulary_fingerprint());
   try {
     std::set<std::string> known;
     Inventory state;
@@ -240,6 +275,19 @@ void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
   require(fingerprint == run.text,
           "the text is not the one that the run in {} was trained on: give it the same --data, or start from its parameters with --init",
           run.directory.string());
+}
+
+void require_vocabulary_of(const SavedRun& run, std::uint32_t fingerprint) {
+  if (fingerprint == run.tokenizer) return;
+  require(run.tokenizer != 0,
+          "the run in {} was trained on bytes, and cannot go on with a tokenizer's tokens: leave out --tokenizer, and take the tokenizer.json "
+          "out of the folder if there is one",
+          run.directory.string());
+  require(fingerprint != 0, "the run in {} was trained with a tokenizer, and its tokenizer.json is gone: give it the same with --tokenizer",
+          run.directory.string());
+  fail("the tokenizer is not the one that the run in {} was trained with: give it the same with --tokenizer, or none where its own "
+       "tokenizer.json is still there",
+       run.directory.string());
 }
 
 std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions& now) {

@@ -80,34 +80,37 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   require_same_dtype("swiglu", gate, up);
   require_same_shape("swiglu", gate, up);
   const Tensor g = gate.contiguous(), u = up.contiguous();
-  const DType kept = g.dtype();
-  Tensor y = Tensor::empty(g.shape(), wide_type(kept));
-  dispatch(y.dtype(), "swiglu", [&, g = wide(g), u = wide(u)](auto zero) {
-    using T = decltype(zero);
-    const T *const pg = g.data<T>(), *const pu = u.data<T>();
-    T* const py = y.data<T>();
+  Tensor y = Tensor::empty(g.shape(), g.dtype());
+  dispatch_stored(g.dtype(), "swiglu", [&](auto zero) {
+    using S = decltype(zero);
+    using T = Wide<S>;
+    const S *const pg = g.data<S>(), *const pu = u.data<S>();
+    S* const py = y.data<S>();
     parallel_for(g.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) py[i] = pg[i] * sigmoid(pg[i]) * pu[i];
+      for (std::int64_t i = begin; i < end; ++i) {
+        const T gi = pg[i], ui = pu[i];
+        py[i] = gi * sigmoid(gi) * ui;
+      }
     });
   });
-  y = rounded(y, kept);
-  return record("swiglu", y, {g, u}, [g, u, kept](const Node&, const Tensor& grad) -> Gradients {
-    const Tensor dy = wide(grad.contiguous()), dg = Tensor::empty(g.shape(), dy.dtype()), du = Tensor::empty(g.shape(), dy.dtype());
-    dispatch(dy.dtype(), "swiglu", [&, g = wide(g), u = wide(u)](auto zero) {
-      using T = decltype(zero);
-      const T *const pg = g.data<T>(), *const pu = u.data<T>(), *const pdy = dy.data<T>();
-      T *const pdg = dg.data<T>(), *const pdu = du.data<T>();
+  return record("swiglu", y, {g, u}, [g, u](const Node&, const Tensor& grad) -> Gradients {
+    const Tensor dy = grad.contiguous(), dg = Tensor::empty(g.shape(), g.dtype()), du = Tensor::empty(g.shape(), g.dtype());
+    dispatch_stored(g.dtype(), "swiglu", [&](auto zero) {
+      using S = decltype(zero);
+      using T = Wide<S>;
+      const S *const pg = g.data<S>(), *const pu = u.data<S>(), *const pdy = dy.data<S>();
+      S *const pdg = dg.data<S>(), *const pdu = du.data<S>();
       parallel_for(g.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-          const T s = sigmoid(pg[i]);
-          pdu[i] = pdy[i] * pg[i] * s;
-          pdg[i] = pdy[i] * pu[i] * s * (1 + pg[i] * (1 - s));
+          const T gi = pg[i], ui = pu[i], dyi = pdy[i], s = sigmoid(gi);
+          pdu[i] = dyi * gi * s;
+          pdg[i] = dyi * ui * s * (1 + gi * (1 - s));
         }
       });
     });
-    return {rounded(dg, kept), rounded(du, kept)};
+    return {dg, du};
   });
 }
 

@@ -34,7 +34,7 @@ Shape stretched_strides(const Shape& from, const Shape& strides, const Shape& to
 template <class F>
 Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f) {
   require_same_dtype(op, a, b);
-  const Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype());
+  Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype());
   dispatch_stored(a.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
     const T* const pa = a.data<T>();
@@ -70,7 +70,7 @@ Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f) {
 // The gradient of a stretched input: what arrived at all copies of an element is summed. Of one that was not stretched: dy itself.
 Tensor sum_to(const Tensor& dy, const Shape& shape) {
   if (dy.shape() == shape) return dy;
-  const Tensor dx = Tensor::zeros(shape, dy.dtype());
+  Tensor dx = Tensor::zeros(shape, dy.dtype());
   dispatch(dy.dtype(), "sum_to", [&](auto zero) {
     using T = decltype(zero);
     const Rows from(dy), to(dy.shape(), stretched_strides(shape, dx.strides(), dy.shape()));

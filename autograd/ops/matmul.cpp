@@ -79,7 +79,7 @@ void fill_rows(const Tensor& y, const Tensor& bias) {
 
 // dy [rows, n] -> its sum over rows [n]. Split by columns, so that the order of the sum is the same with any number of threads.
 Tensor sum_of_rows(const Tensor& dy, std::int64_t n) {
-  const Tensor sum = Tensor::zeros({n}, dy.dtype());
+  Tensor sum = Tensor::zeros({n}, dy.dtype());
   const std::int64_t rows = n == 0 ? 0 : dy.elements() / n;
   dispatch(dy.dtype(), "linear", [&](auto zero) {
     using T = decltype(zero);

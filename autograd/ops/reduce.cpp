@@ -70,7 +70,7 @@ Tensor mse_loss(const Tensor& x_input, const Tensor& target) {
   return record("mse_loss", Tensor::scalar(total / n, x.dtype()), {x, t},
                 [x, t, n](const Node& node, const Tensor& dy) -> Gradients {
                   const auto gradient = [&](double factor) {  // factor * (x - t)
-                    const Tensor dx = Tensor::empty(x.shape(), x.dtype());
+                    Tensor dx = Tensor::empty(x.shape(), x.dtype());
                     dispatch(x.dtype(), "mse_loss", [&](auto zero) {
                       using T = decltype(zero);
                       const T *const px = x.data<T>(), *const pt = t.data<T>(), f = static_cast<T>(factor);

@@ -11,50 +11,62 @@ namespace ringside::autograd {
 
 namespace {
 
-// One row: y = x r w with r = 1 / sqrt(mean(x^2) + eps), which is returned.
-template <class T>
-T normalise_row(const T* x, const T* w, T* y, std::int64_t n, double eps) {
+// One row: y = x r w with r = 1 / sqrt(mean(x^2) + eps), which is returned. S is what numbers are kept as, T what they are computed in.
+template <class S, class T = Wide<S>>
+T normalise_row(const S* x, const S* w, S* y, std::int64_t n, double eps) {
   T squares = 0;
 #pragma omp simd reduction(+ : squares)
-  for (std::int64_t i = 0; i < n; ++i) squares += x[i] * x[i];
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T xi = x[i];
+    squares += xi * xi;
+  }
   const T r = static_cast<T>(1 / std::sqrt(static_cast<double>(squares) / static_cast<double>(n) + eps));
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * r * w[i];
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T xi = x[i], wi = w[i];
+    y[i] = xi * r * wi;
+  }
   return r;
 }
 
 // One row of dx. With y_i = x_i r w_i, and r depending on every x:  dr/dx_j = -r^3 x_j / n, hence
 //     dx_j = r w_j dy_j  -  x_j r^3 / n * sum_i(dy_i w_i x_i)
 // and what the row adds to the gradient of the weight:  dw_i += dy_i x_i r
-template <class T>
-void normalise_row_backward(const T* dy, const T* x, const T* w, T r, T* dx, T* dw, std::int64_t n) {
+template <class S, class T = Wide<S>>
+void normalise_row_backward(const S* dy, const S* x, const S* w, T r, S* dx, T* dw, std::int64_t n) {
   T dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (std::int64_t i = 0; i < n; ++i) {
-    dot += dy[i] * w[i] * x[i];
-    dw[i] += dy[i] * x[i] * r;
+    const T dyi = dy[i], xi = x[i], wi = w[i];
+    dot += dyi * wi * xi;
+    dw[i] += dyi * xi * r;
   }
   const T pull = dot * r * r * r / static_cast<T>(n);
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * w[i] * r - x[i] * pull;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T dyi = dy[i], xi = x[i], wi = w[i];
+    dx[i] = dyi * wi * r - xi * pull;
+  }
 }
 
 // x [rows, n], r [rows], w [n], dy [rows, n] -> dx [rows, n], dw [n]. Each piece of rows sums its own dw; they are added in order.
 Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& r, const Tensor& dy) {
   const std::int64_t n = weight.elements(), rows = r.elements(), pieces = pieces_of(rows, row_grain(n));
-  const Tensor dx = Tensor::empty(x.shape(), x.dtype()), dw_of_pieces = Tensor::zeros({pieces, n}, x.dtype());
-  dispatch(x.dtype(), "rms_norm", [&](auto zero) {
-    using T = decltype(zero);
-    const T *const px = x.data<T>(), *const pdy = dy.data<T>(), *const pw = weight.data<T>(), *const pr = r.data<T>();
-    T *const pdx = dx.data<T>(), *const dw = dw_of_pieces.data<T>();
+  const Tensor dx = Tensor::empty(x.shape(), x.dtype()), dw_of_pieces = Tensor::zeros({pieces, n}, r.dtype());
+  dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
+    using S = decltype(zero);
+    using T = Wide<S>;
+    const S *const px = x.data<S>(), *const pdy = dy.data<S>(), *const pw = weight.data<S>();
+    S* const pdx = dx.data<S>();
+    T* const dw = dw_of_pieces.data<T>();
     parallel_for_pieces(rows, row_grain(n), [&](int piece, std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)
-        normalise_row_backward(pdy + row * n, px + row * n, pw, pr[row], pdx + row * n, dw + piece * n, n);
+        normalise_row_backward(pdy + row * n, px + row * n, pw, r.data<T>()[row], pdx + row * n, dw + piece * n, n);
     });
     for (std::int64_t piece = 1; piece < pieces; ++piece)
       for (std::int64_t i = 0; i < n; ++i) dw[i] += dw[piece * n + i];
   });
-  return {dx, dw_of_pieces.narrow(0, 0, 1).reshape({n})};
+  return {dx, rounded(dw_of_pieces.narrow(0, 0, 1).reshape({n}), x.dtype())};
 }
 
 void check(const char* op, const Tensor& x, const Tensor& weight) {
@@ -68,30 +80,27 @@ std::int64_t rows_of(const Tensor& x) {
 }
 
 Tensor record_rms_norm(Tensor y, const Tensor& x, const Tensor& w, const Tensor& r) {
-  return record("rms_norm", std::move(y), {x, w},
-                [x, w, r](const Node&, const Tensor& dy) -> Gradients {
-                  const Gradients gradients = rms_norm_backward(wide(x), wide(w), r, wide(dy.contiguous()));
-                  return {rounded(gradients[0], x.dtype()), rounded(gradients[1], x.dtype())};
-                });
+  return record("rms_norm", std::move(y), {x, w}, [x, w, r](const Node&, const Tensor& dy) -> Gradients {
+    return rms_norm_backward(x, w, r, dy.contiguous());
+  });
 }
 
 }  // namespace
 
-// x [..., n], weight [n] -> y [..., n]
+// x [..., n], weight [n] -> y [..., n].  The backward is rms_norm_backward above, which rms_norm and add_rms_norm share.
 Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
   check("rms_norm", x_input, weight);
   const Tensor x = x_input.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(x);
-  const DType kept = x.dtype();
-  const Tensor y = Tensor::empty(x.shape(), wide_type(kept)), r = Tensor::empty({rows}, y.dtype());
-  dispatch(y.dtype(), "rms_norm", [&, x = wide(x), w = wide(w)](auto zero) {
-    using T = decltype(zero);
+  const Tensor y = Tensor::empty(x.shape(), x.dtype()), r = Tensor::empty({rows}, wide_type(x.dtype()));
+  dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
+    using S = decltype(zero);
     parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)
-        r.data<T>()[row] = normalise_row(x.data<T>() + row * n, w.data<T>(), y.data<T>() + row * n, n, eps);
+        r.data<Wide<S>>()[row] = normalise_row(x.data<S>() + row * n, w.data<S>(), y.data<S>() + row * n, n, eps);
     });
   });
-  return record_rms_norm(rounded(y, kept), x, w, r);
+  return record_rms_norm(y, x, w, r);
 }
 
 // x, residual [..., n], weight [n] -> sum = x + residual, normed = rms_norm(sum), both [..., n].
@@ -103,23 +112,26 @@ SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Ten
   check("add_rms_norm", x_input, weight);
   const Tensor a = x_input.contiguous(), b = residual.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(a);
-  const DType kept = a.dtype(), computed = wide_type(kept);
-  Tensor sum = Tensor::empty(a.shape(), computed);
-  const Tensor y = Tensor::empty(a.shape(), computed), r = Tensor::empty({rows}, computed);
-  dispatch(computed, "add_rms_norm", [&, a = wide(a), b = wide(b), w = wide(w)](auto zero) {
-    using T = decltype(zero);
+  Tensor sum = Tensor::empty(a.shape(), a.dtype());
+  const Tensor y = Tensor::empty(a.shape(), a.dtype()), r = Tensor::empty({rows}, wide_type(a.dtype()));
+  dispatch_stored(a.dtype(), "add_rms_norm", [&](auto zero) {
+    using S = decltype(zero);
+    using T = Wide<S>;
     parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const T *const pa = a.data<T>() + row * n, *const pb = b.data<T>() + row * n;
-        T* const ps = sum.data<T>() + row * n;
+        const S *const pa = a.data<S>() + row * n, *const pb = b.data<S>() + row * n;
+        S* const ps = sum.data<S>() + row * n;
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) ps[i] = pa[i] + pb[i];
-        r.data<T>()[row] = normalise_row(ps, w.data<T>(), y.data<T>() + row * n, n, eps);
+        for (std::int64_t i = 0; i < n; ++i) {
+          const T ai = pa[i], bi = pb[i];
+          ps[i] = ai + bi;
+        }
+        r.data<T>()[row] = normalise_row(ps, w.data<S>(), y.data<S>() + row * n, n, eps);
       }
     });
   });
-  sum = record("add", rounded(sum, kept), {a, b}, [](const Node&, const Tensor& dy) -> Gradients { return {dy, dy}; });
-  return {sum, record_rms_norm(rounded(y, kept), sum, w, r)};
+  sum = record("add", sum, {a, b}, [](const Node&, const Tensor& dy) -> Gradients { return {dy, dy}; });
+  return {sum, record_rms_norm(y, sum, w, r)};
 }
 
 }  // namespace ringside::autograd

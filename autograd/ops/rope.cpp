@@ -36,18 +36,19 @@ namespace {
 //     | y_i       |   | cos  -sin | | x_i       |
 //     | y_{i+D/2} | = | sin   cos | | x_{i+D/2} |            direction -1 turns back: sin changes its sign
 Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position, int direction) {
-  const Tensor y = empty_in_order_of(x);
+  Tensor y = empty_in_order_of(x);
   const std::int64_t half = x.size(-1) / 2, tokens = x.size(-2);
   const Rows x_rows(x), y_rows(y);
-  dispatch(x.dtype(), "rope", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_stored(x.dtype(), "rope", [&](auto zero) {
+    using S = decltype(zero);
+    using T = Wide<S>;
     const T sign = static_cast<T>(direction);
     parallel_for(x_rows.count(), row_grain(2 * half), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t position = first_position + row % tokens;
         const T *const cos = table.cos.data<T>() + position * half, *const sin = table.sin.data<T>() + position * half;
-        const T* const px = x.data<T>() + x_rows.offset(row);
-        T* const py = y.data<T>() + y_rows.offset(row);
+        const S* const px = x.data<S>() + x_rows.offset(row);
+        S* const py = y.data<S>() + y_rows.offset(row);
 #pragma omp simd
         for (std::int64_t i = 0; i < half; ++i) {
           const T s = sin[i] * sign, low = px[i], high = px[i + half];
@@ -73,10 +74,9 @@ Tensor rope(const Tensor& x_input, const RopeTable& table, std::int64_t first_po
   require(first_position >= 0 && first_position + x.size(-2) <= table.cos.size(0),
           "rope: positions {}..{} are not all in a table of {}", first_position, first_position + x.size(-2) - 1,
           table.cos.size(0));
-  const DType kept = x.dtype();
-  Tensor y = rounded(turn(wide(x), table, first_position, +1), kept);
-  return record("rope", y, {x}, [table, first_position, kept](const Node&, const Tensor& dy) -> Gradients {
-    return {rounded(turn(wide(with_dense_rows(dy)), table, first_position, -1), kept)};
+  Tensor y = turn(x, table, first_position, +1);
+  return record("rope", y, {x}, [table, first_position](const Node&, const Tensor& dy) -> Gradients {
+    return {turn(with_dense_rows(dy), table, first_position, -1)};
   });
 }
 

@@ -119,6 +119,19 @@ TEST_CASE("a loss on bf16 logits is fp32") {
   CHECK(same_numbers(logits.grad(), rounded(widened.grad(), DType::bf16)));
 }
 
+TEST_CASE("a loss on what bf16 keeps of the stream and the head is fp32 and rounds gradients once") {
+  Tensor x = random({6, 8}, "x").set_requires_grad(true), w = random({11, 8}, "w").set_requires_grad(true);
+  Tensor wide_x = wide(x).set_requires_grad(true), wide_w = wide(w).set_requires_grad(true);
+  const Tensor targets = Tensor::from<std::int32_t>({1, 4, 1, 0, -100, 10}, {6});
+  const Tensor loss = linear_cross_entropy(x, w, targets, -100, 4), expected = linear_cross_entropy(wide_x, wide_w, targets, -100, 4);
+  CHECK(loss.dtype() == DType::fp32);
+  CHECK(loss.item() == expected.item());
+  backward(loss);
+  backward(expected);
+  CHECK(same_numbers(x.grad(), rounded(wide_x.grad(), DType::bf16)));
+  CHECK(same_numbers(w.grad(), rounded(wide_w.grad(), DType::bf16)));
+}
+
 TEST_CASE("ops that nobody asked bf16 of say so") {
   CHECK_THROWS_WITH_AS(sum(random({2}, "x")), "sum: expected a tensor of fp32 or fp64, got bf16", Error);
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/parallel.hpp"
+#include "autograd/storage.hpp"
 #include "base/error.hpp"
 #include "gradcheck.hpp"
 
@@ -182,6 +184,96 @@ TEST_CASE("cross_entropy has the value of its formula and differentiates") {
                   {random_tensor({3, 5}, "z")});
 }
 
+namespace {
+
+// x [tokens, n], W [V, n] and targets, of which some do not count.
+struct Foretelling {
+  Tensor x, w, targets;
+};
+
+Foretelling foretelling(std::int64_t tokens, std::int64_t n, std::int64_t vocabulary, DType dtype = DType::fp64) {
+  std::vector<std::int32_t> targets;
+  for (std::int64_t t = 0; t < tokens; ++t) targets.push_back(t % 5 == 3 ? -100 : static_cast<std::int32_t>(7 * t % vocabulary));
+  return {random_tensor({tokens, n}, "x", dtype), random_tensor({vocabulary, n}, "w", dtype), Tensor::from(targets, {tokens})};
+}
+
+// The loss, dx and dW, of a loss whose own gradient is `seed`.
+std::vector<Tensor> results_of(Foretelling f, double seed, const std::function<Tensor(const Foretelling&)>& op) {
+  f.x = f.x.clone().set_requires_grad(true), f.w = f.w.clone().set_requires_grad(true);
+  const Tensor loss = op(f);
+  backward(loss, Tensor::scalar(seed, loss.dtype()));
+  return {loss.detach(), f.x.grad(), f.w.grad()};
+}
+
+}  // namespace
+
+TEST_CASE("linear_cross_entropy is cross_entropy of linear however many rows go together") {
+  for (const std::int64_t rows : {1, 2, 5, 12, 13, 100, 0}) {
+    CAPTURE(rows);
+    for (const double seed : {1.0, 0.25}) {
+      const auto f = foretelling(13, 6, 37);
+      const auto expected = results_of(f, seed, [](const Foretelling& g) { return cross_entropy(linear(g.x, g.w), g.targets); });
+      const auto fused = results_of(f, seed, [&](const Foretelling& g) { return linear_cross_entropy(g.x, g.w, g.targets, -100, rows); });
+      for (std::size_t i = 0; i < 3; ++i) CHECK(largest_difference(expected[i], fused[i]) < 1e-15);
+    }
+  }
+}
+
+TEST_CASE("linear_cross_entropy differentiates in leading dimensions and with rows that do not count") {
+  const Tensor targets = ids_of({1, 0, -100, 6, 3, -100}, {2, 3});
+  for (const std::int64_t rows : {1, 4, 6})
+    check_gradients("linear_cross_entropy", [&](auto& in) { return linear_cross_entropy(in[0], in[1], targets, -100, rows); },
+                    {random_tensor({2, 3, 5}, "x"), random_tensor({7, 5}, "w")});
+  check_gradients("linear_cross_entropy of a view", [&](auto& in) { return linear_cross_entropy(in[0].transpose(0, 1), in[1], targets); },
+                  {random_tensor({3, 2, 5}, "x"), random_tensor({7, 5}, "w")});
+}
+
+TEST_CASE("linear_cross_entropy computes no gradient that nobody asks for") {
+  auto f = foretelling(9, 4, 11);
+  const double expected = cross_entropy(linear(f.x, f.w), f.targets).item();
+  CHECK(linear_cross_entropy(f.x, f.w, f.targets).item() == doctest::Approx(expected).epsilon(1e-14));
+  f.x.set_requires_grad(true);  // the weight is frozen
+  backward(linear_cross_entropy(f.x, f.w, f.targets));
+  CHECK(f.x.grad().defined());
+  CHECK_FALSE(f.w.grad().defined());
+  const NoGrad no_history;
+  CHECK_FALSE(linear_cross_entropy(f.x, f.w, f.targets).requires_grad());
+  const Tensor ignored = ids_of({-100, -100, -100, -100, -100, -100, -100, -100, -100}, {9});
+  CHECK(linear_cross_entropy(f.x, f.w, ignored).item() == 0);
+  CHECK(linear_cross_entropy(Tensor::zeros({0, 4}, DType::fp64), f.w, Tensor::from(std::vector<std::int32_t>{}, {0})).item() == 0);
+}
+
+TEST_CASE("linear_cross_entropy does not overflow and keeps a NaN") {
+  const Tensor x = doubles({1e4, 0}, {1, 2}), w = doubles({1, 0, 0, 1}, {2, 2});
+  CHECK(linear_cross_entropy(x, w, ids_of({1}, {1})).item() == doctest::Approx(1e4));
+  CHECK(std::isnan(linear_cross_entropy(doubles({std::nan(""), 0}, {1, 2}), w, ids_of({1}, {1})).item()));
+}
+
+TEST_CASE("linear_cross_entropy never holds all logits and gives the same bits with any number of threads") {
+  const std::int64_t tokens = 2048, n = 32, vocabulary = 8192;
+  const auto f = foretelling(tokens, n, vocabulary, DType::fp32);
+  const auto op = [](const Foretelling& g) { return linear_cross_entropy(g.x, g.w, g.targets); };
+  reset_peak_memory();
+  const auto before = memory_use().current;
+  const auto one = results_of(f, 1, op);
+  CHECK(memory_use().peak - before < tokens * vocabulary * 4 * 6 / 10);  // half of the logits, and what is small
+  for (const int n_threads : {2, 3, 4}) {
+    set_threads(n_threads);
+    const auto several = results_of(f, 1, op);
+    set_threads(1);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(largest_difference(one[i], several[i]) == 0);
+  }
+}
+
+TEST_CASE("rows of logits are cut into equal blocks") {
+  CHECK(cross_entropy_rows(1024, 256) == 1024);  // 32 MiB hold 32768 of them
+  CHECK(cross_entropy_rows(1024, 10000) == 512);
+  CHECK(cross_entropy_rows(2048, 10000) == 683);
+  CHECK(cross_entropy_rows(1024, 1 << 20) == 64);
+  CHECK(cross_entropy_rows(1, 1 << 20) == 1);
+  CHECK(cross_entropy_rows(0, 10) == 1);
+}
+
 TEST_CASE("sum and mean and mse_loss add up and differentiate") {
   CHECK(sum(doubles({1, 2, 3.5}, {3})).item() == 6.5);
   CHECK(mean(doubles({1, 2, 3, 6}, {2, 2})).item() == 3);
@@ -223,6 +315,10 @@ TEST_CASE("shapes that do not fit are named together with what was expected") {
   says("cross_entropy: target 5 is not in 0..4", [&] { cross_entropy(zeros({1, 5}), ids_of({5}, {1})); });
   says("cross_entropy: expected logits [..., V] and targets [...], got [2, 5] and [3]", [&] {
     cross_entropy(zeros({2, 5}), ids_of({0, 0, 0}, {3}));
+  });
+  says("linear_cross_entropy: target 5 is not in 0..4", [&] { linear_cross_entropy(zeros({1, 3}), zeros({5, 3}), ids_of({5}, {1})); });
+  says("linear_cross_entropy: expected x [..., n], weight [V, n] and targets [...], got [2, 3], [5, 4] and [2]", [&] {
+    linear_cross_entropy(zeros({2, 3}), zeros({5, 4}), ids_of({0, 0}, {2}));
   });
   says("mse_loss: expected tensors of one shape, got [2] and [2, 1]", [&] { mse_loss(zeros({2}), zeros({2, 1})); });
   says("mean: expected at least one element, got shape [0]", [&] { mean(zeros({0})); });

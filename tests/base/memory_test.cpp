@@ -1,5 +1,7 @@
 #include "base/memory.hpp"
 
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include "tests/transformer/temporary_directory.hpp"
@@ -54,4 +56,16 @@ TEST_CASE("control groups of version 1 count too") {
   root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000\n");
   root.write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1000\n");
   CHECK(available_memory(root.path()) == 4000);
+}
+
+TEST_CASE("the most that a process had in memory is told until it is reset") {
+  TemporaryDirectory root;
+  CHECK_FALSE(ringside::peak_resident_memory(root.path()).has_value());
+  root.write("proc/self/status", "Name:\tringside\nVmPeak:\t   900 kB\nVmHWM:\t   500 kB\nVmRSS:\t   400 kB\n");
+  CHECK(ringside::peak_resident_memory(root.path()) == 500 * 1024);
+  constexpr std::size_t much = 100'000'000;
+  const auto before = ringside::peak_resident_memory();
+  REQUIRE(before.has_value());
+  { const std::vector<char> touched(much, 1); }
+  CHECK(*ringside::peak_resident_memory() > *before + much / 2);
 }

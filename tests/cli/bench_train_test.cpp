@@ -34,6 +34,7 @@ TEST_CASE("bench train tells where a step's time goes") {
   CHECK(contains(outcome.out, "\ntiny: 857k parameters; batch 2 x 64, fp32, AdamW, 2 threads\n"));
   CHECK(contains(outcome.out, "\n  linear  "));
   CHECK(contains(outcome.out, "the same products alone"));
+  CHECK(contains(outcome.out, "  memory at the most "));
 
   const Json rows = Json::parse(read(json));
   REQUIRE(rows.size() == 2);
@@ -46,6 +47,10 @@ TEST_CASE("bench train tells where a step's time goes") {
     // attention. Exactly:  linear 6 x 128 x (4 (4 x 128^2 + 3 x 128 x 344) + 128 x 256),  attention's blocks below the diagonal.
     CHECK(row.at("gflop").get<double>() > 6 * 128 * (4 * (4 * 128 * 128 + 3 * 128 * 344) + 128 * 256) * 1e-9);
     CHECK(row.at("gflop").get<double>() < 6 * 128 * (4 * (4 * 128 * 128 + 3 * 128 * 344) + 128 * 256) * 1e-9 * 1.1);
+    // Parameters, gradients and two moments are 16 bytes a parameter; the process has some of its own.
+    CHECK(row.at("peak_tensor_bytes").get<double>() > 16 * row.at("parameters").get<double>());
+    CHECK(row.at("peak_tensor_bytes").get<double>() < 40 * row.at("parameters").get<double>());
+    CHECK(row.at("peak_resident_bytes").get<double>() > row.at("peak_tensor_bytes").get<double>());
     CHECK(row.at("tokens_per_second").get<double>() == doctest::Approx(128 / row.at("step_ms").get<double>() * 1e3));
   }
   CHECK(rows[0].at("gemm_ms").get<double>() < 2 * rows[0].at("step_ms").get<double>());

@@ -97,6 +97,47 @@ TEST_CASE("eval gives PyTorch's loss and odds and gradients") {
   }
 }
 
+TEST_CASE("eval and generate tell of a model that does not fit before anything is allocated") {
+  TemporaryDirectory directory;
+  fs::copy_file(reference / "tied" / "config.json", directory.path() / "config.json");
+  std::ifstream file(directory.path() / "config.json");
+  auto config = nlohmann::json::parse(file);
+  config["vocab_size"] = 300, config["hidden_size"] = 80'000, config["intermediate_size"] = 300'000, config["num_hidden_layers"] = 200;
+  config.erase("head_dim");
+  directory.write("config.json", config.dump());
+  const Outcome outcome = eval(directory.path(), reference / "tokens.json", {"--grads", (directory.path() / "g").string(), "--memory-limit", "64"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err.starts_with("ringside: this takes about "));
+  CHECK(contains(outcome.err, ", but there are 64 GB: choose a smaller --batch, or a smaller model; --memory-limit 0 tries it all the same\n"));
+  CHECK(contains(outcome.err, ", gradients "));
+  const Outcome text = run_program({ringside_binary, "generate", "--init", directory.path().string(), "--prompt", "a"});
+  CHECK(text.exit_code == 1);
+  CHECK(text.err.starts_with("ringside: this takes about "));
+  CHECK(text.seconds < 5);
+  CHECK(eval(reference / "tied", reference / "tokens.json", {"--memory-limit", "0.000001"}).exit_code == 1);
+  CHECK(eval(reference / "tied", reference / "tokens.json", {"--memory-limit", "0"}).exit_code == 0);
+}
+
+TEST_CASE("eval reads a checkpoint in shards and says bits per byte where a token's bytes are known") {
+  TemporaryDirectory directory;
+  for (const char* name : {"config.json", "model.safetensors"}) fs::copy_file(reference / "tied" / name, directory.path() / name);
+  const Outcome whole = eval(directory.path(), reference / "tokens.json");
+  CHECK(whole.exit_code == 0);
+  CHECK_FALSE(contains(whole.out, "bits per byte"));  // 29 tokens are not bytes
+  fs::rename(directory.path() / "model.safetensors", directory.path() / "model-00001-of-00001.safetensors");
+  nlohmann::json index;
+  {
+    const SafetensorsFile file(directory.path() / "model-00001-of-00001.safetensors");
+    for (const auto& [name, entry] : file.entries()) index["weight_map"][name] = "model-00001-of-00001.safetensors";
+  }
+  directory.write("model.safetensors.index.json", index.dump());
+  CHECK(eval(directory.path(), reference / "tokens.json").out == whole.out);
+  directory.write("tokenizer.json", "{}");
+  const Outcome strange = eval(directory.path(), reference / "tokens.json");
+  CHECK(strange.exit_code == 0);
+  CHECK(contains(strange.out, "no bits per byte: the tokenizer " + (directory.path() / "tokenizer.json").string() + " cannot be used: "));
+}
+
 TEST_CASE("eval says in a sentence what it cannot do") {
   TemporaryDirectory directory;
   const auto refusal = [&](const std::string& tokens, const std::string& name = "t.json") {

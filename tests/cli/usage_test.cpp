@@ -68,3 +68,14 @@ TEST_CASE("several nodes are told what they must agree on") {
   CHECK(error_with({"--master-addr", "a", "--job-key", "k"}) ==
         "ringside: 2 nodes need a port of node 0 to meet at: give --master-port or set MASTER_PORT\n");
 }
+
+TEST_CASE("a command whose output nobody reads ends without a word") {
+  for (const std::string command : {"--help", "prove", "hello -n 3", "step all_reduce -n 32", "bench all_reduce -n 2 --bytes 1KB,2KB,4KB"}) {
+    CAPTURE(command);
+    const auto outcome = run_program(
+        {"bash", "-c", "\"$0\" " + command + " | head -n 1 > /dev/null; echo \"${PIPESTATUS[0]}\"", ringside_binary}, {}, ringside::Seconds(60));
+    CHECK(outcome.err == "");
+    CHECK((outcome.out == "141\n" || outcome.out == "0\n"));  // 0: it had written all before the reader went
+    CHECK(outcome.survivors == "");
+  }
+}

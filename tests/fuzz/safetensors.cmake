@@ -1,5 +1,5 @@
 # What reads checkpoints, fed with damaged files for a second and a half each (safetensors.hpp).
-foreach(target safetensors safetensors_config)
+foreach(target safetensors safetensors_config safetensors_index)
   add_executable(fuzz_${target} fuzz/${target}_target.cpp fuzz/safetensors_driver.cpp)
   target_link_libraries(fuzz_${target} PRIVATE ringside::transformer ringside::base fmt::fmt)
   add_test(NAME "fuzz: ${target}" COMMAND fuzz_${target} 1.5)

@@ -1,6 +1,6 @@
 // Fuzzing of what reads checkpoints: files are input from outside, and whatever is in them, the worst that may happen is an Error.
 //
-// A target (safetensors_target.cpp, safetensors_config_target.cpp) has the entry point that libFuzzer asks for, and so can be linked with
+// A target (safetensors_target.cpp, ..._config_target.cpp, ..._index_target.cpp) has the entry point that libFuzzer asks for, and so can be linked with
 // -fsanitize=fuzzer where clang has it. What ctest runs needs no clang: safetensors_driver.cpp, which makes inputs by damaging good ones,
 // each from a seed and a number alone.
 #pragma once

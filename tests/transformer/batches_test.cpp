@@ -22,7 +22,7 @@ Bytes counting(std::size_t size) {
 }  // namespace
 
 TEST_CASE("the target is the input one byte further on") {
-  const Bytes text = counting(200);
+  const PackedTokens text = counting(200);
   const Batches batches(text, 7, 1);
   const Batch batch = batches.draw(3, {0, 5});
   REQUIRE(batch.input.size() == 35);
@@ -32,7 +32,7 @@ TEST_CASE("the target is the input one byte further on") {
 }
 
 TEST_CASE("the ranks' shares are the global batch whatever their number") {
-  const Bytes text = counting(5000);
+  const PackedTokens text = counting(5000);
   const Batches batches(text, 11, 42);
   for (const std::int64_t step : {0, 1, 99}) {
     const Batch whole = batches.draw(step, share_of_batch(12, 0, 1));
@@ -52,7 +52,7 @@ TEST_CASE("the ranks' shares are the global batch whatever their number") {
 }
 
 TEST_CASE("steps and seeds and places in the batch draw different windows") {
-  const Bytes text = counting(256);
+  const PackedTokens text = counting(256);
   std::set<std::int32_t> starts;
   const Batches batches(text, 4, 7);
   for (int step = 0; step < 40; ++step) {
@@ -63,7 +63,7 @@ TEST_CASE("steps and seeds and places in the batch draw different windows") {
 }
 
 TEST_CASE("the first and the last window of a text are drawn") {
-  const Bytes text = counting(10);
+  const PackedTokens text = counting(10);
   const Batches batches(text, 7, 3);  // windows of 8 bytes start at 0, 1 or 2
   std::set<std::int32_t> starts;
   for (int step = 0; step < 50; ++step) starts.insert(batches.draw(step, {0, 1}).input[0]);
@@ -71,7 +71,7 @@ TEST_CASE("the first and the last window of a text are drawn") {
 }
 
 TEST_CASE("consecutive windows lie end to end and share only the foretold byte") {
-  const Bytes text = counting(22);
+  const PackedTokens text = counting(22);
   const Batches batches(text, 7, 0);
   CHECK(batches.windows() == 3);
   const Batch batch = batches.consecutive({1, 2});
@@ -85,7 +85,7 @@ TEST_CASE("a batch that does not divide and a text that is too short are refused
       share_of_batch(10, 0, 4),
       "a batch of 10 sequences does not divide by 4 ranks: choose a multiple of 4, so that every rank reads equally much", Error);
   CHECK_THROWS_WITH_AS(share_of_batch(0, 0, 1), "the batch is 0 sequences, but a step needs at least 1", Error);
-  const Bytes text = counting(8);
+  const PackedTokens text = counting(8);
   CHECK_NOTHROW(Batches(text, 7, 0));
   CHECK_THROWS_WITH_AS(
       Batches(text, 8, 0),

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "transformer/tokenizer/bpe_trainer.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -70,8 +71,8 @@ TEST_CASE("the two parts of a text share no byte and leave none out") {
     for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<std::uint8_t>(i * 7919 >> 3);
     const Corpus corpus(text);
     CHECK(corpus.bytes() == size);
-    Bytes both(corpus.training().begin(), corpus.training().end());
-    both.insert(both.end(), corpus.validation().begin(), corpus.validation().end());
+    auto both = corpus.training().all();
+    corpus.validation().append_to(both, 0, corpus.validation().size());
     CHECK(std::is_permutation(both.begin(), both.end(), text.begin(), [](int a, int b) { return a == b; }));
     if (size >= 20) {
       const double held_out = static_cast<double>(corpus.validation().size()) / static_cast<double>(size);
@@ -85,9 +86,35 @@ TEST_CASE("every twentieth block of 64 KiB is held out") {
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i / 65536);
   const Corpus corpus(text);
   REQUIRE(corpus.validation().size() == 2 * 65536);
-  CHECK(corpus.validation().front() == 19);
-  CHECK(corpus.validation().back() == 39);
-  CHECK(std::count(corpus.training().begin(), corpus.training().end(), 19) == 0);
+  const auto training = corpus.training().all(), held_out = corpus.validation().all();
+  CHECK(held_out.front() == 19);
+  CHECK(held_out.back() == 39);
+  CHECK(std::count(training.begin(), training.end(), 19) == 0);
+}
+
+TEST_CASE("a tokenizer's corpus holds out the same bytes") {
+  std::string words;
+  for (int i = 0; i < 3000; ++i) words += "word " + std::to_string(i * i % 997) + ", ";
+  const Bytes text(words.begin(), words.end());
+  const Vocabulary vocabulary(train_bpe(words, {.vocabulary = 400}));
+  const Corpus bytes(text), tokens(text, vocabulary);
+  CHECK(bytes.tokens_are_bytes());
+  CHECK_FALSE(tokens.tokens_are_bytes());
+  CHECK(bytes.vocabulary() == 256);
+  CHECK(tokens.vocabulary() == vocabulary.size());
+  CHECK(tokens.bytes() == text.size());
+  CHECK(tokens.held_out_bytes() == bytes.held_out_bytes());
+  CHECK(tokens.fingerprint() == bytes.fingerprint());  // of the text, ...
+  CHECK(tokens.vocabulary_fingerprint() == vocabulary.fingerprint());  // ... and of what it is read in
+  CHECK(bytes.vocabulary_fingerprint() == 0);
+  CHECK(tokens.training().bytes_per_id() == 2);
+  for (const auto& [part, of_bytes] : {std::pair(&tokens.training(), &bytes.training()), std::pair(&tokens.validation(), &bytes.validation())}) {
+    CHECK(part->size() * 2 < of_bytes->size());
+    const auto said = vocabulary.bytes_of(part->all());
+    CHECK((std::vector<std::int32_t>(said.begin(), said.end()) == of_bytes->all()));
+    CHECK(tokens.bytes_of(part->all()) == static_cast<std::int64_t>(of_bytes->size()));
+    CHECK(bytes.bytes_of(of_bytes->all()) == static_cast<std::int64_t>(of_bytes->size()));
+  }
 }
 
 TEST_CASE("the default corpus is some megabytes of C++") {

@@ -9,6 +9,7 @@
 #include "autograd/engine.hpp"
 #include "base/error.hpp"
 #include "transformer/single_process.hpp"
+#include "transformer/tokenizer/bpe_trainer.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -246,7 +247,7 @@ TEST_CASE("the form is asked for everything in the order of a step") {
   const Corpus corpus(some_text());
   Witness form;
   Trainer trainer(model, corpus, form, brief());
-  CHECK(form.calls == "prepare average ");  // ... of what tells one text from another
+  CHECK(form.calls == "prepare average average ");  // ... of what tells one text, and one tokenizer, from another
   form.calls.clear();
   trainer.step();
   trainer.step();
@@ -345,6 +346,40 @@ TEST_CASE("ranks that read different texts are told") {
                        "the ranks do not all read the same text: give every rank the same files", Error);
 }
 
+TEST_CASE("bits per byte are the nats of all foretold tokens by their bytes on any number of ranks") {
+  const Bytes text = some_text();
+  const Vocabulary vocabulary(train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = 280}));
+  const Corpus corpus(text, vocabulary);
+  Config config = small();
+  config.vocabulary = vocabulary.size() + 3;  // a model may have more than its tokenizer
+  TrainerOptions options = brief();
+  options.batch = 12;
+  options.validation_windows = 5;
+  const auto counts = vocabulary.byte_counts();
+  const auto expected = [&](double nats, const Batch& batch) {
+    double bytes = 0;
+    for (const auto token : batch.target) bytes += counts[static_cast<std::size_t>(token)];
+    CHECK(bytes > 1.5 * static_cast<double>(batch.target.size()));
+    return nats * static_cast<double>(batch.target.size()) / bytes / std::numbers::ln2;
+  };
+  constexpr std::uint64_t batches_of_seed = 0x62617463686573;  // as in trainer.cpp
+  const Batch batch = Batches(corpus.training(), 16, batches_of_seed).draw(0, {0, 12});
+  const Batch held_out = Batches(corpus.validation(), 16, 0).consecutive({0, 5});
+  for (const int ranks : {1, 2, 3}) {
+    double mean = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      Model model(config, DType::fp64);
+      OneOf form(rank, ranks);
+      Trainer trainer(model, corpus, form, options);
+      const Tensor nats = model.loss(Tensor::from(held_out.input, {5, 16}), Tensor::from(held_out.target, {5, 16}));
+      mean += trainer.validate().value() / ranks;  // what form.average would make of it
+      if (rank == ranks - 1) CHECK(mean == doctest::Approx(expected(nats.item(), held_out)).epsilon(1e-12));
+      const StepReport report = trainer.step();
+      CHECK(report.bits_per_byte == doctest::Approx(expected(report.loss, batch)).epsilon(1e-12));
+    }
+  }
+}
+
 TEST_CASE("a run that makes no sense is refused before it starts") {
   CHECK(refusal(brief()) == "accepted");
   CHECK(refusal(brief(), 3) ==
@@ -360,6 +395,14 @@ TEST_CASE("a run that makes no sense is refused before it starts") {
   options = brief();
   options.min_learning_rate = 1;
   CHECK(refusal(options) == "the learning rate cannot fall from 0.003 to 1");
+  const Bytes text = some_text();
+  const Vocabulary vocabulary(train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = 270}));
+  CHECK_THROWS_WITH_AS(validate(brief(), small(), Corpus(text, vocabulary), 1),
+                       "the text's tokenizer has ids for a vocabulary of 270, but the model's vocabulary is 256", Error);
+  Config narrow = small();
+  narrow.vocabulary = 200;
+  CHECK_THROWS_WITH_AS(validate(brief(), narrow, Corpus(text), 1),
+                       "a token here is a byte, and there are 256, but the model's vocabulary is 200", Error);
   options = brief();
   options.clip = -1;
   CHECK(refusal(options) == "gradients cannot be clipped to a norm of -1");

@@ -16,6 +16,8 @@
 #include "base/error.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/single_process.hpp"
+#include "transformer/tokenizer/bpe_trainer.hpp"
+#include "transformer/tokenizer/tokenizer_file.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -24,8 +26,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Config small() {
+Config small(const Vocabulary& vocabulary = {}) {
   Config config;
+  config.vocabulary = vocabulary.size();
   config.d_model = 16;
   config.layers = 2;
   config.heads = 4;
@@ -53,13 +56,15 @@ Bytes some_text(std::size_t size = 20'000) {
 
 // A model in training, as the program makes one.
 struct Run {
-  explicit Run(DType dtype = DType::fp32, const TrainerOptions& options = brief(), const Bytes& text = some_text())
-      : corpus(text), model(small(), dtype), trainer(model, corpus, form, options, {[this](const StepReport& r) { loss = r.loss; }, {}}) {}
+  explicit Run(DType dtype = DType::fp32, const TrainerOptions& options = brief(), const Bytes& text = some_text(),
+               const Vocabulary& vocabulary = {})
+      : corpus(text, vocabulary), model(small(vocabulary), dtype), trainer(model, corpus, form, options, {[this](const StepReport& r) { loss = r.loss; }, {}}) {}
 
   // One that goes on with what is in the folder.
-  static std::unique_ptr<Run> resumed(const fs::path& directory, TrainerOptions options = brief(), const Bytes& text = some_text()) {
+  static std::unique_ptr<Run> resumed(const fs::path& directory, TrainerOptions options = brief(), const Bytes& text = some_text(),
+                                      const Vocabulary& vocabulary = {}) {
     const SavedRun saved = read_run(directory);
-    auto run = std::make_unique<Run>(saved.dtype, options, text);
+    auto run = std::make_unique<Run>(saved.dtype, options, text, vocabulary);
     load_parameters(directory, run->model);
     load_state(saved, run->model, run->trainer);
     return run;
@@ -146,6 +151,68 @@ TEST_CASE("ten steps and ten more after loading are twenty to the bit") {
   }
 }
 
+namespace {
+
+Vocabulary learnt(std::int64_t size) {
+  const Bytes text = some_text();
+  return Vocabulary(train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = size}), "mine");
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer is saved with the run and ten steps and ten more are twenty to the bit") {
+  const Vocabulary vocabulary = learnt(280);
+  Run whole(DType::fp32, brief(), some_text(), vocabulary), half(DType::fp32, brief(), some_text(), vocabulary);
+  whole.trainer.run();
+  half.trainer.run(10);
+  TemporaryDirectory directory;
+  save_run(directory.path(), half.model, half.trainer, vocabulary);
+  const std::string file = (directory.path() / "tokenizer.json").string();
+  CHECK(names_in(directory.path()) == std::vector<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                                                               "training-10.safetensors"});
+  CHECK(read_run(directory.path()).tokenizer == vocabulary.fingerprint());
+
+  const auto second = Run::resumed(directory.path(), brief(), some_text(), Vocabulary::beside(directory.path()));
+  second->trainer.run();
+  CHECK(second->loss == whole.loss);
+  CHECK((second->bits() == whole.bits()));
+  CHECK_NOTHROW(save_run(directory.path(), second->model, second->trainer, vocabulary));  // over its own
+
+  const auto resume_with = [&](const Vocabulary& other) {
+    return error_of([&] { require_vocabulary_of(read_run(directory.path()), other.fingerprint()); });
+  };
+  const std::string folder = directory.path().string();
+  CHECK(resume_with(vocabulary) == "no error");
+  CHECK(resume_with({}) ==
+        "the run in " + folder + " was trained with a tokenizer, and its tokenizer.json is gone: give it the same with --tokenizer");
+  CHECK(resume_with(learnt(270)) == "the tokenizer is not the one that the run in " + folder +
+                                        " was trained with: give it the same with --tokenizer, or none where its own tokenizer.json is still there");
+}
+
+TEST_CASE("no checkpoint is left beside another's tokenizer") {
+  TemporaryDirectory directory;
+  Run bytes;
+  save_tokenizer(directory.path(), *learnt(280).tokenizer());
+  const std::string file = (directory.path() / "tokenizer.json").string();
+  CHECK(error_of([&] { save_run(directory.path(), bytes.model, bytes.trainer); }) ==
+        file + " is there, but the tokens of this run are bytes: whoever reads its checkpoint would take them for that tokenizer's; save in "
+               "another folder, or remove the file");
+  const Vocabulary other = learnt(270);
+  Run tokens(DType::fp32, brief(), some_text(), other);
+  CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer, other); }) ==
+        file + " is another tokenizer than this run's (mine): whoever reads its checkpoint would take its tokens for that one's; save in "
+               "another folder, or remove the file");
+  CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer); }) ==
+        "the vocabulary to be saved is not that of the run");
+  CHECK_FALSE(fs::exists(directory.path() / "model.safetensors"));
+  TemporaryDirectory empty;
+  save_run(empty.path(), bytes.model, bytes.trainer);
+  CHECK(error_of([&] { require_vocabulary_of(read_run(empty.path()), other.fingerprint()); }) ==
+        "the run in " + empty.path().string() +
+            " was trained on bytes, and cannot go on with a tokenizer's tokens: leave out --tokenizer, and take the tokenizer.json out of the "
+            "folder if there is one");
+}
+
 TEST_CASE("a checkpoint says what run it is of") {
   TemporaryDirectory directory;
   TrainerOptions options = brief();
@@ -168,15 +235,16 @@ TEST_CASE("a checkpoint says what run it is of") {
 
 TEST_CASE("a folder holds one checkpoint and what else was in it") {
   TemporaryDirectory directory;
-  directory.write("tokenizer.json", "mine");
+  directory.write("notes.txt", "mine");
   directory.write("model.safetensors.999999999.part", "of a process that was killed");
+  directory.write("tokenizer.json.999999999.part", "of another");
   Run run;
   for (const std::int64_t step : {3, 5}) {
     run.trainer.run(step);
     save_run(directory.path(), run.model, run.trainer);
   }
   CHECK(names_in(directory.path()) ==
-        std::vector<std::string>{"config.json", "model.safetensors", "tokenizer.json", "training-5.safetensors"});
+        std::vector<std::string>{"config.json", "model.safetensors", "notes.txt", "training-5.safetensors"});
   save_run(directory.path(), run.model, run.trainer);  // again: the file in use is not overwritten
   CHECK(names_in(directory.path()).back() == "training-5-2.safetensors");
   CHECK(Run::resumed(directory.path())->trainer.steps_taken() == 5);
