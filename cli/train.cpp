@@ -225,9 +225,8 @@ void check_before_ranks(const Arguments& said) {
 }
 
 void train_as_rank(const TrainingPlan& plan, collectives::ProcessGroup& group) {
-  const auto form = make_form(plan.form, group, plan.bucket_mb);
   Recording recording = recording_of(plan);
-  run_training(plan, *form, recording);
+  run_training(plan, make_form(plan.form, group, plan.bucket_mb), recording);
   recording.write(group, fmt::format("Training {} on {} rank{}", plan.model_name, group.size(), group.size() == 1 ? "" : "s"), facts_of(plan, group.size()));
 }
 

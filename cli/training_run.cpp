@@ -292,12 +292,14 @@ void prepare_outputs(const TrainingPlan& plan) {
   if (!plan.save.empty()) transformer::require_place_for(*plan.vocabulary, plan.save);
 }
 
-void run_training(const TrainingPlan& plan, ParallelForm& form, Recording& recording) {
+void run_training(const TrainingPlan& plan, std::unique_ptr<ParallelForm> given_form, Recording& recording) {
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
   const Corpus corpus(text.bytes, *plan.vocabulary);
   Model model(plan.config, plan.dtype);
   if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
+  const std::unique_ptr<ParallelForm> its_form = std::move(given_form);  // goes before the model, from which it takes its hooks back
+  ParallelForm& form = *its_form;
 
   std::optional<Reporter> reporter;
   Keeper keeper{plan, model, form};

@@ -57,7 +57,7 @@ void prepare_outputs(const TrainingPlan& plan);
 
 // Trains. Rank 0 prints on standard output, writes metrics, dumps and checkpoint; the others are silent. Every rank must call it,
 // on the thread that it will compute on.
-void run_training(const TrainingPlan& plan, transformer::ParallelForm& form, Recording& recording);
+void run_training(const TrainingPlan& plan, std::unique_ptr<transformer::ParallelForm> form, Recording& recording);
 
 // The recording that the plan asks for. Throws Error if it asks for steps that the run does not take.
 Recording recording_of(const TrainingPlan& plan);
