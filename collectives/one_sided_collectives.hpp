@@ -62,7 +62,7 @@ struct Seat {
   int rank = 0, size = 1;
   int block = 0, blocks = 1;
   std::uint64_t budget = 0;        // looks at a flag before a peer is lost
-  Desk* desks[most_ranks] = {};    // [rank], as this rank sees them
+  Desk* const* desks = nullptr;    // [rank], as this rank sees them
 };
 
 // Raises everybody's abort word. Who raised it first says why, on its own desk.

@@ -39,6 +39,7 @@ struct BlockWorld {
   BlockWorld(int rank_count, int block_count, Number start = 0) : ranks(rank_count), blocks(block_count) {
     for (int r = 0; r < ranks; ++r) {
       desks.push_back(std::make_unique<one_sided::Desk>());
+      desk_of.push_back(desks.back().get());
       for (int b = 0; b < blocks; ++b) {
         desks.back()->counts[b] = start;
         for (auto& lane : desks.back()->lanes[b]) lane.published.value = start;
@@ -47,9 +48,7 @@ struct BlockWorld {
   }
 
   one_sided::Seat seat(int rank, int block, std::uint64_t budget = 1u << 30) const {
-    one_sided::Seat seat{.rank = rank, .size = ranks, .block = block, .blocks = blocks, .budget = budget};
-    for (int r = 0; r < ranks; ++r) seat.desks[r] = desks[static_cast<std::size_t>(r)].get();
-    return seat;
+    return {.rank = rank, .size = ranks, .block = block, .blocks = blocks, .budget = budget, .desks = desk_of.data()};
   }
 
   // body(thread, seat, call) for each block of each rank and each of `calls` calls. The blocks of a rank begin a call together, as those
@@ -72,6 +71,7 @@ struct BlockWorld {
 
   int ranks, blocks;
   std::vector<std::unique_ptr<one_sided::Desk>> desks;
+  std::vector<one_sided::Desk*> desk_of;
 };
 
 // Buffers of all ranks, on 16 bytes, or beside it. Element i of rank r is a small whole number: sums are exact in every type.
