@@ -19,7 +19,9 @@
 //     void sync()              returns when all have called it; what one wrote before, all see after
 //     bool any(bool)           the same, and whether any of them said true
 //
-// A team of one thread is the CPU's. MEMORY here also computes: widen(T) to fp32, and narrow<T>(float), which rounds. They return false where a peer is lost: then nobody waits any longer, on any rank (give_up()), and
+// A team of one thread is the CPU's. MEMORY here also moves and computes: load() and store() of an element or of 16 bytes, widen(T) to fp32,
+// and narrow<T>(float), which rounds. What it loads may have been written by a peer since the block began, so load() must promise the
+// compiler nothing (a GPU would otherwise read what it has kept: ld.global.nc). They return false where a peer is lost: then nobody waits any longer, on any rank (give_up()), and
 // the data are of no further use.
 #pragma once
 
@@ -47,6 +49,10 @@ struct HostSide : HostMemory {
   static constexpr float widen(const T& element) { return static_cast<float>(element); }
   template <Element T>
   static constexpr T narrow(float value) { return static_cast<T>(value); }
+  template <class Width, class T>
+  static constexpr Width load(const T* from, const Width&) { return *reinterpret_cast<const Width*>(from); }
+  template <class Width, class T>
+  static constexpr void store(T* into, const Width& value) { *reinterpret_cast<Width*>(into) = value; }
 };
 
 // Of one rank, where all ranks can read and write. Zeros to begin with.
@@ -193,22 +199,11 @@ struct Buffers {
   float scale = 1;                // of the result: 1/size for avg
 };
 
-// A Pack, or an element, of a buffer. Reads and writes what peers write and read, so nothing here promises the compiler that it is
-// constant or alone: a GPU would then keep what it read before the flag came (ld.global.nc, or in L1).
-template <class Width, class T>
-constexpr const Width& read_at(const T* buffer, std::size_t i, const Width&) {
-  return *reinterpret_cast<const Width*>(buffer + i);
-}
-template <class Width, class T>
-constexpr Width& write_at(T* buffer, std::size_t i, const Width&) {
-  return *reinterpret_cast<Width*>(buffer + i);
-}
-
 // Element by element (or pack by pack) of `range`: what all ranks have there, added up, times scale.
 template <class Memory, class T, class Width>
 constexpr Width sum_of_all(const Seat& seat, const T* const* buffers, std::size_t i, const Width& width, float scale) {
   Sum<T> sum;
-  for (int r = 0; r < seat.size; ++r) sum.template add<Memory>(read_at(buffers[r], i, width));
+  for (int r = 0; r < seat.size; ++r) sum.template add<Memory>(Memory::load(buffers[r] + i, width));
   return sum.template as<Memory>(width, scale);
 }
 
@@ -224,7 +219,7 @@ constexpr bool two_shot_all_reduce(const Team& team, const Seat& seat, const Buf
   if (!meet<Memory>(team, seat, first)) return false;
   for_each<T>(team, stripe<T>(buffers.chunks[seat.rank], seat.block, seat.blocks), buffers.packs, [&](const auto& width, std::size_t i) {
     const auto sum = sum_of_all<Memory>(seat, buffers.input, i, width, buffers.scale);
-    for (int r = 0; r < seat.size; ++r) write_at(buffers.output[r], i, width) = sum;
+    for (int r = 0; r < seat.size; ++r) Memory::store(buffers.output[r] + i, sum);
   });
   if (!meet<Memory>(team, seat, first + 1)) return false;
   leave_at(team, seat, first + 1);
@@ -242,11 +237,11 @@ constexpr bool one_shot_all_reduce(const Team& team, const Seat& seat, const Buf
   const Number first = first_number(seat);
   const Range range = stripe<T>({0, count}, seat.block, seat.blocks);
   for_each<T>(team, range, buffers.packs, [&](const auto& width, std::size_t i) {
-    write_at(buffers.packet[seat.rank], i, width) = read_at(buffers.input[seat.rank], i, width);
+    Memory::store(buffers.packet[seat.rank] + i, Memory::load(buffers.input[seat.rank] + i, width));
   });
   if (!meet<Memory>(team, seat, first)) return false;
   for_each<T>(team, range, buffers.packs, [&](const auto& width, std::size_t i) {
-    write_at(buffers.output[seat.rank], i, width) = sum_of_all<Memory>(seat, buffers.packet, i, width, buffers.scale);
+    Memory::store(buffers.output[seat.rank] + i, sum_of_all<Memory>(seat, buffers.packet, i, width, buffers.scale));
   });
   leave_at(team, seat, first);
   return true;
@@ -259,7 +254,7 @@ constexpr bool direct_reduce_scatter(const Team& team, const Seat& seat, const B
   const Range mine = buffers.chunks[seat.rank];
   if (!meet<Memory>(team, seat, first)) return false;
   for_each<T>(team, stripe<T>(mine, seat.block, seat.blocks), buffers.packs, [&](const auto& width, std::size_t i) {
-    write_at(buffers.output[seat.rank], i - mine.begin, width) = sum_of_all<Memory>(seat, buffers.input, i, width, buffers.scale);
+    Memory::store(buffers.output[seat.rank] + i - mine.begin, sum_of_all<Memory>(seat, buffers.input, i, width, buffers.scale));
   });
   if (!meet<Memory>(team, seat, first + 1)) return false;  // now inputs may be written again
   leave_at(team, seat, first + 1);
@@ -279,7 +274,7 @@ constexpr bool direct_all_gather(const Team& team, const Seat& seat, const Buffe
     T* const to = buffers.output[seat.rank];
     if (from == to + chunk.begin) continue;
     for_each<T>(team, stripe<T>(chunk, seat.block, seat.blocks), buffers.packs, [&](const auto& width, std::size_t i) {
-      write_at(to, i, width) = read_at(from, i - chunk.begin, width);
+      Memory::store(to + i, Memory::load(from + i - chunk.begin, width));
     });
   }
   if (!meet<Memory>(team, seat, first + 1)) return false;
@@ -294,7 +289,7 @@ constexpr bool direct_broadcast(const Team& team, const Seat& seat, const Buffer
   if (!meet<Memory>(team, seat, first)) return false;
   if (seat.rank != root)
     for_each<T>(team, stripe<T>({0, count}, seat.block, seat.blocks), buffers.packs, [&](const auto& width, std::size_t i) {
-      write_at(buffers.output[seat.rank], i, width) = read_at(buffers.output[root], i, width);
+      Memory::store(buffers.output[seat.rank] + i, Memory::load(buffers.output[root] + i, width));
     });
   if (!meet<Memory>(team, seat, first + 1)) return false;
   leave_at(team, seat, first + 1);
@@ -339,12 +334,12 @@ constexpr bool pull_all_reduce(const Team& team, const Seat& seat, const Buffers
     if (pull.add)
       for_each<T>(team, range, buffers.packs, [&](const auto& width, std::size_t i) {
         Sum<T> sum;
-        sum.template add<Memory>(read_at(ours, i, width));
-        sum.template add<Memory>(read_at(theirs, i, width));
-        write_at(into, i, width) = sum.template as<Memory>(width, scale);
+        sum.template add<Memory>(Memory::load(ours + i, width));
+        sum.template add<Memory>(Memory::load(theirs + i, width));
+        Memory::store(into + i, sum.template as<Memory>(width, scale));
       });
     else
-      for_each<T>(team, range, buffers.packs, [&](const auto& width, std::size_t i) { write_at(into, i, width) = read_at(theirs, i, width); });
+      for_each<T>(team, range, buffers.packs, [&](const auto& width, std::size_t i) { Memory::store(into + i, Memory::load(theirs + i, width)); });
     publish_to_all<Memory>(team, seat, before + 1);
   }
   const Number last = first + static_cast<Number>(plan.steps);

@@ -2,6 +2,8 @@
 // host nobody runs them.
 #pragma once
 
+#include <bit>
+
 #include <cuda/atomic>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -22,6 +24,20 @@ struct DeviceSide {
   __host__ __device__ static void store_release(Number& word, Number value) { Word(word).store(value, ::cuda::memory_order_release); }
   __host__ __device__ static void store_relaxed(Number& word, Number value) { Word(word).store(value, ::cuda::memory_order_relaxed); }
   __host__ __device__ static void pause() {}  // the flag lies in this GPU's own memory, which a look takes longer to reach than any pause
+
+  // 16 bytes in one instruction: as a struct of elements the compiler would load them one by one.
+  template <Element T>
+  __host__ __device__ static one_sided::Pack<T> load(const T* from, const one_sided::Pack<T>&) {
+    return std::bit_cast<one_sided::Pack<T>>(*reinterpret_cast<const uint4*>(from));
+  }
+  template <Element T>
+  __host__ __device__ static T load(const T* from, const T&) { return *from; }
+  template <Element T>
+  __host__ __device__ static void store(T* into, const one_sided::Pack<T>& value) {
+    NV_IF_TARGET(NV_IS_DEVICE, (__stwb(reinterpret_cast<uint4*>(into), std::bit_cast<uint4>(value));))
+  }
+  template <Element T>
+  __host__ __device__ static void store(T* into, const T& value) { *into = value; }
 
   __host__ __device__ static float widen(float element) { return element; }
   __host__ __device__ static float widen(const Fp16& element) { return __half2float(__half(__half_raw{element.bits})); }

@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(threads_per_block)
     sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs, float scale) {
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
     one_sided::Sum<T> total;
-    for (int n = 0; n < addends.count; ++n) total.template add<DeviceSide>(one_sided::read_at(addends.input[n], i, width));
-    one_sided::write_at(output, i, width) = total.template as<DeviceSide>(width, scale);
+    for (int n = 0; n < addends.count; ++n) total.template add<DeviceSide>(DeviceSide::load(addends.input[n] + i, width));
+    DeviceSide::store(output + i, total.template as<DeviceSide>(width, scale));
   });
 }
 
@@ -65,9 +65,9 @@ __global__ void __launch_bounds__(threads_per_block)
     limit(const __grid_constant__ Buffers<T> buffers, int ranks, std::uint64_t count) {
   one_sided::for_each<T>(this_grid(), {0, count}, buffers.packs, [&](const auto& width, std::size_t i) {
     one_sided::Sum<T> total;
-    for (int r = 0; r < ranks; ++r) total.template add<DeviceSide>(one_sided::read_at(buffers.input[r], i, width));
+    for (int r = 0; r < ranks; ++r) total.template add<DeviceSide>(DeviceSide::load(buffers.input[r] + i, width));
     const auto result = total.template as<DeviceSide>(width, 1.0f);
-    for (int r = 0; r < ranks; ++r) one_sided::write_at(buffers.output[r], i, width) = result;
+    for (int r = 0; r < ranks; ++r) DeviceSide::store(buffers.output[r] + i, result);
   });
 }
 
