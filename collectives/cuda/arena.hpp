@@ -36,7 +36,7 @@ class Arena {
 class Neighbours {
  public:
   // Collective over `meeting`, whose ranks are processes of one host. `mine` and `events` are this rank's; the events must be interprocess.
-  // Throws Error on every rank where some cannot reach another's memory.
+  // Throws Error where this rank cannot reach another's memory; the others hear of it in the next call over `meeting`.
   Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vector<cudaEvent_t>& events);
   ~Neighbours();
   Neighbours(const Neighbours&) = delete;

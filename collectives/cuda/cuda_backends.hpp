@@ -24,6 +24,13 @@ inline constexpr std::size_t most_one_shot_bytes = 1 << 20;
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout = Seconds(120));
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank);
 
+// Ranks that are processes of one host, with a GPU each or several on one, over CUDA IPC. All of it is ordered by streams: copies, a kernel
+// that adds, and events that streams of other processes wait for. No kernel waits for another, so it also works where a GPU runs the
+// processes in turn and a spinning kernel would wait for one that cannot start. The host orders events by messages over shm, from which
+// also come the deadlines, the comparing of calls and the naming of who is lost. all_reduce, reduce_scatter, all_gather, broadcast, barrier;
+// 1 to 8 ranks. Buffers pass through the arenas, `piece_bytes` at a time.
+std::unique_ptr<Backend> make_cuda_ipc_backend(const Place& place, Seconds timeout = Seconds(120), std::size_t piece_bytes = 32 << 20);
+
 // NVIDIA's library to compare with: a GPU for each rank, found by its local rank; ranks of several hosts over NCCL's own network. The ranks
 // find each other as ours do (`place` is used up). All types; sum, product, min, max, avg; all_reduce, reduce_scatter and all_gather (of
 // counts that the ranks divide), broadcast, reduce, barrier. NCCL does not compare the ranks' calls. A call, or the connecting, that
