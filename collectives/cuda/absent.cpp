@@ -9,6 +9,9 @@ class OneGpuWorld {};
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int, Seconds) {
   fail("{}", *what_is_missing());
 }
+std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int) {
+  fail("{}", *what_is_missing());
+}
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld>, int) {
   fail("{}", *what_is_missing());
 }

@@ -22,6 +22,10 @@ namespace ringside::collectives::cuda {
 class OneGpuWorld;
 inline constexpr std::size_t most_one_shot_bytes = 1 << 20;
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout = Seconds(120));
+
+// The GPU's own limit beside an all_reduce: the world's every call is one kernel that loads all inputs and stores to all outputs, and waits
+// for nobody. What it stores is the sum.
+std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int size);
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank);
 
 // Ranks that are processes of one host, with a GPU each or several on one, over CUDA IPC. All of it is ordered by streams: copies, a kernel

@@ -6,6 +6,10 @@
 
 namespace ringside::collectives::cuda {
 
+bool built_with_cuda() {
+  return true;
+}
+
 std::optional<std::string> what_is_missing() {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);

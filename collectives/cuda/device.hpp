@@ -8,6 +8,9 @@
 
 namespace ringside::collectives::cuda {
 
+// Whether this build has the GPU half; asks nobody.
+bool built_with_cuda();
+
 // One sentence that says what is missing (the toolkit when this was built, the driver, a GPU, and what to do); nothing if all is there.
 std::optional<std::string> what_is_missing();
 

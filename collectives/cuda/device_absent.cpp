@@ -9,6 +9,10 @@ constexpr const char* missing = "this build has no CUDA: install the CUDA Toolki
 
 }  // namespace
 
+bool built_with_cuda() {
+  return false;
+}
+
 std::optional<std::string> what_is_missing() {
   return missing;
 }

@@ -21,8 +21,8 @@ using one_sided::most_ranks;
 
 class OneGpuWorld {
  public:
-  OneGpuWorld(int size, Seconds timeout)
-      : size_(size), timeout_(timeout), device_(choose_device(0)), desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
+  OneGpuWorld(int size, Seconds timeout, bool bare)
+      : size_(size), timeout_(timeout), bare_(bare), device_(choose_device(0)), desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
         packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)), posts_(static_cast<std::size_t>(size)) {
     check(cudaMemset(desks_.data(), 0, desks_.bytes()), "clearing the desks");
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
@@ -127,6 +127,10 @@ class OneGpuWorld {
   void carry_out_as(const Call& call) {
     Task<T> task = task_for<T>(call);
     if (call.count == 0) return;
+    if (bare_) {
+      check(launch_limit(task.buffers, size_, call.count, stream_), fmt::format("{}: launching the bare kernel", describe(call)));
+      return check(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the bare kernel", describe(call)));
+    }
     int blocks = 0;
     check(blocks_for<T>(task.kernel, size_, &blocks), fmt::format("{}: asking how many blocks run at once", describe(call)));
     // A block has at least a pack for each of its threads; in a broadcast or a one-shot a rank moves the whole, otherwise a chunk.
@@ -145,7 +149,7 @@ class OneGpuWorld {
   template <Element T>
   Task<T> task_for(const Call& call) {
     Task<T> task;
-    task.kernel = size_ == 1 && call.collective == Collective::all_reduce ? Kernel::two_shot : kernel_for(call);
+    task.kernel = bare_ || (size_ == 1 && call.collective == Collective::all_reduce) ? Kernel::two_shot : kernel_for(call);
     task.ranks = size_;
     task.count = call.count;
     task.root = call.root;
@@ -194,6 +198,7 @@ class OneGpuWorld {
 
   const int size_;
   const Seconds timeout_;
+  const bool bare_;  // only moves bytes: the limit
   const Device device_;
   DeviceBuffer desks_;    // [rank]
   DeviceBuffer packets_;  // [rank][2]
@@ -230,7 +235,12 @@ class OneGpuBackend final : public Backend {
 
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout) {
   require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks, size);
-  return std::make_shared<OneGpuWorld>(size, timeout);
+  return std::make_shared<OneGpuWorld>(size, timeout, false);
+}
+
+std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int size) {
+  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks, size);
+  return std::make_shared<OneGpuWorld>(size, Seconds(120), true);
 }
 
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank) {
