@@ -128,7 +128,8 @@ BenchData::Buffer BenchData::allocate(std::size_t bytes) {
 BenchData::BenchData(const Call& call, int rank, int ranks) : call_(call), rank_(rank), ranks_(ranks) {
   const Chunks blocks = Chunks::even(call.count, ranks);
   const Share share = input_share(call, rank, blocks);
-  input_ = allocate(share.count * size_of(call.type));
+  input_bytes_ = share.count * size_of(call.type);
+  input_ = allocate(input_bytes_);
   fill(input_.get(), call, rank, ranks, share);
   output_bytes_ = output_count(call, rank, blocks) * size_of(call.type);
   output_ = allocate(output_bytes_);

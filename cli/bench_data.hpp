@@ -22,6 +22,7 @@ class BenchData {
   // What Backend::run() is to be given: out of place, but for broadcast, which has an output only.
   const void* input() const { return input_.get(); }
   void* output() const { return output_.get(); }
+  std::size_t input_bytes() const { return input_bytes_; }
   std::size_t output_bytes() const { return output_bytes_; }
 
   // Elements of the output that are not what they should be.
@@ -40,7 +41,7 @@ class BenchData {
   collectives::Call call_;
   int rank_, ranks_;
   Buffer input_, output_;
-  std::size_t output_bytes_ = 0;
+  std::size_t input_bytes_ = 0, output_bytes_ = 0;
 };
 
 }  // namespace ringside::cli

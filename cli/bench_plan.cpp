@@ -10,6 +10,8 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/device.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -57,6 +59,7 @@ Enum named(std::string_view name, const char* what) {
 const std::vector<BenchBackend>& bench_backends() {
   const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
   const auto heap = [](const char* setting) { return std::string("MALLOC_") + setting; };
+  const bool cuda = collectives::cuda::built_with_cuda();
   static const std::vector<BenchBackend> backends = {
       {.name = "tcp"},
       {.name = "shm", .limit = Limit::memory},
@@ -69,6 +72,9 @@ const std::vector<BenchBackend>& bench_backends() {
        .here = mpi,
        .environment = {heap("MMAP_MAX_=0"), heap("TRIM_THRESHOLD_=100000000000"), heap("TOP_PAD_=300000000")}},
       {.name = "mpi_tcp", .home = Home::mpirun, .here = mpi, .mpirun_options = {"--mca", "pml", "ob1", "--mca", "btl", "self,tcp"}},
+      {.name = "cuda_kernels", .home = Home::threads, .limit = Limit::device, .here = cuda, .device = true},
+      {.name = "cuda_ipc", .limit = Limit::device, .here = cuda, .device = true},
+      {.name = "nccl", .limit = Limit::device, .here = collectives::cuda::nccl_is_here(), .device = true},
   };
   return backends;
 }
@@ -79,6 +85,11 @@ const BenchBackend& bench_backend_named(std::string_view name) {
     if (backend.here) here.push_back(backend.name);
   for (const auto& backend : bench_backends()) {
     if (backend.name != name) continue;
+    if (backend.device) {
+      if (const auto missing = collectives::cuda::what_is_missing()) fail("{} cannot be measured: {}", name, *missing);
+      require(backend.here, "{} is not here: install libnccl-dev of NVIDIA's repository, then configure and build again", name);
+      return backend;
+    }
     const char* package = backend.home == Home::mpirun ? "libopenmpi-dev and openmpi-bin" : "libgloo-dev";
     require(backend.here, "{} is not here: install {}, then configure and build again; this build has {}", name, package,
             fmt::join(here, ", "));

@@ -20,13 +20,14 @@ enum class Home {
 };
 
 // What stands beside a backend's figure as the machine's own limit (bench_limits.hpp).
-enum class Limit { tcp, memory };
+enum class Limit { tcp, memory, device };
 
 struct BenchBackend {
   std::string name;
   Home home = Home::ranks;
   Limit limit = Limit::tcp;
   bool here = true;                              // in this build
+  bool device = false;                           // for memory of a GPU: whether there is one is asked when it is named, not before
   std::vector<std::string> mpirun_options = {};  // that make it what it is
   std::vector<std::string> environment = {};     // likewise, "NAME=value"
 };

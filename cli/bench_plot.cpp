@@ -33,8 +33,9 @@ using Series = std::map<std::string, std::vector<Point>>;  // by backend, or by 
 
 // What a row's limit is drawn as: backends with the same kind of limit share one line.
 std::string limit_name(const Json& row) {
-  return bench_backend_named(row.at("backend").get<std::string>()).limit == Limit::tcp ? "bare ring of sockets"
-                                                                                       : "bare copies in memory";
+  const Limit limit = bench_backend_named(row.at("backend").get<std::string>()).limit;
+  if (limit == Limit::device) return "bare kernel on the GPU";
+  return limit == Limit::tcp ? "bare ring of sockets" : "bare copies in memory";
 }
 
 // The lines of one panel. A backend that has no figure above zero has no line.

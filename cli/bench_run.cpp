@@ -93,6 +93,8 @@ class Bench {
 
   std::uint8_t algorithm_of(const Lane& lane, const Call& call) {
     const auto& all = collectives::all_algorithms();
+    if (lane.backend->device && lane.algorithm == "auto")  // nothing was ever measured there: what moves the fewest bytes
+      return static_cast<std::uint8_t>(&collectives::find_algorithm(call.collective, algorithm_on_device(call.collective)) - all.data());
     if (lane.algorithm != "auto")
       return static_cast<std::uint8_t>(&collectives::find_algorithm(call.collective, lane.algorithm) - all.data());
     // What a ProcessGroup over the lane's transport would take, by what rank 0 of all knows.
@@ -105,6 +107,12 @@ class Bench {
     }
     everybody_.broadcast(std::span(&place, 1), 0);
     return place;
+  }
+
+  static std::string_view algorithm_on_device(Collective collective) {
+    if (collective == Collective::all_reduce) return "two_shot";
+    const bool scatters = collective == Collective::reduce_scatter || collective == Collective::all_gather;
+    return scatters ? "direct" : "";
   }
 
   Block block_for(const Call& call, double seconds) const {

@@ -15,6 +15,7 @@
 #include "cli/bench_limits.hpp"
 #include "cli/bench_plan.hpp"
 #include "cli/bench_report.hpp"
+#include "collectives/cuda/device.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside;
@@ -233,6 +234,16 @@ TEST_CASE("libraries to compare with, where this build has them") {
       CHECK(rows[1].at("backend") == backend.name);
     }
   }
+}
+
+TEST_CASE("without a GPU its backends are refused in one sentence") {
+  const auto missing = collectives::cuda::what_is_missing();
+  if (!missing) {
+    MESSAGE("SKIPPED: this machine has a GPU");
+    return;
+  }
+  for (const std::string name : {"cuda_kernels", "cuda_ipc", "nccl"})
+    CHECK(one_error({"all_reduce", "--backends", "tcp," + name}) == "ringside: " + name + " cannot be measured: " + *missing + "\n");
 }
 
 TEST_CASE("what cannot be measured is said before anything starts") {

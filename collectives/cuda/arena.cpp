@@ -1,0 +1,99 @@
+#include "collectives/cuda/arena.hpp"
+
+#include <algorithm>
+
+#include <unistd.h>
+
+#include "collectives/cuda/error.hpp"
+
+namespace ringside::collectives::cuda {
+
+// What a rank shows the others: bytes that mean something to CUDA on this host.
+struct Offer {
+  static constexpr std::size_t most_events = 4;
+  cudaIpcMemHandle_t memory{};
+  std::uint64_t offset = 0;  // of the arena in its allocation
+  std::int64_t process = 0;
+  cudaIpcEventHandle_t events[most_events] = {};
+};
+
+namespace {
+
+// The driver's cuMemGetAddressRange, asked for by name: nothing here is linked with libcuda, which a machine without a GPU does not have.
+std::uint64_t offset_in_allocation(const void* pointer) {
+  using AddressRange = int (*)(std::uint64_t* base, std::size_t* bytes, std::uint64_t pointer);
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000, cudaEnableDefault, &found), "asking the driver for cuMemGetAddressRange");
+  require(found == cudaDriverEntryPointSuccess && function, "the NVIDIA driver has no cuMemGetAddressRange: it is too old for CUDA 12");
+  std::uint64_t base = 0;
+  std::size_t bytes = 0;
+  const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  const int result = reinterpret_cast<AddressRange>(function)(&base, &bytes, address);
+  require(result == 0, "cuMemGetAddressRange failed with error {} of the driver", result);
+  return address - base;
+}
+
+}  // namespace
+
+Arena::Arena(std::size_t bytes) : bytes_((std::max<std::size_t>(bytes, 1) + granularity - 1) / granularity * granularity) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes_), fmt::format("allocating an arena of {} bytes", bytes_));
+  data_ = static_cast<std::byte*>(memory);
+}
+
+Arena::~Arena() {
+  static_cast<void>(cudaFree(data_));
+}
+
+Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vector<cudaEvent_t>& events)
+    : self_(meeting.rank()), ranks_(static_cast<std::size_t>(meeting.size())) {
+  require(events.size() <= Offer::most_events, "a rank offers at most {} events, not {}", Offer::most_events, events.size());
+  Offer offer;
+  check(cudaIpcGetMemHandle(&offer.memory, mine.data()), fmt::format("sharing the arena of rank {}", self_));
+  offer.offset = offset_in_allocation(mine.data());
+  offer.process = ::getpid();
+  for (std::size_t i = 0; i < events.size(); ++i)
+    check(cudaIpcGetEventHandle(&offer.events[i], events[i]), fmt::format("sharing an event of rank {}", self_));
+  std::vector<Offer> all(ranks_.size());
+  meeting.all_gather(&offer, all.data(), sizeof(Offer) * all.size(), DataType::uint8, "cuda_ipc");
+
+  for (std::size_t r = 0; r < all.size(); ++r)
+    for (std::size_t s = 0; s < r; ++s)
+      require(all[r].process != all[s].process, "ranks {} and {} are threads of one process, and cuda_ipc is for processes: take cuda_kernels", s, r);
+  try {
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (static_cast<int>(r) != self_) open(ranks_[r], all[r], events.size(), static_cast<int>(r));
+    }
+    ranks_[static_cast<std::size_t>(self_)] = {nullptr, mine.data(), events};
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int number) {
+  check(cudaIpcOpenMemHandle(&rank.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
+        fmt::format("rank {} opening the arena of rank {} (both must be processes of one host, and see each other's GPU)", self_, number));
+  rank.arena = static_cast<std::byte*>(rank.opened) + offer.offset;
+  for (std::size_t i = 0; i < events; ++i) {
+    cudaEvent_t event = nullptr;
+    check(cudaIpcOpenEventHandle(&event, offer.events[i]), fmt::format("rank {} opening an event of rank {}", self_, number));
+    rank.events.push_back(event);
+  }
+}
+
+void Neighbours::close() noexcept {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (static_cast<int>(r) == self_) continue;  // the owner destroys his events
+    for (cudaEvent_t event : ranks_[r].events) static_cast<void>(cudaEventDestroy(event));
+    if (ranks_[r].opened) static_cast<void>(cudaIpcCloseMemHandle(ranks_[r].opened));
+  }
+  ranks_.clear();
+}
+
+Neighbours::~Neighbours() {
+  close();
+}
+
+}  // namespace ringside::collectives::cuda

@@ -1,0 +1,73 @@
+#include "collectives/cuda/device.hpp"
+
+#include <algorithm>
+
+#include "collectives/cuda/error.hpp"
+
+namespace ringside::collectives::cuda {
+
+bool built_with_cuda() {
+  return true;
+}
+
+std::optional<std::string> what_is_missing() {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result == cudaSuccess && count > 0) return std::nullopt;
+  static_cast<void>(cudaGetLastError());  // asking is no error
+  if (result == cudaErrorInsufficientDriver) {
+    // CUDA says this of a driver that is too old, and of one that is not there.
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
+      return fmt::format("the NVIDIA driver is too old: it knows CUDA {}.{}, and this program was built with {}.{}; install a newer driver",
+                         driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return "there is no NVIDIA driver on this machine, so no GPU can be used: nvidia-smi should list one";
+  }
+  if (result == cudaErrorNoDevice || result == cudaSuccess)
+    return "there is no GPU that this process may use: nvidia-smi should list one, and CUDA_VISIBLE_DEVICES should not hide it";
+  return fmt::format("no GPU can be used here: {} ({})", cudaGetErrorString(result), cudaGetErrorName(result));
+}
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
+
+Device choose_device(int local_rank) {
+  if (const auto missing = what_is_missing()) fail("{}", *missing);
+  require(local_rank >= 0, "a local rank is 0 or more, not {}", local_rank);
+  Device device;
+  device.number = local_rank % device_count();
+  check(cudaSetDevice(device.number), fmt::format("taking GPU {} for local rank {}", device.number, local_rank));
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device.number), "asking a GPU what it is");
+  device.name = properties.name;
+  char bus[32] = {};
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, device.number), "asking a GPU where it sits");
+  device.bus = bus;
+  check(cudaDriverGetVersion(&device.driver), "asking for the driver's version");
+  check(cudaRuntimeGetVersion(&device.runtime), "asking for the runtime's version");
+  return device;
+}
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
+  check(cudaMalloc(&data_, std::max<std::size_t>(bytes, 1)), fmt::format("allocating {} bytes of GPU memory", bytes));
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  static_cast<void>(cudaFree(data_));  // fails only where the GPU has failed before, and was told of then
+}
+
+void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
+  require(bytes <= bytes_, "{} bytes do not fit into {} of GPU memory", bytes, bytes_);
+  check(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice), fmt::format("copying {} bytes to the GPU", bytes));
+}
+
+void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {
+  require(bytes <= bytes_, "{} bytes were asked for, and there are {} of GPU memory", bytes, bytes_);
+  check(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost), fmt::format("copying {} bytes from the GPU", bytes));
+}
+
+}  // namespace ringside::collectives::cuda

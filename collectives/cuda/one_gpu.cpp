@@ -1,0 +1,251 @@
+// Ranks that share a GPU. Each thread says what it was called with; the last to come launches for all, and all leave together.
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "collectives/algorithms/ring.hpp"
+#include "collectives/chunks.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/device.hpp"
+#include "collectives/cuda/error.hpp"
+#include "collectives/cuda/kernels.hpp"
+#include "collectives/cuda/pointer.hpp"
+#include "collectives/pull.hpp"
+
+namespace ringside::collectives::cuda {
+
+using one_sided::Desk;
+using one_sided::most_ranks;
+
+class OneGpuWorld {
+ public:
+  OneGpuWorld(int size, Seconds timeout, bool bare)
+      : size_(size), timeout_(timeout), bare_(bare), device_(choose_device(0)), desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
+        packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)), posts_(static_cast<std::size_t>(size)) {
+    check(cudaMemset(desks_.data(), 0, desks_.bytes()), "clearing the desks");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    check(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_), "allocating pinned memory");
+    check(cudaDeviceSynchronize(), "clearing the desks");  // cudaMemset may return before it is done
+  }
+  ~OneGpuWorld() {
+    static_cast<void>(cudaStreamDestroy(stream_));
+    static_cast<void>(cudaFreeHost(aborted_));
+  }
+  OneGpuWorld(const OneGpuWorld&) = delete;
+  OneGpuWorld& operator=(const OneGpuWorld&) = delete;
+
+  int size() const { return size_; }
+
+  // Returns when the call is done for all ranks.
+  void run(int rank, const Call& call, const void* input, void* output) {
+    std::unique_lock lock(mutex_);
+    if (broken_) throw *broken_;
+    posts_[static_cast<std::size_t>(rank)] = {true, call, input, output};
+    const std::uint64_t round = round_;
+    if (++arrived_ == size_) {
+      finish_round(rank);
+    } else if (!changed_.wait_for(lock, timeout_, [&] { return round_ != round || broken_.has_value(); })) {
+      break_with(who_is_missing(call));
+    }
+    if (round_ == round) throw *broken_;
+  }
+
+  void break_with(RankFailure failure) {  // with the lock
+    if (!broken_) broken_ = std::move(failure);
+    changed_.notify_all();
+  }
+
+  void abort(int rank, const std::string& cause) noexcept {
+    const std::lock_guard lock(mutex_);
+    break_with(RankFailure(rank, cause));
+  }
+
+ private:
+  struct Post {
+    bool here = false;
+    Call call;
+    const void* input = nullptr;
+    void* output = nullptr;
+  };
+
+  void finish_round(int rank) {
+    try {
+      for (int r = 1; r < size_; ++r) check_call(round_ + 1, posts_[0].call, posts_[static_cast<std::size_t>(r)].call, 0, r);
+      carry_out(posts_[0].call);
+    } catch (const std::exception& error) {
+      return break_with(RankFailure(rank, error.what()));
+    }
+    for (Post& post : posts_) post.here = false;
+    arrived_ = 0;
+    ++round_;
+    changed_.notify_all();
+  }
+
+  RankFailure who_is_missing(const Call& call) const {
+    std::vector<int> missing;
+    for (int r = 0; r < size_; ++r)
+      if (!posts_[static_cast<std::size_t>(r)].here) missing.push_back(r);
+    return RankFailure(missing.empty() ? -1 : missing.front(),
+                       fmt::format("{}: of the {} ranks that share this GPU, these did not call it within {} s: {}", describe(call), size_,
+                                   timeout_.count(), fmt::join(missing, ", ")));
+  }
+
+  void carry_out(const Call& call) {
+    check(cudaSetDevice(device_.number), "taking the GPU");  // the last thread to come may have had another
+    if (call.collective == Collective::barrier) return;
+    switch (call.type) {
+      case DataType::fp32: return carry_out_as<float>(call);
+      case DataType::fp16: return carry_out_as<Fp16>(call);
+      case DataType::bf16: return carry_out_as<Bf16>(call);
+      default: fail("{}: the kernels know fp32, fp16 and bf16", describe(call));
+    }
+  }
+
+  static Kernel kernel_for(const Call& call) {
+    require(!reduces(call.collective) || call.reduce == ReduceOp::sum || call.reduce == ReduceOp::avg, "{}: the kernels know sum and avg",
+            describe(call));
+    switch (call.collective) {
+      case Collective::reduce_scatter: return Kernel::reduce_scatter;
+      case Collective::all_gather: return Kernel::all_gather;
+      case Collective::broadcast: return Kernel::broadcast;
+      case Collective::all_reduce: break;
+      default: fail("{}: the kernels have all_reduce, reduce_scatter, all_gather, broadcast and barrier", describe(call));
+    }
+    const std::string_view name = all_algorithms().at(call.algorithm).name;
+    if (name == "ring") return Kernel::ring;
+    if (name == "two_shot") return Kernel::two_shot;
+    require(name == "one_shot", "{}: of all_reduce the kernels have ring, two_shot and one_shot; choose one by RINGSIDE_ALGORITHM",
+            describe(call));
+    require(call.count * size_of(call.type) <= most_one_shot_bytes, "{}: one_shot is for up to {} bytes; take two_shot", describe(call),
+            most_one_shot_bytes);
+    return Kernel::one_shot;
+  }
+
+  template <Element T>
+  void carry_out_as(const Call& call) {
+    Task<T> task = task_for<T>(call);
+    if (call.count == 0) return;
+    if (bare_) {
+      check(launch_limit(task.buffers, size_, call.count, stream_), fmt::format("{}: launching the bare kernel", describe(call)));
+      return check(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the bare kernel", describe(call)));
+    }
+    int blocks = 0;
+    check(blocks_for<T>(task.kernel, size_, &blocks), fmt::format("{}: asking how many blocks run at once", describe(call)));
+    // A block has at least a pack for each of its threads; in a broadcast or a one-shot a rank moves the whole, otherwise a chunk.
+    const std::uint64_t all = std::uint64_t(threads_per_block) * one_sided::Pack<T>::lanes;
+    const bool whole = task.kernel == Kernel::one_shot || task.kernel == Kernel::broadcast;
+    const std::uint64_t moved = whole ? call.count : (call.count + static_cast<std::uint64_t>(size_) - 1) / static_cast<std::uint64_t>(size_);
+    blocks = static_cast<int>(std::clamp<std::uint64_t>((moved + all - 1) / all, 1, static_cast<std::uint64_t>(blocks)));
+
+    check(launch(task, blocks, stream_), fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
+    const auto* const flag = &static_cast<Desk*>(desks_.data())->aborted.value;
+    check(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_), fmt::format("{}: reading the abort word", describe(call)));
+    check(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the kernel", describe(call)));
+    if (*aborted_ != 0) tell_trouble(call);
+  }
+
+  template <Element T>
+  Task<T> task_for(const Call& call) {
+    Task<T> task;
+    task.kernel = bare_ || (size_ == 1 && call.collective == Collective::all_reduce) ? Kernel::two_shot : kernel_for(call);
+    task.ranks = size_;
+    task.count = call.count;
+    task.root = call.root;
+    // A look at a flag takes a GPU about half a microsecond, so that this is some minutes. Nobody is lost in here but by a mistake of ours.
+    task.budget = 500'000'000;
+    const bool seen = call.collective == Collective::all_reduce;  // by nobody, in fact: callers do not see its chunks
+    const Chunks chunks = seen ? Chunks::aligned(call.count, size_, sizeof(T)) : Chunks::even(call.count, size_);
+    std::vector<Schedule> schedules;
+    for (int r = 0; r < size_; ++r) schedules.push_back(ring_all_reduce(size_, r));
+    auto& buffers = task.buffers;
+    buffers.scale = reduces(call.collective) && call.reduce == ReduceOp::avg ? 1.0f / static_cast<float>(size_) : 1.0f;
+    for (int r = 0; r < size_; ++r) {
+      const Post& post = posts_[static_cast<std::size_t>(r)];
+      const bool has_input = call.collective != Collective::broadcast;
+      if (has_input && call.count > 0 && !(call.collective == Collective::all_gather && chunks.size(r) == 0))
+        require_device_memory(post.input, describe(call));
+      if (call.count > 0 && !(call.collective == Collective::reduce_scatter && chunks.size(r) == 0))
+        require_device_memory(post.output, describe(call));
+      task.desks[r] = static_cast<Desk*>(desks_.data()) + r;
+      buffers.input[r] = static_cast<const T*>(post.input);
+      buffers.output[r] = static_cast<T*>(post.output);
+      auto* const packets = static_cast<std::byte*>(packets_.data()) + static_cast<std::size_t>(r) * 2 * most_one_shot_bytes;
+      buffers.packet[r] = reinterpret_cast<T*>(packets + round_ % 2 * most_one_shot_bytes);
+      buffers.chunks[r] = {chunks.begin(r), chunks.begin(r + 1)};
+      const bool own_begin = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
+      buffers.packs = buffers.packs && on_16_bytes(post.input) && on_16_bytes(post.output) &&
+                      (!own_begin || chunks.begin(r) % one_sided::Pack<T>::lanes == 0);
+      if (task.kernel == Kernel::ring) task.plans[r] = pull_plan(schedules, r);
+    }
+    return task;
+  }
+
+  static bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+  // Who waited for whom, as the ranks have left it on their desks.
+  [[noreturn]] void tell_trouble(const Call& call) {
+    std::string waits;
+    for (int r = 0; r < size_; ++r) {
+      one_sided::Trouble trouble;
+      check(cudaMemcpy(&trouble, &(static_cast<Desk*>(desks_.data()) + r)->trouble, sizeof trouble, cudaMemcpyDeviceToHost), "reading a desk");
+      if (trouble.waiting_for != 0)
+        waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r, trouble.block, trouble.number, trouble.waiting_for - 1);
+    }
+    fail("{}: the kernel gave up{}", describe(call), waits);
+  }
+
+  const int size_;
+  const Seconds timeout_;
+  const bool bare_;  // only moves bytes: the limit
+  const Device device_;
+  DeviceBuffer desks_;    // [rank]
+  DeviceBuffer packets_;  // [rank][2]
+  cudaStream_t stream_ = nullptr;
+  one_sided::Number* aborted_ = nullptr;  // pinned: what rank 0's abort word was after the call
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Post> posts_;
+  int arrived_ = 0;
+  std::uint64_t round_ = 0;
+  std::optional<RankFailure> broken_;
+};
+
+namespace {
+
+class OneGpuBackend final : public Backend {
+ public:
+  OneGpuBackend(std::shared_ptr<OneGpuWorld> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return world_->size(); }
+  std::string name() const override { return "cuda_kernels"; }
+  Traffic traffic() const override { return {}; }  // nothing is sent: peers read and write
+  void run(const Call& call, const void* input, void* output) override { world_->run(rank_, call, input, output); }
+  void abort(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
+  void interrupt(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
+
+ private:
+  std::shared_ptr<OneGpuWorld> world_;
+  int rank_;
+};
+
+}  // namespace
+
+std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout) {
+  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks, size);
+  return std::make_shared<OneGpuWorld>(size, timeout, false);
+}
+
+std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int size) {
+  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks, size);
+  return std::make_shared<OneGpuWorld>(size, Seconds(120), true);
+}
+
+std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank) {
+  require(rank >= 0 && rank < world->size(), "the rank must be one of 0 to {}, not {}", world->size() - 1, rank);
+  return std::make_unique<OneGpuBackend>(std::move(world), rank);
+}
+
+}  // namespace ringside::collectives::cuda
