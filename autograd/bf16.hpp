@@ -7,38 +7,15 @@
 // are the bf16 inputs, which are widened again there. So activations, weights and gradients take half the memory, and sums inside an op lose nothing.
 #pragma once
 
-#include <bit>
-#include <cstdint>
-#include <type_traits>
-
+#include "autograd/bf16_number.hpp"
 #include "autograd/tensor.hpp"
 
 namespace ringside::autograd {
-
-// To the nearest, ties to even; NaN stays NaN, and what is too large becomes infinite.
-struct Bf16 {
-  std::uint16_t bits = 0;
-
-  Bf16() = default;
-  Bf16(float number) {  // NOLINT: a number is a number
-    const auto all = std::bit_cast<std::uint32_t>(number);
-    const std::uint32_t rounded = (all + 0x7fff + (all >> 16 & 1)) >> 16, quiet = all >> 16 | 0x40;
-    const bool is_nan = (all & 0x7fffffff) > 0x7f800000;  // in integers, which vectorises
-    bits = static_cast<std::uint16_t>(is_nan ? quiet : rounded);
-  }
-  explicit Bf16(double number) : Bf16(static_cast<float>(number)) {}
-  operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }  // NOLINT
-};
-static_assert(sizeof(Bf16) == 2);
 
 template <>
 constexpr DType dtype_of<Bf16>() {
   return DType::bf16;
 }
-
-// What numbers that are kept as S are computed in: float for Bf16, else S. In a loop over them, `const Wide<S> x = p[i]`.
-template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, Bf16>, float, S>;
 
 // The type that numbers of `type` are computed in: fp32 for bf16, else the type itself.
 constexpr DType wide_type(DType type) {
