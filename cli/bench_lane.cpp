@@ -136,13 +136,13 @@ std::unique_ptr<Backend> connect(const std::string& name, const Place& meeting) 
 
 }  // namespace
 
-double RankRecord::median() const {
+double RankRecord::quantile(double share) const {
   if (seconds.empty()) return 0;
   std::vector<double> sorted = seconds;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  if (sorted.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(sorted.begin(), middle)) / 2;
+  std::sort(sorted.begin(), sorted.end());
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(place), above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
 std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks) {

@@ -28,7 +28,7 @@ struct RankRecord {
   std::vector<double> seconds;  // of a call, one for each sample
   std::uint64_t wrong = 0;      // elements, of the worst block
 
-  double median() const;
+  double quantile(double share) const;  // the time that this share of the samples is below
 };
 
 struct Lane {
