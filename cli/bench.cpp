@@ -1,12 +1,15 @@
 // `ringside bench`: how fast a collective is over each backend, beside what the machine could do at best.
 
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
 
 #include <unistd.h>
 
+#include "base/environment.hpp"
 #include "cli/bench_calibrate.hpp"
 #include "cli/bench_report.hpp"
 #include "cli/bench_run.hpp"
@@ -76,12 +79,21 @@ BenchPlan plan_from(const BenchArguments& said) {
   return plan;
 }
 
+// Where temporary files go: what TMPDIR says, else /tmp.
+std::filesystem::path temporary_folder() {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  require(!error, "{}, where temporary files go, is no folder that the ranks could leave their figures in: let TMPDIR name one",
+          environment("TMPDIR").value_or("/tmp"));
+  return folder;
+}
+
 // A file for the ranks to leave their rows in. It goes when this object does.
 class RowsFile {
  public:
-  RowsFile() {
+  RowsFile() : path_(temporary_folder() / "ringside-bench-XXXXXX") {
     const int fd = ::mkstemp(path_.data());
-    require(fd >= 0, "cannot make a file in /tmp for the figures: {}", std::strerror(errno));
+    require(fd >= 0, "cannot make the file {} for the figures: {}", path_, std::strerror(errno));
     ::close(fd);
   }
   ~RowsFile() { ::unlink(path_.c_str()); }
@@ -97,7 +109,7 @@ class RowsFile {
   }
 
  private:
-  std::string path_ = "/tmp/ringside-bench-XXXXXX";
+  std::string path_;
 };
 
 // A line for each algorithm, where there are several.
