@@ -42,7 +42,7 @@ constexpr const char* more =
 
 struct Arguments {
   RanksOption ranks{.count = {}, .otherwise = 2};
-  std::string model = "lab", backend = "auto", json, svg, report;
+  std::string model = "lab", json, svg, report;
   std::int64_t batch = 2, sequence = 256;
   std::vector<double> buckets{1, 10, 100, 1000};
   std::vector<std::string> forms{"naive", "flat", "overlap", "bucketed"};
@@ -296,24 +296,6 @@ void run_rank(const Arguments& said, ProcessGroup& group, int ranks_here) {
   if (group.rank() == 0) write_outputs(said, figures);
 }
 
-void run(const Arguments& said) {
-  const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
-  if (said.backend == "threads") {
-    check_memory(said, ranks);
-    return collectives::run_threads(ranks, [&](ProcessGroup& group) { run_rank(said, group, ranks); });
-  }
-  become_rank(said.ranks, RankOutput::rank_0_bare);
-  const collectives::Place place = collectives::place_from_environment();
-  check_memory(said, place.local_size);
-  ProcessGroup group = ProcessGroup::over(said.backend, place);
-  try {
-    run_rank(said, group, place.local_size);
-  } catch (const std::exception& error) {
-    group.abort(error.what());
-    throw;
-  }
-}
-
 }  // namespace
 
 void add_bench_ddp_command(CLI::App& bench) {
@@ -329,8 +311,7 @@ void add_bench_ddp_command(CLI::App& bench) {
       ->delimiter(',')->type_name("NAME,...")->check(CLI::IsMember({"naive", "flat", "overlap", "bucketed"}).description(""))->capture_default_str();
   command->add_option("--buckets", said->buckets, "Of bucketed: the most that travels in one call, in 10^6 bytes")
       ->delimiter(',')->type_name("MB,...")->check(CLI::PositiveNumber.description(""))->capture_default_str();
-  command->add_option("--backend", said->backend, "tcp, shm, threads, or auto: shm on one host, tcp on several")
-      ->type_name("NAME")->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))->capture_default_str();
+  add_backend_option(*command, said->ranks);
   command->add_option("--threads", said->threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")->check(at_least_one("thread"));
   command->add_option("--steps", said->steps, "Steps of each form to measure")->type_name("N")->check(at_least_one("step"))->capture_default_str();
@@ -338,7 +319,10 @@ void add_bench_ddp_command(CLI::App& bench) {
   command->add_option("--svg", said->svg, "Draw exposed communication over the size of a bucket there")->type_name("FILE");
   command->add_option("--report", said->report, "Write a page with all figures there")->type_name("FILE");
   command->footer(more);
-  command->callback([said] { run(*said); });
+  command->callback([said] {
+    run_on_ranks(said->ranks, [&](ProcessGroup& group, int ranks_here) { run_rank(*said, group, ranks_here); },
+                 [&](int, int ranks_here) { check_memory(*said, ranks_here); });
+  });
 }
 
 }  // namespace ringside::cli

@@ -42,8 +42,8 @@ constexpr const char* more =
     "  ringside bench zero -n 4 --model tiny --backend tcp --json zero.json\n";
 
 struct Arguments {
-  RanksOption ranks;
-  std::string model = "lab", backend = "auto", json;
+  RanksOption ranks{.count = {}, .otherwise = 2};
+  std::string model = "lab", json;
   std::vector<std::string> forms = {"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
   std::int64_t batch = 2, sequence = 256;
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
@@ -163,29 +163,11 @@ void bench_as_rank(const Arguments& said, ProcessGroup& group, int ranks_on_this
   if (!said.json.empty()) write_json_file(said.json, to_json(title, all));
 }
 
-void run(const Arguments& said) {
-  if (said.backend == "threads") {
-    const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
-    collectives::run_threads(ranks, [&](ProcessGroup& group) { bench_as_rank(said, group, ranks); });
-    return;
-  }
-  become_rank(said.ranks, RankOutput::rank_0_bare);
-  const collectives::Place place = collectives::place_from_environment();
-  ProcessGroup group = ProcessGroup::over(said.backend, place);
-  try {
-    bench_as_rank(said, group, place.local_size);
-  } catch (const std::exception& error) {
-    group.abort(error.what());
-    throw;
-  }
-}
-
 }  // namespace
 
 void add_bench_zero_command(CLI::App& bench) {
   auto* command = bench.add_subcommand("zero", "Measure what data parallel and the stages of ZeRO hold, send and take");
   const auto said = std::make_shared<Arguments>();
-  said->ranks.otherwise = 2;
   add_ranks_option(*command, said->ranks);
   add_link_option(*command);
   command->add_option("--model", said->model, fmt::format("One of {}", fmt::join(transformer::config_names(), ", ")))
@@ -196,10 +178,7 @@ void add_bench_zero_command(CLI::App& bench) {
       ->type_name("FORM,...")
       ->check(CLI::IsMember({"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"}).description(""))
       ->capture_default_str();
-  command->add_option("--backend", said->backend, "tcp, shm, threads (all ranks in this process), or auto: shm on one host")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
-      ->capture_default_str();
+  add_backend_option(*command, said->ranks);
   command->add_option("--batch", said->batch, "Sequences of a step, of each rank")
       ->type_name("N")
       ->check(at_least_one("sequence"))
@@ -221,7 +200,9 @@ void add_bench_zero_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--json", said->json, "Write the figures there")->type_name("FILE");
   command->footer(more);
-  command->callback([said] { run(*said); });
+  command->callback([said] {
+    run_on_ranks(said->ranks, [&](ProcessGroup& group, int ranks_here) { bench_as_rank(*said, group, ranks_here); });
+  });
 }
 
 }  // namespace ringside::cli

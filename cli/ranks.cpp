@@ -72,6 +72,15 @@ void add_ranks_option(CLI::App& command, RanksOption& option) {
   command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
 }
 
+void add_backend_option(CLI::App& command, RanksOption& option) {
+  command
+      .add_option("--backend", option.backend,
+                  "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; auto: shm on one host, tcp on several")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
+      ->capture_default_str();
+}
+
 void add_link_option(CLI::App& command) {
   const auto check = [](std::string& text) -> std::string {
     try {
@@ -107,6 +116,28 @@ void become_rank(const RanksOption& option, RankOutput output) {
   if (options.ranks == 1) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};
+}
+
+void run_on_ranks(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
+                  const std::function<void(int ranks, int ranks_here)>& prepare) {
+  using collectives::ProcessGroup;
+  if (option.backend == "threads") {
+    if (outer_launcher())
+      throw UsageError("--backend threads keeps all ranks in one process, but an outer launcher started this one as one of several");
+    const int ranks = option.wanted();
+    prepare(ranks, ranks);
+    return collectives::run_threads(ranks, [&](ProcessGroup& group) { body(group, ranks); });
+  }
+  become_rank(option, RankOutput::rank_0_bare);
+  const collectives::Place place = collectives::place_from_environment();
+  prepare(place.size, place.local_size);
+  ProcessGroup group = ProcessGroup::over(option.backend, place);
+  try {
+    body(group, place.local_size);
+  } catch (const std::exception& error) {
+    group.abort(error.what());
+    throw;
+  }
 }
 
 }  // namespace ringside::cli
