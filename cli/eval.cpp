@@ -96,7 +96,7 @@ void check_memory(const Arguments& said, const transformer::Config& config, auto
   for (const transformer::Tokens& sequence : sequences) longest = std::max(longest, sequence.size()), all += sequence.size();
   const double at_once = static_cast<double>(std::min<std::size_t>(sequences.size(), static_cast<std::size_t>(said.batch)));
   const double kept_logits = said.logits.empty() ? 0 : static_cast<double>(all);
-  require_memory(transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest), !said.grads.empty(), kept_logits), said.memory_limit,
+  require_memory(transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest), !said.grads.empty(), kept_logits), 1, said.memory_limit,
                  "choose a smaller --batch, or a smaller model");
 }
 

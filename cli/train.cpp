@@ -12,6 +12,7 @@
 #include "base/environment.hpp"
 #include "cli/command.hpp"
 #include "cli/forms.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/ranks.hpp"
 #include "cli/training_run.hpp"
 #include "collectives/process_group.hpp"
@@ -207,7 +208,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   plan.sample_tokens = said.sample_tokens;
   plan.sample = said.sample;
   plan.sample.seed = plan.options.seed;
-  if (said.memory_limit_gb) plan.memory_limit = *said.memory_limit_gb * 1e9;
+  plan.memory_limit_gb = said.memory_limit_gb;
   decide_what_is_saved(said, plan);
   if (plan.form == "single" && ranks > 1) {
     throw UsageError(fmt::format("--parallel single trains on one rank, not on {}: choose one of the others", ranks));
@@ -282,12 +283,7 @@ void add_parallel_options(CLI::App& command, Arguments& said) {
       ->group("Ranks");
   add_backend_option(command, said.ranks);
   command.get_option("--backend")->group("Ranks");
-  command
-      .add_option("--memory-limit", said.memory_limit_gb,
-                  "Memory for the ranks on this machine, in 10^9 bytes: more is not begun; 0: begin in any case (what is free)")
-      ->type_name("GB")
-      ->check(not_negative())
-      ->group("Ranks");
+  add_memory_limit(command, said.memory_limit_gb)->group("Ranks");
   command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")
       ->check(at_least_one("thread"))
