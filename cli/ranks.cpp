@@ -33,6 +33,19 @@ std::optional<OuterLauncher> outer_launcher() {
   return std::nullopt;
 }
 
+// Has an outer launcher started this process as one of its ranks?
+bool is_rank(const RanksOption& option) {
+  const auto outer = outer_launcher();
+  if (!outer) return !option.count && environment("SLURM_PROCID");
+  if (option.count && *option.count != outer->ranks) {
+    throw UsageError(
+        fmt::format("-n asks for {} ranks, but the environment says that this process is one of {}: leave out -n, or unset "
+                    "{} and {}",
+                    *option.count, outer->ranks, outer->rank, outer->size));
+  }
+  return true;
+}
+
 void become_the_only_rank(const LaunchOptions& options) {
   const auto point = choose_meeting_point(options);
   for (const auto& [name, value] : place_of_rank(options, point, 0)) ::setenv(name.c_str(), value.c_str(), 1);
@@ -100,16 +113,7 @@ void add_link_option(CLI::App& command) {
 }
 
 void become_rank(const RanksOption& option, RankOutput output) {
-  if (const auto outer = outer_launcher()) {
-    if (option.count && *option.count != outer->ranks) {
-      throw UsageError(
-          fmt::format("-n asks for {} ranks, but the environment says that this process is one of {}: leave out -n, or unset "
-                      "{} and {}",
-                      *option.count, outer->ranks, outer->rank, outer->size));
-    }
-    return;
-  }
-  if (!option.count && environment("SLURM_PROCID")) return;
+  if (is_rank(option)) return;
   LaunchOptions options;
   options.ranks = option.count.value_or(option.otherwise);
   options.output = output;
@@ -128,6 +132,7 @@ void run_on_ranks(const RanksOption& option, const std::function<void(collective
     prepare(ranks, ranks);
     return collectives::run_threads(ranks, [&](ProcessGroup& group) { body(group, ranks); });
   }
+  if (!is_rank(option)) prepare(option.wanted(), option.wanted());
   become_rank(option, RankOutput::rank_0_bare);
   const collectives::Place place = collectives::place_from_environment();
   prepare(place.size, place.local_size);

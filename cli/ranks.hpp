@@ -54,8 +54,8 @@ void become_rank(const RanksOption& option, RankOutput output = RankOutput::pref
 
 // Runs `body` on every rank, with a group of all over the backend: in threads of this process, or in this process as one rank of the job
 // that it belongs to or starts (become_rank; rank 0 speaks without a prefix). If one throws, the others are told why, and it is thrown here.
-// `prepare` comes before it, and before there is a group: once in each process that has ranks, with the number of all and of those on this
-// machine. An error that every rank would find is best thrown there.
+// `prepare` comes before it, with the number of all ranks and of those on this machine: in the process that starts them, so that what is wrong
+// is said once and before there are ranks, and in each rank before it joins the group.
 void run_on_ranks(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
                   const std::function<void(int ranks, int ranks_here)>& prepare = [](int, int) {});
 

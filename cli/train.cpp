@@ -216,15 +216,6 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   return plan;
 }
 
-// What is wrong with the arguments or the text is said once, before there are ranks to say it N times.
-void check_before_ranks(const Arguments& said) {
-  const int ranks = said.ranks.wanted();
-  const TrainingPlan plan = plan_from(said, ranks, ranks);
-  check_memory(plan, ranks, ranks);
-  check_plan(plan, ranks);
-  prepare_outputs(plan);
-}
-
 void train_as_rank(TrainingPlan plan, collectives::ProcessGroup& group) {
   plan.backend = group.backend_name();
   Recording recording = recording_of(plan);
@@ -233,11 +224,13 @@ void train_as_rank(TrainingPlan plan, collectives::ProcessGroup& group) {
 }
 
 void train(const Arguments& said) {
-  if (!environment("RANK")) check_before_ranks(said);
   TrainingPlan plan;
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = plan_from(said, ranks, ranks_here);
-    check_memory(plan, ranks, ranks_here);  // ranks that another launcher started have not been asked yet
+    check_memory(plan, ranks, ranks_here);
+    if (environment("RANK")) return;  // the rest takes long where there are many
+    check_plan(plan, ranks);
+    prepare_outputs(plan);
   };
   run_on_ranks(said.ranks, [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, group); }, prepare);
 }
