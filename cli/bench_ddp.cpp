@@ -121,7 +121,8 @@ class DdpBench {
 };
 
 void write_outputs(const Arguments& said, const DdpFigures& figures) {
-  fmt::print("{}", ddp_table(figures));
+  std::FILE* const out = file_beside(said.step.json);
+  fmt::print(out, "{}", ddp_table(figures));
   if (!said.step.json.empty()) write_json_file(said.step.json, to_json(figures));
   if (!said.svg.empty()) {
     std::ofstream file(said.svg);
@@ -131,9 +132,9 @@ void write_outputs(const Arguments& said, const DdpFigures& figures) {
   }
   if (!said.report.empty()) {
     write_report(said.report, ddp_report(figures));
-    fmt::print("report: {} (open it in a browser)\n", said.report);
+    fmt::print(out, "report: {} (open it in a browser)\n", said.report);
   }
-  std::fflush(stdout);
+  std::fflush(out);
 }
 
 void run_rank(const Arguments& said, ProcessGroup& group, int ranks_here) {

@@ -17,7 +17,7 @@
 #include "cli/median.hpp"
 #include "cli/progress.hpp"
 #include "cli/ranks.hpp"
-#include "cli/step_options.hpp"
+#include "cli/bench_step.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::cli {
@@ -38,7 +38,7 @@ constexpr const char* more =
     "  ringside bench train --model tiny --batch 8 --threads 1 --json step.json --svg step.svg\n";
 
 struct Arguments {
-  StepOptions step{.batch = 4, .json = {}};
+  BenchStepOptions step{.batch = 4, .json = {}};
   std::string dtype = "fp32", svg;
   std::vector<int> threads;
 };
@@ -150,8 +150,8 @@ void run(const Arguments& said) {
   std::vector<TrainFigures> all;
   for (const int n : threads) {
     all.push_back(bench.measure(n));
-    fmt::print("{}{}", all.size() > 1 ? "\n" : "", train_table(all.back()));
-    std::fflush(stdout);
+    fmt::print(file_beside(said.step.json), "{}{}", all.size() > 1 ? "\n" : "", train_table(all.back()));
+    std::fflush(nullptr);
   }
   if (!said.step.json.empty()) write_json_file(said.step.json, to_json(all));
   if (said.svg.empty()) return;

@@ -123,8 +123,8 @@ void bench_as_rank(const Arguments& said, ProcessGroup& group, int ranks_here) {
     all.push_back({rows[i], of_all_ranks(memory.figures()[i], group), zero_formula(rows[i].form, static_cast<double>(parameters), group.size())});
   if (group.rank() != 0) return;
   const ZeroBenchTitle title{said.step.model, group.backend_name(), parameters, said.step.batch, said.step.sequence, group.size(), threads, said.step.steps};
-  fmt::print("{}", zero_table(title, all));
-  std::fflush(stdout);
+  fmt::print(file_beside(said.step.json), "{}", zero_table(title, all));
+  std::fflush(nullptr);
   if (!said.step.json.empty()) write_json_file(said.step.json, to_json(title, all));
 }
 

@@ -13,7 +13,7 @@
 
 #include "autograd/optimizer.hpp"
 #include "cli/ranks.hpp"
-#include "cli/step_options.hpp"
+#include "cli/bench_step.hpp"
 #include "collectives/process_group.hpp"
 #include "transformer/model.hpp"
 #include "transformer/parallel_form.hpp"
@@ -21,7 +21,7 @@
 namespace ringside::cli {
 
 struct FormsOptions {
-  StepOptions step;
+  BenchStepOptions step;
   RanksOption ranks{.count = {}, .otherwise = 2};
   std::vector<std::string> forms;
   std::optional<int> threads;  // of each rank

@@ -11,7 +11,7 @@
 
 namespace ringside::cli {
 
-struct StepOptions {
+struct BenchStepOptions {
   std::string model = "lab";
   std::int64_t batch = 2, sequence = 256;  // of each rank
   int steps = 9;
