@@ -136,15 +136,6 @@ std::unique_ptr<Backend> connect(const std::string& name, const Place& meeting) 
 
 }  // namespace
 
-double RankRecord::quantile(double share) const {
-  if (seconds.empty()) return 0;
-  std::vector<double> sorted = seconds;
-  std::sort(sorted.begin(), sorted.end());
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(place), above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
 std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks) {
   std::vector<Lane> lanes;
   for (const auto& name : plan.backends) {

@@ -27,8 +27,6 @@ struct Block {
 struct RankRecord {
   std::vector<double> seconds;  // of a call, one for each sample
   std::uint64_t wrong = 0;      // elements, of the worst block
-
-  double quantile(double share) const;  // the time that this share of the samples is below
 };
 
 struct Lane {

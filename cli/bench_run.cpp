@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cli/bench_lane.hpp"
+#include "cli/median.hpp"
 #include "cli/bench_limits.hpp"
 #include "cli/meeting_point.hpp"
 #include "collectives/calibration.hpp"
@@ -135,7 +136,7 @@ class Bench {
     double slowest = 0;
     std::int64_t wrong = 0;
     for (const auto& record : records) {
-      slowest = std::max(slowest, record.quantile(plan_.quantile));
+      slowest = std::max(slowest, quantile(record.seconds, plan_.quantile));
       wrong += static_cast<std::int64_t>(record.wrong);
     }
     everybody_.all_reduce(std::span(&slowest, 1), ReduceOp::max);
