@@ -66,7 +66,7 @@ TEST_CASE("the comparison with PyTorch says what to install") {
     MESSAGE("SKIPPED: there is no ", python);
     return;
   }
-  for (const std::string script : {"train_step.py"}) {
+  for (const std::string script : {"train_step.py", "parallel_step.py"}) {
     const auto outcome = run_program({python, "-S", "-B", std::string(RINGSIDE_PEERS) + "/" + script});  // -S: without what is installed
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out == "");
