@@ -2,8 +2,10 @@
 //
 //     cpu         the heap of this process; the loops in ops/
 //     cuda        memory of the GPU that this thread has chosen; the kernels of cuda/kernels/
-//     emulated    the heap, used as if it were a GPU's: the host may not look into it, and the ops run the GPU's kernels, emulated on the
-//                 CPU. Slow; for stepping through kernels in a debugger, and so that all that is done on a GPU is tested where there is none
+//     emulated    the heap, used as if it were a GPU's: the host may not look into it, and the ops run the GPU's kernels, emulated
+//     on the
+//                 CPU. Slow; for stepping through kernels in a debugger, and so that all that is done on a GPU is tested where
+//                 there is none
 #pragma once
 
 #include <array>
@@ -17,9 +19,12 @@ inline constexpr std::array all_devices{Device::cpu, Device::cuda, Device::emula
 
 constexpr const char* name_of(Device device) {
   switch (device) {
-    case Device::cpu: return "cpu";
-    case Device::cuda: return "cuda";
-    case Device::emulated: return "emulated";
+    case Device::cpu:
+      return "cpu";
+    case Device::cuda:
+      return "cuda";
+    case Device::emulated:
+      return "emulated";
   }
   return "unknown";
 }

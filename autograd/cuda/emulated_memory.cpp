@@ -1,5 +1,5 @@
 // The memory of the emulated device: the heap. Kernels run as soon as they are asked for, so nothing is ever waited for.
-#include "autograd/cuda/memory.hpp"
+#include "autograd/cuda/of_device.hpp"
 
 #include <cstdlib>
 #include <cstring>

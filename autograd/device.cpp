@@ -1,9 +1,8 @@
-#include "autograd/device_memory.hpp"
+#include "autograd/device.hpp"
 
 #include <algorithm>
-#include <vector>
 
-#include "autograd/cuda/memory.hpp"
+#include "autograd/cuda/of_device.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {
@@ -17,6 +16,11 @@ Device device_named(std::string_view name) {
 DeviceMemory& device_memory(Device device) {
   require(device != Device::cpu, "the memory of the CPU is no DeviceMemory: its tensors are read and written in place");
   return device == Device::cuda ? cuda_memory() : emulated_memory();
+}
+
+const DeviceKernels& device_kernels(Device device) {
+  require(device != Device::cpu, "the CPU has no DeviceKernels: its loops are in ops/");
+  return device == Device::cuda ? cuda_kernels() : emulated_kernels();
 }
 
 }  // namespace ringside::autograd
