@@ -64,11 +64,11 @@ std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>
 }
 
 // What the tokens stand for. It is not needed for anything else, so a tokenizer that Ringside does not read is no reason to stop.
-std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint) {
+std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint, std::FILE* out) {
   try {
     return transformer::Vocabulary::beside(checkpoint);
   } catch (const Error& problem) {
-    fmt::print("no bits per byte: {}\n", problem.what());
+    fmt::print(out, "no bits per byte: {}\n", problem.what());
     return std::nullopt;
   }
 }
@@ -96,7 +96,7 @@ void check_memory(const Arguments& said, const transformer::Config& config, auto
   for (const transformer::Tokens& sequence : sequences) longest = std::max(longest, sequence.size()), all += sequence.size();
   const double at_once = static_cast<double>(std::min<std::size_t>(sequences.size(), static_cast<std::size_t>(said.batch)));
   const double kept_logits = said.logits.empty() ? 0 : static_cast<double>(all);
-  require_memory(transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest), !said.grads.empty(), kept_logits), said.memory_limit,
+  require_memory(transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest), !said.grads.empty(), kept_logits), 1, said.memory_limit,
                  "choose a smaller --batch, or a smaller model");
 }
 
@@ -111,11 +111,11 @@ void evaluate(const Arguments& said) {
   transformer::load_parameters(said.init, model);
   const transformer::EvaluateOptions options{.gradients = !said.grads.empty(), .logits = !said.logits.empty(), .at_once = said.batch};
   const transformer::Evaluation evaluation = transformer::evaluate(model, sequences, options);
-  const auto bits = bits_per_byte(vocabulary_beside(said.init), config.vocabulary, sequences, evaluation);
+  const auto bits = bits_per_byte(vocabulary_beside(said.init, file_beside(said.json)), config.vocabulary, sequences, evaluation);
   if (!said.json.empty()) write_json(said, evaluation, bits);
   if (!said.grads.empty()) transformer::save_gradients(said.grads, model);
   if (!said.logits.empty()) write_logits(said, evaluation);
-  fmt::print("loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
+  fmt::print(file_beside(said.json), "loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
              std::exp(evaluation.loss), bits ? fmt::format(", {:.4f} bits per byte", *bits) : "", evaluation.foretold, sequences.size(),
              said.dtype);
 }

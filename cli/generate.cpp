@@ -70,7 +70,7 @@ void generate(const Arguments& said) {
   require_fits(vocabulary, config);
   std::vector<std::int32_t> tokens = tokens_of(beginning_from(said), vocabulary, config);
   const auto dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
-  require_memory(transformer::memory_needed_to_generate(config, dtype, static_cast<double>(tokens.size())), said.memory_limit,
+  require_memory(transformer::memory_needed_to_generate(config, dtype, static_cast<double>(tokens.size())), 1, said.memory_limit,
                  "choose a smaller model");
   const transformer::Model model(config, dtype);
   transformer::load_parameters(said.init, model);

@@ -38,7 +38,7 @@ struct TrainingPlan {
   RecordingPlan recording;
   std::int64_t sample_tokens = 0;
   transformer::SampleOptions sample;
-  std::optional<double> memory_limit;  // bytes for the ranks on this machine; 0: do not look; none: what the system has
+  std::optional<double> memory_limit_gb;  // 10^9 bytes for the ranks on this machine; 0: do not look; none: what the system has
 };
 
 // What the plan reads: its own paths or the default corpus.

@@ -9,7 +9,7 @@
 // for all events. (cudaStreamWaitEvent means what has been recorded by then: without the meeting it would mean the round before. Nor can
 // an event be recorded again too early: the two alternate, and who is in one has told its stream to wait for the other.)
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -21,22 +21,21 @@
 #include "collectives/cuda/error.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/cuda/stream.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
 
-enum Event { laid, taken, events };
+enum Moment { laid, taken, moments };
 
 class IpcBackend final : public Backend {
  public:
   IpcBackend(const Place& place, Seconds timeout, std::size_t piece_bytes)
       : device_(choose_device(place.local_rank)), timeout_(timeout), meeting_(meet_over_shm(place, timeout)),
-        area_(rounded(piece_bytes, Arena::granularity)), arena_(2 * area_) {
+        area_(rounded(piece_bytes, Arena::granularity)), arena_(2 * area_), stream_(fmt::format("making a stream for rank {}", rank())),
+        events_{interprocess_event(), interprocess_event()} {
     require(size() <= one_sided::most_ranks, "cuda_ipc is for 1 to {} ranks, not {}", one_sided::most_ranks, size());
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), fmt::format("making a stream for rank {}", rank()));
-    for (cudaEvent_t& event : events_)
-      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventInterprocess), fmt::format("making an event for rank {}", rank()));
-    neighbours_.emplace(meeting_, arena_, std::vector<cudaEvent_t>(events_, events_ + events));
+    neighbours_.emplace(meeting_, arena_, std::vector<cudaEvent_t>(events_.begin(), events_.end()));
     meeting_.barrier();  // all could open all
   }
 
@@ -47,8 +46,6 @@ class IpcBackend final : public Backend {
       if (!broken_) meeting_.barrier();  // all have closed what is freed next
     } catch (const std::exception&) {  // a peer is gone: there is nobody left to wait for
     }
-    for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
-    static_cast<void>(cudaStreamDestroy(stream_));
   }
 
   int rank() const override { return meeting_.rank(); }
@@ -88,6 +85,10 @@ class IpcBackend final : public Backend {
     auto options = group_options_from_environment();
     options.executor.timeout = timeout;
     return ProcessGroup::over_shm(place, options);
+  }
+
+  Event interprocess_event() const {
+    return Event(cudaEventDisableTiming | cudaEventInterprocess, fmt::format("making an event for rank {}", rank()));
   }
 
   static std::size_t rounded(std::size_t bytes, std::size_t to) { return (std::max<std::size_t>(bytes, 1) + to - 1) / to * to; }
@@ -200,11 +201,11 @@ class IpcBackend final : public Backend {
     check(cudaMemcpyAsync(into, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream_), fmt::format("rank {} copying {} elements", rank(), count));
   }
 
-  void exchange(Event event) {
-    check(cudaEventRecord(events_[event], stream_), fmt::format("rank {} recording an event", rank()));
+  void exchange(Moment moment) {
+    check(cudaEventRecord(events_[moment], stream_), fmt::format("rank {} recording an event", rank()));
     meeting_.barrier();
     for (int r = 0; r < size(); ++r)
-      if (r != rank()) check(cudaStreamWaitEvent(stream_, neighbours_->event(r, event), 0), fmt::format("rank {} waiting for rank {}", rank(), r));
+      if (r != rank()) check(cudaStreamWaitEvent(stream_, neighbours_->event(r, moment), 0), fmt::format("rank {} waiting for rank {}", rank(), r));
   }
 
   // A peer that dies takes its work on the GPU along, and what waits for that may wait for ever: not so its host.
@@ -226,8 +227,8 @@ class IpcBackend final : public Backend {
   ProcessGroup meeting_;
   const std::size_t area_;  // bytes: of what is laid, and as much for sums
   Arena arena_;
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t events_[events] = {};
+  const Stream stream_;
+  const std::array<Event, moments> events_;
   std::optional<Neighbours> neighbours_;
   std::uint64_t calls_ = 0;
   std::optional<RankFailure> broken_;

@@ -12,6 +12,7 @@
 #include "collectives/cuda/error.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/cuda/stream.hpp"
 #include "collectives/pull.hpp"
 
 namespace ringside::collectives::cuda {
@@ -25,14 +26,10 @@ class OneGpuWorld {
       : size_(size), timeout_(timeout), bare_(bare), device_(choose_device(0)), desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
         packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)), posts_(static_cast<std::size_t>(size)) {
     check(cudaMemset(desks_.data(), 0, desks_.bytes()), "clearing the desks");
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
-    check(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_), "allocating pinned memory");
     check(cudaDeviceSynchronize(), "clearing the desks");  // cudaMemset may return before it is done
+    check(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_), "allocating pinned memory");
   }
-  ~OneGpuWorld() {
-    static_cast<void>(cudaStreamDestroy(stream_));
-    static_cast<void>(cudaFreeHost(aborted_));
-  }
+  ~OneGpuWorld() { static_cast<void>(cudaFreeHost(aborted_)); }
   OneGpuWorld(const OneGpuWorld&) = delete;
   OneGpuWorld& operator=(const OneGpuWorld&) = delete;
 
@@ -202,7 +199,7 @@ class OneGpuWorld {
   const Device device_;
   DeviceBuffer desks_;    // [rank]
   DeviceBuffer packets_;  // [rank][2]
-  cudaStream_t stream_ = nullptr;
+  const Stream stream_{"making a stream"};
   one_sided::Number* aborted_ = nullptr;  // pinned: what rank 0's abort word was after the call
 
   std::mutex mutex_;
