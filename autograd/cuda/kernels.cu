@@ -1,9 +1,30 @@
 // Every kernel that is launched, compiled for the GPU.
 #include "autograd/cuda/device_block.cuh"
+#include "autograd/cuda/kernels/attention.hpp"
 #include "autograd/cuda/kernels/rms_norm.hpp"
 
 namespace ringside::autograd::cuda {
 
+template cudaError_t launch(const AttentionForward<float, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<float, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<float, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<Bf16, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<Bf16, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<Bf16, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionDelta<float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionDelta<Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<float, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<float, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<float, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<Bf16, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<Bf16, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<Bf16, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<float, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<float, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<float, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<Bf16, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<Bf16, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<Bf16, 128>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNorm<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNorm<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNormBackward<float>&, std::int64_t, cudaStream_t);
