@@ -1,5 +1,6 @@
 // Every kernel that is launched, compiled for the GPU.
 #include "autograd/cuda/device_block.cuh"
+#include "autograd/cuda/kernels/attention.hpp"
 #include "autograd/cuda/kernels/elementwise.hpp"
 #include "autograd/cuda/kernels/embedding.hpp"
 #include "autograd/cuda/kernels/rms_norm.hpp"
@@ -26,6 +27,26 @@ template cudaError_t launch(const CombineStrided<float, Multiply>&, std::int64_t
 template cudaError_t launch(const Fill<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumTo<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumOfParts<float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<float, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<float, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<float, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<Bf16, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<Bf16, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionForward<Bf16, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionDelta<float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionDelta<Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<float, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<float, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<float, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<Bf16, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<Bf16, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionKeysBackward<Bf16, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<float, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<float, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<float, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<Bf16, 32>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<Bf16, 64>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const AttentionQueriesBackward<Bf16, 128>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNorm<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNormBackward<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumOfLines<float>&, std::int64_t, cudaStream_t);
