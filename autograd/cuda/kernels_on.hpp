@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "autograd/bf16.hpp"
+#include "autograd/cuda/kernels/attention.hpp"
 #include "autograd/cuda/kernels/elementwise.hpp"
 #include "autograd/cuda/kernels/embedding.hpp"
 #include "autograd/cuda/kernels/rms_norm.hpp"
@@ -224,13 +226,43 @@ class KernelsOn final : public DeviceKernels {
     if (product.m > 0 && product.n > 0 && product.count > 0) launcher_.gemm(product, a, b, c);
   }
 
-  void attention(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) const override {
-    fail("attention has no kernel yet");
+  // ---- Attention ----
+
+  void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y, const Tensor& log_sums) const override {
+    const AttentionSizes sizes = attention_sizes(q, k);
+    dispatch_kept(q, "causal_attention", [&](auto zero) {
+      using S = decltype(zero);
+      with_padded_head_size(sizes.head_size, [&](auto d) {
+        all_blocks("causal_attention",
+                   AttentionForward<S, d.value>{sizes, attention_scale(q), heads_of<const S>(q), heads_of<const S>(k),
+                                                heads_of<const S>(v), heads_of<S>(y), at<float>(log_sums)});
+      });
+    });
   }
-  void attention_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                          const Tensor&, const Tensor&) const override {
-    fail("attention has no kernel yet");
+
+  void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y, const Tensor& log_sums,
+                          const Tensor& dy, const Tensor& dq, const Tensor& dk, const Tensor& dv) const override {
+    const AttentionSizes sizes = attention_sizes(q, k);
+    const Tensor delta = Tensor::empty(log_sums.shape(), DType::fp32, Launcher::device);
+    dispatch_kept(q, "causal_attention", [&](auto zero) {
+      using S = decltype(zero);
+      all_blocks("causal_attention backward",
+                 AttentionDelta<S>{sizes, heads_of<const S>(dy), heads_of<const S>(y), at<float>(delta)});
+      const AttentionGradients<S> given{sizes,
+                                        attention_scale(q),
+                                        heads_of<const S>(q),
+                                        heads_of<const S>(k),
+                                        heads_of<const S>(v),
+                                        heads_of<const S>(dy),
+                                        at<float>(log_sums),
+                                        at<float>(delta)};
+      with_padded_head_size(sizes.head_size, [&](auto d) {
+        all_blocks("causal_attention backward", AttentionKeysBackward<S, d.value>{given, heads_of<S>(dk), heads_of<S>(dv)});
+        all_blocks("causal_attention backward", AttentionQueriesBackward<S, d.value>{given, heads_of<S>(dq)});
+      });
+    });
   }
+
   void cross_entropy(const Tensor&, const Tensor&, std::int32_t, const Tensor&, const Tensor&) const override {
     fail("cross_entropy has no kernel yet");
   }
@@ -253,6 +285,23 @@ class KernelsOn final : public DeviceKernels {
   template <class Kernel>
   void run(const char* op, const Kernel& kernel, std::int64_t items, std::int64_t each) const {
     if (items > 0) launcher_.run(op, kernel, std::min((items + each - 1) / each, launcher_.most_blocks()));
+  }
+
+  // A kernel that says itself how many blocks it takes.
+  template <class Kernel>
+  void all_blocks(const char* op, const Kernel& kernel) const {
+    if (kernel.blocks() > 0) launcher_.run(op, kernel, kernel.blocks());
+  }
+
+  static AttentionSizes attention_sizes(const Tensor& q, const Tensor& k) {
+    require(q.size(3) <= largest_head_size, "causal_attention: heads on {} are at most {} wide, got {}", name_of(Launcher::device),
+            largest_head_size, q.shape());
+    return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), static_cast<int>(q.size(3))};
+  }
+  static float attention_scale(const Tensor& q) { return static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3)))); }
+  template <class S>
+  static Heads<S> heads_of(const Tensor& x) {
+    return {at<S>(x), x.strides()[0], x.strides()[1], x.strides()[2]};
   }
 
   template <class S>

@@ -131,3 +131,23 @@ TEST_CASE("device sums equal the CPU's") {
   // A sum of so many is wrong from the third digit on if it is added up one after the other in fp32.
   CHECK(sum(Tensor::full({1 << 22}, 0.1, DType::fp32, device_under_test())).item() == doctest::Approx(0.1 * (1 << 22)).epsilon(1e-5));
 }
+
+TEST_CASE("device attention equals the CPU's on views with grouped heads and with a past") {
+  if (skipped()) return;
+  // B, H, H_kv, Tq, Tk, D; tensors are views of [B, T, H, D], as in a model
+  struct Case {
+    std::int64_t batch, heads, kv_heads, queries, keys, head_size;
+  };
+  for (const DType type : kept_types)
+    for (const Case& c : {Case{2, 4, 2, 7, 7, 8}, Case{1, 2, 2, 66, 66, 16}, Case{1, 3, 1, 2, 9, 5}, Case{2, 2, 1, 1, 70, 64}}) {
+      CAPTURE(c.queries);
+      CAPTURE(c.head_size);
+      check_against_cpu("attention",
+                        [](const auto& in) { return causal_attention(in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)); },
+                        {drawn({c.batch, c.queries, c.heads, c.head_size}, "q", type), drawn({c.batch, c.keys, c.kv_heads, c.head_size}, "k", type),
+                         drawn({c.batch, c.keys, c.kv_heads, c.head_size}, "v", type)});
+    }
+  const Tensor wide_heads = Tensor::zeros({1, 1, 2, 160}, DType::fp32, device_under_test());
+  CHECK_THROWS_WITH_AS(causal_attention(wide_heads, wide_heads, wide_heads),
+                       (std::string("causal_attention: heads on ") + name_of(device_under_test()) + " are at most 128 wide, got [1, 1, 2, 160]").c_str(), Error);
+}
