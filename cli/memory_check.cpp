@@ -4,7 +4,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "autograd/device_memory.hpp"
+#include "base/environment.hpp"
 #include "base/memory.hpp"
+#include "cli/device_option.hpp"
+#include "collectives/cuda/device.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -31,13 +35,18 @@ CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabyte
       ->check(CLI::NonNegativeNumber.description(""));
 }
 
-void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here, std::optional<double> limit_gigabytes, const std::string& advice) {
-  const auto available = available_memory();
+void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here, std::optional<double> limit_gigabytes, const std::string& advice,
+                    autograd::Device device) {
+  const bool on_gpu = device == autograd::Device::cuda;
+  if (on_gpu && !limit_gigabytes && !environment("RANK")) return;
+  if (on_gpu) take_device(device);
+  const std::optional<std::uint64_t> available = on_gpu ? autograd::device_memory(device).free_bytes() : available_memory();
+  if (on_gpu) ranks_here = (ranks_here + collectives::cuda::device_count() - 1) / collectives::cuda::device_count();
   const double limit = limit_gigabytes ? *limit_gigabytes * 1e9 : available ? static_cast<double>(*available) : 0;
   if (limit == 0) return;  // nobody knows, or nobody wants to know
   const double all = of_a_rank.total() * ranks_here;
   const std::string ranks = ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.total()));
-  require(all <= limit, "this takes about {} of memory ({}{}), but there are {}: {}; --memory-limit 0 tries it all the same", in_gb(all), ranks,
+  require(all <= limit, "this takes about {} of {}memory ({}{}), but there are {}: {}; --memory-limit 0 tries it all the same", in_gb(all), on_gpu ? "the GPU's " : "", ranks,
           in_parts(of_a_rank), in_gb(limit), advice);
 }
 

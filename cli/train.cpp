@@ -11,6 +11,7 @@
 
 #include "base/environment.hpp"
 #include "cli/command.hpp"
+#include "cli/device_option.hpp"
 #include "cli/forms.hpp"
 #include "cli/memory_check.hpp"
 #include "cli/ranks.hpp"
@@ -52,6 +53,7 @@ constexpr const char* more =
 // What the command line says. Where it says nothing, plan_from() decides from the rest.
 struct Arguments {
   RanksOption ranks;
+  DeviceOption device;
   std::optional<std::string> model, init, resume, form, dtype, optimizer, tokenizer;
   std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence, steps, stop_at, batch, accumulate, warmup;
   std::optional<std::int64_t> eval_batches, save_every;
@@ -194,6 +196,9 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
     plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : said.dtype == "bf16" ? autograd::DType::bf16 : autograd::DType::fp32;
   }
   require_fits(*plan.vocabulary, plan.config);
+  plan.device = device_from(said.device, plan.dtype);
+  if (plan.device == autograd::Device::cuda && said.ranks.backend == "threads" && ranks > 1)
+    throw UsageError("--device cuda takes a process for each rank: leave out --backend threads");
   plan.data.assign(said.data.begin(), said.data.end());
   plan.form = said.form.value_or(ranks == 1 ? "single" : "flat");
   plan.backend = said.ranks.backend;
@@ -216,7 +221,9 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   return plan;
 }
 
-void train_as_rank(TrainingPlan plan, collectives::ProcessGroup& group) {
+void train_as_rank(TrainingPlan plan, const DeviceOption& device, collectives::ProcessGroup& group) {
+  take_device(plan.device);
+  join_device(device, plan.device, group);
   plan.backend = group.backend_name();
   Recording recording = recording_of(plan);
   run_training(plan, make_form(plan.form, group, plan.bucket_mb), recording);
@@ -232,7 +239,7 @@ void train(const Arguments& said) {
     check_plan(plan, ranks);
     prepare_outputs(plan);
   };
-  run_on_ranks(said.ranks, [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, group); }, prepare);
+  run_on_ranks(said.ranks, [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, said.device, group); }, prepare);
 }
 
 void add_model_options(CLI::App& command, Arguments& said) {
@@ -276,6 +283,8 @@ void add_parallel_options(CLI::App& command, Arguments& said) {
       ->group("Ranks");
   add_backend_option(command, said.ranks);
   command.get_option("--backend")->group("Ranks");
+  add_device_option(command, said.device)->group("Ranks");
+  add_device_backend_option(command, said.device)->group("Ranks");
   add_memory_limit(command, said.memory_limit_gb)->group("Ranks");
   command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")

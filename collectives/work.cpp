@@ -23,6 +23,7 @@ struct Work::State {
   bool done = false;
   std::exception_ptr error = {};
   Trace* trace = nullptr;  // of the thread that made the call
+  std::function<void()> wait_for_input = {};
   Clock::time_point queued = {};
 };
 
@@ -69,6 +70,7 @@ CallQueue::~CallQueue() {
 Work CallQueue::start(const Call& call, const void* input, void* output) {
   auto state = std::make_shared<Work::State>(Work::State{shared_, call, input, output});
   if ((state->trace = Trace::here())) state->queued = Clock::now();
+  if (fence_) state->wait_for_input = fence_();
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->queue.push_back(state);
@@ -83,6 +85,7 @@ void CallQueue::run(const Call& call, const void* input, void* output) {
   const auto start_time = Clock::now();
   {
     const ProfilerRange range(name_of(call.collective), call.label.view());
+    if (fence_) fence_()();
     backend_->run(call, input, output);
   }
   const double seconds = seconds_since(start_time);
@@ -133,6 +136,7 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
   std::exception_ptr error;
   try {
     const ProfilerRange range(name_of(state->call.collective), state->call.label.view());
+    if (state->wait_for_input) state->wait_for_input();
     backend_->run(state->call, state->input, state->output);
   } catch (...) {
     error = std::current_exception();

@@ -5,6 +5,7 @@
 #include <nv/target>
 
 #include "autograd/cuda/block.hpp"
+#include "autograd/cuda/device_tiles.cuh"
 #include "autograd/cuda/launch.hpp"
 
 namespace ringside::autograd::cuda {
@@ -34,6 +35,14 @@ class DeviceBlock {
   __host__ __device__ static float log(float x) { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return logf(x);), (return x;)) }
   __host__ __device__ static float sqrt(float x) { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return sqrtf(x);), (return x;)) }
 
+  // For kernels of tiles (tiles.hpp).
+  template <class T, int m, int n>
+  using Product = DeviceProduct<T, m, n>;
+  using Group = DeviceGroup;
+  __host__ __device__ void copy_later([[maybe_unused]] void* into, [[maybe_unused]] const void* from) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);)) }
+  __host__ __device__ void end_of_batch() { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_commit();)) }
+  __host__ __device__ void finish_copies([[maybe_unused]] int but) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(but));)) }
+
  private:
   template <class Combine>
   __host__ __device__ float all(float x, [[maybe_unused]] const Combine& combine) {
@@ -52,7 +61,7 @@ class DeviceBlock {
   std::byte* shared_;
   float* said_;  // a number of each warp
 };
-static_assert(Block<DeviceBlock>);
+static_assert(Block<DeviceBlock> && TileBlock<DeviceBlock>);
 
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads) run(const __grid_constant__ Kernel kernel) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "autograd/cuda/block.hpp"
+#include "autograd/cuda/emulated_tiles.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/parallel.hpp"
 
@@ -70,12 +71,21 @@ class EmulatedBlock {
   static float log(float x) { return std::log(x); }
   static float sqrt(float x) { return std::sqrt(x); }
 
+  // For kernels of tiles (tiles.hpp).
+  template <class T, int m, int n>
+  using Product = EmulatedProduct<T, m, n>;
+  using Group = EmulatedGroup;
+  void copy_later(void* into, const void* from) { copies_.copy_later(into, from); }
+  void end_of_batch() { copies_.end_of_batch(); }
+  void finish_copies(int but) { copies_.finish_copies(but); }
+
  private:
   EmulatedTeam& team_;
+  EmulatedCopies copies_;
   int thread_;
   std::int64_t index_, count_;
 };
-static_assert(Block<EmulatedBlock>);
+static_assert(Block<EmulatedBlock> && TileBlock<EmulatedBlock>);
 
 // How launches are emulated: as given, a loop that a debugger can follow (shared out to the rank's threads, as all loops of the CPU). For tests:
 // real threads for the threads of a block, and for blocks that are under way at once.
