@@ -1,10 +1,13 @@
 // Every kernel that is launched, compiled for the GPU.
 #include "autograd/cuda/device_block.cuh"
 #include "autograd/cuda/kernels/attention.hpp"
+#include "autograd/cuda/kernels/cross_entropy.hpp"
 #include "autograd/cuda/kernels/elementwise.hpp"
 #include "autograd/cuda/kernels/embedding.hpp"
+#include "autograd/cuda/kernels/optimizer.hpp"
 #include "autograd/cuda/kernels/rms_norm.hpp"
 #include "autograd/cuda/kernels/rope.hpp"
+#include "autograd/cuda/kernels/square_sums.hpp"
 #include "autograd/cuda/kernels/strided.hpp"
 #include "autograd/cuda/kernels/sum.hpp"
 
@@ -47,6 +50,26 @@ template cudaError_t launch(const AttentionQueriesBackward<float, 128>&, std::in
 template cudaError_t launch(const AttentionQueriesBackward<Bf16, 32>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const AttentionQueriesBackward<Bf16, 64>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const AttentionQueriesBackward<Bf16, 128>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const CrossEntropy<float, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const CrossEntropy<float, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const CrossEntropy<Bf16, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const CrossEntropyBackward<float, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const CrossEntropyBackward<Bf16, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<AdamWRule, float, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<AdamWRule, Bf16, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<AdamWRule, Bf16, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<SgdRule, float, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<SgdRule, Bf16, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<SgdRule, Bf16, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<MomentumRule, float, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<MomentumRule, Bf16, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<MomentumRule, Bf16, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const ScaleMany<float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const ScaleMany<Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const SquareSums<float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const SquareSums<Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const Total<double, double>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const Total<float, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNorm<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNormBackward<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumOfLines<float>&, std::int64_t, cudaStream_t);
