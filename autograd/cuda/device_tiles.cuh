@@ -168,7 +168,7 @@ class DeviceProduct<Bf16, m, n> {
   template <int k, class Right>
   __device__ void multiply(const Tile<Bf16, m, k>& a, const Right& right) {
     const Place place = row_of_left(thread_);
-#pragma unroll
+#pragma unroll 4
     for (int i = 0; i < k / 16; ++i) {
       Squares of_a[rows];
 #pragma unroll

@@ -8,27 +8,28 @@
 
 namespace ringside::autograd::cuda {
 
-// Each thread has every threads()-th row of the product.
+// Each thread has some columns of the product. (Rows would do as well, but for a missing sync(): who writes the rows of a left factor himself, and
+// then needs only them, would not miss it; on a GPU he needs others'.)
 template <class T, int m, int n>
 class EmulatedProduct {
  public:
   template <class B>
-  explicit EmulatedProduct(const B& block) : first_(block.thread()), step_(block.threads()) {}
+  explicit EmulatedProduct(const B& block) : begin_(n * block.thread() / block.threads()), end_(n * (block.thread() + 1) / block.threads()) {}
 
   template <int k>
   void add(const Tile<T, m, k>& a, const Tile<T, k, n>& b) {
-    for (int row = first_; row < m; row += step_)
+    for (int row = 0; row < m; ++row)
       for (int i = 0; i < k; ++i) {
         const float factor = a(row, i);
-        for (int column = 0; column < n; ++column) at_[row][column] += factor * static_cast<float>(b(i, column));
+        for (int column = begin_; column < end_; ++column) at_[row][column] += factor * static_cast<float>(b(i, column));
       }
   }
   // Sixteen sums side by side, which a compiler can turn into vectors; one sum it must not.
   template <int k>
   void add(const Tile<T, m, k>& a, const Transposed<T, n, k>& b) {
     constexpr int width = 16;
-    for (int row = first_; row < m; row += step_)
-      for (int column = 0; column < n; ++column) {
+    for (int row = 0; row < m; ++row)
+      for (int column = begin_; column < end_; ++column) {
         float parts[width] = {}, all = 0;
         for (int i = 0; i < k; i += width)
           for (int j = 0; j < width; ++j) parts[j] += static_cast<float>(a(row, i + j)) * static_cast<float>(b.tile(column, i + j));
@@ -38,17 +39,17 @@ class EmulatedProduct {
   }
   template <class Body>
   void for_each(const Body& body) {
-    for (int row = first_; row < m; row += step_)
-      for (int column = 0; column < n; ++column) body(row, column, at_[row][column]);
+    for (int row = 0; row < m; ++row)
+      for (int column = begin_; column < end_; ++column) body(row, column, at_[row][column]);
   }
   template <class Body>
   void for_each(EmulatedProduct& other, const Body& body) {
-    for (int row = first_; row < m; row += step_)
-      for (int column = 0; column < n; ++column) body(row, column, at_[row][column], other.at_[row][column]);
+    for (int row = 0; row < m; ++row)
+      for (int column = begin_; column < end_; ++column) body(row, column, at_[row][column], other.at_[row][column]);
   }
 
  private:
-  int first_, step_;
+  int begin_, end_;
   float at_[m][n] = {};
 };
 

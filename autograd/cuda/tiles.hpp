@@ -5,7 +5,7 @@
 //     Product<T, m, n>     B::Product: a sum of products of tiles, which lies in the registers of all threads together
 //     for_each_row         a few neighbouring threads for each row, which add up and compare among themselves (B::Group)
 //
-// Who computes which numbers of a product is the block's own affair: a thread its rows on the CPU, a warp its 16 x 16 squares on tensor cores
+// Who computes which numbers of a product is the block's own affair: a thread its columns on the CPU, a warp its 16 x 16 squares on tensor cores
 // (device_tiles.cuh). So a kernel never asks where a number of a product lies; it says what is to be done with each (for_each).
 #pragma once
 

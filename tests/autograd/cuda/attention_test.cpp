@@ -55,7 +55,7 @@ TEST_CASE("cuda attention: several threads a block and blocks at once") {
   }
 }
 
-TEST_CASE("cuda attention: the same bits on every run and for any number of threads that have whole rows") {
+TEST_CASE("cuda attention: the same bits on every run and for any number of threads") {
   const AttentionCase c{1, 4, 2, 70, 90, 24};
   AttentionProblem<Bf16> one(c), other(c);
   for (auto* const problem : {&one, &other}) {
