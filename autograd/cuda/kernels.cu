@@ -29,7 +29,6 @@ template cudaError_t launch(const CombineStrided<float, Subtract>&, std::int64_t
 template cudaError_t launch(const CombineStrided<float, Multiply>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Fill<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumTo<float>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const SumOfParts<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const AttentionForward<float, 32>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const AttentionForward<float, 64>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const AttentionForward<float, 128>&, std::int64_t, cudaStream_t);
@@ -76,8 +75,7 @@ template cudaError_t launch(const SumOfLines<float>&, std::int64_t, cudaStream_t
 template cudaError_t launch(const Rope<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Embedding<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const EmbeddingBackward<float>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const SumParts<float, false>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const SumParts<float, true>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const SumParts<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Elementwise<Bf16, Add>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Elementwise<Bf16, Subtract>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Elementwise<Bf16, Multiply>&, std::int64_t, cudaStream_t);
@@ -94,19 +92,17 @@ template cudaError_t launch(const CombineStrided<Bf16, Subtract>&, std::int64_t,
 template cudaError_t launch(const CombineStrided<Bf16, Multiply>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Fill<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumTo<Bf16>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const SumOfParts<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNorm<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const RmsNormBackward<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumOfLines<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Rope<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Embedding<Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const EmbeddingBackward<Bf16>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const SumParts<Bf16, false>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const SumParts<Bf16, true>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Fill<std::int32_t>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<std::uint16_t, std::uint16_t>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<std::uint32_t, std::uint32_t>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<Bf16, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<float, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const Total<double, float>&, std::int64_t, cudaStream_t);
 
 }  // namespace ringside::autograd::cuda
