@@ -79,7 +79,7 @@ std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& 
                         of(f.memory.peak, MemoryKind::activations) * 1e-6);
   }
   text += "a step (median of the slowest rank), and what a rank sends in it\n";
-  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "form", "step (ms)", "to bucketed", "communication (ms)",
+  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "form", "step (ms)", all.empty() ? "" : "to " + all.front().form, "communication (ms)",
                       "sent (MB)", "of n bytes");
   for (const ZeroFigures& f : all)
     text += fmt::format("  {:<17}{:>11.1f}{:>14.2f}{:>20.1f}{:>21}{:>14}\n", f.form, f.step_seconds * 1e3, f.ratio,
