@@ -15,8 +15,8 @@ struct CudaLauncher {
   std::int64_t most_blocks() const {
     thread_local const std::int64_t blocks = [] {
       int number = 0, processors = 0;
-      cuda::check(cudaGetDevice(&number), "asking for the device");
-      cuda::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, number), "asking a GPU what it is");
+      check_cuda(cudaGetDevice(&number), "asking for the device");
+      check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, number), "asking a GPU what it is");
       return std::int64_t{8} * processors;
     }();
     return blocks;
@@ -24,7 +24,7 @@ struct CudaLauncher {
 
   template <class Kernel>
   void run(const char* op, const Kernel& kernel, std::int64_t blocks) const {
-    cuda::check(cuda::launch(kernel, blocks, cuda::compute_stream()), op);
+    check_cuda(cuda::launch(kernel, blocks, cuda::compute_stream()), op);
   }
 
   void gemm(const MatrixProduct& product, const Tensor& a, const Tensor& b, const Tensor& c) const {

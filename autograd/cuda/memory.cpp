@@ -9,23 +9,6 @@ namespace ringside::autograd {
 namespace cuda {
 namespace {
 
-struct Stream {
-  // Not ordered against the default stream, which nobody here uses.
-  Stream() { check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"); }
-  ~Stream() { static_cast<void>(cudaStreamDestroy(stream)); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t stream = nullptr;
-};
-
-struct Event {
-  Event() { check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"); }
-  ~Event() { static_cast<void>(cudaEventDestroy(event)); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  cudaEvent_t event = nullptr;
-};
-
 // Memory of the host that a GPU reads by itself. A copy out of any other would make the host wait for the whole stream: so small
 // ones (ids, targets) go by way of this.
 //
@@ -34,27 +17,27 @@ class Staging {
  public:
   static constexpr std::size_t size = std::size_t{4} << 20;
 
-  Staging() { check(cudaMallocHost(&memory_, size), "allocating memory of the host for copies"); }
+  Staging() { check_cuda(cudaMallocHost(&memory_, size), "allocating memory of the host for copies"); }
   ~Staging() { static_cast<void>(cudaFreeHost(memory_)); }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
   void copy_in(void* device, const void* host, std::size_t bytes) {
     if (used_ + bytes > size) {
-      check(cudaEventSynchronize(last_.event), "waiting for copies");
+      check_cuda(cudaEventSynchronize(last_), "waiting for copies");
       used_ = 0;
     }
     std::byte* const place = static_cast<std::byte*>(memory_) + used_;
     std::memcpy(place, host, bytes);
-    check(cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, compute_stream()), "copying to the GPU");
-    check(cudaEventRecord(last_.event, compute_stream()), "recording an event");
+    check_cuda(cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, compute_stream()), "copying to the GPU");
+    check_cuda(cudaEventRecord(last_, compute_stream()), "recording an event");
     used_ += (bytes + 15) / 16 * 16;
   }
 
  private:
   void* memory_ = nullptr;
   std::size_t used_ = 0;
-  Event last_;
+  CudaEvent last_{cudaEventDisableTiming, "making an event"};
 };
 
 class CudaMemory final : public DeviceMemory {
@@ -77,7 +60,7 @@ class CudaMemory final : public DeviceMemory {
       static_cast<void>(cudaGetLastError());
       return nullptr;
     }
-    check(result, "allocating memory");
+    check_cuda(result, "allocating memory");
     return buffer;
   }
   void free(void* buffer) noexcept override { static_cast<void>(cudaFree(buffer)); }
@@ -87,27 +70,27 @@ class CudaMemory final : public DeviceMemory {
       thread_local Staging staging;
       return staging.copy_in(device, host, bytes);
     }
-    check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_stream()), "copying to the GPU");
+    check_cuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_stream()), "copying to the GPU");
     synchronise();
   }
   void copy_out(void* host, const void* device, std::size_t bytes) override {
-    check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_stream()), "copying from the GPU");
+    check_cuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_stream()), "copying from the GPU");
     synchronise();
   }
   void copy_within(void* to, const void* from, std::size_t bytes) override {
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()), "copying on the GPU");
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()), "copying on the GPU");
   }
-  void synchronise() override { check(cudaStreamSynchronize(compute_stream()), "computing"); }
+  void synchronise() override { check_cuda(cudaStreamSynchronize(compute_stream()), "computing"); }
 
   std::function<void()> fence() override {
-    const auto place = std::make_shared<Event>();
-    check(cudaEventRecord(place->event, compute_stream()), "recording an event");
-    return [place] { check(cudaEventSynchronize(place->event), "computing"); };
+    const auto place = std::make_shared<CudaEvent>(cudaEventDisableTiming, "making an event");
+    check_cuda(cudaEventRecord(*place, compute_stream()), "recording an event");
+    return [place] { check_cuda(cudaEventSynchronize(*place), "computing"); };
   }
 
   std::size_t free_bytes() const override {
     std::size_t free = 0, all = 0;
-    check(cudaMemGetInfo(&free, &all), "asking how much memory is free");
+    check_cuda(cudaMemGetInfo(&free, &all), "asking how much memory is free");
     return free;
   }
 };
@@ -115,8 +98,8 @@ class CudaMemory final : public DeviceMemory {
 }  // namespace
 
 cudaStream_t compute_stream() {
-  thread_local const Stream stream;
-  return stream.stream;
+  thread_local const CudaStream stream("making a stream");
+  return stream;
 }
 
 }  // namespace cuda

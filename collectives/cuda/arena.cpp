@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "collectives/cuda/error.hpp"
+#include "base/cuda.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -24,7 +24,7 @@ std::uint64_t offset_in_allocation(const void* pointer) {
   using AddressRange = int (*)(std::uint64_t* base, std::size_t* bytes, std::uint64_t pointer);
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  check(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000, cudaEnableDefault, &found), "asking the driver for cuMemGetAddressRange");
+  check_cuda(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000, cudaEnableDefault, &found), "asking the driver for cuMemGetAddressRange");
   require(found == cudaDriverEntryPointSuccess && function, "the NVIDIA driver has no cuMemGetAddressRange: it is too old for CUDA 12");
   std::uint64_t base = 0;
   std::size_t bytes = 0;
@@ -38,7 +38,7 @@ std::uint64_t offset_in_allocation(const void* pointer) {
 
 Arena::Arena(std::size_t bytes) : bytes_((std::max<std::size_t>(bytes, 1) + granularity - 1) / granularity * granularity) {
   void* memory = nullptr;
-  check(cudaMalloc(&memory, bytes_), fmt::format("allocating an arena of {} bytes", bytes_));
+  check_cuda(cudaMalloc(&memory, bytes_), fmt::format("allocating an arena of {} bytes", bytes_));
   data_ = static_cast<std::byte*>(memory);
 }
 
@@ -50,11 +50,11 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vect
     : self_(meeting.rank()), ranks_(static_cast<std::size_t>(meeting.size())) {
   require(events.size() <= Offer::most_events, "a rank offers at most {} events, not {}", Offer::most_events, events.size());
   Offer offer;
-  check(cudaIpcGetMemHandle(&offer.memory, mine.data()), fmt::format("sharing the arena of rank {}", self_));
+  check_cuda(cudaIpcGetMemHandle(&offer.memory, mine.data()), fmt::format("sharing the arena of rank {}", self_));
   offer.offset = offset_in_allocation(mine.data());
   offer.process = ::getpid();
   for (std::size_t i = 0; i < events.size(); ++i)
-    check(cudaIpcGetEventHandle(&offer.events[i], events[i]), fmt::format("sharing an event of rank {}", self_));
+    check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]), fmt::format("sharing an event of rank {}", self_));
   std::vector<Offer> all(ranks_.size());
   meeting.all_gather(&offer, all.data(), sizeof(Offer) * all.size(), DataType::uint8, "cuda_ipc");
 
@@ -73,12 +73,12 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vect
 }
 
 void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int number) {
-  check(cudaIpcOpenMemHandle(&rank.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
+  check_cuda(cudaIpcOpenMemHandle(&rank.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
         fmt::format("rank {} opening the arena of rank {} (both must be processes of one host, and see each other's GPU)", self_, number));
   rank.arena = static_cast<std::byte*>(rank.opened) + offer.offset;
   for (std::size_t i = 0; i < events; ++i) {
     cudaEvent_t event = nullptr;
-    check(cudaIpcOpenEventHandle(&event, offer.events[i]), fmt::format("rank {} opening an event of rank {}", self_, number));
+    check_cuda(cudaIpcOpenEventHandle(&event, offer.events[i]), fmt::format("rank {} opening an event of rank {}", self_, number));
     rank.events.push_back(event);
   }
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/cuda/error.hpp"
+#include "base/cuda.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -37,7 +37,7 @@ int device_count() {
 
 bool is_device_memory(const void* pointer) {
   cudaPointerAttributes attributes{};
-  check(cudaPointerGetAttributes(&attributes, pointer), "asking where a buffer lies");
+  check_cuda(cudaPointerGetAttributes(&attributes, pointer), "asking where a buffer lies");
   return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
 }
 
@@ -46,20 +46,20 @@ Device choose_device(int local_rank) {
   require(local_rank >= 0, "a local rank is 0 or more, not {}", local_rank);
   Device device;
   device.number = local_rank % device_count();
-  check(cudaSetDevice(device.number), fmt::format("taking GPU {} for local rank {}", device.number, local_rank));
+  check_cuda(cudaSetDevice(device.number), fmt::format("taking GPU {} for local rank {}", device.number, local_rank));
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device.number), "asking a GPU what it is");
+  check_cuda(cudaGetDeviceProperties(&properties, device.number), "asking a GPU what it is");
   device.name = properties.name;
   char bus[32] = {};
-  check(cudaDeviceGetPCIBusId(bus, sizeof bus, device.number), "asking a GPU where it sits");
+  check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device.number), "asking a GPU where it sits");
   device.bus = bus;
-  check(cudaDriverGetVersion(&device.driver), "asking for the driver's version");
-  check(cudaRuntimeGetVersion(&device.runtime), "asking for the runtime's version");
+  check_cuda(cudaDriverGetVersion(&device.driver), "asking for the driver's version");
+  check_cuda(cudaRuntimeGetVersion(&device.runtime), "asking for the runtime's version");
   return device;
 }
 
 DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
-  check(cudaMalloc(&data_, std::max<std::size_t>(bytes, 1)), fmt::format("allocating {} bytes of GPU memory", bytes));
+  check_cuda(cudaMalloc(&data_, std::max<std::size_t>(bytes, 1)), fmt::format("allocating {} bytes of GPU memory", bytes));
 }
 
 DeviceBuffer::~DeviceBuffer() {
@@ -68,12 +68,12 @@ DeviceBuffer::~DeviceBuffer() {
 
 void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
   require(bytes <= bytes_, "{} bytes do not fit into {} of GPU memory", bytes, bytes_);
-  check(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice), fmt::format("copying {} bytes to the GPU", bytes));
+  check_cuda(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice), fmt::format("copying {} bytes to the GPU", bytes));
 }
 
 void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {
   require(bytes <= bytes_, "{} bytes were asked for, and there are {} of GPU memory", bytes, bytes_);
-  check(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost), fmt::format("copying {} bytes from the GPU", bytes));
+  check_cuda(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost), fmt::format("copying {} bytes from the GPU", bytes));
 }
 
 }  // namespace ringside::collectives::cuda

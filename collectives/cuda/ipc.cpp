@@ -14,14 +14,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda.hpp"
 #include "collectives/chunks.hpp"
 #include "collectives/cuda/arena.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
-#include "collectives/cuda/error.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
-#include "collectives/cuda/stream.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
@@ -56,7 +55,7 @@ class IpcBackend final : public Backend {
   void run(const Call& call, const void* input, void* output) override {
     if (broken_) throw *broken_;
     try {
-      check(cudaSetDevice(device_.number), describe(call));
+      check_cuda(cudaSetDevice(device_.number), describe(call));
       compare(call);
       switch (call.type) {
         case DataType::fp32: carry_out<float>(call, static_cast<const float*>(input), static_cast<float*>(output)); break;
@@ -87,8 +86,8 @@ class IpcBackend final : public Backend {
     return ProcessGroup::over_shm(place, options);
   }
 
-  Event interprocess_event() const {
-    return Event(cudaEventDisableTiming | cudaEventInterprocess, fmt::format("making an event for rank {}", rank()));
+  CudaEvent interprocess_event() const {
+    return CudaEvent(cudaEventDisableTiming | cudaEventInterprocess, fmt::format("making an event for rank {}", rank()));
   }
 
   static std::size_t rounded(std::size_t bytes, std::size_t to) { return (std::max<std::size_t>(bytes, 1) + to - 1) / to * to; }
@@ -192,20 +191,20 @@ class IpcBackend final : public Backend {
     Addends<T> addends;
     addends.count = size();
     for (int r = 0; r < size(); ++r) addends.input[r] = area<T>(r, 0) + at;
-    check(launch_sum(addends, into, count, scale, stream_), fmt::format("rank {} launching the sum", rank()));
+    check_cuda(launch_sum(addends, into, count, scale, stream_), fmt::format("rank {} launching the sum", rank()));
   }
 
   template <Element T>
   void copy(T* into, const T* from, std::size_t count) {
     if (count == 0) return;
-    check(cudaMemcpyAsync(into, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream_), fmt::format("rank {} copying {} elements", rank(), count));
+    check_cuda(cudaMemcpyAsync(into, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream_), fmt::format("rank {} copying {} elements", rank(), count));
   }
 
   void exchange(Moment moment) {
-    check(cudaEventRecord(events_[moment], stream_), fmt::format("rank {} recording an event", rank()));
+    check_cuda(cudaEventRecord(events_[moment], stream_), fmt::format("rank {} recording an event", rank()));
     meeting_.barrier();
     for (int r = 0; r < size(); ++r)
-      if (r != rank()) check(cudaStreamWaitEvent(stream_, neighbours_->event(r, moment), 0), fmt::format("rank {} waiting for rank {}", rank(), r));
+      if (r != rank()) check_cuda(cudaStreamWaitEvent(stream_, neighbours_->event(r, moment), 0), fmt::format("rank {} waiting for rank {}", rank(), r));
   }
 
   // A peer that dies takes its work on the GPU along, and what waits for that may wait for ever: not so its host.
@@ -215,7 +214,7 @@ class IpcBackend final : public Backend {
     for (int looks = 0;; ++looks) {
       const cudaError_t done = cudaStreamQuery(stream_);
       if (done == cudaSuccess) return;
-      if (done != cudaErrorNotReady) check(done, fmt::format("{} on rank {}", describe(call), rank()));
+      if (done != cudaErrorNotReady) check_cuda(done, fmt::format("{} on rank {}", describe(call), rank()));
       static_cast<void>(cudaGetLastError());  // "not ready" is no error
       require(!deadline.expired(), "{}: rank {}'s GPU has made no end of it within {} s; is a rank gone?", describe(call), rank(), timeout_.count());
       if (looks >= without_sleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -227,8 +226,8 @@ class IpcBackend final : public Backend {
   ProcessGroup meeting_;
   const std::size_t area_;  // bytes: of what is laid, and as much for sums
   Arena arena_;
-  const Stream stream_;
-  const std::array<Event, moments> events_;
+  const CudaStream stream_;
+  const std::array<CudaEvent, moments> events_;
   std::optional<Neighbours> neighbours_;
   std::uint64_t calls_ = 0;
   std::optional<RankFailure> broken_;

@@ -10,10 +10,10 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include "base/cuda.hpp"
 #include "base/environment.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
-#include "collectives/cuda/error.hpp"
 #include "collectives/cuda/pointer.hpp"
 #include "collectives/process_group.hpp"
 
@@ -93,7 +93,7 @@ class NcclBackend final : public Backend {
     meeting.all_gather(&mine, all.data(), sizeof mine * all.size(), DataType::uint8, "nccl");
     check_nobody_shares(all);
 
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), fmt::format("making a stream for rank {}", rank_));
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), fmt::format("making a stream for rank {}", rank_));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     try {
@@ -118,7 +118,7 @@ class NcclBackend final : public Backend {
     if (broken_) throw *broken_;
     const std::string what = describe(call);
     try {
-      check(cudaSetDevice(device_.number), what);
+      check_cuda(cudaSetDevice(device_.number), what);
       finish(start(call, input, output), what);
       await_stream(what);
     } catch (const std::exception& error) {
@@ -191,7 +191,7 @@ class NcclBackend final : public Backend {
     for (int looks = 0;; ++looks) {
       const cudaError_t done = cudaStreamQuery(stream_);
       if (done == cudaSuccess) return;
-      if (done != cudaErrorNotReady) check(done, what);
+      if (done != cudaErrorNotReady) check_cuda(done, what);
       static_cast<void>(cudaGetLastError());  // "not ready" is no error
       ncclResult_t state = ncclSuccess;
       const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);

@@ -5,14 +5,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/cuda.hpp"
 #include "collectives/algorithms/ring.hpp"
 #include "collectives/chunks.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
-#include "collectives/cuda/error.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
-#include "collectives/cuda/stream.hpp"
 #include "collectives/pull.hpp"
 
 namespace ringside::collectives::cuda {
@@ -25,9 +24,9 @@ class OneGpuWorld {
   OneGpuWorld(int size, Seconds timeout, bool bare)
       : size_(size), timeout_(timeout), bare_(bare), device_(choose_device(0)), desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
         packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)), posts_(static_cast<std::size_t>(size)) {
-    check(cudaMemset(desks_.data(), 0, desks_.bytes()), "clearing the desks");
-    check(cudaDeviceSynchronize(), "clearing the desks");  // cudaMemset may return before it is done
-    check(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_), "allocating pinned memory");
+    check_cuda(cudaMemset(desks_.data(), 0, desks_.bytes()), "clearing the desks");
+    check_cuda(cudaDeviceSynchronize(), "clearing the desks");  // cudaMemset may return before it is done
+    check_cuda(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_), "allocating pinned memory");
   }
   ~OneGpuWorld() { static_cast<void>(cudaFreeHost(aborted_)); }
   OneGpuWorld(const OneGpuWorld&) = delete;
@@ -90,7 +89,7 @@ class OneGpuWorld {
   }
 
   void carry_out(const Call& call) {
-    check(cudaSetDevice(device_.number), "taking the GPU");  // the last thread to come may have had another
+    check_cuda(cudaSetDevice(device_.number), "taking the GPU");  // the last thread to come may have had another
     if (call.collective == Collective::barrier) return;
     switch (call.type) {
       case DataType::fp32: return carry_out_as<float>(call);
@@ -125,21 +124,21 @@ class OneGpuWorld {
     Task<T> task = task_for<T>(call);
     if (call.count == 0) return;
     if (bare_) {
-      check(launch_limit(task.buffers, size_, call.count, stream_), fmt::format("{}: launching the bare kernel", describe(call)));
-      return check(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the bare kernel", describe(call)));
+      check_cuda(launch_limit(task.buffers, size_, call.count, stream_), fmt::format("{}: launching the bare kernel", describe(call)));
+      return check_cuda(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the bare kernel", describe(call)));
     }
     int blocks = 0;
-    check(blocks_for<T>(task.kernel, size_, &blocks), fmt::format("{}: asking how many blocks run at once", describe(call)));
+    check_cuda(blocks_for<T>(task.kernel, size_, &blocks), fmt::format("{}: asking how many blocks run at once", describe(call)));
     // A block has at least a pack for each of its threads; in a broadcast or a one-shot a rank moves the whole, otherwise a chunk.
     const std::uint64_t all = std::uint64_t(threads_per_block) * one_sided::Pack<T>::lanes;
     const bool whole = task.kernel == Kernel::one_shot || task.kernel == Kernel::broadcast;
     const std::uint64_t moved = whole ? call.count : (call.count + static_cast<std::uint64_t>(size_) - 1) / static_cast<std::uint64_t>(size_);
     blocks = static_cast<int>(std::clamp<std::uint64_t>((moved + all - 1) / all, 1, static_cast<std::uint64_t>(blocks)));
 
-    check(launch(task, blocks, stream_), fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
+    check_cuda(launch(task, blocks, stream_), fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
     const auto* const flag = &static_cast<Desk*>(desks_.data())->aborted.value;
-    check(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_), fmt::format("{}: reading the abort word", describe(call)));
-    check(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the kernel", describe(call)));
+    check_cuda(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_), fmt::format("{}: reading the abort word", describe(call)));
+    check_cuda(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the kernel", describe(call)));
     if (*aborted_ != 0) tell_trouble(call);
   }
 
@@ -186,7 +185,7 @@ class OneGpuWorld {
     std::string waits;
     for (int r = 0; r < size_; ++r) {
       one_sided::Trouble trouble;
-      check(cudaMemcpy(&trouble, &(static_cast<Desk*>(desks_.data()) + r)->trouble, sizeof trouble, cudaMemcpyDeviceToHost), "reading a desk");
+      check_cuda(cudaMemcpy(&trouble, &(static_cast<Desk*>(desks_.data()) + r)->trouble, sizeof trouble, cudaMemcpyDeviceToHost), "reading a desk");
       if (trouble.waiting_for != 0)
         waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r, trouble.block, trouble.number, trouble.waiting_for - 1);
     }
@@ -199,7 +198,7 @@ class OneGpuWorld {
   const Device device_;
   DeviceBuffer desks_;    // [rank]
   DeviceBuffer packets_;  // [rank][2]
-  const Stream stream_{"making a stream"};
+  const CudaStream stream_{"making a stream"};
   one_sided::Number* aborted_ = nullptr;  // pinned: what rank 0's abort word was after the call
 
   std::mutex mutex_;
