@@ -12,7 +12,7 @@ namespace ringside::autograd {
 
 constinit thread_local Profile* Profile::active_ = nullptr;
 
-Profile::Profile() : outer_(std::exchange(active_, this)) {}
+Profile::Profile(std::function<void()> settle) : outer_(std::exchange(active_, this)), settle_(std::move(settle)) {}
 
 Profile::~Profile() { active_ = outer_; }
 
@@ -34,6 +34,7 @@ static void add_memory(Trace& trace, Clock::time_point now) {
 }
 
 double Profile::lap(std::string_view op, const char* direction) {
+  if (settle_) settle_();
   const auto now = Clock::now(), start = std::exchange(last_, now);
   if (Trace* trace = Trace::here()) {
     trace->add({Trace::Lane::compute, Trace::Kind::op, fmt::format("{}{}", op, direction), start, now});

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,9 @@ struct Product {
 
 class Profile {
  public:
-  Profile();
+  // `settle` is called before every look at the clock: on a device, where ops only begin when they are asked for, it waits until all are done. The step
+  // takes longer for it.
+  explicit Profile(std::function<void()> settle = {});
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
@@ -72,6 +75,7 @@ class Profile {
 
   static constinit thread_local Profile* active_;
   Profile* outer_;
+  std::function<void()> settle_;
   Clock::time_point last_ = Clock::now();
   std::vector<OpTime> ops_;
   std::vector<Product> products_;

@@ -4,8 +4,11 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
+#include "autograd/device_kernels.hpp"
+#include "autograd/device_memory.hpp"
 #include "autograd/engine.hpp"
 #include "autograd/optimizer.hpp"
 #include "autograd/parallel.hpp"
@@ -14,6 +17,7 @@
 #include "base/memory.hpp"
 #include "cli/bench_train_report.hpp"
 #include "cli/command.hpp"
+#include "cli/device_option.hpp"
 #include "cli/median.hpp"
 #include "cli/progress.hpp"
 #include "cli/ranks.hpp"
@@ -23,6 +27,7 @@
 namespace ringside::cli {
 namespace {
 
+using autograd::Device;
 using autograd::DType;
 using autograd::Profile;
 using autograd::Tensor;
@@ -31,7 +36,8 @@ constexpr int warmup_steps = 2;
 constexpr const char* more =
     "Columns: forward and backward are the medians over the steps of what an op took; share is of the step. `gemm` is the part of the ops' time\n"
     "that was spent in matrix products, and `alone` what the same products take one after the other with nothing in between: the limit of\n"
-    "this machine with this library. ratio = step / alone. linear_cross_entropy computes its gradients forward.\n"
+    "this machine with this library. ratio = step / alone. linear_cross_entropy computes its gradients forward. On a device the ops are timed in a\n"
+    "step of their own, in which each is waited for: together they take longer than the step.\n"
     "\n"
     "Examples:\n"
     "  ringside bench train --model lab                          1 thread and 2, batch 4 x 256, fp32, AdamW\n"
@@ -40,15 +46,24 @@ constexpr const char* more =
 struct Arguments {
   BenchStepOptions step{.batch = 4, .json = {}};
   std::string dtype = "fp32", svg;
+  DeviceOption device;
   std::vector<int> threads;
 };
+
+Device device_of(const Arguments& said, DType dtype) {
+  const Device device = device_from(said.device, dtype);
+  take_device(device);
+  return device;
+}
 
 class TrainBench {
  public:
   explicit TrainBench(const Arguments& said)
       : said_(said),
         config_(said.step.config()),
-        model_(config_, said.dtype == "bf16" ? DType::bf16 : DType::fp32),
+        dtype_(said.dtype == "bf16" ? DType::bf16 : DType::fp32),
+        device_(device_of(said, dtype_)),
+        model_(config_, dtype_, device_),
         optimizer_(groups()), input_(said.step.tokens(0)), target_(said.step.tokens(1)) {}
 
   TrainFigures measure(int threads) {
@@ -66,19 +81,28 @@ class TrainBench {
     std::vector<double> seconds, gemm, alone;
     for (int i = 0; i < said_.step.steps; ++i) {
       const auto start = Clock::now();
-      const Profile profile;
+      std::optional<Profile> its_own;
+      if (device_ == Device::cpu) its_own.emplace();
       step();
+      settle();
       seconds.push_back(seconds_since(start));
+      // On a device a step in which every op is waited for tells another time: so ops have a step of their own.
+      if (!its_own) {
+        its_own.emplace([this] { settle(); });
+        step();
+      }
+      const Profile& profile = *its_own;
       gemm.push_back(profile.gemm_seconds());
-      for (const auto& op : profile.ops()) forward[op.name].push_back(op.forward), backward[op.name].push_back(op.backward);
-      alone.push_back(products_alone());  // in turn with the steps: the machine drifts for both
       if (i == 0) figures.ops = profile.ops();
+      for (const auto& op : profile.ops()) forward[op.name].push_back(op.forward), backward[op.name].push_back(op.backward);
+      its_own.reset();
+      alone.push_back(device_ == Device::cpu ? products_alone() : products_alone_on_device());  // in turn with the steps: the machine drifts for both
     }
     for (auto& op : figures.ops) op.forward = median(forward[op.name]), op.backward = median(backward[op.name]);
-    figures.model = said_.step.model, figures.dtype = said_.dtype, figures.parameters = parameter_count(config_);
+    figures.model = said_.step.model, figures.dtype = said_.dtype, figures.device = said_.device.name, figures.parameters = parameter_count(config_);
     figures.batch = said_.step.batch, figures.sequence = said_.step.sequence, figures.threads = threads;
     figures.step_seconds = median(seconds), figures.alone_seconds = median(alone);
-    figures.gemm_seconds = threads == 1 ? median(gemm) : 0;  // other threads' products are not told apart
+    figures.gemm_seconds = threads == 1 && device_ != Device::cuda ? median(gemm) : 0;  // other threads' products are not told apart
     for (const auto& product : products_) figures.flops += product.flops();
     return figures;
   }
@@ -109,6 +133,26 @@ class TrainBench {
     return profile.products();
   }
 
+  void settle() const {
+    if (device_ != Device::cpu) autograd::device_memory(device_).synchronise();
+  }
+
+  // The same on a device, with the type that the model is kept in; attention's own are none of these.
+  double products_alone_on_device() const {
+    double seconds = 0;
+    for (const auto& p : products_) {
+      const Tensor a = Tensor::full({p.m * p.k}, 0.5, dtype_, device_), b = Tensor::full({p.k * p.n}, 0.5, dtype_, device_);
+      const Tensor c = Tensor::empty({p.m * p.n}, dtype_, device_);
+      settle();
+      const auto start = Clock::now();
+      for (int i = 0; i < p.calls; ++i)
+        autograd::device_kernels(device_).gemm({.a = p.a, .b = p.b, .m = p.m, .n = p.n, .k = p.k}, a, b, c);
+      settle();
+      seconds += seconds_since(start);
+    }
+    return seconds;
+  }
+
   // The products of a step with nothing between them. Short ones are shared out to threads whole, as attention's are.
   double products_alone() {
     double seconds = 0;
@@ -134,6 +178,8 @@ class TrainBench {
 
   const Arguments& said_;
   transformer::Config config_;
+  DType dtype_;
+  Device device_;
   transformer::Model model_;
   autograd::AdamW optimizer_;
   Tensor input_, target_;
@@ -144,7 +190,7 @@ void run(const Arguments& said) {
   std::vector<int> threads = said.threads;
   if (threads.empty()) {
     threads = {1};
-    if (std::thread::hardware_concurrency() >= 2) threads.push_back(2);
+    if (said.device.name == "cpu" && std::thread::hardware_concurrency() >= 2) threads.push_back(2);
   }
   TrainBench bench(said);
   std::vector<TrainFigures> all;
@@ -171,6 +217,7 @@ void add_bench_train_command(CLI::App& bench) {
       ->type_name("TYPE")->check(CLI::IsMember({"fp32", "bf16"}).description(""))->capture_default_str();
   command->add_option("--threads", said->threads, "Numbers of threads, one after the other (default: 1, and 2 where there are as many cores)")
       ->delimiter(',')->type_name("N,...")->check(at_least_one("thread"));
+  add_device_option(*command, said->device);
   command->add_option("--svg", said->svg, "Draw where the time goes there")->type_name("FILE");
   command->footer(more);
   command->callback([said] { run(*said); });

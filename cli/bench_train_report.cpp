@@ -8,8 +8,9 @@ namespace ringside::cli {
 namespace {
 
 std::string title(const TrainFigures& f) {
-  return fmt::format("{}: {} parameters; batch {} x {}, {}, AdamW, {} thread{}", f.model, with_unit(static_cast<double>(f.parameters)), f.batch,
-                     f.sequence, f.dtype, f.threads, f.threads == 1 ? "" : "s");
+  const std::string where = f.device == "cpu" ? "" : f.device + ", ";
+  return fmt::format("{}: {} parameters; batch {} x {}, {}, AdamW, {}{} thread{}", f.model, with_unit(static_cast<double>(f.parameters)), f.batch,
+                     f.sequence, f.dtype, where, f.threads, f.threads == 1 ? "" : "s");
 }
 
 // What took longest first; what is no op (the time between them) last.
@@ -48,6 +49,7 @@ Json to_json(const std::vector<TrainFigures>& all) {
              {"batch", f.batch},
              {"sequence", f.sequence},
              {"type", f.dtype},
+             {"device", f.device},
              {"threads", f.threads},
              {"step_ms", f.step_seconds * 1e3},
              {"tokens_per_second", f.tokens_per_second()},

@@ -12,7 +12,7 @@ namespace ringside::cli {
 
 // One number of threads. Times are medians over the steps.
 struct TrainFigures {
-  std::string model, dtype = "fp32";
+  std::string model, dtype = "fp32", device = "cpu";
   std::int64_t parameters = 0, batch = 0, sequence = 0;
   int threads = 1;
   std::vector<autograd::OpTime> ops;

@@ -7,6 +7,7 @@
 
 #include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
+#include "autograd/profile.hpp"
 #include "base/environment.hpp"
 
 namespace ringside::autograd::cuda {
@@ -114,6 +115,7 @@ void blas_gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const T
                    : lib.batched_gemm(Handle::of_thread(), way(p.b), way(p.a), n, m, k, &one, b.address(), type_of(b), ldb, k * n,
                                       a.address(), type_of(a), lda, m * k, &p.beta, c.address(), type_of(c), n, m * n, p.count,
                                       compute_type(a), CUBLAS_GEMM_DEFAULT);
+  for (std::int64_t i = 0; Profile::on() && i < p.count; ++i) Profile::note_gemm({p.a, p.b, m, n, k}, 0);
   if (status != CUBLAS_STATUS_SUCCESS)
     fail("cuBLAS: a product of {} x {} and {} x {} {}: {}", m, k, k, n, name_of(a.dtype()), lib.status_string(status));
 }

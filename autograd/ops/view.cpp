@@ -84,6 +84,7 @@ Tensor Tensor::to(Device target) const {
   if (device() == target) return *this;
   Tensor y = empty(shape(), dtype(), target);
   y.copy_(*this);
+  if (!grad_enabled() || !requires_grad()) return y;  // a copy, and no op that a profile should know of
   return record("to", y, {*this}, [before = device()](const Node&, const Tensor& dy) -> Gradients { return {dy.to(before)}; });
 }
 

@@ -1,4 +1,5 @@
 // Training on the emulated device: every parallel form against one process on the CPU, and the program.
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <sstream>
@@ -135,6 +136,19 @@ TEST_CASE("device program: train on the emulated device says so and follows the 
   };
   CHECK(text("emulated").exit_code == 0);
   CHECK(text("emulated").out == text("cpu").out);
+}
+
+TEST_CASE("device program: bench train says where a step's time goes on the emulated device") {
+  using namespace testing;
+  const auto outcome = run_program({ringside_binary, "bench", "train", "--model", "tiny", "--batch", "1", "--sequence", "16", "--steps", "1", "--device", "emulated", "--json", "-"});
+  CHECK(outcome.exit_code == 0);
+  const auto rows = nlohmann::json::parse(outcome.out);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0]["device"] == "emulated");
+  CHECK(rows[0]["step_ms"] > 0);
+  CHECK(rows[0]["gemm_alone_ms"] > 0);
+  CHECK(std::any_of(rows[0]["ops"].begin(), rows[0]["ops"].end(), [](const auto& op) { return op["op"] == "causal_attention"; }));
+  CHECK(contains(outcome.err, "batch 1 x 16, fp32, AdamW, emulated, 1 thread\n"));
 }
 
 TEST_CASE("device program: what a device cannot do is said and is an error") {
