@@ -1,5 +1,6 @@
 #include "autograd/bf16.hpp"
 
+#include "autograd/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/layout.hpp"
 
@@ -33,14 +34,14 @@ void convert(const Tensor& source, const Tensor& target) {
 Tensor wide(const Tensor& x) {
   if (!x.defined() || x.dtype() != DType::bf16) return x;
   Tensor y = empty_in_order_of(x, DType::fp32);
-  convert<Bf16, float>(x, y);
+  x.device() == Device::cpu ? convert<Bf16, float>(x, y) : device_kernels(x.device()).copy(x, y);
   return y;
 }
 
 Tensor rounded(const Tensor& x, DType type) {
   if (!x.defined() || type != DType::bf16) return x;
   Tensor y = empty_in_order_of(x, DType::bf16);
-  convert<float, Bf16>(x, y);
+  x.device() == Device::cpu ? convert<float, Bf16>(x, y) : device_kernels(x.device()).copy(x, y);
   return y;
 }
 

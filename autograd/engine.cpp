@@ -139,9 +139,11 @@ void backward(const Tensor& loss, const Tensor& seed) {
   require(!seed.defined() || (seed.shape() == loss.shape() && seed.dtype() == loss.dtype()),
           "backward: expected a seed of {} {}, got {} {}", name_of(loss.dtype()), loss.shape(),
           seed.defined() ? name_of(seed.dtype()) : "", seed.defined() ? seed.shape() : Shape{});
+  if (seed.defined() && seed.device() != loss.device())
+    fail("backward: expected a seed on {} as the loss, got one on {}", name_of(loss.device()), name_of(seed.device()));
   const NoGrad no_history;
   const Pass pass;
-  Engine().run(root, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype()));
+  Engine().run(root, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
 }
 
 }  // namespace ringside::autograd

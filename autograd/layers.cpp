@@ -22,6 +22,11 @@ namespace {
 
 template <class Draw>
 void fill_drawn(const char* op, const Tensor& tensor, Draw draw) {
+  if (tensor.device() != Device::cpu) {  // drawn on the host, so that a model begins with the same bits everywhere
+    const Tensor drawn = Tensor::empty(tensor.shape(), tensor.dtype());
+    fill_drawn(op, drawn, draw);
+    return tensor.copy_(drawn);
+  }
   dispatch_stored(tensor.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
     const std::span<T> values = tensor.values<T>();

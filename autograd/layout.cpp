@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
 
 namespace ringside::autograd {
@@ -19,6 +20,13 @@ bool is_row_major(const Shape& shape, const Shape& strides) {
   return row_major;
 }
 
+Shape stretched_strides(const Shape& from, const Shape& strides, const Shape& to) {
+  Shape result(to.size(), 0);
+  for (std::size_t i = 1; i <= from.size(); ++i)
+    if (from[from.size() - i] != 1) result[to.size() - i] = strides[from.size() - i];
+  return result;
+}
+
 Tensor empty_in_order_of(const Tensor& x, DType dtype) {
   std::vector<std::size_t> order(x.shape().size());  // dimensions from the outermost in memory to the innermost
   std::iota(order.begin(), order.end(), 0);
@@ -29,7 +37,7 @@ Tensor empty_in_order_of(const Tensor& x, DType dtype) {
     strides[order[i]] = stride;
     stride *= x.shape()[order[i]];
   }
-  return make_view(Tensor::empty(x.shape(), dtype), 0, x.shape(), std::move(strides));
+  return make_view(Tensor::empty(x.shape(), dtype, x.device()), 0, x.shape(), std::move(strides));
 }
 
 Tensor with_dense_rows(const Tensor& x) {
@@ -39,6 +47,8 @@ Tensor with_dense_rows(const Tensor& x) {
 void accumulate_into(const Tensor& target, const Tensor& source) {
   require(target.shape() == source.shape(), "a gradient of shape {} cannot be added to one of shape {}", source.shape(),
           target.shape());
+  require(target.device() == source.device(), "a gradient on {} cannot be added to one on {}", name_of(source.device()), name_of(target.device()));
+  if (target.device() != Device::cpu) return device_kernels(target.device()).accumulate(target, source);
   dispatch_stored(target.dtype(), "accumulate_into", [&](auto zero) {
     using T = decltype(zero);
     T* const to = target.data<T>();

@@ -9,6 +9,9 @@ namespace ringside::autograd {
 // array is contiguous always.
 bool is_row_major(const Shape& shape, const Shape& strides);
 
+// The strides with which a tensor of shape `from` is read as one of shape `to` (as in NumPy): 0 where it is stretched.
+Shape stretched_strides(const Shape& from, const Shape& strides, const Shape& to);
+
 // The memory of `base` seen in another way, without history. The caller answers for the bounds. `offset` from the start of the
 // storage.
 Tensor make_view(const Tensor& base, std::int64_t offset, Shape shape, Shape strides);

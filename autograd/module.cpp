@@ -93,6 +93,19 @@ void Module::remove_forward_hook(int id) {
   std::erase_if(forward_hooks_, is_it);
 }
 
+void Module::to(Device device) const {
+  const NoGrad no_history;
+  const auto move = [&](const std::vector<NamedTensor>& tensors) {
+    for (const NamedTensor& each : tensors) {
+      each.tensor.set_grad({});
+      each.tensor.set_data(each.tensor.contiguous().to(device));
+    }
+  };
+  const MemoryScope parameters(MemoryKind::parameters);
+  move(named_parameters());
+  move(named_buffers());
+}
+
 void Module::zero_grad(bool set_to_none) const {
   for (const Tensor& parameter : parameters()) parameter.zero_grad(set_to_none);
 }

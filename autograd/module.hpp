@@ -46,6 +46,10 @@ class Module {
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_buffers() const;  // state that is not trained (tables), in the same order
 
+  // Moves the numbers of all parameters and buffers there. Parameters stay the same variables, and drop their gradients. Before optimizers and
+  // parallel forms are made, which look at where parameters are.
+  void to(Device device) const;
+
   void zero_grad(bool set_to_none = true) const;
   void set_requires_grad(bool value);  // of all parameters: false freezes this module
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/parallel.hpp"
 #include "base/error.hpp"
 
@@ -20,7 +21,8 @@ constexpr std::int64_t grain = 1 << 16;  // elements that make a piece of work w
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds, bool keeps_masters)
     : kinds_(kinds), keeps_masters_(keeps_masters) {
   for (ParameterGroup& group : groups) Optimizer::add_group(std::move(group));
-  const bool any = std::any_of(groups_.begin(), groups_.end(), [](const ParameterGroup& group) { return !group.parameters.empty(); });
+  const bool any =
+      std::any_of(groups_.begin(), groups_.end(), [](const ParameterGroup& group) { return !group.parameters.empty(); });
   require(any, "optimizer: expected at least one parameter, got none");
 }
 
@@ -33,14 +35,15 @@ void Optimizer::add_group(ParameterGroup group) {
   for (const NamedTensor& parameter : group.parameters) {
     const Tensor& p = parameter.tensor;
     require(p.dtype() != DType::int32 && p.is_contiguous(),
-            "optimizer: expected '{}' to be contiguous and fp32, fp64 or bf16, got {} {} with strides {}", parameter.name, name_of(p.dtype()),
-            p.shape(), p.strides());
+            "optimizer: expected '{}' to be contiguous and fp32, fp64 or bf16, got {} {} with strides {}", parameter.name,
+            name_of(p.dtype()), p.shape(), p.strides());
     require(std::none_of(seen.begin(), seen.end(), [&](const Tensor& other) { return other.is_same(p); }),
             "optimizer: '{}' is listed twice; it would be updated twice", parameter.name);
     seen.push_back(p);
     Slot& slot = slots.emplace_back(Slot{parameter, {}, keeps_masters_ && p.dtype() == DType::bf16 ? wide(p) : Tensor()});
-    for (const std::string& kind : kinds_) slot.state.push_back({kind, Tensor::zeros(p.shape(), slot.values().dtype())});
-    if (!kinds_.empty()) slot.state.push_back({"step", Tensor::zeros({1}, DType::int32)});
+    for (const std::string& kind : kinds_)
+      slot.state.push_back({kind, Tensor::zeros(p.shape(), slot.values().dtype(), p.device())});
+    if (!kinds_.empty()) slot.state.push_back({"step", Tensor::zeros({1}, DType::int32)});  // on the host, which reads it
   }
   groups_.push_back(std::move(group));
   slots_.push_back(std::move(slots));
@@ -53,7 +56,8 @@ void Optimizer::step() {
       if (!slot.parameter.tensor.grad().defined()) continue;
       if (!slot.state.empty()) ++*slot.state.back().tensor.data<std::int32_t>();
       update(slot, groups_[g]);
-      if (slot.master.defined()) slot.parameter.tensor.copy_(rounded(slot.master, DType::bf16));
+      if (slot.master.defined() && slot.parameter.tensor.device() == Device::cpu)
+        slot.parameter.tensor.copy_(rounded(slot.master, DType::bf16));
     }
   }
   gradient_scale_ = 1;
@@ -94,6 +98,15 @@ SGD::SGD(std::vector<ParameterGroup> groups, SgdOptions options)
 }
 
 void SGD::update(const Slot& slot, const ParameterGroup& group) {
+  if (slot.parameter.tensor.device() != Device::cpu) {
+    const SgdStep step{.learning_rate = static_cast<float>(group.learning_rate),
+                       .decay = static_cast<float>(group.weight_decay),
+                       .momentum = static_cast<float>(options_.momentum),
+                       .scale = static_cast<float>(gradient_scale()),
+                       .nesterov = options_.nesterov};
+    return device_kernels(slot.parameter.tensor.device())
+        .sgd(step, slot.values(), slot.parameter.tensor.grad(), slot.state.empty() ? Tensor() : slot.state[0].tensor, slot.kept());
+  }
   const Tensor &parameter = slot.values(), gradient = slot.gradient();
   dispatch(parameter.dtype(), "SGD", [&](auto zero) {
     using T = decltype(zero);
@@ -130,9 +143,21 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, AdamWOptions options)
 }
 
 void AdamW::update(const Slot& slot, const ParameterGroup& group) {
-  const Tensor &parameter = slot.values(), gradient = slot.gradient();
+  const Tensor& parameter = slot.values();
   const double t = *slot.state[2].tensor.data<std::int32_t>();
   const double correction1 = 1 - std::pow(options_.beta1, t), correction2 = 1 - std::pow(options_.beta2, t);
+  if (parameter.device() != Device::cpu) {
+    const AdamWStep step{.beta1 = static_cast<float>(options_.beta1),
+                         .beta2 = static_cast<float>(options_.beta2),
+                         .eps = static_cast<float>(options_.eps),
+                         .keep = static_cast<float>(1 - group.learning_rate * group.weight_decay),
+                         .step_size = static_cast<float>(group.learning_rate / correction1),
+                         .scale_v = static_cast<float>(1 / std::sqrt(correction2)),
+                         .scale = static_cast<float>(gradient_scale())};
+    return device_kernels(parameter.device())
+        .adamw(step, parameter, slot.parameter.tensor.grad(), slot.state[0].tensor, slot.state[1].tensor, slot.kept());
+  }
+  const Tensor gradient = slot.gradient();
   dispatch(parameter.dtype(), "AdamW", [&](auto zero) {
     using T = decltype(zero);
     T *const p = parameter.data<T>(), *const m = slot.state[0].tensor.data<T>(), *const v = slot.state[1].tensor.data<T>();
@@ -155,10 +180,34 @@ void AdamW::update(const Slot& slot, const ParameterGroup& group) {
 // --- Clipping
 // -----------------------------------------------------------------------------------------------------------------------
 
-double grad_norm_squared(std::span<const Tensor> parameters) {
+namespace {
+
+// Each gradient's sum on its device, all of them before the first is looked at: the host waits once.
+double grad_norm_squared_on_devices(std::span<const Tensor> parameters) {
+  std::vector<Tensor> sums;
+  for (const Device device : {Device::cuda, Device::emulated}) {
+    std::vector<Tensor> gradients;
+    for (const Tensor& parameter : parameters)
+      if (parameter.device() == device && parameter.grad().defined()) gradients.push_back(parameter.grad());
+    if (gradients.empty()) continue;
+    const Tensor& all = sums.emplace_back(Tensor::empty({static_cast<std::int64_t>(gradients.size())}, DType::fp32, device));
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      device_kernels(device).sum_of_squares(gradients[i], 1, all.narrow(0, static_cast<std::int64_t>(i), 1));
+  }
   double total = 0;
+  for (const Tensor& all : sums) {
+    const Tensor home = all.to(Device::cpu);
+    for (const float sum : home.values<float>()) total += static_cast<double>(sum);
+  }
+  return total;
+}
+
+}  // namespace
+
+double grad_norm_squared(std::span<const Tensor> parameters) {
+  double total = grad_norm_squared_on_devices(parameters);
   for (const Tensor& parameter : parameters) {
-    if (!parameter.grad().defined()) continue;
+    if (!parameter.grad().defined() || parameter.device() != Device::cpu) continue;
     const Tensor gradient = wide(parameter.grad());
     dispatch(gradient.dtype(), "grad_norm_squared", [&](auto zero) {
       using T = decltype(zero);
@@ -181,6 +230,10 @@ void scale_grads(std::span<const Tensor> parameters, double factor) {
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
     const Tensor& gradient = parameter.grad();
+    if (gradient.device() != Device::cpu) {
+      device_kernels(gradient.device()).scale(gradient, factor, gradient);
+      continue;
+    }
     dispatch_stored(gradient.dtype(), "scale_grads", [&](auto zero) {
       using T = decltype(zero);
       T* const g = gradient.data<T>();

@@ -52,12 +52,14 @@ class Optimizer {
     std::vector<NamedTensor> state;  // names without the parameter's
     Tensor master;                   // of a bf16 parameter: its numbers in fp32; else undefined
 
+    // The bf16 parameter that a device's update rounds its master into; else undefined.
+    Tensor kept() const { return master.defined() ? parameter.tensor : Tensor(); }
     // What update() works on: the master, or the parameter itself; and the gradient in the same type.
     const Tensor& values() const { return master.defined() ? master : parameter.tensor; }
     Tensor gradient() const;
   };
   // `groups` must not be empty of parameters, and none may be listed twice or be of integers. `kinds` names the state tensors that
-  // every parameter gets, each of its shape and dtype; besides, with any of them, "step", int32 [1], counts the updates of that
+  // every parameter gets, each of its shape and dtype; besides, with any of them, "step", int32 [1] on the CPU, counts the updates of that
   // parameter. Without masters bf16 parameters get none: for an optimizer that has others update.
   Optimizer(std::vector<ParameterGroup> groups, const std::vector<std::string>& kinds, bool keeps_masters = true);
 

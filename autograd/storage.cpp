@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "autograd/device_memory.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {
@@ -35,6 +37,65 @@ struct MemoryCounter {
     line(kind).add(bytes);
   }
 };
+
+// The freed buffers of one thread on one device, by size. A buffer goes back to the cache that it came from, whoever lets go of it last: the
+// kernels that still read it are in that thread's stream, and so are those that will write it next.
+class DeviceCache {
+ public:
+  explicit DeviceCache(Device device) : memory_(device_memory(device)) {}
+  ~DeviceCache() { clear(); }
+  DeviceCache(const DeviceCache&) = delete;
+  DeviceCache& operator=(const DeviceCache&) = delete;
+
+  // The calling thread's; storages keep it when the thread has ended.
+  static const std::shared_ptr<DeviceCache>& of_thread(Device device) {
+    std::shared_ptr<DeviceCache>& cache = caches_[static_cast<std::size_t>(device)];
+    if (!cache) cache = std::make_shared<DeviceCache>(device);
+    return cache;
+  }
+  static void clear_of_thread() {
+    for (const auto& cache : caches_)
+      if (cache) cache->clear();
+  }
+
+  // nullptr where there is no such memory, even after all that is kept was given back. `fetched` counts what the device was asked for.
+  void* take(std::size_t bytes, std::int64_t& fetched) {
+    const std::size_t size = memory_.buffer_size(bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::vector<void*>& buffers = free_[size]; !buffers.empty()) {
+        void* const buffer = buffers.back();
+        buffers.pop_back();
+        return buffer;
+      }
+    }
+    ++fetched;
+    void* const buffer = memory_.allocate(size);
+    if (buffer) return buffer;
+    clear();
+    return memory_.allocate(size);
+  }
+
+  void give(void* buffer, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    free_[memory_.buffer_size(bytes)].push_back(buffer);
+  }
+
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [size, buffers] : free_)
+      for (void* buffer : buffers) memory_.free(buffer);
+    free_.clear();
+  }
+
+ private:
+  static thread_local std::array<std::shared_ptr<DeviceCache>, all_devices.size()> caches_;
+  DeviceMemory& memory_;
+  std::mutex mutex_;
+  std::unordered_map<std::size_t, std::vector<void*>> free_;
+};
+
+thread_local std::array<std::shared_ptr<DeviceCache>, all_devices.size()> DeviceCache::caches_;
 
 namespace {
 
@@ -104,8 +165,6 @@ std::byte* allocate_buffer(std::size_t bytes) {
     cache->clear();  // what is kept in other sizes may be just what is missing
     buffer = std::aligned_alloc(alignment, size);
   }
-  require(buffer != nullptr, "out of memory: a tensor of {} bytes was asked for, {} bytes are in use by this rank", bytes,
-          memory_use().current);
   return static_cast<std::byte*>(buffer);
 }
 
@@ -119,21 +178,24 @@ void free_buffer(void* buffer, std::size_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<Storage> Storage::allocate(std::size_t bytes) {
+std::shared_ptr<Storage> Storage::allocate(std::size_t bytes, Device device) {
   std::shared_ptr<Storage> storage(new Storage);
   storage->bytes_ = bytes;
+  storage->device_ = device;
+  if (device != Device::cpu) storage->cache_ = DeviceCache::of_thread(device);
   storage->counter_ = counter_of_thread();
   storage->kind_ = kind_here;
   storage->restore();
   return storage;
 }
 
-std::shared_ptr<Storage> Storage::borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner) {
+std::shared_ptr<Storage> Storage::borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner, Device device) {
   require(data != nullptr || bytes == 0, "Storage::borrow: expected an address for {} bytes, got none", bytes);
   std::shared_ptr<Storage> storage(new Storage);
   storage->data_ = static_cast<std::byte*>(data);
   storage->bytes_ = bytes;
   storage->owner_ = std::move(owner);
+  storage->device_ = device;
   return storage;
 }
 
@@ -144,7 +206,10 @@ Storage::~Storage() {
 void Storage::drop() {
   require(counter_ != nullptr, "Storage::drop: this memory is borrowed, its owner alone can free it");
   if (!data_) return;
-  free_buffer(data_, bytes_);
+  if (cache_)
+    cache_->give(data_, bytes_);
+  else
+    free_buffer(data_, bytes_);
   data_ = nullptr;
   counter_->add(kind_, -static_cast<std::int64_t>(bytes_));
 }
@@ -152,7 +217,10 @@ void Storage::drop() {
 void Storage::restore() {
   require(counter_ != nullptr, "Storage::restore: this memory is borrowed, its owner alone can allocate it");
   if (data_) return;
-  data_ = allocate_buffer(bytes_);
+  data_ = cache_ ? static_cast<std::byte*>(cache_->take(bytes_, fetched_from_system)) : allocate_buffer(bytes_);
+  if (!data_)
+    fail("out of memory{}{}: a tensor of {} bytes was asked for, {} bytes are in use by this rank", cache_ ? " on " : "",
+         cache_ ? name_of(device_) : "", bytes_, memory_use().current);
   counter_->add(kind_, static_cast<std::int64_t>(bytes_));
 }
 
@@ -195,6 +263,7 @@ void reset_peak_memory() {
 
 void release_cached_memory() {
   if (Cache* const cache = Cache::of_thread()) cache->clear();
+  DeviceCache::clear_of_thread();
 }
 
 std::int64_t system_allocations() {

@@ -1,7 +1,6 @@
 // Storage: the buffer that tensors look into, and the count of how much memory such buffers hold.
 //
-// A device seam: whatever knows where memory lives (today: the heap of this process) is in storage.cpp; a Tensor only ever asks for
-// the address.
+// Where memory lives is known here and in device_memory.hpp alone; a Tensor only ever asks for the address.
 #pragma once
 
 #include <array>
@@ -9,9 +8,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "autograd/device.hpp"
+
 namespace ringside::autograd {
 
 struct MemoryCounter;
+class DeviceCache;
 
 // What a buffer is for: the columns of the ledger (memory_use).
 enum class MemoryKind { parameters, gradients, optimizer_state, activations, communication };
@@ -33,18 +35,19 @@ class MemoryScope {
 
 class Storage {
  public:
-  // A buffer of `bytes`, aligned to 64, its contents undefined. Throws Error if there is no such memory.
-  static std::shared_ptr<Storage> allocate(std::size_t bytes);
+  // A buffer of `bytes`, aligned to 64, its contents undefined. Throws Error if there is no such memory, or no such device.
+  static std::shared_ptr<Storage> allocate(std::size_t bytes, Device device = Device::cpu);
 
   // A window on memory of someone else (a shared segment, a file mapping), kept alive by `owner`. It is not counted in
   // memory_use().
-  static std::shared_ptr<Storage> borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner);
+  static std::shared_ptr<Storage> borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner, Device device = Device::cpu);
 
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  std::byte* data() const { return data_; }  // nullptr while dropped
+  std::byte* data() const { return data_; }  // an address on its device; nullptr while dropped
+  Device device() const { return device_; }
   std::size_t bytes() const { return bytes_; }
 
   // Gives the buffer back while tensors still look into it, and fetches a new one of the same size, its contents undefined: how a
@@ -62,6 +65,8 @@ class Storage {
 
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+  Device device_ = Device::cpu;
+  std::shared_ptr<DeviceCache> cache_;      // where a device's buffer came from and goes back to
   std::shared_ptr<MemoryCounter> counter_;  // of the thread that allocated; none if borrowed
   MemoryKind kind_ = MemoryKind::activations;
   std::shared_ptr<void> owner_;  // of borrowed memory
@@ -77,11 +82,11 @@ MemoryUse memory_use(MemoryKind kind);  // of one kind; the kinds' peaks need no
 void reset_peak_memory();               // peak := current, of all
 
 // Freed buffers of a thread are kept for its next allocation of the same size (the next training step asks for exactly the same
-// ones, and fresh pages cost a fault each). This gives them back to the system.
+// ones, and fresh pages cost a fault each; asking a GPU's driver for memory takes longer than most kernels). This gives them back to the system.
 void release_cached_memory();
 
-// How many buffers of 64 KiB and more this thread has asked the system for so far, because it had none of that size left: in a steady state
-// no more.
+// How many buffers this thread has asked the system for so far, because it had none of that size left: in a steady state no more. On the CPU
+// those of 64 KiB and more are counted.
 std::int64_t system_allocations();
 
 }  // namespace ringside::autograd

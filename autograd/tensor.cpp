@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
+#include "autograd/device_memory.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/layout.hpp"
 #include "autograd/node.hpp"
@@ -35,6 +37,11 @@ Shape contiguous_strides(const Shape& shape) {
 
 const std::shared_ptr<Node> no_node;
 
+void require_type_of_device(DType dtype, Device device) {
+  require(device == Device::cpu || dtype != DType::fp64, "a tensor of fp64 is for the CPU alone: on {} numbers are fp32 or bf16",
+          name_of(device));
+}
+
 }  // namespace
 
 // --- Making tensors
@@ -47,6 +54,7 @@ Tensor Tensor::view_of(std::shared_ptr<Storage> storage, std::int64_t offset, Sh
   require(offset >= 0 && static_cast<std::size_t>(offset + elements) * size_of(dtype) <= storage->bytes(),
           "Tensor::view_of: {} {} at offset {} does not fit into a storage of {} bytes", name_of(dtype), shape, offset,
           storage->bytes());
+  require_type_of_device(dtype, storage->device());
   auto impl = std::make_shared<Impl>();
   impl->storage = std::move(storage);
   impl->offset = offset;
@@ -58,37 +66,37 @@ Tensor Tensor::view_of(std::shared_ptr<Storage> storage, std::int64_t offset, Sh
   return Tensor(std::move(impl));
 }
 
-Tensor Tensor::empty(Shape shape, DType dtype) {
+Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
   for (const std::int64_t size : shape) require(size >= 0, "a tensor's sizes cannot be negative, got {}", shape);
-  auto storage = Storage::allocate(static_cast<std::size_t>(elements_of(shape)) * size_of(dtype));
+  auto storage = Storage::allocate(static_cast<std::size_t>(elements_of(shape)) * size_of(dtype), device);
   return view_of(std::move(storage), 0, std::move(shape), dtype);
 }
 
-Tensor Tensor::zeros(Shape shape, DType dtype) {
-  return full(std::move(shape), 0, dtype);
+Tensor Tensor::zeros(Shape shape, DType dtype, Device device) {
+  return full(std::move(shape), 0, dtype, device);
 }
 
-Tensor Tensor::full(Shape shape, double value, DType dtype) {
-  Tensor result = empty(std::move(shape), dtype);
+Tensor Tensor::full(Shape shape, double value, DType dtype, Device device) {
+  Tensor result = empty(std::move(shape), dtype, device);
   result.fill_(value);
   return result;
 }
 
-Tensor Tensor::scalar(double value, DType dtype) {
-  return full({}, value, dtype);
+Tensor Tensor::scalar(double value, DType dtype, Device device) {
+  return full({}, value, dtype, device);
 }
 
 template <class T>
-Tensor Tensor::from(std::span<const T> values, Shape shape) {
+Tensor Tensor::from(std::span<const T> values, Shape shape, Device device) {
   Tensor result = empty(std::move(shape), dtype_of<T>());
   require(static_cast<std::int64_t>(values.size()) == result.elements(), "Tensor::from: shape {} has {} elements, got {} values",
           result.shape(), result.elements(), values.size());
   std::copy(values.begin(), values.end(), result.data<T>());
-  return result;
+  return result.to(device);
 }
-template Tensor Tensor::from(std::span<const float>, Shape);
-template Tensor Tensor::from(std::span<const double>, Shape);
-template Tensor Tensor::from(std::span<const std::int32_t>, Shape);
+template Tensor Tensor::from(std::span<const float>, Shape, Device);
+template Tensor Tensor::from(std::span<const double>, Shape, Device);
+template Tensor Tensor::from(std::span<const std::int32_t>, Shape, Device);
 
 Tensor make_view(const Tensor& base, std::int64_t offset, Shape shape, Shape strides) {
   auto impl = std::make_shared<Tensor::Impl>();
@@ -131,6 +139,9 @@ std::int64_t Tensor::offset() const {
 const std::shared_ptr<Storage>& Tensor::storage() const {
   return impl().storage;
 }
+Device Tensor::device() const {
+  return impl().storage->device();
+}
 bool Tensor::is_contiguous() const {
   return impl().contiguous;
 }
@@ -141,12 +152,18 @@ std::int64_t Tensor::size(std::int64_t d) const {
   return shape()[static_cast<std::size_t>(index)];
 }
 
+std::byte* Tensor::address() const {
+  require(storage()->data() != nullptr, "the memory of this tensor of shape {} is dropped (Storage::drop) and not restored yet",
+          shape());
+  return storage()->data() + static_cast<std::size_t>(offset()) * size_of(dtype());
+}
+
 template <class T>
 T* Tensor::data() const {
   require(dtype() == dtype_of<T>(), "expected a tensor of {}, got {} {}", name_of(dtype_of<T>()), name_of(dtype()), shape());
-  require(storage()->data() != nullptr, "the memory of this tensor of shape {} is dropped (Storage::drop) and not restored yet",
-          shape());
-  return reinterpret_cast<T*>(storage()->data()) + offset();
+  require(device() == Device::cpu, "the numbers of this tensor of shape {} lie on {}, where the host cannot look: take them home with .to(Device::cpu)",
+          shape(), name_of(device()));
+  return reinterpret_cast<T*>(address());
 }
 template float* Tensor::data() const;
 template double* Tensor::data() const;
@@ -165,6 +182,7 @@ template std::span<Bf16> Tensor::values() const;
 
 double Tensor::item() const {
   require(elements() == 1, "item: expected a tensor of one element, got shape {}", shape());
+  if (device() != Device::cpu) return detach().to(Device::cpu).item();
   switch (dtype()) {
     case DType::fp32:
       return *data<float>();
@@ -178,10 +196,29 @@ double Tensor::item() const {
   fail("item: unknown type");
 }
 
+namespace {
+
+// Between the host and a device, or two devices: contiguous bytes travel, and what is not contiguous is made so where it lies.
+void copy_across(const Tensor& source, const Tensor& target) {
+  if (source.device() != Device::cpu && target.device() != Device::cpu) return target.copy_(source.to(Device::cpu));
+  if (!target.is_contiguous()) return target.copy_(source.to(target.device()));
+  const NoGrad no_history;
+  const Tensor dense = source.contiguous();
+  const std::size_t bytes = static_cast<std::size_t>(dense.elements()) * size_of(dense.dtype());
+  if (target.device() == Device::cpu)
+    device_memory(source.device()).copy_out(target.address(), dense.address(), bytes);
+  else
+    device_memory(target.device()).copy_in(target.address(), dense.address(), bytes);
+}
+
+}  // namespace
+
 void Tensor::copy_(const Tensor& source) const {
   require(source.shape() == shape() && source.dtype() == dtype(), "copy_: expected {} {}, got {} {}", name_of(dtype()), shape(),
           name_of(source.dtype()), source.shape());
   if (is_same(source) || elements() == 0) return;
+  if (source.device() != device()) return copy_across(source, *this);
+  if (device() != Device::cpu) return device_kernels(device()).copy(source, *this);
   const auto copy = [&](auto zero) {
     using T = decltype(zero);
     copy_strided(source.data<T>(), source.strides(), data<T>(), strides(), shape());
@@ -191,6 +228,7 @@ void Tensor::copy_(const Tensor& source) const {
 
 void Tensor::fill_(double value) const {
   require(is_contiguous(), "fill_: expected a contiguous tensor, got shape {} with strides {}", shape(), strides());
+  if (device() != Device::cpu) return device_kernels(device()).fill(*this, value);
   const auto fill = [&](auto zero) {
     using T = decltype(zero);
     T* const begin = data<T>();
@@ -238,6 +276,8 @@ void Tensor::set_grad(Tensor grad) const {
   if (grad.defined()) {
     require(grad.shape() == shape() && grad.dtype() == dtype(), "set_grad: expected {} {} as the tensor itself, got {} {}",
             name_of(dtype()), shape(), name_of(grad.dtype()), grad.shape());
+    require(grad.device() == device(), "set_grad: expected a gradient on {} as the tensor itself, got one on {}", name_of(device()),
+            name_of(grad.device()));
     require(grad.is_contiguous(), "set_grad: expected a contiguous gradient, got strides {}", grad.strides());
     if (grad.requires_grad()) grad = grad.detach();
   }

@@ -3,7 +3,7 @@
 // A Tensor is a handle: copies are the same variable (same data, same gradient, same history), as in Python. detach() makes another
 // variable on the same data.
 //
-//     Tensor --> storage, offset, shape, strides, dtype        where the numbers are
+//     Tensor --> storage, offset, shape, strides, dtype        where the numbers are (on which device, the storage knows)
 //            --> grad_fn : Node                                 the op that made it (none: it is a leaf, made by the user)
 //            --> grad, hooks                                    leaves that require a gradient (parameters)
 //
@@ -42,21 +42,22 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: no gradient, no bias. Only defined() and copies are allowed.
 
-  // New tensors: contiguous, row-major, owning fresh memory, leaves without gradient.
-  static Tensor empty(Shape shape, DType dtype = DType::fp32);  // contents undefined
-  static Tensor zeros(Shape shape, DType dtype = DType::fp32);
-  static Tensor full(Shape shape, double value, DType dtype = DType::fp32);
+  // New tensors: contiguous, row-major, owning fresh memory, leaves without gradient. On a device other than the CPU numbers are fp32, bf16
+  // or int32; fp64 is refused.
+  static Tensor empty(Shape shape, DType dtype = DType::fp32, Device device = Device::cpu);  // contents undefined
+  static Tensor zeros(Shape shape, DType dtype = DType::fp32, Device device = Device::cpu);
+  static Tensor full(Shape shape, double value, DType dtype = DType::fp32, Device device = Device::cpu);
   template <class T>
-  static Tensor from(std::span<const T> values, Shape shape);  // copies; the type is T's
+  static Tensor from(std::span<const T> values, Shape shape, Device device = Device::cpu);  // copies; the type is T's
   template <class T>
-  static Tensor from(const std::vector<T>& values, Shape shape) {
-    return from(std::span<const T>(values), std::move(shape));
+  static Tensor from(const std::vector<T>& values, Shape shape, Device device = Device::cpu) {
+    return from(std::span<const T>(values), std::move(shape), device);
   }
   template <class T>
-  static Tensor from(std::initializer_list<T> values, Shape shape) {
-    return from(std::span<const T>(values.begin(), values.size()), std::move(shape));
+  static Tensor from(std::initializer_list<T> values, Shape shape, Device device = Device::cpu) {
+    return from(std::span<const T>(values.begin(), values.size()), std::move(shape), device);
   }
-  static Tensor scalar(double value, DType dtype = DType::fp32);
+  static Tensor scalar(double value, DType dtype = DType::fp32, Device device = Device::cpu);
 
   // A contiguous window on `storage`, `offset` elements in: how gradients live in buckets, and parameters in flat buffers.
   static Tensor view_of(std::shared_ptr<Storage> storage, std::int64_t offset, Shape shape, DType dtype = DType::fp32);
@@ -72,17 +73,23 @@ class Tensor {
   DType dtype() const;
   std::int64_t offset() const;  // in elements, from the start of the storage
   const std::shared_ptr<Storage>& storage() const;
+  Device device() const;
   bool is_contiguous() const;
 
-  // The address of the first element. Throws if T is not the dtype, or the storage is dropped. Valid while the storage lives.
+  // The address of the first element. Throws if T is not the dtype, the storage is dropped, or its memory is not the host's to look into.
+  // Valid while the storage lives.
   template <class T>
   T* data() const;
   // All elements in order; throws if not contiguous.
   template <class T>
   std::span<T> values() const;
-  double item() const;  // the one element of a tensor that has one
+  // The one element of a tensor that has one. Of a device's this waits until it is computed.
+  double item() const;
+  // The address of the first element on whatever device: for those who hand it on (collectives, kernels) and do not look. Throws if the
+  // storage is dropped.
+  std::byte* address() const;
 
-  // Copies the numbers of `source` (same shape and dtype, any strides) into this tensor's memory. No history is recorded.
+  // Copies the numbers of `source` (same shape and dtype, any strides, any device) into this tensor's memory. No history is recorded.
   void copy_(const Tensor& source) const;
   void fill_(double value) const;
 
@@ -94,6 +101,7 @@ class Tensor {
   Tensor contiguous() const;
   Tensor clone() const;   // a copy on memory of its own, contiguous
   Tensor detach() const;  // another variable on the same memory, without history and not requiring a gradient
+  Tensor to(Device device) const;  // the same numbers there, contiguous; this tensor itself if it is there
 
   // --- Autograd
   // -------------------------------------------------------------------------------------------------------------------
@@ -117,7 +125,7 @@ class Tensor {
   // For results of ops; on a leaf it throws. The hook lives as long as the graph does.
   void register_hook(GradHook hook) const;
 
-  // Lets this leaf look at other memory of the same shape and dtype (a slice of a flat buffer). The numbers are not copied; the
+  // Lets this leaf look at other memory of the same shape and dtype (a slice of a flat buffer; on whatever device). The numbers are not copied; the
   // gradient, hooks and identity stay. `source` must be contiguous.
   void set_data(const Tensor& source) const;
 

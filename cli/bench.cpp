@@ -1,12 +1,15 @@
 // `ringside bench`: how fast a collective is over each backend, beside what the machine could do at best.
 
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
 
 #include <unistd.h>
 
+#include "base/environment.hpp"
 #include "cli/bench_calibrate.hpp"
 #include "cli/bench_report.hpp"
 #include "cli/bench_run.hpp"
@@ -44,18 +47,18 @@ struct BenchArguments {
 };
 
 // A link slows our own transports down; what libraries send goes beside it.
-void plan_link(BenchPlan& plan, const collectives::Link& link, bool calibrate) {
-  if (calibrate) throw UsageError("--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK");
+void plan_link(BenchPlan& plan, const collectives::Link& link, const BenchArguments& said) {
+  if (said.calibrate) throw UsageError("--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK");
   for (const auto& name : plan.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
       throw UsageError(fmt::format("--link slows down tcp, shm and threads, but what {} sends is out of its reach: leave out either", name));
   plan.limits = false;  // it is the link that limits
-  if (!bench_has_a_seat()) fmt::print("every rank behind a link of {}\n", to_text(link)), std::fflush(stdout);
+  if (!bench_has_a_seat()) fmt::print(file_beside(said.json), "every rank behind a link of {}\n", to_text(link)), std::fflush(nullptr);
 }
 
 BenchPlan plan_from(const BenchArguments& said) {
   BenchPlan plan = said.plan;
-  if (const auto link = collectives::link_from_environment()) plan_link(plan, *link, said.calibrate);
+  if (const auto link = collectives::link_from_environment()) plan_link(plan, *link, said);
   if (said.calibrate) {
     if (!said.collective.empty()) throw UsageError("--calibrate measures what it needs: leave out " + said.collective);
     plan_calibration(plan, said.ranks_given);
@@ -76,12 +79,21 @@ BenchPlan plan_from(const BenchArguments& said) {
   return plan;
 }
 
+// Where temporary files go: what TMPDIR says, else /tmp.
+std::filesystem::path temporary_folder() {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  require(!error, "{}, where temporary files go, is no folder that the ranks could leave their figures in: let TMPDIR name one",
+          environment("TMPDIR").value_or("/tmp"));
+  return folder;
+}
+
 // A file for the ranks to leave their rows in. It goes when this object does.
 class RowsFile {
  public:
-  RowsFile() {
+  RowsFile() : path_(temporary_folder() / "ringside-bench-XXXXXX") {
     const int fd = ::mkstemp(path_.data());
-    require(fd >= 0, "cannot make a file in /tmp for the figures: {}", std::strerror(errno));
+    require(fd >= 0, "cannot make the file {} for the figures: {}", path_, std::strerror(errno));
     ::close(fd);
   }
   ~RowsFile() { ::unlink(path_.c_str()); }
@@ -97,7 +109,7 @@ class RowsFile {
   }
 
  private:
-  std::string path_ = "/tmp/ringside-bench-XXXXXX";
+  std::string path_;
 };
 
 // A line for each algorithm, where there are several.
@@ -121,15 +133,15 @@ void write_figures(const BenchArguments& said, const std::vector<Json>& rows) {
 // Keeps each size's rows when they are known, and prints them.
 class Printer {
  public:
-  explicit Printer(const std::string& rows_file) : rows_file_(rows_file) {}
+  Printer(const std::string& rows_file, std::FILE* out) : rows_file_(rows_file), out_(out) {}
 
   void take(const std::vector<BenchRow>& rows, bool print) {
     for (const auto& row : rows) all_.push_back(to_json(row));
     if (!print) return;
-    if (all_.size() == rows.size() && !rows.empty()) fmt::print("\n{}\n{}\n", bench_title(rows.front()), bench_table_head());
-    for (const auto& row : rows) fmt::print("{}\n", bench_table_line(row));
-    if (rows.size() > 1) fmt::print("\n");
-    std::fflush(stdout);
+    if (all_.size() == rows.size() && !rows.empty()) fmt::print(out_, "\n{}\n{}\n", bench_title(rows.front()), bench_table_head());
+    for (const auto& row : rows) fmt::print(out_, "{}\n", bench_table_line(row));
+    if (rows.size() > 1) fmt::print(out_, "\n");
+    std::fflush(out_);
   }
 
   const std::vector<Json>& all() const { return all_; }
@@ -142,6 +154,7 @@ class Printer {
 
  private:
   std::string rows_file_;
+  std::FILE* out_;
   std::vector<Json> all_;
 };
 
@@ -149,7 +162,7 @@ void take_part(const BenchArguments& said, const BenchPlan& plan) {
   const BenchSeat seat = take_bench_seat(plan);
   if (said.calibrate && seat.rows_file.empty() && seat.everybody.rank == 0)
     throw UsageError("--calibrate starts ranks of its own: run it without a launcher");
-  Printer printer(seat.rows_file);
+  Printer printer(seat.rows_file, file_beside(said.json));
   run_bench(plan, seat, [&](const auto& rows) { printer.take(rows, !said.calibrate); });
   if (seat.everybody.rank != 0) return;
   if (seat.rows_file.empty()) return write_figures(said, printer.all());
@@ -159,7 +172,7 @@ void take_part(const BenchArguments& said, const BenchPlan& plan) {
 void finish_calibration(const BenchArguments& said, const BenchPlan& plan, const std::vector<Json>& rows) {
   const auto costs = costs_from_rows(plan, rows, measure_adding());
   collectives::keep_calibration(costs);
-  fmt::print("{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n",
+  fmt::print(file_beside(said.json), "{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n",
              calibration_report(costs, plan.ranks.back()), collectives::calibration_file().string());
   if (!said.json.empty()) write_json_file(said.json, Json(rows));
 }
@@ -168,9 +181,9 @@ void run(const BenchArguments& said) {
   const BenchPlan plan = plan_from(said);
   if (bench_has_a_seat()) return take_part(said, plan);
   if (said.calibrate) {
-    fmt::print("Measuring {} with 2 and {} ranks on {} cores ...\n\n", fmt::join(plan.backends, ", "), plan.ranks.back(),
+    fmt::print(file_beside(said.json), "Measuring {} with 2 and {} ranks on {} cores ...\n\n", fmt::join(plan.backends, ", "), plan.ranks.back(),
                std::thread::hardware_concurrency());
-    std::fflush(stdout);
+    std::fflush(nullptr);
   }
   check_memory(plan);
   std::vector<Json> rows;
@@ -232,7 +245,7 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--repeat", said->plan.repeat, "Samples of each figure (default: what half a second allows, at least 7)")
       ->type_name("N")
       ->check(at_least_one("sample"));
-  command->add_option("--json", said->json, "Write the figures there")->type_name("FILE");
+  command->add_option("--json", said->json, "Write the figures there; -: to standard output, and the table to standard error")->type_name("FILE");
   command->add_option("--svg", said->svg, "Draw busbw over size there")->type_name("FILE");
   command->footer(more);
   add_bench_train_command(*command);

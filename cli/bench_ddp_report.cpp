@@ -9,9 +9,9 @@ namespace {
 
 std::string ms(double seconds) { return fmt::format("{:.1f}", seconds * 1e3); }
 
-std::string shown(const DdpRow& row) { return row.form == "none" ? "no communication" : row.form; }
+std::string shown(const FormRow& row) { return row.form == "none" ? "no communication" : row.form; }
 
-std::string bucket_of(const DdpRow& row) { return row.bucket_mb ? fmt::format("{:g}", *row.bucket_mb) : ""; }
+std::string bucket_of(const FormRow& row) { return row.bucket_mb ? fmt::format("{:g}", *row.bucket_mb) : ""; }
 
 std::string behind(const DdpFigures& f) { return f.link.empty() ? "" : fmt::format(", each behind a link of {}", f.link); }
 
@@ -40,10 +40,10 @@ std::vector<std::pair<std::string, Window>> shown_windows(const DdpFigures& f) {
   };
   take([](const auto& w) { return w.first == "naive"; });
   take([](const auto& w) { return w.first == "overlap"; });
-  const DdpRow* quickest = nullptr;
+  const FormRow* quickest = nullptr;
   for (const auto& row : f.rows)
     if (row.bucket_mb && (!quickest || row.step_seconds < quickest->step_seconds)) quickest = &row;
-  if (quickest) take([&](const auto& w) { return w.first == quickest->name(); });
+  if (quickest) take([&](const auto& w) { return w.first == quickest->text(); });
   if (shown.empty() && f.windows.size() > 1) shown.push_back(f.windows[1]);
   return shown;
 }
@@ -54,7 +54,7 @@ std::vector<MeasuredBuckets> DdpFigures::measured_buckets() const {
   std::vector<MeasuredBuckets> measured;
   for (const auto& row : rows)
     if (row.bucket_mb && row.calls > 0)
-      measured.push_back({row.name(), static_cast<double>(row.calls), row.exposed_seconds, row.step_seconds - rows.front().step_seconds});
+      measured.push_back({row.text(), static_cast<double>(row.calls), row.exposed_seconds, row.step_seconds - rows.front().step_seconds});
   return measured;
 }
 

@@ -136,15 +136,6 @@ std::unique_ptr<Backend> connect(const std::string& name, const Place& meeting) 
 
 }  // namespace
 
-double RankRecord::median() const {
-  if (seconds.empty()) return 0;
-  std::vector<double> sorted = seconds;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  if (sorted.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(sorted.begin(), middle)) / 2;
-}
-
 std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks) {
   std::vector<Lane> lanes;
   for (const auto& name : plan.backends) {

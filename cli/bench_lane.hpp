@@ -27,8 +27,6 @@ struct Block {
 struct RankRecord {
   std::vector<double> seconds;  // of a call, one for each sample
   std::uint64_t wrong = 0;      // elements, of the worst block
-
-  double median() const;
 };
 
 struct Lane {

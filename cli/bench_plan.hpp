@@ -48,6 +48,7 @@ struct BenchPlan {
   std::vector<std::string> backends;
   int warmup = 5;
   bool limits = true;         // measure the machine's own beside them
+  double quantile = 0.5;      // of the samples, that is a figure
   std::optional<int> repeat;  // samples of each figure; none: as many as fit into half a second, at least 7
 };
 

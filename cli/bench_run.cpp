@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cli/bench_lane.hpp"
+#include "cli/median.hpp"
 #include "cli/bench_limits.hpp"
 #include "cli/meeting_point.hpp"
 #include "collectives/calibration.hpp"
@@ -25,7 +26,7 @@ constexpr int fewest_samples = 7;        // ... unless that would be too few for
 
 // What all ranks of a lane have measured.
 struct Figure {
-  double seconds = 0;  // the slowest rank's median
+  double seconds = 0;  // of the slowest rank, the plan's quantile
   std::int64_t wrong = 0;
 };
 
@@ -135,7 +136,7 @@ class Bench {
     double slowest = 0;
     std::int64_t wrong = 0;
     for (const auto& record : records) {
-      slowest = std::max(slowest, record.median());
+      slowest = std::max(slowest, quantile(record.seconds, plan_.quantile));
       wrong += static_cast<std::int64_t>(record.wrong);
     }
     everybody_.all_reduce(std::span(&slowest, 1), ReduceOp::max);

@@ -12,11 +12,12 @@
 #include "autograd/profile.hpp"
 #include "autograd/storage.hpp"
 #include "base/memory.hpp"
-#include "base/random.hpp"
 #include "cli/bench_train_report.hpp"
 #include "cli/command.hpp"
+#include "cli/median.hpp"
 #include "cli/progress.hpp"
 #include "cli/ranks.hpp"
+#include "cli/bench_step.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::cli {
@@ -37,24 +38,18 @@ constexpr const char* more =
     "  ringside bench train --model tiny --batch 8 --threads 1 --json step.json --svg step.svg\n";
 
 struct Arguments {
-  std::string model = "lab", dtype = "fp32", json, svg;
-  std::int64_t batch = 4, sequence = 256;
+  BenchStepOptions step{.batch = 4, .json = {}};
+  std::string dtype = "fp32", svg;
   std::vector<int> threads;
-  int steps = 9;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 
 class TrainBench {
  public:
   explicit TrainBench(const Arguments& said)
       : said_(said),
-        config_(config_of(said)),
+        config_(said.step.config()),
         model_(config_, said.dtype == "bf16" ? DType::bf16 : DType::fp32),
-        optimizer_(groups()), input_(tokens(0)), target_(tokens(1)) {}
+        optimizer_(groups()), input_(said.step.tokens(0)), target_(said.step.tokens(1)) {}
 
   TrainFigures measure(int threads) {
     autograd::set_threads(threads);
@@ -69,7 +64,7 @@ class TrainBench {
 
     std::map<std::string, std::vector<double>> forward, backward;
     std::vector<double> seconds, gemm, alone;
-    for (int i = 0; i < said_.steps; ++i) {
+    for (int i = 0; i < said_.step.steps; ++i) {
       const auto start = Clock::now();
       const Profile profile;
       step();
@@ -80,8 +75,8 @@ class TrainBench {
       if (i == 0) figures.ops = profile.ops();
     }
     for (auto& op : figures.ops) op.forward = median(forward[op.name]), op.backward = median(backward[op.name]);
-    figures.model = said_.model, figures.dtype = said_.dtype, figures.parameters = parameter_count(config_);
-    figures.batch = said_.batch, figures.sequence = said_.sequence, figures.threads = threads;
+    figures.model = said_.step.model, figures.dtype = said_.dtype, figures.parameters = parameter_count(config_);
+    figures.batch = said_.step.batch, figures.sequence = said_.step.sequence, figures.threads = threads;
     figures.step_seconds = median(seconds), figures.alone_seconds = median(alone);
     figures.gemm_seconds = threads == 1 ? median(gemm) : 0;  // other threads' products are not told apart
     for (const auto& product : products_) figures.flops += product.flops();
@@ -89,21 +84,8 @@ class TrainBench {
   }
 
  private:
-  static transformer::Config config_of(const Arguments& said) {
-    transformer::Config config = transformer::named_config(said.model);
-    config.sequence = std::max(config.sequence, said.sequence);
-    return config;
-  }
-
   std::vector<autograd::ParameterGroup> groups() const {
     return {{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}};
-  }
-
-  Tensor tokens(std::uint64_t stream) const {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(said_.batch * said_.sequence));
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      ids[i] = static_cast<std::int32_t>(random_below(static_cast<std::uint64_t>(config_.vocabulary), 1, stream, i));
-    return Tensor::from(ids, {said_.batch, said_.sequence});
   }
 
   void step() {
@@ -168,10 +150,10 @@ void run(const Arguments& said) {
   std::vector<TrainFigures> all;
   for (const int n : threads) {
     all.push_back(bench.measure(n));
-    fmt::print("{}{}", all.size() > 1 ? "\n" : "", train_table(all.back()));
-    std::fflush(stdout);
+    fmt::print(file_beside(said.step.json), "{}{}", all.size() > 1 ? "\n" : "", train_table(all.back()));
+    std::fflush(nullptr);
   }
-  if (!said.json.empty()) write_json_file(said.json, to_json(all));
+  if (!said.step.json.empty()) write_json_file(said.step.json, to_json(all));
   if (said.svg.empty()) return;
   std::ofstream file(said.svg);
   file << train_plot(all);
@@ -184,16 +166,11 @@ void run(const Arguments& said) {
 void add_bench_train_command(CLI::App& bench) {
   auto* command = bench.add_subcommand("train", "Measure a training step on one rank: what each op takes");
   const auto said = std::make_shared<Arguments>();
-  command->add_option("--model", said->model, fmt::format("One of {}", fmt::join(transformer::config_names(), ", ")))
-      ->type_name("NAME")->capture_default_str();
+  said->step.add_to(*command);
   command->add_option("--dtype", said->dtype, "fp32, or bf16: what is kept takes half, products are fp32's all the same")
       ->type_name("TYPE")->check(CLI::IsMember({"fp32", "bf16"}).description(""))->capture_default_str();
-  command->add_option("--batch", said->batch, "Sequences of a step")->type_name("N")->check(at_least_one("sequence"))->capture_default_str();
-  command->add_option("--sequence", said->sequence, "Tokens of each")->type_name("N")->check(at_least_one("token"))->capture_default_str();
   command->add_option("--threads", said->threads, "Numbers of threads, one after the other (default: 1, and 2 where there are as many cores)")
       ->delimiter(',')->type_name("N,...")->check(at_least_one("thread"));
-  command->add_option("--steps", said->steps, "Steps to measure")->type_name("N")->check(at_least_one("step"))->capture_default_str();
-  command->add_option("--json", said->json, "Write the figures there")->type_name("FILE");
   command->add_option("--svg", said->svg, "Draw where the time goes there")->type_name("FILE");
   command->footer(more);
   command->callback([said] { run(*said); });

@@ -1,30 +1,22 @@
 // `ringside bench zero`: what data parallel and the stages of ZeRO hold, send, and take, beside the formulas.
-#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <span>
-#include <thread>
+#include <string_view>
 
-#include "autograd/engine.hpp"
-#include "autograd/optimizer.hpp"
 #include "autograd/parallel.hpp"
-#include "base/environment.hpp"
-#include "base/random.hpp"
+#include "autograd/storage.hpp"
 #include "cli/bench_zero_report.hpp"
 #include "cli/command.hpp"
-#include "cli/forms.hpp"
-#include "cli/ranks.hpp"
-#include "collectives/process_group.hpp"
+#include "cli/forms_bench.hpp"
 #include "ddp/bucketed.hpp"
-#include "transformer/model.hpp"
 
 namespace ringside::cli {
 namespace {
 
-using autograd::Tensor;
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
-constexpr int warmup_steps = 2;
 constexpr const char* more =
     "\nn is the bytes of all parameters, p the number of ranks; AdamW keeps 2 n. A rank holds and sends\n"
     "  form              parameters   gradients   optimizer state   sent in a step\n"
@@ -33,6 +25,7 @@ constexpr const char* more =
     "  zero1             n            n           2 n / p           2 (p-1)/p n     reduce-scatter, step, all-gather\n"
     "  zero2             n            n / p       2 n / p           2 (p-1)/p n\n"
     "  zero3             n / p        n / p       2 n / p           3 (p-1)/p n     FSDP\n"
+    "The forms take turns step by step, because a machine drifts; the first is the one that times are held against.\n"
     "Memory is counted where it is allocated, by kind, and told of the rank that holds most; `peak` is the most that was ever held "
     "of a kind\n"
     "during a step, and, under `together`, of all kinds at one moment.\n"
@@ -41,18 +34,14 @@ constexpr const char* more =
     "  ringside bench zero -n 2 --model lab                      five forms over shared memory\n"
     "  ringside bench zero -n 4 --model tiny --backend tcp --json zero.json\n";
 
-struct Arguments {
-  RanksOption ranks;
-  std::string model = "lab", backend = "auto", json;
-  std::vector<std::string> forms = {"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
-  std::int64_t batch = 2, sequence = 256;
+struct Arguments : FormsOptions {
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
-  int steps = 5, threads = 0;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+std::vector<FormName> names_of(const Arguments& said) {
+  std::vector<FormName> names;
+  for (const auto& form : said.forms) names.push_back({form, form == "zero3" ? std::nullopt : std::optional(said.bucket_mb)});
+  return names;
 }
 
 BytesByKind now() {
@@ -62,75 +51,55 @@ BytesByKind now() {
   return bytes;
 }
 
-// One form on one rank: model, form and optimizer of its own.
-class FormBench {
+BytesByKind peaks() {
+  BytesByKind bytes{};
+  for (const auto kind : autograd::all_memory_kinds)
+    bytes[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).peak);
+  return bytes;
+}
+
+BytesByKind operator-(BytesByKind a, const BytesByKind& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return a;
+}
+
+double sum(const BytesByKind& bytes) { return std::accumulate(bytes.begin(), bytes.end(), 0.0); }
+
+// What each form holds on this rank, and when. The forms stand side by side in one memory: what the others hold meanwhile does not
+// change, and is subtracted.
+class MemoryWatch {
  public:
-  FormBench(const Arguments& said, const transformer::Config& config, const std::string& form, ProcessGroup& group)
-      : said_(said),
-        config_(config),
-        group_(group),
-        model_(config, autograd::DType::fp32),
-        form_(make_form(form, group, said.bucket_mb)) {
-    form_->prepare(model_);
-    optimizer_ = form_->make_optimizer(
-        {{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},
-        [](std::vector<autograd::ParameterGroup> groups) { return std::make_unique<autograd::AdamW>(std::move(groups)); });
-    figures_.form = form;
-    figures_.formula = zero_formula(form, static_cast<double>(parameter_count(config)), group.size());
-    figures_.moments = {{"made", now()}, {"before step", {}}, {"after step", {}}};
+  void made(std::size_t form) {
+    const BytesByKind all = now();
+    held_.push_back(all - before_);
+    figures_.push_back({.moments = {{"made", held_[form]}, {"before step", {}}, {"after step", {}}}});
+    before_ = all;
   }
 
-  // Of this rank; every rank must call it.
-  ZeroFigures measure() {
-    for (int i = 0; i < warmup_steps; ++i) step();
-    autograd::reset_peak_memory();
-    std::vector<double> seconds, communication;
-    const auto before = group_.traffic();
-    for (int i = 0; i < said_.steps; ++i) {
-      const auto start = Clock::now();
-      const double communicated = form_->communication_seconds();
-      step();
-      seconds.push_back(seconds_since(start));
-      communication.push_back(form_->communication_seconds() - communicated);
+  void at(std::size_t form, std::string_view moment) {
+    MemoryFigures& figures = figures_[form];
+    if (moment == "begin") others_ = now() - held_[form], autograd::reset_peak_memory();
+    if (moment == "finish gradients") figures.moments[1].bytes = now() - others_;
+    if (moment == "optimizer") figures.moments[2].bytes = now() - others_;
+    if (moment == "end") {
+      held_[form] = now() - others_;
+      figures.peak = peaks() - others_;
+      figures.peak_of_all = static_cast<double>(autograd::memory_use().peak) - sum(others_);
     }
-    figures_.bytes_sent = static_cast<double>(group_.traffic().payload_bytes_sent - before.payload_bytes_sent) / said_.steps;
-    for (const auto kind : autograd::all_memory_kinds)
-      figures_.peak[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).peak);
-    figures_.peak_of_all = static_cast<double>(autograd::memory_use().peak);
-    figures_.step_seconds = median(seconds), figures_.communication_seconds = median(communication);
-    return figures_;
   }
+
+  // Of the last step of each form.
+  const std::vector<MemoryFigures>& figures() const { return figures_; }
 
  private:
-  void step() {
-    form_->clear_gradients(*optimizer_);
-    autograd::backward(model_.loss(tokens(0), tokens(1)));
-    form_->finish_gradients();
-    figures_.moments[1].bytes = now();
-    form_->step(*optimizer_);
-    figures_.moments[2].bytes = now();
-  }
-
-  Tensor tokens(std::uint64_t stream) const {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(said_.batch * said_.sequence));
-    const auto rank = static_cast<std::uint64_t>(group_.rank());
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      ids[i] = static_cast<std::int32_t>(random_below(static_cast<std::uint64_t>(config_.vocabulary), 1 + rank, stream, i));
-    return Tensor::from(ids, {said_.batch, said_.sequence});
-  }
-
-  const Arguments& said_;
-  const transformer::Config& config_;
-  ProcessGroup& group_;
-  transformer::Model model_;
-  std::unique_ptr<transformer::ParallelForm> form_;
-  std::unique_ptr<autograd::Optimizer> optimizer_;
-  ZeroFigures figures_;
+  std::vector<MemoryFigures> figures_;
+  std::vector<BytesByKind> held_;  // [form]: between its steps
+  BytesByKind before_ = now(), others_{};
 };
 
-// The most of all ranks; of bytes sent, the mean.
-ZeroFigures of_all_ranks(ZeroFigures figures, ProcessGroup& group) {
-  std::vector<double*> numbers = {&figures.peak_of_all, &figures.step_seconds, &figures.communication_seconds};
+// The most of all ranks.
+MemoryFigures of_all_ranks(MemoryFigures figures, ProcessGroup& group) {
+  std::vector<double*> numbers = {&figures.peak_of_all};
   for (auto& bytes : figures.peak) numbers.push_back(&bytes);
   for (auto& moment : figures.moments)
     for (auto& bytes : moment.bytes) numbers.push_back(&bytes);
@@ -138,46 +107,25 @@ ZeroFigures of_all_ranks(ZeroFigures figures, ProcessGroup& group) {
   for (const double* number : numbers) values.push_back(*number);
   group.all_reduce(std::span(values), ReduceOp::max);
   for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = values[i];
-  group.all_reduce(std::span(&figures.bytes_sent, 1), ReduceOp::avg);
   return figures;
 }
 
-transformer::Config config_of(const Arguments& said) {
-  transformer::Config config = transformer::named_config(said.model);
-  config.sequence = std::max(config.sequence, said.sequence);
-  return config;
-}
-
-void bench_as_rank(const Arguments& said, ProcessGroup& group, int ranks_on_this_machine) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads = said.threads > 0 ? said.threads : std::max(1, cores / ranks_on_this_machine);
+void bench_as_rank(const Arguments& said, ProcessGroup& group, int ranks_here) {
+  const int threads = said.threads_of_a_rank(ranks_here);
   autograd::set_threads(threads);
-  const transformer::Config config = config_of(said);
+  MemoryWatch memory;
+  FormsBench forms(said, group, names_of(said), [&](std::size_t form) { memory.made(form); });
+  forms.set_watch([&](std::size_t form, const char* moment) { memory.at(form, moment); });
+  const std::vector<FormRow> rows = forms.measure();
+  const std::int64_t parameters = parameter_count(said.step.config());
   std::vector<ZeroFigures> all;
-  for (const std::string& form : said.forms) all.push_back(of_all_ranks(FormBench(said, config, form, group).measure(), group));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    all.push_back({rows[i], of_all_ranks(memory.figures()[i], group), zero_formula(rows[i].form, static_cast<double>(parameters), group.size())});
   if (group.rank() != 0) return;
-  const ZeroBenchTitle title{
-      said.model, group.backend_name(), parameter_count(config), said.batch, said.sequence, group.size(), threads, said.steps};
-  fmt::print("{}", zero_table(title, all));
-  std::fflush(stdout);
-  if (!said.json.empty()) write_json_file(said.json, to_json(title, all));
-}
-
-void run(const Arguments& said) {
-  if (said.backend == "threads") {
-    const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
-    collectives::run_threads(ranks, [&](ProcessGroup& group) { bench_as_rank(said, group, ranks); });
-    return;
-  }
-  become_rank(said.ranks, RankOutput::rank_0_bare);
-  const collectives::Place place = collectives::place_from_environment();
-  ProcessGroup group = ProcessGroup::over(said.backend, place);
-  try {
-    bench_as_rank(said, group, place.local_size);
-  } catch (const std::exception& error) {
-    group.abort(error.what());
-    throw;
-  }
+  const ZeroBenchTitle title{said.step.model, group.backend_name(), parameters, said.step.batch, said.step.sequence, group.size(), threads, said.step.steps};
+  fmt::print(file_beside(said.step.json), "{}", zero_table(title, all));
+  std::fflush(nullptr);
+  if (!said.step.json.empty()) write_json_file(said.step.json, to_json(title, all));
 }
 
 }  // namespace
@@ -185,43 +133,20 @@ void run(const Arguments& said) {
 void add_bench_zero_command(CLI::App& bench) {
   auto* command = bench.add_subcommand("zero", "Measure what data parallel and the stages of ZeRO hold, send and take");
   const auto said = std::make_shared<Arguments>();
-  said->ranks.otherwise = 2;
-  add_ranks_option(*command, said->ranks);
-  add_link_option(*command);
-  command->add_option("--model", said->model, fmt::format("One of {}", fmt::join(transformer::config_names(), ", ")))
-      ->type_name("NAME")
-      ->capture_default_str();
-  command->add_option("--forms", said->forms, "Which of them; the first is the one that times are held against")
-      ->delimiter(',')
-      ->type_name("FORM,...")
-      ->check(CLI::IsMember({"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"}).description(""))
-      ->capture_default_str();
-  command->add_option("--backend", said->backend, "tcp, shm, threads (all ranks in this process), or auto: shm on one host")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
-      ->capture_default_str();
-  command->add_option("--batch", said->batch, "Sequences of a step, of each rank")
-      ->type_name("N")
-      ->check(at_least_one("sequence"))
-      ->capture_default_str();
-  command->add_option("--sequence", said->sequence, "Tokens of each")
-      ->type_name("N")
-      ->check(at_least_one("token"))
-      ->capture_default_str();
+  said->step.steps = 5;
+  said->forms = {"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
+  said->add_to(*command);
   command->add_option("--bucket-mb", said->bucket_mb, "The most that travels in one call, in 10^6 bytes; zero3 has units instead")
       ->type_name("MB")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
-  command->add_option("--threads", said->threads, "Threads of each rank (cores divided by ranks)")
-      ->type_name("N")
-      ->check(at_least_one("thread"));
-  command->add_option("--steps", said->steps, "Steps to measure")
-      ->type_name("N")
-      ->check(at_least_one("step"))
-      ->capture_default_str();
-  command->add_option("--json", said->json, "Write the figures there")->type_name("FILE");
   command->footer(more);
-  command->callback([said] { run(*said); });
+  command->callback([said] {
+    run_on_ranks(said->ranks, [&](ProcessGroup& group, int ranks_here) { bench_as_rank(*said, group, ranks_here); },
+                 [&](int ranks, int ranks_here) {
+                   require_memory_for(*said, names_of(*said), ranks, ranks_here, "the forms stand side by side: leave out some with --forms, or take a smaller model");
+                 });
+  });
 }
 
 }  // namespace ringside::cli

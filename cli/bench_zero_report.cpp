@@ -63,25 +63,24 @@ std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& 
   text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "form", "moment", "parameters", "gradients",
                       "optimizer state", "together", "activations");
   for (const ZeroFigures& f : all) {
-    for (const MemoryMoment& moment : f.moments)
-      text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13.2f}\n", &moment == &f.moments.front() ? f.form : "",
+    for (const MemoryMoment& moment : f.memory.moments)
+      text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13.2f}\n", &moment == &f.memory.moments.front() ? f.form : "",
                           moment.name, beside(of(moment.bytes, MemoryKind::parameters), f.formula.parameters),
                           beside(of(moment.bytes, MemoryKind::gradients), f.formula.gradients),
                           beside(of(moment.bytes, MemoryKind::optimizer_state), f.formula.optimizer_state),
                           beside(held(moment.bytes), held(f.formula)), of(moment.bytes, MemoryKind::activations) * 1e-6);
     text += fmt::format("  {:<17}{:<13}{:>10.2f}{:>19.2f}{:>19.2f}{:>19.2f}{:>22.2f}\n", "", "peak",
-                        of(f.peak, MemoryKind::parameters) * 1e-6, of(f.peak, MemoryKind::gradients) * 1e-6,
-                        of(f.peak, MemoryKind::optimizer_state) * 1e-6, f.peak_of_all * 1e-6,
-                        of(f.peak, MemoryKind::activations) * 1e-6);
+                        of(f.memory.peak, MemoryKind::parameters) * 1e-6, of(f.memory.peak, MemoryKind::gradients) * 1e-6,
+                        of(f.memory.peak, MemoryKind::optimizer_state) * 1e-6, f.memory.peak_of_all * 1e-6,
+                        of(f.memory.peak, MemoryKind::activations) * 1e-6);
   }
   text += "a step (median of the slowest rank), and what a rank sends in it\n";
   text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "form", "step (ms)", "to bucketed", "communication (ms)",
                       "sent (MB)", "of n bytes");
-  const double first = all.empty() ? 1 : all.front().step_seconds;
   for (const ZeroFigures& f : all)
-    text += fmt::format("  {:<17}{:>11.1f}{:>14.2f}{:>20.1f}{:>21}{:>14}\n", f.form, f.step_seconds * 1e3, f.step_seconds / first,
-                        f.communication_seconds * 1e3, beside(f.bytes_sent, f.formula.sent),
-                        fmt::format("{:.2f} n", f.bytes_sent / (4 * static_cast<double>(t.parameters))));
+    text += fmt::format("  {:<17}{:>11.1f}{:>14.2f}{:>20.1f}{:>21}{:>14}\n", f.form, f.step_seconds * 1e3, f.ratio,
+                        f.exposed_seconds * 1e3, beside(static_cast<double>(f.bytes_sent), f.formula.sent),
+                        fmt::format("{:.2f} n", static_cast<double>(f.bytes_sent) / (4 * static_cast<double>(t.parameters))));
   return text;
 }
 
@@ -98,15 +97,15 @@ Json to_json(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
              {"threads", t.threads},
              {"type", "fp32"},
              {"step_ms", f.step_seconds * 1e3},
-             {"communication_ms", f.communication_seconds * 1e3},
+             {"communication_ms", f.exposed_seconds * 1e3},
              {"bytes_sent", f.bytes_sent},
              {"formula_bytes_sent", f.formula.sent},
              {"formula_parameters_bytes", f.formula.parameters},
              {"formula_gradients_bytes", f.formula.gradients},
              {"formula_optimizer_state_bytes", f.formula.optimizer_state},
-             {"peak_bytes", f.peak_of_all},
-             {"peak", kinds_of(f.peak)}};
-    for (const MemoryMoment& moment : f.moments) {
+             {"peak_bytes", f.memory.peak_of_all},
+             {"peak", kinds_of(f.memory.peak)}};
+    for (const MemoryMoment& moment : f.memory.moments) {
       Json entry{{"moment", moment.name}};
       entry.update(kinds_of(moment.bytes));
       row["moments"].push_back(std::move(entry));

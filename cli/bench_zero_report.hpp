@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/storage.hpp"
+#include "cli/forms_bench.hpp"
 #include "cli/json_file.hpp"
 
 namespace ringside::cli {
@@ -28,14 +29,15 @@ struct ZeroFormula {
 // With n parameters of 4 bytes on p ranks, AdamW.
 ZeroFormula zero_formula(const std::string& form, double parameters, int ranks);
 
-struct ZeroFigures {
-  std::string form;
+// In a step.
+struct MemoryFigures {
   std::vector<MemoryMoment> moments;
-  BytesByKind peak{};                           // during a step
+  BytesByKind peak{};  // of each kind; they need not be at one moment
   double peak_of_all = 0;
-  double step_seconds = 0;                      // median; of the slowest rank
-  double communication_seconds = 0;             // of it a rank stood still for others; median, of the rank that did so longest
-  double bytes_sent = 0;                        // of one rank in a step, on average
+};
+
+struct ZeroFigures : FormRow {
+  MemoryFigures memory;
   ZeroFormula formula;
 };
 

@@ -13,6 +13,7 @@
 
 #include "autograd/parallel.hpp"
 #include "cli/command.hpp"
+#include "cli/device_option.hpp"
 #include "cli/json_file.hpp"
 #include "cli/memory_check.hpp"
 #include "cli/ranks.hpp"
@@ -44,6 +45,7 @@ struct Arguments {
   std::int64_t sequence = 0, batch = 8;
   int threads = 1;
   std::optional<double> memory_limit;
+  DeviceOption device;
 };
 
 // All nats by all bytes of the tokens that were foretold. Nothing where a token's bytes are not known: a model of fewer tokens than there are
@@ -64,11 +66,11 @@ std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>
 }
 
 // What the tokens stand for. It is not needed for anything else, so a tokenizer that Ringside does not read is no reason to stop.
-std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint) {
+std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint, std::FILE* out) {
   try {
     return transformer::Vocabulary::beside(checkpoint);
   } catch (const Error& problem) {
-    fmt::print("no bits per byte: {}\n", problem.what());
+    fmt::print(out, "no bits per byte: {}\n", problem.what());
     return std::nullopt;
   }
 }
@@ -91,13 +93,13 @@ void write_logits(const Arguments& said, const transformer::Evaluation& evaluati
   transformer::write_safetensors(said.logits, arrays);
 }
 
-void check_memory(const Arguments& said, const transformer::Config& config, autograd::DType dtype, const std::vector<transformer::Tokens>& sequences) {
+void check_memory(const Arguments& said, const transformer::Config& config, autograd::DType dtype, autograd::Device device, const std::vector<transformer::Tokens>& sequences) {
   std::size_t longest = 0, all = 0;
   for (const transformer::Tokens& sequence : sequences) longest = std::max(longest, sequence.size()), all += sequence.size();
   const double at_once = static_cast<double>(std::min<std::size_t>(sequences.size(), static_cast<std::size_t>(said.batch)));
   const double kept_logits = said.logits.empty() ? 0 : static_cast<double>(all);
-  require_memory(transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest), !said.grads.empty(), kept_logits), said.memory_limit,
-                 "choose a smaller --batch, or a smaller model");
+  require_memory(transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest), !said.grads.empty(), kept_logits), 1, said.memory_limit,
+                 "choose a smaller --batch, or a smaller model", device);
 }
 
 void evaluate(const Arguments& said) {
@@ -106,16 +108,18 @@ void evaluate(const Arguments& said) {
   const auto sequences = transformer::read_tokens(said.tokens, said.sequence > 0 ? said.sequence : config.sequence);
   transformer::check_sequences(sequences, config);
   const auto dtype = said.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
-  check_memory(said, config, dtype, sequences);
-  const transformer::Model model(config, dtype);
+  const auto device = device_from(said.device, dtype);
+  check_memory(said, config, dtype, device, sequences);
+  take_device(device);
+  const transformer::Model model(config, dtype, device);
   transformer::load_parameters(said.init, model);
   const transformer::EvaluateOptions options{.gradients = !said.grads.empty(), .logits = !said.logits.empty(), .at_once = said.batch};
   const transformer::Evaluation evaluation = transformer::evaluate(model, sequences, options);
-  const auto bits = bits_per_byte(vocabulary_beside(said.init), config.vocabulary, sequences, evaluation);
+  const auto bits = bits_per_byte(vocabulary_beside(said.init, file_beside(said.json)), config.vocabulary, sequences, evaluation);
   if (!said.json.empty()) write_json(said, evaluation, bits);
   if (!said.grads.empty()) transformer::save_gradients(said.grads, model);
   if (!said.logits.empty()) write_logits(said, evaluation);
-  fmt::print("loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
+  fmt::print(file_beside(said.json), "loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n", evaluation.loss,
              std::exp(evaluation.loss), bits ? fmt::format(", {:.4f} bits per byte", *bits) : "", evaluation.foretold, sequences.size(),
              said.dtype);
 }
@@ -138,6 +142,7 @@ void add_eval_command(CLI::App& app) {
       ->check(at_least_one("token"));
   command->add_option("--batch", said->batch, "Most sequences in memory at once (8)")->type_name("N")->check(at_least_one("sequence"));
   add_memory_limit(*command, said->memory_limit);
+  add_device_option(*command, said->device);
   command->add_option("--threads", said->threads, "Threads to compute on (1)")->type_name("N")->check(at_least_one("thread"));
   command->callback([said] { evaluate(*said); });
 }

@@ -17,8 +17,7 @@ using Numbers = std::vector<std::int32_t>;
 constexpr std::int32_t nothing = -1;  // what a rank is not given; numbers are never negative
 
 struct HelloOptions {
-  RanksOption ranks;
-  std::string backend = "auto";
+  RanksOption ranks{.count = {}, .otherwise = 4};
   std::uint64_t seed = 1;
 };
 
@@ -181,27 +180,18 @@ class Hello {
   std::uint64_t seed_;
 };
 
-void run_hello(const HelloOptions& options) {
-  const auto hello = [&](ProcessGroup& group) { Hello(group, options.seed).run(); };
-  if (options.backend == "threads") return collectives::run_threads(options.ranks.count.value_or(options.ranks.otherwise), hello);
-  become_rank(options.ranks, RankOutput::rank_0_bare);
-  const collectives::Place place = collectives::place_from_environment();
-  ProcessGroup group = ProcessGroup::over(options.backend, place);
-  hello(group);
-}
-
 }  // namespace
 
 void add_hello_command(CLI::App& app) {
   auto* command = app.add_subcommand("hello", "Show each collective at work on small numbers, before and after, on every rank");
   const auto options = std::make_shared<HelloOptions>();
-  options->ranks.otherwise = 4;
   add_ranks_option(*command, options->ranks);
   add_link_option(*command);
-  command->add_option("--backend", options->backend, "shm: ranks are processes of one host and share memory; tcp: on one host or several; threads: ranks are threads of this process; auto: shm on one host, tcp on several")
-      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}))->capture_default_str();
+  add_backend_option(*command, options->ranks);
   command->add_option("--seed", options->seed, "Other numbers for another seed")->capture_default_str();
-  command->callback([options] { run_hello(*options); });
+  command->callback([options] {
+    run_on_ranks(options->ranks, [&](ProcessGroup& group, int) { Hello(group, options->seed).run(); });
+  });
 }
 
 }  // namespace ringside::cli

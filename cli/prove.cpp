@@ -52,7 +52,7 @@ void prove_all(const ProveOptions& options) {
     json.push_back(json_of(proofs.back()));
     if (!proofs.back().holds()) ++wrong;
   }
-  print_proofs(std::cout, proofs);
+  print_proofs(stream_beside(options.json), proofs);
   std::cout.flush();
   if (!options.json.empty()) write_json_file(options.json, json);
   require(wrong == 0, "{} of {} algorithms do not keep their promise; what is wrong stands above", wrong, proofs.size());
@@ -68,7 +68,7 @@ void add_prove_command(CLI::App& app) {
   command->add_option("--max-size", options->max_size, "For every number of ranks from 1 to N, at most 256 (64)")
       ->type_name("N")
       ->check(CLI::Range(1, 256).description(""));
-  command->add_option("--json", options->json, "Write what was found to this file")->type_name("FILE");
+  command->add_option("--json", options->json, "Write what was found to this file; -: to standard output, and the table to standard error")->type_name("FILE");
   command->callback([options] { prove_all(*options); });
 }
 

@@ -33,6 +33,19 @@ std::optional<OuterLauncher> outer_launcher() {
   return std::nullopt;
 }
 
+// Has an outer launcher started this process as one of its ranks?
+bool is_rank(const RanksOption& option) {
+  const auto outer = outer_launcher();
+  if (!outer) return !option.count && environment("SLURM_PROCID");
+  if (option.count && *option.count != outer->ranks) {
+    throw UsageError(
+        fmt::format("-n asks for {} ranks, but the environment says that this process is one of {}: leave out -n, or unset "
+                    "{} and {}",
+                    *option.count, outer->ranks, outer->rank, outer->size));
+  }
+  return true;
+}
+
 void become_the_only_rank(const LaunchOptions& options) {
   const auto point = choose_meeting_point(options);
   for (const auto& [name, value] : place_of_rank(options, point, 0)) ::setenv(name.c_str(), value.c_str(), 1);
@@ -72,6 +85,15 @@ void add_ranks_option(CLI::App& command, RanksOption& option) {
   command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
 }
 
+void add_backend_option(CLI::App& command, RanksOption& option) {
+  command
+      .add_option("--backend", option.backend,
+                  "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; auto: shm on one host, tcp on several")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
+      ->capture_default_str();
+}
+
 void add_link_option(CLI::App& command) {
   const auto check = [](std::string& text) -> std::string {
     try {
@@ -91,22 +113,36 @@ void add_link_option(CLI::App& command) {
 }
 
 void become_rank(const RanksOption& option, RankOutput output) {
-  if (const auto outer = outer_launcher()) {
-    if (option.count && *option.count != outer->ranks) {
-      throw UsageError(
-          fmt::format("-n asks for {} ranks, but the environment says that this process is one of {}: leave out -n, or unset "
-                      "{} and {}",
-                      *option.count, outer->ranks, outer->rank, outer->size));
-    }
-    return;
-  }
-  if (!option.count && environment("SLURM_PROCID")) return;
+  if (is_rank(option)) return;
   LaunchOptions options;
   options.ranks = option.count.value_or(option.otherwise);
   options.output = output;
   if (options.ranks == 1) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};
+}
+
+void run_on_ranks(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
+                  const std::function<void(int ranks, int ranks_here)>& prepare) {
+  using collectives::ProcessGroup;
+  if (option.backend == "threads") {
+    if (outer_launcher())
+      throw UsageError("--backend threads keeps all ranks in one process, but an outer launcher started this one as one of several");
+    const int ranks = option.wanted();
+    prepare(ranks, ranks);
+    return collectives::run_threads(ranks, [&](ProcessGroup& group) { body(group, ranks); });
+  }
+  if (!is_rank(option)) prepare(option.wanted(), option.wanted());
+  become_rank(option, RankOutput::rank_0_bare);
+  const collectives::Place place = collectives::place_from_environment();
+  prepare(place.size, place.local_size);
+  ProcessGroup group = ProcessGroup::over(option.backend, place);
+  try {
+    body(group, place.local_size);
+  } catch (const std::exception& error) {
+    group.abort(error.what());
+    throw;
+  }
 }
 
 }  // namespace ringside::cli

@@ -1,14 +1,15 @@
 // `-n N` of the commands that run on several ranks: N processes of this program on this machine, or the place that an outer
-// launcher (ringside launch, torchrun, mpirun, srun) has given to this one.
+// launcher (ringside launch, torchrun, mpirun, srun) has given to this one; or N threads of this process.
 //
 //   auto ranks = std::make_shared<RanksOption>();
 //   add_ranks_option(*command, *ranks);
+//   add_backend_option(*command, *ranks);
 //   command->callback([=] {
-//     become_rank(*ranks);  // returns in a rank only
-//     ... the place is in the environment: join the job ...
+//     run_on_ranks(*ranks, [&](collectives::ProcessGroup& group, int ranks_here) { ... what each rank does ... });
 //   });
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,16 +17,23 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/launcher.hpp"
+#include "collectives/process_group.hpp"
 
 namespace ringside::cli {
 
 struct RanksOption {
-  std::optional<int> count;  // what -n says
-  int otherwise = 1;         // without -n and without an outer launcher
+  std::optional<int> count;      // what -n says
+  int otherwise = 1;             // without -n and without an outer launcher
+  std::string backend = "auto";  // tcp, shm, threads, or auto
+
+  int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };
 
 // Declares -n,--ranks.
 void add_ranks_option(CLI::App& command, RanksOption& option);
+
+// Declares --backend.
+void add_backend_option(CLI::App& command, RanksOption& option);
 
 // The command line by which this process was started, with the path of this very program in front.
 std::vector<std::string> own_command();
@@ -43,5 +51,12 @@ void add_link_option(CLI::App& command);
 //   - one rank is wanted: this very process is it, which is what a debugger likes best.
 // Otherwise starts the ranks as processes of this program with the same arguments, waits for them, and throws Exit with their code.
 void become_rank(const RanksOption& option, RankOutput output = RankOutput::prefixed);
+
+// Runs `body` on every rank, with a group of all over the backend: in threads of this process, or in this process as one rank of the job
+// that it belongs to or starts (become_rank; rank 0 speaks without a prefix). If one throws, the others are told why, and it is thrown here.
+// `prepare` comes before it, with the number of all ranks and of those on this machine: in the process that starts them, so that what is wrong
+// is said once and before there are ranks, and in each rank before it joins the group.
+void run_on_ranks(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
+                  const std::function<void(int ranks, int ranks_here)>& prepare = [](int, int) {});
 
 }  // namespace ringside::cli

@@ -101,7 +101,7 @@ void step(const StepOptions& options) {
   const std::vector<Schedule> schedules = make_schedules(algorithm, options.ranks, options.root);
   const int steps = static_cast<int>(schedules[0].steps.size());
 
-  const Blackboard blackboard(std::cout, algorithm, options.ranks, terminal_width(), wants_colour());
+  const Blackboard blackboard(stream_beside(options.json), algorithm, options.ranks, terminal_width(), wants_colour());
   blackboard.draw_title(options.root, steps, schedules[0].chunks);
   const Json drawn = draw_all_steps(blackboard, algorithm.collective, schedules);
   const std::vector<std::string> findings = verify(algorithm, options.ranks, options.root);
@@ -115,7 +115,7 @@ void step(const StepOptions& options) {
     write_json_file(options.json, json);
   }
   if (!findings.empty()) fail("{}", fmt::join(findings, "\n"));
-  std::cout << "\nAt the end " << promise_of(algorithm.collective) << ", as " << options.collective << " promises.\n";
+  stream_beside(options.json) << "\nAt the end " << promise_of(algorithm.collective) << ", as " << options.collective << " promises.\n";
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ void add_step_command(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 64).description(""));
   command->add_option("--root", options->root, "The root of a broadcast, reduce, gather or scatter (0)")->type_name("RANK");
-  command->add_option("--json", options->json, "Write the steps, and what every rank holds after each, to this file")
+  command->add_option("--json", options->json, "Write the steps, and what every rank holds after each, to this file (-: standard output)")
       ->type_name("FILE");
   command->callback([options] { step(*options); });
 }

@@ -84,12 +84,12 @@ void train(const Arguments& said) {
   const double seconds = seconds_since(start);
   const fs::path saved = transformer::save_tokenizer(said.save, tokenizer);
   const std::size_t tokens = tokenizer.encode(as_text(text.bytes)).size();
-  fmt::print("{} tokens learnt from {} files, {} bytes, in {:.1f} s\n", tokenizer.vocabulary(), text.files, text.bytes.size(),
+  fmt::print(file_beside(said.json), "{} tokens learnt from {} files, {} bytes, in {:.1f} s\n", tokenizer.vocabulary(), text.files, text.bytes.size(),
              seconds);
-  fmt::print("that text is {} tokens now: {:.2f} bytes per token\n", tokens, per(static_cast<double>(text.bytes.size()), tokens));
-  fmt::print("saved    {}\n", saved.string());
+  fmt::print(file_beside(said.json), "that text is {} tokens now: {:.2f} bytes per token\n", tokens, per(static_cast<double>(text.bytes.size()), tokens));
+  fmt::print(file_beside(said.json), "saved    {}\n", saved.string());
   if (tokenizer.vocabulary() < *said.train)
-    fmt::print("No more than that: no other pair comes {} times or more (--min-frequency).\n", options.min_frequency);
+    fmt::print(file_beside(said.json), "No more than that: no other pair comes {} times or more (--min-frequency).\n", options.min_frequency);
   if (!said.json.empty()) {
     write_json_file(said.json, {{"vocabulary", tokenizer.vocabulary()},
                                 {"files", text.files},
@@ -142,8 +142,8 @@ void encode(const Arguments& said, const Tokenizer& tokenizer) {
   const std::string text = fmt::format("{}", fmt::join(said.texts, " "));
   Ids ids = tokenizer.encode(text);
   if (!said.plain) ids = tokenizer.framed(ids);
-  for (const std::int32_t id : ids) fmt::print("{:>8}  {}\n", id, quoted(tokenizer.bytes_of(id)));
-  fmt::print("{}\n", summary(ids.size(), text.size()));
+  for (const std::int32_t id : ids) fmt::print(file_beside(said.json), "{:>8}  {}\n", id, quoted(tokenizer.bytes_of(id)));
+  fmt::print(file_beside(said.json), "{}\n", summary(ids.size(), text.size()));
   if (!said.out.empty()) write_ids(said.out, ids);
   write_figures(said, tokenizer, text.size(), ids, true);
 }
@@ -155,7 +155,7 @@ void encode_file(const Arguments& said, const Tokenizer& tokenizer) {
   if (!said.plain) ids = tokenizer.framed(ids);
   const double seconds = seconds_since(start);
   if (!said.out.empty()) write_ids(said.out, ids);
-  fmt::print("{}; {:.1f} MB/s\n", summary(ids.size(), text.bytes.size()), static_cast<double>(text.bytes.size()) / 1e6 / seconds);
+  fmt::print(file_beside(said.json), "{}; {:.1f} MB/s\n", summary(ids.size(), text.bytes.size()), static_cast<double>(text.bytes.size()) / 1e6 / seconds);
   write_figures(said, tokenizer, text.bytes.size(), ids, false);
 }
 

@@ -11,7 +11,9 @@
 
 #include "base/environment.hpp"
 #include "cli/command.hpp"
+#include "cli/device_option.hpp"
 #include "cli/forms.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/ranks.hpp"
 #include "cli/training_run.hpp"
 #include "collectives/process_group.hpp"
@@ -51,6 +53,7 @@ constexpr const char* more =
 // What the command line says. Where it says nothing, plan_from() decides from the rest.
 struct Arguments {
   RanksOption ranks;
+  DeviceOption device;
   std::optional<std::string> model, init, resume, form, dtype, optimizer, tokenizer;
   std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence, steps, stop_at, batch, accumulate, warmup;
   std::optional<std::int64_t> eval_batches, save_every;
@@ -60,7 +63,7 @@ struct Arguments {
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
   bool tied_head = false, checkpoint_activations = false;
   std::vector<std::string> data;
-  std::string backend = "auto", metrics, dump, save, trace, trace_steps, report;
+  std::string metrics, dump, save, trace, trace_steps, report;
   std::int64_t validate_every = 0;
   std::optional<double> memory_limit_gb;
   std::int64_t sample_tokens = 0;
@@ -193,9 +196,12 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
     plan.dtype = said.dtype == "fp64" ? autograd::DType::fp64 : said.dtype == "bf16" ? autograd::DType::bf16 : autograd::DType::fp32;
   }
   require_fits(*plan.vocabulary, plan.config);
+  plan.device = device_from(said.device, plan.dtype);
+  if (plan.device == autograd::Device::cuda && said.ranks.backend == "threads" && ranks > 1)
+    throw UsageError("--device cuda takes a process for each rank: leave out --backend threads");
   plan.data.assign(said.data.begin(), said.data.end());
   plan.form = said.form.value_or(ranks == 1 ? "single" : "flat");
-  plan.backend = said.backend;
+  plan.backend = said.ranks.backend;
   plan.bucket_mb = said.bucket_mb;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   plan.threads = said.threads.value_or(std::max(1, cores / ranks_on_this_machine));
@@ -207,7 +213,7 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   plan.sample_tokens = said.sample_tokens;
   plan.sample = said.sample;
   plan.sample.seed = plan.options.seed;
-  if (said.memory_limit_gb) plan.memory_limit = *said.memory_limit_gb * 1e9;
+  plan.memory_limit_gb = said.memory_limit_gb;
   decide_what_is_saved(said, plan);
   if (plan.form == "single" && ranks > 1) {
     throw UsageError(fmt::format("--parallel single trains on one rank, not on {}: choose one of the others", ranks));
@@ -215,46 +221,25 @@ TrainingPlan plan_from(const Arguments& said, int ranks, int ranks_on_this_machi
   return plan;
 }
 
-// What is wrong with the arguments or the text is said once, before there are ranks to say it N times.
-void check_before_ranks(const Arguments& said) {
-  const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
-  const TrainingPlan plan = plan_from(said, ranks, ranks);
-  check_memory(plan, ranks, ranks);
-  check_plan(plan, ranks);
-  prepare_outputs(plan);
-}
-
-void train_as_rank(const TrainingPlan& plan, collectives::ProcessGroup& group) {
+void train_as_rank(TrainingPlan plan, const DeviceOption& device, collectives::ProcessGroup& group) {
+  take_device(plan.device);
+  join_device(device, plan.device, group);
+  plan.backend = group.backend_name();
   Recording recording = recording_of(plan);
   run_training(plan, make_form(plan.form, group, plan.bucket_mb), recording);
   recording.write(group, fmt::format("Training {} on {} rank{}", plan.model_name, group.size(), group.size() == 1 ? "" : "s"), facts_of(plan, group.size()));
 }
 
-void train_on_threads(const Arguments& said) {
-  if (environment("RANK")) {
-    throw UsageError("--backend threads keeps all ranks in one process, but an outer launcher started this one as one of several");
-  }
-  check_before_ranks(said);
-  const int ranks = said.ranks.count.value_or(said.ranks.otherwise);
-  const TrainingPlan plan = plan_from(said, ranks, ranks);
-  collectives::run_threads(ranks, [&](collectives::ProcessGroup& group) { train_as_rank(plan, group); });
-}
-
-void train_on_processes(const Arguments& said) {
-  if (!environment("RANK")) check_before_ranks(said);
-  become_rank(said.ranks, RankOutput::rank_0_bare);
-  const collectives::Place place = collectives::place_from_environment();
-  TrainingPlan plan = plan_from(said, place.size, place.local_size);
-  check_memory(plan, place.size, place.local_size);  // ranks that another launcher started have not been asked yet
-  using collectives::ProcessGroup;
-  ProcessGroup group = ProcessGroup::over(said.backend, place);
-  plan.backend = group.backend_name();
-  try {
-    train_as_rank(plan, group);
-  } catch (const std::exception& error) {
-    group.abort(error.what());
-    throw;
-  }
+void train(const Arguments& said) {
+  TrainingPlan plan;
+  const auto prepare = [&](int ranks, int ranks_here) {
+    plan = plan_from(said, ranks, ranks_here);
+    check_memory(plan, ranks, ranks_here);
+    if (environment("RANK")) return;  // the rest takes long where there are many
+    check_plan(plan, ranks);
+    prepare_outputs(plan);
+  };
+  run_on_ranks(said.ranks, [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, said.device, group); }, prepare);
 }
 
 void add_model_options(CLI::App& command, Arguments& said) {
@@ -296,18 +281,11 @@ void add_parallel_options(CLI::App& command, Arguments& said) {
       ->type_name("FORM")
       ->check(CLI::IsMember(form_names()).description(""))
       ->group("Ranks");
-  command
-      .add_option("--backend", said.backend,
-                  "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; auto: shm on one host, tcp on several (auto)")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
-      ->group("Ranks");
-  command
-      .add_option("--memory-limit", said.memory_limit_gb,
-                  "Memory for the ranks on this machine, in 10^9 bytes: more is not begun; 0: begin in any case (what is free)")
-      ->type_name("GB")
-      ->check(not_negative())
-      ->group("Ranks");
+  add_backend_option(command, said.ranks);
+  command.get_option("--backend")->group("Ranks");
+  add_device_option(command, said.device)->group("Ranks");
+  add_device_backend_option(command, said.device)->group("Ranks");
+  add_memory_limit(command, said.memory_limit_gb)->group("Ranks");
   command.add_option("--threads", said.threads, "Threads that each rank computes on (cores divided by ranks)")
       ->type_name("N")
       ->check(at_least_one("thread"))
@@ -370,7 +348,7 @@ void add_train_command(CLI::App& app) {
   for (CLI::Option* option : command->get_options()) {
     if (option->get_items_expected_max() == 1) option->take_last();
   }
-  command->callback([said] { said->backend == "threads" ? train_on_threads(*said) : train_on_processes(*said); });
+  command->callback([said] { train(*said); });
 }
 
 }  // namespace ringside::cli

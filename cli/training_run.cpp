@@ -13,8 +13,9 @@
 
 #include "autograd/parallel.hpp"
 #include "base/error.hpp"
-#include "base/memory.hpp"
+#include "cli/device_option.hpp"
 #include "cli/forms.hpp"
+#include "cli/memory_check.hpp"
 #include "cli/progress.hpp"
 #include "collectives/transport/link.hpp"
 #include "transformer/checkpoint.hpp"
@@ -111,6 +112,7 @@ void print_header(const TrainingPlan& plan, const Text& text, const Corpus& corp
     fmt::print("tokens   {}: {} of them; the text is {}, {:.2f} bytes each\n", plan.vocabulary->name(), corpus.vocabulary(), with_unit(tokens),
                static_cast<double>(corpus.bytes()) / tokens);
   }
+  if (plan.device != autograd::Device::cpu) fmt::print("device   {}\n", describe(plan.device));
   const auto link = collectives::link_from_environment();
   fmt::print("ranks    {}{}{}, {} {} each\n", ranks, ranks == 1 ? "" : fmt::format(" over {}, {}", plan.backend, plan.form),
              ranks == 1 || !link ? "" : fmt::format(", each behind a link of {}", to_text(*link)), plan.threads, plan.threads == 1 ? "thread" : "threads");
@@ -266,19 +268,10 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
 }
 
 void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine) {
-  const auto available = ringside::available_memory();
-  const double limit = plan.memory_limit.value_or(available ? static_cast<double>(*available) : 0);
-  if (limit == 0) return;  // nobody knows, or nobody wants to know
   transformer::validate(plan.config);
-  const auto need = transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks, held_by(plan.form, ranks, plan.bucket_mb));
-  const auto gb = [](double bytes) { return fmt::format("{:.{}f} GB", bytes / 1e9, bytes < 10e9 ? 2 : 0); };
-  const double all = need.total() * ranks_on_this_machine;
-  require(all <= limit,
-          "this takes about {} of memory ({} {} of {}: parameters {}, gradients {}, optimizer {}, activations {}), but there are {}: choose "
-          "a smaller model or batch, fewer ranks on this machine, or --accumulate and --checkpoint-activations for fewer activations; "
-          "--memory-limit 0 tries it all the same",
-          gb(all), ranks_on_this_machine, ranks_on_this_machine == 1 ? "rank" : "ranks", gb(need.total()), gb(need.parameters),
-          gb(need.gradients), gb(need.optimizer), gb(need.activations), gb(limit));
+  require_memory(transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks, held_by(plan.form, ranks, plan.bucket_mb)),
+                 ranks_on_this_machine, plan.memory_limit_gb,
+                 "choose a smaller model or batch, fewer ranks on this machine, or --accumulate and --checkpoint-activations for fewer activations", plan.device);
 }
 
 void prepare_outputs(const TrainingPlan& plan) {
@@ -296,7 +289,7 @@ void run_training(const TrainingPlan& plan, std::unique_ptr<ParallelForm> given_
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
   const Corpus corpus(text.bytes, *plan.vocabulary);
-  Model model(plan.config, plan.dtype);
+  Model model(plan.config, plan.dtype, plan.device);
   if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
   const std::unique_ptr<ParallelForm> its_form = std::move(given_form);  // goes before the model, from which it takes its hooks back
   ParallelForm& form = *its_form;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/device.hpp"
 #include "autograd/dtype.hpp"
 #include "cli/recording.hpp"
 #include "transformer/config.hpp"
@@ -24,6 +25,7 @@ struct TrainingPlan {
   std::string model_name;  // for the header: a named size, "custom", or the folder that it was started from
   transformer::Config config;
   autograd::DType dtype = autograd::DType::fp32;
+  autograd::Device device = autograd::Device::cpu;
   transformer::TrainerOptions options;
   std::vector<std::filesystem::path> data;    // empty: the default corpus
   std::shared_ptr<const transformer::Vocabulary> vocabulary = std::make_shared<transformer::Vocabulary>();  // of the text; never null
@@ -38,7 +40,7 @@ struct TrainingPlan {
   RecordingPlan recording;
   std::int64_t sample_tokens = 0;
   transformer::SampleOptions sample;
-  std::optional<double> memory_limit;  // bytes for the ranks on this machine; 0: do not look; none: what the system has
+  std::optional<double> memory_limit_gb;  // 10^9 bytes for the ranks on this machine; 0: do not look; none: what the system has
 };
 
 // What the plan reads: its own paths or the default corpus.

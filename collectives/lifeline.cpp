@@ -87,6 +87,13 @@ void Lifeline::hear(int r) {
   }
 }
 
+std::vector<Position> Lifeline::positions(Seconds patience) {
+  const Deadline deadline = Deadline::after(patience);
+  listen();
+  while (!deadline.expired() && !all_recent(positions_)) listen_for(deadline.remaining_ms());
+  return positions_;
+}
+
 void Lifeline::take_news(int r) {
   try {
     while (const auto news = peers_[r].news.next()) act_on(r, *news);

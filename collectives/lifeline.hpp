@@ -37,7 +37,8 @@ class Lifeline {
 
   void give_up(const RankFailure& cause) noexcept;
   void tell_position(const Position& mine) noexcept;  // to everybody
-  const std::vector<Position>& positions() const { return positions_; }
+  // Where everybody stands, once all have told recently, or `patience` is over. Throws as listen().
+  std::vector<Position> positions(Seconds patience);
 
   // What to poll for input: one descriptor, however many ranks there are.
   int news() const { return news_.get(); }

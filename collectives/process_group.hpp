@@ -21,6 +21,7 @@
 #include "collectives/place.hpp"
 #include "collectives/shared_buffer.hpp"
 #include "collectives/transport/link.hpp"
+#include "collectives/two_memories.hpp"
 #include "collectives/work.hpp"
 
 namespace ringside::collectives {
@@ -193,6 +194,14 @@ class ProcessGroup {
   // The length of rank r's block when `count` elements are shared out among all ranks, and where it begins.
   std::size_t block_size(std::size_t count, int r) const { return Chunks::even(count, size()).size(r); }
   std::size_t block_begin(std::size_t count, int r) const { return Chunks::even(count, size()).begin(r); }
+
+  // From here on calls on memory of a device go over `device` (two_memories.hpp), which must be of the same rank and size. No call may be under way.
+  void add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
+    calls_->set_backend(make_two_memory_backend(calls_->take_backend(), std::move(device), std::move(is_device_memory)));
+  }
+
+  // For memory of a device (work.hpp): from the next call on, each first waits for what the device had been given to do when the call was made.
+  void set_fence(Fence fence) { calls_->set_fence(std::move(fence)); }
 
   // Tells the other ranks that this one gives up, and why: their calls fail with this cause. Calls of this rank that are under way end.
   void abort(const std::string& cause) noexcept { calls_->abort(cause); }

@@ -22,6 +22,7 @@ struct Work::State {
   bool done = false;
   std::exception_ptr error = {};
   Trace* trace = nullptr;  // of the thread that made the call
+  std::function<void()> wait_for_input = {};
   Clock::time_point queued = {};
 };
 
@@ -67,6 +68,7 @@ CallQueue::~CallQueue() {
 Work CallQueue::start(const Call& call, const void* input, void* output) {
   auto state = std::make_shared<Work::State>(Work::State{shared_, call, input, output});
   if ((state->trace = Trace::here())) state->queued = Clock::now();
+  if (fence_) state->wait_for_input = fence_();
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->queue.push_back(state);
@@ -79,6 +81,7 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
 void CallQueue::run(const Call& call, const void* input, void* output) {
   if (!idle()) return start(call, input, output).wait();
   const auto start_time = Clock::now();
+  if (fence_) fence_()();
   backend_->run(call, input, output);
   const double seconds = seconds_since(start_time);
   note_call(Trace::here(), call, start_time, start_time);
@@ -127,6 +130,7 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
   const auto start_time = Clock::now();
   std::exception_ptr error;
   try {
+    if (state->wait_for_input) state->wait_for_input();
     backend_->run(state->call, state->input, state->output);
   } catch (...) {
     error = std::current_exception();

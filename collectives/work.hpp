@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -25,6 +26,10 @@ struct CallTimes {
   double running = 0;  // calls were being carried out, seen by a caller or not
   std::uint64_t calls = 0;  // that have ended
 };
+
+// Where what a call reads is still being computed by a device: called on the caller's thread when the call is made, it marks the place up to which
+// the device has been given work; what it returns waits, on whatever thread, until all of that is done.
+using Fence = std::function<std::function<void()>()>;
 
 // A handle: copies speak of the same call. One that is dropped without wait() leaves the call running; if it fails, the group's next
 // call says so.
@@ -60,9 +65,14 @@ class CallQueue {
   // Ends what is under way and waits until it has ended; every call from here on, and those of the other ranks, fails with `cause`.
   void abort(const std::string& cause) noexcept;
 
+  // From the next call on, each waits behind a fence of its own before the backend runs, so that the device may go on with what comes after.
+  void set_fence(Fence fence) { fence_ = std::move(fence); }
+
   // For questions that do not change anything; with calls under way, its counters are those of some moment.
   const Backend& backend() const { return *backend_; }
   Backend& backend() { return *backend_; }  // while no call is under way
+  std::unique_ptr<Backend> take_backend() { return std::move(backend_); }  // likewise; another must be set at once
+  void set_backend(std::unique_ptr<Backend> backend) { backend_ = std::move(backend); }
   CallTimes times() const;
 
  private:
@@ -73,6 +83,7 @@ class CallQueue {
   void carry_out(const std::shared_ptr<Work::State>& state);
 
   std::unique_ptr<Backend> backend_;
+  Fence fence_;
   std::shared_ptr<Shared> shared_;  // outlives the queue in the hands of its Works
   std::thread thread_;
 };

@@ -14,7 +14,7 @@ Bucketed::Bucketed(const autograd::Module& module, collectives::ProcessGroup& gr
   replicate(module, group);
   const autograd::MemoryScope gradients(autograd::MemoryKind::gradients);
   for (std::size_t b = 0; b < buckets().size(); ++b) {
-    flats_.push_back(Tensor::zeros({buckets()[b].elements}, buckets()[b].dtype));
+    flats_.push_back(Tensor::zeros({buckets()[b].elements}, buckets()[b].dtype, buckets()[b].device));
     for (std::size_t e = 0; e < buckets()[b].entries.size(); ++e) buckets()[b].entries[e].parameter.tensor.set_grad(place(b, e));
   }
 }

@@ -13,9 +13,9 @@ std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& param
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const autograd::Tensor& tensor = parameter->tensor;
     const std::size_t limit_here = buckets.size() <= 1 ? first_limit : limit;
-    const bool fits = !buckets.empty() && buckets.back().dtype == tensor.dtype() &&
+    const bool fits = !buckets.empty() && buckets.back().dtype == tensor.dtype() && buckets.back().device == tensor.device() &&
                       (buckets.back().elements + tensor.elements()) * size_of(tensor.dtype()) <= limit_here;
-    if (!fits) buckets.push_back({{}, 0, tensor.dtype()});
+    if (!fits) buckets.push_back({{}, 0, tensor.dtype(), tensor.device()});
     Bucket& bucket = buckets.back();
     bucket.entries.push_back({*parameter, bucket.elements});
     bucket.elements += tensor.elements();

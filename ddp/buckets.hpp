@@ -7,7 +7,7 @@
 //     buckets       0: head | 1: layer 2, layer 1 | 2: embed
 //
 // The first bucket has a limit of its own, a small one, so that the network has something to do early in backward. A parameter that is
-// larger than the limit has a bucket to itself. All of a bucket is of one type. The plan depends on shapes and types alone, so every rank
+// larger than the limit has a bucket to itself. All of a bucket is of one type and on one device. The plan depends on shapes and types alone, so every rank
 // makes the same.
 //
 // Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.3.
@@ -31,6 +31,7 @@ struct Bucket {
   std::vector<BucketEntry> entries;
   std::int64_t elements = 0;
   autograd::DType dtype = autograd::DType::fp32;
+  autograd::Device device = autograd::Device::cpu;
 };
 
 // The limits are in bytes. Throws Error if one of them is 0.

@@ -14,10 +14,12 @@ Flat::Flat(const autograd::Module& module, collectives::ProcessGroup& group)
   for (const auto& [name, parameter] : parameters_) {
     require(parameter.dtype() == dtype, "one flat buffer holds one type, but {} is {} and {} is {}", parameters_.front().name,
             name_of(dtype), name, name_of(parameter.dtype()));
+    require(parameter.device() == parameters_.front().tensor.device(), "one flat buffer lies on one device, but {} is on {} and {} on {}",
+            parameters_.front().name, name_of(parameters_.front().tensor.device()), name, name_of(parameter.device()));
     elements += parameter.elements();
   }
   const autograd::MemoryScope buffer(autograd::MemoryKind::communication);
-  flat_ = autograd::Tensor::empty({elements}, dtype);
+  flat_ = autograd::Tensor::empty({elements}, dtype, parameters_.front().tensor.device());
 }
 
 void Flat::finish() {

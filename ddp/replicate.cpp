@@ -1,6 +1,5 @@
 #include "ddp/replicate.hpp"
 
-#include "autograd/bf16.hpp"
 #include "base/error.hpp"
 
 namespace ringside::ddp {
@@ -8,13 +7,7 @@ namespace {
 
 void* address_of(const autograd::Tensor& tensor, std::string_view label) {
   require(tensor.is_contiguous(), "{} is not contiguous in memory: a collective needs its numbers in one piece", label);
-  switch (tensor.dtype()) {
-    case autograd::DType::fp32: return tensor.data<float>();
-    case autograd::DType::fp64: return tensor.data<double>();
-    case autograd::DType::int32: return tensor.data<std::int32_t>();
-    case autograd::DType::bf16: return tensor.data<autograd::Bf16>();
-  }
-  fail("{} is of a type that the collectives do not know", label);
+  return tensor.address();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 namespace ringside::transformer {
 
+using autograd::Device;
 using autograd::DType;
 using autograd::NamedTensor;
 using autograd::Tensor;
@@ -113,7 +114,8 @@ void convert(std::span<const std::byte> from, std::span<T> to) {
   }
 }
 
-void load_parameter(SafetensorsFile& file, const std::string& name, const Tensor& tensor) {
+void load_parameter(SafetensorsFile& file, const std::string& name, const Tensor& parameter) {
+  const Tensor tensor = parameter.device() == Device::cpu ? parameter : Tensor::empty(parameter.shape(), parameter.dtype());
   const auto& entry = file.entry(name);
   require(entry.shape == tensor.shape(), "'{}' has shape {} in the checkpoint but {} in the model", name,
           autograd::to_string(entry.shape), autograd::to_string(tensor.shape()));
@@ -126,13 +128,16 @@ void load_parameter(SafetensorsFile& file, const std::string& name, const Tensor
     if (entry.type == StoredType::bf16) return convert<std::uint16_t>(bytes, values);
     fail("'{}' is stored as {}, but Ringside reads parameters from F32, F64 and BF16", name, safetensors_name(entry.type));
   });
+  if (!tensor.is_same(parameter)) parameter.copy_(tensor);
 }
 
 }  // namespace
 
 ArrayView view_of(std::string name, const Tensor& tensor) {
   require(tensor.is_contiguous(), "the tensor '{}' is not contiguous and cannot be written as it lies", name);
-  const std::byte* start = tensor.storage()->data() + static_cast<std::size_t>(tensor.offset()) * autograd::size_of(tensor.dtype());
+  require(tensor.device() == Device::cpu, "the tensor '{}' lies on {} and cannot be written from there; take it home first", name,
+          name_of(tensor.device()));
+  const std::byte* start = tensor.address();
   const std::size_t bytes = static_cast<std::size_t>(tensor.elements()) * autograd::size_of(tensor.dtype());
   return {std::move(name), stored_type(tensor.dtype()), tensor.shape(), {start, bytes}};
 }
@@ -149,7 +154,10 @@ void save_checkpoint(const fs::path& directory, const Model& model, const Metada
   Metadata metadata = more;
   metadata["format"] = "pt";  // transformers asks for this word
   SafetensorsWriter file(directory / "model.safetensors", arrays, metadata);
-  const auto write = [&](const NamedTensor& whole) { file.write(whole.name, view_of(whole.name, whole.tensor).bytes); };
+  const auto write = [&](const NamedTensor& whole) {
+    const Tensor home = whole.tensor.to(Device::cpu);
+    file.write(whole.name, view_of(whole.name, home).bytes);
+  };
   if (visit)
     visit(write);
   else
@@ -196,11 +204,26 @@ void load_parameters(const fs::path& directory, const Model& model) {
   for (const NamedTensor& parameter : model.named_parameters()) load_parameter(files.holding(parameter.name), parameter.name, parameter.tensor);
 }
 
-void save_gradients(const fs::path& path, const autograd::Module& model) {
+namespace {
+
+// All of them at once, from whatever device.
+void write_all(const fs::path& path, std::vector<NamedTensor> tensors) {
+  const autograd::NoGrad no_history;
   std::vector<ArrayView> arrays;
-  for (const auto& [name, tensor] : model.named_parameters())
-    if (tensor.grad().defined()) arrays.push_back(view_of(name, tensor.grad()));
+  for (NamedTensor& each : tensors) {
+    each.tensor = each.tensor.to(Device::cpu);
+    arrays.push_back(view_of(each.name, each.tensor));
+  }
   write_safetensors(path, arrays);
+}
+
+}  // namespace
+
+void save_gradients(const fs::path& path, const autograd::Module& model) {
+  std::vector<NamedTensor> gradients;
+  for (const auto& [name, tensor] : model.named_parameters())
+    if (tensor.grad().defined()) gradients.push_back({name, tensor.grad()});
+  write_all(path, std::move(gradients));
 }
 
 void dump_step(const fs::path& path, const VisitTensors& visit_parameters, const VisitTensors& visit_gradients) {
@@ -213,19 +236,17 @@ void dump_step(const fs::path& path, const VisitTensors& visit_parameters, const
   visit_parameters(keep_as("parameter."));
   visit_gradients(keep_as("gradient."));
   if (path.empty()) return;
-  std::vector<ArrayView> arrays;
-  for (const auto& [name, tensor] : kept) arrays.push_back(view_of(name, tensor));
-  write_safetensors(path, arrays);
+  write_all(path, std::move(kept));
 }
 
 void dump_step(const fs::path& path, const autograd::Module& model) {
-  std::vector<ArrayView> arrays;
+  std::vector<NamedTensor> all;
   for (const NamedTensor& parameter : model.named_parameters()) {
-    arrays.push_back(view_of("parameter." + parameter.name, parameter.tensor));
+    all.push_back({"parameter." + parameter.name, parameter.tensor});
     const Tensor& gradient = parameter.tensor.grad();
-    if (gradient.defined()) arrays.push_back(view_of("gradient." + parameter.name, gradient));
+    if (gradient.defined()) all.push_back({"gradient." + parameter.name, gradient});
   }
-  write_safetensors(path, arrays);
+  write_all(path, std::move(all));
 }
 
 }  // namespace ringside::transformer

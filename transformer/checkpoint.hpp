@@ -32,7 +32,7 @@ Config load_config(const std::filesystem::path& directory);
 // may be half loaded then.
 void load_parameters(const std::filesystem::path& directory, const Model& model);
 
-// A contiguous tensor as an array to be written, without copying: it must stay alive until then.
+// A contiguous tensor on the CPU as an array to be written, without copying: it must stay alive until then.
 ArrayView view_of(std::string name, const autograd::Tensor& tensor);
 
 // Every gradient under its parameter's name, as one safetensors file. Parameters without a gradient have none in the file.

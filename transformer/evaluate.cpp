@@ -53,7 +53,7 @@ void take_down(const Model& model, const Tensor& hidden, std::span<const Tokens>
     for (std::int64_t first = 0; first < length; first += rows) {
       const std::int64_t count = std::min(rows, length - first);
       const Tensor own = hidden.narrow(0, static_cast<std::int64_t>(s), 1).narrow(1, first, count);
-      const Tensor logits = autograd::wide(model.head(own)).reshape({count, vocabulary});
+      const Tensor logits = autograd::wide(model.head(own)).reshape({count, vocabulary}).to(autograd::Device::cpu);
       if (keep_logits) evaluation.logits.back().narrow(0, first, count).copy_(logits);
       autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
         const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();
@@ -106,7 +106,7 @@ Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences, co
       // The mean over all is the sum of the parts' means, each weighted with its share of the tokens.
       const auto foretold = static_cast<double>(part.size() * (part[0].size() - 1));
       const Tensor loss = model.head_loss(hidden, targets);
-      autograd::backward(loss, Tensor::scalar(foretold / static_cast<double>(evaluation.foretold), loss.dtype()));
+      autograd::backward(loss, Tensor::scalar(foretold / static_cast<double>(evaluation.foretold), loss.dtype(), loss.device()));
     }
     first = end;
   }

@@ -38,7 +38,7 @@ Model::Trunk::Trunk(const Config& config, DType dtype)
   register_module("norm", norm);
 }
 
-Model::Model(const Config& config, DType dtype)
+Model::Model(const Config& config, DType dtype, autograd::Device device)
     : config_(validated(config)),
       dtype_(dtype),
       model_(config, dtype),
@@ -48,6 +48,9 @@ Model::Model(const Config& config, DType dtype)
   register_module("lm_head", lm_head_);
   if (config.tied_head) lm_head_.weight = model_.embed_tokens.weight;
   initialise(*this, config);
+  if (device == autograd::Device::cpu) return;
+  to(device);
+  rope_table_ = {rope_table_.cos.to(device), rope_table_.sin.to(device)};
 }
 
 Tensor Model::hidden(const Tensor& tokens, std::vector<Past>* past) const {
@@ -68,7 +71,7 @@ Tensor Model::hidden(const Tensor& tokens, std::vector<Past>* past) const {
 std::vector<Past> Model::empty_past(std::int64_t sequences) const {
   std::vector<Past> past;
   const autograd::Shape shape{sequences, config_.kv_heads, config_.sequence, config_.head_size()};
-  for (std::int64_t i = 0; i < config_.layers; ++i) past.push_back({Tensor::empty(shape, dtype_), Tensor::empty(shape, dtype_), 0});
+  for (std::int64_t i = 0; i < config_.layers; ++i) past.push_back({Tensor::empty(shape, dtype_, device()), Tensor::empty(shape, dtype_, device()), 0});
   return past;
 }
 

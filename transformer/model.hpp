@@ -22,8 +22,9 @@ namespace ringside::transformer {
 class Model : public autograd::Module {
  public:
   // Validates `config` and gives every parameter its first value, which depends on config.initialise_seed and the parameter's name
-  // alone: every rank, whatever their number, makes the same model. See `initialise`. dtype is fp32, fp64 or bf16.
-  explicit Model(const Config& config, autograd::DType dtype = autograd::DType::fp32);
+  // alone: every rank, whatever their number, makes the same model. See `initialise`. dtype is fp32, fp64 or bf16. The numbers are drawn on
+  // the CPU and then moved to `device`. Tokens and targets are given on the CPU always: there they are checked.
+  explicit Model(const Config& config, autograd::DType dtype = autograd::DType::fp32, autograd::Device device = autograd::Device::cpu);
 
   // tokens int32 [B, T], T at most config.sequence -> logits [B, T, vocabulary].
   autograd::Tensor forward(const autograd::Tensor& tokens) const;
@@ -46,6 +47,7 @@ class Model : public autograd::Module {
 
   const Config& config() const { return config_; }
   autograd::DType dtype() const { return dtype_; }
+  autograd::Device device() const { return rope_table_.cos.device(); }
 
  private:
   // What Llama's names call "model": everything but the head.

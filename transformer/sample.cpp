@@ -37,7 +37,7 @@ class Reader {
     const std::vector<std::int32_t> unseen(tokens.begin() + static_cast<std::ptrdiff_t>(seen), tokens.end());
     const auto count = static_cast<std::int64_t>(unseen.size());
     const Tensor hidden = model_.hidden(Tensor::from(unseen, {1, count}), &past_);
-    return values_of(autograd::wide(model_.head(hidden.narrow(1, count - 1, 1)).contiguous()));
+    return values_of(autograd::wide(model_.head(hidden.narrow(1, count - 1, 1)).contiguous()).to(autograd::Device::cpu));
   }
 
  private:

@@ -156,7 +156,7 @@ double Trainer::accumulate_gradients() {
     const auto quiet = last ? nullptr : form_.no_sync();
     Tensor loss;
     in_phase("forward", [&] { loss = loss_of(training_.draw(steps_taken_, {share.first + part * count, count})); });
-    in_phase("backward", [&] { autograd::backward(loss, Tensor::scalar(1.0 / static_cast<double>(parts), loss.dtype())); });
+    in_phase("backward", [&] { autograd::backward(loss, Tensor::scalar(1.0 / static_cast<double>(parts), loss.dtype(), loss.device())); });
     sum += loss.item();
   }
   return sum / static_cast<double>(parts);

@@ -20,6 +20,7 @@ namespace ringside::transformer {
 
 using autograd::DType;
 using autograd::NamedTensor;
+using autograd::Tensor;
 
 namespace {
 
@@ -83,7 +84,8 @@ struct Inventory {
   std::uint64_t sum = 0;
 
   void add(const NamedTensor& whole) {
-    ArrayView view = view_of(whole.name, whole.tensor);
+    const Tensor home = whole.tensor.to(autograd::Device::cpu);
+    ArrayView view = view_of(whole.name, home);
     sum = checksum(sum + 1, view.bytes);
     view.bytes = {};
     arrays.push_back(std::move(view));
@@ -172,12 +174,13 @@ SavedRun run_of(const Metadata& metadata) {
 
 void read_into(SafetensorsFile& file, const NamedTensor& wanted) {
   const auto& [name, tensor] = wanted;
-  const ArrayView view = view_of(name, tensor);
+  const Tensor home = tensor.to(autograd::Device::cpu);  // itself, if it is there
+  const ArrayView view = view_of(name, home);
   const auto& entry = file.entry(name);
   require(entry.shape == view.shape && entry.type == view.type, "'{}' is {} {} in it, but the optimizer's is {} {}", name,
           safetensors_name(entry.type), autograd::to_string(entry.shape), safetensors_name(view.type), autograd::to_string(view.shape));
-  std::byte* const start = tensor.storage()->data() + static_cast<std::size_t>(tensor.offset()) * autograd::size_of(tensor.dtype());
-  file.read(name, {start, view.bytes.size()});
+  file.read(name, {home.address(), view.bytes.size()});
+  tensor.copy_(home);
 }
 
 }  // namespace
@@ -214,7 +217,10 @@ void save_run(const fs::path& directory, const Model& model, const Trainer& trai
   if (vocabulary.tokenizer() && !fs::exists(directory / "tokenizer.json")) save_tokenizer(directory, *vocabulary.tokenizer());
   const std::string name = new_state_name(directory, trainer.steps_taken());
   SafetensorsWriter file(directory / name, of_state.arrays, metadata_of(model, trainer, of_parameters.sum, of_state.sum));
-  state([&](const NamedTensor& whole) { file.write(whole.name, view_of(whole.name, whole.tensor).bytes); });
+  state([&](const NamedTensor& whole) {
+    const Tensor home = whole.tensor.to(autograd::Device::cpu);
+    file.write(whole.name, view_of(whole.name, home).bytes);
+  });
   file.commit();
   try {
     save_checkpoint(directory, model, {{state_key, name}}, parameters);

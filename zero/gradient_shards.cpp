@@ -22,8 +22,8 @@ GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup&
   const MemoryScope scope(MemoryKind::gradients);
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
     const ddp::Bucket& bucket = plan_.buckets()[b];
-    shards_.push_back(Tensor::zeros({plan_.shard_elements(b)}, bucket.dtype));
-    flats_.push_back(Tensor::empty({plan_.padded_elements(b)}, bucket.dtype));
+    shards_.push_back(Tensor::zeros({plan_.shard_elements(b)}, bucket.dtype, bucket.device));
+    flats_.push_back(Tensor::empty({plan_.padded_elements(b)}, bucket.dtype, bucket.device));
     flats_[b].storage()->drop();
     seen_.emplace_back(bucket.entries.size());
     has_gradient_.emplace_back(bucket.entries.size());

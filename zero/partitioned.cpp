@@ -14,7 +14,7 @@ using autograd::Tensor;
 namespace {
 
 std::byte* bytes_at(const Tensor& tensor, std::int64_t element) {
-  return tensor.storage()->data() + static_cast<std::size_t>(tensor.offset() + element) * autograd::size_of(tensor.dtype());
+  return tensor.address() + static_cast<std::size_t>(element) * autograd::size_of(tensor.dtype());
 }
 
 // Elements of a contiguous tensor, as a row.
@@ -35,7 +35,7 @@ Tensor collect(const Tensor& mine, const std::vector<Part>& parts, autograd::Sha
     if (r == 0 && group.rank() == 0)
       part_of(whole, part).copy_(mine.reshape({part.count}));
     else if (r == group.rank())
-      group.send(bytes_at(mine, 0), count, ddp::data_type_of(mine), 0, label);
+      group.send(mine.to(autograd::Device::cpu).address(), count, ddp::data_type_of(mine), 0, label);
     else if (group.rank() == 0)
       group.recv(bytes_at(whole, part.begin), count, ddp::data_type_of(whole), r, label);
   }

@@ -21,7 +21,7 @@ std::vector<Part> parts_at(const ShardPlan& plan, ShardPlan::Place place, int ra
 
 Tensor move_into_flat_memory(const ShardPlan& plan, std::size_t b) {
   const autograd::MemoryScope scope(autograd::MemoryKind::parameters);
-  const Tensor flat = Tensor::zeros({plan.padded_elements(b)}, plan.buckets()[b].dtype);
+  const Tensor flat = Tensor::zeros({plan.padded_elements(b)}, plan.buckets()[b].dtype, plan.buckets()[b].device);
   for (const ddp::BucketEntry& entry : plan.buckets()[b].entries) {
     const Tensor place = ddp::view_in(flat, entry);
     place.copy_(entry.parameter.tensor);

@@ -17,7 +17,7 @@ ShardedState::ShardedState(const autograd::Module& module, collectives::ProcessG
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
     parameters_.push_back(move_into_flat_memory(plan_, b));
     const autograd::MemoryScope gradients(autograd::MemoryKind::gradients);
-    gradients_.push_back(Tensor::zeros({plan_.padded_elements(b)}, plan_.buckets()[b].dtype));
+    gradients_.push_back(Tensor::zeros({plan_.padded_elements(b)}, plan_.buckets()[b].dtype, plan_.buckets()[b].device));
     for (const ddp::BucketEntry& entry : plan_.buckets()[b].entries)
       entry.parameter.tensor.set_grad(ddp::view_in(gradients_[b], entry));
     has_gradient_.emplace_back(plan_.buckets()[b].entries.size());

@@ -39,9 +39,9 @@ class DeviceBlock {
   template <class T, int m, int n>
   using Product = DeviceProduct<T, m, n>;
   using Group = DeviceGroup;
-  __host__ __device__ void copy_later(void* into, const void* from) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);)) }
+  __host__ __device__ void copy_later([[maybe_unused]] void* into, [[maybe_unused]] const void* from) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);)) }
   __host__ __device__ void end_of_batch() { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_commit();)) }
-  __host__ __device__ void finish_copies(int but) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(but));)) }
+  __host__ __device__ void finish_copies([[maybe_unused]] int but) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(but));)) }
 
  private:
   template <class Combine>

@@ -21,6 +21,7 @@
 #include <limits>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/gemm.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/layout.hpp"
@@ -125,8 +126,8 @@ void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Ma
 }
 
 Sizes checked_sizes(const Tensor& q, const Tensor& k, const Tensor& v) {
-  require_same_dtype("causal_attention", q, k);
-  require_same_dtype("causal_attention", q, v);
+  require_alike("causal_attention", q, k);
+  require_alike("causal_attention", q, v);
   require(
       q.dim() == 4 && k.dim() == 4 && k.shape() == v.shape() && q.size(0) == k.size(0) && q.size(3) == k.size(3) && q.size(3) > 0,
       "causal_attention: expected q [B, H, T, D], k and v [B, H_kv, T, D], got {}, {} and {}", q.shape(), k.shape(), v.shape());
@@ -161,12 +162,26 @@ Gradients attention_backward(const Sizes& sizes, const Tensor& q, const Tensor& 
   return {dq, dk, dv};
 }
 
+Tensor attention_on_device(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, q.dtype(), q.device()).transpose(1, 2);
+  const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, DType::fp32, q.device());
+  device_kernels(q.device()).attention(q, k, v, y, log_sums);
+  // y is what the next op keeps too, so it costs nothing to keep; detached, for a node that holds its own output is a cycle.
+  return record(
+      "causal_attention", y, {q, k, v}, [q, k, v, y = y.detach(), log_sums](const Node&, const Tensor& grad) -> Gradients {
+        const Tensor dy = with_dense_rows(grad), dq = empty_in_order_of(q), dk = empty_in_order_of(k), dv = empty_in_order_of(v);
+        device_kernels(q.device()).attention_backward(q, k, v, y, log_sums, dy, dq, dk, dv);
+        return {dq, dk, dv};
+      });
+}
+
 }  // namespace
 
 // q [B, H, Tq, D], k, v [B, H_kv, Tk, D] -> y [B, H, Tq, D], in memory [B, Tq, H, D]
 Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tensor& v_input) {
   const Sizes sizes = checked_sizes(q_input, k_input, v_input);
   const Tensor q = with_dense_rows(q_input), k = with_dense_rows(k_input), v = with_dense_rows(v_input);
+  if (q.device() != Device::cpu) return attention_on_device(sizes, q, k, v);
   const DType kept = q.dtype(), computed = wide_type(kept);
   Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, computed).transpose(1, 2);
   const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, computed);

@@ -6,9 +6,12 @@
 
 namespace ringside::autograd {
 
-inline void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
+// Of one type and on one device.
+inline void require_alike(const char* op, const Tensor& a, const Tensor& b) {
   require(a.dtype() == b.dtype(), "{}: expected tensors of one type, got {} {} and {} {}", op, name_of(a.dtype()), a.shape(),
           name_of(b.dtype()), b.shape());
+  require(a.device() == b.device(), "{}: expected tensors on one device, got {} on {} and {} on {}; move one with .to()", op, a.shape(),
+          name_of(a.device()), b.shape(), name_of(b.device()));
 }
 
 inline void require_same_shape(const char* op, const Tensor& a, const Tensor& b) {

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/gemm.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/rows.hpp"
+#include "autograd/layout.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
@@ -39,6 +41,22 @@ std::int64_t count_targets(const char* op, const Tensor& targets, std::int64_t v
   return count;
 }
 
+// One by the number of targets that count; 1 where there is none, as then every loss is 0.
+double weight_of(std::int64_t count) { return 1 / static_cast<double>(std::max<std::int64_t>(count, 1)); }
+
+Tensor cross_entropy_on_device(const Tensor& z, const Tensor& targets, std::int64_t count, std::int32_t ignore_index) {
+  const DeviceKernels& kernels = device_kernels(z.device());
+  const Tensor losses = Tensor::empty({targets.elements()}, DType::fp32, z.device()), log_sums = Tensor::empty(losses.shape(), DType::fp32, z.device());
+  kernels.cross_entropy(z, targets, ignore_index, losses, log_sums);
+  Tensor loss = Tensor::empty({}, DType::fp32, z.device());
+  kernels.sum(losses, weight_of(count), loss);
+  return record("cross_entropy", loss, {z}, [z, targets, log_sums, count, ignore_index](const Node&, const Tensor& dloss) -> Gradients {
+    const Tensor dz = Tensor::empty(z.shape(), z.dtype(), z.device());
+    device_kernels(z.device()).cross_entropy_backward(z, targets, ignore_index, log_sums, weight_of(count), dloss, dz);
+    return {dz};
+  });
+}
+
 }  // namespace
 
 // z [tokens, V], targets [tokens] -> loss = mean over tokens t of (log sum_v exp(z[t, v]) - z[t, target])
@@ -50,9 +68,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets_input, std::int
   require(
       logits.dim() >= 1 && logits.size(-1) > 0 && Shape(logits.shape().begin(), logits.shape().end() - 1) == targets_input.shape(),
       "cross_entropy: expected logits [..., V] and targets [...], got {} and {}", logits.shape(), targets_input.shape());
-  const Tensor z = logits.contiguous(), targets = targets_input.contiguous();
+  const Tensor z = logits.contiguous(), targets = targets_input.to(Device::cpu).contiguous();  // checked on the host
   const std::int64_t vocabulary = z.size(-1), tokens = targets.elements(), count = count_targets("cross_entropy", targets, vocabulary, ignore_index);
 
+  if (z.device() != Device::cpu) return cross_entropy_on_device(z, targets.to(z.device()), count, ignore_index);
   const DType computed = wide_type(z.dtype());
   Tensor loss = Tensor::empty({}, computed);
   const Tensor log_sums = Tensor::empty({tokens}, computed);
@@ -199,6 +218,36 @@ Tensor scaled(const Tensor& gradient, double factor, DType kept) {
   return rounded(gradient, kept);
 }
 
+// On a device: logits are fp32, also of bf16, and dw is added up in fp32 and rounded at the end. Nothing waits for the loss.
+Tensor linear_cross_entropy_on_device(const LossProblem& problem, std::int64_t count, std::int64_t rows_at_once) {
+  const Tensor &x = problem.x, &w = problem.w;
+  const DeviceKernels& kernels = device_kernels(x.device());
+  const std::int64_t n = problem.n, vocabulary = problem.vocabulary, tokens = problem.tokens;
+  const Tensor losses = Tensor::empty({tokens}, DType::fp32, x.device()), log_sums = Tensor::empty({tokens}, DType::fp32, x.device());
+  const Tensor scratch = Tensor::empty({std::min(rows_at_once, tokens), vocabulary}, DType::fp32, x.device());
+  for (std::int64_t first = 0; first < tokens; first += rows_at_once) {
+    const std::int64_t rows = std::min(rows_at_once, tokens - first);
+    const auto part = [&](const Tensor& all, std::int64_t size) { return make_view(all, all.offset() + first * size, {rows, size}, {size, 1}); };
+    const Tensor z = make_view(scratch, 0, {rows, vocabulary}, {vocabulary, 1});
+    kernels.gemm({.b = transposed, .m = rows, .n = vocabulary, .k = n}, part(x, n), w, z);
+    if (!problem.wants_gradient()) {
+      kernels.cross_entropy(z, part(problem.targets, 1), problem.ignore_index, part(losses, 1), part(log_sums, 1));
+      continue;
+    }
+    kernels.cross_entropy_in_place(z, part(problem.targets, 1), problem.ignore_index, weight_of(count), part(losses, 1));
+    const Tensor dz = rounded(z, x.dtype());
+    if (problem.dx.defined()) kernels.gemm({.m = rows, .n = n, .k = vocabulary}, dz, w, part(problem.dx, n));
+    if (problem.dw.defined()) kernels.gemm({.a = transposed, .m = vocabulary, .n = n, .k = rows, .beta = first > 0 ? 1.0f : 0.0f}, dz, part(x, n), problem.dw);
+  }
+  Tensor loss = Tensor::empty({}, DType::fp32, x.device());
+  kernels.sum(losses, weight_of(count), loss);
+  return record("linear_cross_entropy", loss, {x, w}, [dx = problem.dx, dw = problem.dw, kept = x.dtype()](const Node&, const Tensor& dloss) -> Gradients {
+    for (const Tensor& gradient : {dx, dw})
+      if (gradient.defined()) device_kernels(dloss.device()).scale_by(gradient, dloss, 1, gradient);
+    return {dx, rounded(dw, kept)};
+  });
+}
+
 }  // namespace
 
 // x [tokens, n], W [V, n], targets [tokens] -> loss = cross_entropy(x W^T, targets), a block of rows after the other:
@@ -214,16 +263,28 @@ Tensor scaled(const Tensor& gradient, double factor, DType kept) {
 Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight, const Tensor& targets_input, std::int32_t ignore_index,
                             std::int64_t rows_at_once) {
   require_ids("linear_cross_entropy", "targets", targets_input);
-  require_same_dtype("linear_cross_entropy", x_input, weight);
+  require_alike("linear_cross_entropy", x_input, weight);
   require(x_input.dim() >= 1 && weight.dim() == 2 && weight.size(0) > 0 && x_input.size(-1) == weight.size(1) &&
               Shape(x_input.shape().begin(), x_input.shape().end() - 1) == targets_input.shape(),
           "linear_cross_entropy: expected x [..., n], weight [V, n] and targets [...], got {}, {} and {}", x_input.shape(), weight.shape(),
           targets_input.shape());
-  const Tensor x = x_input.contiguous(), w = weight.contiguous(), targets = targets_input.contiguous();
+  const Tensor x = x_input.contiguous(), w = weight.contiguous(), targets = targets_input.to(Device::cpu).contiguous();
   const DType kept = x.dtype(), computed = wide_type(kept);
   const std::int64_t vocabulary = w.size(0), n = w.size(1), tokens = targets.elements();
   const std::int64_t count = count_targets("linear_cross_entropy", targets, vocabulary, ignore_index);
   const bool history = grad_enabled();
+  rows_at_once = rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, vocabulary);
+  if (x.device() != Device::cpu)
+    return linear_cross_entropy_on_device({.x = x,
+                                           .w = w,
+                                           .targets = targets.to(x.device()),
+                                           .tokens = tokens,
+                                           .n = n,
+                                           .vocabulary = vocabulary,
+                                           .ignore_index = ignore_index,
+                                           .dx = history && x.requires_grad() ? Tensor::empty(x.shape(), kept, x.device()) : Tensor(),
+                                           .dw = history && w.requires_grad() ? Tensor::zeros(w.shape(), DType::fp32, x.device()) : Tensor()},
+                                          count, rows_at_once);
   const LossProblem problem{.x = wide(x),
                             .w = wide(w),
                             .targets = targets,
@@ -235,7 +296,7 @@ Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight, const T
                             .dw = !history || !w.requires_grad() ? Tensor()
                                   : tokens == 0                  ? Tensor::zeros(w.shape(), computed)
                                                                  : Tensor::empty(w.shape(), computed)};
-  const double loss = loss_and_gradients(problem, count, rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, vocabulary));
+  const double loss = loss_and_gradients(problem, count, rows_at_once);
   return record("linear_cross_entropy", Tensor::scalar(loss, computed), {x, w},
                 [dx = problem.dx, dw = problem.dw, kept](const Node&, const Tensor& dloss) -> Gradients {
                   return {scaled(dx, dloss.item(), kept), scaled(dw, dloss.item(), kept)};

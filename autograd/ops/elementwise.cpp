@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
+#include "autograd/layout.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
@@ -22,19 +24,16 @@ Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
   return shape;
 }
 
-// The strides with which a tensor of `from` is read as one of `to`: 0 where it is stretched.
-Shape stretched_strides(const Shape& from, const Shape& strides, const Shape& to) {
-  Shape result(to.size(), 0);
-  for (std::size_t i = 1; i <= from.size(); ++i)
-    if (from[from.size() - i] != 1) result[to.size() - i] = strides[from.size() - i];
-  return result;
-}
-
-// y = f(a, b), element by element.
+// y = f(a, b), element by element; on a device, by the kernel that is the same.
+using OfDevice = void (DeviceKernels::*)(const Tensor& a, const Tensor& b, const Tensor& y) const;
 template <class F>
-Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f) {
-  require_same_dtype(op, a, b);
-  Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype());
+Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f, OfDevice of_device) {
+  require_alike(op, a, b);
+  Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype(), a.device());
+  if (a.device() != Device::cpu) {
+    (device_kernels(a.device()).*of_device)(a, b, y);
+    return y;
+  }
   dispatch_stored(a.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
     const T* const pa = a.data<T>();
@@ -70,7 +69,11 @@ Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f) {
 // The gradient of a stretched input: what arrived at all copies of an element is summed. Of one that was not stretched: dy itself.
 Tensor sum_to(const Tensor& dy, const Shape& shape) {
   if (dy.shape() == shape) return dy;
-  Tensor dx = Tensor::zeros(shape, dy.dtype());
+  Tensor dx = Tensor::zeros(shape, dy.dtype(), dy.device());
+  if (dy.device() != Device::cpu) {
+    device_kernels(dy.device()).sum_to(dy, dx);
+    return dx;
+  }
   dispatch(dy.dtype(), "sum_to", [&](auto zero) {
     using T = decltype(zero);
     const Rows from(dy), to(dy.shape(), stretched_strides(shape, dx.strides(), dy.shape()));
@@ -96,30 +99,42 @@ Tensor sum_to(const Tensor& dy, const Shape& shape) {
 
 // a, b -> y, all of the broadcast shape.  dy/da = dy/db = 1
 Tensor add(const Tensor& a, const Tensor& b) {
-  Tensor y = combine("add", a, b, [](auto x1, auto x2) { return x1 + x2; });
+  Tensor y = combine(
+      "add", a, b, [](auto x1, auto x2) { return x1 + x2; }, &DeviceKernels::add);
   return record("add", y, {a, b}, [shape_a = a.shape(), shape_b = b.shape()](const Node& node, const Tensor& dy) -> Gradients {
     return {node.needs(0) ? sum_to(dy, shape_a) : Tensor(), node.needs(1) ? sum_to(dy, shape_b) : Tensor()};
   });
 }
 
+namespace {
+Tensor product(const char* op, const Tensor& a, const Tensor& b) {
+  return combine(
+      op, a, b, [](auto x1, auto x2) { return x1 * x2; }, &DeviceKernels::multiply);
+}
+}  // namespace
+
 // a, b -> y, all of the broadcast shape.  dy/da = b, dy/db = a
 Tensor mul(const Tensor& a, const Tensor& b) {
-  const auto product = [](auto x1, auto x2) { return x1 * x2; };
-  Tensor y = combine("mul", a, b, product);
-  return record("mul", y, {a, b}, [a, b, product](const Node& node, const Tensor& dy) -> Gradients {
-    return {node.needs(0) ? sum_to(combine("mul", dy, b, product), a.shape()) : Tensor(),
-            node.needs(1) ? sum_to(combine("mul", dy, a, product), b.shape()) : Tensor()};
+  Tensor y = product("mul", a, b);
+  return record("mul", y, {a, b}, [a, b](const Node& node, const Tensor& dy) -> Gradients {
+    return {node.needs(0) ? sum_to(product("mul", dy, b), a.shape()) : Tensor(),
+            node.needs(1) ? sum_to(product("mul", dy, a), b.shape()) : Tensor()};
   });
 }
 
+namespace {
+Tensor times(const Tensor& x, double factor) {
+  if (x.device() == Device::cpu) return product("scale", x, Tensor::scalar(factor, x.dtype()));
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  device_kernels(x.device()).scale(x.detach().contiguous(), factor, y);
+  return y;
+}
+}  // namespace
+
 // x -> y = factor x.  dy/dx = factor
 Tensor scale(const Tensor& x, double factor) {
-  const Tensor constant = Tensor::scalar(factor, x.dtype());
-  const auto product = [](auto x1, auto x2) { return x1 * x2; };
-  Tensor y = combine("scale", x, constant, product);
-  return record("scale", y, {x}, [constant, product](const Node&, const Tensor& dy) -> Gradients {
-    return {combine("scale", dy, constant, product)};
-  });
+  return record("scale", times(x, factor), {x},
+                [factor](const Node&, const Tensor& dy) -> Gradients { return {times(dy, factor)}; });
 }
 
 }  // namespace ringside::autograd

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/gemm.hpp"
+#include "autograd/layout.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
@@ -20,6 +22,8 @@ constexpr auto plain = Transpose::no, transposed = Transpose::yes;
 // `count` products C_i = op(A_i) op(B_i) of contiguous matrices that follow each other; m, k, n are the sizes of the product.
 void batched_gemm(std::int64_t count, Transpose ta, Transpose tb, std::int64_t m, std::int64_t n, std::int64_t k, const Tensor& a,
                   const Tensor& b, const Tensor& c) {
+  if (c.device() != Device::cpu)
+    return device_kernels(c.device()).gemm({.a = ta, .b = tb, .m = m, .n = n, .k = k, .count = count}, a, b, c);
   dispatch(c.dtype(), "matmul", [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t i = 0; i < count; ++i)
@@ -32,7 +36,7 @@ void batched_gemm(std::int64_t count, Transpose ta, Transpose tb, std::int64_t m
 
 // a [..., m, k], b [..., k, n] or [k, n] -> y [..., m, n]
 Tensor matmul(const Tensor& a_input, const Tensor& b_input) {
-  require_same_dtype("matmul", a_input, b_input);
+  require_alike("matmul", a_input, b_input);
   const Tensor a = a_input.contiguous(), b = b_input.contiguous();
   const auto mismatch = [&] {
     fail("matmul: expected [..., m, k] and [..., k, n] with equal leading sizes, or [k, n]; got {} and {}", a.shape(), b.shape());
@@ -46,18 +50,18 @@ Tensor matmul(const Tensor& a_input, const Tensor& b_input) {
   y_shape.back() = n;
   const std::int64_t batch = shared ? 1 : elements_of(Shape(a.shape().begin(), a.shape().end() - 2));
   const std::int64_t m = shared ? elements_of(Shape(a.shape().begin(), a.shape().end() - 1)) : a.size(-2);
-  Tensor y = Tensor::empty(std::move(y_shape), a.dtype());
+  Tensor y = Tensor::empty(std::move(y_shape), a.dtype(), a.device());
   batched_gemm(batch, plain, plain, m, n, k, a, b, y);
 
   return record("matmul", y, {a, b}, [a, b, batch, m, n, k](const Node& node, const Tensor& grad) -> Gradients {
     const Tensor dy = grad.contiguous();
     Tensor da, db;
     if (node.needs(0)) {
-      da = Tensor::empty(a.shape(), a.dtype());
+      da = Tensor::empty(a.shape(), a.dtype(), a.device());
       batched_gemm(batch, plain, transposed, m, k, n, dy, b, da);  // [m, k] = [m, n] [k, n]^T
     }
     if (node.needs(1)) {
-      db = Tensor::empty(b.shape(), b.dtype());
+      db = Tensor::empty(b.shape(), b.dtype(), b.device());
       batched_gemm(batch, transposed, plain, k, n, m, a, dy, db);  // [k, n] = [m, k]^T [m, n]
     }
     return {da, db};
@@ -95,18 +99,38 @@ Tensor sum_of_rows(const Tensor& dy, std::int64_t n) {
   return sum;
 }
 
+// The same on a device, whose products take bf16 as it is and add up in fp32: nothing is widened.
+void linear_on_device(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& y, std::int64_t rows) {
+  const DeviceKernels& kernels = device_kernels(x.device());
+  kernels.gemm({.b = transposed, .m = rows, .n = w.size(0), .k = w.size(1)}, x, w, y);
+  if (b.defined()) kernels.add(y, b, y);
+}
+
+Gradients linear_backward_on_device(const Node& node, const Tensor& x, const Tensor& w, const Tensor& dy, std::int64_t rows) {
+  const DeviceKernels& kernels = device_kernels(x.device());
+  const std::int64_t out = w.size(0), in = w.size(1);
+  const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
+  const Tensor dx = node.needs(0) ? like(x) : Tensor(), dw = node.needs(1) ? like(w) : Tensor();
+  if (dx.defined()) kernels.gemm({.m = rows, .n = in, .k = out}, dy, w, dx);
+  if (dw.defined()) kernels.gemm({.a = transposed, .m = out, .n = in, .k = rows}, dy, x, dw);
+  if (!node.needs(2)) return {dx, dw, Tensor()};
+  const Tensor db = Tensor::empty({out}, dy.dtype(), dy.device());
+  kernels.sum_to(make_view(dy, dy.offset(), {rows, out}, {out, 1}), db);
+  return {dx, dw, db};
+}
+
 }  // namespace
 
 // x [..., in], W [out, in], b [out] -> y = x W^T + b [..., out]
 //
 //     dx = dy W   [..., in]        dW = dy^T x   [out, in]        db = sum of dy over rows   [out]
 Tensor linear(const Tensor& x_input, const Tensor& weight, const Tensor& bias) {
-  require_same_dtype("linear", x_input, weight);
+  require_alike("linear", x_input, weight);
   require(weight.dim() == 2 && x_input.dim() >= 1 && x_input.size(-1) == weight.size(1),
           "linear: expected x [..., in] and weight [out, in], got {} and {}", x_input.shape(), weight.shape());
   const std::int64_t out = weight.size(0), in = weight.size(1);
   if (bias.defined()) {
-    require_same_dtype("linear", x_input, bias);
+    require_alike("linear", x_input, bias);
     require(bias.shape() == Shape{out}, "linear: expected bias [{}], got {}", out, bias.shape());
   }
   const Tensor x = x_input.contiguous(), w = weight.contiguous(), b = bias.defined() ? bias.contiguous() : bias;
@@ -114,7 +138,14 @@ Tensor linear(const Tensor& x_input, const Tensor& weight, const Tensor& bias) {
   Shape y_shape = x.shape();
   y_shape.back() = out;
   const DType kept = x.dtype();
-  Tensor y = Tensor::empty(std::move(y_shape), wide_type(kept));
+  const bool on_device = x.device() != Device::cpu;
+  Tensor y = Tensor::empty(std::move(y_shape), on_device ? kept : wide_type(kept), x.device());
+  if (on_device) {
+    linear_on_device(x, w, b, y, rows);
+    return record("linear", y, {x, w, b}, [x, w, rows](const Node& node, const Tensor& dy) {
+      return linear_backward_on_device(node, x, w, dy.contiguous(), rows);
+    });
+  }
   if (b.defined() && y.elements() > 0) fill_rows(y, wide(b));
   dispatch(y.dtype(), "linear", [&, x = wide(x), w = wide(w)](auto zero) {
     using T = decltype(zero);

@@ -2,6 +2,7 @@
 #include <numeric>
 #include <vector>
 
+#include "autograd/device_kernels.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
@@ -27,9 +28,22 @@ double sum_of(std::int64_t count, Term term) {
   return std::accumulate(of_piece.begin(), of_piece.end(), 0.0);
 }
 
+// The device's sum stays on the device, as do the gradients that follow: nobody waits for numbers.
+Tensor scaled_sum_on_device(const char* op, const Tensor& x, double factor) {
+  Tensor total = Tensor::empty({}, x.dtype(), x.device());
+  device_kernels(x.device()).sum(x, factor, total);
+  return record(op, total, {x}, [shape = x.shape(), factor](const Node&, const Tensor& dy) -> Gradients {
+    const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+    device_kernels(dy.device()).fill_with(dx, dy, factor);
+    return {dx};
+  });
+}
+
 // x [...] -> factor * sum of x, a scalar.  dx = factor * dy everywhere
 Tensor scaled_sum(const char* op, const Tensor& x_input, double factor) {
   const Tensor x = x_input.contiguous();
+  dispatch(x.dtype(), op, [](auto) {});  // the type is checked on every device
+  if (x.device() != Device::cpu) return scaled_sum_on_device(op, x, factor);
   double total = 0;
   dispatch(x.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
@@ -39,6 +53,25 @@ Tensor scaled_sum(const char* op, const Tensor& x_input, double factor) {
                 [shape = x.shape(), factor](const Node&, const Tensor& dy) -> Gradients {
                   return {Tensor::full(shape, factor * dy.item(), dy.dtype())};
                 });
+}
+
+Tensor mse_loss_on_device(const Tensor& x, const Tensor& t) {
+  const double n = static_cast<double>(x.elements());
+  const auto difference = [x, t] {
+    const Tensor d = Tensor::empty(x.shape(), x.dtype(), x.device());
+    device_kernels(x.device()).subtract(x, t, d);
+    return d;
+  };
+  Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  device_kernels(x.device()).sum_of_squares(difference(), 1 / n, loss);
+  return record("mse_loss", loss, {x, t}, [difference, n](const Node& node, const Tensor& dy) -> Gradients {
+    const auto gradient = [&](double factor) {  // factor dy (x - t)
+      const Tensor d = difference();
+      device_kernels(d.device()).scale_by(d, dy, factor, d);
+      return d;
+    };
+    return {node.needs(0) ? gradient(2 / n) : Tensor(), node.needs(1) ? gradient(-2 / n) : Tensor()};
+  });
 }
 
 }  // namespace
@@ -54,10 +87,12 @@ Tensor mean(const Tensor& x) {
 
 // x, t (target), both [...] -> mean of (x - t)^2, a scalar.  dx = 2 (x - t) / n * dy, dt = -dx
 Tensor mse_loss(const Tensor& x_input, const Tensor& target) {
-  require_same_dtype("mse_loss", x_input, target);
+  require_alike("mse_loss", x_input, target);
   require_same_shape("mse_loss", x_input, target);
   require(x_input.elements() > 0, "mse_loss: expected at least one element, got shape {}", x_input.shape());
   const Tensor x = x_input.contiguous(), t = target.contiguous();
+  dispatch(x.dtype(), "mse_loss", [](auto) {});
+  if (x.device() != Device::cpu) return mse_loss_on_device(x, t);
   const double n = static_cast<double>(x.elements());
   double total = 0;
   dispatch(x.dtype(), "mse_loss", [&](auto zero) {

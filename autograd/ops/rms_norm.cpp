@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -11,7 +12,8 @@ namespace ringside::autograd {
 
 namespace {
 
-// One row: y = x r w with r = 1 / sqrt(mean(x^2) + eps), which is returned. S is what numbers are kept as, T what they are computed in.
+// One row: y = x r w with r = 1 / sqrt(mean(x^2) + eps), which is returned. S is what numbers are kept as, T what they are computed
+// in.
 template <class S, class T = Wide<S>>
 T normalise_row(const S* x, const S* w, S* y, std::int64_t n, double eps) {
   T squares = 0;
@@ -51,6 +53,11 @@ void normalise_row_backward(const S* dy, const S* x, const S* w, T r, S* dx, T* 
 
 // x [rows, n], r [rows], w [n], dy [rows, n] -> dx [rows, n], dw [n]. Each piece of rows sums its own dw; they are added in order.
 Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& r, const Tensor& dy) {
+  if (x.device() != Device::cpu) {
+    const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device()), dw = Tensor::empty(weight.shape(), x.dtype(), x.device());
+    device_kernels(x.device()).rms_norm_backward(dy, x, weight, r, dx, dw);
+    return {dx, dw};
+  }
   const std::int64_t n = weight.elements(), rows = r.elements(), pieces = pieces_of(rows, row_grain(n));
   const Tensor dx = Tensor::empty(x.shape(), x.dtype()), dw_of_pieces = Tensor::zeros({pieces, n}, r.dtype());
   dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
@@ -70,7 +77,7 @@ Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor&
 }
 
 void check(const char* op, const Tensor& x, const Tensor& weight) {
-  require_same_dtype(op, x, weight);
+  require_alike(op, x, weight);
   require(x.dim() >= 1 && weight.shape() == Shape{x.size(-1)}, "{}: expected x [..., n] and weight [n], got {} and {}", op,
           x.shape(), weight.shape());
 }
@@ -80,9 +87,8 @@ std::int64_t rows_of(const Tensor& x) {
 }
 
 Tensor record_rms_norm(Tensor y, const Tensor& x, const Tensor& w, const Tensor& r) {
-  return record("rms_norm", std::move(y), {x, w}, [x, w, r](const Node&, const Tensor& dy) -> Gradients {
-    return rms_norm_backward(x, w, r, dy.contiguous());
-  });
+  return record("rms_norm", std::move(y), {x, w},
+                [x, w, r](const Node&, const Tensor& dy) -> Gradients { return rms_norm_backward(x, w, r, dy.contiguous()); });
 }
 
 }  // namespace
@@ -92,14 +98,17 @@ Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
   check("rms_norm", x_input, weight);
   const Tensor x = x_input.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(x);
-  const Tensor y = Tensor::empty(x.shape(), x.dtype()), r = Tensor::empty({rows}, wide_type(x.dtype()));
-  dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
-    using S = decltype(zero);
-    parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row)
-        r.data<Wide<S>>()[row] = normalise_row(x.data<S>() + row * n, w.data<S>(), y.data<S>() + row * n, n, eps);
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device()), r = Tensor::empty({rows}, wide_type(x.dtype()), x.device());
+  if (x.device() != Device::cpu)
+    device_kernels(x.device()).rms_norm(x, w, eps, y, r);
+  else
+    dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
+      using S = decltype(zero);
+      parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row)
+          r.data<Wide<S>>()[row] = normalise_row(x.data<S>() + row * n, w.data<S>(), y.data<S>() + row * n, n, eps);
+      });
     });
-  });
   return record_rms_norm(y, x, w, r);
 }
 
@@ -107,29 +116,32 @@ Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
 //
 // Two results of one pass, recorded as the two ops that they are:  (x, residual) --> [add] sum --> [rms_norm] normed
 SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Tensor& weight, double eps) {
-  require_same_dtype("add_rms_norm", x_input, residual);
+  require_alike("add_rms_norm", x_input, residual);
   require_same_shape("add_rms_norm", x_input, residual);
   check("add_rms_norm", x_input, weight);
   const Tensor a = x_input.contiguous(), b = residual.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(a);
-  Tensor sum = Tensor::empty(a.shape(), a.dtype());
-  const Tensor y = Tensor::empty(a.shape(), a.dtype()), r = Tensor::empty({rows}, wide_type(a.dtype()));
-  dispatch_stored(a.dtype(), "add_rms_norm", [&](auto zero) {
-    using S = decltype(zero);
-    using T = Wide<S>;
-    parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const S *const pa = a.data<S>() + row * n, *const pb = b.data<S>() + row * n;
-        S* const ps = sum.data<S>() + row * n;
+  Tensor sum = Tensor::empty(a.shape(), a.dtype(), a.device());
+  const Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device()), r = Tensor::empty({rows}, wide_type(a.dtype()), a.device());
+  if (a.device() != Device::cpu)
+    device_kernels(a.device()).add_rms_norm(a, b, w, eps, sum, y, r);
+  else
+    dispatch_stored(a.dtype(), "add_rms_norm", [&](auto zero) {
+      using S = decltype(zero);
+      using T = Wide<S>;
+      parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const S *const pa = a.data<S>() + row * n, *const pb = b.data<S>() + row * n;
+          S* const ps = sum.data<S>() + row * n;
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) {
-          const T ai = pa[i], bi = pb[i];
-          ps[i] = ai + bi;
+          for (std::int64_t i = 0; i < n; ++i) {
+            const T ai = pa[i], bi = pb[i];
+            ps[i] = ai + bi;
+          }
+          r.data<T>()[row] = normalise_row(ps, w.data<S>(), y.data<S>() + row * n, n, eps);
         }
-        r.data<T>()[row] = normalise_row(ps, w.data<S>(), y.data<S>() + row * n, n, eps);
-      }
+      });
     });
-  });
   sum = record("add", sum, {a, b}, [](const Node&, const Tensor& dy) -> Gradients { return {dy, dy}; });
   return {sum, record_rms_norm(y, sum, w, r)};
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "autograd/bf16.hpp"
+#include "autograd/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/layout.hpp"
 #include "autograd/node.hpp"
@@ -37,6 +38,10 @@ namespace {
 //     | y_{i+D/2} | = | sin   cos | | x_{i+D/2} |            direction -1 turns back: sin changes its sign
 Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position, int direction) {
   Tensor y = empty_in_order_of(x);
+  if (x.device() != Device::cpu) {
+    device_kernels(x.device()).rope(x, table.cos, table.sin, first_position, direction, y);
+    return y;
+  }
   const std::int64_t half = x.size(-1) / 2, tokens = x.size(-2);
   const Rows x_rows(x), y_rows(y);
   dispatch_stored(x.dtype(), "rope", [&](auto zero) {
@@ -71,6 +76,9 @@ Tensor rope(const Tensor& x_input, const RopeTable& table, std::int64_t first_po
           "rope: expected x [..., T, D] with D even and tables [positions, D/2], got {} and {}", x.shape(), table.cos.shape());
   require(wide_type(x.dtype()) == table.cos.dtype(), "rope: expected tables of {}, the type that {} is computed in, got {}",
           name_of(wide_type(x.dtype())), name_of(x.dtype()), name_of(table.cos.dtype()));
+  require(x.device() == table.cos.device() && x.device() == table.sin.device(),
+          "rope: expected tables on {} as x, got them on {} and {}", name_of(x.device()), name_of(table.cos.device()),
+          name_of(table.sin.device()));
   require(first_position >= 0 && first_position + x.size(-2) <= table.cos.size(0),
           "rope: positions {}..{} are not all in a table of {}", first_position, first_position + x.size(-2) - 1,
           table.cos.size(0));

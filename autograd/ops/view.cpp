@@ -30,7 +30,7 @@ Shape resolved(const Tensor& x, Shape shape) {
 }
 
 Tensor copy_of(const char* op, const Tensor& x) {
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   y.copy_(x);
   return record(op, y, {x}, [](const Node&, const Tensor& dy) -> Gradients { return {dy}; });
 }
@@ -66,7 +66,7 @@ Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length)
   new_shape[d] = length;
   Tensor y = make_view(*this, offset() + start * strides()[d], std::move(new_shape), strides());
   return record("narrow", y, {*this}, [before = shape(), dim, start, length](const Node&, const Tensor& dy) -> Gradients {
-    const Tensor dx = Tensor::zeros(before, dy.dtype());
+    const Tensor dx = Tensor::zeros(before, dy.dtype(), dy.device());
     dx.narrow(dim, start, length).copy_(dy);
     return {dx};
   });
@@ -78,6 +78,13 @@ Tensor Tensor::contiguous() const {
 
 Tensor Tensor::clone() const {
   return copy_of("clone", *this);
+}
+
+Tensor Tensor::to(Device target) const {
+  if (device() == target) return *this;
+  Tensor y = empty(shape(), dtype(), target);
+  y.copy_(*this);
+  return record("to", y, {*this}, [before = device()](const Node&, const Tensor& dy) -> Gradients { return {dy.to(before)}; });
 }
 
 }  // namespace ringside::autograd

@@ -35,6 +35,12 @@ int device_count() {
   return 0;
 }
 
+bool is_device_memory(const void* pointer) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, pointer), "asking where a buffer lies");
+  return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+}
+
 Device choose_device(int local_rank) {
   if (const auto missing = what_is_missing()) fail("{}", *missing);
   require(local_rank >= 0, "a local rank is 0 or more, not {}", local_rank);

@@ -17,6 +17,9 @@ std::optional<std::string> what_is_missing();
 // GPUs that this process may use; 0 where something is missing.
 int device_count();
 
+// Whether an address is memory of a GPU. Throws Error where something is missing.
+bool is_device_memory(const void* pointer);
+
 struct Device {
   int number = 0;
   std::string name;             // "NVIDIA H200"

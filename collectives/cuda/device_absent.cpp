@@ -21,6 +21,10 @@ int device_count() {
   return 0;
 }
 
+bool is_device_memory(const void*) {
+  fail("{}", missing);
+}
+
 Device choose_device(int) {
   fail("{}", missing);
 }

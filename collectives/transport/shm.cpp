@@ -154,12 +154,7 @@ class ShmTransport final : public Transport {
     return founder_.found(name, rank, members);
   }
 
-  std::vector<Position> positions(Seconds patience) override {
-    const Deadline deadline = Deadline::after(patience);
-    lifeline_.listen();
-    while (!deadline.expired() && !all_recent(lifeline_.positions())) lifeline_.listen_for(deadline.remaining_ms());
-    return lifeline_.positions();
-  }
+  std::vector<Position> positions(Seconds patience) override { return lifeline_.positions(patience); }
 
  private:
   struct Outgoing {

@@ -115,12 +115,7 @@ class TcpTransport final : public Transport {
     return founder_.found(name, rank, members);
   }
 
-  std::vector<Position> positions(Seconds patience) override {
-    const Deadline deadline = Deadline::after(patience);
-    lifeline_.listen();
-    while (!deadline.expired() && !all_recent(lifeline_.positions())) lifeline_.listen_for(deadline.remaining_ms());
-    return lifeline_.positions();
-  }
+  std::vector<Position> positions(Seconds patience) override { return lifeline_.positions(patience); }
 
  private:
   // Long messages come in many pieces, and a rank that looks for each takes time from the one that sends them.

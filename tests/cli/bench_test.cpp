@@ -260,6 +260,18 @@ TEST_CASE("what cannot be measured is said before anything starts") {
   CHECK(memory.ends_with(" GB are available: measure less with --bytes or -n\n"));
 }
 
+TEST_CASE("the ranks leave their figures where temporary files go") {
+  const std::string folder = TemporaryFile("ringside-bench-folder-").path;
+  const auto run = [&] { return bench({"barrier", "-n", "2", "--backends", "tcp", "--repeat", "2"}, {{"TMPDIR", folder}}); };
+  CHECK(run().err == "ringside: " + folder + ", where temporary files go, is no folder that the ranks could leave their figures in: let TMPDIR name one\n");
+  std::filesystem::create_directory(folder);
+  const Outcome outcome = run();
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  CHECK(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("numbers of bytes") {
   CHECK(cli::parse_bytes("4") == 4);
   CHECK(cli::parse_bytes("4B") == 4);

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
 
@@ -26,6 +28,31 @@ void check_usage_error(const std::vector<std::string>& arguments, const std::str
 }
 
 }  // namespace
+
+TEST_CASE("figures for programs may have standard output to themselves") {
+  const std::vector<std::vector<std::string>> commands = {
+      {"bench", "all_reduce", "-n", "2", "--bytes", "64B", "--backends", "threads", "--repeat", "2"},
+      {"bench", "train", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1", "--threads", "1"},
+      {"bench", "ddp", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1", "--forms", "flat"},
+      {"bench", "zero", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1", "--forms", "zero1", "--backend", "threads"},
+      {"step", "all_reduce", "-n", "2"},
+      {"prove", "all_reduce", "--max-size", "4"}};
+  for (const auto& command : commands) {
+    for (const std::string path : {"-", "/dev/stdout"}) {
+      std::vector<std::string> all{ringside_binary};
+      all.insert(all.end(), command.begin(), command.end());
+      CAPTURE(fmt::format("{}", fmt::join(all, " ")));
+      const auto table = run_program(all);
+      CHECK(table.err == "");
+      all.insert(all.end(), {"--json", path});
+      const auto outcome = run_program(all);
+      CHECK(outcome.exit_code == 0);
+      CHECK(nlohmann::json::accept(outcome.out));
+      const auto head = [](const std::string& text) { return text.substr(0, text.find('\n', 1)); };
+      CHECK(head(outcome.err) == head(table.out));
+    }
+  }
+}
 
 TEST_CASE("help and version go to stdout and are no error") {
   for (const auto& arguments : std::vector<std::vector<std::string>>{{}, {"--help"}, {"launch", "--help"}}) {

@@ -138,3 +138,33 @@ TEST_CASE("the time that callers stand still is told apart from the time that ca
     require(after.blocked - before.blocked < after.running - before.running, "rank 0 was blocked for {} s", after.blocked - before.blocked);
   });
 }
+
+TEST_CASE("a call waits behind the fence that was there when it was made before its backend reads") {
+  for (const int size : {2, 3})
+    on_every_transport(size, [](ProcessGroup& group) {
+      // A device of its own that has been given two things to compute, which it does only when somebody waits for them.
+      std::vector<float> x(1000, 0.0f), y(1000, 0.0f);
+      std::atomic<int> fences = 0, given = 0;
+      const auto caller = std::this_thread::get_id();
+      group.set_fence([&] {
+        require(std::this_thread::get_id() == caller, "a fence is made by the caller");
+        ++fences;
+        return [&x, &y, mine = given.load()] {
+          if (mine == 1) std::fill(x.begin(), x.end(), 1.0f);
+          if (mine == 2) std::fill(y.begin(), y.end(), 2.0f);
+        };
+      });
+      given = 1;
+      const Work first = group.all_reduce_async(std::span(x));
+      given = 2;
+      group.all_reduce(std::span(y));
+      first.wait();
+      require(fences == 2, "{} fences for two calls", fences.load());
+      const float p = static_cast<float>(group.size());
+      require(x.front() == p && x.back() == p, "{}", x.front());
+      require(y.front() == 2 * p && y.back() == 2 * p, "{}", y.front());
+      given = 0;
+      group.barrier();
+      require(fences == 3, "a blocking call with nothing under way has a fence too");
+    });
+}

@@ -1,0 +1,14 @@
+// What device_memory() and device_kernels() choose from. Those of cuda throw Error, with a sentence, where this build or this machine has no GPU.
+#pragma once
+
+#include "autograd/device_kernels.hpp"
+#include "autograd/device_memory.hpp"
+
+namespace ringside::autograd {
+
+DeviceMemory& emulated_memory();
+DeviceMemory& cuda_memory();
+const DeviceKernels& emulated_kernels();
+const DeviceKernels& cuda_kernels();
+
+}  // namespace ringside::autograd
