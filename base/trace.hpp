@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/profiler_range.hpp"
 
 namespace ringside {
 
@@ -84,7 +85,7 @@ const char* name_of(Trace::Kind kind);
 // A phase of a step, from its making to its end, on the calling thread.
 class TracedPhase {
  public:
-  explicit TracedPhase(const char* name) : name_(name), start_(Trace::here() ? Clock::now() : Clock::time_point{}) {}
+  explicit TracedPhase(const char* name) : range_(name), name_(name), start_(Trace::here() ? Clock::now() : Clock::time_point{}) {}
   ~TracedPhase() {
     if (Trace* trace = Trace::here()) trace->add({Trace::Lane::compute, Trace::Kind::phase, name_, start_, Clock::now()});
   }
@@ -92,6 +93,7 @@ class TracedPhase {
   TracedPhase& operator=(const TracedPhase&) = delete;
 
  private:
+  ProfilerRange range_;
   const char* name_;
   Clock::time_point start_;
 };

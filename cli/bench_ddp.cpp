@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <span>
 
 #include "autograd/parallel.hpp"
 #include "autograd/profile.hpp"
@@ -26,6 +27,7 @@ constexpr const char* more =
     "\n"
     "Examples:\n"
     "  ringside bench ddp -n 2 --model lab                            on this machine as it is\n"
+    "  ringside bench ddp -n 2 --backend shm,tcp --forms bucketed     two backends in turn, beside one step without communication\n"
     "  ringside bench ddp -n 2 --model lab --link 1Gbps,50us          as over a network of 1 Gbps\n"
     "  ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html\n";
 
@@ -34,44 +36,51 @@ struct Arguments : FormsOptions {
   std::vector<double> buckets{1, 10, 100, 1000};
 };
 
-// What is measured, the step without communication first.
+// What is measured, the step without communication first: it is the same for all backends.
 std::vector<FormName> names_of(const Arguments& said) {
-  std::vector<FormName> names{{"none", {}}};
-  for (const auto& form : said.forms) {
-    if (form != "bucketed") names.push_back({form, {}});
-    else
-      for (const double mb : said.buckets) names.push_back({form, mb});
+  std::vector<FormName> names{{"none", {}, 0}};
+  for (std::size_t backend = 0; backend < said.backends.size(); ++backend) {
+    for (const auto& form : said.forms) {
+      if (form != "bucketed") names.push_back({form, {}, backend});
+      else
+        for (const double mb : said.buckets) names.push_back({form, mb, backend});
+    }
   }
   return names;
 }
 
 class DdpBench {
  public:
-  DdpBench(const Arguments& said, ProcessGroup& group) : said_(said), group_(group), forms_(said, group, names_of(said)) {}
+  DdpBench(const Arguments& said, std::span<ProcessGroup> groups) : said_(said), groups_(groups), forms_(said, groups, names_of(said)) {}
 
-  // Every rank must call it; the figures are whole on rank 0.
-  DdpFigures measure() {
-    DdpFigures figures = describe_run();
-    figures.rows = forms_.measure();
-    figures.all_reduces = time_all_reduces(figures.gradient_bytes());
-    figures.buckets = fit_bucket_model(figures.all_reduces);
-    if (!said_.report.empty()) trace_one_step_each(figures);
-    return figures;
+  // For each backend. Every rank must call it; the figures are whole on rank 0.
+  std::vector<DdpFigures> measure() {
+    const std::vector<FormRow> rows = forms_.measure();
+    std::vector<DdpFigures> all;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      DdpFigures& figures = all.emplace_back(describe_run(groups_[g]));
+      for (const FormRow& row : rows)
+        if (row.form == "none" || row.group == g) figures.rows.push_back(row);
+      figures.all_reduces = time_all_reduces(groups_[g], figures.gradient_bytes());
+      figures.buckets = fit_bucket_model(figures.all_reduces);
+    }
+    if (!said_.report.empty()) trace_one_step_each(all[0]);
+    return all;
   }
 
  private:
-  DdpFigures describe_run() const {
+  DdpFigures describe_run(const ProcessGroup& group) const {
     DdpFigures figures;
-    figures.model = said_.step.model, figures.backend = group_.backend_name();
+    figures.model = said_.step.model, figures.backend = group.backend_name();
     if (const auto link = collectives::link_from_environment()) figures.link = to_text(*link);
     figures.parameters = parameter_count(said_.step.config());
     figures.batch = said_.step.batch, figures.sequence = said_.step.sequence;
-    figures.ranks = group_.size(), figures.threads = autograd::threads(), figures.steps = said_.step.steps;
+    figures.ranks = group.size(), figures.threads = autograd::threads(), figures.steps = said_.step.steps;
     return figures;
   }
 
   // From what a small parameter takes to all gradients at once; the slowest rank's median.
-  std::vector<std::pair<double, double>> time_all_reduces(double gradient_bytes) {
+  static std::vector<std::pair<double, double>> time_all_reduces(ProcessGroup& group, double gradient_bytes) {
     constexpr int samples = 7;
     std::vector<std::pair<double, double>> result;
     for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
@@ -79,13 +88,13 @@ class DdpBench {
       std::vector<float> data(static_cast<std::size_t>(bytes / sizeof(float)), 1.0f);
       std::vector<double> seconds;
       for (int i = 0; i <= samples; ++i) {
-        group_.barrier();
+        group.barrier();
         const auto start = Clock::now();
-        group_.all_reduce_async(std::span(data), ReduceOp::avg).wait();  // as the forms do
+        group.all_reduce_async(std::span(data), ReduceOp::avg).wait();  // as the forms do
         if (i > 0) seconds.push_back(seconds_since(start));
       }
       double slowest = median(seconds);
-      group_.all_reduce(std::span(&slowest, 1), ReduceOp::max);
+      group.all_reduce(std::span(&slowest, 1), ReduceOp::max);
       result.emplace_back(static_cast<double>(data.size() * sizeof(float)), slowest);
     }
     return result;
@@ -94,14 +103,15 @@ class DdpBench {
   void trace_one_step_each(DdpFigures& figures) {
     Trace trace;
     for (std::size_t c = 0; c < figures.rows.size(); ++c) {
+      groups_[0].barrier();
       const std::string name = "step " + figures.rows[c].text();
       const Trace::On on(trace);
       const autograd::Profile profile;
       const TracedPhase whole(name.c_str());
       forms_.step(c);
     }
-    group_.barrier();
-    figures.traces = gather_traces(trace, group_);
+    groups_[0].barrier();
+    figures.traces = gather_traces(trace, groups_[0]);
     for (const auto& rank : figures.traces)
       for (const auto& span : rank.spans) take_window(figures, span);
   }
@@ -116,31 +126,47 @@ class DdpBench {
   }
 
   const Arguments& said_;
-  ProcessGroup& group_;
+  std::span<ProcessGroup> groups_;
   FormsBench forms_;
 };
 
-void write_outputs(const Arguments& said, const DdpFigures& figures) {
+void write_svg(const std::string& path, const DdpFigures& figures) {
+  std::ofstream file(path);
+  file << svg_file(bucket_chart(figures.buckets, figures.gradient_bytes(), figures.measured_buckets()));
+  file.close();
+  require(!file.fail(), "cannot write the drawing to {}: does its folder exist, and may you write there?", path);
+}
+
+void write_outputs(const Arguments& said, const std::vector<DdpFigures>& all) {
   std::FILE* const out = file_beside(said.step.json);
-  fmt::print(out, "{}", ddp_table(figures));
-  if (!said.step.json.empty()) write_json_file(said.step.json, to_json(figures));
-  if (!said.svg.empty()) {
-    std::ofstream file(said.svg);
-    file << svg_file(bucket_chart(figures.buckets, figures.gradient_bytes(), figures.measured_buckets()));
-    file.close();
-    require(!file.fail(), "cannot write the drawing to {}: does its folder exist, and may you write there?", said.svg);
+  for (const DdpFigures& figures : all) fmt::print(out, "{}{}", &figures == &all.front() ? "" : "\n", ddp_table(figures));
+  if (!said.step.json.empty()) {
+    Json json = Json::array();
+    for (const DdpFigures& figures : all) json.push_back(to_json(figures));
+    write_json_file(said.step.json, all.size() == 1 ? json[0] : json);
   }
+  if (!said.svg.empty()) write_svg(said.svg, all[0]);
   if (!said.report.empty()) {
-    write_report(said.report, ddp_report(figures));
+    write_report(said.report, ddp_report(all[0]));
     fmt::print(out, "report: {} (open it in a browser)\n", said.report);
   }
   std::fflush(out);
 }
 
-void run_rank(const Arguments& said, ProcessGroup& group, int ranks_here) {
+void run_rank(const Arguments& said, std::span<ProcessGroup> groups, int ranks_here) {
   autograd::set_threads(said.threads_of_a_rank(ranks_here));
-  const DdpFigures figures = DdpBench(said, group).measure();
-  if (group.rank() == 0) write_outputs(said, figures);
+  const std::vector<DdpFigures> figures = DdpBench(said, groups).measure();
+  if (groups[0].rank() == 0) write_outputs(said, figures);
+}
+
+void run(const Arguments& said) {
+  if (said.backends.size() > 1 && !(said.svg.empty() && said.report.empty()))
+    throw UsageError("--svg and --report show one backend: name one with --backend, or leave them out");
+  const auto check = [&](int ranks, int ranks_here) {
+    require_memory_for(said, names_of(said), ranks, ranks_here,
+                       "the forms stand side by side: leave out some with --forms or --buckets, or take a smaller model");
+  };
+  run_on_ranks(said.ranks, said.backends, [&](std::span<ProcessGroup> groups, int ranks_here) { run_rank(said, groups, ranks_here); }, check);
 }
 
 }  // namespace
@@ -155,13 +181,7 @@ void add_bench_ddp_command(CLI::App& bench) {
   command->add_option("--svg", said->svg, "Draw exposed communication over the size of a bucket there")->type_name("FILE");
   command->add_option("--report", said->report, "Write a page with all figures there")->type_name("FILE");
   command->footer(more);
-  command->callback([said] {
-    run_on_ranks(said->ranks, [&](ProcessGroup& group, int ranks_here) { run_rank(*said, group, ranks_here); },
-                 [&](int ranks, int ranks_here) {
-                   require_memory_for(*said, names_of(*said), ranks, ranks_here,
-                                      "the forms stand side by side: leave out some with --forms or --buckets, or take a smaller model");
-                 });
-  });
+  command->callback([said] { run(*said); });
 }
 
 }  // namespace ringside::cli

@@ -40,7 +40,8 @@ struct Arguments : FormsOptions {
 
 std::vector<FormName> names_of(const Arguments& said) {
   std::vector<FormName> names;
-  for (const auto& form : said.forms) names.push_back({form, form == "zero3" ? std::nullopt : std::optional(said.bucket_mb)});
+  for (std::size_t backend = 0; backend < said.backends.size(); ++backend)
+    for (const auto& form : said.forms) names.push_back({form, form == "zero3" ? std::nullopt : std::optional(said.bucket_mb), backend});
   return names;
 }
 
@@ -110,22 +111,44 @@ MemoryFigures of_all_ranks(MemoryFigures figures, ProcessGroup& group) {
   return figures;
 }
 
-void bench_as_rank(const Arguments& said, ProcessGroup& group, int ranks_here) {
-  const int threads = said.threads_of_a_rank(ranks_here);
-  autograd::set_threads(threads);
-  MemoryWatch memory;
-  FormsBench forms(said, group, names_of(said), [&](std::size_t form) { memory.made(form); });
-  forms.set_watch([&](std::size_t form, const char* moment) { memory.at(form, moment); });
+// Those of one backend, held against the first of them.
+std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<FormRow>& rows, const std::vector<MemoryFigures>& memory, const ZeroBenchTitle& title) {
+  std::vector<ZeroFigures> figures;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].group != group) continue;
+    figures.push_back({rows[i], memory[i], zero_formula(rows[i].form, static_cast<double>(title.parameters), title.ranks)});
+    figures.back().ratio = rows[i].step_seconds / figures.front().step_seconds;
+  }
+  return figures;
+}
+
+void bench_as_rank(const Arguments& said, std::span<ProcessGroup> groups, int ranks_here) {
+  autograd::set_threads(said.threads_of_a_rank(ranks_here));
+  MemoryWatch watch;
+  FormsBench forms(said, groups, names_of(said), [&](std::size_t form) { watch.made(form); });
+  forms.set_watch([&](std::size_t form, const char* moment) { watch.at(form, moment); });
   const std::vector<FormRow> rows = forms.measure();
-  const std::int64_t parameters = parameter_count(said.step.config());
-  std::vector<ZeroFigures> all;
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    all.push_back({rows[i], of_all_ranks(memory.figures()[i], group), zero_formula(rows[i].form, static_cast<double>(parameters), group.size())});
-  if (group.rank() != 0) return;
-  const ZeroBenchTitle title{said.step.model, group.backend_name(), parameters, said.step.batch, said.step.sequence, group.size(), threads, said.step.steps};
-  fmt::print(file_beside(said.step.json), "{}", zero_table(title, all));
-  std::fflush(nullptr);
-  if (!said.step.json.empty()) write_json_file(said.step.json, to_json(title, all));
+  std::vector<MemoryFigures> memory;
+  for (const MemoryFigures& of_this_rank : watch.figures()) memory.push_back(of_all_ranks(of_this_rank, groups[0]));
+  if (groups[0].rank() != 0) return;
+  std::FILE* const out = file_beside(said.step.json);
+  Json json = Json::array();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const ZeroBenchTitle title{said.step.model, groups[g].backend_name(), parameter_count(said.step.config()), said.step.batch, said.step.sequence,
+                               groups[g].size(), autograd::threads(), said.step.steps};
+    const auto figures = figures_of(g, rows, memory, title);
+    fmt::print(out, "{}{}", g == 0 ? "" : "\n", zero_table(title, figures));
+    for (const Json& row : to_json(title, figures)) json.push_back(row);
+  }
+  std::fflush(out);
+  if (!said.step.json.empty()) write_json_file(said.step.json, json);
+}
+
+void run(const Arguments& said) {
+  const auto check = [&](int ranks, int ranks_here) {
+    require_memory_for(said, names_of(said), ranks, ranks_here, "the forms stand side by side: leave out some with --forms, or take a smaller model");
+  };
+  run_on_ranks(said.ranks, said.backends, [&](std::span<ProcessGroup> groups, int ranks_here) { bench_as_rank(said, groups, ranks_here); }, check);
 }
 
 }  // namespace
@@ -141,12 +164,7 @@ void add_bench_zero_command(CLI::App& bench) {
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
   command->footer(more);
-  command->callback([said] {
-    run_on_ranks(said->ranks, [&](ProcessGroup& group, int ranks_here) { bench_as_rank(*said, group, ranks_here); },
-                 [&](int ranks, int ranks_here) {
-                   require_memory_for(*said, names_of(*said), ranks, ranks_here, "the forms stand side by side: leave out some with --forms, or take a smaller model");
-                 });
-  });
+  command->callback([said] { run(*said); });
 }
 
 }  // namespace ringside::cli

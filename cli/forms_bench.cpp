@@ -33,7 +33,7 @@ double bucket_mb_of(const FormName& name) { return name.bucket_mb.value_or(ddp::
 void FormsOptions::add_to(CLI::App& command) {
   step.add_to(command);
   add_ranks_option(command, ranks);
-  add_backend_option(command, ranks);
+  add_backends_option(command, backends);
   add_link_option(command);
   command.add_option("--forms", forms, "Forms to measure")
       ->delimiter(',')->type_name("FORM,...")->check(CLI::IsMember(forms).description(""))->capture_default_str();
@@ -45,9 +45,9 @@ int FormsOptions::threads_of_a_rank(int ranks_here) const {
   return threads.value_or(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_here));
 }
 
-FormsBench::FormsBench(const FormsOptions& options, ProcessGroup& group, const std::vector<FormName>& forms, const Made& made)
-    : options_(options), config_(options.step.config()), group_(group) {
-  const auto own = 2 * static_cast<std::uint64_t>(group.rank());
+FormsBench::FormsBench(const FormsOptions& options, std::span<ProcessGroup> groups, const std::vector<FormName>& forms, const Made& made)
+    : options_(options), config_(options.step.config()), groups_(groups) {
+  const auto own = 2 * static_cast<std::uint64_t>(groups[0].rank());
   input_ = options.step.tokens(own), target_ = options.step.tokens(own + 1);
   for (const FormName& name : forms) {
     contenders_.push_back(make(name));
@@ -60,7 +60,7 @@ FormsBench::Contender FormsBench::make(const FormName& name) {
   if (name.form == "none")
     one.parallel = std::make_unique<transformer::SingleProcess>();
   else
-    one.parallel = make_form(name.form, group_, bucket_mb_of(name));
+    one.parallel = make_form(name.form, groups_[name.group], bucket_mb_of(name));
   one.parallel->prepare(*one.model);
   one.optimizer = one.parallel->make_optimizer(
       {{.parameters = one.model->named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},
@@ -70,7 +70,7 @@ FormsBench::Contender FormsBench::make(const FormName& name) {
 
 std::vector<FormRow> FormsBench::measure() {
   for (int i = 0; i < warmup_steps; ++i)
-    for (std::size_t c = 0; c < contenders_.size(); ++c) step(c);
+    for (std::size_t c = 0; c < contenders_.size(); ++c) timed_step(c);
   std::vector<StepTimes> own;
   for (int i = 0; i < options_.step.steps; ++i)
     for (std::size_t c = 0; c < contenders_.size(); ++c) own.push_back(timed_step(c));
@@ -78,18 +78,17 @@ std::vector<FormRow> FormsBench::measure() {
   return rows_of(from_all_ranks(own));
 }
 
-void FormsBench::step(std::size_t c) { timed_step(c); }
-
 FormsBench::StepTimes FormsBench::timed_step(std::size_t c) {
-  group_.barrier();  // the ranks begin together
-  const auto times = group_.times();
-  const auto traffic = group_.traffic();
+  groups_[0].barrier();  // the ranks begin together
+  const ProcessGroup& group = groups_[contenders_[c].group];
+  const auto times = group.times();
+  const auto traffic = group.traffic();
   watch_(c, "begin");
   const double seconds = train(c);
   watch_(c, "end");
-  const auto after = group_.times();
+  const auto after = group.times();
   return {seconds, after.running - times.running, after.blocked - times.blocked, static_cast<double>(after.calls - times.calls),
-          static_cast<double>(group_.traffic().payload_bytes_sent - traffic.payload_bytes_sent)};
+          static_cast<double>(group.traffic().payload_bytes_sent - traffic.payload_bytes_sent)};
 }
 
 // The step that the trainer takes. Returns seconds.
@@ -119,9 +118,9 @@ void FormsBench::in_phase(std::size_t c, const char* name, Part part) {
 }
 
 FormsBench::TimesOfRanks FormsBench::from_all_ranks(const std::vector<StepTimes>& own) {
-  const std::size_t count = own.size(), size = static_cast<std::size_t>(group_.size());
+  const std::size_t count = own.size(), size = static_cast<std::size_t>(groups_[0].size());
   std::vector<StepTimes> all(count * size);
-  group_.all_gather(own.data(), all.data(), all.size() * sizeof(StepTimes) / sizeof(double), collectives::DataType::fp64, "step times");
+  groups_[0].all_gather(own.data(), all.data(), all.size() * sizeof(StepTimes) / sizeof(double), collectives::DataType::fp64, "step times");
   TimesOfRanks ranks;
   for (auto begin = all.begin(); begin != all.end(); begin += static_cast<std::ptrdiff_t>(count))
     ranks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
@@ -154,7 +153,7 @@ void FormsBench::require_equal_losses() {
   double wanted = 0;
   for (auto& one : contenders_) {
     double mean = one.loss;
-    group_.all_reduce(std::span(&mean, 1), ReduceOp::avg);
+    groups_[0].all_reduce(std::span(&mean, 1), ReduceOp::avg);
     if (one.form == "none") continue;
     if (!first) first = &one, wanted = mean;
     require(std::abs(mean - wanted) <= 1e-3 * std::abs(wanted), "{} is at a loss of {} where {} is at {}: one of them trains wrongly", one.text(), mean,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ namespace ringside::cli {
 struct FormsOptions {
   BenchStepOptions step;
   RanksOption ranks{.count = {}, .otherwise = 2};
+  std::vector<std::string> backends{"auto"};
   std::vector<std::string> forms;
   std::optional<int> threads;  // of each rank
   std::optional<double> memory_limit_gb;
@@ -37,6 +39,7 @@ struct FormsOptions {
 struct FormName {
   std::string form;                 // "none": a step without communication
   std::optional<double> bucket_mb;  // where it has buckets whose size is chosen
+  std::size_t group = 0;            // by which it communicates
 
   std::string text() const { return bucket_mb ? fmt::format("{} {:g} MB", form, *bucket_mb) : form; }
 };
@@ -47,7 +50,7 @@ struct FormRow : FormName {
   double network_seconds = 0;              // calls were under way
   double exposed_seconds = 0;              // the rank stood still for them
   std::int64_t calls = 0, bytes_sent = 0;  // of a rank, in a step; bytes: the mean of the ranks
-  double ratio = 0;                        // to the step of the first form
+  double ratio = 0;                        // to the step of the first form of all
 };
 
 class FormsBench {
@@ -63,16 +66,17 @@ class FormsBench {
   // Told when a contender has been made.
   using Made = std::function<void(std::size_t contender)>;
 
-  // `options` and `group` must outlive this. Every rank must call it, and what follows.
-  FormsBench(const FormsOptions& options, collectives::ProcessGroup& group, const std::vector<FormName>& forms, const Made& made = [](std::size_t) {});
+  // `groups` are of the same ranks, over different backends. They and `options` must outlive this. Every rank must call it, and what
+  // follows.
+  FormsBench(const FormsOptions& options, std::span<collectives::ProcessGroup> groups, const std::vector<FormName>& forms, const Made& made = [](std::size_t) {});
 
   void set_watch(Watch watch) { watch_ = std::move(watch); }
 
   // A row for each form, on every rank. Throws Error if one form's loss is not the others'.
   std::vector<FormRow> measure();
 
-  // Lets the contender take one step, after all ranks have come to it.
-  void step(std::size_t contender);
+  // Lets the contender take one step. Figures are better if all ranks have come to a barrier before.
+  void step(std::size_t contender) { train(contender); }
 
  private:
   // What one rank has seen in one step of one form: all numbers, so that they can be gathered.
@@ -93,7 +97,7 @@ class FormsBench {
 
   const FormsOptions& options_;
   transformer::Config config_;
-  collectives::ProcessGroup& group_;
+  std::span<collectives::ProcessGroup> groups_;
   autograd::Tensor input_, target_;
   std::vector<Contender> contenders_;
   Watch watch_ = [](std::size_t, const char*) {};

@@ -1,5 +1,6 @@
 #include "cli/ranks.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -85,12 +86,24 @@ void add_ranks_option(CLI::App& command, RanksOption& option) {
   command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
 }
 
+namespace {
+
+constexpr const char* backends_in_words =
+    "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; auto: shm on one host, tcp on several";
+
+CLI::Validator one_of_the_backends() { return CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""); }
+
+}  // namespace
+
 void add_backend_option(CLI::App& command, RanksOption& option) {
-  command
-      .add_option("--backend", option.backend,
-                  "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; auto: shm on one host, tcp on several")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "tcp", "shm", "threads"}).description(""))
+  command.add_option("--backend", option.backend, backends_in_words)->type_name("NAME")->check(one_of_the_backends())->capture_default_str();
+}
+
+void add_backends_option(CLI::App& command, std::vector<std::string>& backends) {
+  command.add_option("--backend", backends, fmt::format("{}; several take turns", backends_in_words))
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->check(one_of_the_backends())
       ->capture_default_str();
 }
 
@@ -122,27 +135,46 @@ void become_rank(const RanksOption& option, RankOutput output) {
   throw Exit{launch(options)};
 }
 
-void run_on_ranks(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
-                  const std::function<void(int ranks, int ranks_here)>& prepare) {
-  using collectives::ProcessGroup;
-  if (option.backend == "threads") {
-    if (outer_launcher())
-      throw UsageError("--backend threads keeps all ranks in one process, but an outer launcher started this one as one of several");
-    const int ranks = option.wanted();
-    prepare(ranks, ranks);
-    return collectives::run_threads(ranks, [&](ProcessGroup& group) { body(group, ranks); });
+namespace {
+
+// The others are told through every group, for who waits does so in one of them.
+template <class Body>
+void or_abort(std::span<collectives::ProcessGroup> groups, Body body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    for (auto& group : groups) group.abort(error.what());
+    throw;
   }
-  if (!is_rank(option)) prepare(option.wanted(), option.wanted());
+}
+
+void run_on_threads(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group)>& body) {
+  if (outer_launcher())
+    throw UsageError("--backend threads keeps all ranks in one process, but an outer launcher started this one as one of several");
+  collectives::run_threads(option.wanted(), body);
+}
+
+}  // namespace
+
+void run_on_ranks(const RanksOption& option, const std::vector<std::string>& backends,
+                  const std::function<void(std::span<collectives::ProcessGroup> groups, int ranks_here)>& body,
+                  const std::function<void(int ranks, int ranks_here)>& prepare) {
+  const bool threads = std::find(backends.begin(), backends.end(), "threads") != backends.end();
+  if (threads && backends.size() > 1)
+    throw UsageError("--backend threads keeps all ranks in one process, where no others can take turns with them: name it alone");
+  if (threads || !is_rank(option)) prepare(option.wanted(), option.wanted());
+  if (threads) return run_on_threads(option, [&](collectives::ProcessGroup& group) { body(std::span(&group, 1), option.wanted()); });
   become_rank(option, RankOutput::rank_0_bare);
   const collectives::Place place = collectives::place_from_environment();
   prepare(place.size, place.local_size);
-  ProcessGroup group = ProcessGroup::over(option.backend, place);
-  try {
-    body(group, place.local_size);
-  } catch (const std::exception& error) {
-    group.abort(error.what());
-    throw;
-  }
+  std::vector<collectives::ProcessGroup> groups;
+  for (const auto& backend : backends) groups.push_back(collectives::ProcessGroup::over(backend, place));
+  or_abort(groups, [&] { body(groups, place.local_size); });
+}
+
+void run_on_ranks(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
+                  const std::function<void(int ranks, int ranks_here)>& prepare) {
+  run_on_ranks(option, {option.backend}, [&](std::span<collectives::ProcessGroup> groups, int ranks_here) { body(groups[0], ranks_here); }, prepare);
 }
 
 }  // namespace ringside::cli

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,9 @@ struct RanksOption {
 // Declares -n,--ranks.
 void add_ranks_option(CLI::App& command, RanksOption& option);
 
-// Declares --backend.
+// Declares --backend, of which there may be one, or several with commas between.
 void add_backend_option(CLI::App& command, RanksOption& option);
+void add_backends_option(CLI::App& command, std::vector<std::string>& backends);
 
 // The command line by which this process was started, with the path of this very program in front.
 std::vector<std::string> own_command();
@@ -57,6 +59,11 @@ void become_rank(const RanksOption& option, RankOutput output = RankOutput::pref
 // `prepare` comes before it, with the number of all ranks and of those on this machine: in the process that starts them, so that what is wrong
 // is said once and before there are ranks, and in each rank before it joins the group.
 void run_on_ranks(const RanksOption& option, const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
+                  const std::function<void(int ranks, int ranks_here)>& prepare = [](int, int) {});
+
+// The same with a group over each of several backends, in this order, whatever option.backend says. Threads cannot be among them.
+void run_on_ranks(const RanksOption& option, const std::vector<std::string>& backends,
+                  const std::function<void(std::span<collectives::ProcessGroup> groups, int ranks_here)>& body,
                   const std::function<void(int ranks, int ranks_here)>& prepare = [](int, int) {});
 
 }  // namespace ringside::cli

@@ -1,5 +1,6 @@
 #include "collectives/work.hpp"
 
+#include "base/profiler_range.hpp"
 #include "base/trace.hpp"
 
 namespace ringside::collectives {
@@ -46,6 +47,7 @@ bool Work::done() const {
 
 void Work::wait() const {
   const auto start = Clock::now();
+  const ProfilerRange range("wait for", name_of(state_->call.collective), state_->call.label.view());
   auto& shared = *state_->shared;
   std::unique_lock lock(shared.mutex);
   shared.changed.wait(lock, [this] { return state_->done; });
@@ -81,8 +83,11 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
 void CallQueue::run(const Call& call, const void* input, void* output) {
   if (!idle()) return start(call, input, output).wait();
   const auto start_time = Clock::now();
-  if (fence_) fence_()();
-  backend_->run(call, input, output);
+  {
+    const ProfilerRange range(name_of(call.collective), call.label.view());
+    if (fence_) fence_()();
+    backend_->run(call, input, output);
+  }
   const double seconds = seconds_since(start_time);
   note_call(Trace::here(), call, start_time, start_time);
   note_wait(call, start_time);
@@ -130,6 +135,7 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
   const auto start_time = Clock::now();
   std::exception_ptr error;
   try {
+    const ProfilerRange range(name_of(state->call.collective), state->call.label.view());
     if (state->wait_for_input) state->wait_for_input();
     backend_->run(state->call, state->input, state->output);
   } catch (...) {

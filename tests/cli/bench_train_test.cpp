@@ -60,6 +60,21 @@ TEST_CASE("bench train tells where a step's time goes") {
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("the comparison with PyTorch says what to install") {
+  const char* python = "/usr/bin/python3";
+  if (::access(python, X_OK) != 0) {
+    MESSAGE("SKIPPED: there is no ", python);
+    return;
+  }
+  for (const std::string script : {"train_step.py", "parallel_step.py"}) {
+    const auto outcome = run_program({python, "-S", "-B", std::string(RINGSIDE_PEERS) + "/" + script});  // -S: without what is installed
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out == "");
+    CHECK(outcome.err == std::string(RINGSIDE_PEERS) + "/" + script + ": " + python +
+                             " has no torch: install it (pip install torch, in a venv outside the repository) and start this with that Python\n");
+  }
+}
+
 TEST_CASE("bench without a collective says what is missing") {
   const auto outcome = run_program({ringside_binary, "bench"});
   CHECK(outcome.exit_code == 2);

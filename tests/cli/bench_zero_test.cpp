@@ -54,6 +54,23 @@ TEST_CASE("bench zero counts what the formulas say") {
   }
 }
 
+TEST_CASE("bench zero takes backends in turn and holds each form against the first over the same") {
+  const auto outcome = run_program({ringside_binary, "bench", "zero", "-n", "2", "--model", "tiny", "--batch", "1", "--sequence", "16", "--threads", "1",
+                                    "--steps", "2", "--forms", "zero1,zero3", "--backend", "shm,tcp", "--json", "-"});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(contains(outcome.err, "tiny: 857k parameters on 2 ranks over shm;"));
+  CHECK(contains(outcome.err, "\n\ntiny: 857k parameters on 2 ranks over tcp;"));
+  const Json rows = Json::parse(outcome.out);
+  REQUIRE(rows.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(rows[i].at("backend") == (i < 2 ? "shm" : "tcp"));
+    CHECK(rows[i].at("form") == (i % 2 == 0 ? "zero1" : "zero3"));
+    for (const Json& moment : rows[i].at("moments"))  // what the other forms hold beside it does not count
+      CHECK(near(moment.at("parameters_bytes"), rows[i].at("formula_parameters_bytes"), 0.02));
+  }
+}
+
 TEST_CASE("the formulas of data parallel and of the stages") {
   const auto f = [](const char* form) { return zero_formula(form, 1000, 4); };
   CHECK((f("bucketed").optimizer_state == 8000 && f("bucketed").sent == 6000));

@@ -17,11 +17,7 @@ import sys
 import tempfile
 import time
 
-SIZES = {  # d_model, heads, d_ff, layers, vocabulary
-    "tiny": (128, 4, 344, 4, 256),
-    "lab": (512, 16, 1344, 4, 10000),
-    "small": (768, 12, 3072, 12, 10000),
-}
+from llama import SIZES, make_llama, require_torch
 
 
 def torch_step(model_name, batch, sequence, threads, steps):
@@ -30,60 +26,8 @@ def torch_step(model_name, batch, sequence, threads, steps):
     import torch.nn.functional as F
 
     torch.set_num_threads(threads)
-    d, heads, d_ff, layers, vocabulary = SIZES[model_name]
-    size = d // heads
-
-    class Norm(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(d))
-
-        def forward(self, x):
-            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
-
-    angles = torch.outer(torch.arange(sequence).float(), 10000.0 ** (-torch.arange(0, size, 2).float() / size))
-    cos, sin = torch.cat([angles, angles], 1).cos(), torch.cat([angles, angles], 1).sin()
-    hidden_keys = torch.full((sequence, sequence), float("-inf")).triu(1)
-
-    def rope(x):
-        a, b = x.chunk(2, -1)
-        return x * cos + torch.cat([-b, a], -1) * sin
-
-    def attend(q, k, v):
-        if hasattr(F, "scaled_dot_product_attention"):
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return ((q @ k.transpose(-1, -2)) * size**-0.5 + hidden_keys).softmax(-1) @ v
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            linear = lambda i, o: nn.Linear(i, o, bias=False)
-            self.n1, self.n2 = Norm(), Norm()
-            self.q, self.k, self.v, self.o = (linear(d, d) for _ in range(4))
-            self.gate, self.up, self.down = linear(d, d_ff), linear(d, d_ff), linear(d_ff, d)
-
-        def forward(self, x):
-            h = self.n1(x)
-            q, k, v = (f(h).view(batch, sequence, heads, size).transpose(1, 2) for f in (self.q, self.k, self.v))
-            x = x + self.o(attend(rope(q), rope(k), v).transpose(1, 2).reshape(batch, sequence, d))
-            h = self.n2(x)
-            return x + self.down(F.silu(self.gate(h)) * self.up(h))
-
-    class Llama(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed = nn.Embedding(vocabulary, d)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.norm, self.head = Norm(), nn.Linear(d, vocabulary, bias=False)
-
-        def forward(self, tokens):
-            x = self.embed(tokens)
-            for block in self.blocks:
-                x = block(x)
-            return self.head(self.norm(x))
-
-    torch.manual_seed(0)
-    model = Llama()
+    vocabulary = SIZES[model_name][-1]
+    model = make_llama(model_name, batch, sequence)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1)
     tokens, targets = (torch.randint(vocabulary, (batch, sequence)) for _ in range(2))
     times = []
@@ -118,6 +62,7 @@ def main():
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--torch-child", type=int, help=argparse.SUPPRESS)
     said = parser.parse_args()
+    require_torch()
     if said.torch_child:
         return print(json.dumps(torch_step(said.model, said.batch, said.sequence, said.torch_child, said.steps)))
 

@@ -1,0 +1,78 @@
+"""The peers' side of the comparisons: the Llama block of transformer/ in PyTorch, with the same sizes, and the sentence that says what to install."""
+import importlib.util
+import sys
+
+SIZES = {  # d_model, heads, d_ff, layers, vocabulary
+    "tiny": (128, 4, 344, 4, 256),
+    "lab": (512, 16, 1344, 4, 10000),
+    "small": (768, 12, 3072, 12, 10000),
+}
+
+
+def require_torch():
+    if importlib.util.find_spec("torch") is None:
+        print(f"{sys.argv[0]}: {sys.executable} has no torch: install it (pip install torch, in a venv outside the repository) and start "
+              "this with that Python", file=sys.stderr)
+        sys.exit(2)
+
+
+def make_llama(model_name, batch, sequence):
+    """Called with tokens [batch, sequence] it returns logits [batch, sequence, vocabulary]. First values are those of seed 0."""
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    d, heads, d_ff, layers, vocabulary = SIZES[model_name]
+    size = d // heads
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(d))
+
+        def forward(self, x):
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+    angles = torch.outer(torch.arange(sequence).float(), 10000.0 ** (-torch.arange(0, size, 2).float() / size))
+    cos, sin = torch.cat([angles, angles], 1).cos(), torch.cat([angles, angles], 1).sin()
+    hidden_keys = torch.full((sequence, sequence), float("-inf")).triu(1)
+
+    def rope(x):
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat([-b, a], -1) * sin
+
+    def attend(q, k, v):
+        if hasattr(F, "scaled_dot_product_attention"):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return ((q @ k.transpose(-1, -2)) * size**-0.5 + hidden_keys).softmax(-1) @ v
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            linear = lambda i, o: nn.Linear(i, o, bias=False)
+            self.n1, self.n2 = Norm(), Norm()
+            self.q, self.k, self.v, self.o = (linear(d, d) for _ in range(4))
+            self.gate, self.up, self.down = linear(d, d_ff), linear(d, d_ff), linear(d_ff, d)
+
+        def forward(self, x):
+            h = self.n1(x)
+            q, k, v = (f(h).view(batch, sequence, heads, size).transpose(1, 2) for f in (self.q, self.k, self.v))
+            x = x + self.o(attend(rope(q), rope(k), v).transpose(1, 2).reshape(batch, sequence, d))
+            h = self.n2(x)
+            return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(vocabulary, d)
+            self.blocks = nn.ModuleList(Block() for _ in range(layers))
+            self.norm, self.head = Norm(), nn.Linear(d, vocabulary, bias=False)
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))
+
+    torch.manual_seed(0)
+    return Llama()
