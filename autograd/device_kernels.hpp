@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "autograd/gemm.hpp"
 #include "autograd/tensor.hpp"
@@ -57,6 +58,7 @@ class DeviceKernels {
   virtual void sum_to(const Tensor& y,
                       const Tensor& x) const = 0;  // the reverse of stretching: x = sum of y over the copies of each element
   virtual void scale(const Tensor& x, double factor, const Tensor& y) const = 0;  // y = factor x; y may be x
+  virtual void scale_all(std::span<const Tensor> all, double factor) const = 0;  // in place
   // y = constant factor x with `factor`, fp32 [1], on the device: so that no host waits for it. y may be x, which is left alone if
   // that is 1.
   virtual void scale_by(const Tensor& x, const Tensor& factor, double constant, const Tensor& y) const = 0;
@@ -70,8 +72,9 @@ class DeviceKernels {
                                const Tensor& dup) const = 0;
 
   // ---- Sums ----
-  virtual void sum(const Tensor& x, double factor, const Tensor& total) const = 0;  // total [] = factor times the sum of x
-  virtual void sum_of_squares(const Tensor& x, double factor, const Tensor& total) const = 0;  // total: fp32
+  // total, fp32 [], = factor times the sum of x, fp32; or of the squares of all numbers of several tensors, each fp32 or bf16.
+  virtual void sum(const Tensor& x, double factor, const Tensor& total) const = 0;
+  virtual void sum_of_squares(std::span<const Tensor> all, double factor, const Tensor& total) const = 0;
 
   // ---- The Llama block ----
   virtual void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
@@ -102,9 +105,9 @@ class DeviceKernels {
   // dz = (softmax(z) - [v == target]) weight dloss, dloss fp32 [].
   virtual void cross_entropy_backward(const Tensor& z, const Tensor& targets, std::int32_t ignore_index, const Tensor& log_sums,
                                       double weight, const Tensor& dloss, const Tensor& dz) const = 0;
-  // Losses, and in the place of z its gradient (softmax(z) - [v == target]) weight.
-  virtual void cross_entropy_in_place(const Tensor& z, const Tensor& targets, std::int32_t ignore_index, double weight,
-                                      const Tensor& losses) const = 0;
+  // Losses, and the gradient dz = (softmax(z) - [v == target]) weight: in the place of z, or bf16 for z in fp32.
+  virtual void cross_entropy_with_gradient(const Tensor& z, const Tensor& targets, std::int32_t ignore_index, double weight, const Tensor& losses,
+                                           const Tensor& dz) const = 0;
 
   // ---- Optimizers: p, m, v fp32; g fp32 or bf16; kept: a bf16 tensor that becomes p, rounded, or undefined ----
   virtual void adamw(const AdamWStep& step, const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v,

@@ -182,30 +182,26 @@ void AdamW::update(const Slot& slot, const ParameterGroup& group) {
 
 namespace {
 
-// Each gradient's sum on its device, all of them before the first is looked at: the host waits once.
-double grad_norm_squared_on_devices(std::span<const Tensor> parameters) {
-  std::vector<Tensor> sums;
-  for (const Device device : {Device::cuda, Device::emulated}) {
-    std::vector<Tensor> gradients;
-    for (const Tensor& parameter : parameters)
-      if (parameter.device() == device && parameter.grad().defined()) gradients.push_back(parameter.grad());
-    if (gradients.empty()) continue;
-    const Tensor& all = sums.emplace_back(Tensor::empty({static_cast<std::int64_t>(gradients.size())}, DType::fp32, device));
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      device_kernels(device).sum_of_squares(gradients[i], 1, all.narrow(0, static_cast<std::int64_t>(i), 1));
-  }
-  double total = 0;
-  for (const Tensor& all : sums) {
-    const Tensor home = all.to(Device::cpu);
-    for (const float sum : home.values<float>()) total += static_cast<double>(sum);
-  }
-  return total;
+std::vector<Tensor> gradients_on(Device device, std::span<const Tensor> parameters) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : parameters)
+    if (parameter.device() == device && parameter.grad().defined()) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+// One number comes home, whatever the number of gradients: the host waits once.
+double grad_norm_squared_on(Device device, std::span<const Tensor> parameters) {
+  const std::vector<Tensor> gradients = gradients_on(device, parameters);
+  if (gradients.empty()) return 0;
+  const Tensor total = Tensor::empty({}, DType::fp32, device);
+  device_kernels(device).sum_of_squares(gradients, 1, total);
+  return total.item();
 }
 
 }  // namespace
 
 double grad_norm_squared(std::span<const Tensor> parameters) {
-  double total = grad_norm_squared_on_devices(parameters);
+  double total = grad_norm_squared_on(Device::cuda, parameters) + grad_norm_squared_on(Device::emulated, parameters);
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined() || parameter.device() != Device::cpu) continue;
     const Tensor gradient = wide(parameter.grad());
@@ -227,13 +223,13 @@ double grad_norm_squared(std::span<const Tensor> parameters) {
 
 void scale_grads(std::span<const Tensor> parameters, double factor) {
   if (factor == 1) return;
+  for (const Device device : {Device::cuda, Device::emulated})
+    if (const std::vector<Tensor> gradients = gradients_on(device, parameters); !gradients.empty())
+      device_kernels(device).scale_all(gradients, factor);
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
     const Tensor& gradient = parameter.grad();
-    if (gradient.device() != Device::cpu) {
-      device_kernels(gradient.device()).scale(gradient, factor, gradient);
-      continue;
-    }
+    if (gradient.device() != Device::cpu) continue;  // done above
     dispatch_stored(gradient.dtype(), "scale_grads", [&](auto zero) {
       using T = decltype(zero);
       T* const g = gradient.data<T>();

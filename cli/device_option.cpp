@@ -22,7 +22,7 @@ using collectives::Place;
 Place second_meeting(collectives::ProcessGroup& group, const ReservedPort& reserved) {
   Place place = collectives::place_from_environment();
   std::array<std::int32_t, 1> port{reserved.number()};
-  group.broadcast(std::span(port), 0);
+  group.broadcast(std::span<std::int32_t>(port), 0);
   place.master_port = static_cast<std::uint16_t>(port[0]);
   return place;
 }

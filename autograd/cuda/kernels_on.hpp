@@ -12,13 +12,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
+#include <type_traits>
 
 #include "autograd/bf16.hpp"
 #include "autograd/cuda/kernels/attention.hpp"
+#include "autograd/cuda/kernels/cross_entropy.hpp"
 #include "autograd/cuda/kernels/elementwise.hpp"
 #include "autograd/cuda/kernels/embedding.hpp"
+#include "autograd/cuda/kernels/optimizer.hpp"
 #include "autograd/cuda/kernels/rms_norm.hpp"
 #include "autograd/cuda/kernels/rope.hpp"
+#include "autograd/cuda/kernels/square_sums.hpp"
 #include "autograd/cuda/kernels/strided.hpp"
 #include "autograd/cuda/kernels/sum.hpp"
 #include "autograd/device_kernels.hpp"
@@ -98,6 +103,14 @@ class KernelsOn final : public DeviceKernels {
   void scale_by(const Tensor& x, const Tensor& factor, double constant, const Tensor& y) const override {
     elementwise("scale", ScaleBy{{}, at<float>(factor), static_cast<float>(constant), x.address() == y.address()}, {x}, {y});
   }
+  void scale_all(std::span<const Tensor> all, double factor) const override {
+    const auto launch = [&](auto& kernel) {
+      kernel.factor = static_cast<float>(factor);
+      all_blocks("scale", kernel);
+    };
+    in_slices<ScaleMany<float>>(all, launch);
+    in_slices<ScaleMany<Bf16>>(all, launch);
+  }
   void relu(const Tensor& x, const Tensor& y) const override { elementwise("relu", Relu{}, {x}, {y}); }
   void relu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override {
     elementwise("relu", ReluBackward{}, {dy, x}, {dx});
@@ -116,9 +129,27 @@ class KernelsOn final : public DeviceKernels {
 
   // ---- Sums ----
 
-  void sum(const Tensor& x, double factor, const Tensor& total) const override { sum_parts<false>("sum", x, factor, total); }
-  void sum_of_squares(const Tensor& x, double factor, const Tensor& total) const override {
-    sum_parts<true>("sum_of_squares", x, factor, total);
+  void sum(const Tensor& x, double factor, const Tensor& total) const override {
+    const std::int64_t n = x.elements(), blocks = std::clamp<std::int64_t>((n + 4095) / 4096, 1, launcher_.most_blocks());
+    const Tensor parts = Tensor::empty({blocks}, DType::fp32, Launcher::device);
+    launcher_.run("sum", SumParts<float>{at<float>(x), at<float>(parts), n, in_packs<float>(0, at<float>(x))}, blocks);
+    launcher_.run("sum", Total<float, float>{at<float>(parts), blocks, at<float>(total), factor}, 1);
+  }
+
+  void sum_of_squares(std::span<const Tensor> all, double factor, const Tensor& total) const override {
+    std::int64_t blocks = 0;
+    for (const Tensor& x : all) blocks += (x.elements() + slice_piece - 1) / slice_piece;
+    const Tensor parts = Tensor::empty({2 * blocks}, DType::fp32, Launcher::device);  // fp64 in truth, which tensors here are not
+    double* into = reinterpret_cast<double*>(parts.address());
+    const auto launch = [&](auto& kernel) {
+      kernel.parts = into;
+      into += kernel.blocks();
+      all_blocks("sum_of_squares", kernel);
+    };
+    in_slices<SquareSums<float>>(all, launch);
+    in_slices<SquareSums<Bf16>>(all, launch);
+    launcher_.run("sum_of_squares",
+                  Total<double, float>{reinterpret_cast<const double*>(parts.address()), blocks, at<float>(total), factor}, 1);
   }
 
   void sum_to(const Tensor& y, const Tensor& x) const override {
@@ -263,21 +294,53 @@ class KernelsOn final : public DeviceKernels {
     });
   }
 
-  void cross_entropy(const Tensor&, const Tensor&, std::int32_t, const Tensor&, const Tensor&) const override {
-    fail("cross_entropy has no kernel yet");
+  // ---- Loss ----
+
+  void cross_entropy(const Tensor& z, const Tensor& targets, std::int32_t ignore_index, const Tensor& losses,
+                     const Tensor& log_sums) const override {
+    dispatch_kept(z, "cross_entropy", [&](auto zero) {
+      using S = decltype(zero);
+      cross_entropy_as<S, S>(z, targets, ignore_index, losses, at<float>(log_sums), nullptr, 0);
+    });
   }
-  void cross_entropy_backward(const Tensor&, const Tensor&, std::int32_t, const Tensor&, double, const Tensor&,
-                              const Tensor&) const override {
-    fail("cross_entropy has no kernel yet");
+
+  void cross_entropy_backward(const Tensor& z, const Tensor& targets, std::int32_t ignore_index, const Tensor& log_sums,
+                              double weight, const Tensor& dloss, const Tensor& dz) const override {
+    dispatch_kept(z, "cross_entropy", [&](auto zero) {
+      using S = decltype(zero);
+      all_blocks("cross_entropy backward", CrossEntropyBackward<S, S>{.logits = at<S>(z),
+                                                                      .targets = targets_of(z, targets, ignore_index),
+                                                                      .log_sums = at<float>(log_sums),
+                                                                      .dloss = at<float>(dloss),
+                                                                      .gradient = at<S>(dz),
+                                                                      .rows = targets.elements(),
+                                                                      .factor = static_cast<float>(weight),
+                                                                      .packs = in_packs(z.size(-1), at<S>(z), at<S>(dz))});
+    });
   }
-  void cross_entropy_in_place(const Tensor&, const Tensor&, std::int32_t, double, const Tensor&) const override {
-    fail("cross_entropy has no kernel yet");
+
+  void cross_entropy_with_gradient(const Tensor& z, const Tensor& targets, std::int32_t ignore_index, double weight,
+                                   const Tensor& losses, const Tensor& dz) const override {
+    dispatch_kept(dz, "linear_cross_entropy", [&](auto zero) {
+      using G = decltype(zero);
+      cross_entropy_as<float, G>(z, targets, ignore_index, losses, nullptr, at<G>(dz), weight);
+    });
   }
-  void adamw(const AdamWStep&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) const override {
-    fail("AdamW has no kernel yet");
+
+  // ---- Optimizers ----
+
+  void adamw(const AdamWStep& step, const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v,
+             const Tensor& kept) const override {
+    const AdamWRule rule{step.beta1, step.beta2, step.eps, step.scale};
+    update("AdamW", rule, {step.keep, step.step_size, step.scale_v}, p, g, std::array{m, v}, kept);
   }
-  void sgd(const SgdStep&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) const override {
-    fail("SGD has no kernel yet");
+
+  void sgd(const SgdStep& step, const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& kept) const override {
+    if (m.defined())
+      update("SGD", MomentumRule{step.momentum, step.scale, step.nesterov}, {step.learning_rate, step.decay}, p, g, std::array{m},
+             kept);
+    else
+      update("SGD", SgdRule{step.scale}, {step.learning_rate, step.decay}, p, g, std::array<Tensor, 0>{}, kept);
   }
 
  private:
@@ -342,18 +405,69 @@ class KernelsOn final : public DeviceKernels {
     });
   }
 
-  template <bool squares>
-  void sum_parts(const char* op, const Tensor& x, double factor, const Tensor& total) const {
-    const std::int64_t n = x.elements(), blocks = std::clamp<std::int64_t>((n + 4095) / 4096, 1, launcher_.most_blocks());
-    const Tensor parts = Tensor::empty({blocks}, DType::fp32, Launcher::device);
-    dispatch_kept(x, op, [&](auto zero) {
-      using S = decltype(zero);
-      launcher_.run(op, SumParts<S, squares>{at<S>(x), at<float>(parts), n, in_packs<S>(0, at<S>(x))}, blocks);
-    });
-    dispatch_kept(total, op, [&](auto zero) {
-      using S = decltype(zero);
-      launcher_.run(op, SumOfParts<S>{at<float>(parts), at<S>(total), blocks, static_cast<float>(factor)}, 1);
-    });
+  // Those of the tensors that the kernel is for (of type S of Kernel<S>), as many to a launch as its table has room for.
+  template <class Kernel, class Launch>
+  static void in_slices(std::span<const Tensor> all, const Launch& launch) {
+    using Part = typename Kernel::Part;
+    using S = std::remove_const_t<std::remove_pointer_t<decltype(Part::numbers)>>;
+    Kernel kernel{};
+    for (const Tensor& x : all) {
+      if (x.dtype() != dtype_of<S>()) continue;
+      Part part{};
+      part.elements = x.elements();
+      part.numbers = at<S>(x);
+      kernel.slices.add(part);
+      if (!kernel.slices.full()) continue;
+      launch(kernel);
+      kernel = {};
+    }
+    launch(kernel);
+  }
+
+  static Targets targets_of(const Tensor& z, const Tensor& targets, std::int32_t ignore_index) {
+    return {at<std::int32_t>(targets), z.size(-1), ignore_index};
+  }
+
+  // losses, and where they are not nullptr log_sums and the gradient.
+  template <class S, class G>
+  void cross_entropy_as(const Tensor& z, const Tensor& targets, std::int32_t ignore_index, const Tensor& losses, float* log_sums,
+                        G* gradient, double weight) const {
+    const std::int64_t vocabulary = z.size(-1);
+    all_blocks("cross_entropy",
+               CrossEntropy<S, G>{.logits = at<S>(z),
+                                  .targets = targets_of(z, targets, ignore_index),
+                                  .losses = at<float>(losses),
+                                  .log_sums = log_sums,
+                                  .gradient = gradient,
+                                  .rows = targets.elements(),
+                                  .weight = static_cast<float>(weight),
+                                  .packs = in_packs(vocabulary, at<S>(z)) && (!gradient || in_packs(vocabulary, gradient))});
+  }
+
+  template <class Rule, std::size_t states>
+  void update(const char* name, const Rule& rule, const typename Rule::Factors& factors, const Tensor& p, const Tensor& g,
+              const std::array<Tensor, states>& state, const Tensor& kept) const {
+    const auto launch = [&](auto of_parameter, auto of_gradient) {
+      using S = decltype(of_parameter);
+      using G = decltype(of_gradient);
+      OptimizerUpdate<Rule, S, G> kernel{.slices = {}, .rule = rule};
+      typename OptimizerUpdate<Rule, S, G>::Parameter parameter{};
+      parameter.elements = p.elements();
+      parameter.values = at<float>(p);
+      parameter.rounded = kept.defined() ? at<S>(kept) : nullptr;
+      parameter.gradient = at<G>(g);
+      float** into = parameter.state;
+      for (const Tensor& each : state) *into++ = at<float>(each);
+      parameter.factors = factors;
+      kernel.slices.add(parameter);
+      all_blocks(name, kernel);
+    };
+    if (!kept.defined())
+      launch(float{}, float{});
+    else if (g.dtype() == DType::bf16)
+      launch(Bf16{}, Bf16{});
+    else
+      launch(Bf16{}, float{});
   }
 
   void norm(const char* op, const Tensor& x, const Tensor& residual, const Tensor& weight, double eps, const Tensor& total,

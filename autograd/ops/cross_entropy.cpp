@@ -234,8 +234,8 @@ Tensor linear_cross_entropy_on_device(const LossProblem& problem, std::int64_t c
       kernels.cross_entropy(z, part(problem.targets, 1), problem.ignore_index, part(losses, 1), part(log_sums, 1));
       continue;
     }
-    kernels.cross_entropy_in_place(z, part(problem.targets, 1), problem.ignore_index, weight_of(count), part(losses, 1));
-    const Tensor dz = rounded(z, x.dtype());
+    const Tensor dz = x.dtype() == DType::bf16 ? Tensor::empty(z.shape(), DType::bf16, x.device()) : z;
+    kernels.cross_entropy_with_gradient(z, part(problem.targets, 1), problem.ignore_index, weight_of(count), part(losses, 1), dz);
     if (problem.dx.defined()) kernels.gemm({.m = rows, .n = n, .k = vocabulary}, dz, w, part(problem.dx, n));
     if (problem.dw.defined()) kernels.gemm({.a = transposed, .m = vocabulary, .n = n, .k = rows, .beta = first > 0 ? 1.0f : 0.0f}, dz, part(x, n), problem.dw);
   }

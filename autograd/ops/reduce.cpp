@@ -1,4 +1,5 @@
 // sum, mean, mse_loss: from many numbers to one, added up in fp64.
+#include <array>
 #include <numeric>
 #include <vector>
 
@@ -63,7 +64,7 @@ Tensor mse_loss_on_device(const Tensor& x, const Tensor& t) {
     return d;
   };
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  device_kernels(x.device()).sum_of_squares(difference(), 1 / n, loss);
+  device_kernels(x.device()).sum_of_squares(std::array{difference()}, 1 / n, loss);
   return record("mse_loss", loss, {x, t}, [difference, n](const Node& node, const Tensor& dy) -> Gradients {
     const auto gradient = [&](double factor) {  // factor dy (x - t)
       const Tensor d = difference();

@@ -151,3 +151,23 @@ TEST_CASE("device attention equals the CPU's on views with grouped heads and wit
   CHECK_THROWS_WITH_AS(causal_attention(wide_heads, wide_heads, wide_heads),
                        (std::string("causal_attention: heads on ") + name_of(device_under_test()) + " are at most 128 wide, got [1, 1, 2, 160]").c_str(), Error);
 }
+
+TEST_CASE("device losses equal the CPU's with rows that do not count and with the logits in blocks") {
+  if (skipped()) return;
+  const Tensor targets = Tensor::from({2, -100, 0, 6, 1, 1, -100, 3, 4, 5}, {2, 5});
+  for (const DType type : kept_types) {
+    check_against_cpu("cross_entropy", [&](const auto& in) { return cross_entropy(in[0], targets); }, {drawn({2, 5, 7}, "z", type)});
+    check_against_cpu("cross_entropy in packs", [&](const auto& in) { return cross_entropy(in[0], targets); }, {drawn({2, 5, 24}, "z", type)});
+    check_against_cpu("none counts", [](const auto& in) { return cross_entropy(in[0], Tensor::full({3}, -100, DType::int32)); }, {drawn({3, 9}, "z", type)});
+    for (const std::int64_t rows : {0, 1, 3, 10})
+      check_against_cpu("linear_cross_entropy", [&](const auto& in) { return linear_cross_entropy(in[0], in[1], targets, -100, rows); },
+                        {drawn({2, 5, 6}, "x", type), drawn({7, 6}, "w", type)});
+    check_against_cpu("scaled", [&](const auto& in) { return linear_cross_entropy(in[0], in[1], targets) * 0.25; },
+                      {drawn({2, 5, 6}, "x", type), drawn({7, 6}, "w", type)});
+  }
+  const NoGrad no_history;
+  const Tensor x = drawn({2, 5, 6}, "x"), w = drawn({7, 6}, "w");
+  const Device device = device_under_test();
+  CHECK(linear_cross_entropy(x.to(device), w.to(device), targets).item() == doctest::Approx(linear_cross_entropy(x, w, targets).item()).epsilon(1e-5));
+  CHECK_THROWS_WITH_AS(cross_entropy(Tensor::zeros({2, 5, 6}, DType::fp32, device), targets), "cross_entropy: target 6 is not in 0..5", Error);
+}
