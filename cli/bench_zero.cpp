@@ -24,7 +24,7 @@ constexpr const char* more =
     "  zero1_broadcast   n            n           2 n / p           3 (p-1)/p n     an owner for each parameter\n"
     "  zero1             n            n           2 n / p           2 (p-1)/p n     reduce-scatter, step, all-gather\n"
     "  zero2             n            n / p       2 n / p           2 (p-1)/p n\n"
-    "  zero3             n / p        n / p       2 n / p           3 (p-1)/p n     FSDP\n"
+    "  zero3             n / p        n / p       2 n / p           3 (p-1)/p n     FSDP; of embedding, norm and head 2 (p-1)/p\n"
     "The forms take turns step by step, because a machine drifts; the first is the one that times are held against.\n"
     "Memory is counted where it is allocated, by kind, and told of the rank that holds most; `peak` is the most that was ever held "
     "of a kind\n"
@@ -112,11 +112,12 @@ MemoryFigures of_all_ranks(MemoryFigures figures, ProcessGroup& group) {
 }
 
 // Those of one backend, held against the first of them.
-std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<FormRow>& rows, const std::vector<MemoryFigures>& memory, const ZeroBenchTitle& title) {
+std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<FormRow>& rows, const std::vector<MemoryFigures>& memory, const ZeroBenchTitle& title,
+                                    double at_the_ends) {
   std::vector<ZeroFigures> figures;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].group != group) continue;
-    figures.push_back({rows[i], memory[i], zero_formula(rows[i].form, static_cast<double>(title.parameters), title.ranks)});
+    figures.push_back({rows[i], memory[i], zero_formula(rows[i].form, static_cast<double>(title.parameters), title.ranks, at_the_ends)});
     figures.back().ratio = rows[i].step_seconds / figures.front().step_seconds;
   }
   return figures;
@@ -136,7 +137,7 @@ void bench_as_rank(const Arguments& said, std::span<ProcessGroup> groups, int ra
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const ZeroBenchTitle title{said.step.model, groups[g].backend_name(), parameter_count(said.step.config()), said.step.batch, said.step.sequence,
                                groups[g].size(), autograd::threads(), said.step.steps};
-    const auto figures = figures_of(g, rows, memory, title);
+    const auto figures = figures_of(g, rows, memory, title, parameters_at_the_ends(said.step.config()));
     fmt::print(out, "{}{}", g == 0 ? "" : "\n", zero_table(title, figures));
     for (const Json& row : to_json(title, figures)) json.push_back(row);
   }

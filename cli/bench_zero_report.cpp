@@ -40,7 +40,11 @@ Json kinds_of(const BytesByKind& bytes) {
 
 }  // namespace
 
-ZeroFormula zero_formula(const std::string& form, double parameters, int ranks) {
+double parameters_at_the_ends(const transformer::Config& config) {
+  return config.tied_head ? 0 : static_cast<double>((2 * config.vocabulary + 1) * config.d_model);
+}
+
+ZeroFormula zero_formula(const std::string& form, double parameters, int ranks, double at_the_ends) {
   const double n = 4 * parameters, p = ranks, hop = (p - 1) / p * n;
   ZeroFormula formula{n, n, 2 * n, 2 * hop};  // data parallel
   if (form == "bucketed") return formula;
@@ -51,7 +55,7 @@ ZeroFormula zero_formula(const std::string& form, double parameters, int ranks) 
   formula.gradients /= p;
   if (form == "zero2") return formula;
   formula.parameters /= p;
-  formula.sent = 3 * hop;
+  formula.sent = 3 * hop - (p - 1) / p * 4 * at_the_ends;
   return formula;
 }
 

@@ -26,8 +26,12 @@ struct ZeroFormula {
   double sent = 0;
 };
 
-// With n parameters of 4 bytes on p ranks, AdamW.
-ZeroFormula zero_formula(const std::string& form, double parameters, int ranks);
+// With n parameters of 4 bytes on p ranks, AdamW. zero3 gathers the blocks twice; `at_the_ends` of the parameters, those of the embedding and
+// of norm and head, are gathered once.
+ZeroFormula zero_formula(const std::string& form, double parameters, int ranks, double at_the_ends);
+
+// A tied head is gathered for the embedding, too.
+double parameters_at_the_ends(const transformer::Config& config);
 
 // In a step.
 struct MemoryFigures {

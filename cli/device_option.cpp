@@ -1,6 +1,5 @@
 #include "cli/device_option.hpp"
 
-#include <array>
 #include <cstdint>
 #include <span>
 
@@ -21,9 +20,9 @@ using collectives::Place;
 // Where the device's backend meets: at a port that rank 0 finds, and tells over the group that there is.
 Place second_meeting(collectives::ProcessGroup& group, const ReservedPort& reserved) {
   Place place = collectives::place_from_environment();
-  std::array<std::int32_t, 1> port{reserved.number()};
-  group.broadcast(std::span<std::int32_t>(port), 0);
-  place.master_port = static_cast<std::uint16_t>(port[0]);
+  std::int32_t port = reserved.number();
+  group.broadcast(std::span<std::int32_t>(&port, 1), 0);
+  place.master_port = static_cast<std::uint16_t>(port);
   return place;
 }
 

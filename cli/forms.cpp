@@ -142,7 +142,7 @@ transformer::Held held_by(const std::string& name, int ranks, double bucket_mb) 
   if (name == "flat") held.gradients = 2;
   if (name.starts_with("zero")) held.optimizer = 1.0 / ranks;
   if (name == "zero2" || name == "zero3") held.gradients = 1.0 / ranks;
-  if (name == "zero2") held.buckets_on_the_way = bucket_mb * 1e6 * (zero::GradientShards::most_under_way + 1);
+  if (name == "zero2") held.bucket_bytes = bucket_mb * 1e6, held.buckets_under_way = zero::GradientShards::most_under_way;
   if (name == "zero3") held.parameters = 1.0 / ranks, held.whole_units = true;
   return held;
 }

@@ -19,8 +19,10 @@ struct Sizes {
         tied(config.tied_head) {}
 
   double block() const { return 2 * d * d + 2 * kv * d + 3 * d * f + 2 * d; }
-  double root() const { return (tied ? 1 : 2) * vocabulary * d + d; }  // all but the blocks
-  double parameters() const { return layers * block() + root(); }
+  double embedding() const { return tied ? 0 : vocabulary * d; }
+  double root() const { return vocabulary * d + d; }  // the last norm, and the head; and if that is the embedding, too, it is here
+  double parameters() const { return layers * block() + embedding() + root(); }
+  double largest_parameter() const { return d * std::max({vocabulary, f, d}); }
 
   // What a block keeps of each token for backward: its input, the two normed, q, k, v, what attention says, the sum before the second norm;
   // gate, up and their product; and a number per head and norm.
@@ -46,6 +48,12 @@ double numbers_at_the_most(const Sizes& sizes, double tokens, double rows, bool 
   return sizes.layers * block + std::max(head, in_block);
 }
 
+double buckets_on_the_way(const Sizes& sizes, double size, const Held& held) {
+  if (held.bucket_bytes == 0) return 0;
+  const double largest = sizes.largest_parameter() * size;
+  return largest + std::min(std::max(held.bucket_bytes, largest) + held.buckets_under_way * held.bucket_bytes, sizes.parameters() * size);
+}
+
 }  // namespace
 
 double parameter_bytes(const Config& config, autograd::DType dtype) {
@@ -62,9 +70,10 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const double widened = narrow ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
   // Of bf16 parameters the optimizer keeps masters, and all that it keeps is fp32.
   const double wide = narrow ? 2 * parameters : parameters, masters = narrow ? wide : 0;
-  const double units = held.whole_units ? (sizes.root() + sizes.block()) * size : 0;
-  return {.parameters = parameters * held.parameters + units,
-          .gradients = parameters * held.gradients + units + std::min(held.buckets_on_the_way, parameters),
+  const double whole = held.whole_units ? size : 0;  // the root is as large as the embedding
+  return {.parameters = parameters * held.parameters + whole * (sizes.block() + std::max(sizes.root(), sizes.block())),
+          .gradients = parameters * held.gradients + whole * 2 * (std::max(sizes.root(), sizes.block()) + sizes.block()) +
+                       buckets_on_the_way(sizes, size, held),
           .optimizer = held.optimizer * (masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0)),
           .activations = numbers_at_the_most(sizes, tokens, rows, options.checkpoint_activations) * size + widened,
           .at_first = parameters};

@@ -20,8 +20,10 @@ struct MemoryNeed {
 // What a rank holds under a parallel form, as shares of all.
 struct Held {
   double parameters = 1, gradients = 1, optimizer = 1;
-  double buckets_on_the_way = 0;  // bytes of gradients beside its share
-  bool whole_units = false;       // besides, of parameters and of gradients, two units are whole at a time: a block, and all but the blocks
+  double bucket_bytes = 0;        // besides, buckets of gradients are whole on their way: so many under way, one that is filled, which may be as
+  double buckets_under_way = 0;   // large as the largest parameter, and beside it that one's own gradient
+  bool whole_units = false;       // besides, units (a block; the embedding; norm and head) are whole while they are used: two of parameters; of
+                                  // gradients one, with backward's own gradient beside it, and two blocks that are under way
 };
 
 // An estimate, some per cent too high: a test holds it against what is counted.

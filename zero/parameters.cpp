@@ -46,14 +46,15 @@ const NamedModule* unit_around(const std::string& name, const std::vector<NamedM
 
 }  // namespace
 
-std::vector<NamedModule> list_elements(Module& module) {
-  std::vector<NamedModule> elements;
+std::vector<NamedModule> usual_units(Module& module) {
+  std::vector<NamedModule> units;
   for (const NamedModule& each : module.named_modules()) {
     const std::string last = each.name.substr(each.name.rfind('.') + 1);
-    const bool is_number = !last.empty() && last.find_first_not_of("0123456789") == std::string::npos;
-    if (is_number && !unit_around(each.name, elements)) elements.push_back(each);
+    const bool is_element = !last.empty() && last.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_whole = !each.name.empty();
+    if (is_whole && (is_element || !each.module->backward_reads_parameters()) && !unit_around(each.name, units)) units.push_back(each);
   }
-  return elements;
+  return units;
 }
 
 // --- Construction
@@ -85,18 +86,20 @@ ShardedParameters::~ShardedParameters() {
 std::vector<ShardedParameters::UnitParameters> ShardedParameters::divide(const Module& module,
                                                                          const std::vector<NamedModule>& units) {
   const std::vector<NamedTensor> all = module.named_parameters(true);
-  std::vector<UnitParameters> divided;
-  for (auto unit = units.rbegin(); unit != units.rend(); ++unit) divided.push_back({unit->name, {}, {}});
-  divided.push_back({"root", {}, {}});
+  std::vector<UnitParameters> divided;  // in the order of forward, by the first parameter
+  const auto unit_named = [&](const std::string& name) -> UnitParameters& {
+    const auto found = std::find_if(divided.begin(), divided.end(), [&](const UnitParameters& unit) { return unit.name == name; });
+    return found == divided.end() ? divided.emplace_back(UnitParameters{name, {}, {}}) : *found;
+  };
   for (const NamedTensor& parameter : module.named_parameters()) {
     const NamedModule* const around = unit_around(parameter.name, units);
     const bool shared = std::any_of(all.begin(), all.end(), [&](const NamedTensor& other) {
       return other.tensor.is_same(parameter.tensor) && unit_around(other.name, units) != around;
     });
-    UnitParameters& unit =
-        around && !shared ? divided[units.size() - 1 - static_cast<std::size_t>(around - units.data())] : divided.back();
+    UnitParameters& unit = unit_named(around && !shared ? around->name : "root");
     (parameter.tensor.requires_grad() ? unit.trained : unit.frozen).push_back(parameter);
   }
+  std::reverse(divided.begin(), divided.end());
   return divided;
 }
 

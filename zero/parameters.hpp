@@ -1,21 +1,21 @@
 // ZeRO, stage 3: parameters are shared out too. (PyTorch's FullyShardedDataParallel.)
 //
-// The model is cut into units: each block is one, and what is left (embedding, last norm, head) is the root. Of every unit a rank keeps 1/p,
+// The model is cut into units: the embedding, each block, and what is left (last norm, head) is the root. Of every unit a rank keeps 1/p,
 // and all of it only while the unit runs: gathered just before, freed right after, in forward and again in backward. While one unit
 // computes, the next is on its way:
 //
-//     forward     root(embedding) | block 0 | block 1 | root(norm, head)
-//     network     r | 0       | 1       | r       |                           all-gathers, one unit ahead
-//     in memory   [r, 0]      [0, 1]    [1, r]    [r]                         two units at most
+//     forward     embedding | block 0 | block 1 | root(norm, head)
+//     network     e | 0     | 1       | r       |                             all-gathers, one unit ahead
+//     in memory   [e, 0]    [0, 1]    [1, r]    [r]                           two units at most
 //
-//     backward    root(head, norm) | block 1 | block 0 | root(embedding)
-//     network     | 1          | 0    [1]  |     [0]     [r]                  all-gathers, [reduce-scatters]
+//     backward    root(head, norm) | block 1 | block 0 | embedding
+//     network     | 1              | 0   [r] |     [1] |   [0]  [e]           all-gathers, [reduce-scatters]
 //
-// The root is gathered twice in forward, since it begins and ends it, and not again in backward: its head is there still, and the
-// embedding's backward reads no weight. So every unit is gathered twice and reduce-scattered once:
+// A block is gathered twice and reduce-scattered once. The embedding is gathered once, since its backward reads no weight, and so is the
+// root, which is still there when backward begins. (If the head is tied to the embedding, their matrix is the root's, and is gathered at
+// both ends of forward.)
 //
-//     on the wire for each rank    3 (p-1)/p of the parameters' bytes; of a unit that is both first and last in use, and so is gathered
-//                                  once, 2 (p-1)/p
+//     on the wire for each rank    3 (p-1)/p of the bytes of the blocks, 2 (p-1)/p of those of embedding, norm and head
 //
 // Gradients are those of stage 2, a bucket for each unit. Autograd knows nothing of all this: Module's forward hooks tell when a unit is
 // entered and left, a hook on its output when backward enters it, and the hooks of the parameters when a gradient is there.
@@ -36,8 +36,9 @@
 
 namespace ringside::zero {
 
-// The elements of the module's lists, as layers.0, layers.1, ...: the usual units. Lists within such an element are its own affair.
-std::vector<autograd::NamedModule> list_elements(autograd::Module& module);
+// The elements of the module's lists, as layers.0, layers.1, ... (lists within such an element are its own affair); and each module whose
+// backward reads no parameter, an embedding: it is needed at the beginning alone.
+std::vector<autograd::NamedModule> usual_units(autograd::Module& module);
 
 class ShardedParameters {
  public:
@@ -45,7 +46,7 @@ class ShardedParameters {
   // within another. A parameter that two of them share (tied weights) belongs to the root. `module` and `group` must outlive this; the
   // parameters can be read only while their unit runs, and not after this has gone.
   ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group, const std::vector<autograd::NamedModule>& units);
-  ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group) : ShardedParameters(module, group, list_elements(module)) {}
+  ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group) : ShardedParameters(module, group, usual_units(module)) {}
   ~ShardedParameters();
 
   // As ShardedState's; its step() communicates nothing, for the next forward gathers.
@@ -107,7 +108,7 @@ class ShardedParameters {
 
   std::vector<autograd::NamedTensor> named_;
   collectives::ProcessGroup& group_;
-  std::vector<UnitParameters> divided_;  // in the order of backward: the last unit first, the root last
+  std::vector<UnitParameters> divided_;  // in the order of backward: the unit whose first parameter is the last comes first
   ShardPlan plan_, frozen_;
   std::vector<Flat> flats_;  // plan_'s, then frozen_'s
   std::vector<Use> uses_;

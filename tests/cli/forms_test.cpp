@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "collectives/process_group.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "transformer/memory.hpp"
 #include "transformer/trainer.hpp"
 
 namespace ringside::cli {
@@ -116,6 +117,39 @@ TEST_CASE("a share that does not divide into micro-batches is refused") {
   CHECK_THROWS_WITH_AS(transformer::validate(options, {}, corpus, 2),
                        "a rank's share of 4 sequences does not divide into 3 micro-batches: choose --batch and --accumulate so that it does",
                        Error);
+}
+
+TEST_CASE("what a form is said to hold of parameters and gradients is held") {
+  transformer::Config config;
+  config.d_model = 64, config.d_ff = 128, config.layers = 4, config.heads = config.kv_heads = 4, config.sequence = 16;
+  transformer::TrainerOptions options;
+  options.batch = 4, options.sequence = 16, options.steps = 3;
+  for (const int vocabulary : {256, 2048}) {  // the blocks are the largest units, or the embedding and the head
+    for (const bool tied : {false, true}) {
+      for (const std::string form_name : {"bucketed", "zero1", "zero2", "zero3"}) {
+        CAPTURE(vocabulary);
+        CAPTURE(tied);
+        CAPTURE(form_name);
+        config.vocabulary = vocabulary, config.tied_head = tied;
+        const auto need = transformer::memory_needed(config, options, autograd::DType::fp32, 2, held_by(form_name, 2, 0.2));
+        const Corpus corpus = some_corpus();
+        std::int64_t parameters = 0, gradients = 0;
+        collectives::run_threads(2, [&](ProcessGroup& group) {
+          Model model(config);
+          const auto form = make_form(form_name, group, 0.2);
+          Trainer trainer(model, corpus, *form, options);
+          autograd::reset_peak_memory();
+          trainer.run();
+          if (group.rank() != 0) return;
+          parameters = autograd::memory_use(autograd::MemoryKind::parameters).peak;
+          gradients = autograd::memory_use(autograd::MemoryKind::gradients).peak;
+        });
+        CHECK(static_cast<double>(parameters) == doctest::Approx(need.parameters).epsilon(0.02));
+        CHECK(static_cast<double>(gradients) < 1.02 * need.gradients);
+        CHECK(static_cast<double>(gradients) > 0.6 * need.gradients);  // how many are under way is a matter of time
+      }
+    }
+  }
 }
 
 }  // namespace ringside::cli

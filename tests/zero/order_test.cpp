@@ -52,7 +52,7 @@ TEST_CASE("in stage 3 the unit that runs is in memory and the next is on its way
   on_every_transport(2, [](ProcessGroup& group) {
     must_be(watch(group, false), {{"forward layers.0", {b1, b0}},
                                   {"forward layers.1", {b2, b1}},
-                                  {"forward layers.2", {b2, "root"}},
+                                  {"forward layers.2", {"root", b2}},
                                   {"backward layers.2", {b2, b1}},
                                   {"backward layers.1", {b1, b0}},
                                   {"backward layers.0", {b0}},  // the embedding's backward reads nothing
@@ -65,7 +65,7 @@ TEST_CASE("in stage 3 a block that is computed again stays until its backward is
   on_every_transport(2, [](ProcessGroup& group) {
     must_be(watch(group, true), {{"forward layers.0", {b1, b0}},
                                  {"forward layers.1", {b2, b1}},
-                                 {"forward layers.2", {b2, "root"}},
+                                 {"forward layers.2", {"root", b2}},
                                  {"forward layers.2", {b2, b1}},  // again
                                  {"backward layers.2", {b2, b1}},
                                  {"forward layers.1", {b1, b0}},
@@ -141,13 +141,22 @@ TEST_CASE("a shared weight belongs to the root and others to their unit") {
   });
 }
 
-TEST_CASE("units are the elements of lists") {
-  transformer::Model model(small_llama());
-  Names names;
-  for (const auto& unit : zero::list_elements(model)) names.push_back(unit.name);
-  CHECK(names == Names{b0, b1, b2});
+TEST_CASE("units are the elements of lists and embeddings in the order of backward") {
+  const auto units_of = [](bool tied) {
+    Names names;
+    collectives::run_threads(2, [&](ProcessGroup& group) {
+      transformer::Model model(small_llama(tied));
+      zero::ShardedParameters stage(model, group);
+      if (group.rank() != 0) return;
+      for (const auto& unit : stage.plan().buckets()) names.push_back(unit.entries.back().parameter.name);  // in reverse, as all buckets
+    });
+    return names;
+  };
+  const std::string norm = ".input_layernorm.weight", embedding = "model.embed_tokens.weight";
+  CHECK(units_of(false) == Names{"model.norm.weight", b2 + norm, b1 + norm, b0 + norm, embedding});  // and with the last norm the head
+  CHECK(units_of(true) == Names{b2 + norm, b1 + norm, b0 + norm, embedding});                        // which is the embedding, too
   ToyNet toy(0, DType::fp32);
-  CHECK(zero::list_elements(toy).empty());
+  CHECK(zero::usual_units(toy).empty());
 }
 
 TEST_CASE("outside of their unit parameters cannot be read") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,18 @@ inline double apart(const Tensor& seen, const Tensor& expected) {
     difference = std::isfinite(a[i]) ? std::max(difference, static_cast<double>(std::abs(a[i] - b[i]))) : std::numeric_limits<double>::infinity();
   }
   return difference / largest;
+}
+
+// The norm of the difference, as a share of the norm: for what many roundings to bf16 have passed through, where single numbers are a matter of luck.
+inline double apart_in_norm(const Tensor& seen, const Tensor& expected) {
+  REQUIRE(seen.shape() == expected.shape());
+  const std::vector<float> a = numbers_of(seen), b = numbers_of(expected);
+  double difference = 0, all = 1e-30;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    all += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::isfinite(difference) ? std::sqrt(difference / all) : std::numeric_limits<double>::infinity();
 }
 
 inline double tolerance_of(DType dtype) { return dtype == DType::bf16 ? 2e-2 : 1e-4; }
