@@ -7,17 +7,33 @@
 
 namespace ringside::autograd {
 
-// To the nearest, ties to even; NaN stays NaN, and what is too large becomes infinite.
+// To the nearest, ties to even; NaN stays NaN, and what is too large becomes infinite. In integers, which vectorises.
+constexpr std::uint16_t bf16_by_integers(float number) {
+  const auto all = std::bit_cast<std::uint32_t>(number);
+  const std::uint32_t rounded = (all + 0x7fff + (all >> 16 & 1)) >> 16, quiet = all >> 16 | 0x40;
+  const bool is_nan = (all & 0x7fffffff) > 0x7f800000;
+  return static_cast<std::uint16_t>(is_nan ? quiet : rounded);
+}
+
+}  // namespace ringside::autograd
+
+#ifdef __CUDACC__
+#include "autograd/cuda/device_bf16.cuh"  // bf16_bits by a GPU's own instruction
+#else
+namespace ringside::autograd {
+constexpr std::uint16_t bf16_bits(float number) {
+  return bf16_by_integers(number);
+}
+}  // namespace ringside::autograd
+#endif
+
+namespace ringside::autograd {
+
 struct Bf16 {
   std::uint16_t bits = 0;
 
   constexpr Bf16() = default;
-  constexpr Bf16(float number) {  // NOLINT: a number is a number
-    const auto all = std::bit_cast<std::uint32_t>(number);
-    const std::uint32_t rounded = (all + 0x7fff + (all >> 16 & 1)) >> 16, quiet = all >> 16 | 0x40;
-    const bool is_nan = (all & 0x7fffffff) > 0x7f800000;  // in integers, which vectorises
-    bits = static_cast<std::uint16_t>(is_nan ? quiet : rounded);
-  }
+  constexpr Bf16(float number) : bits(bf16_bits(number)) {}  // NOLINT: a number is a number
   explicit constexpr Bf16(double number) : Bf16(static_cast<float>(number)) {}
   constexpr operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }  // NOLINT
 };

@@ -251,6 +251,7 @@ void add_bench_command(CLI::App& app) {
   add_bench_train_command(*command);
   add_bench_ddp_command(*command);
   add_bench_zero_command(*command);
+  add_bench_kernels_command(*command);
   command->callback([command, said, ranks] {
     if (!command->get_subcommands().empty()) return;
     if (said->collective.empty() && !said->calibrate)

@@ -35,6 +35,7 @@ void add_bench_command(CLI::App& app);
 void add_bench_train_command(CLI::App& bench);
 void add_bench_ddp_command(CLI::App& bench);
 void add_bench_zero_command(CLI::App& bench);
+void add_bench_kernels_command(CLI::App& bench);
 void add_postmortem_command(CLI::App& app);
 
 }  // namespace ringside::cli

@@ -20,9 +20,9 @@
 // of which an SM has 65536 (so 168 leave room for three blocks, 255 for two). Compiled for sm_90; nothing is spilled.
 //
 //                bf16, D = 32    64     128        fp32, D = 32    64     128
-//     forward           43, 90   55, 126  79, 164         63, 80   87, 168  135, 222
-//     keys              49, 162  73, 217  79, 240         55, 152  87, 168  151, 248
-//     queries           40, 118  64, 155  74, 126         46, 96   78, 114  142, 152
+//     forward           43, 80   55, 126  79, 163         63, 80   87, 168  135, 222
+//     keys              49, 162  73, 217  79, 238         55, 152  87, 168  151, 248
+//     queries           40, 118  64, 155  74, 159         46, 96   78, 114  142, 152
 #pragma once
 
 #include <limits>

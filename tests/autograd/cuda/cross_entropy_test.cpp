@@ -97,7 +97,7 @@ TEST_CASE("cuda cross_entropy: losses and gradients equal the definition in pack
 TEST_CASE("cuda cross_entropy: logits that would overflow and masked ones and a target that is none") {
   Problem<float> problem(3, 20);
   for (float& x : problem.logits) x *= 1000;
-  problem.logits[40] = -std::numeric_limits<float>::infinity();  // the first number of the last row, and its largest so far
+  for (std::size_t i = 40; i < 44; ++i) problem.logits[i] = -std::numeric_limits<float>::infinity();  // the first pack of the last row, and its largest so far
   problem.targets = {2, 20, 7};
   launch_emulated(kernel<float, float>(problem, nullptr, 0), 3);
   CHECK(std::isfinite(problem.losses[0]));

@@ -93,21 +93,19 @@ int examine(const char* kernel, const Run& run) {
   return wrong;
 }
 
-template <class S>
-int examine_attention(const char* forward, const char* keys, const char* queries) {
+int examine_attention() {
   constexpr Emulation emulation{3, 2};  // three, so that no thread meets its own numbers again by chance
-  AttentionProblem<S> problem({1, 2, 1, 66, 66, 8});
-  int wrong = examine(forward, [&] { problem.template forward<ForgetfulBlock>(emulation); });
-  problem.template take_delta<EmulatedBlock>(emulation);
-  wrong += examine(keys, [&] { problem.template keys_backward<ForgetfulBlock>(emulation); });
-  return wrong + examine(queries, [&] { problem.template queries_backward<ForgetfulBlock>(emulation); });
+  AttentionProblem<float> problem({1, 2, 1, 66, 66, 8});
+  int wrong = examine("attention forward", [&] { problem.forward<ForgetfulBlock>(emulation); });
+  problem.take_delta<EmulatedBlock>(emulation);
+  wrong += examine("attention keys", [&] { problem.keys_backward<ForgetfulBlock>(emulation); });
+  return wrong + examine("attention queries", [&] { problem.queries_backward<ForgetfulBlock>(emulation); });
 }
 
 }  // namespace
 
 int main() {
-  int wrong = examine_attention<float>("attention forward", "attention keys", "attention queries");
-  wrong += examine_attention<Bf16>("attention forward bf16", "attention keys bf16", "attention queries bf16");
+  int wrong = examine_attention();
   const auto many = numbers<float>(100, 1);
   double total = 0, parts[2] = {};
   wrong += examine("total", [&] { launch_emulated<ForgetfulBlock>(Total<float, double>{many.data(), 100, &total}, 1, {4, 1}); });
