@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "autograd/device_memory.hpp"
-#include "base/environment.hpp"
 #include "base/memory.hpp"
 #include "cli/device_option.hpp"
 #include "collectives/cuda/device.hpp"
@@ -38,7 +37,6 @@ CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabyte
 void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here, std::optional<double> limit_gigabytes, const std::string& advice,
                     autograd::Device device) {
   const bool on_gpu = device == autograd::Device::cuda;
-  if (on_gpu && !limit_gigabytes && !environment("RANK")) return;
   if (on_gpu) take_device(device);
   const std::optional<std::uint64_t> available = on_gpu ? autograd::device_memory(device).free_bytes() : available_memory();
   if (on_gpu) ranks_here = (ranks_here + collectives::cuda::device_count() - 1) / collectives::cuda::device_count();

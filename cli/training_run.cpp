@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/parallel.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "cli/device_option.hpp"
 #include "cli/forms.hpp"
@@ -269,6 +270,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
 
 void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine) {
   transformer::validate(plan.config);
+  if (plan.device == autograd::Device::cuda && !environment("RANK")) return;  // the ranks ask
   require_memory(transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks, held_by(plan.form, ranks, plan.bucket_mb)),
                  ranks_on_this_machine, plan.memory_limit_gb,
                  "choose a smaller model or batch, fewer ranks on this machine, or --accumulate and --checkpoint-activations for fewer activations", plan.device);
