@@ -25,6 +25,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "autograd/bf16_number.hpp"
 
@@ -68,6 +69,10 @@ template <class S>
 constexpr void store(S* into, const Pack<S>& pack) {
   *reinterpret_cast<Pack<S>*>(into) = pack;
 }
+
+// Of two types the one of which a pack holds more: a loop over its packs loads and stores whole packs of both.
+template <class S, class T>
+using Narrower = std::conditional_t<(sizeof(T) < sizeof(S)), T, S>;
 
 // The threads of a block share out 0..n-1. With `packs` (in_packs: each thread a pack at a time) body(i, width) is called with the first index of a
 // pack and its size as a type, so that a loop over it is unrolled; otherwise for every single number, of width 1.
