@@ -22,6 +22,7 @@
 // Why constexpr: nvcc lets a kernel call constexpr functions of the host, so that no function needs a mark of its own.
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -65,9 +66,11 @@ template <class S>
 constexpr Pack<S> load(const S* from) {
   return *reinterpret_cast<const Pack<S>*>(from);
 }
+// As one number: of a struct of eight the compiler for GPUs may make eight stores.
+using Sixteen [[gnu::may_alias]] = unsigned __int128;
 template <class S>
 constexpr void store(S* into, const Pack<S>& pack) {
-  *reinterpret_cast<Pack<S>*>(into) = pack;
+  *reinterpret_cast<Sixteen*>(into) = std::bit_cast<unsigned __int128>(pack);
 }
 
 // Of two types the one of which a pack holds more: a loop over its packs loads and stores whole packs of both.
