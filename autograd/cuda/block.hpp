@@ -22,9 +22,11 @@
 // Why constexpr: nvcc lets a kernel call constexpr functions of the host, so that no function needs a mark of its own.
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "autograd/bf16_number.hpp"
 
@@ -64,10 +66,16 @@ template <class S>
 constexpr Pack<S> load(const S* from) {
   return *reinterpret_cast<const Pack<S>*>(from);
 }
+// As one number: of a struct of eight the compiler for GPUs may make eight stores.
+using Sixteen [[gnu::may_alias]] = unsigned __int128;
 template <class S>
 constexpr void store(S* into, const Pack<S>& pack) {
-  *reinterpret_cast<Pack<S>*>(into) = pack;
+  *reinterpret_cast<Sixteen*>(into) = std::bit_cast<unsigned __int128>(pack);
 }
+
+// Of two types the one of which a pack holds more: a loop over its packs loads and stores whole packs of both.
+template <class S, class T>
+using Narrower = std::conditional_t<(sizeof(T) < sizeof(S)), T, S>;
 
 // The threads of a block share out 0..n-1. With `packs` (in_packs: each thread a pack at a time) body(i, width) is called with the first index of a
 // pack and its size as a type, so that a loop over it is unrolled; otherwise for every single number, of width 1.

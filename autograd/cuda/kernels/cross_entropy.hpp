@@ -29,8 +29,9 @@ struct Targets {
 // One row: (exp(z - log_sum) - [v == target]) weight, which may go where z is; zeros where the target does not count.
 template <class S, class G, Block B>
 constexpr void cross_entropy_gradient(B& block, const S* z, G* gradient, const Targets& targets, std::int64_t row, float log_sum, float weight, bool packs) {
-  const bool counts = !targets.ignored(row);
-  for_each<S>(block, targets.vocabulary, packs, [&](std::int64_t i, auto width) {
+  using Step = Narrower<S, G>;
+  const bool counts = !targets.ignored(row), whole = targets.vocabulary % Pack<Step>::size == 0;
+  for_each<Step>(block, targets.vocabulary, packs && whole, [&](std::int64_t i, auto width) {
     Lanes<width.value> dz{};
     if (counts) {
       dz = widened<width.value>(z + i);
@@ -52,7 +53,7 @@ struct CrossEntropy {
   G* gradient;
   std::int64_t rows;
   float weight;  // of the gradient
-  bool packs;    // in_packs(V, logits) and of gradient
+  bool packs;    // in_packs(V, logits), and of gradient
 
   constexpr std::int64_t blocks() const { return rows; }
   constexpr std::size_t shared_bytes() const { return 0; }

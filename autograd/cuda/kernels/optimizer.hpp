@@ -89,7 +89,7 @@ struct OptimizerUpdate {
   template <Block B>
   constexpr void operator()(B& block) const {
     const auto [parameter, begin, end] = slices.share_of(block.index());
-    for_each_from<G>(block, begin, end, parameter.packs, [&](std::int64_t i, auto width) {
+    for_each_from<Narrower<S, G>>(block, begin, end, parameter.packs, [&](std::int64_t i, auto width) {
       constexpr int n = width.value;
       const auto gradient = widened<n>(parameter.gradient + i);
       auto values = widened<n>(parameter.values + i);
