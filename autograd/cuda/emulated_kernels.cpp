@@ -10,7 +10,7 @@ namespace {
 struct EmulatedLauncher {
   static constexpr Device device = Device::emulated;
 
-  std::int64_t most_blocks() const { return 16; }
+  std::int64_t most_blocks(int) const { return 16; }
 
   template <class Kernel>
   void run(const char*, const Kernel& kernel, std::int64_t blocks) const {

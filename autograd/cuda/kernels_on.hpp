@@ -1,7 +1,7 @@
 // KernelsOn: DeviceKernels by the kernels of kernels/, launched by whatever Launcher it is made for:
 //
 //     static constexpr Device device
-//     std::int64_t most_blocks() const                                      how many blocks of a launch can be of use at once
+//     std::int64_t most_blocks(int threads) const                           how many blocks of so many threads can be under way at once
 //     void run(const char* op, const Kernel& kernel, std::int64_t blocks)   launches it; `op` is for error messages
 //     void gemm(const MatrixProduct&, const Tensor& a, const Tensor& b, const Tensor& c)
 //
@@ -130,7 +130,7 @@ class KernelsOn final : public DeviceKernels {
   // ---- Sums ----
 
   void sum(const Tensor& x, double factor, const Tensor& total) const override {
-    const std::int64_t n = x.elements(), blocks = std::clamp<std::int64_t>((n + 4095) / 4096, 1, launcher_.most_blocks());
+    const std::int64_t n = x.elements(), blocks = std::clamp<std::int64_t>((n + 4095) / 4096, 1, launcher_.most_blocks(SumParts<float>::threads));
     const Tensor parts = Tensor::empty({blocks}, DType::fp32, Launcher::device);
     launcher_.run("sum", SumParts<float>{at<float>(x), at<float>(parts), n, in_packs<float>(0, at<float>(x))}, blocks);
     launcher_.run("sum", Total<float, float>{at<float>(parts), blocks, at<float>(total), factor}, 1);
@@ -184,7 +184,7 @@ class KernelsOn final : public DeviceKernels {
                          const Tensor& dweight) const override {
     const std::int64_t n = weight.elements(), rows = r.elements();
     const std::int64_t blocks =
-        std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, launcher_.most_blocks() / 4));  // each writes a line of parts
+        std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, launcher_.most_blocks(RmsNormBackward<float>::threads) / 4));  // each writes a line of parts
     const Tensor parts = Tensor::empty({blocks, n}, DType::fp32, Launcher::device);
     dispatch_kept(x, "rms_norm", [&](auto zero) {
       using S = decltype(zero);
@@ -347,7 +347,7 @@ class KernelsOn final : public DeviceKernels {
   // Enough blocks for `items`, of which one block takes `each` at a time, and no more than are of use.
   template <class Kernel>
   void run(const char* op, const Kernel& kernel, std::int64_t items, std::int64_t each) const {
-    if (items > 0) launcher_.run(op, kernel, std::min((items + each - 1) / each, launcher_.most_blocks()));
+    if (items > 0) launcher_.run(op, kernel, std::min((items + each - 1) / each, launcher_.most_blocks(Kernel::threads)));
   }
 
   // A kernel that says itself how many blocks it takes.

@@ -11,15 +11,15 @@ namespace {
 struct CudaLauncher {
   static constexpr Device device = Device::cuda;
 
-  // Eight blocks of 256 threads fill a multiprocessor.
-  std::int64_t most_blocks() const {
-    thread_local const std::int64_t blocks = [] {
-      int number = 0, processors = 0;
+  // A multiprocessor holds 2048 threads.
+  std::int64_t most_blocks(int threads) const {
+    thread_local const int processors = [] {
+      int number = 0, count = 0;
       check_cuda(cudaGetDevice(&number), "asking for the device");
-      check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, number), "asking a GPU what it is");
-      return std::int64_t{8} * processors;
+      check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, number), "asking a GPU what it is");
+      return count;
     }();
-    return blocks;
+    return std::int64_t{2048 / threads} * processors;
   }
 
   template <class Kernel>
