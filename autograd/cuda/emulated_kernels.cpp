@@ -1,11 +1,18 @@
-// The GPU's kernels on the CPU: as a loop over blocks of one thread, that a debugger can follow.
+// The GPU's kernels on the CPU: as a loop over blocks of one thread, that a debugger can follow, unless more threads are asked for.
 #include "autograd/bf16.hpp"
 #include "autograd/cuda/emulated.hpp"
 #include "autograd/cuda/kernels_on.hpp"
 #include "autograd/cuda/of_device.hpp"
+#include "base/environment.hpp"
 
 namespace ringside::autograd {
 namespace {
+
+// RINGSIDE_EMULATED_THREADS: so many threads in a block, and two blocks at once; for tests, and for who wants to see a block's threads in a debugger.
+cuda::Emulation emulation() {
+  static const auto threads = integer_environment("RINGSIDE_EMULATED_THREADS", 1, 1024);
+  return threads ? cuda::Emulation{static_cast<int>(*threads), 2} : cuda::Emulation{};
+}
 
 struct EmulatedLauncher {
   static constexpr Device device = Device::emulated;
@@ -14,7 +21,7 @@ struct EmulatedLauncher {
 
   template <class Kernel>
   void run(const char*, const Kernel& kernel, std::int64_t blocks) const {
-    cuda::launch_emulated(kernel, blocks);
+    cuda::launch_emulated(kernel, blocks, emulation());
   }
 
   // Not a kernel on a GPU either but a library's: here the CPU's, in fp32.
