@@ -21,7 +21,6 @@
 #include "collectives/place.hpp"
 #include "collectives/shared_buffer.hpp"
 #include "collectives/transport/link.hpp"
-#include "collectives/two_memories.hpp"
 #include "collectives/work.hpp"
 
 namespace ringside::collectives {
@@ -195,9 +194,10 @@ class ProcessGroup {
   std::size_t block_size(std::size_t count, int r) const { return Chunks::even(count, size()).size(r); }
   std::size_t block_begin(std::size_t count, int r) const { return Chunks::even(count, size()).begin(r); }
 
-  // From here on calls on memory of a device go over `device` (two_memories.hpp), which must be of the same rank and size. No call may be under way.
+  // From here on calls on memory of a device go over `device` (two_memories.hpp). No call may be under way. Throws Error, and leaves the group as it is,
+  // unless it is of the same rank and size.
   void add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
-    calls_->set_backend(make_two_memory_backend(calls_->take_backend(), std::move(device), std::move(is_device_memory)));
+    calls_->add_device(std::move(device), std::move(is_device_memory));
   }
 
   // For memory of a device (work.hpp): from the next call on, each first waits for what the device had been given to do when the call was made.

@@ -6,11 +6,7 @@ namespace {
 class TwoMemories final : public Backend {
  public:
   TwoMemories(std::unique_ptr<Backend> host, std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory)
-      : host_(std::move(host)), device_(std::move(device)), is_device_memory_(std::move(is_device_memory)) {
-    require(host_->rank() == device_->rank() && host_->size() == device_->size(),
-            "a backend for two memories: expected both to be of the same rank, got rank {} of {} over {} and rank {} of {} over {}", host_->rank(),
-            host_->size(), host_->name(), device_->rank(), device_->size(), device_->name());
-  }
+      : host_(std::move(host)), device_(std::move(device)), is_device_memory_(std::move(is_device_memory)) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -62,7 +58,10 @@ class TwoMemories final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_two_memory_backend(std::unique_ptr<Backend> host, std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
+std::unique_ptr<Backend> make_two_memory_backend(std::unique_ptr<Backend>&& host, std::unique_ptr<Backend>&& device, IsDeviceMemory is_device_memory) {
+  require(host->rank() == device->rank() && host->size() == device->size(),
+          "a backend for two memories: expected both to be of the same rank, got rank {} of {} over {} and rank {} of {} over {}", host->rank(),
+          host->size(), host->name(), device->rank(), device->size(), device->name());
   return std::make_unique<TwoMemories>(std::move(host), std::move(device), std::move(is_device_memory));
 }
 

@@ -21,7 +21,7 @@ namespace ringside::collectives {
 // Whether an address, not null, is the device's.
 using IsDeviceMemory = std::function<bool(const void*)>;
 
-// Both must be of the same rank and size; throws Error otherwise. Traffic is both together; there are no sub-groups.
-std::unique_ptr<Backend> make_two_memory_backend(std::unique_ptr<Backend> host, std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory);
+// Both must be of the same rank and size; throws Error otherwise, and takes neither. Traffic is both together; there are no sub-groups.
+std::unique_ptr<Backend> make_two_memory_backend(std::unique_ptr<Backend>&& host, std::unique_ptr<Backend>&& device, IsDeviceMemory is_device_memory);
 
 }  // namespace ringside::collectives

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "collectives/backend.hpp"
+#include "collectives/two_memories.hpp"
 
 namespace ringside::collectives {
 
@@ -71,8 +72,10 @@ class CallQueue {
   // For questions that do not change anything; with calls under way, its counters are those of some moment.
   const Backend& backend() const { return *backend_; }
   Backend& backend() { return *backend_; }  // while no call is under way
-  std::unique_ptr<Backend> take_backend() { return std::move(backend_); }  // likewise; another must be set at once
-  void set_backend(std::unique_ptr<Backend> backend) { backend_ = std::move(backend); }
+  // While no call is under way: from here on calls on memory of a device go over `device` (two_memories.hpp). If that throws, all stays as it is.
+  void add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
+    backend_ = make_two_memory_backend(std::move(backend_), std::move(device), std::move(is_device_memory));
+  }
   CallTimes times() const;
 
  private:

@@ -131,3 +131,13 @@ TEST_CASE("two memories: backends of different ranks are refused") {
                                                [](const void*) { return false; }),
                        "a backend for two memories: expected both to be of the same rank, got rank 0 of 1 over threads and rank 1 of 2 over threads", Error);
 }
+
+TEST_CASE("two memories: a group that is given the device of another rank says so and goes on") {
+  ProcessGroup group(make_schedule_backend(make_threads_transport(make_threads_world(1), 0)));
+  const auto two = make_threads_world(2);
+  CHECK_THROWS_AS(group.add_device(make_schedule_backend(make_threads_transport(two, 1)), [](const void*) { return false; }), Error);
+  std::vector<float> data{3};
+  group.all_reduce(std::span(data));
+  CHECK(data[0] == 3);
+  CHECK(group.backend_name() == "threads");
+}
