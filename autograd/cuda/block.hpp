@@ -92,6 +92,14 @@ constexpr void for_each(B& block, std::int64_t n, bool packs, const Body& body) 
     for (std::int64_t i = block.thread(); i < n; i += block.threads()) body(i, Width<1>{});
 }
 
+// for_each over begin..end-1: in packs as far as they go, if the addresses are on packs (as `begin` must be then), and the rest one by one.
+template <class S, Block B, class Body>
+constexpr void for_each_from(B& block, std::int64_t begin, std::int64_t end, bool packs, const Body& body) {
+  const std::int64_t whole = packs ? (end - begin) / Pack<S>::size * Pack<S>::size : 0;
+  for_each<S>(block, whole, true, [&](std::int64_t i, auto width) { body(begin + i, width); });
+  for_each<S>(block, end - begin - whole, false, [&](std::int64_t i, auto width) { body(begin + whole + i, width); });
+}
+
 // `width` neighbouring numbers, widened to fp32, and back: in packs where the width is a whole number of them.
 template <int width>
 struct Lanes {

@@ -10,6 +10,7 @@
 #include "cli/forms.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/process_group.hpp"
+#include "tests/cli/small_run.hpp"
 #include "tests/cli/training.hpp"
 #include "transformer/trainer.hpp"
 
@@ -21,23 +22,6 @@ using collectives::ProcessGroup;
 using transformer::Corpus;
 using transformer::Model;
 using transformer::Trainer;
-
-transformer::Bytes some_text() {
-  transformer::Bytes text(20'000);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>("the ring passes each chunk on. "[i % 31] + i % 5);
-  return text;
-}
-
-transformer::Config small() {
-  transformer::Config config;
-  config.d_model = 16;
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.d_ff = 24;
-  config.sequence = 16;
-  return config;
-}
 
 transformer::TrainerOptions four_steps() {
   transformer::TrainerOptions options;
@@ -59,11 +43,11 @@ struct Outcome {
 Outcome train(const std::string& form_name, int ranks, Device device) {
   Outcome outcome;
   std::mutex guard;
-  const transformer::Bytes text = some_text();
+  const transformer::Bytes text = testing::small_text();
   const Corpus corpus(text);
   collectives::run_threads(ranks, [&](ProcessGroup& group) {
     join_device({}, device, group);
-    Model model(small(), autograd::DType::fp32, device);
+    Model model(testing::small_config(), autograd::DType::fp32, device);
     const auto form = make_form(form_name, group, 0.004);
     Trainer trainer(model, corpus, *form, four_steps());
     for (int i = 0; i < 4; ++i) {

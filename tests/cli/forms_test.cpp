@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "collectives/process_group.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/cli/small_run.hpp"
 #include "transformer/memory.hpp"
 #include "transformer/trainer.hpp"
 
@@ -18,7 +19,6 @@ namespace ringside::cli {
 namespace {
 
 using collectives::ProcessGroup;
-using transformer::Bytes;
 using transformer::Corpus;
 using transformer::Model;
 using transformer::Trainer;
@@ -29,26 +29,13 @@ struct StepOutcome {
   std::uint64_t messages = 0, bytes = 0;  // of rank 0, in the second step alone
 };
 
-Corpus some_corpus() {
-  Bytes text(20'000);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>("the ring passes each chunk on. "[i % 31] + i % 5);
-  return Corpus(text);
-}
-
 // The second of two steps, on rank 0; the others must agree with it.
 StepOutcome second_step(const std::string& form_name, int ranks, std::int64_t accumulate) {
   StepOutcome outcome;
   std::mutex guard;
-  const Corpus corpus = some_corpus();
+  const Corpus corpus(testing::small_text());
   collectives::run_threads(ranks, [&](ProcessGroup& group) {
-    transformer::Config config;
-    config.d_model = 16;
-    config.layers = 2;
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.d_ff = 24;
-    config.sequence = 16;
-    Model model(config, autograd::DType::fp64);
+    Model model(testing::small_config(), autograd::DType::fp64);
     const auto form = make_form(form_name, group, 0.004);
     transformer::TrainerOptions options;
     options.steps = 2;
@@ -110,7 +97,7 @@ TEST_CASE("micro-batches change no gradient and communicate once a step where gr
 }
 
 TEST_CASE("a share that does not divide into micro-batches is refused") {
-  const Corpus corpus = some_corpus();
+  const Corpus corpus(testing::small_text());
   transformer::TrainerOptions options;
   options.batch = 8;
   options.accumulate = 3;
@@ -132,7 +119,7 @@ TEST_CASE("what a form is said to hold of parameters and gradients is held") {
         CAPTURE(form_name);
         config.vocabulary = vocabulary, config.tied_head = tied;
         const auto need = transformer::memory_needed(config, options, autograd::DType::fp32, 2, held_by(form_name, 2, 0.2));
-        const Corpus corpus = some_corpus();
+        const Corpus corpus(testing::small_text());
         std::int64_t parameters = 0, gradients = 0;
         collectives::run_threads(2, [&](ProcessGroup& group) {
           Model model(config);

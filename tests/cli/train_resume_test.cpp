@@ -16,16 +16,7 @@
 namespace ringside::cli {
 namespace {
 
-using testing::Command;
-using testing::contains;
-using testing::contents;
-using testing::largest_difference_of;
-using testing::Outcome;
-using testing::ringside_binary;
-using testing::rows_without_times;
-using testing::run_program;
-using testing::same_model;
-using testing::Training;
+using namespace testing;
 
 void check_resume(const Command& options) {
   const Training training({"--warmup", "4", "--lr", "0.01", "--validate-every", "4"});

@@ -18,15 +18,7 @@
 namespace ringside::cli {
 namespace {
 
-using testing::Command;
-using testing::contains;
-using testing::contents;
-using testing::largest_difference_of;
-using testing::Outcome;
-using testing::ringside_binary;
-using testing::rows_without_times;
-using testing::run_program;
-using testing::Training;
+using namespace testing;
 using transformer::SafetensorsFile;
 
 // The largest difference between two runs' gradients and parameters, after every one of `steps` steps.

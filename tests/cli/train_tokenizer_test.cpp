@@ -13,15 +13,7 @@
 namespace ringside::cli {
 namespace {
 
-using testing::Command;
-using testing::contains;
-using testing::contents;
-using testing::Outcome;
-using testing::ringside_binary;
-using testing::rows_without_times;
-using testing::run_program;
-using testing::same_model;
-using testing::Training;
+using namespace testing;
 
 // A tokenizer learnt from the training's text, in a folder beside it.
 std::string learnt_tokenizer(const Training& training, int vocabulary, const char* folder = "tokenizer") {

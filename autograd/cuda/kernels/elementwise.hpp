@@ -9,14 +9,13 @@
 
 namespace ringside::autograd::cuda {
 
-// Calls body(i, width), as for_each, for all of 0..n-1 over all blocks. `packs`: whether the addresses are those of packs (in_packs(0, ...)).
+// for_each_from over 0..n-1, a tile of it to each block in turn. `packs`: whether the addresses are those of packs (in_packs(0, ...)).
 template <class S, Block B, class Body>
 constexpr void for_each_in_tiles(B& block, std::int64_t n, bool packs, const Body& body) {
   constexpr std::int64_t tile = 4096;
   for (std::int64_t begin = block.index() * tile; begin < n; begin += block.count() * tile) {
-    const std::int64_t count = n - begin < tile ? n - begin : tile, whole = packs ? count / Pack<S>::size * Pack<S>::size : 0;
-    for_each<S>(block, whole, true, [&](std::int64_t i, auto width) { body(begin + i, width); });
-    for_each<S>(block, count - whole, false, [&](std::int64_t i, auto width) { body(begin + whole + i, width); });
+    const std::int64_t end = begin + tile;
+    for_each_from<S>(block, begin, end < n ? end : n, packs, body);
   }
 }
 
