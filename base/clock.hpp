@@ -9,7 +9,9 @@ namespace ringside {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-inline double seconds_since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
+inline double seconds_since(Clock::time_point start) {
+  return Seconds(Clock::now() - start).count();
+}
 
 class Deadline {
  public:
@@ -19,11 +21,16 @@ class Deadline {
   Seconds remaining() const { return std::max(Seconds(0), Seconds(end_ - Clock::now())); }
   Seconds total() const { return total_; }  // what it was set to: for messages
 
-  // For poll(2) and its kin: milliseconds left, rounded up, so that a wait does not turn into a busy loop at the end.
-  int remaining_ms() const { return static_cast<int>(std::min(remaining().count() * 1e3 + 1, 1e9)); }
+  // For poll(2) and its kin: milliseconds left, rounded up, so that a wait does not turn into a
+  // busy loop at the end.
+  int remaining_ms() const {
+    return static_cast<int>(std::min(remaining().count() * 1e3 + 1, 1e9));
+  }
 
  private:
-  explicit Deadline(Seconds seconds) : total_(seconds), end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds)) {}
+  explicit Deadline(Seconds seconds)
+      : total_(seconds),
+        end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds)) {}
   Seconds total_;
   Clock::time_point end_;
 };

@@ -1,6 +1,7 @@
 // The one way in which Ringside says that something is wrong.
 //
-// A message is a sentence for the person in front of the terminal: what was expected, what was seen, what to do.
+// A message is a sentence for the person in front of the terminal: what was expected, what was
+// seen, what to do.
 #pragma once
 
 #include <stdexcept>
@@ -23,7 +24,8 @@ template <class... Args>
   throw Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Throws Error with a formatted message unless `condition` holds. For input from outside and for the contracts of public functions.
+// Throws Error with a formatted message unless `condition` holds. For input from outside and for
+// the contracts of public functions.
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(format, std::forward<Args>(args)...);

@@ -40,12 +40,14 @@ struct Names {
 constexpr Names version_2{"memory.max", "memory.current", "inactive_file"};
 constexpr Names version_1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 
-// What is left to the tightest of a group and those above it, up to `top`. Cached files that are not in use would make room.
+// What is left to the tightest of a group and those above it, up to `top`. Cached files that are
+// not in use would make room.
 Bytes left_to_group(fs::path group, const fs::path& top, const Names& names) {
   Bytes left;
   for (;;) {
     if (const Bytes limit = number_in(group / names.limit)) {
-      const std::uint64_t reclaimable = number_after(group / "memory.stat", names.reclaimable).value_or(0);
+      const std::uint64_t reclaimable =
+          number_after(group / "memory.stat", names.reclaimable).value_or(0);
       const std::uint64_t used = number_in(group / names.used).value_or(0);
       const std::uint64_t held = used - std::min(used, reclaimable);
       left = smaller(left, *limit - std::min(*limit, held));
@@ -55,8 +57,8 @@ Bytes left_to_group(fs::path group, const fs::path& top, const Names& names) {
   }
 }
 
-// /proc/self/cgroup has lines "number:controllers:/path"; in version 2 there is one, "0::/path". In a container the path may be the
-// host's and not exist here: then its top is ours.
+// /proc/self/cgroup has lines "number:controllers:/path"; in version 2 there is one, "0::/path". In
+// a container the path may be the host's and not exist here: then its top is ours.
 Bytes left_to_groups(const fs::path& root) {
   const fs::path mounted = root / "sys/fs/cgroup";
   std::ifstream file(root / "proc/self/cgroup");
@@ -64,12 +66,14 @@ Bytes left_to_groups(const fs::path& root) {
   for (std::string line; std::getline(file, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    const std::string controllers = line.substr(first + 1, second - first - 1),
+                      path = line.substr(second + 1);
     const bool old = controllers == "memory";
     if (!old && !controllers.empty()) continue;
     const fs::path top = old ? mounted / "memory" : mounted;
     const fs::path group = (top / fs::path(path).relative_path()).lexically_normal();
-    left = smaller(left, left_to_group(fs::exists(group) ? group : top, top, old ? version_1 : version_2));
+    left = smaller(
+        left, left_to_group(fs::exists(group) ? group : top, top, old ? version_1 : version_2));
   }
   return left;
 }

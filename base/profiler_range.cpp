@@ -7,7 +7,8 @@
 namespace ringside {
 namespace {
 
-// Null where no profiler has attached itself: the header's functions then do nothing, and give this.
+// Null where no profiler has attached itself: the header's functions then do nothing, and give
+// this.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t created = nvtxDomainCreateA("ringside");
   return created;

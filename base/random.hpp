@@ -1,8 +1,10 @@
-// Random numbers that depend on their counters alone, so that any rank can make the numbers of any other.
+// Random numbers that depend on their counters alone, so that any rank can make the numbers of any
+// other.
 //
-// A counter-based generator in the manner of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), with the
-// finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) as the mixing function: random_bits(seed, stream, i) is the i-th number
-// of a stream, computed without the ones before it.
+// A counter-based generator in the manner of Salmon et al., "Parallel random numbers: as easy as 1,
+// 2, 3" (SC 2011), with the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) as the mixing
+// function: random_bits(seed, stream, i) is the i-th number of a stream, computed without the ones
+// before it.
 #pragma once
 
 #include <cmath>
@@ -17,9 +19,11 @@ constexpr std::uint64_t mix_bits(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter) {
+constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream,
+                                    std::uint64_t counter) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
-  return mix_bits(mix_bits(mix_bits(seed + golden) + (stream + 1) * golden) + (counter + 1) * golden);
+  return mix_bits(mix_bits(mix_bits(seed + golden) + (stream + 1) * golden) +
+                  (counter + 1) * golden);
 }
 
 // Uniform in [0, 1).
@@ -28,13 +32,15 @@ constexpr double random_uniform(std::uint64_t seed, std::uint64_t stream, std::u
 }
 
 // Uniform in 0..n-1, n > 0. The bias, n / 2^64, is of no consequence here.
-constexpr std::uint64_t random_below(std::uint64_t n, std::uint64_t seed, std::uint64_t stream, std::uint64_t counter) {
+constexpr std::uint64_t random_below(std::uint64_t n, std::uint64_t seed, std::uint64_t stream,
+                                     std::uint64_t counter) {
   return random_bits(seed, stream, counter) % n;
 }
 
 // Standard normal, by Box and Muller's transform of two uniforms.
 inline double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter) {
-  const double u = 1.0 - random_uniform(seed, stream, 2 * counter);  // (0, 1]: the logarithm is finite
+  const double u =
+      1.0 - random_uniform(seed, stream, 2 * counter);  // (0, 1]: the logarithm is finite
   const double v = random_uniform(seed, stream, 2 * counter + 1);
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }

@@ -12,14 +12,20 @@ void Trace::add(Memory memory) {
   memory_.push_back(std::move(memory));
 }
 
-const char* name_of(Trace::Lane lane) { return lane == Trace::Lane::compute ? "compute" : "communication"; }
+const char* name_of(Trace::Lane lane) {
+  return lane == Trace::Lane::compute ? "compute" : "communication";
+}
 
 const char* name_of(Trace::Kind kind) {
   switch (kind) {
-    case Trace::Kind::phase: return "phase";
-    case Trace::Kind::op: return "op";
-    case Trace::Kind::wait: return "wait";
-    case Trace::Kind::call: return "call";
+    case Trace::Kind::phase:
+      return "phase";
+    case Trace::Kind::op:
+      return "op";
+    case Trace::Kind::wait:
+      return "wait";
+    case Trace::Kind::call:
+      return "call";
   }
   return "unknown";
 }

@@ -4,8 +4,9 @@
 //                      linear  rms_norm ...  linear backward ...        wait                            ops and waits, within them
 //     communication                             ┌ all_reduce ┐┌ all_reduce ────────┐                    calls
 //
-// A wait is time in which the rank's own thread stood still until a call had ended: communication that computation does not hide. Whoever has
-// something to tell asks Trace::here(), which costs next to nothing where nobody records:
+// A wait is time in which the rank's own thread stood still until a call had ended: communication
+// that computation does not hide. Whoever has something to tell asks Trace::here(), which costs
+// next to nothing where nobody records:
 //
 //     Trace trace;
 //     { const Trace::On on(trace);  ... this thread's work, and the calls that it starts, are recorded ... }
@@ -31,11 +32,12 @@ class Trace {
   struct Span {
     Lane lane = Lane::compute;
     Kind kind = Kind::op;
-    std::string name;          // "forward", "linear", "all_reduce"
+    std::string name;  // "forward", "linear", "all_reduce"
     Clock::time_point start, end;
-    std::string about = {};    // of a call and of a wait for one: what the data is called, "bucket 3"
-    std::uint64_t bytes = 0;   // of a call's whole buffer
-    Clock::time_point queued = {};  // of a call: when it was made; it starts when those before it have ended
+    std::string about = {};  // of a call and of a wait for one: what the data is called, "bucket 3"
+    std::uint64_t bytes = 0;  // of a call's whole buffer
+    Clock::time_point queued =
+        {};  // of a call: when it was made; it starts when those before it have ended
   };
   // Bytes that were held at that time, by kind: memory_kinds() names them.
   struct Memory {
@@ -43,7 +45,8 @@ class Trace {
     std::vector<std::int64_t> bytes;
   };
 
-  // Records what the calling thread does while it lives. The trace must outlive the calls that are started meanwhile.
+  // Records what the calling thread does while it lives. The trace must outlive the calls that are
+  // started meanwhile.
   class On {
    public:
     explicit On(Trace& trace) : before_(std::exchange(here_, &trace)) {}
@@ -85,9 +88,11 @@ const char* name_of(Trace::Kind kind);
 // A phase of a step, from its making to its end, on the calling thread.
 class TracedPhase {
  public:
-  explicit TracedPhase(const char* name) : range_(name), name_(name), start_(Trace::here() ? Clock::now() : Clock::time_point{}) {}
+  explicit TracedPhase(const char* name)
+      : range_(name), name_(name), start_(Trace::here() ? Clock::now() : Clock::time_point{}) {}
   ~TracedPhase() {
-    if (Trace* trace = Trace::here()) trace->add({Trace::Lane::compute, Trace::Kind::phase, name_, start_, Clock::now()});
+    if (Trace* trace = Trace::here())
+      trace->add({Trace::Lane::compute, Trace::Kind::phase, name_, start_, Clock::now()});
   }
   TracedPhase(const TracedPhase&) = delete;
   TracedPhase& operator=(const TracedPhase&) = delete;

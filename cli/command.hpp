@@ -1,7 +1,8 @@
-// The seam between `ringside` and its subcommands: each stands in a file of its own and adds itself with one function.
+// The seam between `ringside` and its subcommands: each stands in a file of its own and adds itself
+// with one function.
 //
-// add_NAME_command(app) declares the subcommand, its options and its help, and gives it a callback that does the work. The callback
-// returns when all went well. Otherwise it throws:
+// add_NAME_command(app) declares the subcommand, its options and its help, and gives it a callback
+// that does the work. The callback returns when all went well. Otherwise it throws:
 //
 //   ringside::Error   something is wrong: main prints "ringside: ..." and exits with 1
 //   UsageError        the arguments make no sense together: the same, a hint at --help, and 2

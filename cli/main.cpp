@@ -15,9 +15,12 @@ constexpr const char* about =
     "Ringside: distributed training from scratch, made to be read, stepped through and measured.\n"
     "\n"
     "Where to start:\n"
-    "  ringside step all_reduce -n 4         the ring all-reduce, step by step, as one would draw it on a blackboard\n"
-    "  ringside hello -n 4                   four processes on this machine, and every collective once\n"
-    "  ringside train -n 4 --model tiny      four processes train a small transformer on real text\n"
+    "  ringside step all_reduce -n 4         the ring all-reduce, step by step, as one would draw "
+    "it on a blackboard\n"
+    "  ringside hello -n 4                   four processes on this machine, and every collective "
+    "once\n"
+    "  ringside train -n 4 --model tiny      four processes train a small transformer on real "
+    "text\n"
     "\n"
     "Every command explains itself: ringside COMMAND --help";
 
@@ -76,7 +79,8 @@ int run(int argc, char** argv) {
 }  // namespace ringside::cli
 
 int main(int argc, char** argv) {
-  // Who no longer finds a reader for its output ends without a word, as after `| head`; also where whoever started us ignores the signal.
+  // Who no longer finds a reader for its output ends without a word, as after `| head`; also where
+  // whoever started us ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
   return ringside::cli::run(argc, argv);
 }

@@ -13,8 +13,9 @@ namespace ringside::collectives {
 enum class DataType : std::uint8_t { fp32, fp64, int32, int64, fp16, bf16, uint8 };
 enum class ReduceOp : std::uint8_t { sum, product, min, max, avg };
 
-inline constexpr DataType all_data_types[] = {DataType::fp32, DataType::fp64, DataType::int32, DataType::int64,
-                                              DataType::fp16, DataType::bf16, DataType::uint8};
+inline constexpr DataType all_data_types[] = {DataType::fp32,  DataType::fp64, DataType::int32,
+                                              DataType::int64, DataType::fp16, DataType::bf16,
+                                              DataType::uint8};
 
 std::size_t size_of(DataType type);  // bytes per element
 std::string_view name_of(DataType type);
@@ -22,8 +23,9 @@ std::string_view name_of(ReduceOp op);
 bool is_floating(DataType type);
 
 template <class T>
-concept Element = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t> ||
-                  std::same_as<T, Fp16> || std::same_as<T, Bf16> || std::same_as<T, std::uint8_t>;
+concept Element = std::same_as<T, float> || std::same_as<T, double> ||
+    std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t> || std::same_as<T, Fp16> ||
+    std::same_as<T, Bf16> || std::same_as<T, std::uint8_t>;
 
 template <Element T>
 constexpr DataType data_type_of() {

@@ -1,12 +1,14 @@
-// What users hold: the ranks of a job, and the collectives among them, under the names of torch.distributed.
+// What users hold: the ranks of a job, and the collectives among them, under the names of
+// torch.distributed.
 //
 //     ProcessGroup group = ProcessGroup::from_environment();     // started by ringside launch, torchrun, mpirun, srun
 //     std::vector<float> gradients = ...;
 //     group.all_reduce(std::span(gradients), ReduceOp::avg);
 //
-// Every rank must make the same calls in the same order. Calls block; those named _async return a Work. Results are the same on all ranks, bit for bit. A group
-// belongs to one thread at a time. When something goes wrong, on whatever rank, every rank's call throws within the timeout, with the
-// first cause; afterwards the group is of no further use.
+// Every rank must make the same calls in the same order. Calls block; those named _async return a
+// Work. Results are the same on all ranks, bit for bit. A group belongs to one thread at a time.
+// When something goes wrong, on whatever rank, every rank's call throws within the timeout, with
+// the first cause; afterwards the group is of no further use.
 #pragma once
 
 #include <functional>
@@ -16,39 +18,46 @@
 #include <string>
 #include <type_traits>
 
-#include "collectives/backend.hpp"
-#include "collectives/choice.hpp"
-#include "collectives/place.hpp"
-#include "collectives/shared_buffer.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/execution/backend.hpp"
+#include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
+#include "collectives/transport/shm/shared_buffer.hpp"
 #include "collectives/work.hpp"
 
 namespace ringside::collectives {
 
 struct GroupOptions {
   ExecutorOptions executor;
-  AlgorithmChoice algorithms;
-  std::optional<Link> link = {};  // slows the group down to what such a network would give: transport/shaped.hpp
+  AlgorithmSelection algorithms;
+  std::optional<Link> link =
+      {};  // slows the group down to what such a network would give: transport/shaped.hpp
 };
 
-// The defaults, with RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never), RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,...")
-// and RINGSIDE_LINK ("1Gbps,50us") applied.
+// The defaults, with RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never),
+// RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,...") and RINGSIDE_LINK
+// ("1Gbps,50us") applied.
 GroupOptions group_options_from_environment();
 
 class ProcessGroup {
  public:
-  explicit ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmChoice algorithms = {})
-      : calls_(std::make_unique<CallQueue>(std::move(backend))), algorithms_(std::move(algorithms)) {}
+  explicit ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmSelection algorithms = {})
+      : calls_(std::make_unique<CallQueue>(std::move(backend))),
+        algorithms_(std::move(algorithms)) {}
 
-  // Connects with the other ranks of the job: where all run on one host through shared memory, otherwise over TCP (transport/automatic.hpp).
-  // Blocks until all have come; errors: those of place.hpp and rendezvous.hpp. RINGSIDE_BACKEND says otherwise: tcp or shm instead of auto.
+  // Connects with the other ranks of the job: where all run on one host through shared memory,
+  // otherwise over TCP (transport/automatic.hpp). Blocks until all have come; errors: those of
+  // place.hpp and rendezvous.hpp. RINGSIDE_BACKEND says otherwise: tcp or shm instead of auto.
   static ProcessGroup from_environment();
-  static ProcessGroup over(std::string_view backend, const Place& place, const GroupOptions& options = group_options_from_environment());
+  static ProcessGroup over(std::string_view backend, const RankInfo& rank_info,
+                           const GroupOptions& options = group_options_from_environment());
 
-  static ProcessGroup over_tcp(const Place& place, const GroupOptions& options = group_options_from_environment());
+  static ProcessGroup over_tcp(const RankInfo& rank_info,
+                               const GroupOptions& options = group_options_from_environment());
 
   // For ranks of one host only, through shared memory: transport/shm.hpp.
-  static ProcessGroup over_shm(const Place& place, const GroupOptions& options = group_options_from_environment());
+  static ProcessGroup over_shm(const RankInfo& rank_info,
+                               const GroupOptions& options = group_options_from_environment());
 
   int rank() const { return calls_->backend().rank(); }
   int size() const { return calls_->backend().size(); }
@@ -59,15 +68,17 @@ class ProcessGroup {
   void all_reduce(std::span<T> data, ReduceOp op = ReduceOp::sum) {
     all_reduce(data.data(), data.data(), data.size(), data_type_of<T>(), op);
   }
-  // The same out of place: input stays as it is. The spans are equally long and do not overlap, or are one and the same.
+  // The same out of place: input stays as it is. The spans are equally long and do not overlap, or
+  // are one and the same.
   template <Element T>
   void all_reduce(std::span<const T> input, std::span<T> output, ReduceOp op = ReduceOp::sum) {
     require_equal("all_reduce", input.size(), output.size());
     all_reduce(input.data(), output.data(), input.size(), data_type_of<T>(), op);
   }
 
-  // input is size() blocks, one for each rank; output becomes the reduction of block rank() over all ranks. Blocks are of equal length
-  // where input's length divides by size(), otherwise the first ones are longer by one element: block_size() tells.
+  // input is size() blocks, one for each rank; output becomes the reduction of block rank() over
+  // all ranks. Blocks are of equal length where input's length divides by size(), otherwise the
+  // first ones are longer by one element: block_size() tells.
   template <Element T>
   void reduce_scatter(std::span<const T> input, std::span<T> output, ReduceOp op = ReduceOp::sum) {
     require_equal("reduce_scatter", block_size(input.size(), rank()), output.size());
@@ -87,14 +98,17 @@ class ProcessGroup {
     broadcast(data.data(), data.size(), data_type_of<T>(), root);
   }
 
-  // output, on the root, becomes the reduction of all ranks' inputs. On other ranks output is not used and may be empty.
+  // output, on the root, becomes the reduction of all ranks' inputs. On other ranks output is not
+  // used and may be empty.
   template <Element T>
-  void reduce(std::span<const T> input, std::span<T> output, int root, ReduceOp op = ReduceOp::sum) {
+  void reduce(std::span<const T> input, std::span<T> output, int root,
+              ReduceOp op = ReduceOp::sum) {
     if (rank() == root) require_equal("reduce", input.size(), output.size());
     reduce(input.data(), output.data(), input.size(), data_type_of<T>(), root, op);
   }
 
-  // output, on the root, becomes all ranks' inputs, one after the other; they are equally long. On other ranks output is not used.
+  // output, on the root, becomes all ranks' inputs, one after the other; they are equally long. On
+  // other ranks output is not used.
   template <Element T>
   void gather(std::span<const T> input, std::span<T> output, int root) {
     if (rank() == root) require_equal("gather", input.size() * size(), output.size());
@@ -108,14 +122,16 @@ class ProcessGroup {
     scatter(input.data(), output.data(), output.size() * size(), data_type_of<T>(), root);
   }
 
-  // Block i of output becomes block rank() of rank i's input. Both spans are size() blocks of equal length, and may be one and the same.
+  // Block i of output becomes block rank() of rank i's input. Both spans are size() blocks of equal
+  // length, and may be one and the same.
   template <Element T>
   void all_to_all(std::span<const T> input, std::span<T> output) {
     require_equal("all_to_all", input.size(), output.size());
     all_to_all(input.data(), output.data(), input.size(), data_type_of<T>());
   }
 
-  // data goes from one rank to another, which calls recv: only these two take part. What one rank sends to the other arrives in order.
+  // data goes from one rank to another, which calls recv: only these two take part. What one rank
+  // sends to the other arrives in order.
   template <Element T>
   void send(std::span<const T> data, int to) {
     send(data.data(), data.size(), data_type_of<T>(), to);
@@ -125,8 +141,9 @@ class ProcessGroup {
     recv(data.data(), data.size(), data_type_of<T>(), from);
   }
 
-  // `count` zeros. Where the ranks share memory (over_shm) the others read them in place, so that a collective on them copies nothing in
-  // or out; elsewhere it is ordinary memory. Every rank may allocate for itself, and what it likes. Throws Error when /dev/shm is full.
+  // `count` zeros. Where the ranks share memory (over_shm) the others read them in place, so that a
+  // collective on them copies nothing in or out; elsewhere it is ordinary memory. Every rank may
+  // allocate for itself, and what it likes. Throws Error when /dev/shm is full.
   template <Element T>
   SharedBuffer<T> allocate(std::size_t count) {
     return SharedBuffer<T>(count, backend_name() == "shm");
@@ -135,33 +152,48 @@ class ProcessGroup {
   // Returns when every rank has called it.
   void barrier();
 
-  // Divides the group: ranks that give the same color make up a new group, in the order of their keys, and of their ranks where keys are
-  // equal. Every rank must call it, and gets the group that it is in, of itself alone perhaps. It has its own connections, so it and this
-  // one, and all other groups, can be used at the same time; it outlives this one if need be. A device mesh is two splits:
+  // Divides the group: ranks that give the same color make up a new group, in the order of their
+  // keys, and of their ranks where keys are equal. Every rank must call it, and gets the group that
+  // it is in, of itself alone perhaps. It has its own connections, so it and this one, and all
+  // other groups, can be used at the same time; it outlives this one if need be. A device mesh is
+  // two splits:
   //     ProcessGroup row = group.split(rank / columns), column = group.split(rank % columns);
-  // Throws Error where the backend has no sub-groups (gloo, mpi), or a member does not come within the time to connect.
+  // Throws Error where the backend has no sub-groups (gloo, mpi), or a member does not come within
+  // the time to connect.
   ProcessGroup split(int color, int key = 0);
 
-  // The same calls for memory whose type is known at run time only. Counts are in elements; of reduce_scatter, scatter and all_to_all
-  // the input's, of all_gather and gather the output's. A label names the data in error messages; the ranks' labels must agree.
-  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
-  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
-  void all_gather(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
-  void broadcast(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
-  void reduce(const void* input, void* output, std::size_t count, DataType type, int root, ReduceOp op, std::string_view label = {});
-  void gather(const void* input, void* output, std::size_t count, DataType type, int root, std::string_view label = {});
-  void scatter(const void* input, void* output, std::size_t count, DataType type, int root, std::string_view label = {});
-  void all_to_all(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
-  void send(const void* data, std::size_t count, DataType type, int to, std::string_view label = {});
+  // The same calls for memory whose type is known at run time only. Counts are in elements; of
+  // reduce_scatter, scatter and all_to_all the input's, of all_gather and gather the output's. A
+  // label names the data in error messages; the ranks' labels must agree.
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  std::string_view label = {});
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                      ReduceOp op, std::string_view label = {});
+  void all_gather(const void* input, void* output, std::size_t count, DataType type,
+                  std::string_view label = {});
+  void broadcast(void* data, std::size_t count, DataType type, int root,
+                 std::string_view label = {});
+  void reduce(const void* input, void* output, std::size_t count, DataType type, int root,
+              ReduceOp op, std::string_view label = {});
+  void gather(const void* input, void* output, std::size_t count, DataType type, int root,
+              std::string_view label = {});
+  void scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+               std::string_view label = {});
+  void all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                  std::string_view label = {});
+  void send(const void* data, std::size_t count, DataType type, int to,
+            std::string_view label = {});
   void recv(void* data, std::size_t count, DataType type, int from, std::string_view label = {});
 
-  // The same, as Work (work.hpp): they return at once, and the buffers must be left alone until the work is done.
+  // The same, as Work (work.hpp): they return at once, and the buffers must be left alone until the
+  // work is done.
   template <Element T>
   Work all_reduce_async(std::span<T> data, ReduceOp op = ReduceOp::sum) {
     return all_reduce_async(data.data(), data.data(), data.size(), data_type_of<T>(), op);
   }
   template <Element T>
-  Work reduce_scatter_async(std::span<const T> input, std::span<T> output, ReduceOp op = ReduceOp::sum) {
+  Work reduce_scatter_async(std::span<const T> input, std::span<T> output,
+                            ReduceOp op = ReduceOp::sum) {
     require_equal("reduce_scatter", block_size(input.size(), rank()), output.size());
     return reduce_scatter_async(input.data(), output.data(), input.size(), data_type_of<T>(), op);
   }
@@ -174,36 +206,48 @@ class ProcessGroup {
   Work broadcast_async(std::span<T> data, int root) {
     return broadcast_async(data.data(), data.size(), data_type_of<T>(), root);
   }
-  Work all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
-  Work reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::string_view label = {});
-  Work all_gather_async(const void* input, void* output, std::size_t count, DataType type, std::string_view label = {});
-  Work broadcast_async(void* data, std::size_t count, DataType type, int root, std::string_view label = {});
+  Work all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                        ReduceOp op, std::string_view label = {});
+  Work reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
+                            ReduceOp op, std::string_view label = {});
+  Work all_gather_async(const void* input, void* output, std::size_t count, DataType type,
+                        std::string_view label = {});
+  Work broadcast_async(void* data, std::size_t count, DataType type, int root,
+                       std::string_view label = {});
 
   // Forces algorithms from the next call on; every rank must do so at the same point.
-  void set_algorithms(AlgorithmChoice algorithms) {
+  void set_algorithms(AlgorithmSelection algorithms) {
     if (!algorithms.costs() && algorithms_.costs()) algorithms.set_costs(*algorithms_.costs());
     algorithms_ = std::move(algorithms);
   }
 
-  // The algorithm that a call of this kind takes, on every rank; `count` as in the calls above whose type is known at run time only.
+  // The algorithm that a call of this kind takes, on every rank; `count` as in the calls above
+  // whose type is known at run time only.
   const Algorithm& algorithm_for(Collective collective, std::size_t count, DataType type) const {
     return algorithms_.choose(collective, count, type, size());
   }
 
-  // The length of rank r's block when `count` elements are shared out among all ranks, and where it begins.
-  std::size_t block_size(std::size_t count, int r) const { return Chunks::even(count, size()).size(r); }
-  std::size_t block_begin(std::size_t count, int r) const { return Chunks::even(count, size()).begin(r); }
+  // The length of rank r's block when `count` elements are shared out among all ranks, and where it
+  // begins.
+  std::size_t block_size(std::size_t count, int r) const {
+    return Chunks::even(count, size()).size(r);
+  }
+  std::size_t block_begin(std::size_t count, int r) const {
+    return Chunks::even(count, size()).begin(r);
+  }
 
-  // From here on calls on memory of a device go over `device` (two_memories.hpp). No call may be under way. Throws Error, and leaves the group as it is,
-  // unless it is of the same rank and size.
+  // From here on calls on memory of a device go over `device` (two_memories.hpp). No call may be
+  // under way. Throws Error, and leaves the group as it is, unless it is of the same rank and size.
   void add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
     calls_->add_device(std::move(device), std::move(is_device_memory));
   }
 
-  // For memory of a device (work.hpp): from the next call on, each first waits for what the device had been given to do when the call was made.
+  // For memory of a device (work.hpp): from the next call on, each first waits for what the device
+  // had been given to do when the call was made.
   void set_fence(Fence fence) { calls_->set_fence(std::move(fence)); }
 
-  // Tells the other ranks that this one gives up, and why: their calls fail with this cause. Calls of this rank that are under way end.
+  // Tells the other ranks that this one gives up, and why: their calls fail with this cause. Calls
+  // of this rank that are under way end.
   void abort(const std::string& cause) noexcept { calls_->abort(cause); }
 
   // What this rank has sent since the group was made, and where the time went.
@@ -218,13 +262,14 @@ class ProcessGroup {
   Work start(const Call& call, const void* input, void* output);
 
   std::unique_ptr<CallQueue> calls_;
-  AlgorithmChoice algorithms_;
+  AlgorithmSelection algorithms_;
   std::string name_;  // of a sub-group: "split2.color0"
   int splits_ = 0;
 };
 
-// Runs `body` on `size` ranks, each a thread of this process with a group over the threads transport. Returns when all have ended.
-// If some throw, the others are told, and the first cause is thrown here.
+// Runs `body` on `size` ranks, each a thread of this process with a group over the threads
+// transport. Returns when all have ended. If some throw, the others are told, and the first cause
+// is thrown here.
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
                  const GroupOptions& options = group_options_from_environment());
 

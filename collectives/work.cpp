@@ -5,8 +5,8 @@
 
 namespace ringside::collectives {
 
-// What callers and the queue's thread share. The mutex guards all of it, and who may use the backend: the thread while the queue is not
-// empty, the caller otherwise.
+// What callers and the queue's thread share. The mutex guards all of it, and who may use the
+// backend: the thread while the queue is not empty, the caller otherwise.
 struct CallQueue::Shared {
   std::mutex mutex;
   std::condition_variable changed;
@@ -28,15 +28,18 @@ struct Work::State {
 };
 
 // For the trace: the call itself, and its caller's standing still for it.
-static void note_call(Trace* trace, const Call& call, Clock::time_point queued, Clock::time_point start) {
+static void note_call(Trace* trace, const Call& call, Clock::time_point queued,
+                      Clock::time_point start) {
   if (!trace) return;
-  trace->add({Trace::Lane::communication, Trace::Kind::call, std::string(name_of(call.collective)), start, Clock::now(),
-              std::string(call.label.view()), call.count * size_of(call.type), queued});
+  trace->add({Trace::Lane::communication, Trace::Kind::call, std::string(name_of(call.collective)),
+              start, Clock::now(), std::string(call.label.view()), call.count * size_of(call.type),
+              queued});
 }
 
 static void note_wait(const Call& call, Clock::time_point start) {
   if (Trace* trace = Trace::here())
-    trace->add({Trace::Lane::compute, Trace::Kind::wait, fmt::format("wait for {}", name_of(call.collective)), start, Clock::now(),
+    trace->add({Trace::Lane::compute, Trace::Kind::wait,
+                fmt::format("wait for {}", name_of(call.collective)), start, Clock::now(),
                 std::string(call.label.view())});
 }
 
@@ -47,7 +50,8 @@ bool Work::done() const {
 
 void Work::wait() const {
   const auto start = Clock::now();
-  const ProfilerRange range("wait for", name_of(state_->call.collective), state_->call.label.view());
+  const ProfilerRange range("wait for", name_of(state_->call.collective),
+                            state_->call.label.view());
   auto& shared = *state_->shared;
   std::unique_lock lock(shared.mutex);
   shared.changed.wait(lock, [this] { return state_->done; });
@@ -56,7 +60,8 @@ void Work::wait() const {
   if (state_->error) std::rethrow_exception(state_->error);
 }
 
-CallQueue::CallQueue(std::unique_ptr<Backend> backend) : backend_(std::move(backend)), shared_(std::make_shared<Shared>()) {}
+CallQueue::CallQueue(std::unique_ptr<Backend> backend)
+    : backend_(std::move(backend)), shared_(std::make_shared<Shared>()) {}
 
 CallQueue::~CallQueue() {
   {

@@ -5,19 +5,24 @@
 namespace ringside::ddp {
 
 BucketQueue::BucketQueue(std::vector<Bucket> plan, Arrived arrived, Launch launch)
-    : plan_(std::move(plan)), arrived_(std::move(arrived)), launch_(std::move(launch)), ready_count_(plan_.size()) {
+    : plan_(std::move(plan)),
+      arrived_(std::move(arrived)),
+      launch_(std::move(launch)),
+      ready_count_(plan_.size()) {
   for (std::size_t b = 0; b < plan_.size(); ++b) {
     ready_.emplace_back(plan_[b].entries.size());
     held_.emplace_back(plan_[b].entries.size());
     for (std::size_t e = 0; e < plan_[b].entries.size(); ++e)
-      hooks_.add(plan_[b].entries[e].parameter.tensor, [this, b, e](const autograd::Tensor&) { on_gradient(b, e); });
+      hooks_.add(plan_[b].entries[e].parameter.tensor,
+                 [this, b, e](const autograd::Tensor&) { on_gradient(b, e); });
   }
 }
 
 void BucketQueue::on_gradient(std::size_t b, std::size_t e) {
   arrived_(b, e);
   require(!ready_[b][e],
-          "the gradient of {} is complete a second time, and its bucket may have set out: call finish() after every backward, or "
+          "the gradient of {} is complete a second time, and its bucket may have set out: call "
+          "finish() after every backward, or "
           "no_sync() "
           "before all but the last",
           plan_[b].entries[e].parameter.name);

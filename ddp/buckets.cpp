@@ -3,18 +3,21 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "ddp/replicate.hpp"
+#include "parallel/replicate.hpp"
 
 namespace ringside::ddp {
 
-std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& parameters, std::size_t limit, std::size_t first_limit) {
+std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& parameters,
+                                 std::size_t limit, std::size_t first_limit) {
   require(limit > 0 && first_limit > 0, "a bucket must hold at least one byte");
   std::vector<Bucket> buckets;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const autograd::Tensor& tensor = parameter->tensor;
     const std::size_t limit_here = buckets.size() <= 1 ? first_limit : limit;
-    const bool fits = !buckets.empty() && buckets.back().dtype == tensor.dtype() && buckets.back().device == tensor.device() &&
-                      (buckets.back().elements + tensor.elements()) * size_of(tensor.dtype()) <= limit_here;
+    const bool fits =
+        !buckets.empty() && buckets.back().dtype == tensor.dtype() &&
+        buckets.back().device == tensor.device() &&
+        (buckets.back().elements + tensor.elements()) * size_of(tensor.dtype()) <= limit_here;
     if (!fits) buckets.push_back({{}, 0, tensor.dtype(), tensor.device()});
     Bucket& bucket = buckets.back();
     bucket.entries.push_back({*parameter, bucket.elements});
@@ -26,12 +29,14 @@ std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& param
 std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb) {
   require(bucket_mb > 0, "a bucket must be larger than {} MB", bucket_mb);
   const auto limit = static_cast<std::size_t>(bucket_mb * 1e6) + 1;
-  return plan_buckets(trained_parameters(module), limit, std::min(limit, static_cast<std::size_t>(first_bucket_mb * 1e6)));
+  return plan_buckets(trained_parameters(module), limit,
+                      std::min(limit, static_cast<std::size_t>(first_bucket_mb * 1e6)));
 }
 
 autograd::Tensor view_in(const autograd::Tensor& flat, const BucketEntry& entry) {
   const autograd::Tensor& tensor = entry.parameter.tensor;
-  return autograd::Tensor::view_of(flat.storage(), flat.offset() + entry.begin, tensor.shape(), tensor.dtype());
+  return autograd::Tensor::view_of(flat.storage(), flat.offset() + entry.begin, tensor.shape(),
+                                   tensor.dtype());
 }
 
 }  // namespace ringside::ddp

@@ -1,7 +1,7 @@
 #include "ddp/flat.hpp"
 
 #include "base/error.hpp"
-#include "ddp/replicate.hpp"
+#include "parallel/replicate.hpp"
 
 namespace ringside::ddp {
 
@@ -12,10 +12,12 @@ Flat::Flat(const autograd::Module& module, collectives::ProcessGroup& group)
   std::int64_t elements = 0;
   const auto dtype = parameters_.front().tensor.dtype();
   for (const auto& [name, parameter] : parameters_) {
-    require(parameter.dtype() == dtype, "one flat buffer holds one type, but {} is {} and {} is {}", parameters_.front().name,
-            name_of(dtype), name, name_of(parameter.dtype()));
-    require(parameter.device() == parameters_.front().tensor.device(), "one flat buffer lies on one device, but {} is on {} and {} on {}",
-            parameters_.front().name, name_of(parameters_.front().tensor.device()), name, name_of(parameter.device()));
+    require(parameter.dtype() == dtype, "one flat buffer holds one type, but {} is {} and {} is {}",
+            parameters_.front().name, name_of(dtype), name, name_of(parameter.dtype()));
+    require(parameter.device() == parameters_.front().tensor.device(),
+            "one flat buffer lies on one device, but {} is on {} and {} on {}",
+            parameters_.front().name, name_of(parameters_.front().tensor.device()), name,
+            name_of(parameter.device()));
     elements += parameter.elements();
   }
   const autograd::MemoryScope buffer(autograd::MemoryKind::communication);
@@ -23,7 +25,8 @@ Flat::Flat(const autograd::Module& module, collectives::ProcessGroup& group)
 }
 
 void Flat::finish() {
-  // What the call is for travels with it: ranks whose gradients differ in kind learn it from each other's labels.
+  // What the call is for travels with it: ranks whose gradients differ in kind learn it from each
+  // other's labels.
   std::string label = "all gradients";
   std::int64_t end = 0;
   const auto slot = [&](const autograd::Tensor& parameter) {

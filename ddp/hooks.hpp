@@ -1,10 +1,11 @@
-// What the forms that listen to backward share: hooks that go when the form goes, and the switch that silences them.
+// What the forms that listen to backward share: hooks that go when the form goes, and the switch
+// that silences them.
 #pragma once
 
 #include <utility>
 #include <vector>
 
-#include "autograd/tensor.hpp"
+#include "autograd/tensor/tensor.hpp"
 
 namespace ringside::ddp {
 

@@ -1,6 +1,6 @@
 #include "ddp/naive.hpp"
 
-#include "ddp/replicate.hpp"
+#include "parallel/replicate.hpp"
 
 namespace ringside::ddp {
 
@@ -11,7 +11,8 @@ Naive::Naive(const autograd::Module& module, collectives::ProcessGroup& group)
 
 void Naive::finish() {
   for (const auto& [name, parameter] : parameters_) {
-    if (!parameter.grad().defined()) continue;  // a rank that does not skip it finds out by the name of the next call
+    if (!parameter.grad().defined())
+      continue;  // a rank that does not skip it finds out by the name of the next call
     average(parameter.grad(), group_, name);
   }
 }

@@ -43,30 +43,38 @@ Config named_config(const std::string& name) {
     config.sequence = size.sequence;
     return config;
   }
-  fail("there is no model size named '{}'; the sizes are {}", name, fmt::join(config_names(), ", "));
+  fail("there is no model size named '{}'; the sizes are {}", name,
+       fmt::join(config_names(), ", "));
 }
 
 void validate(const Config& config) {
   const std::pair<const char*, std::int64_t> sizes[] = {
-      {"vocabulary", config.vocabulary}, {"d_model", config.d_model}, {"layers", config.layers},     {"heads", config.heads},
-      {"kv_heads", config.kv_heads},     {"d_ff", config.d_ff},       {"sequence", config.sequence},
+      {"vocabulary", config.vocabulary}, {"d_model", config.d_model},   {"layers", config.layers},
+      {"heads", config.heads},           {"kv_heads", config.kv_heads}, {"d_ff", config.d_ff},
+      {"sequence", config.sequence},
   };
   for (const auto& [name, value] : sizes) {
     require(value >= 1, "{} is {}, but a model needs at least 1", name, value);
     // Far beyond any model, and small enough that no product of two sizes overflows.
-    require(value <= 1'000'000'000, "{} is {}, which is more than a thousand million: no such model fits anywhere", name, value);
+    require(value <= 1'000'000'000,
+            "{} is {}, which is more than a thousand million: no such model fits anywhere", name,
+            value);
   }
   require(config.d_model % config.heads == 0,
-          "d_model {} does not divide into {} heads: choose a width that is a multiple of the number of heads", config.d_model,
-          config.heads);
-  require(config.head_size() % 2 == 0, "a head is {} wide (d_model {} / {} heads), but RoPE rotates pairs and needs an even width",
-          config.head_size(), config.d_model, config.heads);
+          "d_model {} does not divide into {} heads: choose a width that is a multiple of the "
+          "number of heads",
+          config.d_model, config.heads);
+  require(
+      config.head_size() % 2 == 0,
+      "a head is {} wide (d_model {} / {} heads), but RoPE rotates pairs and needs an even width",
+      config.head_size(), config.d_model, config.heads);
   require(config.heads % config.kv_heads == 0,
-          "{} heads cannot share {} key and value heads evenly: choose kv_heads that divides heads", config.heads, config.kv_heads);
-  require(std::isfinite(config.rope_theta) && config.rope_theta > 0, "rope_theta is {}, but it must be a positive number",
-          config.rope_theta);
-  require(std::isfinite(config.norm_epsilon) && config.norm_epsilon > 0, "norm_epsilon is {}, but it must be a positive number",
-          config.norm_epsilon);
+          "{} heads cannot share {} key and value heads evenly: choose kv_heads that divides heads",
+          config.heads, config.kv_heads);
+  require(std::isfinite(config.rope_theta) && config.rope_theta > 0,
+          "rope_theta is {}, but it must be a positive number", config.rope_theta);
+  require(std::isfinite(config.norm_epsilon) && config.norm_epsilon > 0,
+          "norm_epsilon is {}, but it must be a positive number", config.norm_epsilon);
 }
 
 std::int64_t parameter_count(const Config& config) {
@@ -75,7 +83,8 @@ std::int64_t parameter_count(const Config& config) {
   const std::int64_t feed_forward = 3 * d * config.d_ff;      // gate, up, down
   const std::int64_t norms = 2 * d;
   const std::int64_t embedding = config.vocabulary * d;
-  return embedding + config.layers * (attention + feed_forward + norms) + d + (config.tied_head ? 0 : embedding);
+  return embedding + config.layers * (attention + feed_forward + norms) + d +
+         (config.tied_head ? 0 : embedding);
 }
 
 }  // namespace ringside::transformer

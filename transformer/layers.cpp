@@ -46,12 +46,14 @@ Attention::Attention(const Config& config, DType dtype)
 Tensor Attention::forward(const Tensor& x, const RopeTable& table, Past* past) const {
   return with_hooks([&] {
     const std::int64_t first = past == nullptr ? 0 : past->seen;
-    const Tensor q = autograd::rope(split_heads(q_proj.forward(x), heads_, head_size_), table, first);
+    const Tensor q =
+        autograd::rope(split_heads(q_proj.forward(x), heads_, head_size_), table, first);
     Tensor k = autograd::rope(split_heads(k_proj.forward(x), kv_heads_, head_size_), table, first);
     Tensor v = split_heads(v_proj.forward(x), kv_heads_, head_size_);
     if (past != nullptr) remember(*past, k, v);
     const Tensor seen = autograd::causal_attention(q, k, v);  // [B, H, T, D]
-    return o_proj.forward(seen.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_size_}));
+    return o_proj.forward(
+        seen.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_size_}));
   });
 }
 
@@ -65,7 +67,9 @@ FeedForward::FeedForward(const Config& config, DType dtype)
 }
 
 Tensor FeedForward::forward(const Tensor& x) const {
-  return with_hooks([&] { return down_proj.forward(autograd::swiglu(gate_proj.forward(x), up_proj.forward(x))); });
+  return with_hooks([&] {
+    return down_proj.forward(autograd::swiglu(gate_proj.forward(x), up_proj.forward(x)));
+  });
 }
 
 Block::Block(const Config& config, DType dtype)
@@ -82,7 +86,8 @@ Block::Block(const Config& config, DType dtype)
 Tensor Block::forward(const Tensor& x, const RopeTable& table, Past* past) const {
   return with_hooks([&] {
     const Tensor attended = self_attn.forward(input_layernorm.forward(x), table, past);
-    const auto [sum, normed] = autograd::add_rms_norm(attended, x, post_attention_layernorm.weight, post_attention_layernorm.eps);
+    const auto [sum, normed] = autograd::add_rms_norm(attended, x, post_attention_layernorm.weight,
+                                                      post_attention_layernorm.eps);
     return sum + mlp.forward(normed);
   });
 }

@@ -13,7 +13,8 @@ namespace ringside::transformer {
 //     floor                ╲__
 //             0   warmup    steps
 //
-// Loshchilov and Hutter, "SGDR" (ICLR 2017), equation 5, without restarts; the warm-up is that of Goyal et al. (2017), section 2.2.
+// Loshchilov and Hutter, "SGDR" (ICLR 2017), equation 5, without restarts; the warm-up is that of
+// Goyal et al. (2017), section 2.2.
 struct LearningRate {
   double peak = 3e-3;
   double floor = 3e-4;
@@ -25,7 +26,8 @@ struct LearningRate {
     const auto taken = static_cast<double>(step + 1);
     if (step < warmup) return peak * taken / static_cast<double>(warmup);
     if (step + 1 >= steps) return floor;
-    const double progress = (taken - static_cast<double>(warmup)) / static_cast<double>(steps - warmup);
+    const double progress =
+        (taken - static_cast<double>(warmup)) / static_cast<double>(steps - warmup);
     return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
   }
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/ops.hpp"
+#include "autograd/ops/ops.hpp"
 
 namespace ringside::transformer {
 namespace {
@@ -20,15 +20,19 @@ struct Sizes {
 
   double block() const { return 2 * d * d + 2 * kv * d + 3 * d * f + 2 * d; }
   double embedding() const { return tied ? 0 : vocabulary * d; }
-  double root() const { return vocabulary * d + d; }  // the last norm, and the head; and if that is the embedding, too, it is here
+  double root() const {
+    return vocabulary * d + d;
+  }  // the last norm, and the head; and if that is the embedding, too, it is here
   double parameters() const { return layers * block() + embedding() + root(); }
   double largest_parameter() const { return d * std::max({vocabulary, f, d}); }
 
-  // What a block keeps of each token for backward: its input, the two normed, q, k, v, what attention says, the sum before the second norm;
-  // gate, up and their product; and a number per head and norm.
+  // What a block keeps of each token for backward: its input, the two normed, q, k, v, what
+  // attention says, the sum before the second norm; gate, up and their product; and a number per
+  // head and norm.
   double kept_by_block() const { return 6 * d + 2 * kv + 3 * f + heads + 2; }
 
-  // What is there only while backward is in a block: gradients of the stream, and of gate, up and their product.
+  // What is there only while backward is in a block: gradients of the stream, and of gate, up and
+  // their product.
   double of_backward_in_block() const { return 3 * d + 3 * f; }
 
   double vocabulary, d, f, kv, heads, layers;
@@ -37,13 +41,16 @@ struct Sizes {
 
 double rows_of_logits(double tokens, const Config& config) {
   constexpr double beyond_any = 1e15;
-  return static_cast<double>(autograd::cross_entropy_rows(static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary));
+  return static_cast<double>(autograd::cross_entropy_rows(
+      static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary));
 }
 
-// Of activations, when backward begins or somewhere on its way. At the head: rows of logits, and what is around the last norm.
+// Of activations, when backward begins or somewhere on its way. At the head: rows of logits, and
+// what is around the last norm.
 double numbers_at_the_most(const Sizes& sizes, double tokens, double rows, bool checkpointed) {
   const double head = rows * sizes.vocabulary + tokens * 3 * sizes.d;
-  const double block = tokens * sizes.kept_by_block(), in_block = tokens * sizes.of_backward_in_block();
+  const double block = tokens * sizes.kept_by_block(),
+               in_block = tokens * sizes.of_backward_in_block();
   if (checkpointed) return tokens * sizes.layers * sizes.d + std::max(head, block + in_block);
   return sizes.layers * block + std::max(head, in_block);
 }
@@ -51,7 +58,9 @@ double numbers_at_the_most(const Sizes& sizes, double tokens, double rows, bool 
 double buckets_on_the_way(const Sizes& sizes, double size, const Held& held) {
   if (held.bucket_bytes == 0) return 0;
   const double largest = sizes.largest_parameter() * size;
-  return largest + std::min(std::max(held.bucket_bytes, largest) + held.buckets_under_way * held.bucket_bytes, sizes.parameters() * size);
+  return largest +
+         std::min(std::max(held.bucket_bytes, largest) + held.buckets_under_way * held.bucket_bytes,
+                  sizes.parameters() * size);
 }
 
 }  // namespace
@@ -60,31 +69,47 @@ double parameter_bytes(const Config& config, autograd::DType dtype) {
   return Sizes(config).parameters() * static_cast<double>(autograd::size_of(dtype));
 }
 
-MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype, int ranks, const Held& held) {
+MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype,
+                         int ranks, const Held& held) {
   const Sizes sizes(config);
-  const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype);
-  const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) / ranks / static_cast<double>(options.accumulate);
+  const double size = static_cast<double>(autograd::size_of(dtype)),
+               parameters = parameter_bytes(config, dtype);
+  const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) /
+                        ranks / static_cast<double>(options.accumulate);
   const double rows = rows_of_logits(tokens, config);
   const bool narrow = dtype == autograd::DType::bf16;
-  // What is kept in bf16 is widened while it is computed with: the most, the head's matrix and its gradient, and the rows of logits.
-  const double widened = narrow ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
+  // What is kept in bf16 is widened while it is computed with: the most, the head's matrix and its
+  // gradient, and the rows of logits.
+  const double widened =
+      narrow ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
   // Of bf16 parameters the optimizer keeps masters, and all that it keeps is fp32.
   const double wide = narrow ? 2 * parameters : parameters, masters = narrow ? wide : 0;
   const double whole = held.whole_units ? size : 0;  // the root is as large as the embedding
-  return {.parameters = parameters * held.parameters + whole * (sizes.block() + std::max(sizes.root(), sizes.block())),
-          .gradients = parameters * held.gradients + whole * 2 * (std::max(sizes.root(), sizes.block()) + sizes.block()) +
-                       buckets_on_the_way(sizes, size, held),
-          .optimizer = held.optimizer * (masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0)),
-          .activations = numbers_at_the_most(sizes, tokens, rows, options.checkpoint_activations) * size + widened,
-          .at_first = parameters};
+  return {
+      .parameters = parameters * held.parameters +
+                    whole * (sizes.block() + std::max(sizes.root(), sizes.block())),
+      .gradients = parameters * held.gradients +
+                   whole * 2 * (std::max(sizes.root(), sizes.block()) + sizes.block()) +
+                   buckets_on_the_way(sizes, size, held),
+      .optimizer =
+          held.optimizer * (masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0)),
+      .activations =
+          numbers_at_the_most(sizes, tokens, rows, options.checkpoint_activations) * size + widened,
+      .at_first = parameters};
 }
 
-MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences, double length, bool gradients, double kept_logits) {
+MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences,
+                                     double length, bool gradients, double kept_logits) {
   const Sizes sizes(config);
-  const double size = static_cast<double>(autograd::size_of(dtype)), parameters = parameter_bytes(config, dtype), tokens = sequences * length;
-  const double numbers = gradients ? numbers_at_the_most(sizes, tokens, rows_of_logits(tokens, config), false)
-                                   : tokens * sizes.kept_by_block() + rows_of_logits(length, config) * sizes.vocabulary;
-  return {.parameters = parameters, .gradients = gradients ? parameters : 0, .activations = (numbers + kept_logits * sizes.vocabulary) * size};
+  const double size = static_cast<double>(autograd::size_of(dtype)),
+               parameters = parameter_bytes(config, dtype), tokens = sequences * length;
+  const double numbers =
+      gradients
+          ? numbers_at_the_most(sizes, tokens, rows_of_logits(tokens, config), false)
+          : tokens * sizes.kept_by_block() + rows_of_logits(length, config) * sizes.vocabulary;
+  return {.parameters = parameters,
+          .gradients = gradients ? parameters : 0,
+          .activations = (numbers + kept_logits * sizes.vocabulary) * size};
 }
 
 MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype, double tokens) {
@@ -92,7 +117,8 @@ MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype
   const double seen = std::min(tokens, static_cast<double>(config.sequence));
   const double past = sizes.layers * 2 * sizes.kv * static_cast<double>(config.sequence);
   return {.parameters = parameter_bytes(config, dtype),
-          .activations = (past + seen * sizes.kept_by_block() + sizes.vocabulary) * static_cast<double>(autograd::size_of(dtype))};
+          .activations = (past + seen * sizes.kept_by_block() + sizes.vocabulary) *
+                         static_cast<double>(autograd::size_of(dtype))};
 }
 
 }  // namespace ringside::transformer

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "autograd/bf16.hpp"
-#include "autograd/checkpoint.hpp"
+#include "autograd/engine/checkpointing.hpp"
+#include "autograd/tensor/bf16.hpp"
 #include "base/error.hpp"
 
 namespace ringside::transformer {
@@ -43,7 +43,8 @@ Model::Model(const Config& config, DType dtype, autograd::Device device)
       dtype_(dtype),
       model_(config, dtype),
       lm_head_(config.d_model, config.vocabulary, false, {}, dtype),
-      rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta, autograd::wide_type(dtype))) {
+      rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta,
+                                       autograd::wide_type(dtype))) {
   register_module("model", model_);
   register_module("lm_head", lm_head_);
   if (config.tied_head) lm_head_.weight = model_.embed_tokens.weight;
@@ -56,12 +57,14 @@ Model::Model(const Config& config, DType dtype, autograd::Device device)
 Tensor Model::hidden(const Tensor& tokens, std::vector<Past>* past) const {
   const std::int64_t room = config_.sequence - (past == nullptr ? 0 : past->front().seen);
   require(tokens.dim() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= room,
-          "the model reads tokens of shape [sequences, 1 to {}], but got {}", room, autograd::to_string(tokens.shape()));
+          "the model reads tokens of shape [sequences, 1 to {}], but got {}", room,
+          autograd::to_string(tokens.shape()));
   Tensor x = model_.embed_tokens.forward(tokens);
   for (std::size_t i = 0; i < model_.layers.blocks.size(); ++i) {
     const Block& block = *model_.layers.blocks[i];
     if (checkpoint_activations_ && past == nullptr)
-      x = autograd::checkpoint([this, &block](const Tensor& input) { return block.forward(input, rope_table_); }, x);
+      x = autograd::checkpoint(
+          [this, &block](const Tensor& input) { return block.forward(input, rope_table_); }, x);
     else
       x = block.forward(x, rope_table_, past == nullptr ? nullptr : &(*past)[i]);
   }
@@ -71,7 +74,9 @@ Tensor Model::hidden(const Tensor& tokens, std::vector<Past>* past) const {
 std::vector<Past> Model::empty_past(std::int64_t sequences) const {
   std::vector<Past> past;
   const autograd::Shape shape{sequences, config_.kv_heads, config_.sequence, config_.head_size()};
-  for (std::int64_t i = 0; i < config_.layers; ++i) past.push_back({Tensor::empty(shape, dtype_, device()), Tensor::empty(shape, dtype_, device()), 0});
+  for (std::int64_t i = 0; i < config_.layers; ++i)
+    past.push_back(
+        {Tensor::empty(shape, dtype_, device()), Tensor::empty(shape, dtype_, device()), 0});
   return past;
 }
 
@@ -98,9 +103,12 @@ void initialise(const autograd::Module& model, const Config& config) {
       tensor.fill_(1);
       continue;
     }
-    const bool is_table = name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
-    const bool ends_branch = name.find("o_proj") != std::string::npos || name.find("down_proj") != std::string::npos;
-    double deviation = is_table ? 0.02 : std::sqrt(2.0 / static_cast<double>(tensor.size(0) + tensor.size(1)));
+    const bool is_table =
+        name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
+    const bool ends_branch =
+        name.find("o_proj") != std::string::npos || name.find("down_proj") != std::string::npos;
+    double deviation =
+        is_table ? 0.02 : std::sqrt(2.0 / static_cast<double>(tensor.size(0) + tensor.size(1)));
     if (ends_branch) deviation /= std::sqrt(2.0 * static_cast<double>(config.layers));
     autograd::fill_normal(tensor, 0, deviation, {config.initialise_seed, name});
   }

@@ -5,10 +5,14 @@
 namespace ringside::transformer {
 namespace {
 
-// Bytes of the UTF-8 character that `bytes` begins with, if it is one of two to four bytes that a terminal may show; otherwise 0.
+// Bytes of the UTF-8 character that `bytes` begins with, if it is one of two to four bytes that a
+// terminal may show; otherwise 0.
 std::size_t utf8_length(std::span<const std::uint8_t> bytes) {
   const std::uint8_t lead = bytes[0];
-  const std::size_t length = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+  const std::size_t length = lead >= 0xc2 && lead <= 0xdf   ? 2
+                             : (lead & 0xf0) == 0xe0        ? 3
+                             : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                                            : 0;
   if (length == 0 || bytes.size() < length) return 0;
   std::uint32_t point = lead & (0xffu >> (length + 1));
   for (std::size_t i = 1; i < length; ++i) {
@@ -19,8 +23,9 @@ std::size_t utf8_length(std::span<const std::uint8_t> bytes) {
   const bool overlong = point < smallest[length];
   const bool surrogate = point >= 0xd800 && point <= 0xdfff;
   const bool control = point < 0xa0;
-  const bool turns_the_text =
-      (point >= 0x200e && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+  const bool turns_the_text = (point >= 0x200e && point <= 0x200f) ||
+                              (point >= 0x2028 && point <= 0x202e) ||
+                              (point >= 0x2066 && point <= 0x2069);
   return overlong || surrogate || control || turns_the_text || point > 0x10ffff ? 0 : length;
 }
 
@@ -37,7 +42,8 @@ std::string printable(std::span<const std::uint8_t> bytes) {
       ++i;
       continue;
     }
-    text.append(bytes.begin() + static_cast<std::ptrdiff_t>(i), bytes.begin() + static_cast<std::ptrdiff_t>(i + length));
+    text.append(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                bytes.begin() + static_cast<std::ptrdiff_t>(i + length));
     i += length;
   }
   return text;

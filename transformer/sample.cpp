@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "autograd/bf16.hpp"
+#include "autograd/tensor/bf16.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 
@@ -28,16 +28,22 @@ std::vector<double> values_of(const Tensor& row) {
 // A text that a model reads as it grows.
 class Reader {
  public:
-  explicit Reader(const Model& model) : model_(model), past_(model.empty_past()), window_(static_cast<std::size_t>(model.config().sequence)) {}
+  explicit Reader(const Model& model)
+      : model_(model),
+        past_(model.empty_past()),
+        window_(static_cast<std::size_t>(model.config().sequence)) {}
 
-  // The logits for what comes after the last of `tokens`, which are those of the last call and more.
+  // The logits for what comes after the last of `tokens`, which are those of the last call and
+  // more.
   std::vector<double> next_logits(const std::vector<std::int32_t>& tokens) {
     if (tokens.size() - begin_ > window_) start_anew(tokens.size());
     const auto seen = begin_ + static_cast<std::size_t>(past_.front().seen);
-    const std::vector<std::int32_t> unseen(tokens.begin() + static_cast<std::ptrdiff_t>(seen), tokens.end());
+    const std::vector<std::int32_t> unseen(tokens.begin() + static_cast<std::ptrdiff_t>(seen),
+                                           tokens.end());
     const auto count = static_cast<std::int64_t>(unseen.size());
     const Tensor hidden = model_.hidden(Tensor::from(unseen, {1, count}), &past_);
-    return values_of(autograd::wide(model_.head(hidden.narrow(1, count - 1, 1)).contiguous()).to(autograd::Device::cpu));
+    return values_of(autograd::wide(model_.head(hidden.narrow(1, count - 1, 1)).contiguous())
+                         .to(autograd::Device::cpu));
   }
 
  private:
@@ -54,23 +60,27 @@ class Reader {
 
 }  // namespace
 
-std::int32_t pick_token(std::span<const double> logits, const SampleOptions& options, double uniform) {
+std::int32_t pick_token(std::span<const double> logits, const SampleOptions& options,
+                        double uniform) {
   require(!logits.empty(), "there are no logits to draw a token from");
-  require(std::isfinite(options.temperature) && options.temperature >= 0, "the temperature is {}, but it must be 0 or more",
-          options.temperature);
+  require(std::isfinite(options.temperature) && options.temperature >= 0,
+          "the temperature is {}, but it must be 0 or more", options.temperature);
   require(options.top_k >= 0, "top_k is {}, but it must be 0 (all tokens) or more", options.top_k);
-  require(std::none_of(logits.begin(), logits.end(), [](double logit) { return std::isnan(logit); }),
-          "the model's logits are not numbers: its training has diverged");
+  require(
+      std::none_of(logits.begin(), logits.end(), [](double logit) { return std::isnan(logit); }),
+      "the model's logits are not numbers: its training has diverged");
 
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return logits[a] > logits[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return logits[a] > logits[b]; });
   if (options.temperature == 0) return order[0];
   if (options.top_k > 0 && options.top_k < static_cast<std::int64_t>(order.size()))
     order.resize(static_cast<std::size_t>(options.top_k));
 
   std::vector<double> odds;  // of each token in `order`, relative to the likeliest
-  for (const std::int32_t token : order) odds.push_back(std::exp((logits[token] - logits[order[0]]) / options.temperature));
+  for (const std::int32_t token : order)
+    odds.push_back(std::exp((logits[token] - logits[order[0]]) / options.temperature));
   double left = uniform * std::accumulate(odds.begin(), odds.end(), 0.0);
   for (std::size_t i = 0; i < order.size(); ++i) {
     left -= odds[i];
@@ -79,14 +89,15 @@ std::int32_t pick_token(std::span<const double> logits, const SampleOptions& opt
   return order.back();  // rounding has eaten the rest
 }
 
-std::vector<std::int32_t> generate(const Model& model, std::vector<std::int32_t> tokens, std::int64_t count,
-                                   const SampleOptions& options) {
+std::vector<std::int32_t> generate(const Model& model, std::vector<std::int32_t> tokens,
+                                   std::int64_t count, const SampleOptions& options) {
   require(!tokens.empty(), "a text needs a beginning of at least one token");
   const autograd::NoGrad no_history;
   const std::size_t start = tokens.size();
   Reader reader(model);
   for (std::int64_t i = 0; i < count; ++i) {
-    const double uniform = random_uniform(options.seed, sample_stream, static_cast<std::uint64_t>(i));
+    const double uniform =
+        random_uniform(options.seed, sample_stream, static_cast<std::uint64_t>(i));
     tokens.push_back(pick_token(reader.next_logits(tokens), options, uniform));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(start), tokens.end()};

@@ -1,11 +1,11 @@
 // The parallel form of one: this process is the whole world, and nothing needs to be communicated.
 #pragma once
 
-#include "transformer/parallel_form.hpp"
+#include "transformer/parallel_strategy.hpp"
 
 namespace ringside::transformer {
 
-class SingleProcess final : public ParallelForm {
+class SingleProcess final : public ParallelStrategy {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }

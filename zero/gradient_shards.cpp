@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "autograd/layout.hpp"
-#include "ddp/replicate.hpp"
+#include "autograd/tensor/layout.hpp"
+#include "parallel/replicate.hpp"
 
 namespace ringside::zero {
 
@@ -11,7 +11,8 @@ using autograd::MemoryKind;
 using autograd::MemoryScope;
 using autograd::Tensor;
 
-GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup& group, Slices slices)
+GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup& group,
+                               Slices slices)
     : plan_(plan),
       group_(group),
       slices_(std::move(slices)),
@@ -39,12 +40,18 @@ void GradientShards::settle(std::size_t b, std::size_t e) {
 }
 
 void GradientShards::open(std::size_t b) {
-  while (std::any_of(under_way_.begin(), under_way_.end(), [&](const UnderWay& each) { return each.bucket == b; })) close_first();
+  while (std::any_of(under_way_.begin(), under_way_.end(),
+                     [&](const UnderWay& each) { return each.bucket == b; }))
+    close_first();
   if (flats_[b].storage()->data() != nullptr) return;
-  while (under_way_.size() > most_under_way || (!under_way_.empty() && under_way_.front().work.done())) close_first();
+  while (under_way_.size() > most_under_way ||
+         (!under_way_.empty() && under_way_.front().work.done()))
+    close_first();
   flats_[b].storage()->restore();
-  const std::int64_t elements = plan_.buckets()[b].elements, padding = plan_.padded_elements(b) - elements;
-  if (padding > 0) Tensor::view_of(flats_[b].storage(), elements, {padding}, flats_[b].dtype()).fill_(0);
+  const std::int64_t elements = plan_.buckets()[b].elements,
+                     padding = plan_.padded_elements(b) - elements;
+  if (padding > 0)
+    Tensor::view_of(flats_[b].storage(), elements, {padding}, flats_[b].dtype()).fill_(0);
 }
 
 void GradientShards::launch(std::size_t b, const std::string& label) {
@@ -52,7 +59,8 @@ void GradientShards::launch(std::size_t b, const std::string& label) {
   const auto& entries = plan_.buckets()[b].entries;
   for (std::size_t e = 0; e < entries.size(); ++e)
     if (!queue_.has_gradient(b, e)) ddp::view_in(flats_[b], entries[e]).fill_(0);
-  under_way_.push_back({b, ddp::average_block_async(flats_[b], plan_.shard_of(flats_[b], b), group_, label)});
+  under_way_.push_back(
+      {b, ddp::average_block_async(flats_[b], plan_.shard_of(flats_[b], b), group_, label)});
 }
 
 void GradientShards::close_first() {
@@ -72,7 +80,8 @@ void GradientShards::finish_backward() {
   ended_ = false;
   queue_.launch_rest();
   for (std::size_t b = 0; b < seen_.size(); ++b)
-    for (std::size_t e = 0; e < seen_[b].size(); ++e) seen_[b][e] = seen_[b][e] || queue_.has_gradient(b, e);
+    for (std::size_t e = 0; e < seen_[b].size(); ++e)
+      seen_[b][e] = seen_[b][e] || queue_.has_gradient(b, e);
   queue_.start_over();
 }
 
@@ -81,7 +90,8 @@ void GradientShards::finish() {
   while (!under_way_.empty()) close_first();
   for (std::size_t b = 0; b < slices_.size(); ++b) {
     for (std::size_t e = 0; e < slices_[b].size(); ++e) {
-      if (slices_[b][e].defined()) slices_[b][e].set_grad(seen_[b][e] ? plan_.slice_of(shards_[b], {b, e}) : Tensor());
+      if (slices_[b][e].defined())
+        slices_[b][e].set_grad(seen_[b][e] ? plan_.slice_of(shards_[b], {b, e}) : Tensor());
     }
     has_gradient_[b] = seen_[b];
     seen_[b].assign(seen_[b].size(), false);
@@ -91,7 +101,8 @@ void GradientShards::finish() {
 
 std::size_t GradientShards::open() const {
   return static_cast<std::size_t>(
-      std::count_if(flats_.begin(), flats_.end(), [](const Tensor& flat) { return flat.storage()->data() != nullptr; }));
+      std::count_if(flats_.begin(), flats_.end(),
+                    [](const Tensor& flat) { return flat.storage()->data() != nullptr; }));
 }
 
 }  // namespace ringside::zero

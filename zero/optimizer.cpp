@@ -3,25 +3,29 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ddp/replicate.hpp"
+#include "parallel/replicate.hpp"
 
 namespace ringside::zero {
 
 using autograd::NamedTensor;
 using autograd::ParameterGroup;
 
-ShardedOptimizer::ShardedOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group, Make make)
-    : PartitionedOptimizer(std::move(groups), group, std::move(make)), load_(static_cast<std::size_t>(group.size())) {
+ShardedOptimizer::ShardedOptimizer(std::vector<ParameterGroup> groups,
+                                   collectives::ProcessGroup& group, Make make)
+    : PartitionedOptimizer(std::move(groups), group, std::move(make)),
+      load_(static_cast<std::size_t>(group.size())) {
   share_out_all();
 }
 
-// The largest parameter first, each to the rank that has least: so that no rank keeps much more than 1/p.
+// The largest parameter first, each to the rank that has least: so that no rank keeps much more
+// than 1/p.
 std::vector<NamedTensor> ShardedOptimizer::share_of(const ParameterGroup& added) {
   const auto& parameters = added.parameters;
   std::vector<std::size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return parameters[a].tensor.elements() > parameters[b].tensor.elements(); });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return parameters[a].tensor.elements() > parameters[b].tensor.elements();
+  });
   std::vector<int>& owners = owners_.emplace_back(parameters.size());
   for (const std::size_t i : order) {
     const auto least = std::min_element(load_.begin(), load_.end());

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "ddp/replicate.hpp"
+#include "parallel/replicate.hpp"
 
 namespace ringside::zero {
 
@@ -24,8 +24,8 @@ Tensor part_of(const Tensor& whole, const Part& part) {
 
 }  // namespace
 
-Tensor collect(const Tensor& mine, const std::vector<Part>& parts, autograd::Shape shape, autograd::DType dtype,
-               collectives::ProcessGroup& group, std::string_view label) {
+Tensor collect(const Tensor& mine, const std::vector<Part>& parts, autograd::Shape shape,
+               autograd::DType dtype, collectives::ProcessGroup& group, std::string_view label) {
   const autograd::MemoryScope buffer(autograd::MemoryKind::communication);
   const Tensor whole = group.rank() == 0 ? Tensor::empty(std::move(shape), dtype) : Tensor();
   for (int r = 0; r < group.size(); ++r) {
@@ -35,14 +35,16 @@ Tensor collect(const Tensor& mine, const std::vector<Part>& parts, autograd::Sha
     if (r == 0 && group.rank() == 0)
       part_of(whole, part).copy_(mine.reshape({part.count}));
     else if (r == group.rank())
-      group.send(mine.to(autograd::Device::cpu).address(), count, ddp::data_type_of(mine), 0, label);
+      group.send(mine.to(autograd::Device::cpu).address(), count, ddp::data_type_of(mine), 0,
+                 label);
     else if (group.rank() == 0)
       group.recv(bytes_at(whole, part.begin), count, ddp::data_type_of(whole), r, label);
   }
   return whole;
 }
 
-PartitionedOptimizer::PartitionedOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group, Make make)
+PartitionedOptimizer::PartitionedOptimizer(std::vector<ParameterGroup> groups,
+                                           collectives::ProcessGroup& group, Make make)
     : Optimizer(std::move(groups), {}, false), group_(group), make_(std::move(make)) {}
 
 void PartitionedOptimizer::share_out_all() {
@@ -60,7 +62,8 @@ void PartitionedOptimizer::share_out(const ParameterGroup& added) {
   ++shared_out_;
   if (share_) return share_->add_group(std::move(mine));
   if (mine.parameters.empty()) return;
-  std::vector<ParameterGroup> shares(shared_out_ - 1);  // of the groups before, of which this rank has nothing
+  std::vector<ParameterGroup> shares(shared_out_ -
+                                     1);  // of the groups before, of which this rank has nothing
   shares.push_back(std::move(mine));
   share_ = make_(std::move(shares));
 }
@@ -87,13 +90,15 @@ double PartitionedOptimizer::grad_norm_squared() const {
     for (const ParameterGroup& group : share_->groups())
       for (const NamedTensor& part : group.parameters) mine.push_back(part.tensor);
   double squares = autograd::grad_norm_squared(mine);
-  group_.all_reduce(&squares, &squares, 1, collectives::DataType::fp64, collectives::ReduceOp::sum, "squares of the gradients");
+  group_.all_reduce(&squares, &squares, 1, collectives::DataType::fp64, collectives::ReduceOp::sum,
+                    "squares of the gradients");
   return squares;
 }
 
-// What the optimizer keeps of a parameter of this type, told by one of two numbers: state of shape [2] is kept for every number,
-// any other (the count of steps) once.
-std::vector<NamedTensor> PartitionedOptimizer::pattern_of_state(const NamedTensor& parameter) const {
+// What the optimizer keeps of a parameter of this type, told by one of two numbers: state of shape
+// [2] is kept for every number, any other (the count of steps) once.
+std::vector<NamedTensor> PartitionedOptimizer::pattern_of_state(
+    const NamedTensor& parameter) const {
   ParameterGroup group;
   group.parameters.push_back({parameter.name, Tensor::zeros({2}, parameter.tensor.dtype())});
   return make_({group})->state();
@@ -102,20 +107,25 @@ std::vector<NamedTensor> PartitionedOptimizer::pattern_of_state(const NamedTenso
 void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
   const std::vector<NamedTensor> all = state();
   const auto mine_of = [&](const std::string& name) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const NamedTensor& each) { return each.name == name; });
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const NamedTensor& each) { return each.name == name; });
     return found == all.end() ? Tensor() : found->tensor;
   };
   for (std::size_t g = 0; g < groups().size(); ++g) {
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
       const NamedTensor& parameter = groups()[g].parameters[i];
       const std::vector<Part> of_ranks = parts(g, i);
-      std::vector<Part> once(of_ranks.size());  // whoever keeps the first number tells what is kept once
-      const auto keeper = std::find_if(of_ranks.begin(), of_ranks.end(), [](const Part& part) { return part.count > 0; });
-      if (keeper != of_ranks.end()) once[static_cast<std::size_t>(keeper - of_ranks.begin())] = {0, 1};
+      std::vector<Part> once(
+          of_ranks.size());  // whoever keeps the first number tells what is kept once
+      const auto keeper = std::find_if(of_ranks.begin(), of_ranks.end(),
+                                       [](const Part& part) { return part.count > 0; });
+      if (keeper != of_ranks.end())
+        once[static_cast<std::size_t>(keeper - of_ranks.begin())] = {0, 1};
       for (const auto& [name, pattern] : pattern_of_state(parameter)) {
         const bool of_every_number = pattern.elements() == 2;
         const Tensor whole = collect(mine_of(name), of_every_number ? of_ranks : once,
-                                     of_every_number ? parameter.tensor.shape() : pattern.shape(), pattern.dtype(), group_, name);
+                                     of_every_number ? parameter.tensor.shape() : pattern.shape(),
+                                     pattern.dtype(), group_, name);
         if (whole.defined()) see({name, whole});
       }
     }
@@ -130,10 +140,12 @@ void PartitionedOptimizer::fill_state(const FillTensor& fill) {
       const Part mine = parts(g, i)[static_cast<std::size_t>(group_.rank())];
       for (const auto& [name, pattern] : pattern_of_state(parameter)) {
         const bool of_every_number = pattern.elements() == 2;
-        const Tensor whole = Tensor::empty(of_every_number ? parameter.tensor.shape() : pattern.shape(), pattern.dtype());
+        const Tensor whole = Tensor::empty(
+            of_every_number ? parameter.tensor.shape() : pattern.shape(), pattern.dtype());
         fill({name, whole});
-        const auto found =
-            std::find_if(all.begin(), all.end(), [&, &wanted = name](const NamedTensor& each) { return each.name == wanted; });
+        const auto found = std::find_if(
+            all.begin(), all.end(),
+            [&, &wanted = name](const NamedTensor& each) { return each.name == wanted; });
         if (found == all.end()) continue;
         const Tensor numbers = of_every_number ? part_of(whole, mine) : whole;
         found->tensor.copy_(numbers.reshape(found->tensor.shape()));

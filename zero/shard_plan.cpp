@@ -24,7 +24,8 @@ std::int64_t ShardPlan::padded_bytes() const {
 
 Part ShardPlan::part(Place place, int rank) const {
   const auto& entry = buckets_[place.bucket].entries[place.entry];
-  const std::int64_t shard = shard_elements(place.bucket), elements = entry.parameter.tensor.elements();
+  const std::int64_t shard = shard_elements(place.bucket),
+                     elements = entry.parameter.tensor.elements();
   const std::int64_t begin = std::clamp(rank * shard - entry.begin, std::int64_t{0}, elements);
   const std::int64_t end = std::clamp((rank + 1) * shard - entry.begin, std::int64_t{0}, elements);
   return {begin, end - begin};
@@ -46,7 +47,8 @@ Tensor ShardPlan::slice_of(const Tensor& shard, Place place) const {
   const auto [begin, count] = part(place);
   if (count == 0) return {};
   const std::int64_t in_bucket = buckets_[place.bucket].entries[place.entry].begin + begin;
-  return Tensor::view_of(shard.storage(), shard.offset() + in_bucket - rank_ * shard_elements(place.bucket), {count},
+  return Tensor::view_of(shard.storage(),
+                         shard.offset() + in_bucket - rank_ * shard_elements(place.bucket), {count},
                          shard.dtype());
 }
 

@@ -1,7 +1,7 @@
 #include "zero/slices.hpp"
 
 #include "base/error.hpp"
-#include "ddp/replicate.hpp"
+#include "parallel/replicate.hpp"
 
 namespace ringside::zero {
 
@@ -21,7 +21,8 @@ std::vector<Part> parts_at(const ShardPlan& plan, ShardPlan::Place place, int ra
 
 Tensor move_into_flat_memory(const ShardPlan& plan, std::size_t b) {
   const autograd::MemoryScope scope(autograd::MemoryKind::parameters);
-  const Tensor flat = Tensor::zeros({plan.padded_elements(b)}, plan.buckets()[b].dtype, plan.buckets()[b].device);
+  const Tensor flat =
+      Tensor::zeros({plan.padded_elements(b)}, plan.buckets()[b].dtype, plan.buckets()[b].device);
   for (const ddp::BucketEntry& entry : plan.buckets()[b].entries) {
     const Tensor place = ddp::view_in(flat, entry);
     place.copy_(entry.parameter.tensor);
@@ -30,11 +31,12 @@ Tensor move_into_flat_memory(const ShardPlan& plan, std::size_t b) {
   return flat;
 }
 
-void gather_parameters(const ShardPlan& plan, const std::vector<Tensor>& parameters, collectives::ProcessGroup& group) {
+void gather_parameters(const ShardPlan& plan, const std::vector<Tensor>& parameters,
+                       collectives::ProcessGroup& group) {
   std::vector<collectives::Work> works;
   for (std::size_t b = 0; b < parameters.size(); ++b)
-    works.push_back(
-        ddp::all_gather_async(plan.shard_of(parameters[b], b), parameters[b], group, fmt::format("parameters of bucket {}", b)));
+    works.push_back(ddp::all_gather_async(plan.shard_of(parameters[b], b), parameters[b], group,
+                                          fmt::format("parameters of bucket {}", b)));
   for (const auto& work : works) work.wait();
 }
 
@@ -48,36 +50,42 @@ Slices slices_of(const ShardPlan& plan, const std::vector<Tensor>& shards) {
   Slices slices;
   for (std::size_t b = 0; b < shards.size(); ++b) {
     slices.emplace_back();
-    for (std::size_t e = 0; e < plan.buckets()[b].entries.size(); ++e) slices[b].push_back(plan.slice_of(shards[b], {b, e}));
+    for (std::size_t e = 0; e < plan.buckets()[b].entries.size(); ++e)
+      slices[b].push_back(plan.slice_of(shards[b], {b, e}));
   }
   return slices;
 }
 
-void visit_parameters(const std::vector<NamedTensor>& named, const ShardPlan& plan, const Slices& slices,
-                      collectives::ProcessGroup& group, const SeeTensor& see) {
+void visit_parameters(const std::vector<NamedTensor>& named, const ShardPlan& plan,
+                      const Slices& slices, collectives::ProcessGroup& group,
+                      const SeeTensor& see) {
   for (const auto& [name, parameter] : named) {
     const auto place = plan.find(parameter);
-    const Tensor whole = place ? collect(slices[place->bucket][place->entry], parts_at(plan, *place, group.size()),
-                                         parameter.shape(), parameter.dtype(), group, name)
-                               : parameter;
+    const Tensor whole =
+        place ? collect(slices[place->bucket][place->entry], parts_at(plan, *place, group.size()),
+                        parameter.shape(), parameter.dtype(), group, name)
+              : parameter;
     if (whole.defined() && group.rank() == 0) see({name, whole});
   }
 }
 
-void visit_gradients(const std::vector<NamedTensor>& named, const ShardPlan& plan, const Slices& slices,
-                     const std::vector<std::vector<bool>>& has_gradient, collectives::ProcessGroup& group, const SeeTensor& see) {
+void visit_gradients(const std::vector<NamedTensor>& named, const ShardPlan& plan,
+                     const Slices& slices, const std::vector<std::vector<bool>>& has_gradient,
+                     collectives::ProcessGroup& group, const SeeTensor& see) {
   for (const auto& [name, parameter] : named) {
     const auto place = plan.find(parameter);
     if (!place || !has_gradient[place->bucket][place->entry]) continue;
     const Tensor& slice = slices[place->bucket][place->entry];
-    const Tensor whole = collect(slice.defined() ? slice.grad() : Tensor(), parts_at(plan, *place, group.size()), parameter.shape(),
-                                 parameter.dtype(), group, name);
+    const Tensor whole =
+        collect(slice.defined() ? slice.grad() : Tensor(), parts_at(plan, *place, group.size()),
+                parameter.shape(), parameter.dtype(), group, name);
     if (whole.defined()) see({name, whole});
   }
 }
 
-SliceOptimizer::SliceOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group, Make make,
-                               const ShardPlan& plan, Slices slices, std::function<void()> after_step)
+SliceOptimizer::SliceOptimizer(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group,
+                               Make make, const ShardPlan& plan, Slices slices,
+                               std::function<void()> after_step)
     : PartitionedOptimizer(std::move(groups), group, std::move(make)),
       plan_(plan),
       slices_(std::move(slices)),
@@ -105,8 +113,10 @@ std::vector<Part> SliceOptimizer::parts(std::size_t g, std::size_t i) const {
 
 ShardPlan::Place SliceOptimizer::place_of(const NamedTensor& parameter) const {
   const auto place = plan_.find(parameter.tensor);
-  require(place.has_value(), "'{}' is not among the parameters that are shared out: it was frozen, or is of another model",
-          parameter.name);
+  require(
+      place.has_value(),
+      "'{}' is not among the parameters that are shared out: it was frozen, or is of another model",
+      parameter.name);
   return *place;
 }
 

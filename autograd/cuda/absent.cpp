@@ -6,7 +6,8 @@ namespace ringside::autograd {
 namespace {
 
 constexpr const char* missing =
-    "this build has no CUDA: install the CUDA Toolkit 13, then configure with the preset cuda and build again";
+    "this build has no CUDA: install the CUDA Toolkit 13, then configure with the preset cuda and "
+    "build again";
 
 }  // namespace
 

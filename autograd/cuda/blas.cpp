@@ -7,7 +7,7 @@
 
 #include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
-#include "autograd/profile.hpp"
+#include "autograd/engine/profile.hpp"
 #include "base/environment.hpp"
 
 namespace ringside::autograd::cuda {
@@ -20,8 +20,9 @@ struct Library {
   template <class Function>
   void find(Function*& function, const char* name) {
     function = reinterpret_cast<Function*>(dlsym(handle, name));
-    require(function != nullptr, "{} has no function {}: it is not the cuBLAS {} that this program was built for", file, name,
-            CUBLAS_VER_MAJOR);
+    require(function != nullptr,
+            "{} has no function {}: it is not the cuBLAS {} that this program was built for", file,
+            name, CUBLAS_VER_MAJOR);
   }
   void check(cublasStatus_t status, const char* what) const {
     if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLAS: {}: {}", what, status_string(status));
@@ -42,10 +43,12 @@ struct Library {
 // Where the loader looks, and where it lay when this was built.
 Library::Library() {
   handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) handle = dlopen((std::string(RINGSIDE_CUDA_LIBRARIES "/") + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    handle =
+        dlopen((std::string(RINGSIDE_CUDA_LIBRARIES "/") + file).c_str(), RTLD_NOW | RTLD_LOCAL);
   require(handle != nullptr,
-          "cuBLAS is not here, which multiplies matrices on the GPU: neither the loader nor " RINGSIDE_CUDA_LIBRARIES
-          " has {}; put its folder into LD_LIBRARY_PATH",
+          "cuBLAS is not here, which multiplies matrices on the GPU: neither the loader "
+          "nor " RINGSIDE_CUDA_LIBRARIES " has {}; put its folder into LD_LIBRARY_PATH",
           file);
   find(create, "cublasCreate_v2");
   find(destroy, "cublasDestroy_v2");
@@ -69,10 +72,13 @@ class Handle {
     library().check(library().create(&handle_), "making a handle");
     library().check(library().set_stream(handle_, compute_stream()), "setting the stream");
     workspace_ = cuda_memory().allocate(workspace_bytes);
-    if (workspace_) library().check(library().set_workspace(handle_, workspace_, workspace_bytes), "setting the workspace");
+    if (workspace_)
+      library().check(library().set_workspace(handle_, workspace_, workspace_bytes),
+                      "setting the workspace");
     // Parts of a long sum are added up in fp32 too, not in the type of the result.
-    library().check(library().set_math_mode(handle_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
-                    "setting the way of adding up");
+    library().check(
+        library().set_math_mode(handle_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+        "setting the way of adding up");
   }
   ~Handle() {
     static_cast<void>(library().destroy(handle_));
@@ -87,7 +93,8 @@ class Handle {
   }
 
  private:
-  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS advises for Hopper
+  static constexpr std::size_t workspace_bytes = std::size_t{32}
+                                                 << 20;  // what cuBLAS advises for Hopper
   cublasHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
 };
@@ -103,21 +110,27 @@ cublasComputeType_t compute_type(const Tensor& a) {
 
 }  // namespace
 
-// cuBLAS sees matrices by columns, so what lies here by rows is transposed to it: it is asked for C^T = op(B)^T op(A)^T.
+// cuBLAS sees matrices by columns, so what lies here by rows is transposed to it: it is asked for
+// C^T = op(B)^T op(A)^T.
 void blas_gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
   const auto way = [](Transpose t) { return t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const std::int64_t m = p.m, n = p.n, k = p.k, lda = p.a == Transpose::yes ? m : k, ldb = p.b == Transpose::yes ? k : n;
+  const std::int64_t m = p.m, n = p.n, k = p.k, lda = p.a == Transpose::yes ? m : k,
+                     ldb = p.b == Transpose::yes ? k : n;
   const float one = 1;
   const auto& lib = library();
   const auto status =
-      p.count == 1 ? lib.gemm(Handle::of_thread(), way(p.b), way(p.a), n, m, k, &one, b.address(), type_of(b), ldb, a.address(),
-                              type_of(a), lda, &p.beta, c.address(), type_of(c), n, compute_type(a), CUBLAS_GEMM_DEFAULT)
-                   : lib.batched_gemm(Handle::of_thread(), way(p.b), way(p.a), n, m, k, &one, b.address(), type_of(b), ldb, k * n,
-                                      a.address(), type_of(a), lda, m * k, &p.beta, c.address(), type_of(c), n, m * n, p.count,
-                                      compute_type(a), CUBLAS_GEMM_DEFAULT);
-  for (std::int64_t i = 0; Profile::on() && i < p.count; ++i) Profile::note_gemm({p.a, p.b, m, n, k}, 0);
+      p.count == 1 ? lib.gemm(Handle::of_thread(), way(p.b), way(p.a), n, m, k, &one, b.address(),
+                              type_of(b), ldb, a.address(), type_of(a), lda, &p.beta, c.address(),
+                              type_of(c), n, compute_type(a), CUBLAS_GEMM_DEFAULT)
+                   : lib.batched_gemm(Handle::of_thread(), way(p.b), way(p.a), n, m, k, &one,
+                                      b.address(), type_of(b), ldb, k * n, a.address(), type_of(a),
+                                      lda, m * k, &p.beta, c.address(), type_of(c), n, m * n,
+                                      p.count, compute_type(a), CUBLAS_GEMM_DEFAULT);
+  for (std::int64_t i = 0; Profile::on() && i < p.count; ++i)
+    Profile::note_gemm({p.a, p.b, m, n, k}, 0);
   if (status != CUBLAS_STATUS_SUCCESS)
-    fail("cuBLAS: a product of {} x {} and {} x {} {}: {}", m, k, k, n, name_of(a.dtype()), lib.status_string(status));
+    fail("cuBLAS: a product of {} x {} and {} x {} {}: {}", m, k, k, n, name_of(a.dtype()),
+         lib.status_string(status));
 }
 
 }  // namespace ringside::autograd::cuda

@@ -1,4 +1,5 @@
-// How nvcc's side of a file rounds to bf16 (bf16_number.hpp): a GPU has an instruction for what takes seven of integers.
+// How nvcc's side of a file rounds to bf16 (bf16_number.hpp): a GPU has an instruction for what
+// takes seven of integers.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,9 @@ namespace ringside::autograd {
 
 __host__ __device__ constexpr std::uint16_t bf16_bits(float number) {
   if (std::is_constant_evaluated()) return bf16_by_integers(number);
-  NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<__nv_bfloat16_raw>(__float2bfloat16_rn(number)).x;), (return bf16_by_integers(number);))
+  NV_IF_ELSE_TARGET(NV_IS_DEVICE,
+                    (return static_cast<__nv_bfloat16_raw>(__float2bfloat16_rn(number)).x;),
+                    (return bf16_by_integers(number);))
 }
 
 }  // namespace ringside::autograd

@@ -1,12 +1,12 @@
-// A block on a GPU (block.hpp), and the launch of a kernel on a stream. Marked as host and device because kernels are; on the host
-// nobody runs it.
+// A block on a GPU (block.hpp), and the launch of a kernel on a stream. Marked as host and device
+// because kernels are; on the host nobody runs it.
 #pragma once
 
 #include <nv/target>
 
-#include "autograd/cuda/block.hpp"
 #include "autograd/cuda/device_tiles.cuh"
 #include "autograd/cuda/launch.hpp"
+#include "autograd/kernels/block/block.hpp"
 
 namespace ringside::autograd::cuda {
 
@@ -16,13 +16,22 @@ class DeviceBlock {
 
   __host__ __device__ DeviceBlock(std::byte* shared, float* said) : shared_(shared), said_(said) {}
 
-  __host__ __device__ int thread() const { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(threadIdx.x);), (return 0;)) }
-  __host__ __device__ int threads() const { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(blockDim.x);), (return 1;)) }
-  __host__ __device__ std::int64_t index() const { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return blockIdx.x;), (return 0;)) }
-  __host__ __device__ std::int64_t count() const { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return gridDim.x;), (return 1;)) }
+  __host__ __device__ int thread() const {
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(threadIdx.x);), (return 0;))
+  }
+  __host__ __device__ int threads() const {
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(blockDim.x);), (return 1;))
+  }
+  __host__ __device__ std::int64_t index() const {
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return blockIdx.x;), (return 0;))
+  }
+  __host__ __device__ std::int64_t count() const {
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return gridDim.x;), (return 1;))
+  }
   __host__ __device__ void sync() { NV_IF_TARGET(NV_IS_DEVICE, (__syncthreads();)) }
 
-  // First within each warp, by shuffles; then each warp's result through shared memory, which all threads add up in the same order.
+  // First within each warp, by shuffles; then each warp's result through shared memory, which all
+  // threads add up in the same order.
   __host__ __device__ float sum(float x) {
     return all(x, [](float a, float b) { return a + b; });
   }
@@ -31,30 +40,39 @@ class DeviceBlock {
   }
   __host__ __device__ std::byte* shared() const { return shared_; }
 
-  __host__ __device__ static float exp(float x) { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return __expf(x);), (return x;)) }
-  __host__ __device__ static float log(float x) { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return logf(x);), (return x;)) }
-  __host__ __device__ static float sqrt(float x) { NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return sqrtf(x);), (return x;)) }
+  __host__ __device__ static float exp(float x) {
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return __expf(x);), (return x;))
+  }
+  __host__ __device__ static float log(float x) {
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return logf(x);), (return x;))
+  }
+  __host__ __device__ static float sqrt(float x) {
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return sqrtf(x);), (return x;))
+  }
 
   // For kernels of tiles (tiles.hpp).
   template <class T, int m, int n>
   using Product = DeviceProduct<T, m, n>;
   using Group = DeviceGroup;
-  __host__ __device__ void copy_later([[maybe_unused]] void* into, [[maybe_unused]] const void* from) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);)) }
+  __host__ __device__ void copy_later([[maybe_unused]] void* into,
+                                      [[maybe_unused]] const void* from) {
+    NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);))
+  }
   __host__ __device__ void end_of_batch() { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_commit();)) }
-  __host__ __device__ void finish_copies([[maybe_unused]] int but) { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(but));)) }
+  __host__ __device__ void finish_copies([[maybe_unused]] int but) {
+    NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(but));))
+  }
 
  private:
   template <class Combine>
   __host__ __device__ float all(float x, [[maybe_unused]] const Combine& combine) {
-    NV_IF_TARGET(NV_IS_DEVICE, (
-        for (int distance = 16; distance > 0; distance /= 2) x = combine(x, __shfl_xor_sync(0xffffffffu, x, distance));
-        const int warps = static_cast<int>(blockDim.x / 32);
-        if (warps == 1) return x;
-        if (threadIdx.x % 32 == 0) said_[threadIdx.x / 32] = x;
-        __syncthreads();
-        x = said_[0];
-        for (int warp = 1; warp < warps; ++warp) x = combine(x, said_[warp]);
-        __syncthreads();))
+    NV_IF_TARGET(
+        NV_IS_DEVICE,
+        (for (int distance = 16; distance > 0; distance /= 2) x =
+             combine(x, __shfl_xor_sync(0xffffffffu, x, distance));
+         const int warps = static_cast<int>(blockDim.x / 32); if (warps == 1) return x;
+         if (threadIdx.x % 32 == 0) said_[threadIdx.x / 32] = x; __syncthreads(); x = said_[0];
+         for (int warp = 1; warp < warps; ++warp) x = combine(x, said_[warp]); __syncthreads();))
     return x;
   }
 
@@ -78,10 +96,12 @@ cudaError_t launch(const Kernel& kernel, std::int64_t blocks, cudaStream_t strea
   if (blocks == 0) return cudaSuccess;
   const auto shared_bytes = static_cast<int>(kernel.shared_bytes());
   if (shared_bytes > 48 * 1024) {
-    const auto result = cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    const auto result = cudaFuncSetAttribute(
+        run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     if (result != cudaSuccess) return result;
   }
-  run<<<static_cast<unsigned>(blocks), Kernel::threads, static_cast<std::size_t>(shared_bytes), stream>>>(kernel);
+  run<<<static_cast<unsigned>(blocks), Kernel::threads, static_cast<std::size_t>(shared_bytes),
+        stream>>>(kernel);
   return cudaGetLastError();
 }
 

@@ -1,11 +1,12 @@
-// What a block of a GPU offers to kernels of tiles (tiles.hpp): products by tensor cores for bf16, by ordinary multiplications for fp32.
+// What a block of a GPU offers to kernels of tiles (tiles.hpp): products by tensor cores for bf16,
+// by ordinary multiplications for fp32.
 #pragma once
 
 #include <cuda_pipeline.h>
 #include <nv/target>
 
-#include "autograd/cuda/tiles.hpp"
-#include "autograd/cuda/warp_squares.hpp"
+#include "autograd/kernels/block/tiles.hpp"
+#include "autograd/kernels/block/warp_squares.hpp"
 
 namespace ringside::autograd::cuda {
 
@@ -14,13 +15,16 @@ class DeviceProduct;
 
 // fp32: 16 x 8 threads, each with every 16th row and every 8th column, in registers.
 //
-// For four columns of `a` at a time a thread loads m/16 packs of a and as many numbers of b as it needs, for m/16 * n/8 * 4 multiplications. Eight neighbouring
-// threads read the same pack of a, and neighbouring numbers of b, or packs of eight neighbouring rows of it: no two in the same bank.
+// For four columns of `a` at a time a thread loads m/16 packs of a and as many numbers of b as it
+// needs, for m/16 * n/8 * 4 multiplications. Eight neighbouring threads read the same pack of a,
+// and neighbouring numbers of b, or packs of eight neighbouring rows of it: no two in the same
+// bank.
 template <int m, int n>
 class DeviceProduct<float, m, n> {
  public:
   template <class B>
-  __host__ __device__ constexpr explicit DeviceProduct(const B& block) : row_(block.thread() / across), column_(block.thread() % across) {}
+  __host__ __device__ constexpr explicit DeviceProduct(const B& block)
+      : row_(block.thread() / across), column_(block.thread() % across) {}
 
   template <int k>
   __host__ __device__ void add(const Tile<float, m, k>& a, const Tile<float, k, n>& b) {
@@ -64,11 +68,13 @@ class DeviceProduct<float, m, n> {
 #pragma unroll
     for (int r = 0; r < rows; ++r)
 #pragma unroll
-      for (int c = 0; c < columns; ++c) body(row_ + down * r, column_ + across * c, at_[r][c], other.at_[r][c]);
+      for (int c = 0; c < columns; ++c)
+        body(row_ + down * r, column_ + across * c, at_[r][c], other.at_[r][c]);
   }
 
  private:
-  static constexpr int down = 16, across = product_threads / down, rows = m / down, columns = n / across;
+  static constexpr int down = 16, across = product_threads / down, rows = m / down,
+                       columns = n / across;
   template <int count>
   struct Fours {
     Pack<float> at[count];
@@ -89,7 +95,8 @@ class DeviceProduct<float, m, n> {
   float at_[rows][columns] = {};
 };
 
-// Instructions that C++ has no name for. What they do to whom: warp_squares.hpp. `from` is the row that this thread names, in shared memory on 16 bytes.
+// Instructions that C++ has no name for. What they do to whom: warp_squares.hpp. `from` is the row
+// that this thread names, in shared memory on 16 bytes.
 struct Squares {
   unsigned parts[4];
 };
@@ -107,36 +114,45 @@ __device__ inline Squares load_squares_transposed(const Bf16* from) {
                : "r"(static_cast<unsigned>(__cvta_generic_to_shared(from))));
   return all;
 }
-__device__ inline void multiply_add(float (&sums)[4], const Squares& a, unsigned b_upper, unsigned b_lower) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+__device__ inline void multiply_add(float (&sums)[4], const Squares& a, unsigned b_upper,
+                                    unsigned b_lower) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a.parts[0]), "r"(a.parts[1]), "r"(a.parts[2]), "r"(a.parts[3]), "r"(b_upper), "r"(b_lower));
+      : "r"(a.parts[0]), "r"(a.parts[1]), "r"(a.parts[2]), "r"(a.parts[3]), "r"(b_upper),
+        "r"(b_lower));
 }
 
-// bf16: 2 x 2 warps, each with a quarter of the product in matrices of 16 x 8, which tensor cores multiply and add up in fp32.
+// bf16: 2 x 2 warps, each with a quarter of the product in matrices of 16 x 8, which tensor cores
+// multiply and add up in fp32.
 //
-// nvcuda::wmma would be shorter. But it hides where a number lies, which costs registers, and with CUDA 13 it loads squares of shared memory by
-// 32-bit loads of the generic kind, four for one of these.
+// nvcuda::wmma would be shorter. But it hides where a number lies, which costs registers, and with
+// CUDA 13 it loads squares of shared memory by 32-bit loads of the generic kind, four for one of
+// these.
 template <int m, int n>
 class DeviceProduct<Bf16, m, n> {
  public:
   template <class B>
   __host__ __device__ constexpr explicit DeviceProduct(const B& block)
-      : thread_(block.thread() % 32), row_(block.thread() / 64 * (m / 2)), column_(block.thread() / 32 % 2 * (n / 2)) {}
+      : thread_(block.thread() % 32),
+        row_(block.thread() / 64 * (m / 2)),
+        column_(block.thread() / 32 % 2 * (n / 2)) {}
 
   template <int k>
   __host__ __device__ void add(const Tile<Bf16, m, k>& a, const Tile<Bf16, k, n>& b) {
     const Place place = row_of_right(thread_);
     NV_IF_TARGET(NV_IS_DEVICE, (multiply<k>(a, [&](int i, int c) {
-                   return load_squares_transposed(&b(16 * i + place.row, column_ + 16 * c + place.column));
-                 });))
+                                  return load_squares_transposed(
+                                      &b(16 * i + place.row, column_ + 16 * c + place.column));
+                                });))
   }
   template <int k>
   __host__ __device__ void add(const Tile<Bf16, m, k>& a, const Transposed<Bf16, n, k>& b) {
     const Place place = row_of_right_transposed(thread_);
     NV_IF_TARGET(NV_IS_DEVICE, (multiply<k>(a, [&](int i, int c) {
-                   return load_squares(&b.tile(column_ + 16 * c + place.row, 16 * i + place.column));
-                 });))
+                                  return load_squares(
+                                      &b.tile(column_ + 16 * c + place.row, 16 * i + place.column));
+                                });))
   }
   template <class Body>
   __host__ __device__ void for_each(const Body& body) {
@@ -144,11 +160,14 @@ class DeviceProduct<Bf16, m, n> {
   }
   template <class Body>
   __host__ __device__ void for_each(DeviceProduct& other, const Body& body) {
-    visit([&](int row, int column, int r, int c, int i) { body(row, column, at_[r][c][i], other.at_[r][c][i]); });
+    visit([&](int row, int column, int r, int c, int i) {
+      body(row, column, at_[r][c][i], other.at_[r][c][i]);
+    });
   }
 
  private:
-  static constexpr int rows = m / 32, columns = n / 16, held = 4;  // matrices of a warp; sums of a matrix that a thread holds
+  static constexpr int rows = m / 32, columns = n / 16,
+                       held = 4;  // matrices of a warp; sums of a matrix that a thread holds
 
   template <class Visitor>
   __host__ __device__ void visit(const Visitor& visitor) {
@@ -160,7 +179,8 @@ class DeviceProduct<Bf16, m, n> {
 #pragma unroll
         for (int i = 0; i < held; ++i) {
           constexpr auto of_first_thread = [](int number) { return place_of_sum(0, number); };
-          visitor(row_ + place.row + 16 * r + of_first_thread(i).row, column_ + place.column + 8 * c + of_first_thread(i).column, r, c, i);
+          visitor(row_ + place.row + 16 * r + of_first_thread(i).row,
+                  column_ + place.column + 8 * c + of_first_thread(i).column, r, c, i);
         }
   }
 
@@ -172,7 +192,8 @@ class DeviceProduct<Bf16, m, n> {
     for (int i = 0; i < k / 16; ++i) {
       Squares of_a[rows];
 #pragma unroll
-      for (int r = 0; r < rows; ++r) of_a[r] = load_squares(&a(row_ + 16 * r + place.row, 16 * i + place.column));
+      for (int r = 0; r < rows; ++r)
+        of_a[r] = load_squares(&a(row_ + 16 * r + place.row, 16 * i + place.column));
 #pragma unroll
       for (int c = 0; c < columns / 2; ++c) {
         const Squares of_b = right(i, c);
@@ -209,9 +230,9 @@ class DeviceGroup {
   // Only these eight wait for each other: another group of the warp may have no row any more.
   template <class Combine>
   __host__ __device__ float all(float x, [[maybe_unused]] const Combine& combine) const {
-    NV_IF_TARGET(NV_IS_DEVICE, (
-        const unsigned members = 0xffu << (thread_ % 32 / size * size);
-        for (int distance = size / 2; distance > 0; distance /= 2) x = combine(x, __shfl_xor_sync(members, x, distance));))
+    NV_IF_TARGET(NV_IS_DEVICE, (const unsigned members = 0xffu << (thread_ % 32 / size * size);
+                                for (int distance = size / 2; distance > 0; distance /= 2) x =
+                                    combine(x, __shfl_xor_sync(members, x, distance));))
     return x;
   }
   int thread_;

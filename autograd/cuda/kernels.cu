@@ -2,76 +2,81 @@
 #include <tuple>
 
 #include "autograd/cuda/device_block.cuh"
-#include "autograd/cuda/kernels/attention.hpp"
-#include "autograd/cuda/kernels/cross_entropy.hpp"
-#include "autograd/cuda/kernels/elementwise.hpp"
-#include "autograd/cuda/kernels/embedding.hpp"
-#include "autograd/cuda/kernels/optimizer.hpp"
-#include "autograd/cuda/kernels/rms_norm.hpp"
-#include "autograd/cuda/kernels/rope.hpp"
-#include "autograd/cuda/kernels/square_sums.hpp"
-#include "autograd/cuda/kernels/strided.hpp"
-#include "autograd/cuda/kernels/sum.hpp"
+#include "autograd/kernels/shared/attention.hpp"
+#include "autograd/kernels/shared/cross_entropy.hpp"
+#include "autograd/kernels/shared/elementwise.hpp"
+#include "autograd/kernels/shared/embedding.hpp"
+#include "autograd/kernels/shared/optimizer.hpp"
+#include "autograd/kernels/shared/rms_norm.hpp"
+#include "autograd/kernels/shared/rope.hpp"
+#include "autograd/kernels/shared/square_sums.hpp"
+#include "autograd/kernels/shared/strided.hpp"
+#include "autograd/kernels/shared/sum.hpp"
 
 namespace ringside::autograd::cuda {
 
-// Those of both types of numbers, each made because its address is taken. What is missing in this file is an error of the linker.
+// Those of both types of numbers, each made because its address is taken. What is missing in this
+// file is an error of the linker.
 template <class S>
 struct OfNumbers {
-  static constexpr std::tuple launches{
-      launch<Elementwise<S, Add>>,
-      launch<Elementwise<S, Subtract>>,
-      launch<Elementwise<S, Multiply>>,
-      launch<Elementwise<S, Scale>>,
-      launch<Elementwise<S, ScaleBy>>,
-      launch<Elementwise<S, Relu>>,
-      launch<Elementwise<S, ReluBackward>>,
-      launch<Elementwise<S, Silu>>,
-      launch<Elementwise<S, SiluBackward>>,
-      launch<Elementwise<S, Swiglu>>,
-      launch<Elementwise<S, SwigluBackward>>,
-      launch<CombineStrided<S, Add>>,
-      launch<CombineStrided<S, Subtract>>,
-      launch<CombineStrided<S, Multiply>>,
-      launch<Fill<S>>,
-      launch<SumTo<S>>,
-      launch<AttentionForward<S, 32>>,
-      launch<AttentionForward<S, 64>>,
-      launch<AttentionForward<S, 128>>,
-      launch<AttentionDelta<S>>,
-      launch<AttentionKeysBackward<S, 32>>,
-      launch<AttentionKeysBackward<S, 64>>,
-      launch<AttentionKeysBackward<S, 128>>,
-      launch<AttentionQueriesBackward<S, 32>>,
-      launch<AttentionQueriesBackward<S, 64>>,
-      launch<AttentionQueriesBackward<S, 128>>,
-      launch<CrossEntropy<S, S>>,
-      launch<CrossEntropyBackward<S, S>>,
-      launch<OptimizerUpdate<AdamWRule, S, S>>,
-      launch<OptimizerUpdate<SgdRule, S, S>>,
-      launch<OptimizerUpdate<MomentumRule, S, S>>,
-      launch<ScaleMany<S>>,
-      launch<SquareSums<S>>,
-      launch<RmsNorm<S>>,
-      launch<RmsNormBackward<S>>,
-      launch<SumOfLines<S>>,
-      launch<Rope<S>>,
-      launch<Embedding<S>>,
-      launch<EmbeddingBackward<S>>};
+  static constexpr std::tuple launches{launch<Elementwise<S, Add>>,
+                                       launch<Elementwise<S, Subtract>>,
+                                       launch<Elementwise<S, Multiply>>,
+                                       launch<Elementwise<S, Scale>>,
+                                       launch<Elementwise<S, ScaleBy>>,
+                                       launch<Elementwise<S, Relu>>,
+                                       launch<Elementwise<S, ReluBackward>>,
+                                       launch<Elementwise<S, Silu>>,
+                                       launch<Elementwise<S, SiluBackward>>,
+                                       launch<Elementwise<S, Swiglu>>,
+                                       launch<Elementwise<S, SwigluBackward>>,
+                                       launch<CombineStrided<S, Add>>,
+                                       launch<CombineStrided<S, Subtract>>,
+                                       launch<CombineStrided<S, Multiply>>,
+                                       launch<Fill<S>>,
+                                       launch<SumTo<S>>,
+                                       launch<AttentionForward<S, 32>>,
+                                       launch<AttentionForward<S, 64>>,
+                                       launch<AttentionForward<S, 128>>,
+                                       launch<AttentionDelta<S>>,
+                                       launch<AttentionKeysBackward<S, 32>>,
+                                       launch<AttentionKeysBackward<S, 64>>,
+                                       launch<AttentionKeysBackward<S, 128>>,
+                                       launch<AttentionQueriesBackward<S, 32>>,
+                                       launch<AttentionQueriesBackward<S, 64>>,
+                                       launch<AttentionQueriesBackward<S, 128>>,
+                                       launch<CrossEntropy<S, S>>,
+                                       launch<CrossEntropyBackward<S, S>>,
+                                       launch<OptimizerUpdate<AdamWRule, S, S>>,
+                                       launch<OptimizerUpdate<SgdRule, S, S>>,
+                                       launch<OptimizerUpdate<MomentumRule, S, S>>,
+                                       launch<ScaleMany<S>>,
+                                       launch<SquareSums<S>>,
+                                       launch<RmsNorm<S>>,
+                                       launch<RmsNormBackward<S>>,
+                                       launch<SumOfLines<S>>,
+                                       launch<Rope<S>>,
+                                       launch<Embedding<S>>,
+                                       launch<EmbeddingBackward<S>>};
 };
 template struct OfNumbers<float>;
 template struct OfNumbers<Bf16>;
 
 template cudaError_t launch(const CrossEntropy<float, Bf16>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const OptimizerUpdate<AdamWRule, Bf16, float>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const OptimizerUpdate<SgdRule, Bf16, float>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const OptimizerUpdate<MomentumRule, Bf16, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<AdamWRule, Bf16, float>&, std::int64_t,
+                            cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<SgdRule, Bf16, float>&, std::int64_t,
+                            cudaStream_t);
+template cudaError_t launch(const OptimizerUpdate<MomentumRule, Bf16, float>&, std::int64_t,
+                            cudaStream_t);
 template cudaError_t launch(const Total<double, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Total<float, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const SumParts<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Fill<std::int32_t>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const CopyStrided<std::uint16_t, std::uint16_t>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const CopyStrided<std::uint32_t, std::uint32_t>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const CopyStrided<std::uint16_t, std::uint16_t>&, std::int64_t,
+                            cudaStream_t);
+template cudaError_t launch(const CopyStrided<std::uint32_t, std::uint32_t>&, std::int64_t,
+                            cudaStream_t);
 template cudaError_t launch(const CopyStrided<Bf16, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<float, Bf16>&, std::int64_t, cudaStream_t);
 

@@ -1,9 +1,9 @@
 // DeviceKernels on a GPU.
 #include "autograd/cuda/blas.hpp"
-#include "autograd/cuda/kernels_on.hpp"
 #include "autograd/cuda/launch.hpp"
 #include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
+#include "autograd/kernels/shared/kernels_on.hpp"
 
 namespace ringside::autograd {
 namespace {
@@ -16,7 +16,8 @@ struct CudaLauncher {
     thread_local const int processors = [] {
       int number = 0, count = 0;
       check_cuda(cudaGetDevice(&number), "asking for the device");
-      check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, number), "asking a GPU what it is");
+      check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, number),
+                 "asking a GPU what it is");
       return count;
     }();
     return std::int64_t{2048 / threads} * processors;

@@ -9,15 +9,17 @@ namespace ringside::autograd {
 namespace cuda {
 namespace {
 
-// Memory of the host that a GPU reads by itself. A copy out of any other would make the host wait for the whole stream: so small
-// ones (ids, targets) go by way of this.
+// Memory of the host that a GPU reads by itself. A copy out of any other would make the host wait
+// for the whole stream: so small ones (ids, targets) go by way of this.
 //
 //     [ copied | under way | free ............ ]     begun again from the left when it is full, and what is under way has arrived
 class Staging {
  public:
   static constexpr std::size_t size = std::size_t{4} << 20;
 
-  Staging() { check_cuda(cudaMallocHost(&memory_, size), "allocating memory of the host for copies"); }
+  Staging() {
+    check_cuda(cudaMallocHost(&memory_, size), "allocating memory of the host for copies");
+  }
   ~Staging() { static_cast<void>(cudaFreeHost(memory_)); }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -29,7 +31,8 @@ class Staging {
     }
     std::byte* const place = static_cast<std::byte*>(memory_) + used_;
     std::memcpy(place, host, bytes);
-    check_cuda(cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, compute_stream()), "copying to the GPU");
+    check_cuda(cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, compute_stream()),
+               "copying to the GPU");
     check_cuda(cudaEventRecord(last_, compute_stream()), "recording an event");
     used_ += (bytes + 15) / 16 * 16;
   }
@@ -47,7 +50,8 @@ class CudaMemory final : public DeviceMemory {
     const cudaError_t result = cudaGetDeviceCount(&count);
     static_cast<void>(cudaGetLastError());
     require(result == cudaSuccess && count > 0,
-            "there is no GPU that this process may use ({}): choose the device cpu or emulated; nvidia-smi shows what there is",
+            "there is no GPU that this process may use ({}): choose the device cpu or emulated; "
+            "nvidia-smi shows what there is",
             result == cudaSuccess ? "none is visible" : cudaGetErrorString(result));
   }
 
@@ -70,15 +74,18 @@ class CudaMemory final : public DeviceMemory {
       thread_local Staging staging;
       return staging.copy_in(device, host, bytes);
     }
-    check_cuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_stream()), "copying to the GPU");
+    check_cuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_stream()),
+               "copying to the GPU");
     synchronise();
   }
   void copy_out(void* host, const void* device, std::size_t bytes) override {
-    check_cuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_stream()), "copying from the GPU");
+    check_cuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_stream()),
+               "copying from the GPU");
     synchronise();
   }
   void copy_within(void* to, const void* from, std::size_t bytes) override {
-    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()), "copying on the GPU");
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()),
+               "copying on the GPU");
   }
   void synchronise() override { check_cuda(cudaStreamSynchronize(compute_stream()), "computing"); }
 

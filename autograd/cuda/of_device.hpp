@@ -1,8 +1,9 @@
-// What device_memory() and device_kernels() choose from. Those of cuda throw Error, with a sentence, where this build or this machine has no GPU.
+// What device_memory() and device_kernels() choose from. Those of cuda throw Error, with a
+// sentence, where this build or this machine has no GPU.
 #pragma once
 
-#include "autograd/device_kernels.hpp"
-#include "autograd/device_memory.hpp"
+#include "autograd/kernels/device_kernels.hpp"
+#include "autograd/tensor/device_memory.hpp"
 
 namespace ringside::autograd {
 

@@ -5,7 +5,8 @@
 
 namespace ringside::autograd::cuda {
 
-// The calling thread's, on the GPU that is the thread's when it is first asked for. Destroyed with the thread.
+// The calling thread's, on the GPU that is the thread's when it is first asked for. Destroyed with
+// the thread.
 cudaStream_t compute_stream();
 
 }  // namespace ringside::autograd::cuda

@@ -1,11 +1,12 @@
 // exp that a compiler can vectorise: softmax and sigmoid live on it.
 //
-// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln(2) / 2 = 0.347, and e^r by its Taylor series, broken off where the rest is
-// below half a unit in the last place: r^8/8! < 6e-9 for fp32, r^14/14! < 5e-18 for fp64. r = x - n ln 2 is taken in two steps, ln
-// 2 = high + low, where n * high is exact (Cody and Waite, "Software Manual for the Elementary Functions", 1980, chapter 6).
+// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln(2) / 2 = 0.347, and e^r by its Taylor
+// series, broken off where the rest is below half a unit in the last place: r^8/8! < 6e-9 for fp32,
+// r^14/14! < 5e-18 for fp64. r = x - n ln 2 is taken in two steps, ln 2 = high + low, where n *
+// high is exact (Cody and Waite, "Software Manual for the Elementary Functions", 1980, chapter 6).
 //
-// Within 2 units in the last place of std::exp (a test sees to it). Results below the smallest normal number are 0, above the
-// largest infinity; NaN stays NaN.
+// Within 2 units in the last place of std::exp (a test sees to it). Results below the smallest
+// normal number are 0, above the largest infinity; NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -15,7 +16,8 @@
 namespace ringside::autograd {
 
 inline float fast_exp(float x) {
-  constexpr float round = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits of the mantissa
+  constexpr float round =
+      0x1.8p23f;  // adding it leaves the nearest integer in the low bits of the mantissa
   constexpr float log2_e = 1.44269504f, ln2_high = 0x1.62ep-1f, ln2_low = 0x1.0bfbe8p-15f;
   const float shifted = x * log2_e + round;
   const float n = shifted - round;
@@ -28,9 +30,13 @@ inline float fast_exp(float x) {
   series = series * r + 0.5f;
   series = series * r + 1.0f;
   series = series * r + 1.0f;
-  // 2^n as the product of two powers, because n = 128 (x near the upper end) is not the exponent of any float.
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(round), half = exponent >> 1;
-  const float power1 = std::bit_cast<float>((half + 127) << 23), power2 = std::bit_cast<float>((exponent - half + 127) << 23);
+  // 2^n as the product of two powers, because n = 128 (x near the upper end) is not the exponent of
+  // any float.
+  const std::int32_t exponent =
+                         std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(round),
+                     half = exponent >> 1;
+  const float power1 = std::bit_cast<float>((half + 127) << 23),
+              power2 = std::bit_cast<float>((exponent - half + 127) << 23);
   float y = series * power1 * power2;
   y = x < -87.33654f ? 0.0f : y;
   return x > 88.72284f ? std::numeric_limits<float>::infinity() : y;
@@ -38,7 +44,8 @@ inline float fast_exp(float x) {
 
 inline double fast_exp(double x) {
   constexpr double round = 0x1.8p52;
-  constexpr double log2_e = 1.4426950408889634, ln2_high = 0x1.62e42fefap-1, ln2_low = 0x1.cf79abc9e3b39p-40;
+  constexpr double log2_e = 1.4426950408889634, ln2_high = 0x1.62e42fefap-1,
+                   ln2_low = 0x1.cf79abc9e3b39p-40;
   const double shifted = x * log2_e + round;
   const double n = shifted - round;
   const double r = (x - n * ln2_high) - n * ln2_low;
@@ -56,8 +63,11 @@ inline double fast_exp(double x) {
   series = series * r + 0.5;
   series = series * r + 1.0;
   series = series * r + 1.0;
-  const std::int64_t exponent = std::bit_cast<std::int64_t>(shifted) - std::bit_cast<std::int64_t>(round), half = exponent >> 1;
-  const double power1 = std::bit_cast<double>((half + 1023) << 52), power2 = std::bit_cast<double>((exponent - half + 1023) << 52);
+  const std::int64_t exponent =
+                         std::bit_cast<std::int64_t>(shifted) - std::bit_cast<std::int64_t>(round),
+                     half = exponent >> 1;
+  const double power1 = std::bit_cast<double>((half + 1023) << 52),
+               power2 = std::bit_cast<double>((exponent - half + 1023) << 52);
   double y = series * power1 * power2;
   y = x < -708.3964185322641 ? 0.0 : y;
   return x > 709.7827128933840 ? std::numeric_limits<double>::infinity() : y;

@@ -1,15 +1,15 @@
 // Walking over tensors of any strides, one row (the last dimension) at a time.
 //
-// Ops loop over rows and, within a row, over neighbours in memory, which is what vectorises. Where the rows of a tensor lie is
-// answered here: for a contiguous tensor row r begins at r * n; for a transposed view the index is taken apart, dimension by
-// dimension.
+// Ops loop over rows and, within a row, over neighbours in memory, which is what vectorises. Where
+// the rows of a tensor lie is answered here: for a contiguous tensor row r begins at r * n; for a
+// transposed view the index is taken apart, dimension by dimension.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "autograd/parallel.hpp"
-#include "autograd/tensor.hpp"
+#include "autograd/kernels/parallel.hpp"
+#include "autograd/tensor/tensor.hpp"
 
 namespace ringside::autograd {
 
@@ -23,9 +23,11 @@ class Rows {
       shape_.pop_back(), strides_.pop_back();
     }
     count_ = elements_of(shape_);
-    // Neighbouring dimensions that lie in memory as one are walked as one; of a contiguous tensor one dimension is left.
+    // Neighbouring dimensions that lie in memory as one are walked as one; of a contiguous tensor
+    // one dimension is left.
     for (std::size_t d = shape_.size(); d-- > 1;) {
-      if (shape_[d] != 1 && shape_[d - 1] != 1 && strides_[d - 1] != strides_[d] * shape_[d]) continue;
+      if (shape_[d] != 1 && shape_[d - 1] != 1 && strides_[d - 1] != strides_[d] * shape_[d])
+        continue;
       if (shape_[d] != 1) strides_[d - 1] = strides_[d];
       shape_[d - 1] *= shape_[d];
       shape_.erase(shape_.begin() + static_cast<std::ptrdiff_t>(d));
@@ -60,9 +62,11 @@ inline std::int64_t row_grain(std::int64_t row_length) {
 
 // to[index] = from[index] for every index of `shape`.
 template <class T>
-void copy_strided(const T* from, const Shape& from_strides, T* to, const Shape& to_strides, const Shape& shape) {
+void copy_strided(const T* from, const Shape& from_strides, T* to, const Shape& to_strides,
+                  const Shape& shape) {
   const Rows source(shape, from_strides), target(shape, to_strides);
-  const std::int64_t n = source.length(), source_step = source.element_stride(), target_step = target.element_stride();
+  const std::int64_t n = source.length(), source_step = source.element_stride(),
+                     target_step = target.element_stride();
   parallel_for(source.count(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const T* const s = from + source.offset(row);

@@ -1,17 +1,18 @@
 // relu, silu, swiglu: what bends between two linear layers.
-#include "autograd/bf16.hpp"
-#include "autograd/device_kernels.hpp"
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
+#include "autograd/kernels/parallel.hpp"
 #include "autograd/ops/checks.hpp"
-#include "autograd/parallel.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/tensor/bf16.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-constexpr std::int64_t grain = 1 << 14;  // elements that make a piece of work worth a thread of its own
+constexpr std::int64_t grain =
+    1 << 14;  // elements that make a piece of work worth a thread of its own
 
 }  // namespace
 
@@ -28,7 +29,8 @@ Tensor relu(const Tensor& input) {
       T* const py = y.data<T>();
       parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) py[i] = px[i] < 0 ? 0 : px[i];  // NaN stays NaN: a sick model must show it
+        for (std::int64_t i = begin; i < end; ++i)
+          py[i] = px[i] < 0 ? 0 : px[i];  // NaN stays NaN: a sick model must show it
       });
     });
   return record("relu", y, {x}, [x](const Node&, const Tensor& grad) -> Gradients {

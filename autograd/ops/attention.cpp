@@ -1,8 +1,8 @@
 // causal_attention: softmax(q k^T / sqrt(D)) v, every query looking back only.
 //
-// The scores of a head are a T x T matrix, of which the upper half is not wanted, and which is far larger than q, k and v. So it is
-// made a block of queries at a time, small enough to stay in the L2 cache, and only up to the last key that a query of the block
-// sees:
+// The scores of a head are a T x T matrix, of which the upper half is not wanted, and which is far
+// larger than q, k and v. So it is made a block of queries at a time, small enough to stay in the
+// L2 cache, and only up to the last key that a query of the block sees:
 //
 //        keys -->                       scratch holds one block of rows at a time
 //      q +--+                           S = Q K^T / sqrt(D)    gemm       [block, visible]
@@ -14,21 +14,21 @@
 //      +--------+
 //                                       dV += P^T dY,  dP = dY V^T,  dS = P (dP - sum_j P dP) / sqrt(D),  dQ = dS K,  dK += dS^T Q
 //
-// Dao et al., "FlashAttention" (2022), appendix B.2 has the derivation; Dao, "FlashAttention-2" (2023), section 3.1 the saved
-// logarithm.
+// Dao et al., "FlashAttention" (2022), appendix B.2 has the derivation; Dao, "FlashAttention-2"
+// (2023), section 3.1 the saved logarithm.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "autograd/bf16.hpp"
-#include "autograd/device_kernels.hpp"
-#include "autograd/gemm.hpp"
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
-#include "autograd/layout.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
+#include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/parallel.hpp"
 #include "autograd/ops/checks.hpp"
-#include "autograd/parallel.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/tensor/bf16.hpp"
+#include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
 
@@ -39,9 +39,13 @@ constexpr auto plain = Transpose::no, transposed = Transpose::yes;
 struct Sizes {
   std::int64_t batch, heads, kv_heads, queries, keys, head_size;
 
-  std::int64_t group() const { return heads / kv_heads; }                        // query heads that share a key head
-  std::int64_t visible(std::int64_t i) const { return i + 1 + keys - queries; }  // how many keys query i sees
-  std::int64_t block() const { return std::clamp<std::int64_t>((1 << 16) / std::max<std::int64_t>(keys, 1), 16, 64); }
+  std::int64_t group() const { return heads / kv_heads; }  // query heads that share a key head
+  std::int64_t visible(std::int64_t i) const {
+    return i + 1 + keys - queries;
+  }  // how many keys query i sees
+  std::int64_t block() const {
+    return std::clamp<std::int64_t>((1 << 16) / std::max<std::int64_t>(keys, 1), 16, 64);
+  }
 };
 
 // The matrix [T, D] of one head of a tensor [B, H, T, D].
@@ -55,10 +59,12 @@ struct Matrix {
 
 template <class T>
 Matrix<T> head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
-  return {x.data<T>() + b * x.strides()[0] + h * x.strides()[1], std::max(x.strides()[2], x.size(3))};
+  return {x.data<T>() + b * x.strides()[0] + h * x.strides()[1],
+          std::max(x.strides()[2], x.size(3))};
 }
 
-// One row of scores -> probabilities of the first `visible`, 0 for the rest. Returns the logarithm of the sum.
+// One row of scores -> probabilities of the first `visible`, 0 for the rest. Returns the logarithm
+// of the sum.
 template <class T>
 T softmax_row(T* row, std::int64_t visible, std::int64_t width) {
   T largest = row[0];
@@ -79,19 +85,26 @@ T softmax_row(T* row, std::int64_t visible, std::int64_t width) {
 
 // q, k, v of one head -> y, and the logarithm of each row's sum.
 template <class T>
-void forward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Matrix<T> y, T* log_sums, T* scores) {
+void forward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Matrix<T> y,
+                  T* log_sums, T* scores) {
   const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(sizes.head_size)));
   for (std::int64_t begin = 0; begin < sizes.queries; begin += sizes.block()) {
-    const std::int64_t end = std::min(begin + sizes.block(), sizes.queries), rows = end - begin, width = sizes.visible(end - 1);
-    gemm(plain, transposed, rows, width, sizes.head_size, scale, q.row(begin), q.stride, k.data, k.stride, T(0), scores, width);
-    for (std::int64_t i = begin; i < end; ++i) log_sums[i] = softmax_row(scores + (i - begin) * width, sizes.visible(i), width);
-    gemm(plain, plain, rows, sizes.head_size, width, T(1), scores, width, v.data, v.stride, T(0), y.row(begin), y.stride);
+    const std::int64_t end = std::min(begin + sizes.block(), sizes.queries), rows = end - begin,
+                       width = sizes.visible(end - 1);
+    gemm(plain, transposed, rows, width, sizes.head_size, scale, q.row(begin), q.stride, k.data,
+         k.stride, T(0), scores, width);
+    for (std::int64_t i = begin; i < end; ++i)
+      log_sums[i] = softmax_row(scores + (i - begin) * width, sizes.visible(i), width);
+    gemm(plain, plain, rows, sizes.head_size, width, T(1), scores, width, v.data, v.stride, T(0),
+         y.row(begin), y.stride);
   }
 }
 
-// One row: scores s -> probabilities p in place; and, from dp, ds = p (dp - sum_j p_j dp_j) scale in place.
+// One row: scores s -> probabilities p in place; and, from dp, ds = p (dp - sum_j p_j dp_j) scale
+// in place.
 template <class T>
-void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible, std::int64_t width) {
+void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
+                          std::int64_t width) {
   T dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (std::int64_t j = 0; j < visible; ++j) {
@@ -104,47 +117,63 @@ void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
   std::fill(dp + visible, dp + width, T(0));
 }
 
-// q, k, v, dy of one query head -> dq; dk and dv are added to, or written if this is the first head of its group.
+// q, k, v, dy of one query head -> dq; dk and dv are added to, or written if this is the first head
+// of its group.
 template <class T>
-void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Matrix<T> dy, const T* log_sums, Matrix<T> dq,
-                   Matrix<T> dk, Matrix<T> dv, bool first_of_group, T* p, T* dp) {
+void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Matrix<T> dy,
+                   const T* log_sums, Matrix<T> dq, Matrix<T> dk, Matrix<T> dv, bool first_of_group,
+                   T* p, T* dp) {
   const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(sizes.head_size)));
-  const std::int64_t d = sizes.head_size, block = sizes.block(), blocks = (sizes.queries + block - 1) / block;
-  // The last block first, for it sees all keys: it writes dk and dv, so that they need not be set to zeros; the others add.
+  const std::int64_t d = sizes.head_size, block = sizes.block(),
+                     blocks = (sizes.queries + block - 1) / block;
+  // The last block first, for it sees all keys: it writes dk and dv, so that they need not be set
+  // to zeros; the others add.
   for (std::int64_t index = blocks; index-- > 0;) {
-    const std::int64_t begin = index * block, end = std::min(begin + block, sizes.queries), rows = end - begin,
-                       width = sizes.visible(end - 1);
+    const std::int64_t begin = index * block, end = std::min(begin + block, sizes.queries),
+                       rows = end - begin, width = sizes.visible(end - 1);
     const T keep = index == blocks - 1 && first_of_group ? 0 : 1;
-    gemm(plain, transposed, rows, width, d, scale, q.row(begin), q.stride, k.data, k.stride, T(0), p, width);
-    gemm(plain, transposed, rows, width, d, T(1), dy.row(begin), dy.stride, v.data, v.stride, T(0), dp, width);
+    gemm(plain, transposed, rows, width, d, scale, q.row(begin), q.stride, k.data, k.stride, T(0),
+         p, width);
+    gemm(plain, transposed, rows, width, d, T(1), dy.row(begin), dy.stride, v.data, v.stride, T(0),
+         dp, width);
     for (std::int64_t i = begin; i < end; ++i)
-      softmax_row_backward(p + (i - begin) * width, dp + (i - begin) * width, log_sums[i], scale, sizes.visible(i), width);
-    gemm(transposed, plain, width, d, rows, T(1), p, width, dy.row(begin), dy.stride, keep, dv.data, dv.stride);
-    gemm(plain, plain, rows, d, width, T(1), dp, width, k.data, k.stride, T(0), dq.row(begin), dq.stride);
-    gemm(transposed, plain, width, d, rows, T(1), dp, width, q.row(begin), q.stride, keep, dk.data, dk.stride);
+      softmax_row_backward(p + (i - begin) * width, dp + (i - begin) * width, log_sums[i], scale,
+                           sizes.visible(i), width);
+    gemm(transposed, plain, width, d, rows, T(1), p, width, dy.row(begin), dy.stride, keep, dv.data,
+         dv.stride);
+    gemm(plain, plain, rows, d, width, T(1), dp, width, k.data, k.stride, T(0), dq.row(begin),
+         dq.stride);
+    gemm(transposed, plain, width, d, rows, T(1), dp, width, q.row(begin), q.stride, keep, dk.data,
+         dk.stride);
   }
 }
 
 Sizes checked_sizes(const Tensor& q, const Tensor& k, const Tensor& v) {
   require_alike("causal_attention", q, k);
   require_alike("causal_attention", q, v);
-  require(
-      q.dim() == 4 && k.dim() == 4 && k.shape() == v.shape() && q.size(0) == k.size(0) && q.size(3) == k.size(3) && q.size(3) > 0,
-      "causal_attention: expected q [B, H, T, D], k and v [B, H_kv, T, D], got {}, {} and {}", q.shape(), k.shape(), v.shape());
+  require(q.dim() == 4 && k.dim() == 4 && k.shape() == v.shape() && q.size(0) == k.size(0) &&
+              q.size(3) == k.size(3) && q.size(3) > 0,
+          "causal_attention: expected q [B, H, T, D], k and v [B, H_kv, T, D], got {}, {} and {}",
+          q.shape(), k.shape(), v.shape());
   const Sizes sizes{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
   require(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0,
-          "causal_attention: {} query heads cannot share {} key heads evenly", sizes.heads, sizes.kv_heads);
-  require(sizes.queries > 0 && sizes.keys >= sizes.queries,
-          "causal_attention: expected at least one query and no more queries than keys, got {} and {}", sizes.queries, sizes.keys);
+          "causal_attention: {} query heads cannot share {} key heads evenly", sizes.heads,
+          sizes.kv_heads);
+  require(
+      sizes.queries > 0 && sizes.keys >= sizes.queries,
+      "causal_attention: expected at least one query and no more queries than keys, got {} and {}",
+      sizes.queries, sizes.keys);
   return sizes;
 }
 
-// q [B, H, Tq, D], k, v [B, H_kv, Tk, D], dy as q -> dq, dk, dv, each in its input's memory order. Heads of a group go one after
-// the other, for they add to the same dk and dv; groups are shared out to threads.
-Gradients attention_backward(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_sums,
-                             const Tensor& dy) {
+// q [B, H, Tq, D], k, v [B, H_kv, Tk, D], dy as q -> dq, dk, dv, each in its input's memory order.
+// Heads of a group go one after the other, for they add to the same dk and dv; groups are shared
+// out to threads.
+Gradients attention_backward(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v,
+                             const Tensor& log_sums, const Tensor& dy) {
   const Tensor dq = empty_in_order_of(q), dk = empty_in_order_of(k), dv = empty_in_order_of(v);
-  const std::int64_t groups = sizes.batch * sizes.kv_heads, scratch_size = sizes.block() * sizes.keys;
+  const std::int64_t groups = sizes.batch * sizes.kv_heads,
+                     scratch_size = sizes.block() * sizes.keys;
   const Tensor scratch = Tensor::empty({pieces_of(groups, 1), 2, scratch_size}, q.dtype());
   dispatch(q.dtype(), "causal_attention", [&](auto zero) {
     using T = decltype(zero);
@@ -153,9 +182,11 @@ Gradients attention_backward(const Sizes& sizes, const Tensor& q, const Tensor& 
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t b = i / sizes.kv_heads, kv_head = i % sizes.kv_heads;
         for (std::int64_t h = kv_head * sizes.group(); h < (kv_head + 1) * sizes.group(); ++h)
-          backward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head), head_of<T>(v, b, kv_head), head_of<T>(dy, b, h),
-                        log_sums.data<T>() + (b * sizes.heads + h) * sizes.queries, head_of<T>(dq, b, h),
-                        head_of<T>(dk, b, kv_head), head_of<T>(dv, b, kv_head), h == kv_head * sizes.group(), p, dp);
+          backward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head),
+                        head_of<T>(v, b, kv_head), head_of<T>(dy, b, h),
+                        log_sums.data<T>() + (b * sizes.heads + h) * sizes.queries,
+                        head_of<T>(dq, b, h), head_of<T>(dk, b, kv_head),
+                        head_of<T>(dv, b, kv_head), h == kv_head * sizes.group(), p, dp);
       }
     });
   });
@@ -163,13 +194,19 @@ Gradients attention_backward(const Sizes& sizes, const Tensor& q, const Tensor& 
 }
 
 Tensor attention_on_device(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, q.dtype(), q.device()).transpose(1, 2);
-  const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, DType::fp32, q.device());
+  const Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size},
+                                 q.dtype(), q.device())
+                       .transpose(1, 2);
+  const Tensor log_sums =
+      Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, DType::fp32, q.device());
   device_kernels(q.device()).attention(q, k, v, y, log_sums);
-  // y is what the next op keeps too, so it costs nothing to keep; detached, for a node that holds its own output is a cycle.
+  // y is what the next op keeps too, so it costs nothing to keep; detached, for a node that holds
+  // its own output is a cycle.
   return record(
-      "causal_attention", y, {q, k, v}, [q, k, v, y = y.detach(), log_sums](const Node&, const Tensor& grad) -> Gradients {
-        const Tensor dy = with_dense_rows(grad), dq = empty_in_order_of(q), dk = empty_in_order_of(k), dv = empty_in_order_of(v);
+      "causal_attention", y, {q, k, v},
+      [q, k, v, y = y.detach(), log_sums](const Node&, const Tensor& grad) -> Gradients {
+        const Tensor dy = with_dense_rows(grad), dq = empty_in_order_of(q),
+                     dk = empty_in_order_of(k), dv = empty_in_order_of(v);
         device_kernels(q.device()).attention_backward(q, k, v, y, log_sums, dy, dq, dk, dv);
         return {dq, dk, dv};
       });
@@ -180,10 +217,12 @@ Tensor attention_on_device(const Sizes& sizes, const Tensor& q, const Tensor& k,
 // q [B, H, Tq, D], k, v [B, H_kv, Tk, D] -> y [B, H, Tq, D], in memory [B, Tq, H, D]
 Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tensor& v_input) {
   const Sizes sizes = checked_sizes(q_input, k_input, v_input);
-  const Tensor q = with_dense_rows(q_input), k = with_dense_rows(k_input), v = with_dense_rows(v_input);
+  const Tensor q = with_dense_rows(q_input), k = with_dense_rows(k_input),
+               v = with_dense_rows(v_input);
   if (q.device() != Device::cpu) return attention_on_device(sizes, q, k, v);
   const DType kept = q.dtype(), computed = wide_type(kept);
-  Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, computed).transpose(1, 2);
+  Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, computed)
+                 .transpose(1, 2);
   const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, computed);
   const std::int64_t heads = sizes.batch * sizes.heads, scratch_size = sizes.block() * sizes.keys;
   const Tensor scratch = Tensor::empty({pieces_of(heads, 1), scratch_size}, computed);
@@ -192,17 +231,21 @@ Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tens
     parallel_for_pieces(heads, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t b = i / sizes.heads, h = i % sizes.heads, kv_head = h / sizes.group();
-        forward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head), head_of<T>(v, b, kv_head), head_of<T>(y, b, h),
-                     log_sums.data<T>() + i * sizes.queries, scratch.data<T>() + piece * scratch_size);
+        forward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head),
+                     head_of<T>(v, b, kv_head), head_of<T>(y, b, h),
+                     log_sums.data<T>() + i * sizes.queries,
+                     scratch.data<T>() + piece * scratch_size);
       }
     });
   });
   y = rounded(y, kept);
-  return record("causal_attention", y, {q, k, v}, [sizes, q, k, v, log_sums, kept](const Node&, const Tensor& dy) -> Gradients {
-    Gradients gradients = attention_backward(sizes, wide(q), wide(k), wide(v), log_sums, wide(with_dense_rows(dy)));
-    for (Tensor& gradient : gradients) gradient = rounded(gradient, kept);
-    return gradients;
-  });
+  return record("causal_attention", y, {q, k, v},
+                [sizes, q, k, v, log_sums, kept](const Node&, const Tensor& dy) -> Gradients {
+                  Gradients gradients = attention_backward(sizes, wide(q), wide(k), wide(v),
+                                                           log_sums, wide(with_dense_rows(dy)));
+                  for (Tensor& gradient : gradients) gradient = rounded(gradient, kept);
+                  return gradients;
+                });
 }
 
 }  // namespace ringside::autograd

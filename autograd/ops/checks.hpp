@@ -1,25 +1,28 @@
 // What ops require of their inputs, said the same way by all of them.
 #pragma once
 
-#include "autograd/tensor.hpp"
+#include "autograd/tensor/tensor.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {
 
 // Of one type and on one device.
 inline void require_alike(const char* op, const Tensor& a, const Tensor& b) {
-  require(a.dtype() == b.dtype(), "{}: expected tensors of one type, got {} {} and {} {}", op, name_of(a.dtype()), a.shape(),
-          name_of(b.dtype()), b.shape());
-  require(a.device() == b.device(), "{}: expected tensors on one device, got {} on {} and {} on {}; move one with .to()", op, a.shape(),
-          name_of(a.device()), b.shape(), name_of(b.device()));
+  require(a.dtype() == b.dtype(), "{}: expected tensors of one type, got {} {} and {} {}", op,
+          name_of(a.dtype()), a.shape(), name_of(b.dtype()), b.shape());
+  require(a.device() == b.device(),
+          "{}: expected tensors on one device, got {} on {} and {} on {}; move one with .to()", op,
+          a.shape(), name_of(a.device()), b.shape(), name_of(b.device()));
 }
 
 inline void require_same_shape(const char* op, const Tensor& a, const Tensor& b) {
-  require(a.shape() == b.shape(), "{}: expected tensors of one shape, got {} and {}", op, a.shape(), b.shape());
+  require(a.shape() == b.shape(), "{}: expected tensors of one shape, got {} and {}", op, a.shape(),
+          b.shape());
 }
 
 inline void require_ids(const char* op, const char* what, const Tensor& ids) {
-  require(ids.dtype() == DType::int32, "{}: expected {} of int32, got {} {}", op, what, name_of(ids.dtype()), ids.shape());
+  require(ids.dtype() == DType::int32, "{}: expected {} of int32, got {} {}", op, what,
+          name_of(ids.dtype()), ids.shape());
 }
 
 }  // namespace ringside::autograd

@@ -1,24 +1,27 @@
 // add, mul, scale: element by element, with broadcasting.
 #include <algorithm>
 
-#include "autograd/bf16.hpp"
-#include "autograd/device_kernels.hpp"
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
-#include "autograd/layout.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/tensor/bf16.hpp"
+#include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-// [4, 1, 3] and [2, 1] -> [4, 2, 3]: aligned at the right, sizes of 1 and missing ones are stretched.
+// [4, 1, 3] and [2, 1] -> [4, 2, 3]: aligned at the right, sizes of 1 and missing ones are
+// stretched.
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
   Shape shape(std::max(a.size(), b.size()));
   for (std::size_t i = 1; i <= shape.size(); ++i) {
-    const std::int64_t from_a = i <= a.size() ? a[a.size() - i] : 1, from_b = i <= b.size() ? b[b.size() - i] : 1;
-    require(from_a == from_b || from_a == 1 || from_b == 1, "{}: shapes {} and {} do not go together", op, a, b);
+    const std::int64_t from_a = i <= a.size() ? a[a.size() - i] : 1,
+                       from_b = i <= b.size() ? b[b.size() - i] : 1;
+    require(from_a == from_b || from_a == 1 || from_b == 1,
+            "{}: shapes {} and {} do not go together", op, a, b);
     shape[shape.size() - i] = from_a == 1 ? from_b : from_a;
   }
   return shape;
@@ -48,7 +51,8 @@ Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f, OfDevice o
     }
     const Rows a_rows(y.shape(), stretched_strides(a.shape(), a.strides(), y.shape()));
     const Rows b_rows(y.shape(), stretched_strides(b.shape(), b.strides(), y.shape()));
-    const std::int64_t n = a_rows.length(), a_step = a_rows.element_stride(), b_step = b_rows.element_stride();
+    const std::int64_t n = a_rows.length(), a_step = a_rows.element_stride(),
+                       b_step = b_rows.element_stride();
     parallel_for(a_rows.count(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const T* const ra = pa + a_rows.offset(row);
@@ -66,7 +70,8 @@ Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f, OfDevice o
   return y;
 }
 
-// The gradient of a stretched input: what arrived at all copies of an element is summed. Of one that was not stretched: dy itself.
+// The gradient of a stretched input: what arrived at all copies of an element is summed. Of one
+// that was not stretched: dy itself.
 Tensor sum_to(const Tensor& dy, const Shape& shape) {
   if (dy.shape() == shape) return dy;
   Tensor dx = Tensor::zeros(shape, dy.dtype(), dy.device());
@@ -78,7 +83,8 @@ Tensor sum_to(const Tensor& dy, const Shape& shape) {
     using T = decltype(zero);
     const Rows from(dy), to(dy.shape(), stretched_strides(shape, dx.strides(), dy.shape()));
     const std::int64_t n = from.length(), from_step = from.element_stride();
-    // Rows::element_stride says 1 for rows of one element, so it is asked for only where there are more.
+    // Rows::element_stride says 1 for rows of one element, so it is asked for only where there are
+    // more.
     const std::int64_t to_step = to.element_stride();
     for (std::int64_t row = 0; row < from.count(); ++row) {
       const T* const f = dy.data<T>() + from.offset(row);
@@ -101,9 +107,12 @@ Tensor sum_to(const Tensor& dy, const Shape& shape) {
 Tensor add(const Tensor& a, const Tensor& b) {
   Tensor y = combine(
       "add", a, b, [](auto x1, auto x2) { return x1 + x2; }, &DeviceKernels::add);
-  return record("add", y, {a, b}, [shape_a = a.shape(), shape_b = b.shape()](const Node& node, const Tensor& dy) -> Gradients {
-    return {node.needs(0) ? sum_to(dy, shape_a) : Tensor(), node.needs(1) ? sum_to(dy, shape_b) : Tensor()};
-  });
+  return record(
+      "add", y, {a, b},
+      [shape_a = a.shape(), shape_b = b.shape()](const Node& node, const Tensor& dy) -> Gradients {
+        return {node.needs(0) ? sum_to(dy, shape_a) : Tensor(),
+                node.needs(1) ? sum_to(dy, shape_b) : Tensor()};
+      });
 }
 
 namespace {
@@ -133,8 +142,9 @@ Tensor times(const Tensor& x, double factor) {
 
 // x -> y = factor x.  dy/dx = factor
 Tensor scale(const Tensor& x, double factor) {
-  return record("scale", times(x, factor), {x},
-                [factor](const Node&, const Tensor& dy) -> Gradients { return {times(dy, factor)}; });
+  return record(
+      "scale", times(x, factor), {x},
+      [factor](const Node&, const Tensor& dy) -> Gradients { return {times(dy, factor)}; });
 }
 
 }  // namespace ringside::autograd

@@ -3,11 +3,11 @@
 #include <numeric>
 #include <vector>
 
-#include "autograd/device_kernels.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/device_kernels.hpp"
+#include "autograd/kernels/parallel.hpp"
 #include "autograd/ops/checks.hpp"
-#include "autograd/parallel.hpp"
+#include "autograd/ops/ops.hpp"
 
 namespace ringside::autograd {
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t grain = 1 << 16;
 
-// Sum of term(i) over [0, count). Each piece sums its own, and these are added in order: the bits depend on the number of threads
-// only.
+// Sum of term(i) over [0, count). Each piece sums its own, and these are added in order: the bits
+// depend on the number of threads only.
 template <class Term>
 double sum_of(std::int64_t count, Term term) {
   std::vector<double> of_piece(static_cast<std::size_t>(pieces_of(count, grain)), 0.0);
@@ -33,11 +33,12 @@ double sum_of(std::int64_t count, Term term) {
 Tensor scaled_sum_on_device(const char* op, const Tensor& x, double factor) {
   Tensor total = Tensor::empty({}, x.dtype(), x.device());
   device_kernels(x.device()).sum(x, factor, total);
-  return record(op, total, {x}, [shape = x.shape(), factor](const Node&, const Tensor& dy) -> Gradients {
-    const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-    device_kernels(dy.device()).fill_with(dx, dy, factor);
-    return {dx};
-  });
+  return record(op, total, {x},
+                [shape = x.shape(), factor](const Node&, const Tensor& dy) -> Gradients {
+                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+                  device_kernels(dy.device()).fill_with(dx, dy, factor);
+                  return {dx};
+                });
 }
 
 // x [...] -> factor * sum of x, a scalar.  dx = factor * dy everywhere
@@ -48,7 +49,8 @@ Tensor scaled_sum(const char* op, const Tensor& x_input, double factor) {
   double total = 0;
   dispatch(x.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
-    total = sum_of(x.elements(), [px = x.data<T>()](std::int64_t i) { return static_cast<double>(px[i]); });
+    total = sum_of(x.elements(),
+                   [px = x.data<T>()](std::int64_t i) { return static_cast<double>(px[i]); });
   });
   return record(op, Tensor::scalar(factor * total, x.dtype()), {x},
                 [shape = x.shape(), factor](const Node&, const Tensor& dy) -> Gradients {
@@ -65,14 +67,16 @@ Tensor mse_loss_on_device(const Tensor& x, const Tensor& t) {
   };
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
   device_kernels(x.device()).sum_of_squares(std::array{difference()}, 1 / n, loss);
-  return record("mse_loss", loss, {x, t}, [difference, n](const Node& node, const Tensor& dy) -> Gradients {
-    const auto gradient = [&](double factor) {  // factor dy (x - t)
-      const Tensor d = difference();
-      device_kernels(d.device()).scale_by(d, dy, factor, d);
-      return d;
-    };
-    return {node.needs(0) ? gradient(2 / n) : Tensor(), node.needs(1) ? gradient(-2 / n) : Tensor()};
-  });
+  return record("mse_loss", loss, {x, t},
+                [difference, n](const Node& node, const Tensor& dy) -> Gradients {
+                  const auto gradient = [&](double factor) {  // factor dy (x - t)
+                    const Tensor d = difference();
+                    device_kernels(d.device()).scale_by(d, dy, factor, d);
+                    return d;
+                  };
+                  return {node.needs(0) ? gradient(2 / n) : Tensor(),
+                          node.needs(1) ? gradient(-2 / n) : Tensor()};
+                });
 }
 
 }  // namespace
@@ -90,7 +94,8 @@ Tensor mean(const Tensor& x) {
 Tensor mse_loss(const Tensor& x_input, const Tensor& target) {
   require_alike("mse_loss", x_input, target);
   require_same_shape("mse_loss", x_input, target);
-  require(x_input.elements() > 0, "mse_loss: expected at least one element, got shape {}", x_input.shape());
+  require(x_input.elements() > 0, "mse_loss: expected at least one element, got shape {}",
+          x_input.shape());
   const Tensor x = x_input.contiguous(), t = target.contiguous();
   dispatch(x.dtype(), "mse_loss", [](auto) {});
   if (x.device() != Device::cpu) return mse_loss_on_device(x, t);
@@ -109,7 +114,8 @@ Tensor mse_loss(const Tensor& x_input, const Tensor& target) {
                     Tensor dx = Tensor::empty(x.shape(), x.dtype());
                     dispatch(x.dtype(), "mse_loss", [&](auto zero) {
                       using T = decltype(zero);
-                      const T *const px = x.data<T>(), *const pt = t.data<T>(), f = static_cast<T>(factor);
+                      const T *const px = x.data<T>(), *const pt = t.data<T>(),
+                                     f = static_cast<T>(factor);
                       T* const pdx = dx.data<T>();
                       parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
@@ -119,7 +125,8 @@ Tensor mse_loss(const Tensor& x_input, const Tensor& target) {
                     return dx;
                   };
                   const double factor = 2 * dy.item() / n;
-                  return {node.needs(0) ? gradient(factor) : Tensor(), node.needs(1) ? gradient(-factor) : Tensor()};
+                  return {node.needs(0) ? gradient(factor) : Tensor(),
+                          node.needs(1) ? gradient(-factor) : Tensor()};
                 });
 }
 

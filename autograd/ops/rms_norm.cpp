@@ -1,19 +1,20 @@
-// rms_norm, alone and fused with the residual before it. Zhang and Sennrich, "Root mean square layer normalization" (NeurIPS 2019).
+// rms_norm, alone and fused with the residual before it. Zhang and Sennrich, "Root mean square
+// layer normalization" (NeurIPS 2019).
 #include <cmath>
 
-#include "autograd/bf16.hpp"
-#include "autograd/device_kernels.hpp"
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/tensor/bf16.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-// One row: y = x r w with r = 1 / sqrt(mean(x^2) + eps), which is returned. S is what numbers are kept as, T what they are computed
-// in.
+// One row: y = x r w with r = 1 / sqrt(mean(x^2) + eps), which is returned. S is what numbers are
+// kept as, T what they are computed in.
 template <class S, class T = Wide<S>>
 T normalise_row(const S* x, const S* w, S* y, std::int64_t n, double eps) {
   T squares = 0;
@@ -22,7 +23,8 @@ T normalise_row(const S* x, const S* w, S* y, std::int64_t n, double eps) {
     const T xi = x[i];
     squares += xi * xi;
   }
-  const T r = static_cast<T>(1 / std::sqrt(static_cast<double>(squares) / static_cast<double>(n) + eps));
+  const T r =
+      static_cast<T>(1 / std::sqrt(static_cast<double>(squares) / static_cast<double>(n) + eps));
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     const T xi = x[i], wi = w[i];
@@ -35,7 +37,8 @@ T normalise_row(const S* x, const S* w, S* y, std::int64_t n, double eps) {
 //     dx_j = r w_j dy_j  -  x_j r^3 / n * sum_i(dy_i w_i x_i)
 // and what the row adds to the gradient of the weight:  dw_i += dy_i x_i r
 template <class S, class T = Wide<S>>
-void normalise_row_backward(const S* dy, const S* x, const S* w, T r, S* dx, T* dw, std::int64_t n) {
+void normalise_row_backward(const S* dy, const S* x, const S* w, T r, S* dx, T* dw,
+                            std::int64_t n) {
   T dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (std::int64_t i = 0; i < n; ++i) {
@@ -51,15 +54,20 @@ void normalise_row_backward(const S* dy, const S* x, const S* w, T r, S* dx, T* 
   }
 }
 
-// x [rows, n], r [rows], w [n], dy [rows, n] -> dx [rows, n], dw [n]. Each piece of rows sums its own dw; they are added in order.
-Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& r, const Tensor& dy) {
+// x [rows, n], r [rows], w [n], dy [rows, n] -> dx [rows, n], dw [n]. Each piece of rows sums its
+// own dw; they are added in order.
+Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& r,
+                            const Tensor& dy) {
   if (x.device() != Device::cpu) {
-    const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device()), dw = Tensor::empty(weight.shape(), x.dtype(), x.device());
+    const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device()),
+                 dw = Tensor::empty(weight.shape(), x.dtype(), x.device());
     device_kernels(x.device()).rms_norm_backward(dy, x, weight, r, dx, dw);
     return {dx, dw};
   }
-  const std::int64_t n = weight.elements(), rows = r.elements(), pieces = pieces_of(rows, row_grain(n));
-  const Tensor dx = Tensor::empty(x.shape(), x.dtype()), dw_of_pieces = Tensor::zeros({pieces, n}, r.dtype());
+  const std::int64_t n = weight.elements(), rows = r.elements(),
+                     pieces = pieces_of(rows, row_grain(n));
+  const Tensor dx = Tensor::empty(x.shape(), x.dtype()),
+               dw_of_pieces = Tensor::zeros({pieces, n}, r.dtype());
   dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
     using S = decltype(zero);
     using T = Wide<S>;
@@ -68,7 +76,8 @@ Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor&
     T* const dw = dw_of_pieces.data<T>();
     parallel_for_pieces(rows, row_grain(n), [&](int piece, std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)
-        normalise_row_backward(pdy + row * n, px + row * n, pw, r.data<T>()[row], pdx + row * n, dw + piece * n, n);
+        normalise_row_backward(pdy + row * n, px + row * n, pw, r.data<T>()[row], pdx + row * n,
+                               dw + piece * n, n);
     });
     for (std::int64_t piece = 1; piece < pieces; ++piece)
       for (std::int64_t i = 0; i < n; ++i) dw[i] += dw[piece * n + i];
@@ -78,8 +87,8 @@ Gradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor&
 
 void check(const char* op, const Tensor& x, const Tensor& weight) {
   require_alike(op, x, weight);
-  require(x.dim() >= 1 && weight.shape() == Shape{x.size(-1)}, "{}: expected x [..., n] and weight [n], got {} and {}", op,
-          x.shape(), weight.shape());
+  require(x.dim() >= 1 && weight.shape() == Shape{x.size(-1)},
+          "{}: expected x [..., n] and weight [n], got {} and {}", op, x.shape(), weight.shape());
 }
 
 std::int64_t rows_of(const Tensor& x) {
@@ -88,17 +97,21 @@ std::int64_t rows_of(const Tensor& x) {
 
 Tensor record_rms_norm(Tensor y, const Tensor& x, const Tensor& w, const Tensor& r) {
   return record("rms_norm", std::move(y), {x, w},
-                [x, w, r](const Node&, const Tensor& dy) -> Gradients { return rms_norm_backward(x, w, r, dy.contiguous()); });
+                [x, w, r](const Node&, const Tensor& dy) -> Gradients {
+                  return rms_norm_backward(x, w, r, dy.contiguous());
+                });
 }
 
 }  // namespace
 
-// x [..., n], weight [n] -> y [..., n].  The backward is rms_norm_backward above, which rms_norm and add_rms_norm share.
+// x [..., n], weight [n] -> y [..., n].  The backward is rms_norm_backward above, which rms_norm
+// and add_rms_norm share.
 Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
   check("rms_norm", x_input, weight);
   const Tensor x = x_input.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(x);
-  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device()), r = Tensor::empty({rows}, wide_type(x.dtype()), x.device());
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device()),
+               r = Tensor::empty({rows}, wide_type(x.dtype()), x.device());
   if (x.device() != Device::cpu)
     device_kernels(x.device()).rms_norm(x, w, eps, y, r);
   else
@@ -106,7 +119,8 @@ Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
       using S = decltype(zero);
       parallel_for(rows, row_grain(n), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row)
-          r.data<Wide<S>>()[row] = normalise_row(x.data<S>() + row * n, w.data<S>(), y.data<S>() + row * n, n, eps);
+          r.data<Wide<S>>()[row] =
+              normalise_row(x.data<S>() + row * n, w.data<S>(), y.data<S>() + row * n, n, eps);
       });
     });
   return record_rms_norm(y, x, w, r);
@@ -114,15 +128,18 @@ Tensor rms_norm(const Tensor& x_input, const Tensor& weight, double eps) {
 
 // x, residual [..., n], weight [n] -> sum = x + residual, normed = rms_norm(sum), both [..., n].
 //
-// Two results of one pass, recorded as the two ops that they are:  (x, residual) --> [add] sum --> [rms_norm] normed
-SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Tensor& weight, double eps) {
+// Two results of one pass, recorded as the two ops that they are:  (x, residual) --> [add] sum -->
+// [rms_norm] normed
+SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Tensor& weight,
+                        double eps) {
   require_alike("add_rms_norm", x_input, residual);
   require_same_shape("add_rms_norm", x_input, residual);
   check("add_rms_norm", x_input, weight);
   const Tensor a = x_input.contiguous(), b = residual.contiguous(), w = weight.contiguous();
   const std::int64_t n = w.elements(), rows = rows_of(a);
   Tensor sum = Tensor::empty(a.shape(), a.dtype(), a.device());
-  const Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device()), r = Tensor::empty({rows}, wide_type(a.dtype()), a.device());
+  const Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device()),
+               r = Tensor::empty({rows}, wide_type(a.dtype()), a.device());
   if (a.device() != Device::cpu)
     device_kernels(a.device()).add_rms_norm(a, b, w, eps, sum, y, r);
   else
@@ -142,7 +159,9 @@ SumAndNorm add_rms_norm(const Tensor& x_input, const Tensor& residual, const Ten
         }
       });
     });
-  sum = record("add", sum, {a, b}, [](const Node&, const Tensor& dy) -> Gradients { return {dy, dy}; });
+  sum = record("add", sum, {a, b}, [](const Node&, const Tensor& dy) -> Gradients {
+    return {dy, dy};
+  });
   return {sum, record_rms_norm(y, sum, w, r)};
 }
 

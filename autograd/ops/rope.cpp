@@ -1,19 +1,20 @@
-// rope: rotary position embedding. Su et al., "RoFormer: enhanced transformer with rotary position embedding" (2021), section 3.2.
+// rope: rotary position embedding. Su et al., "RoFormer: enhanced transformer with rotary position
+// embedding" (2021), section 3.2.
 #include <cmath>
 
-#include "autograd/bf16.hpp"
-#include "autograd/device_kernels.hpp"
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
-#include "autograd/layout.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
 #include "autograd/ops/checks.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/tensor/bf16.hpp"
+#include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
 
 RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double theta, DType dtype) {
-  require(positions >= 0 && head_size > 0 && head_size % 2 == 0, "rope_table: expected an even head size, got {} ({} positions)",
-          head_size, positions);
+  require(positions >= 0 && head_size > 0 && head_size % 2 == 0,
+          "rope_table: expected an even head size, got {} ({} positions)", head_size, positions);
   const std::int64_t half = head_size / 2;
   RopeTable table{Tensor::empty({positions, half}, dtype), Tensor::empty({positions, half}, dtype)};
   dispatch(dtype, "rope_table", [&](auto zero) {
@@ -21,7 +22,8 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double thet
     for (std::int64_t p = 0; p < positions; ++p) {
       for (std::int64_t i = 0; i < half; ++i) {
         const double angle =
-            static_cast<double>(p) * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
+            static_cast<double>(p) *
+            std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
         table.cos.data<T>()[p * half + i] = static_cast<T>(std::cos(angle));
         table.sin.data<T>()[p * half + i] = static_cast<T>(std::sin(angle));
       }
@@ -32,7 +34,8 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double thet
 
 namespace {
 
-// x [..., T, D] -> y, every pair (x_i, x_{i + D/2}) of row t turned by the angle of position first + t and frequency i:
+// x [..., T, D] -> y, every pair (x_i, x_{i + D/2}) of row t turned by the angle of position first
+// + t and frequency i:
 //
 //     | y_i       |   | cos  -sin | | x_i       |
 //     | y_{i+D/2} | = | sin   cos | | x_{i+D/2} |            direction -1 turns back: sin changes its sign
@@ -51,7 +54,9 @@ Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position
     parallel_for(x_rows.count(), row_grain(2 * half), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t position = first_position + row % tokens;
-        const T *const cos = table.cos.data<T>() + position * half, *const sin = table.sin.data<T>() + position * half;
+        const T *const cos = table.cos.data<T>() + position * half, *const sin =
+                                                                        table.sin.data<T>() +
+                                                                        position * half;
         const S* const px = x.data<S>() + x_rows.offset(row);
         S* const py = y.data<S>() + y_rows.offset(row);
 #pragma omp simd
@@ -68,24 +73,28 @@ Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position
 
 }  // namespace
 
-// x [..., T, D], table [positions, D/2] -> y [..., T, D].  A rotation's transpose is the rotation back: dx = turn(dy, -angle)
+// x [..., T, D], table [positions, D/2] -> y [..., T, D].  A rotation's transpose is the rotation
+// back: dx = turn(dy, -angle)
 Tensor rope(const Tensor& x_input, const RopeTable& table, std::int64_t first_position) {
   const Tensor x = with_dense_rows(x_input);
-  require(x.dim() >= 2 && x.size(-1) % 2 == 0 && table.cos.dim() == 2 && table.cos.size(1) * 2 == x.size(-1) &&
-              table.sin.shape() == table.cos.shape(),
-          "rope: expected x [..., T, D] with D even and tables [positions, D/2], got {} and {}", x.shape(), table.cos.shape());
-  require(wide_type(x.dtype()) == table.cos.dtype(), "rope: expected tables of {}, the type that {} is computed in, got {}",
+  require(x.dim() >= 2 && x.size(-1) % 2 == 0 && table.cos.dim() == 2 &&
+              table.cos.size(1) * 2 == x.size(-1) && table.sin.shape() == table.cos.shape(),
+          "rope: expected x [..., T, D] with D even and tables [positions, D/2], got {} and {}",
+          x.shape(), table.cos.shape());
+  require(wide_type(x.dtype()) == table.cos.dtype(),
+          "rope: expected tables of {}, the type that {} is computed in, got {}",
           name_of(wide_type(x.dtype())), name_of(x.dtype()), name_of(table.cos.dtype()));
   require(x.device() == table.cos.device() && x.device() == table.sin.device(),
-          "rope: expected tables on {} as x, got them on {} and {}", name_of(x.device()), name_of(table.cos.device()),
-          name_of(table.sin.device()));
+          "rope: expected tables on {} as x, got them on {} and {}", name_of(x.device()),
+          name_of(table.cos.device()), name_of(table.sin.device()));
   require(first_position >= 0 && first_position + x.size(-2) <= table.cos.size(0),
-          "rope: positions {}..{} are not all in a table of {}", first_position, first_position + x.size(-2) - 1,
-          table.cos.size(0));
+          "rope: positions {}..{} are not all in a table of {}", first_position,
+          first_position + x.size(-2) - 1, table.cos.size(0));
   Tensor y = turn(x, table, first_position, +1);
-  return record("rope", y, {x}, [table, first_position](const Node&, const Tensor& dy) -> Gradients {
-    return {turn(with_dense_rows(dy), table, first_position, -1)};
-  });
+  return record("rope", y, {x},
+                [table, first_position](const Node&, const Tensor& dy) -> Gradients {
+                  return {turn(with_dense_rows(dy), table, first_position, -1)};
+                });
 }
 
 }  // namespace ringside::autograd

@@ -18,16 +18,25 @@ const std::vector<Algorithm>& all_algorithms() {
   constexpr bool cautionary = true;
   static const std::vector<Algorithm> algorithms = {
       {all_reduce, "ring", [](int size, int rank, int) { return ring_all_reduce(size, rank); }},
-      {all_reduce, "halving_doubling", [](int size, int rank, int) { return halving_doubling_all_reduce(size, rank); }},
-      {all_reduce, "recursive_doubling", [](int size, int rank, int) { return recursive_doubling_all_reduce(size, rank); }},
-      {all_reduce, "two_shot", [](int size, int rank, int) { return two_shot_all_reduce(size, rank); }},
-      {all_reduce, "one_shot", [](int size, int rank, int) { return one_shot_all_reduce(size, rank); }},
-      {all_reduce, "naive", [](int size, int rank, int) { return naive_all_reduce(size, rank); }, cautionary},
-      {reduce_scatter, "ring", [](int size, int rank, int) { return ring_reduce_scatter(size, rank); }},
-      {reduce_scatter, "halving", [](int size, int rank, int) { return halving_reduce_scatter(size, rank); }},
-      {reduce_scatter, "direct", [](int size, int rank, int) { return direct_reduce_scatter(size, rank); }},
+      {all_reduce, "halving_doubling",
+       [](int size, int rank, int) { return halving_doubling_all_reduce(size, rank); }},
+      {all_reduce, "recursive_doubling",
+       [](int size, int rank, int) { return recursive_doubling_all_reduce(size, rank); }},
+      {all_reduce, "two_shot",
+       [](int size, int rank, int) { return two_shot_all_reduce(size, rank); }},
+      {all_reduce, "one_shot",
+       [](int size, int rank, int) { return one_shot_all_reduce(size, rank); }},
+      {all_reduce, "naive", [](int size, int rank, int) { return naive_all_reduce(size, rank); },
+       cautionary},
+      {reduce_scatter, "ring",
+       [](int size, int rank, int) { return ring_reduce_scatter(size, rank); }},
+      {reduce_scatter, "halving",
+       [](int size, int rank, int) { return halving_reduce_scatter(size, rank); }},
+      {reduce_scatter, "direct",
+       [](int size, int rank, int) { return direct_reduce_scatter(size, rank); }},
       {all_gather, "ring", [](int size, int rank, int) { return ring_all_gather(size, rank); }},
-      {all_gather, "doubling", [](int size, int rank, int) { return doubling_all_gather(size, rank); }},
+      {all_gather, "doubling",
+       [](int size, int rank, int) { return doubling_all_gather(size, rank); }},
       {all_gather, "direct", [](int size, int rank, int) { return direct_all_gather(size, rank); }},
       {broadcast, "binomial", binomial_broadcast},
       {broadcast, "chain", chain_broadcast},
@@ -37,8 +46,10 @@ const std::vector<Algorithm>& all_algorithms() {
       {reduce, "linear", linear_reduce, cautionary},
       {gather, "linear", linear_gather},
       {scatter, "linear", linear_scatter},
-      {all_to_all, "pairwise", [](int size, int rank, int) { return pairwise_all_to_all(size, rank); }},
-      {barrier, "dissemination", [](int size, int rank, int) { return dissemination_barrier(size, rank); }},
+      {all_to_all, "pairwise",
+       [](int size, int rank, int) { return pairwise_all_to_all(size, rank); }},
+      {barrier, "dissemination",
+       [](int size, int rank, int) { return dissemination_barrier(size, rank); }},
   };
   return algorithms;
 }
@@ -97,7 +108,8 @@ std::string_view promise_of(Collective collective) {
 
 bool has_root(Collective collective) {
   using enum Collective;
-  return collective == broadcast || collective == reduce || collective == gather || collective == scatter;
+  return collective == broadcast || collective == reduce || collective == gather ||
+         collective == scatter;
 }
 
 bool reduces(Collective collective) {
@@ -105,7 +117,9 @@ bool reduces(Collective collective) {
   return collective == all_reduce || collective == reduce_scatter || collective == reduce;
 }
 
-bool names_chunks(Collective collective) { return collective == Collective::all_to_all; }
+bool names_chunks(Collective collective) {
+  return collective == Collective::all_to_all;
+}
 
 Collective collective_named(std::string_view name) {
   std::vector<std::string_view> names;
@@ -123,14 +137,15 @@ const Algorithm& find_algorithm(Collective collective, std::string_view name) {
     if (name.empty() || algorithm.name == name) return algorithm;
     names.push_back(algorithm.name);
   }
-  fail("there is no algorithm named '{}' for {}; there {} {}", name, name_of(collective), names.size() == 1 ? "is" : "are",
-       fmt::join(names, ", "));
+  fail("there is no algorithm named '{}' for {}; there {} {}", name, name_of(collective),
+       names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
 }
 
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
-  require(size >= 1, "{} needs at least 1 rank, but was asked to run on {}", algorithm.title(), size);
-  require(root >= 0 && root < size, "the root of a {} on {} ranks must be one of 0 to {}, not {}", name_of(algorithm.collective),
-          size, size - 1, root);
+  require(size >= 1, "{} needs at least 1 rank, but was asked to run on {}", algorithm.title(),
+          size);
+  require(root >= 0 && root < size, "the root of a {} on {} ranks must be one of 0 to {}, not {}",
+          name_of(algorithm.collective), size, size - 1, root);
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < size; ++rank) schedules.push_back(algorithm.make(size, rank, root));
   return schedules;

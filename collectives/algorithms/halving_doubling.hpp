@@ -1,7 +1,9 @@
-// Halving and doubling: as few bytes as the ring, in 2 log2(size) steps in place of 2 (size-1). For buffers of middling length.
+// Halving and doubling: as few bytes as the ring, in 2 log2(size) steps in place of 2 (size-1). For
+// buffers of middling length.
 //
-// HALVING (reduce-scatter): in each step two ranks share out what they are both still adding up: each keeps one half, sends the
-// other and adds what it gets. DOUBLING (all-gather) is the way back: each sends all that it has, and has twice as much afterwards.
+// HALVING (reduce-scatter): in each step two ranks share out what they are both still adding up:
+// each keeps one half, sends the other and adds what it gets. DOUBLING (all-gather) is the way
+// back: each sends all that it has, and has twice as much afterwards.
 //
 //     size 4, what each holds of the sum       chunk 0     chunk 1     chunk 2     chunk 3
 //     halving, distance 2        rank 0        [0+2]       [0+2]                               keeps the left half, sends the right
@@ -14,17 +16,17 @@
 //                                rank 3                                            [0+1+2+3]
 //     doubling, distance 1       rank 0        0+1+2+3     [0+1+2+3]                           and so on, back to the top
 //
-// Where the size is no power of two, the first ranks pair up, so that as many parties remain as the greatest power of two below:
-// the left rank of a pair speaks for both. FOLD IN: the right one gives it its buffer and idles; FOLD OUT: it gets back what is its
-// own.
+// Where the size is no power of two, the first ranks pair up, so that as many parties remain as the
+// greatest power of two below: the left rank of a pair speaks for both. FOLD IN: the right one
+// gives it its buffer and idles; FOLD OUT: it gets back what is its own.
 //
 //     size 6     ranks  0 1 │ 2 3 │ 4 │ 5       parties 0, 1, 2, 3; rank 1 folds into rank 0, rank 3 into rank 2
 //
-// Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, LNCS 3036, pages 1-9; Thakur, Rabenseifner
-// and Gropp (2005), see binomial.hpp.
+// Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, LNCS 3036,
+// pages 1-9; Thakur, Rabenseifner and Gropp (2005), see binomial.hpp.
 #pragma once
 
-#include "collectives/schedule.hpp"
+#include "collectives/algorithms/schedule.hpp"
 
 namespace ringside::collectives {
 
@@ -52,8 +54,10 @@ struct Parties {
   bool in_pair(int rank) const { return rank < 2 * pairs; }
 };
 
-// Before the halving: the silent rank of each pair gives `chunks` to the speaker. No step where there are no pairs.
-inline void fold_in(Schedule& schedule, const Parties& parties, int rank, ChunkRange chunks, Action action) {
+// Before the halving: the silent rank of each pair gives `chunks` to the speaker. No step where
+// there are no pairs.
+inline void fold_in(Schedule& schedule, const Parties& parties, int rank, ChunkRange chunks,
+                    Action action) {
   if (parties.pairs == 0) return;
   Step step;
   if (parties.in_pair(rank)) {
@@ -78,17 +82,20 @@ inline void fold_out(Schedule& schedule, const Parties& parties, int rank, Chunk
   schedule.steps.push_back(step);
 }
 
-// Afterwards each party holds the sum of its own chunks. `distance` is in parties; a block of 2*distance of them shares out its
-// chunks.
+// Afterwards each party holds the sum of its own chunks. `distance` is in parties; a block of
+// 2*distance of them shares out its chunks.
 inline void halve(Schedule& schedule, const Parties& parties, int rank) {
   const int party = parties.party_of(rank);
   for (int distance = parties.count / 2; distance >= 1; distance /= 2) {
     Step step;
     if (parties.speaks(rank)) {
       const int other = party ^ distance;
-      const int mine = party / distance * distance, theirs = other / distance * distance;  // where the two halves begin
+      const int mine = party / distance * distance,
+                theirs = other / distance * distance;  // where the two halves begin
       step.send = Send{.to = parties.speaker(other), .chunks = parties.ranks(theirs, distance)};
-      step.receive = Receive{.from = parties.speaker(other), .chunks = parties.ranks(mine, distance), .action = Action::add};
+      step.receive = Receive{.from = parties.speaker(other),
+                             .chunks = parties.ranks(mine, distance),
+                             .action = Action::add};
     }
     schedule.steps.push_back(step);
   }
@@ -103,8 +110,9 @@ inline void double_up(Schedule& schedule, const Parties& parties, int rank) {
       const int other = party ^ distance;
       const int mine = party / distance * distance, theirs = other / distance * distance;
       step.send = Send{.to = parties.speaker(other), .chunks = parties.ranks(mine, distance)};
-      step.receive =
-          Receive{.from = parties.speaker(other), .chunks = parties.ranks(theirs, distance), .action = Action::overwrite};
+      step.receive = Receive{.from = parties.speaker(other),
+                             .chunks = parties.ranks(theirs, distance),
+                             .action = Action::overwrite};
     }
     schedule.steps.push_back(step);
   }
@@ -137,7 +145,8 @@ inline Schedule doubling_all_gather(int size, int rank) {
   return schedule;
 }
 
-// Afterwards every rank holds the sum of all ranks' buffers. The two halves, but that nothing is folded out and in between them.
+// Afterwards every rank holds the sum of all ranks' buffers. The two halves, but that nothing is
+// folded out and in between them.
 inline Schedule halving_doubling_all_reduce(int size, int rank) {
   const detail::Parties parties(size);
   Schedule schedule{.chunks = size, .steps = {}};

@@ -1,22 +1,23 @@
-// Recursive doubling: log2(size) steps with the whole buffer in each. For short buffers, where the number of steps is all that
-// counts.
+// Recursive doubling: log2(size) steps with the whole buffer in each. For short buffers, where the
+// number of steps is all that counts.
 //
-// In the step of distance d, each rank exchanges all it has with the one d away, and both add. What a rank holds is the sum over
-// twice as many ranks after each step; within such a group all hold the same, to the bit, since a+b and b+a are the same number.
+// In the step of distance d, each rank exchanges all it has with the one d away, and both add. What
+// a rank holds is the sum over twice as many ranks after each step; within such a group all hold
+// the same, to the bit, since a+b and b+a are the same number.
 //
 //     size 4                     rank 0      rank 1      rank 2      rank 3
 //     distance 1                 [0+1]       [0+1]       [2+3]       [2+3]
 //     distance 2                 [0+1+2+3]   [0+1+2+3]   [0+1+2+3]   [0+1+2+3]
 //
-// Where the size is no power of two, ranks are paired as in halving_doubling.hpp: the silent ones give their buffer away first, and
-// get the sum at the end.
+// Where the size is no power of two, ranks are paired as in halving_doubling.hpp: the silent ones
+// give their buffer away first, and get the sum at the end.
 //
-// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", International Journal of
-// High Performance Computing Applications 19 (2005), pages 49-66.
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+// MPICH", International Journal of High Performance Computing Applications 19 (2005), pages 49-66.
 #pragma once
 
 #include "collectives/algorithms/halving_doubling.hpp"
-#include "collectives/schedule.hpp"
+#include "collectives/algorithms/schedule.hpp"
 
 namespace ringside::collectives {
 

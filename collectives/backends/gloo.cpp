@@ -14,29 +14,32 @@
 #include <gloo/transport/tcp/device.h>
 
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/execution/reduce.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/reduce.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-// What Gloo calls a store: every rank puts things there under a key that ends in its own number, and reads the others'. Ours is an
-// all_gather: all ranks put the same things in the same order, so each `set` is the moment of an exchange, and after it all is
-// known.
+// What Gloo calls a store: every rank puts things there under a key that ends in its own number,
+// and reads the others'. Ours is an all_gather: all ranks put the same things in the same order, so
+// each `set` is the moment of an exchange, and after it all is known.
 class ExchangeStore final : public gloo::rendezvous::Store {
  public:
   explicit ExchangeStore(ProcessGroup& meeting) : meeting_(meeting) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
     const std::string own = std::to_string(meeting_.rank());
-    require(key.ends_with(own), "Gloo stored \"{}\", and a key that ends in this rank's number, {}, was expected", key, own);
+    require(key.ends_with(own),
+            "Gloo stored \"{}\", and a key that ends in this rank's number, {}, was expected", key,
+            own);
     const std::string prefix = key.substr(0, key.size() - own.size());
     const auto ranks = static_cast<std::size_t>(meeting_.size());
     const std::int64_t length = static_cast<std::int64_t>(data.size());
     std::vector<std::int64_t> lengths(ranks);
     meeting_.all_gather(std::span(&length, 1), std::span(lengths));
 
-    const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+    const auto longest =
+        static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
     std::vector<std::int32_t> mine((longest + 3) / 4), all(mine.size() * ranks);
     std::memcpy(mine.data(), data.data(), data.size());
     meeting_.all_gather(std::span<const std::int32_t>(mine), std::span(all));
@@ -55,7 +58,8 @@ class ExchangeStore final : public gloo::rendezvous::Store {
   std::map<std::string, std::vector<char>> entries_;
 };
 
-// Calls `body` with a value of a type as long as `type`: Gloo's options want a type, but look only at its size.
+// Calls `body` with a value of a type as long as `type`: Gloo's options want a type, but look only
+// at its size.
 template <class Body>
 void with_carrier(DataType type, Body body) {
   switch (size_of(type)) {
@@ -72,10 +76,12 @@ void with_carrier(DataType type, Body body) {
 
 class GlooBackend final : public Backend {
  public:
-  GlooBackend(const Place& place, Seconds timeout) : context_(std::make_shared<gloo::rendezvous::Context>(place.rank, place.size)) {
-    require(place.local_size == place.size, "gloo is offered for comparison on one host, and this job has ranks on several");
+  GlooBackend(const RankInfo& rank_info, Seconds timeout)
+      : context_(std::make_shared<gloo::rendezvous::Context>(rank_info.rank, rank_info.size)) {
+    require(rank_info.local_size == rank_info.size,
+            "gloo is offered for comparison on one host, and this job has ranks on several");
     context_->setTimeout(std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
-    ProcessGroup meeting = ProcessGroup::over_tcp(place);
+    ProcessGroup meeting = ProcessGroup::over_tcp(rank_info);
     ExchangeStore store(meeting);
     auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
     context_->connectFullMesh(store, device);
@@ -90,10 +96,12 @@ class GlooBackend final : public Backend {
   void run(const Call& call, const void* input, void* output) override {
     if (broken_) throw *broken_;
     try {
-      with_carrier(call.type,
-                   [&]<class T>(T) { run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output)); });
+      with_carrier(call.type, [&]<class T>(T) {
+        run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output));
+      });
     } catch (const gloo::Exception& error) {
-      broken_ = RankFailure(-1, fmt::format("gloo's {} failed on rank {}: {}", describe(call), rank(), error.what()));
+      broken_ = RankFailure(
+          -1, fmt::format("gloo's {} failed on rank {}: {}", describe(call), rank(), error.what()));
       throw *broken_;
     }
   }
@@ -119,14 +127,15 @@ class GlooBackend final : public Backend {
       case Collective::reduce:
         return reduce(call, input, output);
       default:
-        fail("gloo has no {} that could be compared with ours; leave gloo out", name_of(call.collective));
+        fail("gloo has no {} that could be compared with ours; leave gloo out",
+             name_of(call.collective));
     }
   }
 
   static gloo::AllreduceOptions::Func function_of(const Call& call) {
-    return [type = call.type, op = call.reduce](void* into, const void* a, const void* b, std::size_t n) {
-      combine(type, op, into, a, b, n);
-    };
+    return
+        [type = call.type, op = call.reduce](void* into, const void* a, const void* b,
+                                             std::size_t n) { combine(type, op, into, a, b, n); };
   }
 
   template <class T>
@@ -158,7 +167,8 @@ class GlooBackend final : public Backend {
     gloo::broadcast(options);
   }
 
-  // Gloo wants an output on every rank, and reduces into it on the way: where ours promises to leave it alone, it gets another.
+  // Gloo wants an output on every rank, and reduces into it on the way: where ours promises to
+  // leave it alone, it gets another.
   template <class T>
   void reduce(const Call& call, T* input, T* output) {
     const bool root = rank() == call.root;
@@ -188,11 +198,12 @@ bool gloo_is_here() {
   return true;
 }
 
-std::unique_ptr<Backend> make_gloo_backend(const Place& place) {
+std::unique_ptr<Backend> make_gloo_backend(const RankInfo& rank_info) {
   try {
-    return std::make_unique<GlooBackend>(place, group_options_from_environment().executor.timeout);
+    return std::make_unique<GlooBackend>(rank_info,
+                                         group_options_from_environment().executor.timeout);
   } catch (const gloo::Exception& error) {
-    fail("gloo could not connect rank {} with the others: {}", place.rank, error.what());
+    fail("gloo could not connect rank {} with the others: {}", rank_info.rank, error.what());
   }
 }
 

@@ -7,7 +7,7 @@ bool gloo_is_here() {
   return false;
 }
 
-std::unique_ptr<Backend> make_gloo_backend(const Place&) {
+std::unique_ptr<Backend> make_gloo_backend(const RankInfo&) {
   fail("this build has no Gloo: install libgloo-dev, then configure and build again");
 }
 

@@ -7,15 +7,18 @@
 
 #include "base/environment.hpp"
 #include "collectives/backends/library_backends.hpp"
-#include "collectives/reduce.hpp"
+#include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
 namespace {
 
 // By name, so that a type that MPI lacks is an error where it is used and nowhere else.
 MPI_Datatype mpi_type(DataType type) {
-  const std::pair<std::string_view, MPI_Datatype> known[] = {
-      {"fp32", MPI_FLOAT}, {"fp64", MPI_DOUBLE}, {"int32", MPI_INT32_T}, {"int64", MPI_INT64_T}, {"uint8", MPI_UINT8_T}};
+  const std::pair<std::string_view, MPI_Datatype> known[] = {{"fp32", MPI_FLOAT},
+                                                             {"fp64", MPI_DOUBLE},
+                                                             {"int32", MPI_INT32_T},
+                                                             {"int64", MPI_INT64_T},
+                                                             {"uint8", MPI_UINT8_T}};
   for (const auto& [name, mpi] : known)
     if (name == name_of(type)) return mpi;
   fail("MPI has no type for {}: use another, or leave mpi out", name_of(type));
@@ -55,13 +58,15 @@ class MpiBackend final : public Backend {
 
   void run(const Call& call, const void* input, void* output) override {
     if (broken_) throw *broken_;
-    require(call.count <= INT_MAX, "MPI counts elements in an int: {} is too many at a time", call.count);
+    require(call.count <= INT_MAX, "MPI counts elements in an int: {} is too many at a time",
+            call.count);
     const int result = start(call, input, output);
     if (result == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = {};
     int length = 0;
     ::MPI_Error_string(result, text, &length);
-    broken_ = RankFailure(-1, fmt::format("MPI's {} failed on rank {}: {}", describe(call), rank_, text));
+    broken_ =
+        RankFailure(-1, fmt::format("MPI's {} failed on rank {}: {}", describe(call), rank_, text));
     throw *broken_;
   }
 
@@ -92,37 +97,45 @@ class MpiBackend final : public Backend {
   }
 
   int all_reduce(const Call& call, const void* input, void* output) {
-    const int result = ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output, static_cast<int>(call.count),
-                                       mpi_type(call.type), mpi_op(call.reduce), MPI_COMM_WORLD);
+    const int result = ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output,
+                                       static_cast<int>(call.count), mpi_type(call.type),
+                                       mpi_op(call.reduce), MPI_COMM_WORLD);
     if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size_);
     return result;
   }
 
   int reduce_scatter(const Call& call, const void* input, void* output) {
     share_out(call);
-    const std::size_t length = static_cast<std::size_t>(counts_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
-    const std::size_t begin = static_cast<std::size_t>(begins_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
-    const bool inside = length > 0 && output == static_cast<const std::byte*>(input) + begin;  // MPI allows no overlap
+    const std::size_t length =
+        static_cast<std::size_t>(counts_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
+    const std::size_t begin =
+        static_cast<std::size_t>(begins_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
+    const bool inside = length > 0 && output == static_cast<const std::byte*>(input) +
+                                                    begin;  // MPI allows no overlap
     if (inside && scratch_.size() < length) scratch_.resize(length);
     void* into = inside ? scratch_.data() : output;
-    const int result = ::MPI_Reduce_scatter(input, into, counts_.data(), mpi_type(call.type), mpi_op(call.reduce), MPI_COMM_WORLD);
+    const int result = ::MPI_Reduce_scatter(input, into, counts_.data(), mpi_type(call.type),
+                                            mpi_op(call.reduce), MPI_COMM_WORLD);
     if (inside) std::memcpy(output, into, length);
-    if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, length / size_of(call.type), size_);
+    if (call.reduce == ReduceOp::avg)
+      scale_for_avg(call.type, output, length / size_of(call.type), size_);
     return result;
   }
 
   int all_gather(const Call& call, const void* input, void* output) {
     share_out(call);
     const auto r = static_cast<std::size_t>(rank_);
-    const bool inside = input == static_cast<std::byte*>(output) + static_cast<std::size_t>(begins_[r]) * size_of(call.type);
-    return ::MPI_Allgatherv(inside ? MPI_IN_PLACE : input, counts_[r], mpi_type(call.type), output, counts_.data(), begins_.data(),
-                            mpi_type(call.type), MPI_COMM_WORLD);
+    const bool inside = input == static_cast<std::byte*>(output) +
+                                     static_cast<std::size_t>(begins_[r]) * size_of(call.type);
+    return ::MPI_Allgatherv(inside ? MPI_IN_PLACE : input, counts_[r], mpi_type(call.type), output,
+                            counts_.data(), begins_.data(), mpi_type(call.type), MPI_COMM_WORLD);
   }
 
   int reduce(const Call& call, const void* input, void* output) {
     const bool root = rank_ == call.root;
-    const int result = ::MPI_Reduce(root && input == output ? MPI_IN_PLACE : input, output, static_cast<int>(call.count),
-                                    mpi_type(call.type), mpi_op(call.reduce), call.root, MPI_COMM_WORLD);
+    const int result = ::MPI_Reduce(root && input == output ? MPI_IN_PLACE : input, output,
+                                    static_cast<int>(call.count), mpi_type(call.type),
+                                    mpi_op(call.reduce), call.root, MPI_COMM_WORLD);
     if (root && call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size_);
     return result;
   }
@@ -151,7 +164,8 @@ bool mpi_is_here() {
 
 std::unique_ptr<Backend> make_mpi_backend() {
   require(environment("OMPI_COMM_WORLD_SIZE") || environment("PMI_SIZE"),
-          "the mpi backend works among processes that mpirun has started, and this one was started otherwise");
+          "the mpi backend works among processes that mpirun has started, and this one was started "
+          "otherwise");
   int before = 0;
   ::MPI_Initialized(&before);
   require(!before, "MPI can be started only once in the life of a process");

@@ -15,7 +15,7 @@ std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int) {
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld>, int) {
   fail("{}", *what_is_missing());
 }
-std::unique_ptr<Backend> make_cuda_ipc_backend(const Place&, Seconds, std::size_t) {
+std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo&, Seconds, std::size_t) {
   fail("{}", *what_is_missing());
 }
 

@@ -19,13 +19,17 @@ struct Offer {
 
 namespace {
 
-// The driver's cuMemGetAddressRange, asked for by name: nothing here is linked with libcuda, which a machine without a GPU does not have.
+// The driver's cuMemGetAddressRange, asked for by name: nothing here is linked with libcuda, which
+// a machine without a GPU does not have.
 std::uint64_t offset_in_allocation(const void* pointer) {
-  using AddressRange = int (*)(std::uint64_t* base, std::size_t* bytes, std::uint64_t pointer);
+  using AddressRange = int (*)(std::uint64_t * base, std::size_t * bytes, std::uint64_t pointer);
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  check_cuda(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000, cudaEnableDefault, &found), "asking the driver for cuMemGetAddressRange");
-  require(found == cudaDriverEntryPointSuccess && function, "the NVIDIA driver has no cuMemGetAddressRange: it is too old for CUDA 12");
+  check_cuda(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000,
+                                              cudaEnableDefault, &found),
+             "asking the driver for cuMemGetAddressRange");
+  require(found == cudaDriverEntryPointSuccess && function,
+          "the NVIDIA driver has no cuMemGetAddressRange: it is too old for CUDA 12");
   std::uint64_t base = 0;
   std::size_t bytes = 0;
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
@@ -36,7 +40,8 @@ std::uint64_t offset_in_allocation(const void* pointer) {
 
 }  // namespace
 
-Arena::Arena(std::size_t bytes) : bytes_((std::max<std::size_t>(bytes, 1) + granularity - 1) / granularity * granularity) {
+Arena::Arena(std::size_t bytes)
+    : bytes_((std::max<std::size_t>(bytes, 1) + granularity - 1) / granularity * granularity) {
   void* memory = nullptr;
   check_cuda(cudaMalloc(&memory, bytes_), fmt::format("allocating an arena of {} bytes", bytes_));
   data_ = static_cast<std::byte*>(memory);
@@ -46,21 +51,28 @@ Arena::~Arena() {
   static_cast<void>(cudaFree(data_));
 }
 
-Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vector<cudaEvent_t>& events)
+Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
+                       const std::vector<cudaEvent_t>& events)
     : self_(meeting.rank()), ranks_(static_cast<std::size_t>(meeting.size())) {
-  require(events.size() <= Offer::most_events, "a rank offers at most {} events, not {}", Offer::most_events, events.size());
+  require(events.size() <= Offer::most_events, "a rank offers at most {} events, not {}",
+          Offer::most_events, events.size());
   Offer offer;
-  check_cuda(cudaIpcGetMemHandle(&offer.memory, mine.data()), fmt::format("sharing the arena of rank {}", self_));
+  check_cuda(cudaIpcGetMemHandle(&offer.memory, mine.data()),
+             fmt::format("sharing the arena of rank {}", self_));
   offer.offset = offset_in_allocation(mine.data());
   offer.process = ::getpid();
   for (std::size_t i = 0; i < events.size(); ++i)
-    check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]), fmt::format("sharing an event of rank {}", self_));
+    check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]),
+               fmt::format("sharing an event of rank {}", self_));
   std::vector<Offer> all(ranks_.size());
   meeting.all_gather(&offer, all.data(), sizeof(Offer) * all.size(), DataType::uint8, "cuda_ipc");
 
   for (std::size_t r = 0; r < all.size(); ++r)
     for (std::size_t s = 0; s < r; ++s)
-      require(all[r].process != all[s].process, "ranks {} and {} are threads of one process, and cuda_ipc is for processes: take cuda_kernels", s, r);
+      require(all[r].process != all[s].process,
+              "ranks {} and {} are threads of one process, and cuda_ipc is for processes: take "
+              "cuda_kernels",
+              s, r);
   try {
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (static_cast<int>(r) != self_) open(ranks_[r], all[r], events.size(), static_cast<int>(r));
@@ -74,11 +86,14 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vect
 
 void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int number) {
   check_cuda(cudaIpcOpenMemHandle(&rank.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
-        fmt::format("rank {} opening the arena of rank {} (both must be processes of one host, and see each other's GPU)", self_, number));
+             fmt::format("rank {} opening the arena of rank {} (both must be processes of one "
+                         "host, and see each other's GPU)",
+                         self_, number));
   rank.arena = static_cast<std::byte*>(rank.opened) + offer.offset;
   for (std::size_t i = 0; i < events; ++i) {
     cudaEvent_t event = nullptr;
-    check_cuda(cudaIpcOpenEventHandle(&event, offer.events[i]), fmt::format("rank {} opening an event of rank {}", self_, number));
+    check_cuda(cudaIpcOpenEventHandle(&event, offer.events[i]),
+               fmt::format("rank {} opening an event of rank {}", self_, number));
     rank.events.push_back(event);
   }
 }

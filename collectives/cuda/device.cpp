@@ -19,13 +19,18 @@ std::optional<std::string> what_is_missing() {
     // CUDA says this of a driver that is too old, and of one that is not there.
     int driver = 0;
     if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
-      return fmt::format("the NVIDIA driver is too old: it knows CUDA {}.{}, and this program was built with {}.{}; install a newer driver",
-                         driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    return "there is no NVIDIA driver on this machine, so no GPU can be used: nvidia-smi should list one";
+      return fmt::format(
+          "the NVIDIA driver is too old: it knows CUDA {}.{}, and this program was built with "
+          "{}.{}; install a newer driver",
+          driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return "there is no NVIDIA driver on this machine, so no GPU can be used: nvidia-smi should "
+           "list one";
   }
   if (result == cudaErrorNoDevice || result == cudaSuccess)
-    return "there is no GPU that this process may use: nvidia-smi should list one, and CUDA_VISIBLE_DEVICES should not hide it";
-  return fmt::format("no GPU can be used here: {} ({})", cudaGetErrorString(result), cudaGetErrorName(result));
+    return "there is no GPU that this process may use: nvidia-smi should list one, and "
+           "CUDA_VISIBLE_DEVICES should not hide it";
+  return fmt::format("no GPU can be used here: {} ({})", cudaGetErrorString(result),
+                     cudaGetErrorName(result));
 }
 
 int device_count() {
@@ -46,7 +51,8 @@ Device choose_device(int local_rank) {
   require(local_rank >= 0, "a local rank is 0 or more, not {}", local_rank);
   Device device;
   device.number = local_rank % device_count();
-  check_cuda(cudaSetDevice(device.number), fmt::format("taking GPU {} for local rank {}", device.number, local_rank));
+  check_cuda(cudaSetDevice(device.number),
+             fmt::format("taking GPU {} for local rank {}", device.number, local_rank));
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, device.number), "asking a GPU what it is");
   device.name = properties.name;
@@ -59,21 +65,26 @@ Device choose_device(int local_rank) {
 }
 
 DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
-  check_cuda(cudaMalloc(&data_, std::max<std::size_t>(bytes, 1)), fmt::format("allocating {} bytes of GPU memory", bytes));
+  check_cuda(cudaMalloc(&data_, std::max<std::size_t>(bytes, 1)),
+             fmt::format("allocating {} bytes of GPU memory", bytes));
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  static_cast<void>(cudaFree(data_));  // fails only where the GPU has failed before, and was told of then
+  static_cast<void>(
+      cudaFree(data_));  // fails only where the GPU has failed before, and was told of then
 }
 
 void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
   require(bytes <= bytes_, "{} bytes do not fit into {} of GPU memory", bytes, bytes_);
-  check_cuda(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice), fmt::format("copying {} bytes to the GPU", bytes));
+  check_cuda(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice),
+             fmt::format("copying {} bytes to the GPU", bytes));
 }
 
 void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {
-  require(bytes <= bytes_, "{} bytes were asked for, and there are {} of GPU memory", bytes, bytes_);
-  check_cuda(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost), fmt::format("copying {} bytes from the GPU", bytes));
+  require(bytes <= bytes_, "{} bytes were asked for, and there are {} of GPU memory", bytes,
+          bytes_);
+  check_cuda(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost),
+             fmt::format("copying {} bytes from the GPU", bytes));
 }
 
 }  // namespace ringside::collectives::cuda

@@ -5,7 +5,9 @@
 namespace ringside::collectives::cuda {
 namespace {
 
-constexpr const char* missing = "this build has no CUDA: install the CUDA Toolkit 13, then configure with the preset cuda and build again";
+constexpr const char* missing =
+    "this build has no CUDA: install the CUDA Toolkit 13, then configure with the preset cuda and "
+    "build again";
 
 }  // namespace
 

@@ -8,9 +8,11 @@ namespace {
 using one_sided::Buffers;
 using one_sided::Seat;
 
-// A block of a rank: x is the block, y the rank. What it returns is on the rank's desk (Trouble, aborted), for the host to read.
+// A block of a rank: x is the block, y the rank. What it returns is on the rank's desk (Trouble,
+// aborted), for the host to read.
 template <Kernel kernel, Element T>
-__global__ void __launch_bounds__(threads_per_block) collective(const __grid_constant__ Task<T> task) {
+__global__ void __launch_bounds__(threads_per_block)
+    collective(const __grid_constant__ Task<T> task) {
   const Block block{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
   const Seat seat{.rank = static_cast<int>(blockIdx.y),
                   .size = task.ranks,
@@ -18,23 +20,35 @@ __global__ void __launch_bounds__(threads_per_block) collective(const __grid_con
                   .blocks = static_cast<int>(gridDim.x),
                   .budget = task.budget,
                   .desks = task.desks};
-  if constexpr (kernel == Kernel::two_shot) one_sided::two_shot_all_reduce<DeviceSide>(block, seat, task.buffers);
-  if constexpr (kernel == Kernel::one_shot) one_sided::one_shot_all_reduce<DeviceSide>(block, seat, task.buffers, task.count);
-  if constexpr (kernel == Kernel::ring) one_sided::pull_all_reduce<DeviceSide>(block, seat, task.buffers, task.plans[seat.rank]);
-  if constexpr (kernel == Kernel::reduce_scatter) one_sided::direct_reduce_scatter<DeviceSide>(block, seat, task.buffers);
-  if constexpr (kernel == Kernel::all_gather) one_sided::direct_all_gather<DeviceSide>(block, seat, task.buffers);
-  if constexpr (kernel == Kernel::broadcast) one_sided::direct_broadcast<DeviceSide>(block, seat, task.buffers, task.count, task.root);
+  if constexpr (kernel == Kernel::two_shot)
+    one_sided::two_shot_all_reduce<DeviceSide>(block, seat, task.buffers);
+  if constexpr (kernel == Kernel::one_shot)
+    one_sided::one_shot_all_reduce<DeviceSide>(block, seat, task.buffers, task.count);
+  if constexpr (kernel == Kernel::ring)
+    one_sided::pull_all_reduce<DeviceSide>(block, seat, task.buffers, task.plans[seat.rank]);
+  if constexpr (kernel == Kernel::reduce_scatter)
+    one_sided::direct_reduce_scatter<DeviceSide>(block, seat, task.buffers);
+  if constexpr (kernel == Kernel::all_gather)
+    one_sided::direct_all_gather<DeviceSide>(block, seat, task.buffers);
+  if constexpr (kernel == Kernel::broadcast)
+    one_sided::direct_broadcast<DeviceSide>(block, seat, task.buffers, task.count, task.root);
 }
 
 template <Element T>
 const void* function_of(Kernel kernel) {
   switch (kernel) {
-    case Kernel::two_shot: return reinterpret_cast<const void*>(&collective<Kernel::two_shot, T>);
-    case Kernel::one_shot: return reinterpret_cast<const void*>(&collective<Kernel::one_shot, T>);
-    case Kernel::ring: return reinterpret_cast<const void*>(&collective<Kernel::ring, T>);
-    case Kernel::reduce_scatter: return reinterpret_cast<const void*>(&collective<Kernel::reduce_scatter, T>);
-    case Kernel::all_gather: return reinterpret_cast<const void*>(&collective<Kernel::all_gather, T>);
-    case Kernel::broadcast: return reinterpret_cast<const void*>(&collective<Kernel::broadcast, T>);
+    case Kernel::two_shot:
+      return reinterpret_cast<const void*>(&collective<Kernel::two_shot, T>);
+    case Kernel::one_shot:
+      return reinterpret_cast<const void*>(&collective<Kernel::one_shot, T>);
+    case Kernel::ring:
+      return reinterpret_cast<const void*>(&collective<Kernel::ring, T>);
+    case Kernel::reduce_scatter:
+      return reinterpret_cast<const void*>(&collective<Kernel::reduce_scatter, T>);
+    case Kernel::all_gather:
+      return reinterpret_cast<const void*>(&collective<Kernel::all_gather, T>);
+    case Kernel::broadcast:
+      return reinterpret_cast<const void*>(&collective<Kernel::broadcast, T>);
   }
   return nullptr;
 }
@@ -47,15 +61,18 @@ struct Grid {
 };
 
 __device__ Grid this_grid() {
-  return {static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), static_cast<int>(gridDim.x * blockDim.x)};
+  return {static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
+          static_cast<int>(gridDim.x * blockDim.x)};
 }
 
 template <Element T>
 __global__ void __launch_bounds__(threads_per_block)
-    sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs, float scale) {
+    sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs,
+        float scale) {
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
     one_sided::Sum<T> total;
-    for (int n = 0; n < addends.count; ++n) total.template add<DeviceSide>(DeviceSide::load(addends.input[n] + i, width));
+    for (int n = 0; n < addends.count; ++n)
+      total.template add<DeviceSide>(DeviceSide::load(addends.input[n] + i, width));
     DeviceSide::store(output + i, total.template as<DeviceSide>(width, scale));
   });
 }
@@ -63,20 +80,26 @@ __global__ void __launch_bounds__(threads_per_block)
 template <Element T>
 __global__ void __launch_bounds__(threads_per_block)
     limit(const __grid_constant__ Buffers<T> buffers, int ranks, std::uint64_t count) {
-  one_sided::for_each<T>(this_grid(), {0, count}, buffers.packs, [&](const auto& width, std::size_t i) {
-    one_sided::Sum<T> total;
-    for (int r = 0; r < ranks; ++r) total.template add<DeviceSide>(DeviceSide::load(buffers.input[r] + i, width));
-    const auto result = total.template as<DeviceSide>(width, 1.0f);
-    for (int r = 0; r < ranks; ++r) DeviceSide::store(buffers.output[r] + i, result);
-  });
+  one_sided::for_each<T>(
+      this_grid(), {0, count}, buffers.packs, [&](const auto& width, std::size_t i) {
+        one_sided::Sum<T> total;
+        for (int r = 0; r < ranks; ++r)
+          total.template add<DeviceSide>(DeviceSide::load(buffers.input[r] + i, width));
+        const auto result = total.template as<DeviceSide>(width, 1.0f);
+        for (int r = 0; r < ranks; ++r) DeviceSide::store(buffers.output[r] + i, result);
+      });
 }
 
 // As many blocks of `function` as this thread's device runs at once.
 cudaError_t resident_blocks(const void* function, int* blocks) {
   int device = 0, processors = 0, each = 0;
   if (const auto result = cudaGetDevice(&device); result != cudaSuccess) return result;
-  if (const auto result = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device); result != cudaSuccess) return result;
-  const auto result = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads_per_block, 0);
+  if (const auto result =
+          cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+      result != cudaSuccess)
+    return result;
+  const auto result =
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads_per_block, 0);
   *blocks = processors * each;
   return result;
 }
@@ -88,7 +111,8 @@ cudaError_t grid_for(const void* function, std::uint64_t count, unsigned* blocks
   if (const auto result = resident_blocks(function, &most); result != cudaSuccess) return result;
   const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::lanes;
   const std::uint64_t wanted = (count + per_block - 1) / per_block;
-  *blocks = static_cast<unsigned>(wanted < static_cast<std::uint64_t>(most) ? wanted : static_cast<std::uint64_t>(most));
+  *blocks = static_cast<unsigned>(
+      wanted < static_cast<std::uint64_t>(most) ? wanted : static_cast<std::uint64_t>(most));
   return cudaSuccess;
 }
 
@@ -111,25 +135,32 @@ template <Element T>
 cudaError_t launch(const Task<T>& task, int blocks, cudaStream_t stream) {
   void* arguments[] = {const_cast<Task<T>*>(&task)};
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(task.ranks));
-  return cudaLaunchCooperativeKernel(function_of<T>(task.kernel), grid, dim3(threads_per_block), arguments, 0, stream);
+  return cudaLaunchCooperativeKernel(function_of<T>(task.kernel), grid, dim3(threads_per_block),
+                                     arguments, 0, stream);
 }
 
 template <Element T>
-cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count, float scale, cudaStream_t stream) {
+cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count, float scale,
+                       cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
   bool packs = on_16_bytes(output);
   for (int n = 0; n < addends.count; ++n) packs = packs && on_16_bytes(addends.input[n]);
   unsigned blocks = 0;
-  if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&sum<T>), count, &blocks); result != cudaSuccess) return result;
+  if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&sum<T>), count, &blocks);
+      result != cudaSuccess)
+    return result;
   sum<T><<<blocks, threads_per_block, 0, stream>>>(addends, output, count, packs, scale);
   return cudaGetLastError();
 }
 
 template <Element T>
-cudaError_t launch_limit(const Buffers<T>& buffers, int ranks, std::uint64_t count, cudaStream_t stream) {
+cudaError_t launch_limit(const Buffers<T>& buffers, int ranks, std::uint64_t count,
+                         cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
   unsigned blocks = 0;
-  if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&limit<T>), count, &blocks); result != cudaSuccess) return result;
+  if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&limit<T>), count, &blocks);
+      result != cudaSuccess)
+    return result;
   limit<T><<<blocks, threads_per_block, 0, stream>>>(buffers, ranks, count);
   return cudaGetLastError();
 }

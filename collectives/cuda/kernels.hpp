@@ -1,11 +1,12 @@
-// The kernels: one_sided_collectives.hpp as a GPU runs it, and the sum of several buffers that lie side by side.
+// The kernels: one_sided_collectives.hpp as a GPU runs it, and the sum of several buffers that lie
+// side by side.
 #pragma once
 
 #include <cstdint>
 
 #include <cuda_runtime_api.h>
 
-#include "collectives/one_sided_collectives.hpp"
+#include "collectives/one_sided/collectives.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -13,8 +14,9 @@ enum class Kernel { two_shot, one_shot, ring, reduce_scatter, all_gather, broadc
 
 inline constexpr int threads_per_block = 512;
 
-// One collective of all ranks of one GPU. Pointers are device memory; what each kernel uses of `buffers` its function in
-// one_sided_collectives.hpp says. It goes to the kernel as its argument, which is read from constant memory.
+// One collective of all ranks of one GPU. Pointers are device memory; what each kernel uses of
+// `buffers` its function in one_sided_collectives.hpp says. It goes to the kernel as its argument,
+// which is read from constant memory.
 template <Element T>
 struct Task {
   Kernel kernel = Kernel::two_shot;
@@ -27,26 +29,31 @@ struct Task {
   one_sided::PullPlan plans[one_sided::most_ranks];  // ring only
 };
 
-// How many blocks each of `ranks` ranks can have on this thread's device, so that all of them run at once: at least 1, or an error of CUDA.
+// How many blocks each of `ranks` ranks can have on this thread's device, so that all of them run
+// at once: at least 1, or an error of CUDA.
 template <Element T>
 cudaError_t blocks_for(Kernel kernel, int ranks, int* blocks);
 
-// One cooperative launch, blockIdx.y the rank: the driver runs all blocks at once, or refuses. Returns before it is done. T: float, Fp16,
-// Bf16.
+// One cooperative launch, blockIdx.y the rank: the driver runs all blocks at once, or refuses.
+// Returns before it is done. T: float, Fp16, Bf16.
 template <Element T>
 cudaError_t launch(const Task<T>& task, int blocks, cudaStream_t stream);
 
-// output[i] = scale times the sum of inputs[0][i] ... inputs[n-1][i], for i < count: in fp32, in this order. Output may be one of them.
+// output[i] = scale times the sum of inputs[0][i] ... inputs[n-1][i], for i < count: in fp32, in
+// this order. Output may be one of them.
 template <Element T>
 struct Addends {
   const T* input[one_sided::most_ranks] = {};
   int count = 0;
 };
 template <Element T>
-cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count, float scale, cudaStream_t stream);
+cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count, float scale,
+                       cudaStream_t stream);
 
-// The device's limit beside an all-reduce of N ranks: a kernel that loads N buffers and stores N, adds nothing to anything that waits.
+// The device's limit beside an all-reduce of N ranks: a kernel that loads N buffers and stores N,
+// adds nothing to anything that waits.
 template <Element T>
-cudaError_t launch_limit(const one_sided::Buffers<T>& buffers, int ranks, std::uint64_t count, cudaStream_t stream);
+cudaError_t launch_limit(const one_sided::Buffers<T>& buffers, int ranks, std::uint64_t count,
+                         cudaStream_t stream);
 
 }  // namespace ringside::collectives::cuda

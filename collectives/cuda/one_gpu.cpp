@@ -1,4 +1,5 @@
-// Ranks that share a GPU. Each thread says what it was called with; the last to come launches for all, and all leave together.
+// Ranks that share a GPU. Each thread says what it was called with; the last to come launches for
+// all, and all leave together.
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -6,13 +7,13 @@
 #include <vector>
 
 #include "base/cuda.hpp"
+#include "collectives/algorithms/chunks.hpp"
 #include "collectives/algorithms/ring.hpp"
-#include "collectives/chunks.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
-#include "collectives/pull.hpp"
+#include "collectives/proof/pull.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -22,11 +23,18 @@ using one_sided::most_ranks;
 class OneGpuWorld {
  public:
   OneGpuWorld(int size, Seconds timeout, bool bare)
-      : size_(size), timeout_(timeout), bare_(bare), device_(choose_device(0)), desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
-        packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)), posts_(static_cast<std::size_t>(size)) {
+      : size_(size),
+        timeout_(timeout),
+        bare_(bare),
+        device_(choose_device(0)),
+        desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
+        packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)),
+        posts_(static_cast<std::size_t>(size)) {
     check_cuda(cudaMemset(desks_.data(), 0, desks_.bytes()), "clearing the desks");
-    check_cuda(cudaDeviceSynchronize(), "clearing the desks");  // cudaMemset may return before it is done
-    check_cuda(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_), "allocating pinned memory");
+    check_cuda(cudaDeviceSynchronize(),
+               "clearing the desks");  // cudaMemset may return before it is done
+    check_cuda(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_),
+               "allocating pinned memory");
   }
   ~OneGpuWorld() { static_cast<void>(cudaFreeHost(aborted_)); }
   OneGpuWorld(const OneGpuWorld&) = delete;
@@ -42,7 +50,8 @@ class OneGpuWorld {
     const std::uint64_t round = round_;
     if (++arrived_ == size_) {
       finish_round(rank);
-    } else if (!changed_.wait_for(lock, timeout_, [&] { return round_ != round || broken_.has_value(); })) {
+    } else if (!changed_.wait_for(lock, timeout_,
+                                  [&] { return round_ != round || broken_.has_value(); })) {
       break_with(who_is_missing(call));
     }
     if (round_ == round) throw *broken_;
@@ -68,7 +77,8 @@ class OneGpuWorld {
 
   void finish_round(int rank) {
     try {
-      for (int r = 1; r < size_; ++r) check_call(round_ + 1, posts_[0].call, posts_[static_cast<std::size_t>(r)].call, 0, r);
+      for (int r = 1; r < size_; ++r)
+        check_call(round_ + 1, posts_[0].call, posts_[static_cast<std::size_t>(r)].call, 0, r);
       carry_out(posts_[0].call);
     } catch (const std::exception& error) {
       return break_with(RankFailure(rank, error.what()));
@@ -83,38 +93,55 @@ class OneGpuWorld {
     std::vector<int> missing;
     for (int r = 0; r < size_; ++r)
       if (!posts_[static_cast<std::size_t>(r)].here) missing.push_back(r);
-    return RankFailure(missing.empty() ? -1 : missing.front(),
-                       fmt::format("{}: of the {} ranks that share this GPU, these did not call it within {} s: {}", describe(call), size_,
-                                   timeout_.count(), fmt::join(missing, ", ")));
+    return RankFailure(
+        missing.empty() ? -1 : missing.front(),
+        fmt::format(
+            "{}: of the {} ranks that share this GPU, these did not call it within {} s: {}",
+            describe(call), size_, timeout_.count(), fmt::join(missing, ", ")));
   }
 
   void carry_out(const Call& call) {
-    check_cuda(cudaSetDevice(device_.number), "taking the GPU");  // the last thread to come may have had another
+    check_cuda(cudaSetDevice(device_.number),
+               "taking the GPU");  // the last thread to come may have had another
     if (call.collective == Collective::barrier) return;
     switch (call.type) {
-      case DataType::fp32: return carry_out_as<float>(call);
-      case DataType::fp16: return carry_out_as<Fp16>(call);
-      case DataType::bf16: return carry_out_as<Bf16>(call);
-      default: fail("{}: the kernels know fp32, fp16 and bf16", describe(call));
+      case DataType::fp32:
+        return carry_out_as<float>(call);
+      case DataType::fp16:
+        return carry_out_as<Fp16>(call);
+      case DataType::bf16:
+        return carry_out_as<Bf16>(call);
+      default:
+        fail("{}: the kernels know fp32, fp16 and bf16", describe(call));
     }
   }
 
   static Kernel kernel_for(const Call& call) {
-    require(!reduces(call.collective) || call.reduce == ReduceOp::sum || call.reduce == ReduceOp::avg, "{}: the kernels know sum and avg",
-            describe(call));
+    require(
+        !reduces(call.collective) || call.reduce == ReduceOp::sum || call.reduce == ReduceOp::avg,
+        "{}: the kernels know sum and avg", describe(call));
     switch (call.collective) {
-      case Collective::reduce_scatter: return Kernel::reduce_scatter;
-      case Collective::all_gather: return Kernel::all_gather;
-      case Collective::broadcast: return Kernel::broadcast;
-      case Collective::all_reduce: break;
-      default: fail("{}: the kernels have all_reduce, reduce_scatter, all_gather, broadcast and barrier", describe(call));
+      case Collective::reduce_scatter:
+        return Kernel::reduce_scatter;
+      case Collective::all_gather:
+        return Kernel::all_gather;
+      case Collective::broadcast:
+        return Kernel::broadcast;
+      case Collective::all_reduce:
+        break;
+      default:
+        fail("{}: the kernels have all_reduce, reduce_scatter, all_gather, broadcast and barrier",
+             describe(call));
     }
     const std::string_view name = all_algorithms().at(call.algorithm).name;
     if (name == "ring") return Kernel::ring;
     if (name == "two_shot") return Kernel::two_shot;
-    require(name == "one_shot", "{}: of all_reduce the kernels have ring, two_shot and one_shot; choose one by RINGSIDE_ALGORITHM",
+    require(name == "one_shot",
+            "{}: of all_reduce the kernels have ring, two_shot and one_shot; choose one by "
+            "RINGSIDE_ALGORITHM",
             describe(call));
-    require(call.count * size_of(call.type) <= most_one_shot_bytes, "{}: one_shot is for up to {} bytes; take two_shot", describe(call),
+    require(call.count * size_of(call.type) <= most_one_shot_bytes,
+            "{}: one_shot is for up to {} bytes; take two_shot", describe(call),
             most_one_shot_bytes);
     return Kernel::one_shot;
   }
@@ -124,53 +151,74 @@ class OneGpuWorld {
     Task<T> task = task_for<T>(call);
     if (call.count == 0) return;
     if (bare_) {
-      check_cuda(launch_limit(task.buffers, size_, call.count, stream_), fmt::format("{}: launching the bare kernel", describe(call)));
-      return check_cuda(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the bare kernel", describe(call)));
+      check_cuda(launch_limit(task.buffers, size_, call.count, stream_),
+                 fmt::format("{}: launching the bare kernel", describe(call)));
+      return check_cuda(cudaStreamSynchronize(stream_),
+                        fmt::format("{}: waiting for the bare kernel", describe(call)));
     }
     int blocks = 0;
-    check_cuda(blocks_for<T>(task.kernel, size_, &blocks), fmt::format("{}: asking how many blocks run at once", describe(call)));
-    // A block has at least a pack for each of its threads; in a broadcast or a one-shot a rank moves the whole, otherwise a chunk.
+    check_cuda(blocks_for<T>(task.kernel, size_, &blocks),
+               fmt::format("{}: asking how many blocks run at once", describe(call)));
+    // A block has at least a pack for each of its threads; in a broadcast or a one-shot a rank
+    // moves the whole, otherwise a chunk.
     const std::uint64_t all = std::uint64_t(threads_per_block) * one_sided::Pack<T>::lanes;
     const bool whole = task.kernel == Kernel::one_shot || task.kernel == Kernel::broadcast;
-    const std::uint64_t moved = whole ? call.count : (call.count + static_cast<std::uint64_t>(size_) - 1) / static_cast<std::uint64_t>(size_);
-    blocks = static_cast<int>(std::clamp<std::uint64_t>((moved + all - 1) / all, 1, static_cast<std::uint64_t>(blocks)));
+    const std::uint64_t moved = whole ? call.count
+                                      : (call.count + static_cast<std::uint64_t>(size_) - 1) /
+                                            static_cast<std::uint64_t>(size_);
+    blocks = static_cast<int>(
+        std::clamp<std::uint64_t>((moved + all - 1) / all, 1, static_cast<std::uint64_t>(blocks)));
 
-    check_cuda(launch(task, blocks, stream_), fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
+    check_cuda(
+        launch(task, blocks, stream_),
+        fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
     const auto* const flag = &static_cast<Desk*>(desks_.data())->aborted.value;
-    check_cuda(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_), fmt::format("{}: reading the abort word", describe(call)));
-    check_cuda(cudaStreamSynchronize(stream_), fmt::format("{}: waiting for the kernel", describe(call)));
+    check_cuda(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_),
+               fmt::format("{}: reading the abort word", describe(call)));
+    check_cuda(cudaStreamSynchronize(stream_),
+               fmt::format("{}: waiting for the kernel", describe(call)));
     if (*aborted_ != 0) tell_trouble(call);
   }
 
   template <Element T>
   Task<T> task_for(const Call& call) {
     Task<T> task;
-    task.kernel = bare_ || (size_ == 1 && call.collective == Collective::all_reduce) ? Kernel::two_shot : kernel_for(call);
+    task.kernel = bare_ || (size_ == 1 && call.collective == Collective::all_reduce)
+                      ? Kernel::two_shot
+                      : kernel_for(call);
     task.ranks = size_;
     task.count = call.count;
     task.root = call.root;
-    // A look at a flag takes a GPU about half a microsecond, so that this is some minutes. Nobody is lost in here but by a mistake of ours.
+    // A look at a flag takes a GPU about half a microsecond, so that this is some minutes. Nobody
+    // is lost in here but by a mistake of ours.
     task.budget = 500'000'000;
-    const bool seen = call.collective == Collective::all_reduce;  // by nobody, in fact: callers do not see its chunks
-    const Chunks chunks = seen ? Chunks::aligned(call.count, size_, sizeof(T)) : Chunks::even(call.count, size_);
+    const bool seen = call.collective ==
+                      Collective::all_reduce;  // by nobody, in fact: callers do not see its chunks
+    const Chunks chunks =
+        seen ? Chunks::aligned(call.count, size_, sizeof(T)) : Chunks::even(call.count, size_);
     std::vector<Schedule> schedules;
     for (int r = 0; r < size_; ++r) schedules.push_back(ring_all_reduce(size_, r));
     auto& buffers = task.buffers;
-    buffers.scale = reduces(call.collective) && call.reduce == ReduceOp::avg ? 1.0f / static_cast<float>(size_) : 1.0f;
+    buffers.scale = reduces(call.collective) && call.reduce == ReduceOp::avg
+                        ? 1.0f / static_cast<float>(size_)
+                        : 1.0f;
     for (int r = 0; r < size_; ++r) {
       const Post& post = posts_[static_cast<std::size_t>(r)];
       const bool has_input = call.collective != Collective::broadcast;
-      if (has_input && call.count > 0 && !(call.collective == Collective::all_gather && chunks.size(r) == 0))
+      if (has_input && call.count > 0 &&
+          !(call.collective == Collective::all_gather && chunks.size(r) == 0))
         require_device_memory(post.input, describe(call));
       if (call.count > 0 && !(call.collective == Collective::reduce_scatter && chunks.size(r) == 0))
         require_device_memory(post.output, describe(call));
       task.desks[r] = static_cast<Desk*>(desks_.data()) + r;
       buffers.input[r] = static_cast<const T*>(post.input);
       buffers.output[r] = static_cast<T*>(post.output);
-      auto* const packets = static_cast<std::byte*>(packets_.data()) + static_cast<std::size_t>(r) * 2 * most_one_shot_bytes;
+      auto* const packets = static_cast<std::byte*>(packets_.data()) +
+                            static_cast<std::size_t>(r) * 2 * most_one_shot_bytes;
       buffers.packet[r] = reinterpret_cast<T*>(packets + round_ % 2 * most_one_shot_bytes);
       buffers.chunks[r] = {chunks.begin(r), chunks.begin(r + 1)};
-      const bool own_begin = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
+      const bool own_begin = call.collective == Collective::all_gather ||
+                             call.collective == Collective::reduce_scatter;
       buffers.packs = buffers.packs && on_16_bytes(post.input) && on_16_bytes(post.output) &&
                       (!own_begin || chunks.begin(r) % one_sided::Pack<T>::lanes == 0);
       if (task.kernel == Kernel::ring) task.plans[r] = pull_plan(schedules, r);
@@ -178,16 +226,21 @@ class OneGpuWorld {
     return task;
   }
 
-  static bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+  static bool on_16_bytes(const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+  }
 
   // Who waited for whom, as the ranks have left it on their desks.
   [[noreturn]] void tell_trouble(const Call& call) {
     std::string waits;
     for (int r = 0; r < size_; ++r) {
       one_sided::Trouble trouble;
-      check_cuda(cudaMemcpy(&trouble, &(static_cast<Desk*>(desks_.data()) + r)->trouble, sizeof trouble, cudaMemcpyDeviceToHost), "reading a desk");
+      check_cuda(cudaMemcpy(&trouble, &(static_cast<Desk*>(desks_.data()) + r)->trouble,
+                            sizeof trouble, cudaMemcpyDeviceToHost),
+                 "reading a desk");
       if (trouble.waiting_for != 0)
-        waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r, trouble.block, trouble.number, trouble.waiting_for - 1);
+        waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r,
+                             trouble.block, trouble.number, trouble.waiting_for - 1);
     }
     fail("{}: the kernel gave up{}", describe(call), waits);
   }
@@ -213,12 +266,15 @@ namespace {
 
 class OneGpuBackend final : public Backend {
  public:
-  OneGpuBackend(std::shared_ptr<OneGpuWorld> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  OneGpuBackend(std::shared_ptr<OneGpuWorld> world, int rank)
+      : world_(std::move(world)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return world_->size(); }
   std::string name() const override { return "cuda_kernels"; }
   Traffic traffic() const override { return {}; }  // nothing is sent: peers read and write
-  void run(const Call& call, const void* input, void* output) override { world_->run(rank_, call, input, output); }
+  void run(const Call& call, const void* input, void* output) override {
+    world_->run(rank_, call, input, output);
+  }
   void abort(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
   void interrupt(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
 
@@ -230,17 +286,20 @@ class OneGpuBackend final : public Backend {
 }  // namespace
 
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout) {
-  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks, size);
+  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks,
+          size);
   return std::make_shared<OneGpuWorld>(size, timeout, false);
 }
 
 std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int size) {
-  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks, size);
+  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks,
+          size);
   return std::make_shared<OneGpuWorld>(size, Seconds(120), true);
 }
 
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank) {
-  require(rank >= 0 && rank < world->size(), "the rank must be one of 0 to {}, not {}", world->size() - 1, rank);
+  require(rank >= 0 && rank < world->size(), "the rank must be one of 0 to {}, not {}",
+          world->size() - 1, rank);
   return std::make_unique<OneGpuBackend>(std::move(world), rank);
 }
 

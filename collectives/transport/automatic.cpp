@@ -1,27 +1,30 @@
 #include "collectives/transport/automatic.hpp"
 
 #include "base/error.hpp"
-#include "collectives/transport/founder.hpp"
-#include "collectives/transport/shm.hpp"
-#include "collectives/transport/shm_meeting.hpp"
+#include "collectives/bootstrap/sub_group_connector.hpp"
+#include "collectives/transport/shm/shm.hpp"
+#include "collectives/transport/shm/shm_meeting.hpp"
 #include "collectives/transport/tcp.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-std::unique_ptr<Transport> make_suitable(const Place& place, Mesh mesh) {
-  if (place.size > 1 && mesh.on_one_host()) {
+std::unique_ptr<Transport> make_suitable(const RankInfo& rank_info, Mesh mesh) {
+  if (rank_info.size > 1 && mesh.on_one_host()) {
     try {
-      return make_shm(place, mesh, {}, make_suitable);
+      return make_shm(rank_info, mesh, {}, make_suitable);
     } catch (const CannotShare& reason) {  // every rank throws this, or none does
-      if (place.rank == 0) fmt::print(stderr, "ringside: {}. The ranks take TCP instead.\n", reason.what());
+      if (rank_info.rank == 0)
+        fmt::print(stderr, "ringside: {}. The ranks take TCP instead.\n", reason.what());
     }
   }
-  return make_tcp(place, std::move(mesh), make_suitable);
+  return make_tcp(rank_info, std::move(mesh), make_suitable);
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> connect_automatic(const Place& place) { return make_suitable(place, meet(place)); }
+std::unique_ptr<Transport> connect_automatic(const RankInfo& rank_info) {
+  return make_suitable(rank_info, meet(rank_info));
+}
 
 }  // namespace ringside::collectives

@@ -14,7 +14,8 @@ struct Letter {
   std::span<const std::byte> payload;
 };
 
-// From one rank to another, in order. `taken` letters have been released by the receiver since the world began.
+// From one rank to another, in order. `taken` letters have been released by the receiver since the
+// world began.
 struct Channel {
   std::deque<Letter> letters;
   std::uint64_t taken = 0;
@@ -24,7 +25,12 @@ struct Channel {
 
 class ThreadsWorld {
  public:
-  explicit ThreadsWorld(int ranks) : size(ranks), channels(ranks * ranks), changed(ranks), left(ranks, false), positions(ranks) {}
+  explicit ThreadsWorld(int ranks)
+      : size(ranks),
+        channels(ranks * ranks),
+        changed(ranks),
+        left(ranks, false),
+        positions(ranks) {}
 
   Channel& channel(int from, int to) { return channels[from * size + to]; }
 
@@ -42,13 +48,15 @@ namespace {
 
 class ThreadsTransport final : public Transport {
  public:
-  ThreadsTransport(std::shared_ptr<ThreadsWorld> world, int rank) : Transport(rank, world->size), world_(std::move(world)) {}
+  ThreadsTransport(std::shared_ptr<ThreadsWorld> world, int rank)
+      : Transport(rank, world->size), world_(std::move(world)) {}
 
   ~ThreadsTransport() override {
     const std::lock_guard lock(world_->mutex);
     world_->left[rank()] = true;
     world_->positions[rank()].made = history();
-    for (int r = 0; r < size(); ++r) world_->channel(rank(), r).letters.clear();  // our bytes go with us: nobody may look any more
+    for (int r = 0; r < size(); ++r)
+      world_->channel(rank(), r).letters.clear();  // our bytes go with us: nobody may look any more
     for (auto& each : world_->changed) each.notify_all();
   }
 
@@ -56,7 +64,8 @@ class ThreadsTransport final : public Transport {
   std::uint32_t job() const override { return 0; }
   int window() const override { return 4; }
 
-  void start_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) override {
+  void start_send(int peer, const MessageHeader& header,
+                  std::span<const std::byte> payload) override {
     const std::lock_guard lock(world_->mutex);
     Channel& channel = world_->channel(rank(), peer);
     channel.letters.push_back({header, payload});
@@ -72,8 +81,11 @@ class ThreadsTransport final : public Transport {
     std::unique_lock lock(world_->mutex);
     for (;;) {
       if (auto done = look()) return done;
-      const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline.remaining());
-      if (world_->changed[rank()].wait_until(lock, until) == std::cv_status::timeout && deadline.expired()) return look();
+      const auto until =
+          Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline.remaining());
+      if (world_->changed[rank()].wait_until(lock, until) == std::cv_status::timeout &&
+          deadline.expired())
+        return look();
     }
   }
 
@@ -84,7 +96,9 @@ class ThreadsTransport final : public Transport {
 
   void abort(const RankFailure& cause) noexcept override {
     std::unique_lock lock(world_->mutex);
-    if (!world_->failure) world_->failure = RankFailure(cause.rank, fmt::format("{} (as rank {} tells)", cause.cause, rank()), cause.cause);
+    if (!world_->failure)
+      world_->failure = RankFailure(
+          cause.rank, fmt::format("{} (as rank {} tells)", cause.cause, rank()), cause.cause);
     if (in_hand()) take_letter();
     for (auto& each : world_->changed) each.notify_all();
     // Our caller is about to give up the memory that the others may still be reading.
@@ -101,7 +115,8 @@ class ThreadsTransport final : public Transport {
 
   Contact open_door() override { return {}; }  // who is in the same process need not be told where
 
-  std::unique_ptr<Transport> found(const std::string& name, int rank, const std::vector<Contact>& members) override {
+  std::unique_ptr<Transport> found(const std::string& name, int rank,
+                                   const std::vector<Contact>& members) override {
     const std::lock_guard lock(world_->mutex);
     auto& sub_world = world_->sub_worlds[name];
     if (!sub_world) sub_world = make_threads_world(static_cast<int>(members.size()));
@@ -130,7 +145,9 @@ class ThreadsTransport final : public Transport {
     std::span<std::byte> into;
   };
 
-  bool in_hand() const { return receive_.peer >= 0 && world_->channel(receive_.peer, rank()).in_hand; }
+  bool in_hand() const {
+    return receive_.peer >= 0 && world_->channel(receive_.peer, rank()).in_hand;
+  }
   bool ours_in_hand() const {
     for (int r = 0; r < size(); ++r)
       if (world_->channel(rank(), r).in_hand) return true;
@@ -143,7 +160,8 @@ class ThreadsTransport final : public Transport {
 
   std::optional<Completion> look() {
     throw_if_failed();
-    if (!awaited_.empty() && world_->channel(rank(), awaited_.front().peer).taken >= awaited_.front().number) {
+    if (!awaited_.empty() &&
+        world_->channel(rank(), awaited_.front().peer).taken >= awaited_.front().number) {
       awaited_.pop_front();
       return Completion{Completion::sent, {}};
     }
@@ -151,7 +169,9 @@ class ThreadsTransport final : public Transport {
     Channel& channel = world_->channel(receive_.peer, rank());
     if (channel.letters.empty()) {
       if (world_->left[receive_.peer])
-        throw RankFailure(receive_.peer, fmt::format("rank {} has left the group, and rank {} still waits for it", receive_.peer, rank()));
+        throw RankFailure(receive_.peer,
+                          fmt::format("rank {} has left the group, and rank {} still waits for it",
+                                      receive_.peer, rank()));
       return std::nullopt;
     }
     return open_letter(channel.letters.front());

@@ -1,12 +1,14 @@
-// Ranks as threads of one process: the transport to read first, and the one to have under a debugger.
+// Ranks as threads of one process: the transport to read first, and the one to have under a
+// debugger.
 //
-// Nothing is copied on the way: the receiver is shown the sender's own bytes, and the sender's `sent` is that the receiver has
-// released them. One mutex guards the whole world; each rank sleeps on a condition variable of its own.
+// Nothing is copied on the way: the receiver is shown the sender's own bytes, and the sender's
+// `sent` is that the receiver has released them. One mutex guards the whole world; each rank sleeps
+// on a condition variable of its own.
 #pragma once
 
 #include <memory>
 
-#include "collectives/transport.hpp"
+#include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 

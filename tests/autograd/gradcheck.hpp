@@ -1,4 +1,5 @@
-// The judge of every backward: gradients from the engine against central finite differences, in fp64.
+// The judge of every backward: gradients from the engine against central finite differences, in
+// fp64.
 #pragma once
 
 #include <cmath>
@@ -8,9 +9,9 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/engine.hpp"
-#include "autograd/layers.hpp"
-#include "autograd/ops.hpp"
+#include "autograd/engine/engine.hpp"
+#include "autograd/nn/layers.hpp"
+#include "autograd/ops/ops.hpp"
 
 namespace ringside::autograd {
 
@@ -41,7 +42,8 @@ inline double largest_difference(const Tensor& a, const Tensor& b) {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// sum of weight * y, the scalar whose derivatives are compared. The weights are random, so that no error cancels out.
+// sum of weight * y, the scalar whose derivatives are compared. The weights are random, so that no
+// error cancels out.
 inline double weighted_sum(const Tensor& y, const std::vector<double>& weights) {
   const std::vector<double> values = to_vector(y);
   double total = 0;
@@ -49,9 +51,10 @@ inline double weighted_sum(const Tensor& y, const std::vector<double>& weights) 
   return total;
 }
 
-// Checks d(sum of random weights * function(inputs)) / d(input) for every element of every input. Inputs: fp64, contiguous leaves.
-inline void check_gradients(const std::string& what, const Function& function, std::vector<Tensor> inputs,
-                            double tolerance = 1e-6) {
+// Checks d(sum of random weights * function(inputs)) / d(input) for every element of every input.
+// Inputs: fp64, contiguous leaves.
+inline void check_gradients(const std::string& what, const Function& function,
+                            std::vector<Tensor> inputs, double tolerance = 1e-6) {
   CAPTURE(what);
   for (Tensor& input : inputs) input.set_requires_grad(true).set_grad({});
   const Tensor y = function(inputs);
@@ -73,8 +76,8 @@ inline void check_gradients(const std::string& what, const Function& function, s
       values[i] = before;
       const double expected = (above - below) / (2 * step);
       if (std::abs(from_engine[i] - expected) > tolerance * (1 + std::abs(expected)))
-        FAIL_CHECK("input " << n << " element " << i << ": finite differences give " << expected << ", backward gives "
-                            << from_engine[i]);
+        FAIL_CHECK("input " << n << " element " << i << ": finite differences give " << expected
+                            << ", backward gives " << from_engine[i]);
     }
   }
 }

@@ -21,7 +21,8 @@ TEST_CASE("an integer variable is a whole number within its bounds") {
   CHECK(integer_environment("RINGSIDE_TEST", 0, 9) == 7);
   for (const char* bad : {"7x", "x", "10", "-1", "7 ", "99999999999999999999"}) {
     setenv("RINGSIDE_TEST", bad, 1);
-    const std::string expected = std::string("RINGSIDE_TEST=") + bad + " is not an integer from 0 to 9";
+    const std::string expected =
+        std::string("RINGSIDE_TEST=") + bad + " is not an integer from 0 to 9";
     CHECK_THROWS_WITH_AS(integer_environment("RINGSIDE_TEST", 0, 9), expected.c_str(), Error);
   }
 }

@@ -10,7 +10,8 @@ using ringside::available_memory;
 
 namespace {
 
-constexpr const char* meminfo = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n";
+constexpr const char* meminfo =
+    "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n";
 
 }  // namespace
 
@@ -61,7 +62,8 @@ TEST_CASE("control groups of version 1 count too") {
 TEST_CASE("the most that a process had in memory is told until it is reset") {
   TemporaryDirectory root;
   CHECK_FALSE(ringside::peak_resident_memory(root.path()).has_value());
-  root.write("proc/self/status", "Name:\tringside\nVmPeak:\t   900 kB\nVmHWM:\t   500 kB\nVmRSS:\t   400 kB\n");
+  root.write("proc/self/status",
+             "Name:\tringside\nVmPeak:\t   900 kB\nVmHWM:\t   500 kB\nVmRSS:\t   400 kB\n");
   CHECK(ringside::peak_resident_memory(root.path()) == 500 * 1024);
   constexpr std::size_t much = 100'000'000;
   const auto before = ringside::peak_resident_memory();

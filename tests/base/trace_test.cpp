@@ -59,7 +59,8 @@ TEST_CASE("any thread may add to a trace") {
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       for (int k = 0; k < 500; ++k) {
-        trace.add({Trace::Lane::communication, Trace::Kind::call, "all_reduce", Clock::now(), Clock::now()});
+        trace.add({Trace::Lane::communication, Trace::Kind::call, "all_reduce", Clock::now(),
+                   Clock::now()});
         trace.add({Clock::now(), {k}});
       }
     });

@@ -22,17 +22,28 @@ using cli::FileDescriptor;
 
 constexpr Seconds time_to_vanish{1.5};  // killed processes are gone soon, but not at once
 
-const std::set<std::string> variables_of_outer_jobs{
-    "RANK",         "WORLD_SIZE",           "LOCAL_RANK",          "LOCAL_WORLD_SIZE", "NODE_RANK",
-    "RINGSIDE_FLIGHT_DIR", "GROUP_RANK", "MASTER_ADDR",          "MASTER_PORT",         "RINGSIDE_JOB_KEY", "SLURM_PROCID",
-    "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
+const std::set<std::string> variables_of_outer_jobs{"RANK",
+                                                    "WORLD_SIZE",
+                                                    "LOCAL_RANK",
+                                                    "LOCAL_WORLD_SIZE",
+                                                    "NODE_RANK",
+                                                    "RINGSIDE_FLIGHT_DIR",
+                                                    "GROUP_RANK",
+                                                    "MASTER_ADDR",
+                                                    "MASTER_PORT",
+                                                    "RINGSIDE_JOB_KEY",
+                                                    "SLURM_PROCID",
+                                                    "SLURM_NTASKS",
+                                                    "OMPI_COMM_WORLD_RANK",
+                                                    "OMPI_COMM_WORLD_SIZE"};
 
 std::vector<std::string> environment_with(const Variables& variables) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('='));
-    if (!variables.contains(name) && !variables_of_outer_jobs.contains(name)) result.push_back(text);
+    if (!variables.contains(name) && !variables_of_outer_jobs.contains(name))
+      result.push_back(text);
   }
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
   return result;
@@ -53,7 +64,8 @@ std::vector<std::string> strings_of(const std::filesystem::path& path) {
   return strings;
 }
 
-// Signals as a shell would leave them: a test that runs in the background must not hand on an ignored SIGINT.
+// Signals as a shell would leave them: a test that runs in the background must not hand on an
+// ignored SIGINT.
 void set_default_signals(posix_spawnattr_t& attributes) {
   sigset_t none;
   sigset_t all;
@@ -62,7 +74,8 @@ void set_default_signals(posix_spawnattr_t& attributes) {
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
 void take(FileDescriptor& pipe, std::string& text) {
@@ -96,8 +109,8 @@ Program::Program(std::vector<std::string> command, const Variables& variables) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   set_default_signals(attributes);
-  const int error =
-      ::posix_spawnp(&pid_, command.front().c_str(), &files, &attributes, pointers(command).data(), pointers(texts).data());
+  const int error = ::posix_spawnp(&pid_, command.front().c_str(), &files, &attributes,
+                                   pointers(command).data(), pointers(texts).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   require(error == 0, "cannot start {}: {}", command.front(), std::strerror(error));
@@ -160,18 +173,23 @@ std::vector<pid_t> Program::processes_with(const std::vector<std::string>& entri
   std::vector<pid_t> result;
   for (const auto& directory : std::filesystem::directory_iterator("/proc")) {
     const std::string name = directory.path().filename();
-    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) continue;
+    if (!std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; }))
+      continue;
     const auto environment = strings_of(directory.path() / "environ");
     const auto has = [&](const std::string& entry) {
       return std::find(environment.begin(), environment.end(), entry) != environment.end();
     };
-    if (has("RINGSIDE_TEST_MARK=" + mark_) && std::all_of(entries.begin(), entries.end(), has)) result.push_back(std::stoi(name));
+    if (has("RINGSIDE_TEST_MARK=" + mark_) && std::all_of(entries.begin(), entries.end(), has))
+      result.push_back(std::stoi(name));
   }
   return result;
 }
 
 void Program::take_output(int milliseconds) {
-  std::array<pollfd, 2> pipes{{{out_pipe_.get(), POLLIN, 0}, {err_pipe_.get(), POLLIN, 0}}};  // poll passes over a closed one (-1)
+  std::array<pollfd, 2> pipes{
+      {{out_pipe_.get(), POLLIN, 0},
+       {err_pipe_.get(), POLLIN, 0}}};  // poll passes over a closed one (-1)
   ::poll(pipes.data(), pipes.size(), milliseconds);
   take(out_pipe_, out_);
   take(err_pipe_, err_);
@@ -187,7 +205,8 @@ std::string Program::survivors() const {
   while (!processes().empty() && !deadline.expired()) ::usleep(10'000);
   std::string list;
   for (const pid_t pid : processes()) {
-    list += fmt::format("{}: {}\n", pid, fmt::join(strings_of(fmt::format("/proc/{}/cmdline", pid)), " "));
+    list += fmt::format("{}: {}\n", pid,
+                        fmt::join(strings_of(fmt::format("/proc/{}/cmdline", pid)), " "));
     ::kill(pid, SIGKILL);
   }
   return list;

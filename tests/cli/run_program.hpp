@@ -1,5 +1,6 @@
-// Runs programs in tests as a user would, above all `ringside` itself: with arguments and environment, a time limit, signals, what
-// it wrote to stdout and stderr, how it ended, and which of its processes are still there.
+// Runs programs in tests as a user would, above all `ringside` itself: with arguments and
+// environment, a time limit, signals, what it wrote to stdout and stderr, how it ended, and which
+// of its processes are still there.
 //
 //   const auto outcome = run_program({ringside_binary, "hello", "-n", "4"});
 //   CHECK(outcome.exit_code == 0);
@@ -17,7 +18,7 @@
 #include <sys/types.h>
 
 #include "base/clock.hpp"
-#include "cli/file_descriptor.hpp"
+#include "cli/launcher/file_descriptor.hpp"
 
 namespace ringside::testing {
 
@@ -31,12 +32,14 @@ struct Outcome {
   int exit_code = -1;      // -1 if a signal ended it
   int signal = 0;          // the signal that ended it, or 0
   bool timed_out = false;  // it was killed because it took longer than the test allowed
-  std::string survivors;   // a line for each process that it left behind, "" for none; they have been killed since
+  std::string survivors;   // a line for each process that it left behind, "" for none; they have
+                           // been killed since
   double seconds = 0;
 };
 
-// A program that runs while the test goes on. It has stdin from /dev/null, a process group of its own, and no variable of an outer
-// job (RANK and the like) but those in `variables`. Single-threaded: its output is taken while the test waits for something.
+// A program that runs while the test goes on. It has stdin from /dev/null, a process group of its
+// own, and no variable of an outer job (RANK and the like) but those in `variables`.
+// Single-threaded: its output is taken while the test waits for something.
 class Program {
  public:
   explicit Program(std::vector<std::string> command, const Variables& variables = {});
@@ -47,14 +50,16 @@ class Program {
   pid_t pid() const { return pid_; }
   void send(int signal) const;
 
-  // Waits until stdout or stderr contains `text`; false if the program ended or the limit passed without it.
+  // Waits until stdout or stderr contains `text`; false if the program ended or the limit passed
+  // without it.
   bool wait_for(std::string_view text, Seconds limit = Seconds(10));
 
   // Waits for the end. What is still there of its processes a moment later are its survivors.
   Outcome wait(Seconds limit = Seconds(20));
 
-  // The living processes of this program, itself and all that it has started, whatever became of their parents: known by a mark in
-  // their environment. A program that clears its environment escapes.
+  // The living processes of this program, itself and all that it has started, whatever became of
+  // their parents: known by a mark in their environment. A program that clears its environment
+  // escapes.
   std::vector<pid_t> processes() const;
 
   // Those of them that run as rank `rank` of a job, by RANK in their environment.
@@ -81,7 +86,8 @@ class Program {
 };
 
 // From start to end in one call.
-Outcome run_program(std::vector<std::string> command, const Variables& variables = {}, Seconds limit = Seconds(20));
+Outcome run_program(std::vector<std::string> command, const Variables& variables = {},
+                    Seconds limit = Seconds(20));
 
 inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

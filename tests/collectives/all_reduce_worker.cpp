@@ -1,5 +1,5 @@
-// A rank for the tests of failures: joins the job that its environment names, says "ready", and makes all-reduces of COUNT floats until
-// it is killed or told that something is wrong.
+// A rank for the tests of failures: joins the job that its environment names, says "ready", and
+// makes all-reduces of COUNT floats until it is killed or told that something is wrong.
 //
 //   all_reduce_worker COUNT [tcp|shm]
 #include <cstdio>
@@ -13,8 +13,8 @@ int main(int argc, char** argv) {
   try {
     using ringside::collectives::ProcessGroup;
     const bool shm = argc > 2 && std::string_view(argv[2]) == "shm";
-    const auto place = ringside::collectives::place_from_environment();
-    auto group = shm ? ProcessGroup::over_shm(place) : ProcessGroup::over_tcp(place);
+    const auto rank_info = ringside::collectives::rank_info_from_environment();
+    auto group = shm ? ProcessGroup::over_shm(rank_info) : ProcessGroup::over_tcp(rank_info);
     std::vector<float> x(argc > 1 ? static_cast<std::size_t>(std::atoll(argv[1])) : 1);
     group.barrier();
     std::printf("ready\n");

@@ -8,7 +8,7 @@
 
 #include <boost/asio/write.hpp>
 
-#include "collectives/rendezvous.hpp"
+#include "collectives/bootstrap/rendezvous.hpp"
 #include "collectives/transport/threads.hpp"
 #include "tests/collectives/worlds.hpp"
 
@@ -21,21 +21,26 @@ namespace {
 GroupOptions patience(double seconds) {
   GroupOptions options;
   options.executor.timeout = Seconds(seconds);
-  options.algorithms = AlgorithmChoice("all_reduce=ring");  // in which every rank needs every other
+  options.algorithms =
+      AlgorithmSelection("all_reduce=ring");  // in which every rank needs every other
   return options;
 }
 
 // What each rank's body throws, over threads.
-std::vector<std::string> outcomes_over_threads(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options) {
+std::vector<std::string> outcomes_over_threads(int size,
+                                               const std::function<void(ProcessGroup&)>& body,
+                                               const GroupOptions& options) {
   const auto world = make_threads_world(size);
   return on_threads(size, [&](int rank) {
-    ProcessGroup group(make_schedule_backend(make_threads_transport(world, rank), options.executor));
+    ProcessGroup group(
+        make_schedule_backend(make_threads_transport(world, rank), options.executor));
     body(group);
   });
 }
 
 template <class Check>
-void over_every_transport(int size, const std::function<void(ProcessGroup&)>& body, const GroupOptions& options, Check check) {
+void over_every_transport(int size, const std::function<void(ProcessGroup&)>& body,
+                          const GroupOptions& options, Check check) {
   {
     INFO("over threads");
     check(outcomes_over_threads(size, body, options));
@@ -48,7 +53,9 @@ void over_every_transport(int size, const std::function<void(ProcessGroup&)>& bo
   check(run_tcp(size, body, options));
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -70,7 +77,8 @@ TEST_CASE("ranks that disagree on the count name both calls") {
 
 namespace {
 
-// Rank 2 makes `other`, all others `one`; both are named, by every rank that ends with an error, within a second.
+// Rank 2 makes `other`, all others `one`; both are named, by every rank that ends with an error,
+// within a second.
 struct Mismatch {
   std::string kind;
   std::function<void(ProcessGroup&)> one, other;
@@ -78,9 +86,10 @@ struct Mismatch {
 };
 
 template <Element T>
-std::function<void(ProcessGroup&)> all_reduce_of(std::size_t count, ReduceOp op = ReduceOp::sum, const char* algorithm = "ring") {
+std::function<void(ProcessGroup&)> all_reduce_of(std::size_t count, ReduceOp op = ReduceOp::sum,
+                                                 const char* algorithm = "ring") {
   return [=](ProcessGroup& group) {
-    group.set_algorithms(AlgorithmChoice(std::string("all_reduce=") + algorithm));
+    group.set_algorithms(AlgorithmSelection(std::string("all_reduce=") + algorithm));
     std::vector<T> x(count);
     group.all_reduce(std::span(x), op);
   };
@@ -88,7 +97,7 @@ std::function<void(ProcessGroup&)> all_reduce_of(std::size_t count, ReduceOp op 
 
 std::function<void(ProcessGroup&)> broadcast_from(int root, std::size_t count) {
   return [=](ProcessGroup& group) {
-    group.set_algorithms(AlgorithmChoice("broadcast=binomial"));
+    group.set_algorithms(AlgorithmSelection("broadcast=binomial"));
     std::vector<float> x(count);
     group.broadcast(std::span(x), root);
   };
@@ -96,26 +105,37 @@ std::function<void(ProcessGroup&)> broadcast_from(int root, std::size_t count) {
 
 std::function<void(ProcessGroup&)> reduce_to(int root) {
   return [=](ProcessGroup& group) {
-    group.set_algorithms(AlgorithmChoice("reduce=binomial"));
+    group.set_algorithms(AlgorithmSelection("reduce=binomial"));
     std::vector<float> x(64), y(64);
     group.reduce(std::span<const float>(x), std::span(y), root);
   };
 }
 
-void barrier(ProcessGroup& group) { group.barrier(); }
+void barrier(ProcessGroup& group) {
+  group.barrier();
+}
 
 const std::vector<Mismatch> mismatches = {
-    {"collective", all_reduce_of<float>(64), barrier, "makes call #1, all_reduce of 64 fp32 (sum, ring)", "makes call #1, barrier"},
-    {"type", all_reduce_of<float>(64), all_reduce_of<std::int32_t>(64), "all_reduce of 64 fp32 (sum, ring)", "all_reduce of 64 int32 (sum, ring)"},
-    {"count", all_reduce_of<float>(64), all_reduce_of<float>(65), "all_reduce of 64 fp32 (sum, ring)", "all_reduce of 65 fp32 (sum, ring)"},
-    {"long count", all_reduce_of<float>(3000000), all_reduce_of<float>(3000001), "all_reduce of 3000000 fp32", "all_reduce of 3000001 fp32"},
-    {"reduce op", all_reduce_of<float>(64), all_reduce_of<float>(64, ReduceOp::max), "64 fp32 (sum, ring)", "64 fp32 (max, ring)"},
-    {"algorithm", all_reduce_of<float>(64), all_reduce_of<float>(64, ReduceOp::sum, "naive"), "64 fp32 (sum, ring)", "64 fp32 (sum, naive)"},
-    {"root", broadcast_from(0, 64), broadcast_from(1, 64), "makes call #1, broadcast of 64 fp32 from rank 0 (binomial)",
+    {"collective", all_reduce_of<float>(64), barrier,
+     "makes call #1, all_reduce of 64 fp32 (sum, ring)", "makes call #1, barrier"},
+    {"type", all_reduce_of<float>(64), all_reduce_of<std::int32_t>(64),
+     "all_reduce of 64 fp32 (sum, ring)", "all_reduce of 64 int32 (sum, ring)"},
+    {"count", all_reduce_of<float>(64), all_reduce_of<float>(65),
+     "all_reduce of 64 fp32 (sum, ring)", "all_reduce of 65 fp32 (sum, ring)"},
+    {"long count", all_reduce_of<float>(3000000), all_reduce_of<float>(3000001),
+     "all_reduce of 3000000 fp32", "all_reduce of 3000001 fp32"},
+    {"reduce op", all_reduce_of<float>(64), all_reduce_of<float>(64, ReduceOp::max),
+     "64 fp32 (sum, ring)", "64 fp32 (max, ring)"},
+    {"algorithm", all_reduce_of<float>(64), all_reduce_of<float>(64, ReduceOp::sum, "naive"),
+     "64 fp32 (sum, ring)", "64 fp32 (sum, naive)"},
+    {"root", broadcast_from(0, 64), broadcast_from(1, 64),
+     "makes call #1, broadcast of 64 fp32 from rank 0 (binomial)",
      "makes call #1, broadcast of 64 fp32 from rank 1 (binomial)"},
-    {"root of much", broadcast_from(0, 5000000), broadcast_from(1, 5000000), "broadcast of 5000000 fp32 from rank 0 (binomial)",
+    {"root of much", broadcast_from(0, 5000000), broadcast_from(1, 5000000),
+     "broadcast of 5000000 fp32 from rank 0 (binomial)",
      "broadcast of 5000000 fp32 from rank 1 (binomial)"},
-    {"root of a reduce", reduce_to(0), reduce_to(1), "reduce of 64 fp32 to rank 0 (sum, binomial)", "reduce of 64 fp32 to rank 1 (sum, binomial)"},
+    {"root of a reduce", reduce_to(0), reduce_to(1), "reduce of 64 fp32 to rank 0 (sum, binomial)",
+     "reduce of 64 fp32 to rank 1 (sum, binomial)"},
 };
 
 // Checks what the ranks have said, and returns how many have said something.
@@ -142,21 +162,30 @@ TEST_CASE("whatever it is that ranks disagree on both calls are named by all wit
       const auto start = Clock::now();
       try {
         (group.rank() == 2 ? mismatch.other : mismatch.one)(group);
-        for (int i = 0; i < 3; ++i) all_reduce_of<double>(10)(group);  // a rank that was done before it could notice goes on, and hears of it
+        for (int i = 0; i < 3; ++i)
+          all_reduce_of<double>(10)(
+              group);  // a rank that was done before it could notice goes on, and hears of it
       } catch (const Error&) {
-        require(seconds_since(start) < 3, "it took {:.1f} s", seconds_since(start));  // one, and a busy machine
+        require(seconds_since(start) < 3, "it took {:.1f} s",
+                seconds_since(start));  // one, and a busy machine
         throw;
       }
     };
-    over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) { CHECK(named_by(outcomes, mismatch) == 3); });
+    over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) {
+      CHECK(named_by(outcomes, mismatch) == 3);
+    });
   }
 }
 
 TEST_CASE("ranks that disagree in their last call name it to those that still wait") {
   for (const Mismatch& mismatch : mismatches) {
     CAPTURE(mismatch.kind);
-    const auto body = [&](ProcessGroup& group) { (group.rank() == 2 ? mismatch.other : mismatch.one)(group); };
-    over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) { CHECK(named_by(outcomes, mismatch) >= 1); });
+    const auto body = [&](ProcessGroup& group) {
+      (group.rank() == 2 ? mismatch.other : mismatch.one)(group);
+    };
+    over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) {
+      CHECK(named_by(outcomes, mismatch) >= 1);
+    });
   }
 }
 
@@ -167,8 +196,14 @@ TEST_CASE("a disagreement of long ago is named rather than the call in which it 
     for (int i = 0; i < 20; ++i) broadcast_from(0, 64)(group);
     all_reduce_of<float>(10)(group);
   };
-  const Mismatch mismatch{"root", {}, {}, "makes call #2, broadcast of 64 fp32 from rank 0", "makes call #2, broadcast of 64 fp32 from rank 1"};
-  over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) { CHECK(named_by(outcomes, mismatch) == 3); });
+  const Mismatch mismatch{"root",
+                          {},
+                          {},
+                          "makes call #2, broadcast of 64 fp32 from rank 0",
+                          "makes call #2, broadcast of 64 fp32 from rank 1"};
+  over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) {
+    CHECK(named_by(outcomes, mismatch) == 3);
+  });
 }
 
 TEST_CASE("ranks that disagree on the order name both calls") {
@@ -177,8 +212,14 @@ TEST_CASE("ranks that disagree on the order name both calls") {
     all_reduce_of<float>(64)(group);
     if (group.rank() != 2) group.barrier();
   };
-  const Mismatch mismatch{"order", {}, {}, "makes call #1, barrier", "makes call #1, all_reduce of 64 fp32 (sum, ring)"};
-  over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) { CHECK(named_by(outcomes, mismatch) == 3); });
+  const Mismatch mismatch{"order",
+                          {},
+                          {},
+                          "makes call #1, barrier",
+                          "makes call #1, all_reduce of 64 fp32 (sum, ring)"};
+  over_every_transport(3, body, patience(20), [&](const std::vector<std::string>& outcomes) {
+    CHECK(named_by(outcomes, mismatch) == 3);
+  });
 }
 
 TEST_CASE("a rank that leaves is named by those that wait for it") {
@@ -226,10 +267,13 @@ TEST_CASE("a rank that does not come in time is named by all others and they say
   over_every_transport(4, body, patience(1), [](const std::vector<std::string>& outcomes) {
     for (const int rank : {0, 1, 2, 3}) {  // rank 2 too, when it comes at last, hears what happened
       CAPTURE(outcomes[rank]);
-      CHECK(contains(outcomes[rank], "rank 2 does not answer: stopped, stuck, or busy outside of the collectives"));
+      CHECK(contains(outcomes[rank],
+                     "rank 2 does not answer: stopped, stuck, or busy outside of the collectives"));
       CHECK(contains(outcomes[rank], "call #2, all_reduce of 100 fp32 (sum, ring)"));
     }
-    for (const auto& text : outcomes) CHECK((contains(text, "from rank 2 for 1.0 s") || contains(text, "waits for rank 2 in step 1 of call #2")));
+    for (const auto& text : outcomes)
+      CHECK((contains(text, "from rank 2 for 1.0 s") ||
+             contains(text, "waits for rank 2 in step 1 of call #2")));
   });
 }
 
@@ -252,17 +296,23 @@ TEST_CASE("a rank that waits for long says so once and again when it goes on") {
     std::sort(said.begin(), said.end());
     CAPTURE(said);
     REQUIRE(said.size() == 4);  // of ranks 0 and 1, each that it waits and that it goes on
-    CHECK(contains(said[0], "rank 0 has waited for rank 2 for 1 s in call #2, all_reduce of 100 fp32 (sum, ring), step 1 of 4, and will up to 20 "
-                            "s. rank 2 does not answer: stopped, stuck, or busy outside of the collectives; rank 1 waits for rank 0 in step 2 of "
-                            "call #2"));
+    CHECK(contains(said[0],
+                   "rank 0 has waited for rank 2 for 1 s in call #2, all_reduce of 100 fp32 (sum, "
+                   "ring), step 1 of 4, and will up to 20 "
+                   "s. rank 2 does not answer: stopped, stuck, or busy outside of the collectives; "
+                   "rank 1 waits for rank 0 in step 2 of "
+                   "call #2"));
     CHECK(said[1] == "rank 0 went on after 2 s, in call #2");
-    CHECK(contains(said[2], "rank 1 has waited for rank 0 for 1 s in call #2, all_reduce of 100 fp32 (sum, ring), step 2 of 4"));
+    CHECK(contains(said[2],
+                   "rank 1 has waited for rank 0 for 1 s in call #2, all_reduce of 100 fp32 (sum, "
+                   "ring), step 2 of 4"));
     CHECK(said[3] == "rank 1 went on after 2 s, in call #2");
     said.clear();
   });
 }
 
-TEST_CASE("a rank that is told never to warn does not and neither does one that the deadline ends") {
+TEST_CASE(
+    "a rank that is told never to warn does not and neither does one that the deadline ends") {
   for (const double after : {0.0, 5.0}) {
     GroupOptions options = patience(1);
     options.executor.warn_after = Seconds(after);
@@ -272,7 +322,8 @@ TEST_CASE("a rank that is told never to warn does not and neither does one that 
       if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
       group.barrier();
     };
-    for (const auto& text : outcomes_over_threads(2, body, options)) CHECK(contains(text, "rank 1 does not answer"));
+    for (const auto& text : outcomes_over_threads(2, body, options))
+      CHECK(contains(text, "rank 1 does not answer"));
     CHECK(said == 0);
   }
 }
@@ -292,27 +343,33 @@ TEST_CASE("after a failure every later call fails with the first cause") {
 }
 
 TEST_CASE("run_threads hands on the first cause") {
-  CHECK_THROWS_WITH_AS(run_threads(3, [](ProcessGroup& group) {
-    if (group.rank() == 1) fail("no more memory");
-    group.barrier();
-  }), "no more memory", Error);
+  CHECK_THROWS_WITH_AS(run_threads(3,
+                                   [](ProcessGroup& group) {
+                                     if (group.rank() == 1) fail("no more memory");
+                                     group.barrier();
+                                   }),
+                       "no more memory", Error);
 }
 
 namespace {
 
-// Ranks 0 and 1 make an all-reduce of 48000 floats over TCP, and rank 2 is a mere pair of connections to each, with which `misdeed` does
-// what it likes. Returns what ranks 0 and 1 say.
-std::vector<std::string> with_an_evil_rank_2(const std::function<void(Mesh&)>& misdeed, const GroupOptions& options = patience(20)) {
+// Ranks 0 and 1 make an all-reduce of 48000 floats over TCP, and rank 2 is a mere pair of
+// connections to each, with which `misdeed` does what it likes. Returns what ranks 0 and 1 say.
+std::vector<std::string> with_an_evil_rank_2(const std::function<void(Mesh&)>& misdeed,
+                                             const GroupOptions& options = patience(20)) {
   const auto port = free_port();
   std::atomic<int> ended = 0;
   auto outcomes = on_threads(3, [&](int rank) {
     if (rank == 2) {
       Mesh mesh = meet(place_of(2, 3, port));
       misdeed(mesh);
-      while (ended < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // what else it has stays open: that is all the others see
+      while (ended < 2)
+        std::this_thread::sleep_for(std::chrono::milliseconds(
+            5));  // what else it has stays open: that is all the others see
       return;
     }
-    const std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)> at_the_end(&ended, [](std::atomic<int>* count) { ++*count; });
+    const std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)> at_the_end(
+        &ended, [](std::atomic<int>* count) { ++*count; });
     ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port), options);
     all_reduce_of<float>(48000)(group);
   });
@@ -324,7 +381,8 @@ std::vector<std::string> with_an_evil_rank_2(const std::function<void(Mesh&)>& m
 MessageHeader first_header() {
   Call call;
   call.collective = Collective::all_reduce;
-  call.algorithm = static_cast<std::uint8_t>(&find_algorithm(Collective::all_reduce, "ring") - all_algorithms().data());
+  call.algorithm = static_cast<std::uint8_t>(&find_algorithm(Collective::all_reduce, "ring") -
+                                             all_algorithms().data());
   call.count = 48000;
   MessageHeader header;
   header.job = job_number("test");
@@ -371,7 +429,8 @@ TEST_CASE("a connection that is reset in the middle of a message is named by all
 TEST_CASE("a connection that ends in the middle of a header is named by all") {
   const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
     say(mesh.data[0], bytes_of(first_header()).substr(0, 40));
-    mesh.data[0]->shutdown(Mesh::Socket::shutdown_send);  // not closed: with bytes unread, that would be a reset
+    mesh.data[0]->shutdown(
+        Mesh::Socket::shutdown_send);  // not closed: with bytes unread, that would be a reset
   });
   check_all_say(outcomes, "the connection to rank 2 broke: End of file");
 }
@@ -382,13 +441,17 @@ TEST_CASE("a rank whose connections are all reset in the middle of a message is 
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     for (const int r : {0, 1}) reset(mesh.data[r]), reset(mesh.lifelines[r]);
   });
-  check_all_say(outcomes, "rank 2 is gone: its connection closed without a goodbye, as when a process is killed or crashes");
+  check_all_say(outcomes,
+                "rank 2 is gone: its connection closed without a goodbye, as when a process is "
+                "killed or crashes");
 }
 
 TEST_CASE("a rank that says half a header and no more is named at the deadline") {
-  const auto outcomes =
-      with_an_evil_rank_2([](Mesh& mesh) { say(mesh.data[0], bytes_of(first_header()).substr(0, 40)); }, patience(0.6));
-  check_all_say(outcomes, "rank 2 does not answer: stopped, stuck, or busy outside of the collectives; nothing came to rank ");
+  const auto outcomes = with_an_evil_rank_2(
+      [](Mesh& mesh) { say(mesh.data[0], bytes_of(first_header()).substr(0, 40)); }, patience(0.6));
+  check_all_say(outcomes,
+                "rank 2 does not answer: stopped, stuck, or busy outside of the collectives; "
+                "nothing came to rank ");
 }
 
 TEST_CASE("bytes that are no message and lengths that nobody expects are refused and told to all") {
@@ -397,17 +460,25 @@ TEST_CASE("bytes that are no message and lengths that nobody expects are refused
     std::function<void(MessageHeader&)> change;
   };
   const std::vector<Case> cases = {
-      {"rank 0 received bytes from rank 2 that are not a message of this job", [](MessageHeader& h) { h.magic = 0x20544547; }},
-      {"rank 0 received bytes from rank 2 that are not a message of this job", [](MessageHeader& h) { h.job += 1; }},
-      {"(64000 bytes) of call #1, all_reduce of 48000 fp32 (sum, ring), from rank 2, but received step 0 slice 0 (1152921504606846976 bytes)",
+      {"rank 0 received bytes from rank 2 that are not a message of this job",
+       [](MessageHeader& h) { h.magic = 0x20544547; }},
+      {"rank 0 received bytes from rank 2 that are not a message of this job",
+       [](MessageHeader& h) { h.job += 1; }},
+      {"(64000 bytes) of call #1, all_reduce of 48000 fp32 (sum, ring), from rank 2, but received "
+       "step 0 slice 0 (1152921504606846976 bytes)",
        [](MessageHeader& h) { h.bytes = std::uint64_t{1} << 60; }},
-      {"from rank 2, but received step 4294967295 slice 0 (64000 bytes): do the ranks run different versions or settings",
+      {"from rank 2, but received step 4294967295 slice 0 (64000 bytes): do the ranks run "
+       "different versions or settings",
        [](MessageHeader& h) { h.step = ~0u; }},
-      {"but rank 2 makes call #1, all_reduce of 18446744073709551615 fp32 (sum, ring)", [](MessageHeader& h) { h.call.count = ~0ull; }},
-      {"but rank 2 makes call #1, collective 200 of 48000. Every rank", [](MessageHeader& h) { h.call.collective = static_cast<Collective>(200); }},
-      {"but rank 2 makes call #1, all_reduce of 48000 unknown type (unknown op, algorithm 200) for ?[2J",
+      {"but rank 2 makes call #1, all_reduce of 18446744073709551615 fp32 (sum, ring)",
+       [](MessageHeader& h) { h.call.count = ~0ull; }},
+      {"but rank 2 makes call #1, collective 200 of 48000. Every rank",
+       [](MessageHeader& h) { h.call.collective = static_cast<Collective>(200); }},
+      {"but rank 2 makes call #1, all_reduce of 48000 unknown type (unknown op, algorithm 200) for "
+       "?[2J",
        [](MessageHeader& h) {
-         h.call.algorithm = 200, h.call.type = static_cast<DataType>(99), h.call.reduce = static_cast<ReduceOp>(99);
+         h.call.algorithm = 200, h.call.type = static_cast<DataType>(99),
+         h.call.reduce = static_cast<ReduceOp>(99);
          h.call.label = Label("\x1b[2J");
        }},
   };
@@ -424,6 +495,7 @@ TEST_CASE("bytes that are no message and lengths that nobody expects are refused
 TEST_CASE("news that make no sense are refused") {
   for (const std::string& news : {std::string(96, 'x'), bytes_of(first_header())}) {
     const auto outcomes = with_an_evil_rank_2([&](Mesh& mesh) { say(mesh.lifelines[1], news); });
-    check_all_say(outcomes, "rank 2 sends news that make no sense: do the ranks run different versions?");
+    check_all_say(outcomes,
+                  "rank 2 sends news that make no sense: do the ranks run different versions?");
   }
 }

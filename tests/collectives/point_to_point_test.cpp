@@ -30,7 +30,8 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("what is sent arrives, in order, whatever its length") {
   on_every_transport(3, [](ProcessGroup& group) {
-    for (const std::size_t count : {std::size_t(0), std::size_t(1), std::size_t(1003), std::size_t(700000)}) {
+    for (const std::size_t count :
+         {std::size_t(0), std::size_t(1), std::size_t(1003), std::size_t(700000)}) {
       std::vector<float> one(count), two(count);
       if (group.rank() == 2) {
         one = count_from(1, count), two = count_from(2, count);
@@ -39,7 +40,8 @@ TEST_CASE("what is sent arrives, in order, whatever its length") {
       } else if (group.rank() == 0) {
         group.recv(std::span(one), 2);
         group.recv(std::span(two), 2);
-        require(one == count_from(1, count) && two == count_from(2, count), "other numbers arrived than were sent");
+        require(one == count_from(1, count) && two == count_from(2, count),
+                "other numbers arrived than were sent");
       }
     }
   });
@@ -68,8 +70,10 @@ TEST_CASE("a pipeline hands on what it has received") {
     for (int micro_batch = 0; micro_batch < 8; ++micro_batch) {
       if (group.rank() > 0) group.recv(std::span(x), group.rank() - 1);
       for (auto& each : x) each = group.rank() == 0 ? micro_batch : each + 1;
-      if (group.rank() + 1 < group.size()) group.send(std::span<const std::int64_t>(x), group.rank() + 1);
-      if (group.rank() == 3) require(x[299] == micro_batch + 3, "micro-batch {} arrived as {}", micro_batch, x[299]);
+      if (group.rank() + 1 < group.size())
+        group.send(std::span<const std::int64_t>(x), group.rank() + 1);
+      if (group.rank() == 3)
+        require(x[299] == micro_batch + 3, "micro-batch {} arrived as {}", micro_batch, x[299]);
     }
   });
 }
@@ -84,8 +88,11 @@ TEST_CASE("a send and a recv that do not agree name both calls") {
   for (const auto& outcomes : {run_tcp(3, body, patience(20)), run_shm(3, body, patience(20))})
     for (const auto& text : outcomes) {
       CAPTURE(text);
-      CHECK(contains(text, "the ranks disagree: rank 1 makes call #1, send/recv of 200 fp32 from rank 0 to rank 1"));
-      CHECK(contains(text, "but rank 0 makes call #1, send/recv of 100 fp32 from rank 0 to rank 1"));
+      CHECK(contains(
+          text,
+          "the ranks disagree: rank 1 makes call #1, send/recv of 200 fp32 from rank 0 to rank 1"));
+      CHECK(
+          contains(text, "but rank 0 makes call #1, send/recv of 100 fp32 from rank 0 to rank 1"));
     }
 }
 
@@ -115,12 +122,15 @@ TEST_CASE("peers that make no sense are refused before anything is sent") {
     };
     std::vector<float> x(3);
     const auto to = text_of([&] { group.send(std::span<const float>(x), 2); });
-    require(to == fmt::format("a send and its recv are between rank {} and another of the ranks 0 to 1, not rank 2", group.rank()),
+    require(to == fmt::format("a send and its recv are between rank {} and another of the ranks 0 "
+                              "to 1, not rank 2",
+                              group.rank()),
             "{}", to);
     const auto from = text_of([&] { group.recv(std::span(x), group.rank()); });
-    require(
-        from == fmt::format("a send and its recv are between rank {0} and another of the ranks 0 to 1, not rank {0}", group.rank()),
-        "{}", from);
+    require(from == fmt::format("a send and its recv are between rank {0} and another of the ranks "
+                                "0 to 1, not rank {0}",
+                                group.rank()),
+            "{}", from);
     group.barrier();
   });
 }

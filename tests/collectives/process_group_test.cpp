@@ -1,4 +1,5 @@
-// Every collective over every transport, against the plain sum: worlds of 1 to 5, any count, tiny slices.
+// Every collective over every transport, against the plain sum: worlds of 1 to 5, any count, tiny
+// slices.
 #include "collectives/process_group.hpp"
 
 #include <atomic>
@@ -54,15 +55,18 @@ GroupOptions tiny_slices() {
 // doctest's CHECK is not for threads: a body collects what is wrong as an exception.
 template <class T>
 void must_equal(const std::vector<T>& seen, const std::vector<T>& wanted, const char* what) {
-  require(std::equal(seen.begin(), seen.end(), wanted.begin(), wanted.end()), "{}: {} instead of {}", what,
-          seen.size() < 40 ? fmt::format("{}", seen) : "other numbers", wanted.size() < 40 ? fmt::format("{}", wanted) : "the expected");
+  require(std::equal(seen.begin(), seen.end(), wanted.begin(), wanted.end()),
+          "{}: {} instead of {}", what,
+          seen.size() < 40 ? fmt::format("{}", seen) : "other numbers",
+          wanted.size() < 40 ? fmt::format("{}", wanted) : "the expected");
 }
 
 template <class T>
 void all_collectives_agree(ProcessGroup& group) {
   const int p = group.size(), r = group.rank();
   for (const std::size_t count : counts_for(p)) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::avg}) {
+    for (const ReduceOp op :
+         {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::avg}) {
       if (op == ReduceOp::avg && std::is_integral_v<T>) continue;
       std::vector<T> wanted(count);
       for (std::size_t i = 0; i < count; ++i) wanted[i] = expected<T>(op, p, i);
@@ -82,13 +86,15 @@ void all_collectives_agree(ProcessGroup& group) {
       must_equal(input, numbers<T>(r, count), "the input of reduce_scatter");
       std::vector<T> both = input;  // the output may be this rank's block of the input
       group.reduce_scatter(std::span<const T>(both), std::span(both).subspan(begin, length), op);
-      must_equal(std::vector<T>(both.begin() + begin, both.begin() + begin + length), wanted_block, "reduce_scatter in place");
+      must_equal(std::vector<T>(both.begin() + begin, both.begin() + begin + length), wanted_block,
+                 "reduce_scatter in place");
 
       std::vector<T> gathered(count, T(77)), gathered_in_place(count, T(77));
       group.all_gather(std::span<const T>(block), std::span(gathered));
       must_equal(gathered, wanted, "all_gather");
       std::copy(block.begin(), block.end(), gathered_in_place.begin() + begin);
-      group.all_gather(std::span<const T>(gathered_in_place).subspan(begin, length), std::span(gathered_in_place));
+      group.all_gather(std::span<const T>(gathered_in_place).subspan(begin, length),
+                       std::span(gathered_in_place));
       must_equal(gathered_in_place, wanted, "all_gather in place");
 
       for (int root = 0; root < p; ++root) {
@@ -123,7 +129,8 @@ TEST_CASE("every collective gives the plain result in worlds of 1 to 5") {
 TEST_CASE("slices of 128 bytes give the same result") {
   for (const int size : {2, 3, 4}) {
     CAPTURE(size);
-    on_every_transport(size, [](ProcessGroup& group) { all_collectives_agree<float>(group); }, tiny_slices());
+    on_every_transport(
+        size, [](ProcessGroup& group) { all_collectives_agree<float>(group); }, tiny_slices());
   }
 }
 
@@ -133,12 +140,16 @@ TEST_CASE("long buffers pass through many segments") {
       const std::size_t count = 3000017;
       const auto input = numbers<float>(group.rank(), count);
       std::vector<float> wanted(count), output(count), block(group.block_size(count, group.rank()));
-      for (std::size_t i = 0; i < count; ++i) wanted[i] = expected<float>(ReduceOp::sum, group.size(), i);
+      for (std::size_t i = 0; i < count; ++i)
+        wanted[i] = expected<float>(ReduceOp::sum, group.size(), i);
       group.all_reduce(std::span(input), std::span(output));
       must_equal(output, wanted, "all_reduce");
       group.reduce_scatter(std::span(input), std::span(block));
-      const auto begin = wanted.begin() + static_cast<std::ptrdiff_t>(group.block_begin(count, group.rank()));
-      must_equal(block, std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(block.size())), "reduce_scatter");
+      const auto begin =
+          wanted.begin() + static_cast<std::ptrdiff_t>(group.block_begin(count, group.rank()));
+      must_equal(block,
+                 std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(block.size())),
+                 "reduce_scatter");
     });
   }
 }
@@ -155,7 +166,8 @@ TEST_CASE("all ranks hold the same bits whatever the rounding") {
   for (const int size : {3, 4, 5}) {
     on_every_transport(size, [](ProcessGroup& group) {
       std::vector<float> x(1001), first(1001);
-      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random_normal(3, group.rank(), i));
+      for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>(random_normal(3, group.rank(), i));
       group.all_reduce(std::span(x), ReduceOp::avg);
       first = x;
       group.broadcast(std::span(first), 0);
@@ -166,26 +178,36 @@ TEST_CASE("all ranks hold the same bits whatever the rounding") {
 
 TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and not a byte more") {
   GroupOptions ring;
-  ring.algorithms = AlgorithmChoice("all_reduce=ring");
+  ring.algorithms = AlgorithmSelection("all_reduce=ring");
   for (const int size : {1, 2, 3, 4, 7}) {
-    for (const std::size_t count : {std::size_t(0), std::size_t(1), std::size_t(1000), std::size_t(840 * 16), std::size_t(100003)}) {
+    for (const std::size_t count : {std::size_t(0), std::size_t(1), std::size_t(1000),
+                                    std::size_t(840 * 16), std::size_t(100003)}) {
       CAPTURE(size);
       CAPTURE(count);
-      on_every_transport(size, [&](ProcessGroup& group) {
-        std::vector<float> x(count);
-        const auto before = group.traffic().payload_bytes_sent;
-        group.all_reduce(std::span(x));
-        const auto sent = group.traffic().payload_bytes_sent - before;
-        // Rank r sends all chunks but its own, then all but its right neighbour's.
-        const Chunks chunks = Chunks::aligned(count, group.size(), sizeof(float));
-        const int right = wrap(group.rank() + 1, group.size());
-        const std::size_t exact = group.size() == 1 ? 0 : 4 * (2 * count - chunks.size(group.rank()) - chunks.size(right));
-        require(sent == exact, "rank {} sent {} bytes instead of {}", group.rank(), sent, exact);
-        if (count % (16 * group.size()) == 0) {
-          const std::size_t formula = 2 * (group.size() - 1) * count * 4 / group.size();
-          require(sent == formula, "rank {} sent {} bytes instead of 2 (p-1)/p of the buffer {}", group.rank(), sent, formula);
-        }
-      }, ring);
+      on_every_transport(
+          size,
+          [&](ProcessGroup& group) {
+            std::vector<float> x(count);
+            const auto before = group.traffic().payload_bytes_sent;
+            group.all_reduce(std::span(x));
+            const auto sent = group.traffic().payload_bytes_sent - before;
+            // Rank r sends all chunks but its own, then all but its right neighbour's.
+            const Chunks chunks = Chunks::aligned(count, group.size(), sizeof(float));
+            const int right = wrap(group.rank() + 1, group.size());
+            const std::size_t exact =
+                group.size() == 1
+                    ? 0
+                    : 4 * (2 * count - chunks.size(group.rank()) - chunks.size(right));
+            require(sent == exact, "rank {} sent {} bytes instead of {}", group.rank(), sent,
+                    exact);
+            if (count % (16 * group.size()) == 0) {
+              const std::size_t formula = 2 * (group.size() - 1) * count * 4 / group.size();
+              require(sent == formula,
+                      "rank {} sent {} bytes instead of 2 (p-1)/p of the buffer {}", group.rank(),
+                      sent, formula);
+            }
+          },
+          ring);
     }
   }
 }
@@ -218,15 +240,22 @@ TEST_CASE("spans of the wrong length are refused before anything is sent") {
       }
       return "no error";
     };
-    const auto seen = text_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
-    require(seen == "all_reduce: a span of 3 elements was expected, and one of 4 was given", "{}", seen);
-    const auto scatter = text_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
-    require(scatter == "reduce_scatter: a span of 2 elements was expected, and one of 3 was given", "{}", scatter);
+    const auto seen =
+        text_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
+    require(seen == "all_reduce: a span of 3 elements was expected, and one of 4 was given", "{}",
+            seen);
+    const auto scatter =
+        text_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
+    require(scatter == "reduce_scatter: a span of 2 elements was expected, and one of 3 was given",
+            "{}", scatter);
     const auto root = text_of([&] { group.broadcast(std::span(three), 2); });
     require(root == "broadcast: the root must be one of the ranks 0 to 1, not 2", "{}", root);
     std::vector<std::int32_t> whole(3);
     const auto avg = text_of([&] { group.all_reduce(std::span(whole), ReduceOp::avg); });
-    require(avg == "all_reduce: avg is not defined for int32; use sum, and divide where you know how to round", "{}", avg);
+    require(avg ==
+                "all_reduce: avg is not defined for int32; use sum, and divide where you know how "
+                "to round",
+            "{}", avg);
     group.barrier();  // the group is as good as before
   });
 }

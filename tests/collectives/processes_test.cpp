@@ -1,5 +1,5 @@
-// Failures of ranks that are processes: killed, stopped, or never started. The survivors name the one to blame and end by
-// themselves.
+// Failures of ranks that are processes: killed, stopped, or never started. The survivors name the
+// one to blame and end by themselves.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -20,15 +20,18 @@ const std::string worker = ALL_REDUCE_WORKER;
 // The ranks of one job, started one by one, with no launcher to end them.
 class Job {
  public:
-  Job(const std::string& backend, int size, const Variables& more = {}, const std::string& count = "25000000")
+  Job(const std::string& backend, int size, const Variables& more = {},
+      const std::string& count = "25000000")
       : port_(tests::free_port()) {
     for (int rank = 0; rank < size; ++rank) {
-      Variables variables = {{"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(size)},
-                             {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(size)},
-                             {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", std::to_string(port_)},
-                             {"RINGSIDE_JOB_KEY", "failures"}};
+      Variables variables = {
+          {"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(size)},
+          {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(size)},
+          {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", std::to_string(port_)},
+          {"RINGSIDE_JOB_KEY", "failures"}};
       for (const auto& [name, value] : more) variables[name] = value;
-      ranks_.push_back(std::make_unique<Program>(std::vector<std::string>{worker, count, backend}, variables));
+      ranks_.push_back(
+          std::make_unique<Program>(std::vector<std::string>{worker, count, backend}, variables));
     }
   }
   Program& rank(int r) { return *ranks_[static_cast<std::size_t>(r)]; }
@@ -43,7 +46,8 @@ class Job {
   std::vector<std::unique_ptr<Program>> ranks_;
 };
 
-// Sockets on a port that are open or half open; TIME_WAIT, the kernel's own memory of a connection that was closed, is not counted.
+// Sockets on a port that are open or half open; TIME_WAIT, the kernel's own memory of a connection
+// that was closed, is not counted.
 int sockets_on(std::uint16_t port) {
   int found = 0;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -73,24 +77,29 @@ void each_backend(const std::function<void(const std::string&)>& test) {
   }
 }
 
-// Runs a script of sh with a /dev/shm of its own, where nobody else makes or leaves anything. Nothing where the machine does not
-// allow it.
+// Runs a script of sh with a /dev/shm of its own, where nobody else makes or leaves anything.
+// Nothing where the machine does not allow it.
 std::optional<Outcome> with_own_shared_memory(const std::string& size, const std::string& script) {
   const std::vector<std::string> apart = {"unshare", "--mount", "--map-root-user", "sh", "-c"};
   const auto run = [&](const std::string& text) {
     auto command = apart;
-    command.push_back(fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm && {{ {}; }}", size, text));
+    command.push_back(
+        fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm && {{ {}; }}", size, text));
     return run_program(command);
   };
   if (run("true").exit_code == 0) return run(script);
-  MESSAGE("SKIPPED: this machine does not let a test mount a /dev/shm of its own (unshare --mount --map-root-user)");
+  MESSAGE(
+      "SKIPPED: this machine does not let a test mount a /dev/shm of its own (unshare --mount "
+      "--map-root-user)");
   return std::nullopt;
 }
 
 // Three ranks in the background, as $p0, $p1 and $p2.
 std::string start_three_ranks(const std::string& count) {
-  std::string script = fmt::format("export WORLD_SIZE=3 RINGSIDE_CONNECT_TIMEOUT=2 MASTER_PORT={}", tests::free_port());
-  for (int r = 0; r < 3; ++r) script += fmt::format("; RANK={} {} {} shm & p{}=$!", r, worker, count, r);
+  std::string script = fmt::format("export WORLD_SIZE=3 RINGSIDE_CONNECT_TIMEOUT=2 MASTER_PORT={}",
+                                   tests::free_port());
+  for (int r = 0; r < 3; ++r)
+    script += fmt::format("; RANK={} {} {} shm & p{}=$!", r, worker, count, r);
   return script;
 }
 
@@ -113,7 +122,8 @@ TEST_CASE("a killed rank 0 is named as well") {
     Job job(backend, 3);
     job.wait_until_ready();
     job.rank(0).send(SIGKILL);
-    for (const int survivor : {1, 2}) expect_end(job.rank(survivor), "rank 0 is gone: its connection closed without a goodbye", 5);
+    for (const int survivor : {1, 2})
+      expect_end(job.rank(survivor), "rank 0 is gone: its connection closed without a goodbye", 5);
   });
 }
 
@@ -123,7 +133,8 @@ TEST_CASE("a stopped rank is named at the deadline and hears of it when it goes 
     job.wait_until_ready();
     job.rank(1).send(SIGSTOP);
     for (const int survivor : {0, 2, 3})
-      expect_end(job.rank(survivor), "rank 1 does not answer: stopped, stuck, or busy outside of the collectives", 8);
+      expect_end(job.rank(survivor),
+                 "rank 1 does not answer: stopped, stuck, or busy outside of the collectives", 8);
     job.rank(1).send(SIGCONT);
     expect_end(job.rank(1), "rank 1 does not answer", 5);
   });
@@ -146,47 +157,61 @@ TEST_CASE("a rank that is never started is named by all others at the deadline")
   const auto port = tests::free_port();
   std::vector<std::unique_ptr<Program>> ranks;
   for (const int rank : {0, 2})
-    ranks.push_back(std::make_unique<Program>(std::vector<std::string>{worker}, Variables{{"RANK", std::to_string(rank)},
-                                                                                          {"WORLD_SIZE", "3"},
-                                                                                          {"MASTER_PORT", std::to_string(port)},
-                                                                                          {"RINGSIDE_CONNECT_TIMEOUT", "2"}}));
-  for (auto& rank : ranks) expect_end(*rank, fmt::format("rank 1 of 3 never came to 127.0.0.1:{} within 2 s", port), 8);
+    ranks.push_back(std::make_unique<Program>(std::vector<std::string>{worker},
+                                              Variables{{"RANK", std::to_string(rank)},
+                                                        {"WORLD_SIZE", "3"},
+                                                        {"MASTER_PORT", std::to_string(port)},
+                                                        {"RINGSIDE_CONNECT_TIMEOUT", "2"}}));
+  for (auto& rank : ranks)
+    expect_end(*rank, fmt::format("rank 1 of 3 never came to 127.0.0.1:{} within 2 s", port), 8);
   CHECK(sockets_on(port) == 0);
 }
 
 TEST_CASE("ranks that share memory leave nothing in /dev/shm whenever they are killed") {
-  for (int i = 0; i < 8; ++i) {  // the earliest while the ranks still meet, the latest in an all-reduce
-    const auto script = fmt::format("{}; sleep 0.{:03}; kill -9 $p{}; wait; ls -A /dev/shm; df --output=used /dev/shm",
-                                    start_three_ranks("25000000"), 5 * i * i, i % 3);
+  for (int i = 0; i < 8;
+       ++i) {  // the earliest while the ranks still meet, the latest in an all-reduce
+    const auto script = fmt::format(
+        "{}; sleep 0.{:03}; kill -9 $p{}; wait; ls -A /dev/shm; df --output=used /dev/shm",
+        start_three_ranks("25000000"), 5 * i * i, i % 3);
     const auto outcome = with_own_shared_memory("64m", script);
     if (!outcome) return;
     CAPTURE(outcome->out);
     CAPTURE(outcome->err);
     CHECK(outcome->survivors == "");
-    const auto end = outcome->out.find(" Used\n");  // what ls prints comes before it: nothing, or the ranks' "ready"
+    const auto end = outcome->out.find(
+        " Used\n");  // what ls prints comes before it: nothing, or the ranks' "ready"
     REQUIRE(end != std::string::npos);
     CHECK(std::stoi(outcome->out.substr(end + 6)) == 0);
     for (const auto& line : sorted_lines(outcome->out.substr(0, end)))
-      CHECK((line == "ready" || contains(line, "Used") || line.find_first_not_of(' ') == line.npos));
+      CHECK(
+          (line == "ready" || contains(line, "Used") || line.find_first_not_of(' ') == line.npos));
   }
 }
 
 TEST_CASE("a rank that may not open enough files says so and how to go on") {
 #if defined(__SANITIZE_ADDRESS__)
-  // Before it follows a pointer, that sanitizer asks by way of a pipe whether it may: without descriptors it blames innocent code.
+  // Before it follows a pointer, that sanitizer asks by way of a pipe whether it may: without
+  // descriptors it blames innocent code.
   MESSAGE("SKIPPED: UndefinedBehaviorSanitizer itself needs to open files");
   return;
 #endif
   for (const char* backend : {"tcp", "shm"})
-    for (const int limit : {6, 7, 8}) {  // before it goes to rank 0, while it does, and while it connects with all
+    for (const int limit :
+         {6, 7, 8}) {  // before it goes to rank 0, while it does, and while it connects with all
       CAPTURE(backend);
       CAPTURE(limit);
-      const auto script = fmt::format("export WORLD_SIZE=2 RINGSIDE_CONNECT_TIMEOUT=1 MASTER_PORT={}; RANK=0 {} 1 {} 2>/dev/null & "
-                                      "ulimit -n {}; RANK=1 {} 1 {}; wait", tests::free_port(), worker, backend, limit, worker, backend);
+      const auto script = fmt::format(
+          "export WORLD_SIZE=2 RINGSIDE_CONNECT_TIMEOUT=1 MASTER_PORT={}; RANK=0 {} 1 {} "
+          "2>/dev/null & "
+          "ulimit -n {}; RANK=1 {} 1 {}; wait",
+          tests::free_port(), worker, backend, limit, worker, backend);
       const auto outcome = run_program({"bash", "-c", script});
       CAPTURE(outcome.err);
-      const std::string limited = fmt::format("rank 1 may not have more than {} files and connections open, and needs two connections to every "
-                                              "other rank and a few files: raise the limit (ulimit -n 4096), or use fewer ranks\n", limit);
+      const std::string limited = fmt::format(
+          "rank 1 may not have more than {} files and connections open, and needs two connections "
+          "to every "
+          "other rank and a few files: raise the limit (ulimit -n 4096), or use fewer ranks\n",
+          limit);
       CHECK(outcome.err == limited);
       CHECK(!outcome.timed_out);
       CHECK(outcome.survivors == "");
@@ -196,16 +221,25 @@ TEST_CASE("a rank that may not open enough files says so and how to go on") {
 TEST_CASE("ranks that find no free port say so and how to go on") {
   const std::vector<std::string> apart = {"unshare", "--net", "--map-root-user", "sh", "-c"};
   auto command = apart;
-  command.emplace_back("ip link set lo up && echo '40000 40003' > /proc/sys/net/ipv4/ip_local_port_range");
+  command.emplace_back(
+      "ip link set lo up && echo '40000 40003' > /proc/sys/net/ipv4/ip_local_port_range");
   if (run_program(command).exit_code != 0) {
-    MESSAGE("SKIPPED: this machine does not let a test have a network of its own (unshare --net --map-root-user)");
+    MESSAGE(
+        "SKIPPED: this machine does not let a test have a network of its own (unshare --net "
+        "--map-root-user)");
     return;
   }
-  command.back() += fmt::format("; export WORLD_SIZE=4 RINGSIDE_CONNECT_TIMEOUT=1; for rank in 0 1 2 3; do RANK=$rank {} 1 & done; wait", worker);
+  command.back() += fmt::format(
+      "; export WORLD_SIZE=4 RINGSIDE_CONNECT_TIMEOUT=1; for rank in 0 1 2 3; do RANK=$rank {} 1 & "
+      "done; wait",
+      worker);
   const auto outcome = run_program(command);
   CAPTURE(outcome.err);
-  CHECK(contains(outcome.err, " found no free port on its host: those from 40000 to 40003 are taken, or kept for a minute after their "
-                              "connection has ended. Wait, or widen the range (sysctl net.ipv4.ip_local_port_range)\n"));
+  CHECK(contains(
+      outcome.err,
+      " found no free port on its host: those from 40000 to 40003 are taken, or kept for a minute "
+      "after their "
+      "connection has ended. Wait, or widen the range (sysctl net.ipv4.ip_local_port_range)\n"));
   CHECK(!outcome.timed_out);
   CHECK(outcome.survivors == "");
 }
@@ -216,16 +250,20 @@ TEST_CASE("too little shared memory is an error that says how much is needed, on
   CAPTURE(outcome->err);
   const std::string sentence = "MiB of shared memory for messages from 2 ranks, but /dev/shm has ";
   std::size_t told = 0;
-  for (const auto& line : sorted_lines(outcome->err)) told += contains(line, sentence) && contains(line, "of 1.0 MiB: enlarge it");
+  for (const auto& line : sorted_lines(outcome->err))
+    told += contains(line, sentence) && contains(line, "of 1.0 MiB: enlarge it");
   CHECK(told == 3);
 }
 
 TEST_CASE("ranks in different containers are told that they cannot share memory") {
-  const std::vector<std::string> apart = {"unshare", "--pid", "--fork", "--kill-child", "--map-root-user"};
+  const std::vector<std::string> apart = {"unshare", "--pid", "--fork", "--kill-child",
+                                          "--map-root-user"};
   auto command = apart;
   command.emplace_back("true");
   if (run_program(command).exit_code != 0) {
-    MESSAGE("SKIPPED: this machine does not let a test have process numbers of its own (unshare --pid --map-root-user)");
+    MESSAGE(
+        "SKIPPED: this machine does not let a test have process numbers of its own (unshare --pid "
+        "--map-root-user)");
     return;
   }
   const auto port = tests::free_port();
@@ -233,13 +271,17 @@ TEST_CASE("ranks in different containers are told that they cannot share memory"
     return Variables{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", std::to_string(port)}};
   };
   command = apart;
-  for (const auto& argument : {worker, std::string("1"), std::string("shm")}) command.push_back(argument);
+  for (const auto& argument : {worker, std::string("1"), std::string("shm")})
+    command.push_back(argument);
   Program zero({worker, "1", "shm"}, variables("0")), one(command, variables("1"));
-  for (Program* rank : {&zero, &one}) expect_end(*rank, "rank 1 runs in another container (process-ID namespace) than rank 0", 10);
+  for (Program* rank : {&zero, &one})
+    expect_end(*rank, "rank 1 runs in another container (process-ID namespace) than rank 0", 10);
 }
 
-TEST_CASE("every survivor leaves a record of its flight and the postmortem names the one that did not") {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("ringside-flights-{}", ::getpid());
+TEST_CASE(
+    "every survivor leaves a record of its flight and the postmortem names the one that did not") {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("ringside-flights-{}", ::getpid());
   std::filesystem::remove_all(folder);
   {
     Variables variables;

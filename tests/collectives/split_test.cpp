@@ -22,8 +22,10 @@ std::vector<int> members(ProcessGroup& group, int world_rank) {
 
 void require_members(ProcessGroup& group, int world_rank, const std::vector<int>& wanted) {
   const auto seen = members(group, world_rank);
-  require(seen == wanted, "the group of rank {} is {} instead of {}", world_rank, fmt::join(seen, " "), fmt::join(wanted, " "));
-  require(wanted[group.rank()] == world_rank, "rank {} is number {} there", world_rank, group.rank());
+  require(seen == wanted, "the group of rank {} is {} instead of {}", world_rank,
+          fmt::join(seen, " "), fmt::join(wanted, " "));
+  require(wanted[group.rank()] == world_rank, "rank {} is number {} there", world_rank,
+          group.rank());
 }
 
 float sum_in(ProcessGroup& group, float mine, std::size_t count = 1000) {
@@ -33,7 +35,9 @@ float sum_in(ProcessGroup& group, float mine, std::size_t count = 1000) {
   return x[0];
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -62,14 +66,18 @@ TEST_CASE("rows and columns of a mesh are used at the same time") {
     const int columns = 3, row = world.rank() / columns, column = world.rank() % columns;
     ProcessGroup along_row = world.split(row), along_column = world.split(column);
     require(along_row.size() == 3 && along_row.rank() == column, "a row of {}", along_row.size());
-    require(along_column.size() == 2 && along_column.rank() == row, "a column of {}", along_column.size());
+    require(along_column.size() == 2 && along_column.rank() == row, "a column of {}",
+            along_column.size());
     std::vector<float> in_row(200000, static_cast<float>(world.rank()));
     for (int round = 0; round < 3; ++round) {
       const Work work = along_row.all_reduce_async(std::span(in_row), ReduceOp::avg);
-      require(sum_in(along_column, static_cast<float>(world.rank()), 50000) == static_cast<float>(2 * column + 3), "a column's sum");
+      require(sum_in(along_column, static_cast<float>(world.rank()), 50000) ==
+                  static_cast<float>(2 * column + 3),
+              "a column's sum");
       require(sum_in(world, 1) == 6, "the world's sum");
       work.wait();
-      require(in_row[0] == static_cast<float>(3 * row + 1) && in_row.back() == in_row[0], "a row's mean is {}", in_row[0]);
+      require(in_row[0] == static_cast<float>(3 * row + 1) && in_row.back() == in_row[0],
+              "a row's mean is {}", in_row[0]);
     }
   });
 }
@@ -93,13 +101,17 @@ TEST_CASE("a group can be divided again and outlives the one it came from") {
 
 TEST_CASE("what is forced in a group is forced in its parts") {
   GroupOptions options;
-  options.algorithms = AlgorithmChoice("all_reduce=recursive_doubling");
-  const auto outcomes = run_tcp(4, [](ProcessGroup& world) {
-    ProcessGroup pair = world.split(world.rank() / 2);
-    std::vector<float> x(pair.rank() == 0 ? 10 : 20);
-    pair.all_reduce(std::span(x));
-  }, options);
-  for (const auto& text : outcomes) CHECK(contains(text, "all_reduce of 10 fp32 (sum, recursive_doubling)"));
+  options.algorithms = AlgorithmSelection("all_reduce=recursive_doubling");
+  const auto outcomes = run_tcp(
+      4,
+      [](ProcessGroup& world) {
+        ProcessGroup pair = world.split(world.rank() / 2);
+        std::vector<float> x(pair.rank() == 0 ? 10 : 20);
+        pair.all_reduce(std::span(x));
+      },
+      options);
+  for (const auto& text : outcomes)
+    CHECK(contains(text, "all_reduce of 10 fp32 (sum, recursive_doubling)"));
 }
 
 TEST_CASE("a failure in one part names it and leaves the other part alone") {
@@ -114,16 +126,18 @@ TEST_CASE("a failure in one part names it and leaves the other part alone") {
   for (const auto& outcomes : {run_tcp(4, body, options), run_shm(4, body, options)}) {
     CHECK(outcomes[0] == "");
     CHECK(outcomes[2] == "");
-    CHECK(contains(outcomes[3], "rank 1 has had enough (as rank 0 tells) [rank 1 was in call #1 of sub-group split1.color1, all_reduce of"));
+    CHECK(contains(outcomes[3],
+                   "rank 1 has had enough (as rank 0 tells) [rank 1 was in call #1 of sub-group "
+                   "split1.color1, all_reduce of"));
   }
 }
 
 TEST_CASE("a member that does not come is waited for no longer than the time to connect") {
   const auto port = free_port();
   const auto outcomes = on_threads(3, [&](int rank) {
-    Place place = place_of(rank, 3, port);
-    place.connect_timeout = Seconds(1);
-    ProcessGroup group = ProcessGroup::over_tcp(place, {});
+    RankInfo rank_info = place_of(rank, 3, port);
+    rank_info.connect_timeout = Seconds(1);
+    ProcessGroup group = ProcessGroup::over_tcp(rank_info, {});
     if (rank != 2) return void(group.split(0));
     // What split() does, up to the point where this rank has told where it is.
     struct {
@@ -134,7 +148,9 @@ TEST_CASE("a member that does not come is waited for no longer than the time to 
     group.all_gather(&bid, bids.data(), bids.size(), DataType::uint8, "split");
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   });
-  for (const int rank : {0, 1}) CHECK(outcomes[rank] == fmt::format("rank 2 came, but did not connect to rank {} within 1 s", rank));
+  for (const int rank : {0, 1})
+    CHECK(outcomes[rank] ==
+          fmt::format("rank 2 came, but did not connect to rank {} within 1 s", rank));
 }
 
 TEST_CASE("ranks of one host share memory where nobody says otherwise") {
@@ -143,10 +159,12 @@ TEST_CASE("ranks of one host share memory where nobody says otherwise") {
     ProcessGroup group = ProcessGroup::over("auto", place_of(rank, 3, port), {});
     require(group.backend_name() == "shm", "the backend is {}", group.backend_name());
     ProcessGroup pair = group.split(rank / 2);
-    require(pair.backend_name() == (rank < 2 ? "shm" : "tcp"), "of {} ranks the backend is {}", pair.size(), pair.backend_name());
+    require(pair.backend_name() == (rank < 2 ? "shm" : "tcp"), "of {} ranks the backend is {}",
+            pair.size(), pair.backend_name());
     require(sum_in(pair, 1) == static_cast<float>(pair.size()), "a sum");
   });
   for (const auto& outcome : outcomes) CHECK(outcome == "");
-  CHECK_THROWS_WITH_AS(ProcessGroup::over("carrier pigeon", Place{}, {}),
-                       "there is no backend 'carrier pigeon' to connect ranks with: take auto, tcp or shm", Error);
+  CHECK_THROWS_WITH_AS(
+      ProcessGroup::over("carrier pigeon", RankInfo{}, {}),
+      "there is no backend 'carrier pigeon' to connect ranks with: take auto, tcp or shm", Error);
 }

@@ -11,7 +11,9 @@ using namespace ringside::collectives;
 using namespace ringside::tests;
 
 namespace {
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 }  // namespace
 
 TEST_CASE("many calls are under way while the caller does something else and end in order") {
@@ -29,7 +31,8 @@ TEST_CASE("many calls are under way while the caller does something else and end
         require(works[i].done(), "call {} is not done though a later one is", i);
         works[i].wait();
         const int p = group.size();
-        for (const float x : buffers[i]) require(x == static_cast<float>(p * i + p * (p - 1) / 2), "call {} gave {}", i, x);
+        for (const float x : buffers[i])
+          require(x == static_cast<float>(p * i + p * (p - 1) / 2), "call {} gave {}", i, x);
       }
     });
 }
@@ -39,7 +42,8 @@ TEST_CASE("every asynchronous collective gives what the blocking one gives") {
     const std::vector<int> input = {1, 2, 3, 4, 5, 6};
     std::vector<int> block(2), all(6), sent(4, group.rank());
     const Work scatter = group.reduce_scatter_async(std::span(input), std::span(block));
-    const Work gather = group.all_gather_async(std::span<const int>(block), std::span(all));  // reads what the call before it writes
+    const Work gather = group.all_gather_async(
+        std::span<const int>(block), std::span(all));  // reads what the call before it writes
     const Work broadcast = group.broadcast_async(std::span(sent), 2);
     gather.wait(), broadcast.wait();
     require(scatter.done(), "the first is done when the second is");
@@ -106,7 +110,7 @@ TEST_CASE("abort ends the calls that are under way on every rank") {
     group.all_reduce(std::span(y));
   };
   GroupOptions ring;  // in which nobody is done before everybody has come
-  ring.algorithms = AlgorithmChoice("all_reduce=ring");
+  ring.algorithms = AlgorithmSelection("all_reduce=ring");
   for (const auto& text : run_tcp(2, body, ring)) {
     CAPTURE(text);
     CHECK(contains(text, "rank 0 gave up: backward threw"));
@@ -134,15 +138,19 @@ TEST_CASE("the time that callers stand still is told apart from the time that ca
     work.wait();
     const CallTimes after = group.times();
     if (group.rank() != 0) return;
-    require(after.running - before.running > 0.03, "it ran for {} s", after.running - before.running);
-    require(after.blocked - before.blocked < after.running - before.running, "rank 0 was blocked for {} s", after.blocked - before.blocked);
+    require(after.running - before.running > 0.03, "it ran for {} s",
+            after.running - before.running);
+    require(after.blocked - before.blocked < after.running - before.running,
+            "rank 0 was blocked for {} s", after.blocked - before.blocked);
   });
 }
 
-TEST_CASE("a call waits behind the fence that was there when it was made before its backend reads") {
+TEST_CASE(
+    "a call waits behind the fence that was there when it was made before its backend reads") {
   for (const int size : {2, 3})
     on_every_transport(size, [](ProcessGroup& group) {
-      // A device of its own that has been given two things to compute, which it does only when somebody waits for them.
+      // A device of its own that has been given two things to compute, which it does only when
+      // somebody waits for them.
       std::vector<float> x(1000, 0.0f), y(1000, 0.0f);
       std::atomic<int> fences = 0, given = 0;
       const auto caller = std::this_thread::get_id();

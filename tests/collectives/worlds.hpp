@@ -1,4 +1,5 @@
-// Worlds for tests: the same body on N ranks, as threads of the test's process, over each transport in turn.
+// Worlds for tests: the same body on N ranks, as threads of the test's process, over each transport
+// in turn.
 #pragma once
 
 #include <exception>
@@ -18,8 +19,8 @@
 namespace ringside::tests {
 
 using collectives::GroupOptions;
-using collectives::Place;
 using collectives::ProcessGroup;
+using collectives::RankInfo;
 
 // A port that was free a moment ago.
 inline std::uint16_t free_port() {
@@ -34,14 +35,14 @@ inline std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-inline Place place_of(int rank, int size, std::uint16_t port) {
-  Place place;
-  place.rank = place.local_rank = rank;
-  place.size = place.local_size = size;
-  place.master_port = port;
-  place.job_key = "test";
-  place.connect_timeout = Seconds(20);
-  return place;
+inline RankInfo place_of(int rank, int size, std::uint16_t port) {
+  RankInfo rank_info;
+  rank_info.rank = rank_info.local_rank = rank;
+  rank_info.size = rank_info.local_size = size;
+  rank_info.master_port = port;
+  rank_info.job_key = "test";
+  rank_info.connect_timeout = Seconds(20);
+  return rank_info;
 }
 
 // What each rank's thread ended with: the text of its exception, or "" if it ended well.
@@ -61,9 +62,10 @@ inline std::vector<std::string> on_threads(int size, const std::function<void(in
 }
 
 using Body = std::function<void(ProcessGroup&)>;
-using Connect = ProcessGroup (*)(const Place&, const GroupOptions&);
+using Connect = ProcessGroup (*)(const RankInfo&, const GroupOptions&);
 
-inline std::vector<std::string> run_connected(Connect connect, int size, const Body& body, const GroupOptions& options) {
+inline std::vector<std::string> run_connected(Connect connect, int size, const Body& body,
+                                              const GroupOptions& options) {
   const auto port = free_port();
   return on_threads(size, [&](int rank) {
     ProcessGroup group = connect(place_of(rank, size, port), options);
@@ -71,12 +73,14 @@ inline std::vector<std::string> run_connected(Connect connect, int size, const B
   });
 }
 
-inline std::vector<std::string> run_tcp(int size, const Body& body, const GroupOptions& options = {}) {
+inline std::vector<std::string> run_tcp(int size, const Body& body,
+                                        const GroupOptions& options = {}) {
   return run_connected(ProcessGroup::over_tcp, size, body, options);
 }
 
 // Each thread maps the segments for itself, as a process would.
-inline std::vector<std::string> run_shm(int size, const Body& body, const GroupOptions& options = {}) {
+inline std::vector<std::string> run_shm(int size, const Body& body,
+                                        const GroupOptions& options = {}) {
   return run_connected(ProcessGroup::over_shm, size, body, options);
 }
 

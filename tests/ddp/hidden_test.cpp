@@ -1,12 +1,13 @@
-// Overlap, by the clock: behind a link that takes as long as computation does, most of what flat exposes is hidden. Computation is sleep here,
-// so that a busy machine changes little; by the order of events the same is proved in overlap_test.cpp.
+// Overlap, by the clock: behind a link that takes as long as computation does, most of what flat
+// exposes is hidden. Computation is sleep here, so that a busy machine changes little; by the order
+// of events the same is proved in overlap_test.cpp.
 #include <chrono>
 #include <memory>
 #include <thread>
 
-#include "autograd/engine.hpp"
-#include "autograd/layers.hpp"
-#include "autograd/ops.hpp"
+#include "autograd/engine/engine.hpp"
+#include "autograd/nn/layers.hpp"
+#include "autograd/ops/ops.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/flat.hpp"
 #include "ddp/naive.hpp"
@@ -19,7 +20,8 @@ using ringside::collectives::ProcessGroup;
 
 namespace {
 
-constexpr int layers = 5, width = 160;        // 102 kB of gradients in each, 16 ms at 50 Mbps between two ranks
+constexpr int layers = 5,
+              width = 160;  // 102 kB of gradients in each, 16 ms at 50 Mbps between two ranks
 constexpr std::chrono::milliseconds compute{20};  // of a layer's backward
 
 struct Slow : Module {
@@ -32,7 +34,8 @@ struct Slow : Module {
   Tensor forward(Tensor x) const {
     for (int i = 0; i < layers; ++i) {
       x = linears[static_cast<std::size_t>(i)]->forward(x);
-      if (i < layers - 1) x.register_hook([](const Tensor&) { std::this_thread::sleep_for(compute); });
+      if (i < layers - 1)
+        x.register_hook([](const Tensor&) { std::this_thread::sleep_for(compute); });
     }
     return x;
   }
@@ -40,10 +43,10 @@ struct Slow : Module {
 };
 
 // How long this rank stood still for communication in a step, seconds: the least of three.
-template <class Form, class... More>
+template <class Strategy, class... More>
 double exposed_by(ProcessGroup& group, More... more) {
   const Slow net;
-  Form parallel(net, group, more...);
+  Strategy parallel(net, group, more...);
   double least = 1e9;
   for (int i = 0; i < 3; ++i) {
     group.barrier();
@@ -60,14 +63,22 @@ double exposed_by(ProcessGroup& group, More... more) {
 TEST_CASE("behind a slow link overlap and buckets hide more than half of what flat exposes") {
   collectives::GroupOptions options;
   options.link = collectives::parse_link("50Mbps,50us");
-  tests::on_every_transport(2, [](ProcessGroup& group) {
-    const double naive = exposed_by<ddp::Naive>(group), flat = exposed_by<ddp::Flat>(group), overlap = exposed_by<ddp::Overlap>(group),
-                 bucketed = exposed_by<ddp::Bucketed>(group, 0.11), one_bucket = exposed_by<ddp::Bucketed>(group, 100.0);
-    const auto all = fmt::format("exposed: naive {:.3f} s, flat {:.3f} s, overlap {:.3f} s, bucketed {:.3f} s, in one bucket {:.3f} s", naive, flat, overlap,
-                                 bucketed, one_bucket);
-    require(flat >= 0.08 && naive >= 0.08, "the link is not slow: {}", all);  // 5 x 102 kB at 50 Mbps is 82 ms
-    require(overlap < flat / 2, "{}", all);
-    require(bucketed < flat / 2, "{}", all);
-    require(one_bucket >= 0.08, "a bucket that holds everything cannot hide: {}", all);
-  }, options);
+  tests::on_every_transport(
+      2,
+      [](ProcessGroup& group) {
+        const double naive = exposed_by<ddp::Naive>(group), flat = exposed_by<ddp::Flat>(group),
+                     overlap = exposed_by<ddp::Overlap>(group),
+                     bucketed = exposed_by<ddp::Bucketed>(group, 0.11),
+                     one_bucket = exposed_by<ddp::Bucketed>(group, 100.0);
+        const auto all = fmt::format(
+            "exposed: naive {:.3f} s, flat {:.3f} s, overlap {:.3f} s, bucketed {:.3f} s, in one "
+            "bucket {:.3f} s",
+            naive, flat, overlap, bucketed, one_bucket);
+        require(flat >= 0.08 && naive >= 0.08, "the link is not slow: {}",
+                all);  // 5 x 102 kB at 50 Mbps is 82 ms
+        require(overlap < flat / 2, "{}", all);
+        require(bucketed < flat / 2, "{}", all);
+        require(one_bucket >= 0.08, "a bucket that holds everything cannot hide: {}", all);
+      },
+      options);
 }

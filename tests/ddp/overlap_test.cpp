@@ -1,9 +1,10 @@
-// Overlap, proved by the order of events and not by a stopwatch; and which gradients travel together.
+// Overlap, proved by the order of events and not by a stopwatch; and which gradients travel
+// together.
 #include <memory>
 
-#include "autograd/engine.hpp"
-#include "autograd/layers.hpp"
-#include "autograd/ops.hpp"
+#include "autograd/engine/engine.hpp"
+#include "autograd/nn/layers.hpp"
+#include "autograd/ops/ops.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/overlap.hpp"
 #include "tests/collectives/worlds.hpp"
@@ -14,7 +15,8 @@ using ringside::collectives::ProcessGroup;
 
 namespace {
 
-// Three layers of 8 x 8; `seen` is called when backward is about to enter layer 1 or 2 (numbered from 0) on its way back.
+// Three layers of 8 x 8; `seen` is called when backward is about to enter layer 1 or 2 (numbered
+// from 0) on its way back.
 struct Deep : Module {
   Deep() {
     for (int i = 0; i < 3; ++i) {
@@ -32,11 +34,14 @@ struct Deep : Module {
   std::vector<std::unique_ptr<Linear>> layers;
 };
 
-Tensor ones(std::int64_t rows) { return Tensor::full({rows, 8}, 1.0); }
+Tensor ones(std::int64_t rows) {
+  return Tensor::full({rows, 8}, 1.0);
+}
 
 std::vector<NamedTensor> parameters_of_bytes(std::initializer_list<std::int64_t> sizes) {
   std::vector<NamedTensor> parameters;
-  for (const auto size : sizes) parameters.push_back({fmt::format("p{}", parameters.size()), Tensor::zeros({size / 4})});
+  for (const auto size : sizes)
+    parameters.push_back({fmt::format("p{}", parameters.size()), Tensor::zeros({size / 4})});
   return parameters;
 }
 
@@ -44,19 +49,24 @@ std::string to_text(const std::vector<ddp::Bucket>& buckets) {
   std::string text;
   for (const auto& bucket : buckets) {
     text += text.empty() ? "" : " | ";
-    for (const auto& entry : bucket.entries) text += fmt::format("{}{}@{}", &entry == &bucket.entries.front() ? "" : " ", entry.parameter.name, entry.begin);
+    for (const auto& entry : bucket.entries)
+      text += fmt::format("{}{}@{}", &entry == &bucket.entries.front() ? "" : " ",
+                          entry.parameter.name, entry.begin);
   }
   return text;
 }
 
 }  // namespace
 
-TEST_CASE("with overlap a layer's gradients are on their way before backward enters the layer below") {
+TEST_CASE(
+    "with overlap a layer's gradients are on their way before backward enters the layer below") {
   tests::on_every_transport(3, [](ProcessGroup& group) {
     Deep net;
     ddp::Overlap parallel(net, group);
     std::vector<int> launched(2, -1);
-    backward(sum(net.forward(ones(4), [&](int layer) { launched[static_cast<std::size_t>(layer)] = parallel.launched(); })));
+    backward(sum(net.forward(ones(4), [&](int layer) {
+      launched[static_cast<std::size_t>(layer)] = parallel.launched();
+    })));
     require(launched == std::vector<int>{4, 2}, "launched before layers 0 and 1: {}", launched);
     require(parallel.launched() == 6, "launched by the end of backward: {}", parallel.launched());
     parallel.finish();
@@ -70,7 +80,9 @@ TEST_CASE("with buckets the same holds bucket by bucket") {
     ddp::Bucketed parallel(net, group, 288e-6);  // a layer is 8 * 8 + 8 floats
     require(parallel.buckets().size() == 3, "{} buckets", parallel.buckets().size());
     std::vector<int> launched(2, -1);
-    backward(sum(net.forward(ones(4), [&](int layer) { launched[static_cast<std::size_t>(layer)] = parallel.launched(); })));
+    backward(sum(net.forward(ones(4), [&](int layer) {
+      launched[static_cast<std::size_t>(layer)] = parallel.launched();
+    })));
     require(launched == std::vector<int>{2, 1}, "launched before layers 0 and 1: {}", launched);
     require(parallel.launched() == 3, "launched by the end of backward: {}", parallel.launched());
     parallel.finish();
@@ -92,7 +104,9 @@ TEST_CASE("a parameter larger than a bucket has one to itself") {
 }
 
 TEST_CASE("a bucket holds one type") {
-  std::vector<NamedTensor> p = {{"a", Tensor::zeros({4})}, {"b", Tensor::zeros({4}, DType::fp64)}, {"c", Tensor::zeros({4}, DType::fp64)}};
+  std::vector<NamedTensor> p = {{"a", Tensor::zeros({4})},
+                                {"b", Tensor::zeros({4}, DType::fp64)},
+                                {"c", Tensor::zeros({4}, DType::fp64)}};
   CHECK(to_text(ddp::plan_buckets(p, 1000, 1000)) == "c@0 b@4 | a@0");
 }
 
@@ -106,14 +120,17 @@ TEST_CASE("gradients are views into their buckets as long as they are not droppe
       backward(sum(net.forward(ones(4))));
       parallel.finish();
       for (const auto& [name, parameter] : net.named_parameters())
-        require(parameter.grad().storage() == storage, "the gradient of {} is not in the bucket", name);
+        require(parameter.grad().storage() == storage, "the gradient of {} is not in the bucket",
+                name);
     }
   });
 }
 
 TEST_CASE("no_sync adds up gradients and the last backward averages the sum") {
-  const auto check = []<class Form>(ProcessGroup& group, Form& parallel, Deep& net) {
-    const auto micro_batch = [&](int i) { return Tensor::full({2, 8}, 1.0 + i + 10 * group.rank()); };
+  const auto check = []<class Strategy>(ProcessGroup& group, Strategy& parallel, Deep& net) {
+    const auto micro_batch = [&](int i) {
+      return Tensor::full({2, 8}, 1.0 + i + 10 * group.rank());
+    };
     {
       const auto pause = parallel.no_sync();
       backward(sum(net.forward(micro_batch(0))));
@@ -124,11 +141,15 @@ TEST_CASE("no_sync adds up gradients and the last backward averages the sum") {
 
     Deep alone;
     for (int r = 0; r < group.size(); ++r)
-      for (int i = 0; i < 2; ++i) backward(scale(sum(alone.forward(Tensor::full({2, 8}, 1.0 + i + 10 * r))), 1.0 / group.size()));
+      for (int i = 0; i < 2; ++i)
+        backward(
+            scale(sum(alone.forward(Tensor::full({2, 8}, 1.0 + i + 10 * r))), 1.0 / group.size()));
     for (std::size_t i = 0; i < 3; ++i) {
-      const auto seen = net.layers[i]->weight.grad().template values<float>(), wanted = alone.layers[i]->weight.grad().template values<float>();
+      const auto seen = net.layers[i]->weight.grad().template values<float>(),
+                 wanted = alone.layers[i]->weight.grad().template values<float>();
       for (std::size_t k = 0; k < seen.size(); ++k)
-        require(std::abs(seen[k] - wanted[k]) < 1e-4, "layer {}: {} instead of {}", i, seen[k], wanted[k]);
+        require(std::abs(seen[k] - wanted[k]) < 1e-4, "layer {}: {} instead of {}", i, seen[k],
+                wanted[k]);
     }
   };
   tests::on_every_transport(3, [&](ProcessGroup& group) {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/engine.hpp"
-#include "autograd/layers.hpp"
-#include "autograd/ops.hpp"
-#include "autograd/optimizer.hpp"
+#include "autograd/engine/engine.hpp"
+#include "autograd/nn/layers.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/optim/optimizer.hpp"
 #include "base/random.hpp"
 
 namespace ringside::tests {
@@ -24,7 +24,8 @@ class Net : public Module {
 // The first toy of the course: 10 - 20 - 5.
 class ToyNet final : public Net {
  public:
-  ToyNet(std::uint64_t seed, DType dtype) : fc1(10, 20, true, {seed, "fc1"}, dtype), fc2(20, 5, true, {seed, "fc2"}, dtype) {
+  ToyNet(std::uint64_t seed, DType dtype)
+      : fc1(10, 20, true, {seed, "fc1"}, dtype), fc2(20, 5, true, {seed, "fc2"}, dtype) {
     register_module("fc1", fc1), register_module("fc2", fc2);
   }
   Tensor forward(const Tensor& x) const override { return fc2.forward(relu(fc1.forward(x))); }
@@ -35,11 +36,15 @@ class ToyNet final : public Net {
 class TiedNet final : public Net {
  public:
   TiedNet(std::uint64_t seed, DType dtype)
-      : first(10, 10, true, {seed, "first"}, dtype), second(10, 10, true, {seed, "second"}, dtype), out(10, 5, false, {seed, "out"}, dtype) {
+      : first(10, 10, true, {seed, "first"}, dtype),
+        second(10, 10, true, {seed, "second"}, dtype),
+        out(10, 5, false, {seed, "out"}, dtype) {
     second.weight = first.weight;
     register_module("first", first), register_module("second", second), register_module("out", out);
   }
-  Tensor forward(const Tensor& x) const override { return out.forward(relu(second.forward(relu(first.forward(x))))); }
+  Tensor forward(const Tensor& x) const override {
+    return out.forward(relu(second.forward(relu(first.forward(x)))));
+  }
   Linear first, second, out;
 };
 
@@ -47,12 +52,17 @@ class TiedNet final : public Net {
 class FrozenAndUnusedNet final : public Net {
  public:
   FrozenAndUnusedNet(std::uint64_t seed, DType dtype)
-      : fc1(10, 20, true, {seed, "fc1"}, dtype), unused(4, 4, true, {seed, "unused"}, dtype), fc2(20, 5, true, {seed, "fc2"}, dtype),
+      : fc1(10, 20, true, {seed, "fc1"}, dtype),
+        unused(4, 4, true, {seed, "unused"}, dtype),
+        fc2(20, 5, true, {seed, "fc2"}, dtype),
         shift(Tensor::full({5}, static_cast<double>(seed), dtype)) {
-    register_module("fc1", fc1), register_module("unused", unused), register_module("fc2", fc2), register_buffer("shift", shift);
+    register_module("fc1", fc1), register_module("unused", unused), register_module("fc2", fc2),
+        register_buffer("shift", shift);
     fc1.bias.set_requires_grad(false);
   }
-  Tensor forward(const Tensor& x) const override { return fc2.forward(relu(fc1.forward(x))) + shift; }
+  Tensor forward(const Tensor& x) const override {
+    return fc2.forward(relu(fc1.forward(x))) + shift;
+  }
   Linear fc1, unused, fc2;
   Tensor shift;
 };
@@ -64,7 +74,8 @@ template <class T>
 Tensor rows_of(std::uint64_t stream, std::int64_t first, std::int64_t rows, std::int64_t columns) {
   std::vector<T> values(static_cast<std::size_t>(rows * columns));
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<T>(random_normal(11, stream, static_cast<std::uint64_t>(first * columns) + i));
+    values[i] =
+        static_cast<T>(random_normal(11, stream, static_cast<std::uint64_t>(first * columns) + i));
   return Tensor::from(values, {rows, columns});
 }
 
@@ -85,12 +96,17 @@ using History = std::vector<std::vector<NamedTensor>>;  // [epoch]
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<ParameterGroup>)>;
 
-// SGD without momentum: an optimizer that divides by the gradient's size, as Adam does, would hide a wrong scale.
-inline std::unique_ptr<Optimizer> make_sgd(std::vector<ParameterGroup> groups) { return std::make_unique<SGD>(std::move(groups)); }
+// SGD without momentum: an optimizer that divides by the gradient's size, as Adam does, would hide
+// a wrong scale.
+inline std::unique_ptr<Optimizer> make_sgd(std::vector<ParameterGroup> groups) {
+  return std::make_unique<SGD>(std::move(groups));
+}
 
-// Trains on rows first .. first+rows; `finish` is what the form of data parallelism does after backward.
+// Trains on rows first .. first+rows; `finish` is what the form of data parallelism does after
+// backward.
 template <class T>
-History train(Net& net, std::int64_t first, std::int64_t rows, const std::function<void()>& finish, const MakeOptimizer& make = make_sgd) {
+History train(Net& net, std::int64_t first, std::int64_t rows, const std::function<void()>& finish,
+              const MakeOptimizer& make = make_sgd) {
   const Tensor x = rows_of<T>(0, first, rows, 10), y = rows_of<T>(1, first, rows, 5);
   std::vector<NamedTensor> trained;
   for (const auto& parameter : net.named_parameters())
@@ -110,13 +126,16 @@ History train(Net& net, std::int64_t first, std::int64_t rows, const std::functi
 template <class T>
 void must_agree(const History& seen, const History& wanted, double tolerance) {
   for (int epoch = 0; epoch < epochs; ++epoch) {
-    require(seen[epoch].size() == wanted[epoch].size(), "epoch {}: {} tensors instead of {}", epoch, seen[epoch].size(), wanted[epoch].size());
+    require(seen[epoch].size() == wanted[epoch].size(), "epoch {}: {} tensors instead of {}", epoch,
+            seen[epoch].size(), wanted[epoch].size());
     for (std::size_t i = 0; i < seen[epoch].size(); ++i) {
       const auto& [name, tensor] = seen[epoch][i];
       const auto &a = tensor.template values<T>(), b = wanted[epoch][i].tensor.template values<T>();
-      require(name == wanted[epoch][i].name, "epoch {}: {} instead of {}", epoch, name, wanted[epoch][i].name);
+      require(name == wanted[epoch][i].name, "epoch {}: {} instead of {}", epoch, name,
+              wanted[epoch][i].name);
       for (std::size_t k = 0; k < a.size(); ++k)
-        require(std::abs(a[k] - b[k]) <= tolerance, "epoch {}: {}[{}] is {} instead of {}", epoch, name, k, a[k], b[k]);
+        require(std::abs(a[k] - b[k]) <= tolerance, "epoch {}: {}[{}] is {} instead of {}", epoch,
+                name, k, a[k], b[k]);
     }
   }
 }

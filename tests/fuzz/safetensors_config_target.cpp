@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "tests/transformer/temporary_directory.hpp"
-#include "transformer/checkpoint.hpp"
+#include "transformer/checkpoint/checkpoint.hpp"
 
 namespace {
 
@@ -33,17 +33,42 @@ bool was_accepted() {
 }
 
 std::vector<std::string> good_inputs() {
-  return {R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":29,"hidden_size":16,"intermediate_size":20,)"
-          R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":12,"hidden_act":"silu",)"
-          R"("rms_norm_eps":3e-05,"rope_theta":700.0,"tie_word_embeddings":false,"attention_bias":false,"rope_scaling":null})",
-          R"({"model_type":"llama","vocab_size":29,"hidden_size":16,"intermediate_size":20,"num_hidden_layers":2,)"
-          R"("num_attention_heads":4,"head_dim":4,"mlp_bias":false,"rope_parameters":{"rope_theta":700.0,"rope_type":"default"}})"};
+  return {
+      R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":29,"hidden_size":16,"intermediate_size":20,)"
+      R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":12,"hidden_act":"silu",)"
+      R"("rms_norm_eps":3e-05,"rope_theta":700.0,"tie_word_embeddings":false,"attention_bias":false,"rope_scaling":null})",
+      R"({"model_type":"llama","vocab_size":29,"hidden_size":16,"intermediate_size":20,"num_hidden_layers":2,)"
+      R"("num_attention_heads":4,"head_dim":4,"mlp_bias":false,"rope_parameters":{"rope_theta":700.0,"rope_type":"default"}})"};
 }
 
 std::vector<std::string> words() {
-  return {"\"llama\"", "\"silu\"", "\"gelu\"", "true", "false", "null", "0", "-1", "1e999", "1e-400", "9223372036854775807",
-          "18446744073709551616", "1000000000", "1000000001", "[]", "{}", "\"\"", "\"rope_parameters\":", "\"rope_scaling\":", "\"head_dim\":", ",",
-          "\\ud800", "\xff", "[[[[[[[[", "{\"a\":", "0.5", "7"};
+  return {"\"llama\"",
+          "\"silu\"",
+          "\"gelu\"",
+          "true",
+          "false",
+          "null",
+          "0",
+          "-1",
+          "1e999",
+          "1e-400",
+          "9223372036854775807",
+          "18446744073709551616",
+          "1000000000",
+          "1000000001",
+          "[]",
+          "{}",
+          "\"\"",
+          "\"rope_parameters\":",
+          "\"rope_scaling\":",
+          "\"head_dim\":",
+          ",",
+          "\\ud800",
+          "\xff",
+          "[[[[[[[[",
+          "{\"a\":",
+          "0.5",
+          "7"};
 }
 
 void repair(std::string&) {}

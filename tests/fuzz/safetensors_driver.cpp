@@ -27,7 +27,9 @@ volatile std::uint64_t number_now = 0;
 class Dice {
  public:
   Dice(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
-  std::size_t below(std::size_t n) { return n == 0 ? 0 : random_below(n, seed_, number_, counter_++); }
+  std::size_t below(std::size_t n) {
+    return n == 0 ? 0 : random_below(n, seed_, number_, counter_++);
+  }
 
  private:
   std::uint64_t seed_, number_, counter_ = 0;
@@ -35,15 +37,30 @@ class Dice {
 
 void damage(std::string& input, Dice& dice) {
   static const auto words = fuzz::words();
-  const std::size_t at = dice.below(input.size() + 1), length = dice.below(std::min<std::size_t>(input.size() - at, 24) + 1);
+  const std::size_t at = dice.below(input.size() + 1),
+                    length = dice.below(std::min<std::size_t>(input.size() - at, 24) + 1);
   switch (dice.below(7)) {
-    case 0: if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << dice.below(8))); return;
-    case 1: if (at < input.size()) input[at] = static_cast<char>(dice.below(256)); return;
-    case 2: input.erase(at, length); return;
-    case 3: input.insert(at, input.substr(dice.below(input.size() + 1), length)); return;
-    case 4: input.insert(at, words[dice.below(words.size())]); return;
-    case 5: input.replace(at, length, words[dice.below(words.size())]); return;
-    default: input.resize(dice.below(input.size() + 1)); return;
+    case 0:
+      if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << dice.below(8)));
+      return;
+    case 1:
+      if (at < input.size()) input[at] = static_cast<char>(dice.below(256));
+      return;
+    case 2:
+      input.erase(at, length);
+      return;
+    case 3:
+      input.insert(at, input.substr(dice.below(input.size() + 1), length));
+      return;
+    case 4:
+      input.insert(at, words[dice.below(words.size())]);
+      return;
+    case 5:
+      input.replace(at, length, words[dice.below(words.size())]);
+      return;
+    default:
+      input.resize(dice.below(input.size() + 1));
+      return;
   }
 }
 
@@ -66,7 +83,8 @@ void tell_and_end(int signal) {
   std::size_t end = 34;
   char digits[20];
   int count = 0;
-  for (std::uint64_t n = number_now; count == 0 || n > 0; n /= 10) digits[count++] = static_cast<char>('0' + n % 10);
+  for (std::uint64_t n = number_now; count == 0 || n > 0; n /= 10)
+    digits[count++] = static_cast<char>('0' + n % 10);
   while (count > 0) text[end++] = digits[--count];
   text[end++] = '\n';
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, end);
@@ -91,7 +109,8 @@ int fuzz_for(double seconds, std::uint64_t seed) {
 
 int main(int argc, char** argv) {
   const bool once = argc > 2 && std::string(argv[1]) == "--only";
-  const std::uint64_t seed = argc > (once ? 3 : 2) ? std::strtoull(argv[once ? 3 : 2], nullptr, 10) : 1;
+  const std::uint64_t seed =
+      argc > (once ? 3 : 2) ? std::strtoull(argv[once ? 3 : 2], nullptr, 10) : 1;
   for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, tell_and_end);
   try {
     if (!once) return fuzz_for(argc > 1 ? std::strtod(argv[1], nullptr) : 1.5, seed);

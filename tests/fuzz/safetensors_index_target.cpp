@@ -1,11 +1,12 @@
-// The index of a checkpoint in shards: whatever it says, the names that come of it are those of files beside it.
+// The index of a checkpoint in shards: whatever it says, the names that come of it are those of
+// files beside it.
 #include "tests/fuzz/safetensors.hpp"
 
 #include <filesystem>
 #include <stdexcept>
 
 #include "base/error.hpp"
-#include "transformer/model_files.hpp"
+#include "transformer/checkpoint/model_files.hpp"
 
 namespace {
 
@@ -17,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   accepted = false;
   std::map<std::string, std::string> file_of;
   try {
-    file_of = ringside::transformer::parse_shard_index(std::string(reinterpret_cast<const char*>(data), size));
+    file_of = ringside::transformer::parse_shard_index(
+        std::string(reinterpret_cast<const char*>(data), size));
   } catch (const ringside::Error&) {
     return 0;
   }
@@ -26,7 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::filesystem::path folder = "/folder";
   for (const auto& [name, file] : file_of) {
     const auto path = (folder / file).lexically_normal();
-    if (path.parent_path() != folder || path.filename() != file || path.extension() != ".safetensors" || file.find('\0') != std::string::npos)
+    if (path.parent_path() != folder || path.filename() != file ||
+        path.extension() != ".safetensors" || file.find('\0') != std::string::npos)
       throw std::logic_error("a file outside of the folder was accepted: " + file);
   }
   return 0;
@@ -39,14 +42,37 @@ bool was_accepted() {
 }
 
 std::vector<std::string> good_inputs() {
-  return {R"({"metadata":{"total_size":26936},"weight_map":{"model.embed_tokens.weight":"model-00001-of-00002.safetensors",)"
-          R"("model.layers.0.mlp.up_proj.weight":"model-00001-of-00002.safetensors","model.norm.weight":"model-00002-of-00002.safetensors"}})",
-          R"({"weight_map":{"a":"a.safetensors"}})"};
+  return {
+      R"({"metadata":{"total_size":26936},"weight_map":{"model.embed_tokens.weight":"model-00001-of-00002.safetensors",)"
+      R"("model.layers.0.mlp.up_proj.weight":"model-00001-of-00002.safetensors","model.norm.weight":"model-00002-of-00002.safetensors"}})",
+      R"({"weight_map":{"a":"a.safetensors"}})"};
 }
 
 std::vector<std::string> words() {
-  return {"\"../a.safetensors\"", "\"/a.safetensors\"", "/", "..", "../", "\\u0000", "\\u002f", "\\\\", "\"weight_map\":", "\"a\":", "{}", "[]", "null",
-          "{", "}", ",", "\"\"", "1e999", "[[[[[[[[[[", "{\"a\":", "\\ud800", "\xff", ".safetensors", "\"a.safetensors\""};
+  return {"\"../a.safetensors\"",
+          "\"/a.safetensors\"",
+          "/",
+          "..",
+          "../",
+          "\\u0000",
+          "\\u002f",
+          "\\\\",
+          "\"weight_map\":",
+          "\"a\":",
+          "{}",
+          "[]",
+          "null",
+          "{",
+          "}",
+          ",",
+          "\"\"",
+          "1e999",
+          "[[[[[[[[[[",
+          "{\"a\":",
+          "\\ud800",
+          "\xff",
+          ".safetensors",
+          "\"a.safetensors\""};
 }
 
 void repair(std::string&) {}

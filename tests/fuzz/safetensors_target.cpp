@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "transformer/safetensors.hpp"
+#include "transformer/checkpoint/safetensors.hpp"
 
 namespace {
 
@@ -23,8 +23,10 @@ bool accepted = false;
 // A file in memory, with a path.
 class MemoryFile {
  public:
-  MemoryFile(const std::uint8_t* data, std::size_t size) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
-    if (descriptor_ < 0 || ::write(descriptor_, data, size) != static_cast<ssize_t>(size)) throw std::runtime_error("no file in memory");
+  MemoryFile(const std::uint8_t* data, std::size_t size)
+      : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (descriptor_ < 0 || ::write(descriptor_, data, size) != static_cast<ssize_t>(size))
+      throw std::runtime_error("no file in memory");
   }
   ~MemoryFile() { ::close(descriptor_); }
   MemoryFile(const MemoryFile&) = delete;
@@ -39,7 +41,8 @@ class MemoryFile {
 void check_promises(SafetensorsFile& file, std::size_t size) {
   std::uint64_t bytes = 0;
   for (const auto& [name, entry] : file.entries()) {
-    double bytes_of_shape = static_cast<double>(ringside::transformer::bytes_of(entry.type));  // a double does not wrap around
+    double bytes_of_shape = static_cast<double>(
+        ringside::transformer::bytes_of(entry.type));  // a double does not wrap around
     for (const std::int64_t extent : entry.shape) bytes_of_shape *= static_cast<double>(extent);
     if (entry.bytes() > size || bytes_of_shape != static_cast<double>(entry.bytes()))
       throw std::logic_error("an array of other than its shape's bytes was accepted");
@@ -80,22 +83,51 @@ bool was_accepted() {
 }
 
 std::vector<std::string> good_inputs() {
-  return {with_length("{}", 0),
-          with_length(R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
-                      R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})",
-                      24),
-          with_length(R"({"model.layers.0.mlp.up_proj.weight":{"dtype":"F32","shape":[0,2147483648,2147483648],"data_offsets":[0,0]},)"
-                      R"("x":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},"y":{"dtype":"I64","shape":[1,1,1],"data_offsets":[1,9]}}   )",
-                      9)};
+  return {
+      with_length("{}", 0),
+      with_length(
+          R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+          R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})",
+          24),
+      with_length(
+          R"({"model.layers.0.mlp.up_proj.weight":{"dtype":"F32","shape":[0,2147483648,2147483648],"data_offsets":[0,0]},)"
+          R"("x":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},"y":{"dtype":"I64","shape":[1,1,1],"data_offsets":[1,9]}}   )",
+          9)};
 }
 
 std::vector<std::string> words() {
-  return {"\"F16\"", "\"I32\"", "\"dtype\"", "\"shape\"", "\"data_offsets\"", "\"__metadata__\"", "[0,16]", "[]", "{}", "null", "-1", "1e308",
-          "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "4294967296", "2147483648", "\\u0000",
-          "\\ud800", "\xff", ",", "[[[[[[", "{\"a\":", "\"a\"", "0", "16", "24"};
+  return {"\"F16\"",
+          "\"I32\"",
+          "\"dtype\"",
+          "\"shape\"",
+          "\"data_offsets\"",
+          "\"__metadata__\"",
+          "[0,16]",
+          "[]",
+          "{}",
+          "null",
+          "-1",
+          "1e308",
+          "9223372036854775807",
+          "9223372036854775808",
+          "18446744073709551615",
+          "18446744073709551616",
+          "4294967296",
+          "2147483648",
+          "\\u0000",
+          "\\ud800",
+          "\xff",
+          ",",
+          "[[[[[[",
+          "{\"a\":",
+          "\"a\"",
+          "0",
+          "16",
+          "24"};
 }
 
-// The header's length, so that the header is read: of what follows the first brace up to the last one.
+// The header's length, so that the header is read: of what follows the first brace up to the last
+// one.
 void repair(std::string& input) {
   const std::size_t end = input.rfind('}');
   if (end == std::string::npos || end < 8) return;

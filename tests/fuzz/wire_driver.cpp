@@ -1,10 +1,11 @@
-// A small fuzzer: valid inputs, changed by chance, for a bounded time. The same seed makes the same inputs.
+// A small fuzzer: valid inputs, changed by chance, for a bounded time. The same seed makes the same
+// inputs.
 //
 //   fuzz_wire [SECONDS [SEED]]     2 seconds and seed 1, if nothing is said
 //   fuzz_wire FILE                 one input again
 //
-// The input under way lies in fuzz_wire.input while it is tried (in the folder for temporary files), so that one that crashes is there to
-// be tried again.
+// The input under way lies in fuzz_wire.input while it is tried (in the folder for temporary
+// files), so that one that crashes is there to be tried again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -22,9 +23,9 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "collectives/call_history.hpp"
-#include "collectives/greeting.hpp"
-#include "collectives/news.hpp"
+#include "collectives/bootstrap/handshake.hpp"
+#include "collectives/diagnostics/call_history.hpp"
+#include "collectives/diagnostics/control_message.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -61,9 +62,17 @@ std::vector<std::string> seeds() {
   table.bytes = 4 * sizeof(Address);
   refusal.kind = Answer::refusal;
   refusal.bytes = 5;
-  return {std::string(1, '\0') + bytes_of(MessageHeader{}), std::string(1, '\0') + bytes_of(header),
-          "\1" + bytes_of(hello), "\1" + bytes_of(table) + std::string(4 * sizeof(Address), '1'), "\1" + bytes_of(refusal) + "no 12",
-          "\2" + to_bytes(position) + to_bytes(goodbye) + to_bytes(cause), "\2" + to_bytes(cause), "\3node[03-07,9],login", "\3" "29500", "\3[fd00::1]"};
+  return {std::string(1, '\0') + bytes_of(MessageHeader{}),
+          std::string(1, '\0') + bytes_of(header),
+          "\1" + bytes_of(hello),
+          "\1" + bytes_of(table) + std::string(4 * sizeof(Address), '1'),
+          "\1" + bytes_of(refusal) + "no 12",
+          "\2" + to_bytes(position) + to_bytes(goodbye) + to_bytes(cause),
+          "\2" + to_bytes(cause),
+          "\3node[03-07,9],login",
+          "\3"
+          "29500",
+          "\3[fd00::1]"};
 }
 
 class Chance {
@@ -78,14 +87,27 @@ class Chance {
 void change(std::string& input, Chance& chance) {
   const std::size_t at = chance.below(input.size());
   switch (chance.below(7)) {
-    case 0: input[at] = static_cast<char>(input[at] ^ (1 << chance.below(8))); break;
-    case 1: input[at] = static_cast<char>(chance.below(256)); break;
-    case 2: input[at] = chance.below(2) == 0 ? '\0' : '\xff'; break;
-    case 3: input.resize(1 + at); break;
-    case 4: input.erase(at, chance.below(16)); break;
-    case 5: input.insert(at, input.substr(chance.below(input.size()), chance.below(128))); break;
+    case 0:
+      input[at] = static_cast<char>(input[at] ^ (1 << chance.below(8)));
+      break;
+    case 1:
+      input[at] = static_cast<char>(chance.below(256));
+      break;
+    case 2:
+      input[at] = chance.below(2) == 0 ? '\0' : '\xff';
+      break;
+    case 3:
+      input.resize(1 + at);
+      break;
+    case 4:
+      input.erase(at, chance.below(16));
+      break;
+    case 5:
+      input.insert(at, input.substr(chance.below(input.size()), chance.below(128)));
+      break;
     default:
-      for (std::size_t n = chance.below(8); n > 0 && at + n < input.size(); --n) input[at + n] = static_cast<char>(chance.below(256));
+      for (std::size_t n = chance.below(8); n > 0 && at + n < input.size(); --n)
+        input[at + n] = static_cast<char>(chance.below(256));
   }
   if (input.empty()) input.push_back('\0');
   if (input.size() > longest_input) input.resize(longest_input);
@@ -100,8 +122,10 @@ class Flight {
  public:
   explicit Flight(std::string path) : path_(std::move(path)) {
     const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    require(fd >= 0 && ::ftruncate(fd, sizeof(std::uint64_t) + longest_input) == 0, "cannot write {}", path_);
-    void* memory = ::mmap(nullptr, sizeof(std::uint64_t) + longest_input, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    require(fd >= 0 && ::ftruncate(fd, sizeof(std::uint64_t) + longest_input) == 0,
+            "cannot write {}", path_);
+    void* memory = ::mmap(nullptr, sizeof(std::uint64_t) + longest_input, PROT_READ | PROT_WRITE,
+                          MAP_SHARED, fd, 0);
     ::close(fd);
     require(memory != MAP_FAILED, "cannot map {}", path_);
     memory_ = static_cast<char*>(memory);
@@ -132,12 +156,16 @@ void try_file(const std::string& path) {
 
 void fuzz(double seconds, std::uint64_t seed) {
   const auto corpus = seeds();
-  Flight flight((std::filesystem::temp_directory_path() / fmt::format("fuzz_wire.{}.input", ::getpid())).string());
+  Flight flight(
+      (std::filesystem::temp_directory_path() / fmt::format("fuzz_wire.{}.input", ::getpid()))
+          .string());
   Chance chance(seed);
   std::uint64_t inputs = 0;
   for (const auto deadline = Deadline::after(Seconds(seconds)); !deadline.expired(); ++inputs) {
     std::string input = corpus[inputs % corpus.size()];
-    for (std::size_t changes = inputs < corpus.size() ? 0 : 1 + chance.below(8); changes > 0; --changes) change(input, chance);
+    for (std::size_t changes = inputs < corpus.size() ? 0 : 1 + chance.below(8); changes > 0;
+         --changes)
+      change(input, chance);
     flight.hold(input);
     try_input(input);
   }

@@ -31,8 +31,10 @@ TEST_CASE("a tied head and shared key and value heads save what they should") {
 }
 
 TEST_CASE("an unknown size is refused with the known ones") {
-  CHECK_THROWS_WITH_AS(named_config("huge"),
-                       "there is no model size named 'huge'; the sizes are tiny, lab, small, medium, large, xl", Error);
+  CHECK_THROWS_WITH_AS(
+      named_config("huge"),
+      "there is no model size named 'huge'; the sizes are tiny, lab, small, medium, large, xl",
+      Error);
 }
 
 TEST_CASE("sizes that make no sense are refused in a sentence") {
@@ -47,7 +49,8 @@ TEST_CASE("sizes that make no sense are refused in a sentence") {
     return std::string("accepted");
   };
   CHECK(refused([](Config& c) { c.heads = c.kv_heads = 3; }) ==
-        "d_model 128 does not divide into 3 heads: choose a width that is a multiple of the number of heads");
+        "d_model 128 does not divide into 3 heads: choose a width that is a multiple of the number "
+        "of heads");
   CHECK(refused([](Config& c) { c.d_model = 12; }) ==
         "a head is 3 wide (d_model 12 / 4 heads), but RoPE rotates pairs and needs an even width");
   CHECK(refused([](Config& c) { c.kv_heads = 3; }) ==
@@ -57,7 +60,10 @@ TEST_CASE("sizes that make no sense are refused in a sentence") {
   CHECK(refused([](Config& c) { c.layers = 0; }) == "layers is 0, but a model needs at least 1");
   CHECK(refused([](Config& c) { c.d_ff = -1; }) == "d_ff is -1, but a model needs at least 1");
   CHECK(refused([](Config& c) { c.vocabulary = 5'000'000'000; }) ==
-        "vocabulary is 5000000000, which is more than a thousand million: no such model fits anywhere");
-  CHECK(refused([](Config& c) { c.rope_theta = 0; }) == "rope_theta is 0, but it must be a positive number");
-  CHECK(refused([](Config& c) { c.norm_epsilon = -1; }) == "norm_epsilon is -1, but it must be a positive number");
+        "vocabulary is 5000000000, which is more than a thousand million: no such model fits "
+        "anywhere");
+  CHECK(refused([](Config& c) { c.rope_theta = 0; }) ==
+        "rope_theta is 0, but it must be a positive number");
+  CHECK(refused([](Config& c) { c.norm_epsilon = -1; }) ==
+        "norm_epsilon is -1, but it must be a positive number");
 }

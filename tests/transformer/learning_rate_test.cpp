@@ -19,6 +19,8 @@ TEST_CASE("the learning rate warms up in a line and falls as half a cosine to it
 
 TEST_CASE("short runs have a learning rate too") {
   CHECK(LearningRate{.peak = 1, .floor = 0.1, .warmup = 0, .steps = 1}.at(0) == Approx(0.1));
-  CHECK(LearningRate{.peak = 1, .floor = 0.1, .warmup = 4, .steps = 2}.at(1) == Approx(0.5));  // ends while warming up
-  CHECK(LearningRate{.peak = 1, .floor = 1, .warmup = 0, .steps = 9}.at(3) == Approx(1));      // constant, as for SGD
+  CHECK(LearningRate{.peak = 1, .floor = 0.1, .warmup = 4, .steps = 2}.at(1) ==
+        Approx(0.5));  // ends while warming up
+  CHECK(LearningRate{.peak = 1, .floor = 1, .warmup = 0, .steps = 9}.at(3) ==
+        Approx(1));  // constant, as for SGD
 }

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/storage.hpp"
-#include "transformer/evaluate.hpp"
+#include "autograd/tensor/storage.hpp"
+#include "transformer/evaluation.hpp"
 #include "transformer/sample.hpp"
 #include "transformer/single_process.hpp"
 
@@ -22,8 +22,8 @@ double counted(const Config& config, const TrainerOptions& options, DType dtype)
   autograd::reset_peak_memory();
   {
     Model model(config, dtype);
-    SingleProcess form;
-    Trainer trainer(model, corpus, form, options);
+    SingleProcess strategy;
+    Trainer trainer(model, corpus, strategy, options);
     trainer.step();
     trainer.step();
   }
@@ -45,7 +45,8 @@ Config sized(std::int64_t vocabulary, std::int64_t d, std::int64_t layers, std::
 }  // namespace
 
 TEST_CASE("the estimate of memory is that of training and a little more") {
-  const Config configs[] = {sized(256, 64, 6, 160), sized(4000, 64, 2, 160), sized(256, 128, 2, 700)};
+  const Config configs[] = {sized(256, 64, 6, 160), sized(4000, 64, 2, 160),
+                            sized(256, 128, 2, 700)};
   for (const bool checkpointed : {false, true})
     for (const Config& config : configs) {
       CAPTURE(checkpointed);
@@ -73,13 +74,15 @@ TEST_CASE("what is shared out is shared out and what is not is not") {
   TrainerOptions options;
   options.batch = 16;
   const Config config = named_config("lab");
-  const MemoryNeed one = memory_needed(config, options, DType::fp32, 1), four = memory_needed(config, options, DType::fp32, 4, Held{.gradients = 2});
+  const MemoryNeed one = memory_needed(config, options, DType::fp32, 1),
+                   four = memory_needed(config, options, DType::fp32, 4, Held{.gradients = 2});
   CHECK(one.parameters == static_cast<double>(parameter_count(config)) * 4);
   CHECK(parameter_bytes(config, DType::fp64) == 2 * one.parameters);
   CHECK(four.parameters == one.parameters);
   CHECK(four.gradients == 2 * one.gradients);
   CHECK(four.optimizer == 2 * one.parameters);
-  CHECK(four.activations == doctest::Approx(one.activations / 4).epsilon(0.2));  // rows of logits go in equal blocks
+  CHECK(four.activations ==
+        doctest::Approx(one.activations / 4).epsilon(0.2));  // rows of logits go in equal blocks
   options.accumulate = 4;
   CHECK(memory_needed(config, options, DType::fp32, 1).activations == four.activations);
 }
@@ -90,15 +93,20 @@ TEST_CASE("what a form shares out is needed in parts and the whole model at firs
   options.sequence = 1;
   const Config config = named_config("lab");
   const MemoryNeed all = memory_needed(config, options, DType::fp32, 1);
-  const MemoryNeed part = memory_needed(config, options, DType::fp32, 1, Held{.parameters = 0.25, .gradients = 0.25, .optimizer = 0.25});
+  const MemoryNeed part =
+      memory_needed(config, options, DType::fp32, 1,
+                    Held{.parameters = 0.25, .gradients = 0.25, .optimizer = 0.25});
   CHECK(part.parameters == all.parameters / 4);
   CHECK(part.gradients == all.gradients / 4);
   CHECK(part.optimizer == all.optimizer / 4);
   const Held none{.parameters = 0, .gradients = 0, .optimizer = 0};
   CHECK(memory_needed(config, options, DType::fp32, 1, none).total() == all.parameters);
-  // The head and the last norm, which are as much as the embedding; and a block: four square matrices, three of the feed-forward part, two norms.
+  // The head and the last norm, which are as much as the embedding; and a block: four square
+  // matrices, three of the feed-forward part, two norms.
   const double units = 4.0 * (10000 * 512 + 512 + 4 * 512 * 512 + 3 * 512 * 1344 + 2 * 512);
-  const MemoryNeed units_whole = memory_needed(config, options, DType::fp32, 1, Held{.parameters = 0, .gradients = 0, .optimizer = 0, .whole_units = true});
+  const MemoryNeed units_whole =
+      memory_needed(config, options, DType::fp32, 1,
+                    Held{.parameters = 0, .gradients = 0, .optimizer = 0, .whole_units = true});
   CHECK(units_whole.parameters == units);
   CHECK(units_whole.gradients == 2 * units);
 }
@@ -110,13 +118,13 @@ TEST_CASE("checkpointed activations take a fraction of the memory and change no 
   const Corpus corpus(text);
   const auto parameters_after = [&](bool checkpointed, std::int64_t& peak) {
     Model model(config);
-    SingleProcess form;
+    SingleProcess strategy;
     TrainerOptions options;
     options.steps = 3;
     options.batch = 16;
     options.sequence = 64;
     options.checkpoint_activations = checkpointed;
-    Trainer trainer(model, corpus, form, options);
+    Trainer trainer(model, corpus, strategy, options);
     trainer.step();
     const auto before = autograd::memory_use().current;
     autograd::reset_peak_memory();
@@ -141,7 +149,8 @@ TEST_CASE("the estimate holds for bf16 too and its activations take half") {
   options.steps = 2;
   options.batch = 16;
   options.sequence = 64;
-  const MemoryNeed fp32 = memory_needed(config, options, DType::fp32, 1), bf16 = memory_needed(config, options, DType::bf16, 1);
+  const MemoryNeed fp32 = memory_needed(config, options, DType::fp32, 1),
+                   bf16 = memory_needed(config, options, DType::bf16, 1);
   CHECK(bf16.activations < 0.65 * fp32.activations);
   CHECK(bf16.parameters == fp32.parameters / 2);
   CHECK(bf16.gradients == fp32.gradients / 2);
@@ -165,14 +174,14 @@ TEST_CASE("a steady step asks the system for no memory") {
         autograd::release_cached_memory();
         const auto before = autograd::system_allocations();
         Model model(config, dtype);
-        SingleProcess form;
+        SingleProcess strategy;
         TrainerOptions options;
         options.steps = 6;
         options.batch = 16;
         options.sequence = 64;
         options.accumulate = accumulate;
         options.checkpoint_activations = checkpointed;
-        Trainer trainer(model, corpus, form, options);
+        Trainer trainer(model, corpus, strategy, options);
         trainer.run(2);
         const auto steady = autograd::system_allocations();
         CHECK(steady > before + 20);  // it is counted at all
@@ -197,9 +206,11 @@ TEST_CASE("what using a model takes is estimated as it is") {
       for (const bool logits : {false, true}) {
         CAPTURE(gradients);
         CAPTURE(logits);
-        const auto need = memory_needed_to_evaluate(config, DType::fp32, 8, 64, gradients, logits ? 8 * 64 : 0);
+        const auto need =
+            memory_needed_to_evaluate(config, DType::fp32, 8, 64, gradients, logits ? 8 * 64 : 0);
         CHECK(need.parameters == parameter_bytes(config, DType::fp32));
-        const double seen = counted_by([&] { evaluate(model, sequences, {.gradients = gradients, .logits = logits}); });
+        const double seen = counted_by(
+            [&] { evaluate(model, sequences, {.gradients = gradients, .logits = logits}); });
         CHECK(need.gradients + need.activations > 0.97 * seen);
         CHECK(need.gradients + need.activations < 2 * seen);
       }

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/engine.hpp"
+#include "autograd/engine/engine.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "tests/transformer/plain_llama.hpp"
@@ -22,7 +22,8 @@ using autograd::Tensor;
 
 namespace {
 
-// Small enough to differentiate by hand, odd where it may be odd, and with query heads that share a key head.
+// Small enough to differentiate by hand, odd where it may be odd, and with query heads that share a
+// key head.
 Config minute() {
   Config config;
   config.vocabulary = 11;
@@ -35,10 +36,12 @@ Config minute() {
   return config;
 }
 
-Tensor random_tokens(const Config& config, std::int64_t sequences, std::int64_t length, std::uint64_t seed) {
+Tensor random_tokens(const Config& config, std::int64_t sequences, std::int64_t length,
+                     std::uint64_t seed) {
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < sequences * length; ++i) {
-    tokens.push_back(static_cast<std::int32_t>(random_below(static_cast<std::uint64_t>(config.vocabulary), seed, 0, i)));
+    tokens.push_back(static_cast<std::int32_t>(
+        random_below(static_cast<std::uint64_t>(config.vocabulary), seed, 0, i)));
   }
   return Tensor::from(tokens, {sequences, length});
 }
@@ -55,18 +58,22 @@ std::vector<double> logits_of(const Model& model, const Tensor& tokens) {
   return {values.begin(), values.end()};
 }
 
-// First values are small and norms all alike: move everything, so that no mistake hides behind a zero or a one.
+// First values are small and norms all alike: move everything, so that no mistake hides behind a
+// zero or a one.
 void stir(const Model& model) {
   for (const auto& [name, tensor] : model.named_parameters()) {
     const auto values = tensor.values<double>();
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] += 0.3 * random_normal(9, autograd::stream_of(name), i);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] += 0.3 * random_normal(9, autograd::stream_of(name), i);
   }
 }
 
-// The largest difference between a gradient and the central difference of the loss, over every single number of the model.
+// The largest difference between a gradient and the central difference of the loss, over every
+// single number of the model.
 void check_gradients(const Config& config) {
   const Model model(config, DType::fp64);
-  const Tensor tokens = random_tokens(config, 2, config.sequence, 5), targets = random_tokens(config, 2, config.sequence, 6);
+  const Tensor tokens = random_tokens(config, 2, config.sequence, 5),
+               targets = random_tokens(config, 2, config.sequence, 6);
   stir(model);
   autograd::backward(model.loss(tokens, targets));
   for (const auto& [name, tensor] : model.named_parameters()) {
@@ -86,7 +93,8 @@ void check_gradients(const Config& config) {
       worst = std::max(worst, std::abs((above - below) / (2 * h) - gradient[i]));
     }
     CHECK(worst < 1e-8);
-    CHECK(std::any_of(gradient.begin(), gradient.end(), [](double g) { return std::abs(g) > 1e-4; }));
+    CHECK(
+        std::any_of(gradient.begin(), gradient.end(), [](double g) { return std::abs(g) > 1e-4; }));
   }
 }
 
@@ -110,7 +118,8 @@ TEST_CASE("logits are those of the same model in plain loops") {
     const std::vector<std::int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5};
     const std::vector<double> seen = logits_of(model, Tensor::from(tokens, {1, 9}));
     std::vector<double> expected;
-    for (const auto& row : PlainLlama(config, weights).logits(tokens)) expected.insert(expected.end(), row.begin(), row.end());
+    for (const auto& row : PlainLlama(config, weights).logits(tokens))
+      expected.insert(expected.end(), row.begin(), row.end());
     REQUIRE(seen.size() == expected.size());
     for (std::size_t i = 0; i < seen.size(); ++i) CHECK(std::abs(seen[i] - expected[i]) < 1e-12);
   }
@@ -132,17 +141,22 @@ TEST_CASE("parameters have the names and shapes of LlamaForCausalLM") {
   const Config config = minute();
   const Model model(config);
   const std::vector<std::pair<std::string, autograd::Shape>> of_a_block = {
-      {"input_layernorm.weight", {12}},     {"self_attn.q_proj.weight", {12, 12}}, {"self_attn.k_proj.weight", {4, 12}},
-      {"self_attn.v_proj.weight", {4, 12}}, {"self_attn.o_proj.weight", {12, 12}}, {"post_attention_layernorm.weight", {12}},
-      {"mlp.gate_proj.weight", {7, 12}},    {"mlp.up_proj.weight", {7, 12}},       {"mlp.down_proj.weight", {12, 7}},
+      {"input_layernorm.weight", {12}},      {"self_attn.q_proj.weight", {12, 12}},
+      {"self_attn.k_proj.weight", {4, 12}},  {"self_attn.v_proj.weight", {4, 12}},
+      {"self_attn.o_proj.weight", {12, 12}}, {"post_attention_layernorm.weight", {12}},
+      {"mlp.gate_proj.weight", {7, 12}},     {"mlp.up_proj.weight", {7, 12}},
+      {"mlp.down_proj.weight", {12, 7}},
   };
-  std::vector<std::pair<std::string, autograd::Shape>> expected = {{"model.embed_tokens.weight", {11, 12}}}, seen;
+  std::vector<std::pair<std::string, autograd::Shape>> expected = {{"model.embed_tokens.weight",
+                                                                    {11, 12}}},
+                                                       seen;
   for (const char* block : {"model.layers.0.", "model.layers.1."}) {
     for (const auto& [name, shape] : of_a_block) expected.emplace_back(block + name, shape);
   }
   expected.emplace_back("model.norm.weight", autograd::Shape{12});
   expected.emplace_back("lm_head.weight", autograd::Shape{11, 12});
-  for (const auto& [name, tensor] : model.named_parameters()) seen.emplace_back(name, tensor.shape());
+  for (const auto& [name, tensor] : model.named_parameters())
+    seen.emplace_back(name, tensor.shape());
   CHECK((seen == expected));
 }
 
@@ -164,7 +178,8 @@ TEST_CASE("a tied head is the embedding itself and listed once") {
   config.tied_head = true;
   const Model model(config, DType::fp64);
   const auto once = model.named_parameters(), twice = model.named_parameters(true);
-  CHECK(std::none_of(once.begin(), once.end(), [](const NamedTensor& p) { return p.name == "lm_head.weight"; }));
+  CHECK(std::none_of(once.begin(), once.end(),
+                     [](const NamedTensor& p) { return p.name == "lm_head.weight"; }));
   REQUIRE(twice.back().name == "lm_head.weight");
   CHECK(twice.back().tensor.is_same(twice.front().tensor));
 }
@@ -197,7 +212,8 @@ TEST_CASE("sequences of a batch do not see each other") {
   const Tensor both = random_tokens(config, 2, 5, 3);
   const std::vector<double> together = logits_of(model, both);
   const std::vector<double> second = logits_of(model, both.narrow(0, 1, 1).contiguous());
-  for (std::size_t i = 0; i < second.size(); ++i) CHECK(together[second.size() + i] == doctest::Approx(second[i]).epsilon(1e-12));
+  for (std::size_t i = 0; i < second.size(); ++i)
+    CHECK(together[second.size() + i] == doctest::Approx(second[i]).epsilon(1e-12));
 }
 
 TEST_CASE("the order of earlier tokens matters because of their positions") {
@@ -210,11 +226,13 @@ TEST_CASE("the order of earlier tokens matters because of their positions") {
 
 TEST_CASE("RoPE turns pairs half a head apart by position times frequency") {
   const autograd::RopeTable table = autograd::rope_table(8, 4, 10000, DType::fp64);
-  const Tensor x = Tensor::from<double>({1, 0, 0, 1, 1, 0, 0, 1}, {1, 2, 4});  // two positions, numbers 0 and 2 are a pair
+  const Tensor x = Tensor::from<double>({1, 0, 0, 1, 1, 0, 0, 1},
+                                        {1, 2, 4});  // two positions, numbers 0 and 2 are a pair
   const Tensor turned = autograd::rope(x, table, 2).contiguous();
   const auto values = turned.values<double>();
   for (int row = 0; row < 2; ++row) {
-    const double position = row + 2, slow = position * 0.01;  // frequencies 10000^0 and 10000^(-2/4)
+    const double position = row + 2,
+                 slow = position * 0.01;  // frequencies 10000^0 and 10000^(-2/4)
     CHECK(values[4 * row + 0] == doctest::Approx(std::cos(position)));
     CHECK(values[4 * row + 2] == doctest::Approx(std::sin(position)));
     CHECK(values[4 * row + 1] == doctest::Approx(-std::sin(slow)));
@@ -226,14 +244,16 @@ TEST_CASE("how well a query and a key match depends on their distance only") {
   constexpr std::int64_t size = 6;
   const autograd::RopeTable table = autograd::rope_table(40, size, 10000, DType::fp64);
   std::vector<double> q(size), k(size);
-  for (std::int64_t i = 0; i < size; ++i) q[i] = random_normal(1, 0, i), k[i] = random_normal(2, 0, i);
+  for (std::int64_t i = 0; i < size; ++i)
+    q[i] = random_normal(1, 0, i), k[i] = random_normal(2, 0, i);
   const auto match = [&](std::int64_t at, std::int64_t with) {
     const Tensor a = autograd::rope(Tensor::from(q, {1, 1, size}), table, at).contiguous();
     const Tensor b = autograd::rope(Tensor::from(k, {1, 1, size}), table, with).contiguous();
     const auto x = a.values<double>(), y = b.values<double>();
     return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
   };
-  for (const std::int64_t shift : {1, 7, 30}) CHECK(match(5 + shift, 2 + shift) == doctest::Approx(match(5, 2)).epsilon(1e-12));
+  for (const std::int64_t shift : {1, 7, 30})
+    CHECK(match(5 + shift, 2 + shift) == doctest::Approx(match(5, 2)).epsilon(1e-12));
   CHECK(std::abs(match(5, 2) - match(2, 5)) > 1e-6);
 }
 
@@ -252,7 +272,8 @@ TEST_CASE("first values depend on the seed and the name alone") {
     }
     return 0.0;
   };
-  const std::string q = "model.layers.0.self_attn.q_proj.weight", k = "model.layers.0.self_attn.k_proj.weight";
+  const std::string q = "model.layers.0.self_attn.q_proj.weight",
+                    k = "model.layers.0.self_attn.k_proj.weight";
   CHECK(first_of(one, q) == first_of(again, q));
   CHECK(first_of(one, q) == first_of(smaller, q));  // whatever else there is
   CHECK(first_of(one, q) != first_of(other, q));
@@ -264,7 +285,8 @@ TEST_CASE("first values depend on the seed and the name alone") {
 TEST_CASE("an untrained model finds every token about equally likely") {
   const Config config = named_config("tiny");
   const Model model(config);
-  const double loss = loss_without_history(model, random_tokens(config, 2, 128, 1), random_tokens(config, 2, 128, 2));
+  const double loss = loss_without_history(model, random_tokens(config, 2, 128, 1),
+                                           random_tokens(config, 2, 128, 2));
   CHECK(loss == doctest::Approx(std::log(256.0)).epsilon(0.02));
 }
 
@@ -272,8 +294,11 @@ TEST_CASE("a model refuses a shape that makes no sense and tokens that do not fi
   Config config = minute();
   const Model model(config);
   CHECK_THROWS_WITH_AS(model.forward(random_tokens(config, 1, 10, 0)),
-                       "the model reads tokens of shape [sequences, 1 to 9], but got [1, 10]", Error);
+                       "the model reads tokens of shape [sequences, 1 to 9], but got [1, 10]",
+                       Error);
   config.heads = 5;
   CHECK_THROWS_WITH_AS(Model{config},
-                       "d_model 12 does not divide into 5 heads: choose a width that is a multiple of the number of heads", Error);
+                       "d_model 12 does not divide into 5 heads: choose a width that is a multiple "
+                       "of the number of heads",
+                       Error);
 }

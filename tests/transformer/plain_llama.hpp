@@ -1,4 +1,5 @@
-// The Llama model once more, in plain loops over doubles with nothing of Ringside's in it: what the real one is held against.
+// The Llama model once more, in plain loops over doubles with nothing of Ringside's in it: what the
+// real one is held against.
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,8 @@ class PlainLlama {
   using Row = std::vector<double>;  // of one token
   using Rows = std::vector<Row>;    // of a sequence
 
-  // `weights` by LlamaForCausalLM's names, row-major; a tied head is asked for as lm_head.weight too.
+  // `weights` by LlamaForCausalLM's names, row-major; a tied head is asked for as lm_head.weight
+  // too.
   PlainLlama(const ringside::transformer::Config& config, std::map<std::string, Row> weights)
       : c_(config), w_(std::move(weights)) {}
 
@@ -66,7 +68,8 @@ class PlainLlama {
     Rows gate = times(x, part + "gate_proj.weight");
     const Rows up = times(x, part + "up_proj.weight");
     for (std::size_t t = 0; t < gate.size(); ++t) {
-      for (std::size_t i = 0; i < gate[t].size(); ++i) gate[t][i] = gate[t][i] / (1 + std::exp(-gate[t][i])) * up[t][i];
+      for (std::size_t i = 0; i < gate[t].size(); ++i)
+        gate[t][i] = gate[t][i] / (1 + std::exp(-gate[t][i])) * up[t][i];
     }
     return times(gate, part + "down_proj.weight");
   }
@@ -78,7 +81,8 @@ class PlainLlama {
       for (std::size_t head = 0; head < x[t].size(); head += static_cast<std::size_t>(size)) {
         for (std::int64_t i = 0; i < half; ++i) {
           const double angle =
-              static_cast<double>(t) / std::pow(c_.rope_theta, 2.0 * static_cast<double>(i) / static_cast<double>(size));
+              static_cast<double>(t) /
+              std::pow(c_.rope_theta, 2.0 * static_cast<double>(i) / static_cast<double>(size));
           double &low = x[t][head + i], &high = x[t][head + i + half];
           const double old_low = low;
           low = low * std::cos(angle) - high * std::sin(angle);

@@ -16,7 +16,8 @@ std::string shown(std::string_view bytes) {
 
 TEST_CASE("text stays as it is") {
   CHECK(shown("int main() {\n\treturn 0;\n}\n") == "int main() {\n\treturn 0;\n}\n");
-  CHECK(shown("caf\xc3\xa9 \xe2\x88\x91 \xf0\x9f\xa5\x8a") == "caf\xc3\xa9 \xe2\x88\x91 \xf0\x9f\xa5\x8a");
+  CHECK(shown("caf\xc3\xa9 \xe2\x88\x91 \xf0\x9f\xa5\x8a") ==
+        "caf\xc3\xa9 \xe2\x88\x91 \xf0\x9f\xa5\x8a");
   CHECK(shown("").empty());
 }
 

@@ -1,5 +1,5 @@
-// The model beside PyTorch and transformers' LlamaForCausalLM: the numbers in reference/ were made there, in fp64, by
-// reference/make_reference.py.
+// The model beside PyTorch and transformers' LlamaForCausalLM: the numbers in reference/ were made
+// there, in fp64, by reference/make_reference.py.
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "transformer/checkpoint.hpp"
-#include "transformer/evaluate.hpp"
+#include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/evaluation.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -64,16 +64,19 @@ void check_against(const std::string& name, DType dtype, const Tolerance& tolera
   CHECK(expected.entries().size() == model.named_parameters().size() + 2);
   for (const auto& [parameter, tensor] : model.named_parameters()) {
     CAPTURE(parameter);
-    CHECK(worst_difference(values_of(tensor.grad()), stored(expected, "gradient." + parameter)) < tolerance.gradients);
+    CHECK(worst_difference(values_of(tensor.grad()), stored(expected, "gradient." + parameter)) <
+          tolerance.gradients);
   }
 }
 
 }  // namespace
 
 TEST_CASE("loss and logits and every gradient are those of PyTorch in fp64") {
-  for (const char* name : {"untied_grouped", "tied"}) check_against(name, DType::fp64, {1e-10, 1e-10, 1e-10});
+  for (const char* name : {"untied_grouped", "tied"})
+    check_against(name, DType::fp64, {1e-10, 1e-10, 1e-10});
 }
 
 TEST_CASE("loss and logits and every gradient are those of PyTorch in fp32 to rounding") {
-  for (const char* name : {"untied_grouped", "tied"}) check_against(name, DType::fp32, {1e-6, 1e-5, 1e-5});
+  for (const char* name : {"untied_grouped", "tied"})
+    check_against(name, DType::fp32, {1e-6, 1e-5, 1e-5});
 }

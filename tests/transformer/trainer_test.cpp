@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/engine.hpp"
+#include "autograd/engine/engine.hpp"
 #include "base/error.hpp"
 #include "transformer/single_process.hpp"
 #include "transformer/tokenizer/bpe_trainer.hpp"
@@ -59,8 +59,9 @@ double norm_of(const std::vector<double>& numbers) {
   return std::sqrt(squares);
 }
 
-// The form of a rank that never meets the others: its share of the batch, but nobody to average with.
-class OneOf final : public ParallelForm {
+// The form of a rank that never meets the others: its share of the batch, but nobody to average
+// with.
+class OneOf final : public ParallelStrategy {
  public:
   OneOf(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
@@ -77,7 +78,7 @@ class OneOf final : public ParallelForm {
 };
 
 // Writes down what the trainer asks of it.
-class Witness final : public ParallelForm {
+class Witness final : public ParallelStrategy {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
@@ -106,15 +107,18 @@ std::string refusal(TrainerOptions options, int ranks = 1, std::size_t text = 20
 TEST_CASE("training on a little text lowers its loss") {
   Model model(small());
   const Corpus corpus(some_text());
-  SingleProcess form;
+  SingleProcess strategy;
   TrainerOptions options = brief();
   options.steps = 120;
   options.learning_rate = 1e-2;
   options.min_learning_rate = 1e-3;
   options.warmup = 10;
   double first = 0, last = 0;
-  Trainer trainer(model, corpus, form, options,
-                  {.after_step = [&](const StepReport& report) { (report.step == 1 ? first : last) = report.bits_per_byte; },
+  Trainer trainer(model, corpus, strategy, options,
+                  {.after_step =
+                       [&](const StepReport& report) {
+                         (report.step == 1 ? first : last) = report.bits_per_byte;
+                       },
                    .after_validation = {}});
   const double before = trainer.validate().value();
   trainer.run();
@@ -127,12 +131,12 @@ TEST_CASE("training on a little text lowers its loss") {
 TEST_CASE("SGD learns as well") {
   Model model(small());
   const Corpus corpus(some_text());
-  SingleProcess form;
+  SingleProcess strategy;
   TrainerOptions options = brief();
   options.steps = 60;
   options.optimizer = OptimizerKind::sgd;
   options.learning_rate = options.min_learning_rate = 0.5;
-  Trainer trainer(model, corpus, form, options);
+  Trainer trainer(model, corpus, strategy, options);
   const double before = trainer.validate().value();
   trainer.run();
   CHECK(trainer.validate().value() < 0.7 * before);
@@ -142,10 +146,10 @@ TEST_CASE("the same seed gives the same run to the bit and another seed does not
   const Corpus corpus(some_text());
   const auto run = [&](std::uint64_t seed) {
     Model model(small(), DType::fp64);
-    SingleProcess form;
+    SingleProcess strategy;
     TrainerOptions options = brief();
     options.seed = seed;
-    Trainer(model, corpus, form, options).run();
+    Trainer(model, corpus, strategy, options).run();
     return numbers_of(model, false);
   };
   const auto one = run(1);
@@ -161,8 +165,8 @@ TEST_CASE("the mean of the ranks' gradients is the gradient of the whole batch")
   options.batch = 12;
   const auto gradients = [&](int rank, int size) {
     Model model(small(), DType::fp64);
-    OneOf form(rank, size);
-    Trainer(model, corpus, form, options).step();
+    OneOf strategy(rank, size);
+    Trainer(model, corpus, strategy, options).step();
     return numbers_of(model, true);
   };
   const auto whole = gradients(0, 1);
@@ -174,7 +178,8 @@ TEST_CASE("the mean of the ranks' gradients is the gradient of the whole batch")
       for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += part[i] / ranks;
     }
     double worst = 0;
-    for (std::size_t i = 0; i < mean.size(); ++i) worst = std::max(worst, std::abs(mean[i] - whole[i]));
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      worst = std::max(worst, std::abs(mean[i] - whole[i]));
     CHECK(worst < 1e-14);
   }
 }
@@ -186,8 +191,8 @@ TEST_CASE("ranks share out the examination and come to the same mean") {
   options.validation_windows = 10;  // shares of 5 and 5; 3 and 3 and 4; some of 12 ranks get none
   const auto examine = [&](int rank, int size) {
     Model model(small(), DType::fp64);
-    OneOf form(rank, size);
-    return Trainer(model, corpus, form, options).validate().value();
+    OneOf strategy(rank, size);
+    return Trainer(model, corpus, strategy, options).validate().value();
   };
   const double whole = examine(0, 1);
   for (const int ranks : {2, 3, 12}) {
@@ -201,13 +206,14 @@ TEST_CASE("gradients are clipped by their global norm and the norm before is rep
   const Corpus corpus(some_text());
   const auto first_step = [&](double clip) {
     Model model(small(), DType::fp64);
-    SingleProcess form;
+    SingleProcess strategy;
     TrainerOptions options = brief();
     options.clip = clip;
-    options.optimizer = OptimizerKind::sgd;  // moves by the gradient it is given, times the learning rate
+    options.optimizer =
+        OptimizerKind::sgd;  // moves by the gradient it is given, times the learning rate
     options.weight_decay = 0;
     auto moved = numbers_of(model, false);
-    const StepReport report = Trainer(model, corpus, form, options).step();
+    const StepReport report = Trainer(model, corpus, strategy, options).step();
     CHECK(report.gradient_norm == doctest::Approx(norm_of(numbers_of(model, true))).epsilon(1e-12));
     const auto after = numbers_of(model, false);
     for (std::size_t i = 0; i < moved.size(); ++i) moved[i] -= after[i];
@@ -224,14 +230,14 @@ TEST_CASE("gradients are clipped by their global norm and the norm before is rep
 TEST_CASE("a step of SGD moves every parameter against its gradient by the learning rate") {
   Model model(small(), DType::fp64);
   const Corpus corpus(some_text());
-  SingleProcess form;
+  SingleProcess strategy;
   TrainerOptions options = brief();
   options.optimizer = OptimizerKind::sgd;
   options.weight_decay = 0;
   options.clip = 0;
   options.warmup = 4;
   const auto before = numbers_of(model, false);
-  Trainer trainer(model, corpus, form, options);
+  Trainer trainer(model, corpus, strategy, options);
   const StepReport report = trainer.step();
   CHECK(report.learning_rate == doctest::Approx(options.learning_rate / 4));
   const auto after = numbers_of(model, false), gradient = numbers_of(model, true);
@@ -245,13 +251,14 @@ TEST_CASE("a step of SGD moves every parameter against its gradient by the learn
 TEST_CASE("the form is asked for everything in the order of a step") {
   Model model(small());
   const Corpus corpus(some_text());
-  Witness form;
-  Trainer trainer(model, corpus, form, brief());
-  CHECK(form.calls == "prepare average average ");  // ... of what tells one text, and one tokenizer, from another
-  form.calls.clear();
+  Witness strategy;
+  Trainer trainer(model, corpus, strategy, brief());
+  CHECK(strategy.calls ==
+        "prepare average average ");  // ... of what tells one text, and one tokenizer, from another
+  strategy.calls.clear();
   trainer.step();
   trainer.step();
-  CHECK(form.calls == "clear finish clip step average clear finish clip step average ");
+  CHECK(strategy.calls == "clear finish clip step average clear finish clip step average ");
 }
 
 TEST_CASE("the gradients of a step are those of its batch alone") {
@@ -262,9 +269,9 @@ TEST_CASE("the gradients of a step are those of its batch alone") {
   options.clip = 0;
   const auto gradients_after = [&](int steps, std::uint64_t seed) {
     Model model(small(), DType::fp64);
-    SingleProcess form;
+    SingleProcess strategy;
     options.seed = seed;
-    Trainer trainer(model, corpus, form, options);
+    Trainer trainer(model, corpus, strategy, options);
     for (int i = 0; i < steps; ++i) trainer.step();
     return norm_of(numbers_of(model, true));
   };
@@ -280,10 +287,10 @@ TEST_CASE("weight decay draws on matrices and spares norms and the embedding") {
     Config config = small();
     config.tied_head = tied;
     auto model = std::make_unique<Model>(config, DType::fp64);
-    SingleProcess form;
+    SingleProcess strategy;
     TrainerOptions options = brief();
     options.weight_decay = decay;
-    Trainer(*model, corpus, form, options).step();
+    Trainer(*model, corpus, strategy, options).step();
     return model;
   };
   for (const bool tied : {false, true}) {
@@ -291,7 +298,8 @@ TEST_CASE("weight decay draws on matrices and spares norms and the embedding") {
     const auto a = without->named_parameters(), b = with->named_parameters();
     for (std::size_t i = 0; i < a.size(); ++i) {
       CAPTURE(a[i].name);
-      const bool decayed = a[i].name.find("proj") != std::string::npos || a[i].name == "lm_head.weight";
+      const bool decayed =
+          a[i].name.find("proj") != std::string::npos || a[i].name == "lm_head.weight";
       CHECK((a[i].tensor.values<double>()[0] != b[i].tensor.values<double>()[0]) == decayed);
     }
   }
@@ -300,31 +308,33 @@ TEST_CASE("weight decay draws on matrices and spares norms and the embedding") {
 TEST_CASE("a frozen parameter stays as it is") {
   Model model(small(), DType::fp64);
   const Corpus corpus(some_text());
-  SingleProcess form;
+  SingleProcess strategy;
   Tensor frozen = model.named_parameters()[2].tensor;
   frozen.set_requires_grad(false);
   const Tensor before = frozen.clone();
-  Trainer(model, corpus, form, brief()).run();
-  for (std::int64_t i = 0; i < frozen.elements(); ++i) CHECK(frozen.values<double>()[i] == before.values<double>()[i]);
+  Trainer(model, corpus, strategy, brief()).run();
+  for (std::int64_t i = 0; i < frozen.elements(); ++i)
+    CHECK(frozen.values<double>()[i] == before.values<double>()[i]);
 }
 
 TEST_CASE("reports say which step it was and how fast and examinations come when they are due") {
   Model model(small());
   const Corpus corpus(some_text());
-  SingleProcess form;
+  SingleProcess strategy;
   TrainerOptions options = brief();
   options.validate_every = 2;
   std::vector<std::int64_t> steps, examined;
-  Trainer trainer(model, corpus, form, options,
-                  {.after_step =
-                       [&](const StepReport& report) {
-                         steps.push_back(report.step);
-                         CHECK(report.bits_per_byte == doctest::Approx(report.loss / std::numbers::ln2));
-                         CHECK(report.step_seconds > 0);
-                         CHECK(report.communication_seconds == 0);
-                         CHECK(report.tokens_per_second == doctest::Approx(64 / report.step_seconds));
-                       },
-                   .after_validation = [&](std::int64_t step, double) { examined.push_back(step); }});
+  Trainer trainer(
+      model, corpus, strategy, options,
+      {.after_step =
+           [&](const StepReport& report) {
+             steps.push_back(report.step);
+             CHECK(report.bits_per_byte == doctest::Approx(report.loss / std::numbers::ln2));
+             CHECK(report.step_seconds > 0);
+             CHECK(report.communication_seconds == 0);
+             CHECK(report.tokens_per_second == doctest::Approx(64 / report.step_seconds));
+           },
+       .after_validation = [&](std::int64_t step, double) { examined.push_back(step); }});
   trainer.run();
   CHECK(steps == std::vector<std::int64_t>{1, 2, 3, 4, 5});
   CHECK(examined == std::vector<std::int64_t>{2, 4});
@@ -333,22 +343,25 @@ TEST_CASE("reports say which step it was and how fast and examinations come when
 TEST_CASE("a held-out part that is too short for a sequence is no examination") {
   Model model(small());
   const Corpus corpus(some_text(200));  // 10 bytes are held out
-  SingleProcess form;
-  CHECK_FALSE(Trainer(model, corpus, form, brief()).validate().has_value());
+  SingleProcess strategy;
+  CHECK_FALSE(Trainer(model, corpus, strategy, brief()).validate().has_value());
 }
 
 TEST_CASE("ranks that read different texts are told") {
   Model model(small());
-  OneOf form(0, 2);
-  form.others_differ_by = 0.5;
+  OneOf strategy(0, 2);
+  strategy.others_differ_by = 0.5;
   const Corpus corpus(some_text());
-  CHECK_THROWS_WITH_AS(Trainer(model, corpus, form, brief()),
-                       "the ranks do not all read the same text: give every rank the same files", Error);
+  CHECK_THROWS_WITH_AS(Trainer(model, corpus, strategy, brief()),
+                       "the ranks do not all read the same text: give every rank the same files",
+                       Error);
 }
 
-TEST_CASE("bits per byte are the nats of all foretold tokens by their bytes on any number of ranks") {
+TEST_CASE(
+    "bits per byte are the nats of all foretold tokens by their bytes on any number of ranks") {
   const Bytes text = some_text();
-  const Vocabulary vocabulary(train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = 280}));
+  const Vocabulary vocabulary(
+      train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = 280}));
   const Corpus corpus(text, vocabulary);
   Config config = small();
   config.vocabulary = vocabulary.size() + 3;  // a model may have more than its tokenizer
@@ -369,11 +382,13 @@ TEST_CASE("bits per byte are the nats of all foretold tokens by their bytes on a
     double mean = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       Model model(config, DType::fp64);
-      OneOf form(rank, ranks);
-      Trainer trainer(model, corpus, form, options);
-      const Tensor nats = model.loss(Tensor::from(held_out.input, {5, 16}), Tensor::from(held_out.target, {5, 16}));
+      OneOf strategy(rank, ranks);
+      Trainer trainer(model, corpus, strategy, options);
+      const Tensor nats =
+          model.loss(Tensor::from(held_out.input, {5, 16}), Tensor::from(held_out.target, {5, 16}));
       mean += trainer.validate().value() / ranks;  // what form.average would make of it
-      if (rank == ranks - 1) CHECK(mean == doctest::Approx(expected(nats.item(), held_out)).epsilon(1e-12));
+      if (rank == ranks - 1)
+        CHECK(mean == doctest::Approx(expected(nats.item(), held_out)).epsilon(1e-12));
       const StepReport report = trainer.step();
       CHECK(report.bits_per_byte == doctest::Approx(expected(report.loss, batch)).epsilon(1e-12));
     }
@@ -383,9 +398,11 @@ TEST_CASE("bits per byte are the nats of all foretold tokens by their bytes on a
 TEST_CASE("a run that makes no sense is refused before it starts") {
   CHECK(refusal(brief()) == "accepted");
   CHECK(refusal(brief(), 3) ==
-        "a batch of 4 sequences does not divide by 3 ranks: choose a multiple of 3, so that every rank reads equally much");
+        "a batch of 4 sequences does not divide by 3 ranks: choose a multiple of 3, so that every "
+        "rank reads equally much");
   CHECK(refusal(brief(), 1, 16) ==
-        "a sequence of 16 bytes and the one that follows do not fit into 16 bytes of text: give more text or a shorter sequence");
+        "a sequence of 16 bytes and the one that follows do not fit into 16 bytes of text: give "
+        "more text or a shorter sequence");
   TrainerOptions options = brief();
   options.sequence = 17;
   CHECK(refusal(options) == "sequences of 17 tokens are longer than the 16 that the model can see");
@@ -396,13 +413,17 @@ TEST_CASE("a run that makes no sense is refused before it starts") {
   options.min_learning_rate = 1;
   CHECK(refusal(options) == "the learning rate cannot fall from 0.003 to 1");
   const Bytes text = some_text();
-  const Vocabulary vocabulary(train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = 270}));
-  CHECK_THROWS_WITH_AS(validate(brief(), small(), Corpus(text, vocabulary), 1),
-                       "the text's tokenizer has ids for a vocabulary of 270, but the model's vocabulary is 256", Error);
+  const Vocabulary vocabulary(
+      train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = 270}));
+  CHECK_THROWS_WITH_AS(
+      validate(brief(), small(), Corpus(text, vocabulary), 1),
+      "the text's tokenizer has ids for a vocabulary of 270, but the model's vocabulary is 256",
+      Error);
   Config narrow = small();
   narrow.vocabulary = 200;
-  CHECK_THROWS_WITH_AS(validate(brief(), narrow, Corpus(text), 1),
-                       "a token here is a byte, and there are 256, but the model's vocabulary is 200", Error);
+  CHECK_THROWS_WITH_AS(
+      validate(brief(), narrow, Corpus(text), 1),
+      "a token here is a byte, and there are 256, but the model's vocabulary is 200", Error);
   options = brief();
   options.clip = -1;
   CHECK(refusal(options) == "gradients cannot be clipped to a norm of -1");

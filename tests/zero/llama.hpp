@@ -1,7 +1,8 @@
-// A Llama of three blocks for the tests of what travels, when, and what it takes: small, but large beside what fills up shards.
+// A Llama of three blocks for the tests of what travels, when, and what it takes: small, but large
+// beside what fills up shards.
 #pragma once
 
-#include "autograd/engine.hpp"
+#include "autograd/engine/engine.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::tests {
@@ -21,8 +22,10 @@ inline transformer::Config small_llama(bool tied_head = false) {
 // Tokens that depend on the rank.
 inline autograd::Tensor loss_of(const transformer::Model& model, int rank) {
   std::vector<std::int32_t> tokens, targets;
-  for (int i = 0; i < 16; ++i) tokens.push_back((i * 37 + rank * 11) % 256), targets.push_back((i * 53 + rank * 7 + 5) % 256);
-  return model.loss(autograd::Tensor::from(tokens, {2, 8}), autograd::Tensor::from(targets, {2, 8}));
+  for (int i = 0; i < 16; ++i)
+    tokens.push_back((i * 37 + rank * 11) % 256), targets.push_back((i * 53 + rank * 7 + 5) % 256);
+  return model.loss(autograd::Tensor::from(tokens, {2, 8}),
+                    autograd::Tensor::from(targets, {2, 8}));
 }
 
 }  // namespace ringside::tests

@@ -11,7 +11,8 @@ namespace {
 
 std::vector<NamedTensor> parameters_of(std::initializer_list<std::int64_t> sizes, DType dtype) {
   std::vector<NamedTensor> all;
-  for (const auto size : sizes) all.push_back({fmt::format("p{}", all.size()), Tensor::zeros({size}, dtype)});
+  for (const auto size : sizes)
+    all.push_back({fmt::format("p{}", all.size()), Tensor::zeros({size}, dtype)});
   return all;
 }
 
@@ -23,7 +24,8 @@ TEST_CASE("the parts of a parameter are all of it without gaps") {
       const auto parameters = parameters_of({1, 100, 37, 1000, 16}, dtype);
       const auto line = static_cast<std::int64_t>(64 / size_of(dtype));
       std::vector<ShardPlan> plans;
-      for (int r = 0; r < ranks; ++r) plans.emplace_back(ddp::plan_buckets(parameters, 4000, 400), r, ranks);
+      for (int r = 0; r < ranks; ++r)
+        plans.emplace_back(ddp::plan_buckets(parameters, 4000, 400), r, ranks);
       for (std::size_t b = 0; b < plans[0].buckets().size(); ++b) {
         const ddp::Bucket& bucket = plans[0].buckets()[b];
         CHECK(plans[0].shard_elements(b) % line == 0);
@@ -40,7 +42,8 @@ TEST_CASE("the parts of a parameter are all of it without gaps") {
             if (part.count > 0) CHECK(part.begin == end);
             end += part.count;
             // A slice of this rank's block lies where the parameter does.
-            const Tensor slice = plans[static_cast<std::size_t>(r)].slice_of(plans[static_cast<std::size_t>(r)].shard_of(flat, b), {b, e});
+            const Tensor slice = plans[static_cast<std::size_t>(r)].slice_of(
+                plans[static_cast<std::size_t>(r)].shard_of(flat, b), {b, e});
             CHECK(slice.defined() == (part.count > 0));
             if (slice.defined()) CHECK(slice.offset() == bucket.entries[e].begin + part.begin);
           }

@@ -1,4 +1,5 @@
-// Stages 1 (second form), 2 and 3 against the single process: after every step, every gradient and every parameter is the same.
+// Stages 1 (second form), 2 and 3 against the single process: after every step, every gradient and
+// every parameter is the same.
 //
 // SGD and different data on every rank: see tests/ddp/data_parallel_test.cpp.
 #include "tests/zero/stages.hpp"
@@ -13,7 +14,9 @@ namespace {
 class SometimesNet final : public Net {
  public:
   SometimesNet(std::uint64_t seed, DType dtype)
-      : fc1(10, 20, true, {seed, "fc1"}, dtype), extra(20, 20, true, {seed, "extra"}, dtype), fc2(20, 5, true, {seed, "fc2"}, dtype) {
+      : fc1(10, 20, true, {seed, "fc1"}, dtype),
+        extra(20, 20, true, {seed, "extra"}, dtype),
+        fc2(20, 5, true, {seed, "fc2"}, dtype) {
     register_module("fc1", fc1), register_module("extra", extra), register_module("fc2", fc2);
   }
   Tensor forward(const Tensor& x) const override {
@@ -29,7 +32,9 @@ class SometimesNet final : public Net {
 const MakeNet nets[] = {
     [](std::uint64_t seed, DType dtype) { return std::make_unique<ToyNet>(seed, dtype); },
     [](std::uint64_t seed, DType dtype) { return std::make_unique<TiedNet>(seed, dtype); },
-    [](std::uint64_t seed, DType dtype) { return std::make_unique<FrozenAndUnusedNet>(seed, dtype); },
+    [](std::uint64_t seed, DType dtype) {
+      return std::make_unique<FrozenAndUnusedNet>(seed, dtype);
+    },
     [](std::uint64_t seed, DType dtype) { return std::make_unique<SometimesNet>(seed, dtype); },
 };
 
@@ -37,15 +42,19 @@ std::unique_ptr<Optimizer> make_momentum(std::vector<ParameterGroup> groups) {
   return std::make_unique<SGD>(std::move(groups), SgdOptions{.momentum = 0.9});
 }
 
-std::unique_ptr<Optimizer> make_adamw(std::vector<ParameterGroup> groups) { return std::make_unique<AdamW>(std::move(groups)); }
+std::unique_ptr<Optimizer> make_adamw(std::vector<ParameterGroup> groups) {
+  return std::make_unique<AdamW>(std::move(groups));
+}
 
 template <class T, class Stage>
-void agrees_with_single_process(const MakeNet& make, const MakeOptimizer& make_optimizer, double tolerance) {
+void agrees_with_single_process(const MakeNet& make, const MakeOptimizer& make_optimizer,
+                                double tolerance) {
   for (const int size : {2, 3, 4}) {
     CAPTURE(size);
     const std::int64_t batch = 100 / size * size;
     const auto alone = make(0, dtype_of<T>());
-    const History wanted = train<T>(*alone, 0, batch, [] {}, make_optimizer);
+    const History wanted = train<T>(
+        *alone, 0, batch, [] {}, make_optimizer);
     on_every_transport(size, [&](ProcessGroup& group) {
       const auto net = make(static_cast<std::uint64_t>(group.rank()), dtype_of<T>());
       Stage stage(*net, group);
@@ -64,7 +73,9 @@ void all_nets_agree() {
   agrees_with_single_process<double, Stage>(nets[0], make_adamw, 1e-9);
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // What a step of accumulated micro-batches gives must be what one of all of them gives.
 template <class Stage>
@@ -79,7 +90,8 @@ void micro_batches_add_up() {
       const std::int64_t rows = 24 / group.size() / 2;
       const auto micro_batch = [&](std::int64_t i) {
         const std::int64_t first = (group.rank() * 2 + i) * rows;
-        const Tensor loss = mse_loss(net.forward(rows_of<double>(0, first, rows, 10)), rows_of<double>(1, first, rows, 5));
+        const Tensor loss = mse_loss(net.forward(rows_of<double>(0, first, rows, 10)),
+                                     rows_of<double>(1, first, rows, 5));
         backward(loss, Tensor::scalar(0.5, DType::fp64));
       };
       {
@@ -89,10 +101,12 @@ void micro_batches_add_up() {
       micro_batch(1);
       stage.finish();
       Tensors seen;
-      stage.visit_gradients([&](const NamedTensor& each) { seen[each.name] = each.tensor.clone(); });
+      stage.visit_gradients(
+          [&](const NamedTensor& each) { seen[each.name] = each.tensor.clone(); });
       if (group.rank() != 0) return;
       std::vector<NamedTensor> wanted;
-      for (const auto& [name, parameter] : alone.named_parameters()) wanted.push_back({name, parameter.grad()});
+      for (const auto& [name, parameter] : alone.named_parameters())
+        wanted.push_back({name, parameter.grad()});
       must_be_equal<double>(seen, wanted, 1e-12);
     });
 }
@@ -101,7 +115,9 @@ void micro_batches_add_up() {
 template <class Stage>
 void names_the_gradient_that_is_missing() {
   struct SomeBias : Net {
-    explicit SomeBias(bool with_bias) : with(with_bias) { register_module("fc1", fc1), register_module("add", add); }
+    explicit SomeBias(bool with_bias) : with(with_bias) {
+      register_module("fc1", fc1), register_module("add", add);
+    }
     struct Add : Module {
       Tensor bias = Tensor::zeros({5});
       Add() { register_parameter("bias", bias); }
@@ -141,11 +157,13 @@ void few_numbers_for_many_ranks() {
     One net;
     Stage stage(net, group);
     const auto optimizer = stage.make_optimizer({{trained(net), 0.5, 0}}, make_adamw);
-    require((optimizer->state().empty()) == (group.rank() > 0), "rank {} keeps {} tensors", group.rank(), optimizer->state().size());
+    require((optimizer->state().empty()) == (group.rank() > 0), "rank {} keeps {} tensors",
+            group.rank(), optimizer->state().size());
     One alone;
     AdamW adamw({{trained(alone), 0.5, 0}});
     for (int step = 0; step < 3; ++step) {
-      const Tensor mine = Tensor::full({1, 1}, group.rank(), DType::fp64), mean = Tensor::full({1, 1}, 1.5, DType::fp64);
+      const Tensor mine = Tensor::full({1, 1}, group.rank(), DType::fp64),
+                   mean = Tensor::full({1, 1}, 1.5, DType::fp64);
       alone.zero_grad(), optimizer->zero_grad(false);
       backward(sum(net.forward(mine))), backward(sum(alone.forward(mean)));
       stage.finish();
@@ -203,8 +221,11 @@ TEST_CASE("a second backward without finish is refused by name") {
     } catch (const Error& error) {
       text = error.what();
     }
-    require(text == "the gradient of fc2.weight is complete a second time, and its bucket may have set out: call finish() after every "
-                    "backward, or no_sync() before all but the last", "it said: {}", text);
+    require(text ==
+                "the gradient of fc2.weight is complete a second time, and its bucket may have set "
+                "out: call finish() after every "
+                "backward, or no_sync() before all but the last",
+            "it said: {}", text);
     stage.finish();
   });
 }
@@ -219,6 +240,9 @@ TEST_CASE("an optimizer over a parameter that is not shared out says so") {
     } catch (const Error& error) {
       text = error.what();
     }
-    require(text == "'fc1.bias' is not among the parameters that are shared out: it was frozen, or is of another model", "it said: {}", text);
+    require(text ==
+                "'fc1.bias' is not among the parameters that are shared out: it was frozen, or is "
+                "of another model",
+            "it said: {}", text);
   });
 }

@@ -8,17 +8,18 @@ namespace ringside::transformer {
 namespace {
 
 // Unicode's White_Space.
-constexpr std::string_view white_space[] = {"\t",     "\n",     "\v",     "\f",     "\r",     " ",      "\u0085",
-                                            "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004",
-                                            "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028",
-                                            "\u2029", "\u202f", "\u205f", "\u3000"};
+constexpr std::string_view white_space[] = {
+    "\t",     "\n",     "\v",     "\f",     "\r",     " ",      "\u0085", "\u00a0", "\u1680",
+    "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
+    "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
 
 // Bytes of the white space that `text` begins with.
 std::size_t white_space_before(std::string_view text) {
   const std::size_t whole = text.size();
   const auto begins_with = [&](std::string_view space) { return text.starts_with(space); };
   for (const std::string_view* space;
-       (space = std::find_if(std::begin(white_space), std::end(white_space), begins_with)) != std::end(white_space);)
+       (space = std::find_if(std::begin(white_space), std::end(white_space), begins_with)) !=
+       std::end(white_space);)
     text.remove_prefix(space->size());
   return whole - text.size();
 }
@@ -28,7 +29,8 @@ std::size_t white_space_behind(std::string_view text) {
   const std::size_t whole = text.size();
   const auto ends_with = [&](std::string_view space) { return text.ends_with(space); };
   for (const std::string_view* space;
-       (space = std::find_if(std::begin(white_space), std::end(white_space), ends_with)) != std::end(white_space);)
+       (space = std::find_if(std::begin(white_space), std::end(white_space), ends_with)) !=
+       std::end(white_space);)
     text.remove_suffix(space->size());
   return whole - text.size();
 }

@@ -1,4 +1,5 @@
-// Tokens that stand for a text of their own, such as <|endoftext|>: found before the text is cut into words, and never taken apart.
+// Tokens that stand for a text of their own, such as <|endoftext|>: found before the text is cut
+// into words, and never taken apart.
 #pragma once
 
 #include <array>
@@ -15,7 +16,8 @@ namespace ringside::transformer {
 struct AddedToken {
   std::string content;
   std::int32_t id = 0;
-  bool special = false;      // no text, but a sign for the model; may be left out where ids are turned into text
+  bool special =
+      false;  // no text, but a sign for the model; may be left out where ids are turned into text
   bool normalized = false;   // looked for only after those that are not
   bool strip_left = false;   // swallows the white space before it
   bool strip_right = false;  // ... and behind it
@@ -29,8 +31,8 @@ class AddedTokens {
 
   bool empty() const { return tokens_.empty(); }
 
-  // Gives `text` from left to right, in parts: what is no token to `plain` (never empty), the id of what is one to `token`. Where
-  // several begin at one place, the longest is found.
+  // Gives `text` from left to right, in parts: what is no token to `plain` (never empty), the id of
+  // what is one to `token`. Where several begin at one place, the longest is found.
   void split(std::string_view text, const std::function<void(std::string_view)>& plain,
              const std::function<void(std::int32_t)>& token) const;
 

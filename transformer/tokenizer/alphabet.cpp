@@ -33,7 +33,8 @@ constexpr Letters letters = [] {
 std::string to_letters(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
-    const std::uint16_t letter = letters.of_byte[static_cast<std::uint8_t>(byte)];  // below 0x800: one or two bytes of UTF-8
+    const std::uint16_t letter =
+        letters.of_byte[static_cast<std::uint8_t>(byte)];  // below 0x800: one or two bytes of UTF-8
     if (letter < 0x80) {
       text += static_cast<char>(letter);
     } else {
@@ -61,7 +62,8 @@ std::optional<std::string> from_letters(std::string_view text) {
 std::array<std::uint8_t, 256> bytes_in_order_of_letters() {
   std::array<std::uint8_t, 256> bytes{};
   std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
-  std::sort(bytes.begin(), bytes.end(), [](std::uint8_t a, std::uint8_t b) { return letters.of_byte[a] < letters.of_byte[b]; });
+  std::sort(bytes.begin(), bytes.end(),
+            [](std::uint8_t a, std::uint8_t b) { return letters.of_byte[a] < letters.of_byte[b]; });
   return bytes;
 }
 

@@ -18,7 +18,8 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 
 struct PairHash {
   std::size_t operator()(const Pair& pair) const {
-    const auto key = std::uint64_t{static_cast<std::uint32_t>(pair.first)} << 32 | static_cast<std::uint32_t>(pair.second);
+    const auto key = std::uint64_t{static_cast<std::uint32_t>(pair.first)} << 32 |
+                     static_cast<std::uint32_t>(pair.second);
     const std::uint64_t mixed = key * 0x9e3779b97f4a7c15ULL;
     return static_cast<std::size_t>(mixed ^ mixed >> 32);
   }
@@ -30,13 +31,14 @@ struct Word {
   std::int64_t count = 0;
 };
 
-// A pair that could be merged, with the words in which it stands. Its frequency is what it was when it came into the queue.
+// A pair that could be merged, with the words in which it stands. Its frequency is what it was when
+// it came into the queue.
 struct Candidate {
   std::int64_t frequency = 0;
   Pair pair;
   std::vector<std::uint32_t> words;
-  std::size_t since =
-      0;  // after how many merges it came; the same pair may be in the queue twice, for words that got it at different times
+  std::size_t since = 0;  // after how many merges it came; the same pair may be in the queue twice,
+                          // for words that got it at different times
   bool operator<(const Candidate& other) const {
     return std::tie(frequency, other.pair, other.since) < std::tie(other.frequency, pair, since);
   }
@@ -78,13 +80,16 @@ class Trainer {
       of_byte_[byte] = id_of(to_letters({&character, 1}));
     }
     require(options_.vocabulary >= static_cast<std::int64_t>(letters_.size()),
-            "a vocabulary of {} has no room for the 256 bytes and {} special {}: it takes {}", options_.vocabulary,
-            options_.special_tokens.size(), options_.special_tokens.size() == 1 ? "token" : "tokens", letters_.size());
+            "a vocabulary of {} has no room for the 256 bytes and {} special {}: it takes {}",
+            options_.vocabulary, options_.special_tokens.size(),
+            options_.special_tokens.size() == 1 ? "token" : "tokens", letters_.size());
   }
 
-  // The token that is written so; a new one if there is none yet. (Two different merges may make the same token.)
+  // The token that is written so; a new one if there is none yet. (Two different merges may make
+  // the same token.)
   std::int32_t id_of(const std::string& letters) {
-    const auto [place, is_new] = ids_.try_emplace(letters, static_cast<std::int32_t>(letters_.size()));
+    const auto [place, is_new] =
+        ids_.try_emplace(letters, static_cast<std::int32_t>(letters_.size()));
     if (is_new) letters_.push_back(letters);
     return place->second;
   }
@@ -95,7 +100,8 @@ class Trainer {
       const auto [place, is_new] = known.try_emplace(word, words_.size());
       if (is_new) {
         words_.emplace_back();
-        for (const char c : word) words_.back().tokens.push_back(of_byte_[static_cast<std::uint8_t>(c)]);
+        for (const char c : word)
+          words_.back().tokens.push_back(of_byte_[static_cast<std::uint8_t>(c)]);
       }
       ++words_[place->second].count;
     });
@@ -136,11 +142,12 @@ class Trainer {
     return best;
   }
 
-  // The frequency of the pair itself stays as it was: the pair may come into being again, when two merges make the same token, and
-  // is then weighed as Hugging Face's trainer weighs it.
+  // The frequency of the pair itself stays as it was: the pair may come into being again, when two
+  // merges make the same token, and is then weighed as Hugging Face's trainer weighs it.
   void merge(const Candidate& best) {
     const auto [left, right] = best.pair;
-    const std::int32_t merged = id_of(letters_[static_cast<std::size_t>(left)] + letters_[static_cast<std::size_t>(right)]);
+    const std::int32_t merged =
+        id_of(letters_[static_cast<std::size_t>(left)] + letters_[static_cast<std::size_t>(right)]);
     merges_.push_back(best.pair);
     for (const std::uint32_t w : best.words) merge_in_word(w, best.pair, merged);
     queue_new_pairs();
@@ -175,14 +182,19 @@ class Trainer {
 
   TokenizerParts parts() {
     TokenizerParts parts;
-    for (std::size_t id = 0; id < letters_.size(); ++id) parts.vocabulary.emplace_back(letters_[id], static_cast<std::int32_t>(id));
+    for (std::size_t id = 0; id < letters_.size(); ++id)
+      parts.vocabulary.emplace_back(letters_[id], static_cast<std::int32_t>(id));
     for (const auto& [left, right] : merges_)
-      parts.merges.emplace_back(letters_[static_cast<std::size_t>(left)], letters_[static_cast<std::size_t>(right)]);
+      parts.merges.emplace_back(letters_[static_cast<std::size_t>(left)],
+                                letters_[static_cast<std::size_t>(right)]);
     for (std::size_t i = 0; i < options_.special_tokens.size(); ++i)
-      parts.added.push_back({.content = options_.special_tokens[i], .id = static_cast<std::int32_t>(i), .special = true});
+      parts.added.push_back({.content = options_.special_tokens[i],
+                             .id = static_cast<std::int32_t>(i),
+                             .special = true});
     parts.pre_tokenizer = pre_tokenizer_.dump();
     parts.post_processor = "null";
-    parts.decoder = R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true})";
+    parts.decoder =
+        R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true})";
     return parts;
   }
 

@@ -14,7 +14,8 @@ std::uint64_t key_of(std::int32_t left, std::int32_t right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
 }
 
-// A token in the list of those that are left of the word. One that was merged into its neighbour on the left is -1.
+// A token in the list of those that are left of the word. One that was merged into its neighbour on
+// the left is -1.
 struct Link {
   std::int32_t token;
   std::int32_t previous, next;  // -1: none
@@ -25,7 +26,9 @@ struct Candidate {
   std::uint32_t rank;
   std::int32_t place;  // of its left token
   std::int32_t merged;
-  bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : place > other.place; }
+  bool operator>(const Candidate& other) const {
+    return rank != other.rank ? rank > other.rank : place > other.place;
+  }
 };
 
 }  // namespace
@@ -39,13 +42,15 @@ const Merges::Merge* Merges::find(std::int32_t left, std::int32_t right) const {
   return found == of_pair_.end() ? nullptr : &found->second;
 }
 
-// A list in which tokens merge, and a queue of the pairs that can. What a merge makes out of date stays in the queue and is passed
-// over.
+// A list in which tokens merge, and a queue of the pairs that can. What a merge makes out of date
+// stays in the queue and is passed over.
 void Merges::apply(std::vector<std::int32_t>& tokens) const {
-  require(tokens.size() < std::numeric_limits<std::int32_t>::max(), "a word of {} bytes is too long to be encoded", tokens.size());
+  require(tokens.size() < std::numeric_limits<std::int32_t>::max(),
+          "a word of {} bytes is too long to be encoded", tokens.size());
   const auto size = static_cast<std::int32_t>(tokens.size());
   std::vector<Link> links;
-  for (std::int32_t i = 0; i < size; ++i) links.push_back({tokens[i], i - 1, i + 1 < size ? i + 1 : -1});
+  for (std::int32_t i = 0; i < size; ++i)
+    links.push_back({tokens[i], i - 1, i + 1 < size ? i + 1 : -1});
 
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto consider = [&](std::int32_t place) {
@@ -72,7 +77,8 @@ void Merges::apply(std::vector<std::int32_t>& tokens) const {
   }
 
   tokens.clear();
-  for (std::int32_t i = size > 0 ? 0 : -1; i >= 0; i = links[i].next) tokens.push_back(links[i].token);
+  for (std::int32_t i = size > 0 ? 0 : -1; i >= 0; i = links[i].next)
+    tokens.push_back(links[i].token);
 }
 
 std::vector<std::pair<std::int32_t, std::int32_t>> Merges::in_order() const {
@@ -81,7 +87,8 @@ std::vector<std::pair<std::int32_t, std::int32_t>> Merges::in_order() const {
   std::sort(ranked.begin(), ranked.end());
   std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
   for (const auto& [rank, key] : ranked)
-    pairs.emplace_back(static_cast<std::int32_t>(key >> 32), static_cast<std::int32_t>(key & 0xffffffff));
+    pairs.emplace_back(static_cast<std::int32_t>(key >> 32),
+                       static_cast<std::int32_t>(key & 0xffffffff));
   return pairs;
 }
 

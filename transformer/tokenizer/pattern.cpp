@@ -20,8 +20,8 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// From Oniguruma's words to PCRE2's, character by character. Knows whether it stands in a [class], and nothing else of the syntax:
-// an expression that is broken stays so, and PCRE2 says how.
+// From Oniguruma's words to PCRE2's, character by character. Knows whether it stands in a [class],
+// and nothing else of the syntax: an expression that is broken stays so, and PCRE2 says how.
 class Translation {
  public:
   explicit Translation(std::string_view said) : said_(said) {}
@@ -50,13 +50,16 @@ class Translation {
     if (comes("(*")) refuse("a verb, (*...)");
     if (comes("(?")) return group();
     if (comes("{,")) refuse("a repeat without a lower bound, {,n}");
-    if (comes("}+")) refuse("a + after {m,n}, which some take as another repeat and some as \"give nothing back\"");
+    if (comes("}+"))
+      refuse(
+          "a + after {m,n}, which some take as another repeat and some as \"give nothing back\"");
     copy();
     if (next == '[') begin_class();
   }
 
   void group() {
-    for (const std::string_view known : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?-i:", "(?i)", "(?-i)"}) {
+    for (const std::string_view known :
+         {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?-i:", "(?i)", "(?-i)"}) {
       if (comes(known)) return copy(known.size());
     }
     refuse(fmt::format("the group {}...", said_.substr(at_, 3)));
@@ -125,7 +128,8 @@ class Translation {
 
   bool are_hexadecimal(std::size_t from, std::size_t count) const {
     const std::string_view digits = said_.substr(std::min(from, said_.size()), count);
-    return digits.size() == count && std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isxdigit(c); });
+    return digits.size() == count && std::all_of(digits.begin(), digits.end(),
+                                                 [](unsigned char c) { return std::isxdigit(c); });
   }
 
   void code_point() {
@@ -134,10 +138,12 @@ class Translation {
     at_ += 6;
   }
 
-  // \x{...} is a character for both; \xhh is a byte for the one and a character for the other, the same up to 7f.
+  // \x{...} is a character for both; \xhh is a byte for the one and a character for the other, the
+  // same up to 7f.
   void hexadecimal() {
     if (comes("\\x{")) return with_name(2);
-    if (!are_hexadecimal(at_ + 2, 2) || said_[at_ + 2] > '7') refuse("a \\x that is not two digits up to 7f");
+    if (!are_hexadecimal(at_ + 2, 2) || said_[at_ + 2] > '7')
+      refuse("a \\x that is not two digits up to 7f");
     copy(4);
   }
 
@@ -162,9 +168,11 @@ struct Scratch {
   }
 };
 
-// Going back over a long run of spaces is a step for each; what takes many times that is an expression that explodes.
+// Going back over a long run of spaces is a step for each; what takes many times that is an
+// expression that explodes.
 std::uint32_t most_steps(std::size_t bytes) {
-  return static_cast<std::uint32_t>(std::min<std::size_t>(10'000'000 + 16 * bytes, std::numeric_limits<std::uint32_t>::max()));
+  return static_cast<std::uint32_t>(
+      std::min<std::size_t>(10'000'000 + 16 * bytes, std::numeric_limits<std::uint32_t>::max()));
 }
 
 }  // namespace
@@ -185,15 +193,20 @@ struct Pattern::Code {
 Pattern::Pattern(std::string_view said, std::string_view compiled, unsigned options) {
   const auto code = std::make_shared<Code>();
   code->said = said;
-  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(pcre2_compile_context_create(nullptr),
-                                                                                              &pcre2_compile_context_free);
-  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // what a . does not match, however the library was configured
+  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
+      pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
+  pcre2_set_newline(
+      context.get(),
+      PCRE2_NEWLINE_LF);  // what a . does not match, however the library was configured
   int error = 0;
   PCRE2_SIZE place = 0;
-  code->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(compiled.data()), compiled.size(), options | PCRE2_UTF, &error,
-                                 &place, context.get());
-  require(code->compiled != nullptr, "the expression {} cannot be understood: {}", said, message_of(error));
-  pcre2_jit_compile(code->compiled, PCRE2_JIT_COMPLETE);  // where there is no JIT it is interpreted: slower, but the same
+  code->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(compiled.data()), compiled.size(),
+                                 options | PCRE2_UTF, &error, &place, context.get());
+  require(code->compiled != nullptr, "the expression {} cannot be understood: {}", said,
+          message_of(error));
+  pcre2_jit_compile(
+      code->compiled,
+      PCRE2_JIT_COMPLETE);  // where there is no JIT it is interpreted: slower, but the same
   code_ = code;
 }
 
@@ -205,21 +218,26 @@ Pattern Pattern::literal(std::string_view text) {
   return {text, text, PCRE2_LITERAL};
 }
 
-// PCRE2 could find its way around bytes that are not UTF-8 (PCRE2_MATCH_INVALID_UTF), but without a JIT it would look through the
-// rest of the text for them before every match. So the text is looked through once, here, and PCRE2 is given what is UTF-8.
-void Pattern::find_all(std::string_view text, const std::function<void(std::size_t, std::size_t)>& found) const {
+// PCRE2 could find its way around bytes that are not UTF-8 (PCRE2_MATCH_INVALID_UTF), but without a
+// JIT it would look through the rest of the text for them before every match. So the text is looked
+// through once, here, and PCRE2 is given what is UTF-8.
+void Pattern::find_all(std::string_view text,
+                       const std::function<void(std::size_t, std::size_t)>& found) const {
   static thread_local Scratch scratch;
   pcre2_set_match_limit(scratch.context, most_steps(text.size()));
   constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
   const PCRE2_SIZE* match = pcre2_get_ovector_pointer(scratch.match);
-  for (std::size_t start = 0; start < text.size(); ++start) {  // one further: over the byte that ended the stretch
+  for (std::size_t start = 0; start < text.size();
+       ++start) {  // one further: over the byte that ended the stretch
     const std::string_view stretch = text.substr(start, utf8_prefix(text.substr(start)));
     std::size_t from = 0, last_end = nowhere;
     while (!stretch.empty() && from <= stretch.size()) {
-      const int status = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(stretch.data()), stretch.size(), from,
-                                     PCRE2_NO_UTF_CHECK, scratch.match, scratch.context);
+      const int status =
+          pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(stretch.data()), stretch.size(),
+                      from, PCRE2_NO_UTF_CHECK, scratch.match, scratch.context);
       if (status == PCRE2_ERROR_NOMATCH) break;
-      require(status >= 0, "the expression {} is too costly for this text: {}", code_->said, message_of(status));
+      require(status >= 0, "the expression {} is too costly for this text: {}", code_->said,
+              message_of(status));
       const std::size_t begin = match[0], end = match[1];
       if (begin == end && end == last_end) {
         from += std::max<std::size_t>(1, utf8_character(stretch.substr(from)));

@@ -12,10 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Contractions, words, numbers, other signs; of a run of white space, the last goes with what comes next.
-constexpr const char* gpt2_expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// Contractions, words, numbers, other signs; of a run of white space, the last goes with what comes
+// next.
+constexpr const char* gpt2_expression =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Puts neighbouring parts of a text together as `Delimiters` says. Holds one piece back, as long as it may still grow.
+// Puts neighbouring parts of a text together as `Delimiters` says. Holds one piece back, as long as
+// it may still grow.
 class Joiner {
  public:
   Joiner(Delimiters delimiters, const TakePiece& take) : delimiters_(delimiters), take_(take) {}
@@ -66,18 +69,22 @@ std::string type_of(const Json& said) {
 
 bool flag(const Json& said, const char* name, bool otherwise) {
   const Json value = said.value(name, Json(otherwise));
-  require(value.is_boolean(), "the {} of its pre_tokenizer is {:.40}, neither true nor false", name, value.dump());
+  require(value.is_boolean(), "the {} of its pre_tokenizer is {:.40}, neither true nor false", name,
+          value.dump());
   return value.get<bool>();
 }
 
 Delimiters delimiters_named(const Json& name) {
-  static const std::map<std::string, Delimiters> known = {{"Removed", Delimiters::removed},
-                                                          {"Isolated", Delimiters::isolated},
-                                                          {"MergedWithPrevious", Delimiters::merged_with_previous},
-                                                          {"MergedWithNext", Delimiters::merged_with_next},
-                                                          {"Contiguous", Delimiters::contiguous}};
+  static const std::map<std::string, Delimiters> known = {
+      {"Removed", Delimiters::removed},
+      {"Isolated", Delimiters::isolated},
+      {"MergedWithPrevious", Delimiters::merged_with_previous},
+      {"MergedWithNext", Delimiters::merged_with_next},
+      {"Contiguous", Delimiters::contiguous}};
   const auto found = name.is_string() ? known.find(name.get<std::string>()) : known.end();
-  require(found != known.end(), "the behavior of its pre_tokenizer Split is {:.40}, which Ringside does not know", name.dump());
+  require(found != known.end(),
+          "the behavior of its pre_tokenizer Split is {:.40}, which Ringside does not know",
+          name.dump());
   return found->second;
 }
 
@@ -85,14 +92,17 @@ Pattern pattern_from(const Json& said) {
   if (said.is_object() && said.size() == 1) {
     const auto only = said.begin();
     if (only->is_string() && only.key() == "Regex") return Pattern::regex(only->get<std::string>());
-    if (only->is_string() && only.key() == "String") return Pattern::literal(only->get<std::string>());
+    if (only->is_string() && only.key() == "String")
+      return Pattern::literal(only->get<std::string>());
   }
-  fail("the pattern of its pre_tokenizer Split is {:.60}, neither a Regex nor a String", said.dump());
+  fail("the pattern of its pre_tokenizer Split is {:.60}, neither a Regex nor a String",
+       said.dump());
 }
 
 }  // namespace
 
-void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, bool invert, const TakePiece& take) {
+void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, bool invert,
+         const TakePiece& take) {
   Joiner joiner(delimiters, take);
   std::size_t last_end = 0;
   const auto add = [&](std::size_t begin, std::size_t end, bool matches) {
@@ -110,7 +120,9 @@ void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, b
 PreTokenizer::PreTokenizer(const Json& said) {
   std::vector<Json> stages;
   if (said.is_null()) {
-    fail("it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, or ends with, ByteLevel");
+    fail(
+        "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, "
+        "or ends with, ByteLevel");
   } else if (type_of(said) == "Sequence") {
     const Json list = said.value("pretokenizers", Json());
     require(list.is_array(), "its pre_tokenizer Sequence has no list of pretokenizers");
@@ -122,7 +134,8 @@ PreTokenizer::PreTokenizer(const Json& said) {
     const std::string type = type_of(stages[i]);
     if (type == "ByteLevel") {
       if (i + 1 < stages.size())
-        fail("its pre_tokenizer has a {} behind ByteLevel, where there is no text any more", type_of(stages[i + 1]));
+        fail("its pre_tokenizer has a {} behind ByteLevel, where there is no text any more",
+             type_of(stages[i + 1]));
       add_byte_level(stages[i]);
       return;
     }
@@ -131,33 +144,43 @@ PreTokenizer::PreTokenizer(const Json& said) {
     else if (type == "Digits")
       add_digits(stages[i]);
     else
-      fail("its pre_tokenizer is {}, but Ringside knows ByteLevel, Split, Digits and a Sequence of these", type);
+      fail(
+          "its pre_tokenizer is {}, but Ringside knows ByteLevel, Split, Digits and a Sequence of "
+          "these",
+          type);
   }
-  fail("its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
+  fail(
+      "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
 }
 
 void PreTokenizer::add_split(const Json& said) {
-  stages_.push_back({pattern_from(said.value("pattern", Json())), delimiters_named(said.value("behavior", Json())),
-                     flag(said, "invert", false), false});
+  stages_.push_back({pattern_from(said.value("pattern", Json())),
+                     delimiters_named(said.value("behavior", Json())), flag(said, "invert", false),
+                     false});
 }
 
 void PreTokenizer::add_digits(const Json& said) {
   const bool each = flag(said, "individual_digits", false);
-  stages_.push_back({Pattern::regex("\\p{N}"), each ? Delimiters::isolated : Delimiters::contiguous, false, false});
+  stages_.push_back({Pattern::regex("\\p{N}"), each ? Delimiters::isolated : Delimiters::contiguous,
+                     false, false});
 }
 
-// Without use_regex there is still the space to put in front: a stage whose pattern matches nothing.
+// Without use_regex there is still the space to put in front: a stage whose pattern matches
+// nothing.
 void PreTokenizer::add_byte_level(const Json& said) {
-  const bool uses_regex = flag(said, "use_regex", true), add_space = flag(said, "add_prefix_space", true);
+  const bool uses_regex = flag(said, "use_regex", true),
+             add_space = flag(said, "add_prefix_space", true);
   if (!uses_regex && !add_space) return;
-  stages_.push_back({Pattern::regex(uses_regex ? gpt2_expression : "(?!)"), Delimiters::isolated, false, add_space});
+  stages_.push_back({Pattern::regex(uses_regex ? gpt2_expression : "(?!)"), Delimiters::isolated,
+                     false, add_space});
 }
 
 void PreTokenizer::words(std::string_view text, const TakePiece& take) const {
   if (!text.empty()) words_from(0, text, take);
 }
 
-void PreTokenizer::words_from(std::size_t index, std::string_view text, const TakePiece& take) const {
+void PreTokenizer::words_from(std::size_t index, std::string_view text,
+                              const TakePiece& take) const {
   if (index == stages_.size()) return take(text);
   const Stage& stage = stages_[index];
   const auto go_on = [&](std::string_view piece) { words_from(index + 1, piece, take); };
@@ -169,9 +192,15 @@ void PreTokenizer::words_from(std::size_t index, std::string_view text, const Ta
 
 Json byte_level_pre_tokenizer(const std::string& expression) {
   const bool own = !expression.empty();
-  Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", !own}};
+  Json byte_level = {{"type", "ByteLevel"},
+                     {"add_prefix_space", false},
+                     {"trim_offsets", true},
+                     {"use_regex", !own}};
   if (!own) return byte_level;
-  Json split = {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}};
+  Json split = {{"type", "Split"},
+                {"pattern", {{"Regex", expression}}},
+                {"behavior", "Isolated"},
+                {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}};
 }
 

@@ -1,8 +1,10 @@
-// Cuts a text into words, which byte-pair encoding then takes one by one: no token reaches across a cut.
+// Cuts a text into words, which byte-pair encoding then takes one by one: no token reaches across a
+// cut.
 //
 //     GPT-2's way    "I've 10 cats\n"   ->   I 've ␣10 ␣cats \n        ("␣" is a space: it goes with the word behind it)
 //
-// A tokenizer.json names one or more stages, and each stage cuts on in the pieces that the one before it left.
+// A tokenizer.json names one or more stages, and each stage cuts on in the pieces that the one
+// before it left.
 #pragma once
 
 #include <functional>
@@ -18,7 +20,8 @@ namespace ringside::transformer {
 
 using TakePiece = std::function<void(std::string_view piece)>;
 
-// What becomes of the matches of a pattern, and of what lies between them; with the pattern "-" on "the-final--countdown":
+// What becomes of the matches of a pattern, and of what lies between them; with the pattern "-" on
+// "the-final--countdown":
 enum class Delimiters {
   removed,               // the final countdown
   isolated,              // the - final - - countdown
@@ -27,17 +30,19 @@ enum class Delimiters {
   contiguous,            // the - final -- countdown
 };
 
-// Cuts `text` and gives the pieces, none of them empty, to `take`. With `invert` matches and what lies between change their parts.
-void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, bool invert, const TakePiece& take);
+// Cuts `text` and gives the pieces, none of them empty, to `take`. With `invert` matches and what
+// lies between change their parts.
+void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, bool invert,
+         const TakePiece& take);
 
 class PreTokenizer {
  public:
-  // From the "pre_tokenizer" of a tokenizer.json: ByteLevel, or a Sequence of Split and Digits that ends with ByteLevel. Throws
-  // Error with a sentence that names what is there instead.
+  // From the "pre_tokenizer" of a tokenizer.json: ByteLevel, or a Sequence of Split and Digits that
+  // ends with ByteLevel. Throws Error with a sentence that names what is there instead.
   explicit PreTokenizer(const nlohmann::ordered_json& said);
 
-  // Gives the words of `text`, any bytes, to `take`. A word lies in `text` itself, unless a space was put in front of it
-  // (add_prefix_space): then it is gone when `take` returns.
+  // Gives the words of `text`, any bytes, to `take`. A word lies in `text` itself, unless a space
+  // was put in front of it (add_prefix_space): then it is gone when `take` returns.
   void words(std::string_view text, const TakePiece& take) const;
 
  private:
@@ -55,7 +60,8 @@ class PreTokenizer {
   std::vector<Stage> stages_;
 };
 
-// GPT-2's way of cutting, as "pre_tokenizer" of a tokenizer.json; with an expression, that one instead (Split, then ByteLevel).
+// GPT-2's way of cutting, as "pre_tokenizer" of a tokenizer.json; with an expression, that one
+// instead (Split, then ByteLevel).
 nlohmann::ordered_json byte_level_pre_tokenizer(const std::string& expression = "");
 
 }  // namespace ringside::transformer

@@ -11,7 +11,8 @@
 namespace ringside::transformer {
 namespace {
 
-// Of words longer than this, and once there are so many, no note is kept: text that never repeats would fill the memory.
+// Of words longer than this, and once there are so many, no note is kept: text that never repeats
+// would fill the memory.
 constexpr std::size_t longest_noted = 256, most_noted = 1 << 20;
 
 // Ids may have gaps, but a table as long as the largest id must stay in proportion to the file.
@@ -22,7 +23,8 @@ std::int64_t largest_id_of(std::size_t tokens) {
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizerParts parts)
-    : parts_(std::move(parts)), pre_tokenizer_(nlohmann::ordered_json::parse(parts_.pre_tokenizer)) {
+    : parts_(std::move(parts)),
+      pre_tokenizer_(nlohmann::ordered_json::parse(parts_.pre_tokenizer)) {
   of_byte_.fill(-1);
   add_vocabulary();
   add_merges();
@@ -32,15 +34,18 @@ Tokenizer::Tokenizer(TokenizerParts parts)
   if (parts_.unknown.empty()) return;
   const auto missing = std::find(of_byte_.begin(), of_byte_.end(), -1);
   require(missing == of_byte_.end(),
-          "it has no token for the byte 0x{:02x} and puts \"{}\" (unk_token) in its place, which Ringside does not do",
+          "it has no token for the byte 0x{:02x} and puts \"{}\" (unk_token) in its place, which "
+          "Ringside does not do",
           missing - of_byte_.begin(), parts_.unknown);
 }
 
 Tokenizer::Token& Tokenizer::token_with(std::int32_t id) {
   const std::int64_t largest = largest_id_of(parts_.vocabulary.size() + parts_.added.size());
-  require(id >= 0 && id <= largest, "it has the id {}, which is not what a vocabulary of {} tokens counts up to", id,
+  require(id >= 0 && id <= largest,
+          "it has the id {}, which is not what a vocabulary of {} tokens counts up to", id,
           parts_.vocabulary.size() + parts_.added.size());
-  if (tokens_.size() <= static_cast<std::size_t>(id)) tokens_.resize(static_cast<std::size_t>(id) + 1);
+  if (tokens_.size() <= static_cast<std::size_t>(id))
+    tokens_.resize(static_cast<std::size_t>(id) + 1);
   return tokens_[static_cast<std::size_t>(id)];
 }
 
@@ -58,10 +63,12 @@ void Tokenizer::add_vocabulary() {
 }
 
 void Tokenizer::add_merges() {
-  std::unordered_map<std::string, std::int32_t> ids(parts_.vocabulary.begin(), parts_.vocabulary.end());
+  std::unordered_map<std::string, std::int32_t> ids(parts_.vocabulary.begin(),
+                                                    parts_.vocabulary.end());
   const auto id_of = [&](const std::string& letters, std::size_t number, const char* what) {
     const auto found = ids.find(letters);
-    require(found != ids.end(), "merge {} is {} \"{}\", which is not in its vocabulary", number, what, letters);
+    require(found != ids.end(), "merge {} is {} \"{}\", which is not in its vocabulary", number,
+            what, letters);
     return found->second;
   };
   for (std::size_t i = 0; i < parts_.merges.size(); ++i) {
@@ -72,17 +79,19 @@ void Tokenizer::add_merges() {
   parts_.merges.clear();
 }
 
-// An added token is written as it is, whatever its letters would say. One that is in the vocabulary too must agree with it.
+// An added token is written as it is, whatever its letters would say. One that is in the vocabulary
+// too must agree with it.
 void Tokenizer::add_added() {
-  const std::unordered_map<std::string, std::int32_t> ids(parts_.vocabulary.begin(), parts_.vocabulary.end());
+  const std::unordered_map<std::string, std::int32_t> ids(parts_.vocabulary.begin(),
+                                                          parts_.vocabulary.end());
   std::vector<AddedToken> first, second;
   for (const AddedToken& added : parts_.added) {
     require(!added.content.empty(), "the added token with the id {} is empty", added.id);
     Token& token = token_with(added.id);
     const auto found = ids.find(added.content);
     const bool same = found != ids.end() && found->second == added.id;
-    require(same || (found == ids.end() && !token.exists), "the added token \"{}\" has the id {}, which is not its own",
-            added.content, added.id);
+    require(same || (found == ids.end() && !token.exists),
+            "the added token \"{}\" has the id {}, which is not its own", added.content, added.id);
     token = {added.content, true, added.special};
     (added.normalized ? second : first).push_back(added);
   }
@@ -100,7 +109,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-void Tokenizer::encode_plain(std::string_view text, Seen& seen, std::vector<std::int32_t>& ids) const {
+void Tokenizer::encode_plain(std::string_view text, Seen& seen,
+                             std::vector<std::int32_t>& ids) const {
   pre_tokenizer_.words(text, [&](std::string_view word) {
     const auto found = seen.words.find(word);
     if (found != seen.words.end()) {
@@ -110,8 +120,8 @@ void Tokenizer::encode_plain(std::string_view text, Seen& seen, std::vector<std:
     }
     const std::size_t before = ids.size();
     encode_word(word, ids);
-    const bool lies_in_text =
-        !std::less<>()(word.data(), text.data()) && !std::less<>()(text.data() + text.size(), word.data() + word.size());
+    const bool lies_in_text = !std::less<>()(word.data(), text.data()) &&
+                              !std::less<>()(text.data() + text.size(), word.data() + word.size());
     if (!lies_in_text || word.size() > longest_noted || seen.words.size() == most_noted) return;
     seen.words.emplace(word, Seen::Where{seen.ids.size(), ids.size() - before});
     seen.ids.insert(seen.ids.end(), ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end());
@@ -126,7 +136,9 @@ void Tokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& id
   std::vector<std::int32_t> tokens;
   for (const char c : word) {
     const auto byte = static_cast<std::uint8_t>(c);
-    require(of_byte_[byte] >= 0, "the tokenizer has no token for the byte 0x{:02x}, which is in the text: it cannot encode it",
+    require(of_byte_[byte] >= 0,
+            "the tokenizer has no token for the byte 0x{:02x}, which is in the text: it cannot "
+            "encode it",
             byte);
     tokens.push_back(of_byte_[byte]);
   }
@@ -150,14 +162,19 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
 }
 
 const std::string& Tokenizer::bytes_of(std::int32_t id) const {
-  require(has(id), "there is no token with the id {}: the tokenizer has {} tokens, and its largest id is {}", id,
-          std::count_if(tokens_.begin(), tokens_.end(), [](const Token& token) { return token.exists; }), vocabulary() - 1);
+  require(has(id),
+          "there is no token with the id {}: the tokenizer has {} tokens, and its largest id is {}",
+          id,
+          std::count_if(tokens_.begin(), tokens_.end(),
+                        [](const Token& token) { return token.exists; }),
+          vocabulary() - 1);
   return tokens_[static_cast<std::size_t>(id)].bytes;
 }
 
 std::int32_t Tokenizer::added_token(std::string_view content) const {
   const auto found =
-      std::find_if(parts_.added.begin(), parts_.added.end(), [&](const AddedToken& token) { return token.content == content; });
+      std::find_if(parts_.added.begin(), parts_.added.end(),
+                   [&](const AddedToken& token) { return token.content == content; });
   return found == parts_.added.end() ? -1 : found->id;
 }
 

@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.hpp"
 #include "base/error.hpp"
-#include "transformer/atomic_file.hpp"
 #include "transformer/tokenizer/alphabet.hpp"
 
 namespace ringside::transformer {
@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-using Sorted = nlohmann::json;  // finds a key among 100,000 in no time, which an ordered one does not
+using Sorted =
+    nlohmann::json;  // finds a key among 100,000 in no time, which an ordered one does not
 
 // A member, or null where there is none.
 template <class J>
@@ -39,35 +40,43 @@ std::string type_of(const Json& said) {
 
 bool flag(const Json& object, const char* name) {
   const Json value = member(object, name);
-  require(value.is_null() || value.is_boolean(), "{} is {}, neither true nor false", name, shortly(value));
+  require(value.is_null() || value.is_boolean(), "{} is {}, neither true nor false", name,
+          shortly(value));
   return value == true;
 }
 
 // The id in `value`, which the vocabulary's checks then hold against the others.
 template <class J>
 std::int32_t id_from(const J& value, std::string_view whose) {
-  const bool fits = value.is_number_unsigned() && value.template get<std::uint64_t>() < (std::uint64_t{1} << 31);
+  const bool fits =
+      value.is_number_unsigned() && value.template get<std::uint64_t>() < (std::uint64_t{1} << 31);
   require(fits, "the id of \"{}\" is {}, which is no id", whose, shortly(value));
   return value.template get<std::int32_t>();
 }
 
 void refuse_other_kinds(const Json& said, const Json& model) {
   for (const char* changes_length : {"truncation", "padding"}) {
-    require(member(said, changes_length).is_null(), "it asks for {}, which Ringside does not do: set \"{}\" to null",
-            changes_length, changes_length);
+    require(member(said, changes_length).is_null(),
+            "it asks for {}, which Ringside does not do: set \"{}\" to null", changes_length,
+            changes_length);
   }
   const Json normalizer = member(said, "normalizer");
-  require(normalizer.is_null(), "it changes the text before it is encoded (normalizer {}), which Ringside does not do",
+  require(normalizer.is_null(),
+          "it changes the text before it is encoded (normalizer {}), which Ringside does not do",
           type_of(normalizer));
   require(model.is_object(), "it has no model");
-  require(!model.contains("type") || model["type"] == "BPE", "its model is {}, but Ringside knows BPE only", type_of(model));
+  require(!model.contains("type") || model["type"] == "BPE",
+          "its model is {}, but Ringside knows BPE only", type_of(model));
   const Json dropout = member(model, "dropout");
-  require(dropout.is_null() || dropout == 0, "its model leaves merges out at random (dropout {}), which Ringside does not do",
+  require(dropout.is_null() || dropout == 0,
+          "its model leaves merges out at random (dropout {}), which Ringside does not do",
           shortly(dropout));
-  require(!flag(model, "byte_fallback"), "its model is not byte-level: it writes bytes as <0x00> (byte_fallback)");
+  require(!flag(model, "byte_fallback"),
+          "its model is not byte-level: it writes bytes as <0x00> (byte_fallback)");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json value = member(model, affix);
-    require(value.is_null() || value == "", "its model marks tokens with {} {}, which Ringside does not do", affix, shortly(value));
+    require(value.is_null() || value == "",
+            "its model marks tokens with {} {}, which Ringside does not do", affix, shortly(value));
   }
 }
 
@@ -76,13 +85,15 @@ void refuse_other_decoders(const Json& decoder) {
     const Json parts = member(decoder, "decoders");
     if (parts.is_array() && parts.size() == 1) return refuse_other_decoders(parts[0]);
   }
-  require(type_of(decoder) == "ByteLevel", "its decoder is {}, but Ringside knows ByteLevel only", type_of(decoder));
+  require(type_of(decoder) == "ByteLevel", "its decoder is {}, but Ringside knows ByteLevel only",
+          type_of(decoder));
 }
 
 std::vector<std::pair<std::string, std::int32_t>> vocabulary_from(const Sorted& said) {
   require(said.is_object(), "its model has no vocab that gives each token an id");
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;
-  for (const auto& [letters, id] : said.items()) vocabulary.emplace_back(letters, id_from(id, letters));
+  for (const auto& [letters, id] : said.items())
+    vocabulary.emplace_back(letters, id_from(id, letters));
   return vocabulary;
 }
 
@@ -104,7 +115,8 @@ std::vector<std::pair<std::string, std::string>> merges_from(const Sorted& said)
   require(said.is_array(), "its model has no list of merges");
   std::vector<std::pair<std::string, std::string>> merges;
   for (const Sorted& merge : said) {
-    if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version")) continue;  // a comment of old merges.txt
+    if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version"))
+      continue;  // a comment of old merges.txt
     merges.push_back(merge_from(merge, merges.size()));
   }
   return merges;
@@ -119,17 +131,21 @@ std::vector<AddedToken> added_from(const Json& said) {
     require(content.is_string(), "the added token {} has no content", shortly(token));
     const std::string text = content.get<std::string>();
     require(!flag(token, "single_word"),
-            "the added token \"{}\" is to be found as a whole word only (single_word), which Ringside does not do", text);
-    added.push_back({text, id_from(member(token, "id"), text), flag(token, "special"), flag(token, "normalized"),
-                     flag(token, "lstrip"), flag(token, "rstrip")});
+            "the added token \"{}\" is to be found as a whole word only (single_word), which "
+            "Ringside does not do",
+            text);
+    added.push_back({text, id_from(member(token, "id"), text), flag(token, "special"),
+                     flag(token, "normalized"), flag(token, "lstrip"), flag(token, "rstrip")});
   }
   return added;
 }
 
-// TemplateProcessing: "single" is a list of special tokens with the text, {"Sequence": {"id": "A"}}, among them.
+// TemplateProcessing: "single" is a list of special tokens with the text, {"Sequence": {"id":
+// "A"}}, among them.
 void add_template(const Json& said, TokenizerParts& parts) {
   const Json single = member(said, "single"), special = member(said, "special_tokens");
-  require(single.is_array() && special.is_object(), "its post_processor TemplateProcessing has no single, or no special_tokens");
+  require(single.is_array() && special.is_object(),
+          "its post_processor TemplateProcessing has no single, or no special_tokens");
   bool text_has_come = false;
   for (const Json& piece : single) {
     const Json token = piece.is_object() ? member(piece, "SpecialToken") : Json();
@@ -140,23 +156,30 @@ void add_template(const Json& said, TokenizerParts& parts) {
       continue;
     }
     const Json name = token.is_object() ? member(token, "id") : Json();
-    const Json meant = name.is_string() ? member(special, name.get_ref<const std::string&>().c_str()) : Json();
+    const Json meant =
+        name.is_string() ? member(special, name.get_ref<const std::string&>().c_str()) : Json();
     const Json ids = meant.is_object() ? member(meant, "ids") : Json();
-    require(ids.is_array(), "its post_processor TemplateProcessing does not say which ids {} has", shortly(name));
-    for (const Json& id : ids) (text_has_come ? parts.behind : parts.before).push_back(id_from(id, name.get<std::string>()));
+    require(ids.is_array(), "its post_processor TemplateProcessing does not say which ids {} has",
+            shortly(name));
+    for (const Json& id : ids)
+      (text_has_come ? parts.behind : parts.before).push_back(id_from(id, name.get<std::string>()));
   }
   require(text_has_come, "its post_processor TemplateProcessing has no place for the text");
 }
 
 void add_post_processor(const Json& said, TokenizerParts& parts) {
-  if (said.is_null() || type_of(said) == "ByteLevel") return;  // ByteLevel shifts offsets, which Ringside does not give
+  if (said.is_null() || type_of(said) == "ByteLevel")
+    return;  // ByteLevel shifts offsets, which Ringside does not give
   if (type_of(said) == "TemplateProcessing") {
-    require(parts.before.empty() && parts.behind.empty(), "its post_processor puts tokens around a text twice");
+    require(parts.before.empty() && parts.behind.empty(),
+            "its post_processor puts tokens around a text twice");
     return add_template(said, parts);
   }
   const Json processors = type_of(said) == "Sequence" ? member(said, "processors") : Json();
   require(processors.is_array(),
-          "its post_processor is {}, but Ringside knows ByteLevel, TemplateProcessing and a Sequence of these", type_of(said));
+          "its post_processor is {}, but Ringside knows ByteLevel, TemplateProcessing and a "
+          "Sequence of these",
+          type_of(said));
   for (const Json& processor : processors) add_post_processor(processor, parts);
 }
 
@@ -180,13 +203,14 @@ TokenizerParts parts_from(const Json& said, const Sorted& lists) {
   return parts;
 }
 
-// Parsed, as far as `wanted` says of the keys, with their depth. Not where it is nested so deeply that reading it alone would use
-// the memory up.
+// Parsed, as far as `wanted` says of the keys, with their depth. Not where it is nested so deeply
+// that reading it alone would use the memory up.
 template <class J, class Wanted>
 J parse_json(std::string_view text, Wanted wanted) {
   const auto look = [&](int depth, typename J::parse_event_t event, J& value) {
     require(depth <= 32, "it is nested deeper than a tokenizer.json can be");
-    return event != J::parse_event_t::key || wanted(depth, value.template get_ref<const std::string&>());
+    return event != J::parse_event_t::key ||
+           wanted(depth, value.template get_ref<const std::string&>());
   };
   try {
     return J::parse(text, look);
@@ -216,12 +240,14 @@ Json added_json(const std::vector<AddedToken>& added) {
 Json model_json(const Tokenizer& tokenizer) {
   const TokenizerParts& parts = tokenizer.parts();
   auto by_id = parts.vocabulary;
-  std::sort(by_id.begin(), by_id.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::sort(by_id.begin(), by_id.end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
   std::unordered_map<std::int32_t, const std::string*> letters;
   Json::object_t vocabulary;
   for (const auto& [text, id] : by_id) {
     letters[id] = &text;
-    vocabulary.emplace_back(text, id);  // as operator[] of an ordered object looks through all that are there
+    vocabulary.emplace_back(
+        text, id);  // as operator[] of an ordered object looks through all that are there
   }
   Json merges = Json::array();
   for (const auto& [left, right] : tokenizer.merges().in_order())
@@ -247,9 +273,11 @@ void write_whole(const fs::path& path, const std::string& text) {
 }  // namespace
 
 Tokenizer parse_tokenizer(std::string_view json) {
-  const auto said = parse_json<Json>(json, [](int depth, const std::string& key) { return !is_long_list(depth, key); });
-  const auto lists = parse_json<Sorted>(
-      json, [](int depth, const std::string& key) { return depth == 1 ? key == "model" : is_long_list(depth, key) || depth > 2; });
+  const auto said = parse_json<Json>(
+      json, [](int depth, const std::string& key) { return !is_long_list(depth, key); });
+  const auto lists = parse_json<Sorted>(json, [](int depth, const std::string& key) {
+    return depth == 1 ? key == "model" : is_long_list(depth, key) || depth > 2;
+  });
   return Tokenizer(parts_from(said, lists.is_object() ? member(lists, "model") : Sorted()));
 }
 
@@ -291,7 +319,8 @@ fs::path save_tokenizer(const fs::path& path, const Tokenizer& tokenizer) {
   require(!error, "cannot make the folder {}: {}", path.string(), error.message());
   write_whole(path / "tokenizer.json", tokenizer_json(tokenizer));
   const fs::path config = path / "tokenizer_config.json";
-  if (!fs::exists(config, error)) write_whole(config, Json{{"tokenizer_class", "PreTrainedTokenizerFast"}}.dump(2) + "\n");
+  if (!fs::exists(config, error))
+    write_whole(config, Json{{"tokenizer_class", "PreTrainedTokenizerFast"}}.dump(2) + "\n");
   return path / "tokenizer.json";
 }
 

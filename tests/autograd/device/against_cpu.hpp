@@ -1,4 +1,5 @@
-// The judge of devices: what an op gives there, forward and backward, against what it gives on the CPU.
+// The judge of devices: what an op gives there, forward and backward, against what it gives on the
+// CPU.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +11,10 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/bf16.hpp"
-#include "autograd/engine.hpp"
-#include "autograd/layers.hpp"
-#include "autograd/ops.hpp"
+#include "autograd/engine/engine.hpp"
+#include "autograd/nn/layers.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/tensor/bf16.hpp"
 #include "tests/autograd/device/device_under_test.hpp"
 
 namespace ringside::tests {
@@ -43,12 +44,15 @@ inline double apart(const Tensor& seen, const Tensor& expected) {
   double largest = 1e-20, difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     largest = std::max(largest, static_cast<double>(std::abs(b[i])));
-    difference = std::isfinite(a[i]) ? std::max(difference, static_cast<double>(std::abs(a[i] - b[i]))) : std::numeric_limits<double>::infinity();
+    difference = std::isfinite(a[i])
+                     ? std::max(difference, static_cast<double>(std::abs(a[i] - b[i])))
+                     : std::numeric_limits<double>::infinity();
   }
   return difference / largest;
 }
 
-// The norm of the difference, as a share of the norm: for what many roundings to bf16 have passed through, where single numbers are a matter of luck.
+// The norm of the difference, as a share of the norm: for what many roundings to bf16 have passed
+// through, where single numbers are a matter of luck.
 inline double apart_in_norm(const Tensor& seen, const Tensor& expected) {
   REQUIRE(seen.shape() == expected.shape());
   const std::vector<float> a = numbers_of(seen), b = numbers_of(expected);
@@ -57,10 +61,13 @@ inline double apart_in_norm(const Tensor& seen, const Tensor& expected) {
     difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
     all += std::pow(static_cast<double>(b[i]), 2);
   }
-  return std::isfinite(difference) ? std::sqrt(difference / all) : std::numeric_limits<double>::infinity();
+  return std::isfinite(difference) ? std::sqrt(difference / all)
+                                   : std::numeric_limits<double>::infinity();
 }
 
-inline double tolerance_of(DType dtype) { return dtype == DType::bf16 ? 2e-2 : 1e-4; }
+inline double tolerance_of(DType dtype) {
+  return dtype == DType::bf16 ? 2e-2 : 1e-4;
+}
 
 using Function = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
@@ -71,21 +78,27 @@ struct Outcome {
 
 inline Outcome run_on(Device device, const Function& function, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> there;
-  for (const Tensor& input : inputs) there.push_back(input.device() == device ? input.clone() : input.to(device));
+  for (const Tensor& input : inputs)
+    there.push_back(input.device() == device ? input.clone() : input.to(device));
   for (Tensor& input : there)
     if (input.dtype() != DType::int32) input.set_requires_grad(true);
   Outcome outcome{function(there), {}};
   CHECK(outcome.y.device() == device);
-  if (outcome.y.requires_grad()) autograd::backward(outcome.y, drawn(outcome.y.shape(), "gradient", outcome.y.dtype()).to(device));
+  if (outcome.y.requires_grad())
+    autograd::backward(outcome.y,
+                       drawn(outcome.y.shape(), "gradient", outcome.y.dtype()).to(device));
   for (const Tensor& input : there) outcome.gradients.push_back(input.grad());
   return outcome;
 }
 
-// Output and every gradient of `function` on the device under test are those of the CPU. Inputs lie on the CPU.
-inline void check_against_cpu(const std::string& what, const Function& function, const std::vector<Tensor>& inputs) {
+// Output and every gradient of `function` on the device under test are those of the CPU. Inputs lie
+// on the CPU.
+inline void check_against_cpu(const std::string& what, const Function& function,
+                              const std::vector<Tensor>& inputs) {
   CAPTURE(what);
   const double tolerance = tolerance_of(inputs.front().dtype());
-  const Outcome seen = run_on(device_under_test(), function, inputs), expected = run_on(Device::cpu, function, inputs);
+  const Outcome seen = run_on(device_under_test(), function, inputs),
+                expected = run_on(Device::cpu, function, inputs);
   CHECK(seen.y.dtype() == expected.y.dtype());
   CHECK(seen.y.strides() == expected.y.strides());
   CHECK(apart(seen.y, expected.y) <= tolerance);

@@ -1,12 +1,14 @@
 #include <cstdio>
 
-#include "autograd/device_memory.hpp"
+#include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
 #include "tests/autograd/device/device_under_test.hpp"
 
 namespace ringside::tests {
 
-autograd::Device device_under_test() { return autograd::Device::cuda; }
+autograd::Device device_under_test() {
+  return autograd::Device::cuda;
+}
 
 bool skipped() {
   try {

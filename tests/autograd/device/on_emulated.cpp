@@ -2,7 +2,11 @@
 
 namespace ringside::tests {
 
-autograd::Device device_under_test() { return autograd::Device::emulated; }
-bool skipped() { return false; }
+autograd::Device device_under_test() {
+  return autograd::Device::emulated;
+}
+bool skipped() {
+  return false;
+}
 
 }  // namespace ringside::tests

@@ -1,5 +1,6 @@
-// Every op on a device against the CPU, forward and backward: sizes that are no whole number of packs, views, several types.
-#include "autograd/device_kernels.hpp"
+// Every op on a device against the CPU, forward and backward: sizes that are no whole number of
+// packs, views, several types.
+#include "autograd/kernels/device_kernels.hpp"
 #include "tests/autograd/device/against_cpu.hpp"
 
 using namespace ringside;
@@ -19,17 +20,26 @@ TEST_CASE("device elementwise ops equal the CPU's for all sizes of the tail and 
     check_against_cpu("relu", [](const auto& in) { return relu(in[0]); }, {drawn({n}, "x")});
     check_against_cpu("silu", [](const auto& in) { return silu(in[0]); }, {drawn({n}, "x")});
     for (const DType type : kept_types) {
-      check_against_cpu("swiglu", [](const auto& in) { return swiglu(in[0], in[1]); }, {drawn({n}, "g", type), drawn({n}, "u", type)});
-      check_against_cpu("add", [](const auto& in) { return in[0] + in[1]; }, {drawn({n}, "a", type), drawn({n}, "b", type)});
-      check_against_cpu("mul", [](const auto& in) { return in[0] * in[1]; }, {drawn({n}, "a", type), drawn({n}, "b", type)});
-      check_against_cpu("scale", [](const auto& in) { return in[0] * -0.5; }, {drawn({n}, "a", type)});
+      check_against_cpu("swiglu", [](const auto& in) { return swiglu(in[0], in[1]); },
+                        {drawn({n}, "g", type), drawn({n}, "u", type)});
+      check_against_cpu("add", [](const auto& in) { return in[0] + in[1]; },
+                        {drawn({n}, "a", type), drawn({n}, "b", type)});
+      check_against_cpu("mul", [](const auto& in) { return in[0] * in[1]; },
+                        {drawn({n}, "a", type), drawn({n}, "b", type)});
+      check_against_cpu("scale", [](const auto& in) { return in[0] * -0.5; },
+                        {drawn({n}, "a", type)});
     }
   }
   for (const DType type : kept_types) {
     const Tensor a = drawn({6, 35}, "a", type), b = drawn({35, 6}, "b", type);
-    check_against_cpu("transposed", [](const auto& in) { return in[0] + in[1].transpose(0, 1); }, {a, b});
-    check_against_cpu("not on 16 bytes", [](const auto& in) { return swiglu(in[0].narrow(0, 1, 17), in[0].narrow(0, 19, 17)); }, {drawn({40}, "x", type)});
-    check_against_cpu("scaled view", [](const auto& in) { return scale(in[0].transpose(0, 1), 3); }, {a});
+    check_against_cpu("transposed", [](const auto& in) { return in[0] + in[1].transpose(0, 1); },
+                      {a, b});
+    check_against_cpu(
+        "not on 16 bytes",
+        [](const auto& in) { return swiglu(in[0].narrow(0, 1, 17), in[0].narrow(0, 19, 17)); },
+        {drawn({40}, "x", type)});
+    check_against_cpu("scaled view", [](const auto& in) { return scale(in[0].transpose(0, 1), 3); },
+                      {a});
     check_against_cpu("used twice", [](const auto& in) { return in[0] * in[0] + in[0]; }, {a});
   }
 }
@@ -41,20 +51,27 @@ TEST_CASE("device add and mul stretch as on the CPU") {
   check_against_cpu("a column", both, {drawn({5, 7}, "a"), drawn({5, 1}, "b")});
   check_against_cpu("both ways", both, {drawn({4, 1, 3}, "a"), drawn({2, 1}, "b")});
   check_against_cpu("a scalar", both, {drawn({4, 3}, "a"), drawn({}, "b")});
-  check_against_cpu("views", [](const auto& in) { return in[0].transpose(0, 2) * in[1]; }, {drawn({3, 2, 5}, "a"), drawn({2, 1}, "b")});
+  check_against_cpu("views", [](const auto& in) { return in[0].transpose(0, 2) * in[1]; },
+                    {drawn({3, 2, 5}, "a"), drawn({2, 1}, "b")});
   const Shape many{2, 2, 2, 2, 2, 2, 2, 2, 2};
   const Tensor x = Tensor::zeros(many, DType::fp32, device_under_test());
   CHECK_NOTHROW(x.transpose(0, 4).contiguous());  // nine dimensions, of which some lie as one
   Tensor reversed = x;
   for (const std::int64_t d : {0, 1, 2, 3}) reversed = reversed.transpose(d, 8 - d);
   CHECK_THROWS_WITH_AS(reversed.contiguous(),
-                       "copy_: a view of shape [2, 2, 2, 2, 2, 2, 2, 2, 2] has more than 8 dimensions that do not lie in memory as one; copy it on the CPU", Error);
+                       "copy_: a view of shape [2, 2, 2, 2, 2, 2, 2, 2, 2] has more than 8 "
+                       "dimensions that do not lie in memory as one; copy it on the CPU",
+                       Error);
 }
 
 TEST_CASE("device views and copies differentiate") {
   if (skipped()) return;
   for (const DType type : kept_types)
-    check_against_cpu("views", [](const auto& in) { return in[0].transpose(0, 1).narrow(1, 1, 3).reshape({-1}).contiguous(); }, {drawn({5, 7}, "x", type)});
+    check_against_cpu("views",
+                      [](const auto& in) {
+                        return in[0].transpose(0, 1).narrow(1, 1, 3).reshape({-1}).contiguous();
+                      },
+                      {drawn({5, 7}, "x", type)});
 }
 
 TEST_CASE("device products equal the CPU's") {
@@ -64,7 +81,8 @@ TEST_CASE("device products equal the CPU's") {
   check_against_cpu("batches", product, {drawn({2, 3, 5, 7}, "a"), drawn({2, 3, 7, 4}, "b")});
   check_against_cpu("a shared right side", product, {drawn({3, 5, 7}, "a"), drawn({7, 4}, "b")});
   for (const DType type : kept_types) {
-    check_against_cpu("linear", [](const auto& in) { return linear(in[0], in[1]); }, {drawn({2, 5, 33}, "x", type), drawn({17, 33}, "w", type)});
+    check_against_cpu("linear", [](const auto& in) { return linear(in[0], in[1]); },
+                      {drawn({2, 5, 33}, "x", type), drawn({17, 33}, "w", type)});
     check_against_cpu("with bias", [](const auto& in) { return linear(in[0], in[1], in[2]); },
                       {drawn({6, 9}, "x", type), drawn({4, 9}, "w", type), drawn({4}, "b", type)});
   }
@@ -75,12 +93,15 @@ TEST_CASE("device norms equal the CPU's") {
   for (const DType type : kept_types)
     for (const std::int64_t n : {1, 7, 8, 64, 515}) {
       CAPTURE(n);
-      const Tensor x = drawn({3, 11, n}, "x", type), w = drawn({n}, "w", type), other = drawn({3, 11, n}, "other", type);
+      const Tensor x = drawn({3, 11, n}, "x", type), w = drawn({n}, "w", type),
+                   other = drawn({3, 11, n}, "other", type);
       check_against_cpu("rms_norm", [](const auto& in) { return rms_norm(in[0], in[1]); }, {x, w});
-      check_against_cpu("add_rms_norm", [](const auto& in) {
-        const auto [sum, normed] = add_rms_norm(in[0], in[1], in[2]);
-        return sum + normed;
-      }, {x, other, w});
+      check_against_cpu("add_rms_norm",
+                        [](const auto& in) {
+                          const auto [sum, normed] = add_rms_norm(in[0], in[1], in[2]);
+                          return sum + normed;
+                        },
+                        {x, other, w});
     }
 }
 
@@ -92,14 +113,18 @@ TEST_CASE("device rope equals the CPU's on views and in odd sizes") {
       const auto turned = [&](std::int64_t first) {
         return [=](const std::vector<Tensor>& in) {
           const RopeTable table = rope_table(12, head_size);
-          return rope(in[0].transpose(1, 2), {table.cos.to(in[0].device()), table.sin.to(in[0].device())}, first);
+          return rope(in[0].transpose(1, 2),
+                      {table.cos.to(in[0].device()), table.sin.to(in[0].device())}, first);
         };
       };
       check_against_cpu("from the start", turned(0), {drawn({2, 5, 3, head_size}, "x", type)});
       check_against_cpu("further on", turned(7), {drawn({2, 5, 3, head_size}, "x", type)});
     }
   CHECK_THROWS_WITH_AS(rope(drawn({2, 4}, "x").to(device_under_test()), rope_table(4, 4)),
-                       (std::string("rope: expected tables on ") + name_of(device_under_test()) + " as x, got them on cpu and cpu").c_str(), Error);
+                       (std::string("rope: expected tables on ") + name_of(device_under_test()) +
+                        " as x, got them on cpu and cpu")
+                           .c_str(),
+                       Error);
 }
 
 TEST_CASE("device embedding equals the CPU's with equal ids and gives the same bits every time") {
@@ -110,13 +135,18 @@ TEST_CASE("device embedding equals the CPU's with equal ids and gives the same b
       CAPTURE(n);
       const auto lookup = [&](const auto& in) { return embedding(ids, in[0]); };
       check_against_cpu("embedding", lookup, {drawn({9, n}, "w", type)});
-      const auto gradient = [&] { return numbers_of(run_on(device_under_test(), lookup, {drawn({9, n}, "w", type)}).gradients[0]); };
+      const auto gradient = [&] {
+        return numbers_of(
+            run_on(device_under_test(), lookup, {drawn({9, n}, "w", type)}).gradients[0]);
+      };
       CHECK(gradient() == gradient());
     }
   const Tensor w = Tensor::zeros({3, 4}, DType::fp32, device_under_test());
   CHECK_THROWS_WITH_AS(embedding(ids, w), "embedding: id 3 is not in 0..2", Error);
-  CHECK_THROWS_WITH_AS(embedding(ids.to(device_under_test()), w), "embedding: id 3 is not in 0..2", Error);
-  CHECK(numbers_of(embedding(Tensor::from({1}, {1}, device_under_test()), w)) == std::vector<float>(4, 0.0f));
+  CHECK_THROWS_WITH_AS(embedding(ids.to(device_under_test()), w), "embedding: id 3 is not in 0..2",
+                       Error);
+  CHECK(numbers_of(embedding(Tensor::from({1}, {1}, device_under_test()), w)) ==
+        std::vector<float>(4, 0.0f));
 }
 
 TEST_CASE("device sums equal the CPU's") {
@@ -125,11 +155,15 @@ TEST_CASE("device sums equal the CPU's") {
     CAPTURE(n);
     check_against_cpu("sum", [](const auto& in) { return sum(in[0]); }, {drawn({n}, "x")});
     check_against_cpu("mean", [](const auto& in) { return mean(in[0]); }, {drawn({n}, "x")});
-    check_against_cpu("mse_loss", [](const auto& in) { return mse_loss(in[0], in[1]); }, {drawn({n}, "x"), drawn({n}, "t")});
+    check_against_cpu("mse_loss", [](const auto& in) { return mse_loss(in[0], in[1]); },
+                      {drawn({n}, "x"), drawn({n}, "t")});
   }
-  CHECK_THROWS_WITH_AS(sum(drawn({3}, "x", DType::bf16).to(device_under_test())), "sum: expected a tensor of fp32 or fp64, got bf16", Error);
-  // A sum of so many is wrong from the third digit on if it is added up one after the other in fp32.
-  CHECK(sum(Tensor::full({1 << 22}, 0.1, DType::fp32, device_under_test())).item() == doctest::Approx(0.1 * (1 << 22)).epsilon(1e-5));
+  CHECK_THROWS_WITH_AS(sum(drawn({3}, "x", DType::bf16).to(device_under_test())),
+                       "sum: expected a tensor of fp32 or fp64, got bf16", Error);
+  // A sum of so many is wrong from the third digit on if it is added up one after the other in
+  // fp32.
+  CHECK(sum(Tensor::full({1 << 22}, 0.1, DType::fp32, device_under_test())).item() ==
+        doctest::Approx(0.1 * (1 << 22)).epsilon(1e-5));
 }
 
 TEST_CASE("device attention equals the CPU's on views with grouped heads and with a past") {
@@ -139,35 +173,57 @@ TEST_CASE("device attention equals the CPU's on views with grouped heads and wit
     std::int64_t batch, heads, kv_heads, queries, keys, head_size;
   };
   for (const DType type : kept_types)
-    for (const Case& c : {Case{2, 4, 2, 7, 7, 8}, Case{1, 2, 2, 66, 66, 16}, Case{1, 3, 1, 2, 9, 5}, Case{2, 2, 1, 1, 70, 64}}) {
+    for (const Case& c : {Case{2, 4, 2, 7, 7, 8}, Case{1, 2, 2, 66, 66, 16}, Case{1, 3, 1, 2, 9, 5},
+                          Case{2, 2, 1, 1, 70, 64}}) {
       CAPTURE(c.queries);
       CAPTURE(c.head_size);
       check_against_cpu("attention",
-                        [](const auto& in) { return causal_attention(in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)); },
-                        {drawn({c.batch, c.queries, c.heads, c.head_size}, "q", type), drawn({c.batch, c.keys, c.kv_heads, c.head_size}, "k", type),
+                        [](const auto& in) {
+                          return causal_attention(in[0].transpose(1, 2), in[1].transpose(1, 2),
+                                                  in[2].transpose(1, 2));
+                        },
+                        {drawn({c.batch, c.queries, c.heads, c.head_size}, "q", type),
+                         drawn({c.batch, c.keys, c.kv_heads, c.head_size}, "k", type),
                          drawn({c.batch, c.keys, c.kv_heads, c.head_size}, "v", type)});
     }
   const Tensor wide_heads = Tensor::zeros({1, 1, 2, 160}, DType::fp32, device_under_test());
   CHECK_THROWS_WITH_AS(causal_attention(wide_heads, wide_heads, wide_heads),
-                       (std::string("causal_attention: heads on ") + name_of(device_under_test()) + " are at most 128 wide, got [1, 1, 2, 160]").c_str(), Error);
+                       (std::string("causal_attention: heads on ") + name_of(device_under_test()) +
+                        " are at most 128 wide, got [1, 1, 2, 160]")
+                           .c_str(),
+                       Error);
 }
 
-TEST_CASE("device losses equal the CPU's with rows that do not count and with the logits in blocks") {
+TEST_CASE(
+    "device losses equal the CPU's with rows that do not count and with the logits in blocks") {
   if (skipped()) return;
   const Tensor targets = Tensor::from({2, -100, 0, 6, 1, 1, -100, 3, 4, 5}, {2, 5});
   for (const DType type : kept_types) {
-    check_against_cpu("cross_entropy", [&](const auto& in) { return cross_entropy(in[0], targets); }, {drawn({2, 5, 7}, "z", type)});
-    check_against_cpu("cross_entropy in packs", [&](const auto& in) { return cross_entropy(in[0], targets); }, {drawn({2, 5, 24}, "z", type)});
-    check_against_cpu("none counts", [](const auto& in) { return cross_entropy(in[0], Tensor::full({3}, -100, DType::int32)); }, {drawn({3, 9}, "z", type)});
+    check_against_cpu("cross_entropy",
+                      [&](const auto& in) { return cross_entropy(in[0], targets); },
+                      {drawn({2, 5, 7}, "z", type)});
+    check_against_cpu("cross_entropy in packs",
+                      [&](const auto& in) { return cross_entropy(in[0], targets); },
+                      {drawn({2, 5, 24}, "z", type)});
+    check_against_cpu(
+        "none counts",
+        [](const auto& in) { return cross_entropy(in[0], Tensor::full({3}, -100, DType::int32)); },
+        {drawn({3, 9}, "z", type)});
     for (const std::int64_t rows : {0, 1, 3, 10})
-      check_against_cpu("linear_cross_entropy", [&](const auto& in) { return linear_cross_entropy(in[0], in[1], targets, -100, rows); },
-                        {drawn({2, 5, 6}, "x", type), drawn({7, 6}, "w", type)});
-    check_against_cpu("scaled", [&](const auto& in) { return linear_cross_entropy(in[0], in[1], targets) * 0.25; },
-                      {drawn({2, 5, 6}, "x", type), drawn({7, 6}, "w", type)});
+      check_against_cpu(
+          "linear_cross_entropy",
+          [&](const auto& in) { return linear_cross_entropy(in[0], in[1], targets, -100, rows); },
+          {drawn({2, 5, 6}, "x", type), drawn({7, 6}, "w", type)});
+    check_against_cpu(
+        "scaled",
+        [&](const auto& in) { return linear_cross_entropy(in[0], in[1], targets) * 0.25; },
+        {drawn({2, 5, 6}, "x", type), drawn({7, 6}, "w", type)});
   }
   const NoGrad no_history;
   const Tensor x = drawn({2, 5, 6}, "x"), w = drawn({7, 6}, "w");
   const Device device = device_under_test();
-  CHECK(linear_cross_entropy(x.to(device), w.to(device), targets).item() == doctest::Approx(linear_cross_entropy(x, w, targets).item()).epsilon(1e-5));
-  CHECK_THROWS_WITH_AS(cross_entropy(Tensor::zeros({2, 5, 6}, DType::fp32, device), targets), "cross_entropy: target 6 is not in 0..5", Error);
+  CHECK(linear_cross_entropy(x.to(device), w.to(device), targets).item() ==
+        doctest::Approx(linear_cross_entropy(x, w, targets).item()).epsilon(1e-5));
+  CHECK_THROWS_WITH_AS(cross_entropy(Tensor::zeros({2, 5, 6}, DType::fp32, device), targets),
+                       "cross_entropy: target 6 is not in 0..5", Error);
 }

@@ -1,7 +1,8 @@
-// Tensors on a device: how they are made, moved and looked at, and what is said where the host may not look.
+// Tensors on a device: how they are made, moved and looked at, and what is said where the host may
+// not look.
 #include <thread>
 
-#include "autograd/device_memory.hpp"
+#include "autograd/tensor/device_memory.hpp"
 #include "tests/autograd/device/against_cpu.hpp"
 
 using namespace ringside;
@@ -18,18 +19,20 @@ TEST_CASE("device tensors are made and filled and copied and come home") {
   CHECK(numbers_of(x.transpose(0, 1)) == std::vector<float>{1, 4, 2, 5, 3, 6});
   CHECK(numbers_of(x.narrow(1, 1, 2)) == std::vector<float>{2, 3, 5, 6});
   CHECK(x.narrow(0, 1, 1).narrow(1, 2, 1).item() == 6);
-  CHECK(numbers_of(Tensor::full({3}, 2.5, DType::bf16, device)) == std::vector<float>{2.5, 2.5, 2.5});
+  CHECK(numbers_of(Tensor::full({3}, 2.5, DType::bf16, device)) ==
+        std::vector<float>{2.5, 2.5, 2.5});
   CHECK(Tensor::scalar(-7, DType::int32, device).item() == -7);
   const Tensor zeros = Tensor::zeros({3, 2}, DType::fp32, device);
-  zeros.copy_(x.transpose(0, 1));                      // within the device
+  zeros.copy_(x.transpose(0, 1));  // within the device
   CHECK(numbers_of(zeros) == std::vector<float>{1, 4, 2, 5, 3, 6});
   zeros.transpose(0, 1).copy_(Tensor::full({2, 3}, 9));  // from the host into a view
   CHECK(numbers_of(zeros) == std::vector<float>(6, 9.0f));
   const Tensor home = Tensor::zeros({2, 3});
-  home.narrow(1, 0, 2).copy_(x.narrow(1, 1, 2));         // from a view into a view of the host
+  home.narrow(1, 0, 2).copy_(x.narrow(1, 1, 2));  // from a view into a view of the host
   CHECK(numbers_of(home) == std::vector<float>{2, 3, 0, 5, 6, 0});
   CHECK(Tensor::from({1, 2, 3}, {3}, device).to(Device::cpu).values<std::int32_t>()[2] == 3);
-  CHECK(numbers_of(rounded(wide(Tensor::full({5}, 1.5, DType::bf16, device)), DType::bf16)) == std::vector<float>(5, 1.5f));
+  CHECK(numbers_of(rounded(wide(Tensor::full({5}, 1.5, DType::bf16, device)), DType::bf16)) ==
+        std::vector<float>(5, 1.5f));
 }
 
 TEST_CASE("device moves differentiate") {
@@ -45,14 +48,19 @@ TEST_CASE("device memory is not the host's to look into") {
   const Device device = device_under_test();
   const Tensor x = Tensor::zeros({2, 3}, DType::fp32, device);
   const std::string name = name_of(device);
-  const std::string expected = "the numbers of this tensor of shape [2, 3] lie on " + name + ", where the host cannot look: take them home with .to(Device::cpu)";
+  const std::string expected = "the numbers of this tensor of shape [2, 3] lie on " + name +
+                               ", where the host cannot look: take them home with .to(Device::cpu)";
   CHECK_THROWS_WITH_AS(x.data<float>(), expected.c_str(), Error);
   CHECK_THROWS_WITH_AS(x.values<float>(), expected.c_str(), Error);
   CHECK(x.address() != nullptr);
-  CHECK_THROWS_WITH_AS(Tensor::zeros({2}, DType::fp64, device),
-                       ("a tensor of fp64 is for the CPU alone: on " + name + " numbers are fp32 or bf16").c_str(), Error);
-  CHECK_THROWS_WITH_AS(drawn({2}, "x", DType::fp64).to(device),
-                       ("a tensor of fp64 is for the CPU alone: on " + name + " numbers are fp32 or bf16").c_str(), Error);
+  CHECK_THROWS_WITH_AS(
+      Tensor::zeros({2}, DType::fp64, device),
+      ("a tensor of fp64 is for the CPU alone: on " + name + " numbers are fp32 or bf16").c_str(),
+      Error);
+  CHECK_THROWS_WITH_AS(
+      drawn({2}, "x", DType::fp64).to(device),
+      ("a tensor of fp64 is for the CPU alone: on " + name + " numbers are fp32 or bf16").c_str(),
+      Error);
 }
 
 TEST_CASE("device and host in one op are both named") {
@@ -61,14 +69,19 @@ TEST_CASE("device and host in one op are both named") {
   const std::string name = name_of(device);
   const Tensor there = Tensor::zeros({2, 3}, DType::fp32, device), here = Tensor::zeros({2, 3});
   const auto said = [&](const char* op, const std::string& first, const std::string& second) {
-    return std::string(op) + ": expected tensors on one device, got [2, 3] on " + first + " and [2, 3] on " + second + "; move one with .to()";
+    return std::string(op) + ": expected tensors on one device, got [2, 3] on " + first +
+           " and [2, 3] on " + second + "; move one with .to()";
   };
   CHECK_THROWS_WITH_AS(add(there, here), said("add", name, "cpu").c_str(), Error);
   CHECK_THROWS_WITH_AS(linear(here, there), said("linear", "cpu", name).c_str(), Error);
   Tensor leaf = Tensor::zeros({2, 3});
-  CHECK_THROWS_WITH_AS(leaf.set_grad(there), ("set_grad: expected a gradient on cpu as the tensor itself, got one on " + name).c_str(), Error);
-  CHECK_THROWS_WITH_AS(backward(sum(leaf.set_requires_grad(true)), Tensor::scalar(1, DType::fp32, device)),
-                       ("backward: expected a seed on cpu as the loss, got one on " + name).c_str(), Error);
+  CHECK_THROWS_WITH_AS(
+      leaf.set_grad(there),
+      ("set_grad: expected a gradient on cpu as the tensor itself, got one on " + name).c_str(),
+      Error);
+  CHECK_THROWS_WITH_AS(
+      backward(sum(leaf.set_requires_grad(true)), Tensor::scalar(1, DType::fp32, device)),
+      ("backward: expected a seed on cpu as the loss, got one on " + name).c_str(), Error);
 }
 
 TEST_CASE("device storage is dropped and restored and booked like the host's") {
@@ -80,14 +93,18 @@ TEST_CASE("device storage is dropped and restored and booked like the host's") {
   CHECK(memory_use(MemoryKind::communication).current == before + 4000);
   x.storage()->drop();
   CHECK(memory_use(MemoryKind::communication).current == before);
-  CHECK_THROWS_WITH_AS(x.address(), "the memory of this tensor of shape [1000] is dropped (Storage::drop) and not restored yet", Error);
+  CHECK_THROWS_WITH_AS(
+      x.address(),
+      "the memory of this tensor of shape [1000] is dropped (Storage::drop) and not restored yet",
+      Error);
   CHECK_THROWS_AS(x.fill_(1), Error);
   x.storage()->restore();
   x.fill_(1);
   CHECK(numbers_of(x) == std::vector<float>(1000, 1.0f));
 }
 
-TEST_CASE("device buffers that are freed serve the next of their size and go back to their thread") {
+TEST_CASE(
+    "device buffers that are freed serve the next of their size and go back to their thread") {
   if (skipped()) return;
   const Device device = device_under_test();
   release_cached_memory();
@@ -106,7 +123,9 @@ TEST_CASE("device buffers that are freed serve the next of their size and go bac
   again = Tensor::empty({12345}, DType::fp32, device);
   CHECK(system_allocations() == fetched + 1);
   Tensor outlives;
-  std::thread([&] { outlives = Tensor::full({100}, 3, DType::fp32, device); }).join();  // its thread, and that thread's cache, are gone
+  std::thread([&] {
+    outlives = Tensor::full({100}, 3, DType::fp32, device);
+  }).join();  // its thread, and that thread's cache, are gone
   CHECK(numbers_of(outlives) == std::vector<float>(100, 3.0f));
 }
 
@@ -122,8 +141,11 @@ TEST_CASE("device fences wait on other threads") {
 
 TEST_CASE("device names are read and sizes of the GPU's buffers are rounded up") {
   CHECK(device_named("emulated") == Device::emulated);
-  CHECK_THROWS_WITH_AS(device_named("gpu"), "there is no device 'gpu': choose cpu, cuda or emulated", Error);
-  CHECK_THROWS_WITH_AS(device_memory(Device::cpu), "the memory of the CPU is no DeviceMemory: its tensors are read and written in place", Error);
+  CHECK_THROWS_WITH_AS(device_named("gpu"),
+                       "there is no device 'gpu': choose cpu, cuda or emulated", Error);
+  CHECK_THROWS_WITH_AS(
+      device_memory(Device::cpu),
+      "the memory of the CPU is no DeviceMemory: its tensors are read and written in place", Error);
   constexpr std::size_t mib = 1 << 20;
   CHECK(cuda_buffer_size(0) == 512);
   CHECK(cuda_buffer_size(512) == 512);

@@ -35,7 +35,8 @@ std::vector<T> numbers(int rank, std::size_t begin, std::size_t count) {
 // `values` in memory of the GPU, `before` elements into an allocation: on 16 bytes, or beside it.
 template <class T>
 struct OnGpu {
-  OnGpu(const std::vector<T>& values, std::size_t before) : count(values.size()), skip(before), buffer((count + skip) * sizeof(T)) {
+  OnGpu(const std::vector<T>& values, std::size_t before)
+      : count(values.size()), skip(before), buffer((count + skip) * sizeof(T)) {
     std::vector<T> all(skip);
     all.insert(all.end(), values.begin(), values.end());
     buffer.copy_from(all.data(), all.size() * sizeof(T));
@@ -45,7 +46,9 @@ struct OnGpu {
     std::vector<T> all(count + skip);
     buffer.copy_to(all.data(), all.size() * sizeof(T));
     for (std::size_t i = 0; i < count; ++i)
-      require(static_cast<float>(all[i + skip]) == wanted[i], "{}: element {} is {}, and {} is right", what, i, static_cast<float>(all[i + skip]), wanted[i]);
+      require(static_cast<float>(all[i + skip]) == wanted[i],
+              "{}: element {} is {}, and {} is right", what, i, static_cast<float>(all[i + skip]),
+              wanted[i]);
   }
   std::size_t count, skip;
   DeviceBuffer buffer;
@@ -58,13 +61,14 @@ void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t b
   std::vector<float> sum(count, 0), all;
   for (int rank = 0; rank < p; ++rank) {
     for (std::size_t i = 0; i < count; ++i) sum[i] += number(rank, i);
-    for (std::size_t i = group.block_begin(count, rank); i < group.block_begin(count, rank) + group.block_size(count, rank); ++i)
+    for (std::size_t i = group.block_begin(count, rank);
+         i < group.block_begin(count, rank) + group.block_size(count, rank); ++i)
       all.push_back(number(rank, i));
   }
   const std::size_t block = group.block_size(count, r), begin = group.block_begin(count, r);
   for (const std::string algorithm : {"ring", "two_shot", "one_shot"}) {
     if (algorithm == "one_shot" && count * sizeof(T) > cuda::most_one_shot_bytes) continue;
-    group.set_algorithms(AlgorithmChoice("all_reduce=" + algorithm));
+    group.set_algorithms(AlgorithmSelection("all_reduce=" + algorithm));
     const OnGpu<T> input(numbers<T>(r, 0, count), before), output(std::vector<T>(count), before);
     group.all_reduce(input.data(), output.data(), count, type, ReduceOp::sum);
     output.must_equal(sum, algorithm);
@@ -74,7 +78,9 @@ void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t b
   const OnGpu<T> input(numbers<T>(r, 0, count), before), mine(numbers<T>(r, begin, block), before);
   const OnGpu<T> sums(std::vector<T>(block), before), gathered(std::vector<T>(count), before);
   group.reduce_scatter(input.data(), sums.data(), count, type, ReduceOp::sum);
-  sums.must_equal({sum.begin() + static_cast<std::ptrdiff_t>(begin), sum.begin() + static_cast<std::ptrdiff_t>(begin + block)}, "reduce_scatter");
+  sums.must_equal({sum.begin() + static_cast<std::ptrdiff_t>(begin),
+                   sum.begin() + static_cast<std::ptrdiff_t>(begin + block)},
+                  "reduce_scatter");
   group.all_gather(mine.data(), gathered.data(), count, type);
   gathered.must_equal(all, "all_gather");
   group.broadcast(input.data(), count, type, p - 1);
@@ -92,7 +98,8 @@ TEST_CASE("what is missing is said in one sentence") {
   CHECK_THROWS_WITH(cuda::choose_device(0), missing->c_str());
   CHECK_THROWS_WITH(cuda::make_one_gpu_world(2), missing->c_str());
   CHECK_THROWS_WITH(cuda::make_cuda_ipc_backend(place_of(0, 1, 1)), missing->c_str());
-  if (cuda::nccl_is_here()) CHECK_THROWS_WITH(cuda::make_nccl_backend(place_of(0, 1, 1)), missing->c_str());
+  if (cuda::nccl_is_here())
+    CHECK_THROWS_WITH(cuda::make_nccl_backend(place_of(0, 1, 1)), missing->c_str());
 }
 
 TEST_CASE("ranks that share a GPU get what the plain sum gives") {
@@ -118,7 +125,8 @@ TEST_CASE("ranks that share a GPU get what the plain sum gives") {
 TEST_CASE("a rank that shares a GPU and never calls is named") {
   if (skipped()) return;
   const auto world = cuda::make_one_gpu_world(2, Seconds(1));
-  const auto outcomes = on_threads(1, [&](int rank) { ProcessGroup(cuda::make_one_gpu_backend(world, rank)).barrier(); });
+  const auto outcomes = on_threads(
+      1, [&](int rank) { ProcessGroup(cuda::make_one_gpu_backend(world, rank)).barrier(); });
   CHECK(testing::contains(outcomes[0], "these did not call it within 1 s: 1"));
 }
 
@@ -127,7 +135,8 @@ TEST_CASE("memory of the host is refused by name") {
   ProcessGroup group(cuda::make_one_gpu_backend(cuda::make_one_gpu_world(1), 0));
   std::vector<float> host(4);
   CHECK_THROWS_WITH(group.all_reduce(std::span(host)),
-                    "all_reduce of 4 fp32 (sum, ring): this group is for memory of a GPU, and a buffer of the host was given: allocate it with "
+                    "all_reduce of 4 fp32 (sum, ring): this group is for memory of a GPU, and a "
+                    "buffer of the host was given: allocate it with "
                     "DeviceBuffer or cudaMalloc");
 }
 
@@ -137,9 +146,10 @@ TEST_CASE("processes over cuda_ipc get what the plain sum gives") {
     for (const std::string type : {"fp32", "fp16", "bf16"}) {
       CAPTURE(collective);
       CAPTURE(type);
-      const auto outcome = testing::run_program({testing::ringside_binary, "bench", collective, "-n", "2,3", "--type", type, "--bytes", "4B,1000000B,100MB",
-                                                 "--backends", "cuda_ipc", "--repeat", "4", "--warmup", "1"},
-                                                {}, Seconds(100));
+      const auto outcome = testing::run_program(
+          {testing::ringside_binary, "bench", collective, "-n", "2,3", "--type", type, "--bytes",
+           "4B,1000000B,100MB", "--backends", "cuda_ipc", "--repeat", "4", "--warmup", "1"},
+          {}, Seconds(100));
       CHECK(outcome.err == "");
       CHECK(outcome.exit_code == 0);  // it is not where an element is wrong
     }
@@ -153,7 +163,10 @@ TEST_CASE("nccl gives what the plain sum gives, one rank for each GPU") {
     return;
   }
   for (const std::string collective : {"all_reduce", "all_gather", "broadcast"}) {
-    const auto outcome = testing::run_program({testing::ringside_binary, "bench", collective, "-n", ranks, "--bytes", "4096B,8MiB", "--backends", "nccl"}, {}, Seconds(100));
+    const auto outcome =
+        testing::run_program({testing::ringside_binary, "bench", collective, "-n", ranks, "--bytes",
+                              "4096B,8MiB", "--backends", "nccl"},
+                             {}, Seconds(100));
     CHECK(outcome.err == "");
     CHECK(outcome.exit_code == 0);
   }
@@ -165,7 +178,9 @@ TEST_CASE("two ranks of nccl that share a GPU are told so") {
     std::printf("SKIPPED: this needs NCCL and exactly one GPU\n");
     return;
   }
-  const auto outcome = testing::run_program({testing::ringside_binary, "bench", "all_reduce", "-n", "2", "--bytes", "4KB", "--backends", "nccl"}, {}, Seconds(60));
+  const auto outcome = testing::run_program({testing::ringside_binary, "bench", "all_reduce", "-n",
+                                             "2", "--bytes", "4KB", "--backends", "nccl"},
+                                            {}, Seconds(60));
   CHECK(outcome.exit_code != 0);
   CHECK(testing::contains(outcome.err, "ranks 0 and 1 share GPU "));
   CHECK(testing::contains(outcome.err, cuda::nccl_version()));

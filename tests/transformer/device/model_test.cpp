@@ -1,17 +1,18 @@
-// A whole Llama on a device against the CPU: loss and every gradient, training, checkpoints, generated text.
+// A whole Llama on a device against the CPU: loss and every gradient, training, checkpoints,
+// generated text.
 #include <cmath>
 #include <memory>
 #include <string>
 
-#include "autograd/optimizer.hpp"
+#include "autograd/optim/optimizer.hpp"
 #include "base/random.hpp"
 #include "tests/autograd/device/against_cpu.hpp"
 #include "tests/transformer/temporary_directory.hpp"
-#include "transformer/checkpoint.hpp"
-#include "transformer/evaluate.hpp"
+#include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/checkpoint/training_state.hpp"
+#include "transformer/evaluation.hpp"
 #include "transformer/sample.hpp"
 #include "transformer/single_process.hpp"
-#include "transformer/training_state.hpp"
 
 using namespace ringside;
 using namespace ringside::autograd;
@@ -35,22 +36,29 @@ Config odd_llama(bool tied_head = false) {
 
 Tensor some_tokens(std::int64_t sequences, std::int64_t length, std::uint64_t seed) {
   std::vector<std::int32_t> ids;
-  for (std::int64_t i = 0; i < sequences * length; ++i) ids.push_back(static_cast<std::int32_t>(random_below(256, seed, 0, static_cast<std::uint64_t>(i))));
+  for (std::int64_t i = 0; i < sequences * length; ++i)
+    ids.push_back(
+        static_cast<std::int32_t>(random_below(256, seed, 0, static_cast<std::uint64_t>(i))));
   return Tensor::from(ids, {sequences, length});
 }
 
-// Loss and gradients of the same model on both, by name. In bf16 each rounds in its own way, layer after layer; so the judge is the same model with the same
-// first values in fp32, to which the device comes about as near as the CPU's bf16 does (attention there also multiplies probabilities in bf16).
+// Loss and gradients of the same model on both, by name. In bf16 each rounds in its own way, layer
+// after layer; so the judge is the same model with the same first values in fp32, to which the
+// device comes about as near as the CPU's bf16 does (attention there also multiplies probabilities
+// in bf16).
 void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed) {
   CAPTURE(std::string(name_of(dtype)));
   CAPTURE(tied_head);
   CAPTURE(checkpointed);
-  Model judge(odd_llama(tied_head)), here(odd_llama(tied_head), dtype), there(odd_llama(tied_head), dtype, device_under_test());
+  Model judge(odd_llama(tied_head)), here(odd_llama(tied_head), dtype),
+      there(odd_llama(tied_head), dtype, device_under_test());
   CHECK(there.device() == device_under_test());
-  const auto judged = judge.named_parameters(), expected = here.named_parameters(), seen = there.named_parameters();
+  const auto judged = judge.named_parameters(), expected = here.named_parameters(),
+             seen = there.named_parameters();
   REQUIRE(seen.size() == expected.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    CHECK(numbers_of(seen[i].tensor) == numbers_of(expected[i].tensor));  // the first values, to the bit
+    CHECK(numbers_of(seen[i].tensor) ==
+          numbers_of(expected[i].tensor));  // the first values, to the bit
     judged[i].tensor.copy_(wide(expected[i].tensor.detach()));
   }
   const Tensor tokens = some_tokens(3, 17, 1), targets = some_tokens(3, 17, 2);
@@ -60,11 +68,14 @@ void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed)
   }
   const bool narrow = dtype == DType::bf16;
   const auto near = [&](const Tensor& of_device, const Tensor& of_cpu, const Tensor& right) {
-    return narrow ? apart_in_norm(of_device, right) <= std::max(2e-2, 1.5 * apart_in_norm(of_cpu, right)) : apart(of_device, of_cpu) <= 1e-4;
+    return narrow ? apart_in_norm(of_device, right) <=
+                        std::max(2e-2, 1.5 * apart_in_norm(of_cpu, right))
+                  : apart(of_device, of_cpu) <= 1e-4;
   };
   {
     const NoGrad no_history;
-    CHECK(there.loss(tokens, targets).item() == doctest::Approx(here.loss(tokens, targets).item()).epsilon(narrow ? 2e-3 : 1e-5));
+    CHECK(there.loss(tokens, targets).item() ==
+          doctest::Approx(here.loss(tokens, targets).item()).epsilon(narrow ? 2e-3 : 1e-5));
     CHECK(near(there.forward(tokens), here.forward(tokens), judge.forward(tokens)));
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -77,7 +88,8 @@ void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed)
 
 Bytes some_text() {
   Bytes text(20'000);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>("the ring passes each chunk on. "[i % 31] + i % 3);
+  for (std::size_t i = 0; i < text.size(); ++i)
+    text[i] = static_cast<std::uint8_t>("the ring passes each chunk on. "[i % 31] + i % 3);
   return text;
 }
 
@@ -96,16 +108,19 @@ TrainerOptions twenty_steps(OptimizerKind optimizer) {
 
 struct Run {
   Run(Device device, const TrainerOptions& options, DType dtype = DType::fp32)
-      : model(odd_llama(), dtype, device), trainer(model, corpus, form, options, {[this](const StepReport& r) { losses.push_back(r.loss); }, {}}) {}
+      : model(odd_llama(), dtype, device),
+        trainer(model, corpus, strategy, options,
+                {[this](const StepReport& r) { losses.push_back(r.loss); }, {}}) {}
 
   Corpus corpus{some_text()};
   Model model;
-  SingleProcess form;
+  SingleProcess strategy;
   std::vector<double> losses;
   Trainer trainer;
 };
 
-void check_losses(const std::vector<double>& seen, const std::vector<double>& expected, double tolerance) {
+void check_losses(const std::vector<double>& seen, const std::vector<double>& expected,
+                  double tolerance) {
   REQUIRE(seen.size() == expected.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
     CAPTURE(i);
@@ -119,26 +134,30 @@ TEST_CASE("device model: loss and every gradient are the CPU's") {
   if (skipped()) return;
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const bool tied_head : {false, true})
-      for (const bool checkpointed : {false, true}) check_gradients_against_cpu(dtype, tied_head, checkpointed);
+      for (const bool checkpointed : {false, true})
+        check_gradients_against_cpu(dtype, tied_head, checkpointed);
 }
 
 TEST_CASE("device model: twenty steps of AdamW and of SGD follow the CPU's") {
   if (skipped()) return;
   for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
-    Run there(device_under_test(), twenty_steps(optimizer)), here(Device::cpu, twenty_steps(optimizer));
+    Run there(device_under_test(), twenty_steps(optimizer)),
+        here(Device::cpu, twenty_steps(optimizer));
     there.trainer.run();
     here.trainer.run();
     check_losses(there.losses, here.losses, 1e-4);
     CHECK(here.losses.back() < here.losses.front() - 0.1);
     CHECK(*there.trainer.validate() == doctest::Approx(*here.trainer.validate()).epsilon(1e-4));
     for (const NamedTensor& state : there.trainer.optimizer().state())
-      CHECK(state.tensor.device() == (state.name.ends_with(".step") ? Device::cpu : device_under_test()));
+      CHECK(state.tensor.device() ==
+            (state.name.ends_with(".step") ? Device::cpu : device_under_test()));
   }
 }
 
 TEST_CASE("device model: bf16 with its masters follows the CPU's") {
   if (skipped()) return;
-  Run there(device_under_test(), twenty_steps(OptimizerKind::adamw), DType::bf16), here(Device::cpu, twenty_steps(OptimizerKind::adamw), DType::bf16);
+  Run there(device_under_test(), twenty_steps(OptimizerKind::adamw), DType::bf16),
+      here(Device::cpu, twenty_steps(OptimizerKind::adamw), DType::bf16);
   there.trainer.run();
   here.trainer.run();
   check_losses(there.losses, here.losses, 2e-2);
@@ -157,7 +176,8 @@ TEST_CASE("device model: a run that is saved there goes on on the CPU and the ot
   if (skipped()) return;
   Run whole(Device::cpu, twenty_steps(OptimizerKind::adamw));
   whole.trainer.run();
-  for (const auto& [from, to] : {std::pair(device_under_test(), Device::cpu), std::pair(Device::cpu, device_under_test())}) {
+  for (const auto& [from, to] :
+       {std::pair(device_under_test(), Device::cpu), std::pair(Device::cpu, device_under_test())}) {
     TemporaryDirectory folder;
     Run first(from, twenty_steps(OptimizerKind::adamw));
     first.trainer.run(8);
@@ -175,20 +195,27 @@ TEST_CASE("device model: what it says of tokens and the text that it makes are t
   const Model here(odd_llama()), there(odd_llama(), DType::fp32, device_under_test());
   const std::vector<Tokens> sequences{{1, 2, 3, 4, 5}, {9, 8, 7}, {200, 100, 50}};
   const EvaluateOptions options{.gradients = true, .logits = true, .at_once = 2};
-  const Evaluation expected = evaluate(here, sequences, options), seen = evaluate(there, sequences, options);
+  const Evaluation expected = evaluate(here, sequences, options),
+                   seen = evaluate(there, sequences, options);
   CHECK(seen.loss == doctest::Approx(expected.loss).epsilon(1e-5));
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     CHECK(apart(seen.logits[s], expected.logits[s]) <= 1e-4);
     for (std::size_t t = 0; t < expected.log_probabilities[s].size(); ++t)
-      CHECK(seen.log_probabilities[s][t] == doctest::Approx(expected.log_probabilities[s][t]).epsilon(1e-4));
+      CHECK(seen.log_probabilities[s][t] ==
+            doctest::Approx(expected.log_probabilities[s][t]).epsilon(1e-4));
   }
   TemporaryDirectory folder;
   save_gradients(folder.path() / "there.safetensors", there);
   save_gradients(folder.path() / "here.safetensors", here);
-  CHECK(SafetensorsFile(folder.path() / "there.safetensors").entries().size() == SafetensorsFile(folder.path() / "here.safetensors").entries().size());
+  CHECK(SafetensorsFile(folder.path() / "there.safetensors").entries().size() ==
+        SafetensorsFile(folder.path() / "here.safetensors").entries().size());
   SampleOptions likeliest;
   likeliest.temperature = 0;
-  CHECK(generate(there, {65, 66}, 30, likeliest) == generate(here, {65, 66}, 30, likeliest));  // longer than the model sees at once
+  CHECK(generate(there, {65, 66}, 30, likeliest) ==
+        generate(here, {65, 66}, 30, likeliest));  // longer than the model sees at once
   CHECK_THROWS_WITH_AS(view_of("x", there.parameters().front()),
-                       (std::string("the tensor 'x' lies on ") + name_of(device_under_test()) + " and cannot be written from there; take it home first").c_str(), Error);
+                       (std::string("the tensor 'x' lies on ") + name_of(device_under_test()) +
+                        " and cannot be written from there; take it home first")
+                           .c_str(),
+                       Error);
 }

@@ -17,9 +17,11 @@ namespace {
 
 using Pieces = std::vector<std::string>;
 
-Pieces pieces(std::string_view text, const Pattern& pattern, Delimiters delimiters = Delimiters::isolated, bool invert = false) {
+Pieces pieces(std::string_view text, const Pattern& pattern,
+              Delimiters delimiters = Delimiters::isolated, bool invert = false) {
   Pieces found;
-  cut(text, pattern, delimiters, invert, [&](std::string_view piece) { found.emplace_back(piece); });
+  cut(text, pattern, delimiters, invert,
+      [&](std::string_view piece) { found.emplace_back(piece); });
   return found;
 }
 
@@ -36,7 +38,9 @@ std::string refusal(std::string_view expression) {
 
 TEST_CASE("a text is cut at a delimiter in five ways") {
   const Pattern dash = Pattern::literal("-");
-  const auto in = [&](Delimiters delimiters) { return pieces("the-final--countdown", dash, delimiters); };
+  const auto in = [&](Delimiters delimiters) {
+    return pieces("the-final--countdown", dash, delimiters);
+  };
   CHECK(in(Delimiters::removed) == Pieces{"the", "final", "countdown"});
   CHECK(in(Delimiters::isolated) == Pieces{"the", "-", "final", "-", "-", "countdown"});
   CHECK(in(Delimiters::merged_with_previous) == Pieces{"the-", "final-", "-", "countdown"});
@@ -49,8 +53,10 @@ TEST_CASE("a text is cut at a delimiter in five ways") {
 }
 
 TEST_CASE("expressions are matched as characters of Unicode") {
-  CHECK(pieces("größe 12 日本٣", Pattern::regex("\\p{L}+|\\p{N}")) == Pieces{"größe", " ", "1", "2", " ", "日本", "٣"});
-  CHECK(pieces("a\u00a0\u3000b\u180ec", Pattern::regex("\\s+")) == Pieces{"a", "\u00a0\u3000", "b\u180ec"});
+  CHECK(pieces("größe 12 日本٣", Pattern::regex("\\p{L}+|\\p{N}")) ==
+        Pieces{"größe", " ", "1", "2", " ", "日本", "٣"});
+  CHECK(pieces("a\u00a0\u3000b\u180ec", Pattern::regex("\\s+")) ==
+        Pieces{"a", "\u00a0\u3000", "b\u180ec"});
   CHECK(pieces("a  b", Pattern::regex("\\s+(?!\\S)|\\s+")) == Pieces{"a", " ", " ", "b"});
   CHECK(pieces("a.c", Pattern::literal(".")) == Pieces{"a", ".", "c"});
   CHECK(pieces("abc", Pattern::regex("x*")) == Pieces{"a", "b", "c"});  // a match may be empty
@@ -58,10 +64,11 @@ TEST_CASE("expressions are matched as characters of Unicode") {
 }
 
 TEST_CASE("bytes that are not UTF-8 match nothing and end what is before them") {
-  CHECK(pieces("ab\xff\xc3 cd\xe2\x82", Pattern::regex("\\p{L}+|\\s")) == Pieces{"ab", "\xff\xc3", " ", "cd", "\xe2\x82"});
+  CHECK(pieces("ab\xff\xc3 cd\xe2\x82", Pattern::regex("\\p{L}+|\\s")) ==
+        Pieces{"ab", "\xff\xc3", " ", "cd", "\xe2\x82"});
   CHECK(utf8_prefix("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82") == 10);
-  for (const char* wrong : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
-                            "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
+  for (const char* wrong : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                            "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
     CAPTURE(wrong);
     CHECK(utf8_prefix(wrong) == 0);
   }
@@ -71,12 +78,15 @@ TEST_CASE("what Oniguruma and PCRE2 write differently is translated") {
   CHECK(to_pcre2("[^\\s\\p{L}\\p{N}]?\\p{L}+") == "[^\\p{White_Space}\\p{L}\\p{N}]?\\p{L}+");
   CHECK(to_pcre2("\\S\\d\\D\\v\\r\\u3042\\x41\\x{1F642}\\.\\\\") ==
         "\\P{White_Space}\\p{Nd}\\P{Nd}\\x0b\\r\\x{3042}\\x41\\x{1F642}\\.\\\\");
-  CHECK(to_pcre2("(?i:'s|'t)(?!x)(?<=y)\\p{N}{1,3}|[+*?^$]") == "(?i:'s|'t)(?!x)(?<=y)\\p{N}{1,3}|[+*?^$]");
+  CHECK(to_pcre2("(?i:'s|'t)(?!x)(?<=y)\\p{N}{1,3}|[+*?^$]") ==
+        "(?i:'s|'t)(?!x)(?<=y)\\p{N}{1,3}|[+*?^$]");
 }
 
 TEST_CASE("what the two would understand differently is refused") {
   const auto has = [](const char* expression, const char* what) {
-    CHECK(refusal(expression) == fmt::format("the expression {} has {}, which Ringside does not translate", expression, what));
+    CHECK(refusal(expression) ==
+          fmt::format("the expression {} has {}, which Ringside does not translate", expression,
+                      what));
   };
   has("\\h+", "\\h");
   has("\\w+", "\\w");
@@ -87,22 +97,26 @@ TEST_CASE("what the two would understand differently is refused") {
   has("(?m:.)", "the group (?m...");
   has("(?P<x>a)", "the group (?P...");
   has("a{,3}", "a repeat without a lower bound, {,n}");
-  has("\\p{N}{1,3}+", "a + after {m,n}, which some take as another repeat and some as \"give nothing back\"");
+  has("\\p{N}{1,3}+",
+      "a + after {m,n}, which some take as another repeat and some as \"give nothing back\"");
   has("[a[b]]", "a class within a class");
   has("[a&&b]", "an intersection of classes, &&");
   has("[]a]", "a ] at the beginning of a class");
   has("\\u12", "a \\u without four digits");
   has("\\xff", "a \\x that is not two digits up to 7f");
   CHECK(refusal("(a") == "the expression (a cannot be understood: missing closing parenthesis");
-  CHECK(refusal("\\p{Elvish}").starts_with("the expression \\p{Elvish} cannot be understood: unknown property"));
-  CHECK(refusal("a\\").starts_with("the expression a\\ cannot be understood: \\ at end of pattern"));
+  CHECK(refusal("\\p{Elvish}")
+            .starts_with("the expression \\p{Elvish} cannot be understood: unknown property"));
+  CHECK(
+      refusal("a\\").starts_with("the expression a\\ cannot be understood: \\ at end of pattern"));
   CHECK(refusal("\\p{L").starts_with("the expression \\p{L cannot be understood: "));
 }
 
 TEST_CASE("an expression that explodes is stopped") {
   const std::string text = std::string(40, 'a') + "b";
-  CHECK_THROWS_WITH_AS(pieces(text, Pattern::regex("(?:a+)+[cd]")),
-                       "the expression (?:a+)+[cd] is too costly for this text: match limit exceeded", Error);
+  CHECK_THROWS_WITH_AS(
+      pieces(text, Pattern::regex("(?:a+)+[cd]")),
+      "the expression (?:a+)+[cd] is too costly for this text: match limit exceeded", Error);
 }
 
 TEST_CASE("long runs take time in proportion to their length") {

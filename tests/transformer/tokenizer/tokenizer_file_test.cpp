@@ -49,15 +49,19 @@ TEST_CASE("a tokenizer that was read is written as it was") {
     const std::string text = read_file(reference(file));
     CHECK(Json::parse(tokenizer_json(parse_tokenizer(text))) == Json::parse(text));
   }
-  CHECK(tokenizer_json(load_tokenizer(reference("gpt2.json"))) == read_file(reference("gpt2.json")));
-  CHECK(tokenizer_json(load_tokenizer(reference("llama3.json"))) == read_file(reference("llama3.json")));
+  CHECK(tokenizer_json(load_tokenizer(reference("gpt2.json"))) ==
+        read_file(reference("gpt2.json")));
+  CHECK(tokenizer_json(load_tokenizer(reference("llama3.json"))) ==
+        read_file(reference("llama3.json")));
 }
 
 TEST_CASE("a tokenizer is kept in a file or in a folder") {
   TemporaryDirectory directory;
   const Tokenizer tokenizer = load_tokenizer(reference("gpt2.json"));
-  CHECK(save_tokenizer(directory.path() / "deep" / "down", tokenizer) == directory.path() / "deep" / "down" / "tokenizer.json");
-  CHECK(load_tokenizer(directory.path() / "deep" / "down").encode("the ring") == tokenizer.encode("the ring"));
+  CHECK(save_tokenizer(directory.path() / "deep" / "down", tokenizer) ==
+        directory.path() / "deep" / "down" / "tokenizer.json");
+  CHECK(load_tokenizer(directory.path() / "deep" / "down").encode("the ring") ==
+        tokenizer.encode("the ring"));
   CHECK(read_file(directory.path() / "deep" / "down" / "tokenizer_config.json") ==
         "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
   const auto file = directory.path() / "own.json";
@@ -76,9 +80,14 @@ TEST_CASE("merges may be strings as in older files") {
 
 TEST_CASE("a file without some of the members is read as if they were null") {
   Json json = reference_json("gpt2.json");
-  for (const char* name : {"version", "truncation", "padding", "normalizer", "post_processor", "added_tokens"}) json.erase(name);
-  for (const char* name : {"dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "type"}) json["model"].erase(name);
-  CHECK(parse_tokenizer(json.dump()).encode("the ring") == load_tokenizer(reference("gpt2.json")).encode("the ring"));
+  for (const char* name :
+       {"version", "truncation", "padding", "normalizer", "post_processor", "added_tokens"})
+    json.erase(name);
+  for (const char* name :
+       {"dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "type"})
+    json["model"].erase(name);
+  CHECK(parse_tokenizer(json.dump()).encode("the ring") ==
+        load_tokenizer(reference("gpt2.json")).encode("the ring"));
 }
 
 TEST_CASE("what Ringside does not do is refused by name") {
@@ -89,36 +98,52 @@ TEST_CASE("what Ringside does not do is refused by name") {
   CHECK(refusal("/padding", {{"strategy", "BatchLongest"}}) ==
         "it asks for padding, which Ringside does not do: set \"padding\" to null");
   CHECK(refusal("/model/type", "Unigram") == "its model is Unigram, but Ringside knows BPE only");
-  CHECK(refusal("/model/type", "WordPiece") == "its model is WordPiece, but Ringside knows BPE only");
-  CHECK(refusal("/model/dropout", 0.1) == "its model leaves merges out at random (dropout 0.1), which Ringside does not do");
-  CHECK(refusal("/model/byte_fallback", true) == "its model is not byte-level: it writes bytes as <0x00> (byte_fallback)");
+  CHECK(refusal("/model/type", "WordPiece") ==
+        "its model is WordPiece, but Ringside knows BPE only");
+  CHECK(refusal("/model/dropout", 0.1) ==
+        "its model leaves merges out at random (dropout 0.1), which Ringside does not do");
+  CHECK(refusal("/model/byte_fallback", true) ==
+        "its model is not byte-level: it writes bytes as <0x00> (byte_fallback)");
   CHECK(refusal("/model/continuing_subword_prefix", "##") ==
         "its model marks tokens with continuing_subword_prefix \"##\", which Ringside does not do");
   CHECK(refusal("/model/end_of_word_suffix", "</w>") ==
         "its model marks tokens with end_of_word_suffix \"</w>\", which Ringside does not do");
   CHECK(refusal("/model/end_of_word_suffix", "") == "accepted");
   CHECK(refusal("/model/unk_token", "<unk>") == "accepted");
-  CHECK(refusal("/decoder", {{"type", "Metaspace"}}) == "its decoder is Metaspace, but Ringside knows ByteLevel only");
+  CHECK(refusal("/decoder", {{"type", "Metaspace"}}) ==
+        "its decoder is Metaspace, but Ringside knows ByteLevel only");
   CHECK(refusal("/decoder", nullptr) == "its decoder is null, but Ringside knows ByteLevel only");
-  CHECK(refusal("/decoder", {{"type", "Sequence"}, {"decoders", Json::array({Json{{"type", "ByteLevel"}}})}}) == "accepted");
+  CHECK(refusal("/decoder",
+                {{"type", "Sequence"}, {"decoders", Json::array({Json{{"type", "ByteLevel"}}})}}) ==
+        "accepted");
   CHECK(refusal("/post_processor", {{"type", "RobertaProcessing"}}) ==
-        "its post_processor is RobertaProcessing, but Ringside knows ByteLevel, TemplateProcessing and a Sequence of these");
-  CHECK(refusal("/added_tokens", Json::array({Json{{"id", 300}, {"content", "x"}, {"single_word", true}}})) ==
-        "the added token \"x\" is to be found as a whole word only (single_word), which Ringside does not do");
+        "its post_processor is RobertaProcessing, but Ringside knows ByteLevel, TemplateProcessing "
+        "and a Sequence of these");
+  CHECK(refusal("/added_tokens",
+                Json::array({Json{{"id", 300}, {"content", "x"}, {"single_word", true}}})) ==
+        "the added token \"x\" is to be found as a whole word only (single_word), which Ringside "
+        "does not do");
 }
 
 TEST_CASE("ways of cutting that Ringside does not know are refused by name") {
-  const auto cutting = [](const char* text) { return refusal("/pre_tokenizer", Json::parse(text)); };
+  const auto cutting = [](const char* text) {
+    return refusal("/pre_tokenizer", Json::parse(text));
+  };
   CHECK(cutting("null") ==
-        "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, or ends with, ByteLevel");
+        "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, "
+        "or ends with, ByteLevel");
   CHECK(cutting("7") == "its pre_tokenizer is 7, which names no type");
   CHECK(cutting(R"({"type":"Whitespace"})") ==
-        "its pre_tokenizer is Whitespace, but Ringside knows ByteLevel, Split, Digits and a Sequence of these");
-  CHECK(cutting(R"({"type":"Digits"})") ==
-        "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
-  CHECK(cutting(R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})") ==
-        "its pre_tokenizer has a Digits behind ByteLevel, where there is no text any more");
-  CHECK(cutting(R"({"type":"Sequence"})") == "its pre_tokenizer Sequence has no list of pretokenizers");
+        "its pre_tokenizer is Whitespace, but Ringside knows ByteLevel, Split, Digits and a "
+        "Sequence of these");
+  CHECK(
+      cutting(R"({"type":"Digits"})") ==
+      "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
+  CHECK(
+      cutting(R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})") ==
+      "its pre_tokenizer has a Digits behind ByteLevel, where there is no text any more");
+  CHECK(cutting(R"({"type":"Sequence"})") ==
+        "its pre_tokenizer Sequence has no list of pretokenizers");
   CHECK(
       cutting(
           R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Glob":"*"},"behavior":"Isolated"},{"type":"ByteLevel"}]})") ==
@@ -127,24 +152,32 @@ TEST_CASE("ways of cutting that Ringside does not know are refused by name") {
       cutting(
           R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"String":"*"},"behavior":"Eaten"},{"type":"ByteLevel"}]})") ==
       "the behavior of its pre_tokenizer Split is \"Eaten\", which Ringside does not know");
-  CHECK(cutting(R"({"type":"ByteLevel","use_regex":1})") == "the use_regex of its pre_tokenizer is 1, neither true nor false");
-  CHECK(cutting(R"({"type":"ByteLevel","use_regex":false,"add_prefix_space":false})") == "accepted");
+  CHECK(cutting(R"({"type":"ByteLevel","use_regex":1})") ==
+        "the use_regex of its pre_tokenizer is 1, neither true nor false");
+  CHECK(cutting(R"({"type":"ByteLevel","use_regex":false,"add_prefix_space":false})") ==
+        "accepted");
 }
 
 TEST_CASE("a file that contradicts itself is refused") {
   CHECK(refusal("/model/vocab/a", 7) == "two of its tokens have the id 7; one is \"a\"");
   CHECK(refusal("/model/vocab/a", -7) == "the id of \"a\" is -7, which is no id");
-  CHECK(refusal("/model/vocab/a", 2000000000).starts_with("it has the id 2000000000, which is not what a vocabulary of "));
+  CHECK(refusal("/model/vocab/a", 2000000000)
+            .starts_with("it has the id 2000000000, which is not what a vocabulary of "));
   CHECK(refusal("/model/vocab", Json::object()) == "its vocabulary is empty");
-  CHECK(refusal("/model/vocab", Json::array()) == "its model has no vocab that gives each token an id");
+  CHECK(refusal("/model/vocab", Json::array()) ==
+        "its model has no vocab that gives each token an id");
   CHECK(refusal("/model/merges", nullptr) == "its model has no list of merges");
   CHECK(refusal("/model/merges/2", "a b c") == "merge 2 is \"a b c\", not two tokens");
-  CHECK(refusal("/model/merges/2", Json::array({"a", "Z"})) == "merge 2 is into \"aZ\", which is not in its vocabulary");
-  CHECK(refusal("/model/merges/2", Json::array({"a", "ZZ"})) == "merge 2 is of \"ZZ\", which is not in its vocabulary");
+  CHECK(refusal("/model/merges/2", Json::array({"a", "Z"})) ==
+        "merge 2 is into \"aZ\", which is not in its vocabulary");
+  CHECK(refusal("/model/merges/2", Json::array({"a", "ZZ"})) ==
+        "merge 2 is of \"ZZ\", which is not in its vocabulary");
   CHECK(refusal("/model", 1) == "it has no model");
   const auto added = [](const char* text) { return refusal("/added_tokens", Json::parse(text)); };
-  CHECK(added(R"([{"id":3,"content":"<x>"}])") == "the added token \"<x>\" has the id 3, which is not its own");
-  CHECK(added(R"([{"id":500,"content":"a"}])") == "the added token \"a\" has the id 500, which is not its own");
+  CHECK(added(R"([{"id":3,"content":"<x>"}])") ==
+        "the added token \"<x>\" has the id 3, which is not its own");
+  CHECK(added(R"([{"id":500,"content":"a"}])") ==
+        "the added token \"a\" has the id 500, which is not its own");
   CHECK(added(R"([{"id":500,"content":"x1"},{"id":500,"content":"x2"}])") ==
         "the added token \"x2\" has the id 500, which is not its own");
   CHECK(added(R"([{"id":500,"content":""}])") == "the added token with the id 500 is empty");
@@ -153,28 +186,37 @@ TEST_CASE("a file that contradicts itself is refused") {
   CHECK(refusal_of_text("") == "it is not JSON");
   CHECK(refusal_of_text("{\"model\":") == "it is not JSON");
   CHECK(refusal_of_text("[]") == "it is not an object");
-  CHECK(refusal_of_text(std::string(1'000'000, '[')) == "it is nested deeper than a tokenizer.json can be");
+  CHECK(refusal_of_text(std::string(1'000'000, '[')) ==
+        "it is nested deeper than a tokenizer.json can be");
 }
 
 TEST_CASE("a vocabulary that lacks a byte says so when it meets one") {
   Json json = reference_json("split_removed.json");
   json["model"]["vocab"].erase("Z");
   const std::string text = json.dump();
-  CHECK_THROWS_WITH_AS(parse_tokenizer(text).encode("A to Z"),
-                       "the tokenizer has no token for the byte 0x5a, which is in the text: it cannot encode it", Error);
+  CHECK_THROWS_WITH_AS(
+      parse_tokenizer(text).encode("A to Z"),
+      "the tokenizer has no token for the byte 0x5a, which is in the text: it cannot encode it",
+      Error);
   json["model"]["unk_token"] = "A";
   CHECK(refusal_of_text(json.dump()) ==
-        "it has no token for the byte 0x5a and puts \"A\" (unk_token) in its place, which Ringside does not do");
+        "it has no token for the byte 0x5a and puts \"A\" (unk_token) in its place, which Ringside "
+        "does not do");
 }
 
 TEST_CASE("paths that hold no tokenizer are named") {
   TemporaryDirectory directory;
   const std::string base = directory.path().string();
-  CHECK_THROWS_WITH_AS(load_tokenizer(directory.path()),
-                       fmt::format("cannot read the tokenizer {}/tokenizer.json: No such file or directory", base).c_str(), Error);
+  CHECK_THROWS_WITH_AS(
+      load_tokenizer(directory.path()),
+      fmt::format("cannot read the tokenizer {}/tokenizer.json: No such file or directory", base)
+          .c_str(),
+      Error);
   const auto path = directory.write("tokenizer.json", "{}");
-  CHECK_THROWS_WITH_AS(load_tokenizer(path),
-                       fmt::format("the tokenizer {}/tokenizer.json cannot be used: it has no model", base).c_str(), Error);
+  CHECK_THROWS_WITH_AS(
+      load_tokenizer(path),
+      fmt::format("the tokenizer {}/tokenizer.json cannot be used: it has no model", base).c_str(),
+      Error);
 }
 
 TEST_CASE("no damage to a file does worse than a refusal") {
@@ -184,8 +226,9 @@ TEST_CASE("no damage to a file does worse than a refusal") {
   for (std::uint64_t i = 0; i < 1000; ++i) {
     std::string damaged = whole;
     for (std::uint64_t flips = 1 + random_below(3, 1, i, 0); flips > 0; --flips) {
-      const std::size_t place =
-          random_below(4, 2, i, flips) == 0 ? random_below(damaged.size(), 1, i, 2 * flips) : random_below(2500, 1, i, 2 * flips);
+      const std::size_t place = random_below(4, 2, i, flips) == 0
+                                    ? random_below(damaged.size(), 1, i, 2 * flips)
+                                    : random_below(2500, 1, i, 2 * flips);
       damaged[place] = "0123456789[]{}\",:.\\+*aZ\xff"[random_below(24, 1, i, 2 * flips + 1)];
     }
     if (random_below(8, 1, i, 99) == 0) damaged.resize(random_below(damaged.size(), 1, i, 100));
@@ -193,7 +236,8 @@ TEST_CASE("no damage to a file does worse than a refusal") {
     ++accepted;
     try {
       const Tokenizer tokenizer = parse_tokenizer(damaged);
-      tokenizer.decode(tokenizer.framed(tokenizer.encode("it's 12345 of\n\n<mask> them, Größe <|begin|> 🙂")));
+      tokenizer.decode(tokenizer.framed(
+          tokenizer.encode("it's 12345 of\n\n<mask> them, Größe <|begin|> 🙂")));
     } catch (const Error&) {
       // a byte without a token
     }

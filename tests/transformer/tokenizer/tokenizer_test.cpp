@@ -21,15 +21,18 @@ using Ids = std::vector<std::int32_t>;
 
 namespace {
 
-// Text with something of everything: letters, spaces, digits, characters of several bytes, special tokens, bytes that are no UTF-8.
+// Text with something of everything: letters, spaces, digits, characters of several bytes, special
+// tokens, bytes that are no UTF-8.
 std::string random_bytes(std::uint64_t seed, std::size_t pieces) {
-  static const std::vector<std::string> some = {"a",  "b",  " ",    "\n",       "the",           "ring",   "1",    "22",
-                                                "ä",  "日", "🙂", "'s",       "<|endoftext|>", "\t",     "\xff", "\xc3",
-                                                "\r", "<|", "  ",   "\xe2\x82", "\u3000",        "\u0301", "++"};
+  static const std::vector<std::string> some = {
+      "a",  "b",  " ",    "\n",       "the",           "ring",   "1",    "22",
+      "ä",  "日", "🙂", "'s",       "<|endoftext|>", "\t",     "\xff", "\xc3",
+      "\r", "<|", "  ",   "\xe2\x82", "\u3000",        "\u0301", "++"};
   std::string text;
   for (std::size_t i = 0; i < pieces; ++i) {
     const std::uint64_t pick = random_below(2 * some.size(), seed, 0, i);
-    text += pick < some.size() ? some[pick] : std::string(1, static_cast<char>(random_bits(seed, 1, i)));
+    text += pick < some.size() ? some[pick]
+                               : std::string(1, static_cast<char>(random_bits(seed, 1, i)));
   }
   return text;
 }
@@ -44,7 +47,8 @@ TEST_CASE("every byte has a letter and every letter its byte") {
   CHECK(from_letters(to_letters(all)) == all);
   CHECK(bytes_in_order_of_letters().front() == '!');
   CHECK(bytes_in_order_of_letters().back() == 0xad);
-  for (const char* wrong : {"a b", "日", "\u0144", "\n", "\xc3", "\u00ad"}) CHECK_FALSE(from_letters(wrong));
+  for (const char* wrong : {"a b", "日", "\u0144", "\n", "\xc3", "\u00ad"})
+    CHECK_FALSE(from_letters(wrong));
 }
 
 TEST_CASE("ids are those of Hugging Face's tokenizers") {
@@ -52,7 +56,8 @@ TEST_CASE("ids are those of Hugging Face's tokenizers") {
   for (const char* name : reference_names) {
     CAPTURE(name);
     const Tokenizer tokenizer = load_tokenizer(reference(fmt::format("{}.json", name)));
-    const auto expected = nlohmann::json::parse(read_file(reference(fmt::format("{}.ids.json", name))));
+    const auto expected =
+        nlohmann::json::parse(read_file(reference(fmt::format("{}.ids.json", name))));
     REQUIRE(expected.size() == texts.size());
     for (std::size_t i = 0; i < texts.size(); ++i) {
       CAPTURE(texts[i]);
@@ -70,12 +75,14 @@ TEST_CASE("what a post_processor puts around a text") {
 }
 
 TEST_CASE("any bytes come back as they were") {
-  for (const char* name : {"gpt2", "digits", "split_isolated", "split_contiguous"}) {  // llama3's <mask> swallows white space
+  for (const char* name : {"gpt2", "digits", "split_isolated",
+                           "split_contiguous"}) {  // llama3's <mask> swallows white space
     CAPTURE(name);
     const Tokenizer tokenizer = load_tokenizer(reference(fmt::format("{}.json", name)));
     std::string all;
     for (int a = 0; a < 256; ++a) {
-      CHECK(tokenizer.decode(tokenizer.encode(std::string(1, static_cast<char>(a)))) == std::string(1, static_cast<char>(a)));
+      CHECK(tokenizer.decode(tokenizer.encode(std::string(1, static_cast<char>(a)))) ==
+            std::string(1, static_cast<char>(a)));
       for (int b = 0; b < 256; ++b) all += {static_cast<char>(a), static_cast<char>(b)};
     }
     CHECK(tokenizer.decode(tokenizer.encode(all)) == all);
@@ -109,10 +116,13 @@ TEST_CASE("an id that is no token is named") {
   const Tokenizer tokenizer = load_tokenizer(reference("split_removed.json"));
   const auto n = tokenizer.vocabulary();
   const auto sentence = [&](std::int64_t id) {
-    return fmt::format("there is no token with the id {}: the tokenizer has {} tokens, and its largest id is {}", id, n, n - 1);
+    return fmt::format(
+        "there is no token with the id {}: the tokenizer has {} tokens, and its largest id is {}",
+        id, n, n - 1);
   };
   for (const std::int64_t id : {std::int64_t{-1}, n, std::int64_t{1} << 30})
-    CHECK_THROWS_WITH_AS(tokenizer.decode(Ids{static_cast<std::int32_t>(id)}), sentence(id).c_str(), Error);
+    CHECK_THROWS_WITH_AS(tokenizer.decode(Ids{static_cast<std::int32_t>(id)}), sentence(id).c_str(),
+                         Error);
 }
 
 TEST_CASE("merges go by rank and then from the left") {
@@ -129,7 +139,8 @@ TEST_CASE("merges go by rank and then from the left") {
   CHECK(applied({0, 0, 0}) == Ids{3, 0});
   CHECK(applied({0, 0, 1}) == Ids{0, 2});
   CHECK(applied({0, 0, 0, 1, 0, 1}) == Ids{4, 2});
-  CHECK(merges.in_order() == std::vector<std::pair<std::int32_t, std::int32_t>>{{0, 1}, {0, 0}, {3, 2}});
+  CHECK(merges.in_order() ==
+        std::vector<std::pair<std::int32_t, std::int32_t>>{{0, 1}, {0, 0}, {3, 2}});
   merges.add(0, 1, 2);  // again: it takes the later place
   CHECK(applied({0, 0, 1}) == Ids{3, 1});
 }
@@ -139,7 +150,8 @@ TEST_CASE("a word of a hundred thousand bytes takes no more than its share of ti
   const auto start = Clock::now();
   const std::string word(100'000, 'a');
   CHECK(tokenizer.decode(tokenizer.encode(word)) == word);
-  CHECK(seconds_since(start) < 20);  // a tenth of a second where nothing else runs; a quadratic loop would take half a minute
+  CHECK(seconds_since(start) < 20);  // a tenth of a second where nothing else runs; a quadratic
+                                     // loop would take half a minute
 }
 
 TEST_CASE("a tokenizer may be used by many threads at once") {

@@ -1,7 +1,0 @@
-#include "autograd/blas_threads.hpp"
-
-namespace ringside::autograd {
-
-void use_blas_on_one_thread() {}
-
-}  // namespace ringside::autograd

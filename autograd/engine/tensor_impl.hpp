@@ -1,0 +1,31 @@
+// What a Tensor handle points to. Only tensor.cpp and node.cpp look inside.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "autograd/tensor/tensor.hpp"
+
+namespace ringside::autograd {
+
+struct Tensor::Impl {
+  std::shared_ptr<Storage> storage;
+  std::int64_t offset = 0;  // in elements
+  Shape shape, strides;
+  DType dtype = DType::fp32;
+  bool contiguous = true;
+  std::int64_t elements = 0;
+
+  bool requires_grad = false;
+  std::shared_ptr<Node> grad_fn;  // of a result
+
+  // Of a leaf that requires a gradient. Weak, for AccumulateGrad holds the leaf; while any graph
+  // uses the leaf, there is exactly one.
+  std::weak_ptr<AccumulateGrad> accumulate_grad;
+  Tensor grad;
+  std::vector<std::pair<int, PostAccumulateGradHook>> hooks;
+  int last_hook = 0;
+};
+
+}  // namespace ringside::autograd

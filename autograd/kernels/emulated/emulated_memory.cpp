@@ -1,0 +1,50 @@
+// The memory of the emulated device: the heap. Kernels run as soon as they are asked for, so
+// nothing is ever waited for.
+#include "autograd/cuda/of_device.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/memory.hpp"
+
+namespace ringside::autograd {
+namespace {
+
+class EmulatedMemory final : public DeviceMemory {
+ public:
+  // To the kernel's largest load, and no more: a kernel that reads beyond its buffer is found by
+  // AddressSanitizer.
+  std::size_t buffer_size(std::size_t bytes) const override {
+    return bytes == 0 ? 16 : (bytes + 15) / 16 * 16;
+  }
+  void* allocate(std::size_t size) override {
+    void* buffer = nullptr;
+    return posix_memalign(&buffer, 256, size) == 0 ? buffer : nullptr;
+  }
+  void free(void* buffer) noexcept override { std::free(buffer); }
+  void copy_in(void* device, const void* host, std::size_t bytes) override {
+    std::memcpy(device, host, bytes);
+  }
+  void copy_out(void* host, const void* device, std::size_t bytes) override {
+    std::memcpy(host, device, bytes);
+  }
+  void copy_within(void* to, const void* from, std::size_t bytes) override {
+    std::memmove(to, from, bytes);
+  }
+  void synchronise() override {}
+  std::function<void()> fence() override {
+    return [] {};
+  }
+  std::size_t free_bytes() const override {
+    return static_cast<std::size_t>(available_memory().value_or(0));
+  }
+};
+
+}  // namespace
+
+DeviceMemory& emulated_memory() {
+  static EmulatedMemory memory;
+  return memory;
+}
+
+}  // namespace ringside::autograd

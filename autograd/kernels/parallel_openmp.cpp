@@ -1,0 +1,50 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "autograd/kernels/parallel.hpp"
+#include "base/error.hpp"
+
+namespace ringside::autograd {
+
+namespace {
+thread_local int threads_here = 1;
+}
+
+void set_threads(int n) {
+  require(n >= 1, "set_threads: expected at least 1, got {}", n);
+  threads_here = n;
+}
+
+int threads() {
+  return threads_here;
+}
+
+int pieces_of(std::int64_t count, std::int64_t grain) {
+  if (omp_in_parallel()) return 1;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, threads_here));
+}
+
+void parallel_for_pieces(std::int64_t count, std::int64_t grain,
+                         FunctionRef<void(int, std::int64_t, std::int64_t)> body) {
+  if (count <= 0) return;
+  const int pieces = pieces_of(count, grain);
+  if (pieces == 1)
+    return body(0, 0,
+                count);  // without OpenMP: nothing is started, and a debugger steps straight in
+  std::exception_ptr error;
+#pragma omp parallel for num_threads(pieces) schedule(static, 1)
+  for (int piece = 0; piece < pieces; ++piece) {
+    try {
+      body(piece, count * piece / pieces, count * (piece + 1) / pieces);
+    } catch (...) {
+#pragma omp critical(ringside_parallel_for_error)
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace ringside::autograd

@@ -1,0 +1,198 @@
+#include "cli/bench/calibrate.hpp"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "cli/command.hpp"
+#include "collectives/execution/reduce.hpp"
+#include "collectives/selection/calibration.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::Collective;
+using collectives::CostParameters;
+using collectives::DataType;
+using collectives::MachineCosts;
+
+constexpr std::uint64_t few = 64;  // bytes of the whole buffer; many: MachineCosts::lengths
+constexpr std::size_t lengths = std::size(MachineCosts::lengths);
+constexpr int most_ranks = 16;
+
+int cores_here() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Whole buffers are a little shorter than asked for where they must divide by the number of ranks.
+double seconds_of(const std::vector<Json>& rows, const std::string& backend, int ranks,
+                  const char* algorithm, std::uint64_t bytes) {
+  for (const Json& row : rows) {
+    const double measured = row.at("bytes").get<double>(), asked = static_cast<double>(bytes);
+    if (row.at("backend") == backend && row.at("ranks") == ranks &&
+        row.at("algorithm") == algorithm && measured <= asked && measured > asked / 2)
+      return row.at("time_us").get<double>() * 1e-6;
+  }
+  fail("nothing was measured for {} with {} ranks", backend, ranks);
+}
+
+// Seconds per byte of adding `bytes` bytes to as many, over and over: the best of several tries.
+double seconds_per_byte_added(std::size_t bytes) {
+  std::vector<float> ours(bytes / sizeof(float), 1.0f), theirs(ours);
+  const auto add = [&] {
+    collectives::combine(DataType::fp32, collectives::ReduceOp::sum, ours.data(), ours.data(),
+                         theirs.data(), ours.size());
+  };
+  const int repeat = std::max(1, static_cast<int>((16u << 20) / bytes));
+  double best = 1;
+  add();
+  for (int i = 0; i < 7; ++i) {
+    const auto start = Clock::now();
+    for (int r = 0; r < repeat; ++r) add();
+    best = std::min(best, seconds_since(start) / repeat);
+  }
+  return best / static_cast<double>(bytes);
+}
+
+// "recursive_doubling below 128 KiB, ring from there on"
+std::string choices_in_words(Collective collective, const MachineCosts& costs, int ranks) {
+  collectives::AlgorithmSelection choice;
+  choice.set_costs(costs);
+  std::string words;
+  std::string_view last;
+  for (std::uint64_t bytes = 4; bytes <= (1u << 30); bytes *= 2) {
+    const std::string_view name = choice.choose(collective, bytes / 4, DataType::fp32, ranks).name;
+    if (name == last) continue;
+    if (!last.empty())
+      words +=
+          fmt::format(" below {}, ", bytes < 1024         ? fmt::format("{} B", bytes)
+                                     : bytes < (1u << 20) ? fmt::format("{} KiB", bytes >> 10)
+                                                          : fmt::format("{} MiB", bytes >> 20));
+    words += name;
+    last = name;
+  }
+  return words;
+}
+
+}  // namespace
+
+MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
+  const double p = times.ranks, c = std::min<double>(cores, p),
+               crowd = std::max(0.0, p / cores - 1), links = p - 1;
+  MachineCosts costs;
+  CostParameters& common = costs.common;
+  common.cores = cores;
+  common.alpha = times.pair_few;
+  // Either the cores are busy with all ranks' messages, or each rank's way out with its own: it can
+  // be no more than either allows.
+  const double by_cores = times.direct_few * c / (2 * p * links),
+               by_rank = (times.direct_few - common.alpha) / (p - 2);
+  common.overhead = std::min({by_cores, std::max(by_rank, by_cores / 10), common.alpha});
+  common.turn = crowd > 0 ? std::max(0.0, times.ring_few / links - common.alpha) / crowd : 0;
+  for (std::size_t i = 0; i < lengths; ++i) {
+    const double buffer = static_cast<double>(MachineCosts::lengths[i]);
+    costs.per_byte[i].beta = std::max(0.0, times.pair_many[i] - times.pair_few) / (buffer / 2);
+    costs.per_byte[i].copy =
+        std::max(0.0, times.ring_many[i] - times.ring_few) * c / (2 * links * buffer);
+  }
+  return costs;
+}
+
+void plan_calibration(BenchPlan& plan, bool ranks_given) {
+  const int crowd = ranks_given ? *std::max_element(plan.ranks.begin(), plan.ranks.end())
+                                : std::clamp(3 * cores_here(), 4, most_ranks);
+  if (crowd < 3)
+    throw UsageError(
+        "--calibrate compares 2 ranks with more: -n 3 at least, better more than there are cores");
+  for (const auto& name : plan.backends)
+    if (name != "tcp" && name != "shm" && name != "threads")
+      throw UsageError(fmt::format(
+          "--calibrate is for tcp, shm and threads, not for {}: a library chooses for itself",
+          name));
+  plan.collective = Collective::all_gather;
+  plan.algorithms = {"ring", "direct"};
+  plan.type = DataType::fp32;
+  plan.ranks = {2, crowd};
+  plan.bytes = {few};
+  plan.bytes.insert(plan.bytes.end(), std::begin(MachineCosts::lengths),
+                    std::end(MachineCosts::lengths));
+  plan.limits = false;
+  plan.repeat = plan.repeat.value_or(28);
+  plan.quantile = 0.25;  // two ranks that share a core for a while, or a busy machine, make samples
+                         // slower and none faster
+}
+
+std::array<double, 3> measure_adding() {
+  std::array<double, 3> seconds{};
+  for (std::size_t i = 0; i < lengths; ++i)
+    seconds[i] = seconds_per_byte_added(MachineCosts::lengths[i]);
+  return seconds;
+}
+
+std::map<std::string, MachineCosts> costs_from_rows(const BenchPlan& plan,
+                                                    const std::vector<Json>& rows,
+                                                    const std::array<double, 3>& adding) {
+  std::map<std::string, MachineCosts> found;
+  for (const auto& backend : plan.backends) {
+    const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) {
+      return seconds_of(rows, backend, ranks, algorithm, bytes);
+    };
+    CalibrationTimes times;
+    times.ranks = plan.ranks.back();
+    times.pair_few = seconds(2, "ring", few);
+    times.ring_few = seconds(times.ranks, "ring", few);
+    times.direct_few = seconds(times.ranks, "direct", few);
+    for (std::size_t i = 0; i < lengths; ++i) {
+      times.pair_many[i] = seconds(2, "ring", MachineCosts::lengths[i]);
+      times.ring_many[i] = seconds(times.ranks, "ring", MachineCosts::lengths[i]);
+    }
+    MachineCosts costs = solve_costs(times, cores_here());
+    for (std::size_t i = 0; i < lengths; ++i) costs.per_byte[i].gamma = adding[i];
+    costs.common.slice_bytes = collectives::built_in_costs(backend).common.slice_bytes;
+    found[backend] = costs;
+  }
+  return found;
+}
+
+std::string calibration_report(const std::map<std::string, MachineCosts>& costs, int ranks) {
+  std::string text;
+  const auto row = [&](const std::string& name, const std::string& unit, auto value_of,
+                       double scale) {
+    text += fmt::format("{:<28} {:<6}", name, unit);
+    for (const auto& [transport, c] : costs) text += fmt::format(" {:>9.3f}", value_of(c) * scale);
+    text += "\n";
+  };
+  text += fmt::format("{:<35}", "");
+  for (const auto& [transport, c] : costs) text += fmt::format(" {:>9}", transport);
+  text += "\n";
+  row(
+      "alpha", "us", [](const auto& c) { return c.common.alpha; }, 1e6);
+  row(
+      "turn", "us", [](const auto& c) { return c.common.turn; }, 1e6);
+  row(
+      "overhead", "us", [](const auto& c) { return c.common.overhead; }, 1e6);
+  using PerByte = MachineCosts::PerByte;
+  for (const auto& [name, value] :
+       {std::pair("beta", &PerByte::beta), std::pair("copy", &PerByte::copy),
+        std::pair("gamma", &PerByte::gamma)})
+    for (std::size_t i = 0; i < lengths; ++i)
+      row(
+          fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
+          [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
+  text +=
+      "\nA message of b bytes takes alpha + beta b from hand to hand, and turn longer for each "
+      "further rank on a core. It keeps a "
+      "core\n"
+      "busy for overhead + copy b at either end. Adding b bytes to b others takes gamma "
+      "b.\n\nHence, of fp32:\n";
+  for (const auto& [transport, c] : costs)
+    for (const int n : std::set<int>{4, ranks})
+      for (const Collective collective :
+           {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
+        text += fmt::format("  {:<8} {} ranks  {:<15} {}\n", transport, n, name_of(collective),
+                            choices_in_words(collective, c, n));
+  return text;
+}
+
+}  // namespace ringside::cli

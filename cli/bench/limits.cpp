@@ -1,0 +1,153 @@
+#include "cli/bench/limits.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "collectives/algorithms/chunks.hpp"
+#include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/transport/tcp.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::Backend;
+using collectives::Call;
+using collectives::Chunks;
+using collectives::Collective;
+
+// How many times a chunk of the buffer goes from each rank to the next.
+int chunk_transfers(Collective collective, int ranks) {
+  if (collective == Collective::all_reduce) return 2 * (ranks - 1);
+  if (collective == Collective::broadcast || collective == Collective::reduce)
+    return ranks;  // along a chain, the whole buffer
+  return collective == Collective::barrier ? 0 : ranks - 1;
+}
+
+// What a rank sends and receives. Up to `head` bytes may go at once; from then on a byte is sent
+// only after one has come.
+struct Relay {
+  std::size_t to_send = 0, to_receive = 0, head = 0;
+};
+
+Relay relay_of(const Call& call, int rank, int ranks) {
+  const std::size_t bytes = call.count * size_of(call.type);
+  const bool chain =
+      call.collective == Collective::broadcast || call.collective == Collective::reduce;
+  if (chain) return {rank == ranks - 1 ? 0 : bytes, rank == 0 ? 0 : bytes, rank == 0 ? bytes : 0};
+  const std::size_t chunk = Chunks::even(bytes, ranks).largest();
+  const std::size_t all = chunk * static_cast<std::size_t>(chunk_transfers(call.collective, ranks));
+  return {all, all, chunk};
+}
+
+class BareRing final : public Backend {
+ public:
+  explicit BareRing(const collectives::RankInfo& rank_info)
+      : rank_(rank_info.rank), size_(rank_info.size), mesh_(collectives::meet(rank_info)) {
+    if (size_ == 1) return;
+    for (auto& socket : mesh_.data)
+      if (socket) collectives::set_up_data_socket(socket->native_handle());
+    right_ = mesh_.data[static_cast<std::size_t>((rank_ + 1) % size_)]->native_handle();
+    left_ = mesh_.data[static_cast<std::size_t>((rank_ + size_ - 1) % size_)]->native_handle();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name() const override { return "bare ring"; }
+  collectives::Traffic traffic() const override { return {}; }
+  void abort(const std::string&) noexcept override { mesh_.data.clear(); }
+
+  // The bytes go round and round in the output: what has been received is what is sent on, while it
+  // is warm in cache.
+  void run(const Call& call, const void*, void* output) override {
+    const Relay relay = size_ == 1 ? Relay{} : relay_of(call, rank_, size_);
+    buffer_ = {static_cast<std::byte*>(output), call.count * size_of(call.type)};
+    std::size_t sent = 0, received = 0;
+    while (sent < relay.to_send || received < relay.to_receive) {
+      const std::size_t may_send = std::min(relay.to_send, relay.head + received) - sent;
+      const std::size_t wrote = may_send > 0 ? move(::send, right_, sent + received_ahead_of(relay),
+                                                    may_send, MSG_NOSIGNAL)
+                                             : 0;
+      const std::size_t read = received < relay.to_receive
+                                   ? move(::recv, left_, received, relay.to_receive - received, 0)
+                                   : 0;
+      sent += wrote, received += read;
+      if (wrote == 0 && read == 0)
+        sleep(std::min(relay.to_send, relay.head + received) > sent, received < relay.to_receive);
+    }
+  }
+
+ private:
+  // The head lies before what is received, so that byte head + i of the sent ones is byte i of the
+  // received.
+  std::size_t received_ahead_of(const Relay& relay) const {
+    return buffer_.size() - relay.head % buffer_.size();
+  }
+
+  // Sends or receives as much as goes without waiting, at most to the buffer's end.
+  template <class Call_, class Flags>
+  std::size_t move(Call_ call, int socket, std::size_t at, std::size_t bytes, Flags flags) {
+    const std::size_t begin = at % buffer_.size(), length = std::min(bytes, buffer_.size() - begin);
+    const ssize_t moved = call(socket, buffer_.data() + begin, length, flags | MSG_DONTWAIT);
+    if (moved > 0) return static_cast<std::size_t>(moved);
+    require(moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR),
+            "the bare ring of rank {} broke: {}", rank_,
+            moved == 0 ? "its neighbour has closed the connection" : std::strerror(errno));
+    return 0;
+  }
+
+  void sleep(bool sending, bool receiving) {
+    pollfd events[2] = {{receiving ? left_ : -1, POLLIN, 0}, {sending ? right_ : -1, POLLOUT, 0}};
+    ::poll(events, 2, -1);
+  }
+
+  int rank_, size_;
+  collectives::Mesh mesh_;
+  int left_ = -1, right_ = -1;
+  std::span<std::byte> buffer_;
+};
+
+class BareCopy final : public Backend {
+ public:
+  BareCopy(int rank, int size, std::barrier<>& everybody)
+      : rank_(rank), size_(size), everybody_(everybody) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name() const override { return "bare copy"; }
+  collectives::Traffic traffic() const override { return {}; }
+  void abort(const std::string&) noexcept override {}
+
+  void run(const Call& call, const void* input, void* output) override {
+    const Chunks chunks = Chunks::even(call.count * size_of(call.type), size_);
+    for (int transfer = 0; transfer < chunk_transfers(call.collective, size_); ++transfer) {
+      const int chunk = (rank_ + transfer) % size_;
+      const std::byte* from = static_cast<const std::byte*>(input) + chunks.begin(chunk);
+      std::memcpy(static_cast<std::byte*>(output) + chunks.begin(chunk), from, chunks.size(chunk));
+    }
+    everybody_.arrive_and_wait();
+  }
+
+ private:
+  int rank_, size_;
+  std::barrier<>& everybody_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_bare_ring(const collectives::RankInfo& rank_info) {
+  return std::make_unique<BareRing>(rank_info);
+}
+
+std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& everybody) {
+  return std::make_unique<BareCopy>(rank, size, everybody);
+}
+
+double bus_factor(Collective collective, int ranks) {
+  return static_cast<double>(chunk_transfers(collective, ranks)) / static_cast<double>(ranks);
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,163 @@
+#include "cli/bench/plan.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include <unistd.h>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "collectives/backends/library_backends.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/device.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::DataType;
+using collectives::ReduceOp;
+
+constexpr std::pair<std::string_view, std::uint64_t> units[] = {
+    {"TiB", 1ull << 40}, {"GiB", 1ull << 30},   {"MiB", 1ull << 20},
+    {"KiB", 1ull << 10}, {"TB", 1000000000000}, {"GB", 1000000000},
+    {"MB", 1000000},     {"KB", 1000},          {"B", 1}};
+
+// Every buffer of every rank: the input, the output, and as much again for what a library lays
+// aside on the way.
+constexpr std::uint64_t buffers_per_rank = 3;
+
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  for (std::uint64_t kilobytes = 0; file >> name >> kilobytes; file.ignore(16, '\n'))
+    if (name == "MemAvailable:") return kilobytes * 1024;
+  fail("cannot read from /proc/meminfo how much memory is available");
+}
+
+bool in_path(const std::string& program) {
+  std::istringstream folders(environment("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+// The values of an enumeration that have a name, found by asking.
+template <class Enum>
+Enum named(std::string_view name, const char* what) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < 16; ++i) {
+    const std::string_view candidate = name_of(static_cast<Enum>(i));
+    if (candidate.starts_with("unknown")) break;
+    if (candidate == name) return static_cast<Enum>(i);
+    names.push_back(candidate);
+  }
+  fail("there is no {} named '{}'; there are {}", what, name, fmt::join(names, ", "));
+}
+
+}  // namespace
+
+const std::vector<BenchBackend>& bench_backends() {
+  const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
+  const auto heap = [](const char* setting) { return std::string("MALLOC_") + setting; };
+  const bool cuda = collectives::cuda::built_with_cuda();
+  static const std::vector<BenchBackend> backends = {
+      {.name = "tcp"},
+      {.name = "shm", .limit = Limit::memory},
+      {.name = "threads", .home = Home::threads, .limit = Limit::memory},
+      {.name = "gloo", .here = collectives::gloo_is_here()},
+      {.name = "mpi", .home = Home::mpirun, .limit = Limit::memory, .here = mpi},
+      {.name = "mpi_heap",
+       .home = Home::mpirun,
+       .limit = Limit::memory,
+       .here = mpi,
+       .environment = {heap("MMAP_MAX_=0"), heap("TRIM_THRESHOLD_=100000000000"),
+                       heap("TOP_PAD_=300000000")}},
+      {.name = "mpi_tcp",
+       .home = Home::mpirun,
+       .here = mpi,
+       .mpirun_options = {"--mca", "pml", "ob1", "--mca", "btl", "self,tcp"}},
+      {.name = "cuda_kernels",
+       .home = Home::threads,
+       .limit = Limit::device,
+       .here = cuda,
+       .device = true},
+      {.name = "cuda_ipc", .limit = Limit::device, .here = cuda, .device = true},
+      {.name = "nccl",
+       .limit = Limit::device,
+       .here = collectives::cuda::nccl_is_here(),
+       .device = true},
+  };
+  return backends;
+}
+
+const BenchBackend& bench_backend_named(std::string_view name) {
+  std::vector<std::string> here;
+  for (const auto& backend : bench_backends())
+    if (backend.here) here.push_back(backend.name);
+  for (const auto& backend : bench_backends()) {
+    if (backend.name != name) continue;
+    if (backend.device) {
+      if (const auto missing = collectives::cuda::what_is_missing())
+        fail("{} cannot be measured: {}", name, *missing);
+      require(backend.here,
+              "{} is not here: install libnccl-dev of NVIDIA's repository, then configure and "
+              "build again",
+              name);
+      return backend;
+    }
+    const char* package =
+        backend.home == Home::mpirun ? "libopenmpi-dev and openmpi-bin" : "libgloo-dev";
+    require(backend.here,
+            "{} is not here: install {}, then configure and build again; this build has {}", name,
+            package, fmt::join(here, ", "));
+    return backend;
+  }
+  fail("there is no backend named '{}'; this build has {}", name, fmt::join(here, ", "));
+}
+
+std::uint64_t parse_bytes(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(end, text.data() + text.size());
+  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size()
+                                                                 : unit.find_first_not_of(' '));
+  const auto found = std::find_if(std::begin(units), std::end(units), [&](const auto& u) {
+    return u.first == (unit.empty() ? "B" : unit);
+  });
+  const double bytes = found == std::end(units) ? 0 : number * static_cast<double>(found->second);
+  require(error == std::errc() && found != std::end(units) && bytes >= 0 && bytes < 1e18 &&
+              bytes == static_cast<double>(static_cast<std::uint64_t>(bytes)),
+          "'{}' is no number of bytes: 4B, 64KB (64000 bytes), 64KiB (65536 bytes), 10MB, 1GB are",
+          text);
+  return static_cast<std::uint64_t>(bytes);
+}
+
+std::string bytes_to_text(std::uint64_t bytes) {
+  for (const auto& [unit, size] : units)
+    if (unit.size() < 3 && bytes >= size && bytes % size == 0)
+      return fmt::format("{} {}", bytes / size, unit);
+  return fmt::format("{} B", bytes);
+}
+
+DataType type_named(std::string_view name) {
+  return named<DataType>(name, "type");
+}
+ReduceOp op_named(std::string_view name) {
+  return named<ReduceOp>(name, "operation");
+}
+
+void check_memory(const BenchPlan& plan) {
+  const auto ranks =
+      static_cast<std::uint64_t>(*std::max_element(plan.ranks.begin(), plan.ranks.end()));
+  const std::uint64_t bytes = *std::max_element(plan.bytes.begin(), plan.bytes.end());
+  const std::uint64_t needed = ranks * buffers_per_rank * bytes, available = available_memory();
+  require(needed <= available,
+          "{} ranks with {} buffers of {} each need {:.1f} GB of memory, and {:.1f} GB are "
+          "available: measure less with --bytes or -n",
+          ranks, buffers_per_rank, bytes_to_text(bytes), static_cast<double>(needed) * 1e-9,
+          static_cast<double>(available) * 1e-9);
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,119 @@
+#include "cli/bench/process_layout.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "cli/launcher/ranks.hpp"
+
+namespace ringside::cli {
+namespace {
+
+// How the processes of a job that bench has started know what they are.
+constexpr const char* ranks_variable = "RINGSIDE_BENCH_RANKS";
+constexpr const char* set_variable = "RINGSIDE_BENCH_SET";
+constexpr const char* rows_variable = "RINGSIDE_BENCH_ROWS";
+
+std::vector<const BenchBackend*> under_mpirun(const std::vector<std::string>& backends) {
+  std::vector<const BenchBackend*> result;
+  for (const auto& name : backends)
+    if (const auto& backend = bench_backend_named(name); backend.home == Home::mpirun)
+      result.push_back(&backend);
+  return result;
+}
+
+void set_variables(const std::vector<std::string>& settings) {
+  for (const auto& setting : settings) {
+    const auto equals = setting.find('=');
+    ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
+  }
+}
+
+// This process of the launcher's becomes mpirun, and ends with it.
+[[noreturn]] void become_mpirun(const BenchBackend& backend, int set, int ranks) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
+    ::unsetenv(name);
+  set_variables(backend.environment);
+  set_variables({fmt::format("{}={}", set_variable, set)});
+  // More ranks than cores are what a laptop has; root is what a container has; and no rank is tied
+  // to a core, as none of ours is.
+  std::vector<std::string> command{
+      "mpirun",    "-n",  std::to_string(ranks), "--oversubscribe", "--allow-run-as-root",
+      "--bind-to", "none"};
+  command.insert(command.end(), backend.mpirun_options.begin(), backend.mpirun_options.end());
+  for (const auto& word : own_command()) command.push_back(word);
+  std::vector<char*> arguments;
+  for (auto& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  fail("cannot start mpirun for the backend {}: {}; install openmpi-bin, or leave {} out",
+       backend.name, std::strerror(errno), backend.name);
+}
+
+collectives::RankInfo place_of(int rank, int size, const collectives::RankInfo& like) {
+  collectives::RankInfo rank_info = like;
+  rank_info.rank = rank_info.local_rank = rank;
+  rank_info.size = rank_info.local_size = size;
+  return rank_info;
+}
+
+}  // namespace
+
+int set_of(const BenchBackend& backend, const std::vector<std::string>& backends) {
+  if (backend.home != Home::mpirun || !environment(ranks_variable)) return 0;
+  const auto sets = under_mpirun(backends);
+  return 1 + static_cast<int>(std::find(sets.begin(), sets.end(), &backend) - sets.begin());
+}
+
+bool bench_has_a_seat() {
+  return environment("RANK") || environment("OMPI_COMM_WORLD_RANK");
+}
+
+BenchSeat take_bench_seat(const BenchPlan& plan) {
+  BenchSeat seat;
+  const auto ranks = integer_environment(ranks_variable, 1, 1 << 20);
+  if (!ranks) {  // an outer launcher's job: one set, and MPI's ranks are these if it was mpirun
+    seat.own = seat.everybody = collectives::rank_info_from_environment();
+    const bool mpirun = environment("OMPI_COMM_WORLD_RANK").has_value();
+    for (const auto* backend : under_mpirun(plan.backends))
+      require(mpirun && backend->name == "mpi",
+              "{} is not for a job that an outer launcher has started: leave out either",
+              backend->name);
+    return seat;
+  }
+  const auto sets = under_mpirun(plan.backends);
+  const int n = static_cast<int>(*ranks), world = n * (1 + static_cast<int>(sets.size()));
+  seat.set = static_cast<int>(integer_environment(set_variable, 0, 1 << 10).value_or(0));
+  const bool child_of_mpirun = seat.set > 0;
+  const auto rank =
+      *integer_environment(child_of_mpirun ? "OMPI_COMM_WORLD_RANK" : "RANK", 0, 1 << 20);
+  if (!child_of_mpirun && rank >= n)
+    become_mpirun(*sets.at(static_cast<std::size_t>(rank - n)), static_cast<int>(rank) - n + 1, n);
+
+  collectives::RankInfo meeting;
+  meeting.master_port = static_cast<std::uint16_t>(*integer_environment("MASTER_PORT", 1, 65535));
+  meeting.job_key = environment("RINGSIDE_JOB_KEY").value_or("");
+  seat.own = place_of(static_cast<int>(rank), n, meeting);
+  seat.everybody = place_of(seat.set * n + static_cast<int>(rank), world, meeting);
+  seat.rows_file = environment(rows_variable).value_or("");
+  return seat;
+}
+
+int start_bench_job(const BenchPlan& plan, int ranks, const std::string& rows_file) {
+  set_variables({fmt::format("{}={}", ranks_variable, ranks),
+                 fmt::format("{}={}", rows_variable, rows_file)});
+  LaunchOptions options;
+  options.ranks = ranks + static_cast<int>(under_mpirun(plan.backends).size());
+  options.output = RankOutput::rank_0_bare;
+  options.command = own_command();
+  const int code = launch(options);
+  ::unsetenv(ranks_variable);
+  ::unsetenv(rows_variable);
+  return code;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,67 @@
+#include "cli/bench/report.hpp"
+
+#include <thread>
+
+#include "collectives/algorithms/catalogue.hpp"
+
+namespace ringside::cli {
+namespace {
+
+std::string with_ranks(int ranks) {
+  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+}
+
+// "-" where there is nothing to say.
+std::string figure(double value, int digits) {
+  return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+
+}  // namespace
+
+std::string BenchRow::algorithm() const {
+  return ours ? std::string(collectives::all_algorithms().at(call.algorithm).name) : "library";
+}
+
+std::string BenchRow::op() const {
+  return collectives::reduces(call.collective) ? std::string(name_of(call.reduce)) : "none";
+}
+
+std::string bench_title(const BenchRow& row) {
+  const std::string op = row.op() == "none" ? "" : fmt::format(" ({})", row.op());
+  return fmt::format("{} of {}{}, {} on {} cores", name_of(row.call.collective),
+                     name_of(row.call.type), op, with_ranks(row.ranks),
+                     std::thread::hardware_concurrency());
+}
+
+std::string bench_table_head() {
+  return fmt::format("{:>12} {:>11} {:>6} {:>8}  {:<8} {:<18} {:>12} {:>7} {:>7} {:>7} {:>6} {:>6}",
+                     "size (B)", "count", "type", "op", "backend", "algorithm", "time (us)",
+                     "algbw", "busbw", "limit", "ratio", "wrong");
+}
+
+std::string bench_table_line(const BenchRow& row) {
+  return fmt::format("{:>12} {:>11} {:>6} {:>8}  {:<8} {:<18} {:>12} {:>7} {:>7} {:>7} {:>6} {:>6}",
+                     row.bytes(), row.call.count, name_of(row.call.type), row.op(), row.backend,
+                     row.algorithm(),
+                     fmt::format("{:.{}f}", row.seconds * 1e6, row.seconds < 1e-3 ? 2 : 0),
+                     figure(row.algbw_gbps(), 3), figure(row.busbw_gbps, 3),
+                     figure(row.limit_gbps, 3), figure(row.ratio(), 2), row.wrong);
+}
+
+Json to_json(const BenchRow& row) {
+  return {{"collective", name_of(row.call.collective)},
+          {"algorithm", row.algorithm()},
+          {"backend", row.backend},
+          {"ranks", row.ranks},
+          {"bytes", row.bytes()},
+          {"type", name_of(row.call.type)},
+          {"op", row.op()},
+          {"time_us", row.seconds * 1e6},
+          {"algbw_gbps", row.algbw_gbps()},
+          {"busbw_gbps", row.busbw_gbps},
+          {"limit_gbps", row.limit_gbps},
+          {"ratio", row.ratio()},
+          {"wrong", row.wrong}};
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,161 @@
+#include "cli/bench/training/ddp_report.hpp"
+
+#include <algorithm>
+
+#include "cli/training/progress.hpp"
+
+namespace ringside::cli {
+namespace {
+
+std::string ms(double seconds) {
+  return fmt::format("{:.1f}", seconds * 1e3);
+}
+
+std::string shown(const FormRow& row) {
+  return row.strategy == "none" ? "no communication" : row.strategy;
+}
+
+std::string bucket_of(const FormRow& row) {
+  return row.bucket_mb ? fmt::format("{:g}", *row.bucket_mb) : "";
+}
+
+std::string behind(const DdpFigures& f) {
+  return f.link.empty() ? "" : fmt::format(", each behind a link of {}", f.link);
+}
+
+Table table_of(const DdpFigures& f) {
+  Table table{{"form", "bucket (MB)", "step (ms)", "network (ms)", "exposed (ms)", "calls",
+               "sent (MB)", "ratio"},
+              {}};
+  for (const auto& row : f.rows)
+    table.rows.push_back({shown(row), bucket_of(row), ms(row.step_seconds), ms(row.network_seconds),
+                          ms(row.exposed_seconds), fmt::to_string(row.calls),
+                          fmt::format("{:.2f}", static_cast<double>(row.bytes_sent) / 1e6),
+                          fmt::format("{:.3f}", row.ratio)});
+  return table;
+}
+
+std::string model_line(const DdpFigures& f) {
+  return fmt::format(
+      "bucket model: o = {:.1f} us a call, w = {:.3f} GB/s; the best bucket sqrt(s w o) is {:.2f} "
+      "MB, exposed then {:.1f} ms",
+      f.buckets.overhead * 1e6, f.buckets.bandwidth / 1e9,
+      f.buckets.best_bucket_bytes(f.gradient_bytes()) / 1e6,
+      f.buckets.overhead > 0
+          ? 1e3 * f.buckets.exposed_seconds(
+                      f.gradient_bytes(),
+                      f.gradient_bytes() / f.buckets.best_bucket_bytes(f.gradient_bytes()))
+          : 0.0);
+}
+
+// The forms whose lanes are shown, in this order: where all is exposed above where most is hidden.
+std::vector<std::pair<std::string, Window>> shown_windows(const DdpFigures& f) {
+  std::vector<std::pair<std::string, Window>> shown;
+  const auto take = [&](auto wanted) {
+    const auto found = std::find_if(f.windows.begin(), f.windows.end(), wanted);
+    if (found != f.windows.end()) shown.push_back(*found);
+  };
+  take([](const auto& w) { return w.first == "naive"; });
+  take([](const auto& w) { return w.first == "overlap"; });
+  const FormRow* quickest = nullptr;
+  for (const auto& row : f.rows)
+    if (row.bucket_mb && (!quickest || row.step_seconds < quickest->step_seconds)) quickest = &row;
+  if (quickest) take([&](const auto& w) { return w.first == quickest->text(); });
+  if (shown.empty() && f.windows.size() > 1) shown.push_back(f.windows[1]);
+  return shown;
+}
+
+}  // namespace
+
+std::vector<MeasuredBuckets> DdpFigures::measured_buckets() const {
+  std::vector<MeasuredBuckets> measured;
+  for (const auto& row : rows)
+    if (row.bucket_mb && row.calls > 0)
+      measured.push_back({row.text(), static_cast<double>(row.calls), row.exposed_seconds,
+                          row.step_seconds - rows.front().step_seconds});
+  return measured;
+}
+
+std::string ddp_table(const DdpFigures& f) {
+  std::string text = fmt::format(
+      "{}: {} parameters, {:.1f} MB of gradients; {} ranks over {}{}\n{} sequences of {} and {} "
+      "thread{} each, fp32, AdamW; "
+      "medians of {} steps\n",
+      f.model, with_unit(static_cast<double>(f.parameters)), f.gradient_bytes() / 1e6, f.ranks,
+      f.backend, behind(f), f.batch, f.sequence, f.threads, f.threads == 1 ? "" : "s", f.steps);
+  const Table table = table_of(f);
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string out = fmt::format("  {:<18}", cells[0]);
+    for (std::size_t i = 1; i < cells.size(); ++i) out += fmt::format("{:>13}", cells[i]);
+    return out + "\n";
+  };
+  text += line(table.head);
+  for (const auto& row : table.rows) text += line(row);
+  return text + "  " + model_line(f) + "\n";
+}
+
+Json to_json(const DdpFigures& f) {
+  Json rows = Json::array();
+  for (const auto& row : f.rows) {
+    Json one{{"model", f.model},
+             {"ranks", f.ranks},
+             {"backend", f.backend},
+             {"link", f.link.empty() ? Json() : Json(f.link)},
+             {"threads", f.threads},
+             {"batch", f.batch},
+             {"sequence", f.sequence},
+             {"form", row.strategy},
+             {"bucket_mb", row.bucket_mb ? Json(*row.bucket_mb) : Json()},
+             {"step_ms", row.step_seconds * 1e3},
+             {"communication_ms", row.network_seconds * 1e3},
+             {"exposed_ms", row.exposed_seconds * 1e3},
+             {"calls", row.calls},
+             {"bytes_sent", row.bytes_sent},
+             {"ratio", row.ratio}};
+    if (row.bucket_mb)
+      one["model_exposed_ms"] =
+          1e3 * f.buckets.exposed_seconds(f.gradient_bytes(), static_cast<double>(row.calls));
+    rows.push_back(std::move(one));
+  }
+  Json fitted = Json::array();
+  for (const auto& [bytes, seconds] : f.all_reduces)
+    fitted.push_back({{"bytes", static_cast<std::int64_t>(bytes)},
+                      {"time_us", seconds * 1e6},
+                      {"model_us", f.buckets.call_seconds(bytes) * 1e6}});
+  return {{"rows", rows},
+          {"bucket_model",
+           {{"gradient_bytes", static_cast<std::int64_t>(f.gradient_bytes())},
+            {"overhead_us", f.buckets.overhead * 1e6},
+            {"bandwidth_gbps", f.buckets.bandwidth / 1e9},
+            {"best_bucket_mb", f.buckets.best_bucket_bytes(f.gradient_bytes()) / 1e6},
+            {"all_reduces", fitted}}}};
+}
+
+Report ddp_report(const DdpFigures& f) {
+  Report report{fmt::format("Data parallelism on {} ranks: {}", f.ranks, f.model), {}, {}};
+  report.facts = {{"model", fmt::format("{}, {} parameters, {:.1f} MB of gradients", f.model,
+                                        with_unit(static_cast<double>(f.parameters)),
+                                        f.gradient_bytes() / 1e6)},
+                  {"ranks", fmt::format("{} over {}{}; {} thread{} each", f.ranks, f.backend,
+                                        behind(f), f.threads, f.threads == 1 ? "" : "s")},
+                  {"batch", fmt::format("{} sequences of {} on each rank", f.batch, f.sequence)},
+                  {"steps", fmt::format("{}, the forms in turn; medians", f.steps)}};
+  Figure table{"Four forms, one model", "", "", table_of(f)};
+  table.caption =
+      "network: calls were under way. exposed: the rank stood still until they had ended; the "
+      "waiting for a slower rank is in it. Both, and the "
+      "step, of the rank that was slowest. ratio: to the step without communication, in which each "
+      "rank does the same work for itself.";
+  report.figures.push_back(table);
+  const auto windows = shown_windows(f);
+  double scale = 0;
+  for (const auto& [name, window] : windows) scale = std::max(scale, window.seconds());
+  for (const auto& [name, window] : windows)
+    report.figures.push_back(lanes_figure("One step: " + name, f.traces, window, scale));
+  const auto measured = f.measured_buckets();
+  if (!measured.empty())
+    report.figures.push_back(bucket_figure(f.buckets, f.gradient_bytes(), measured));
+  return report;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,31 @@
+// What the benches of a training step take: a model by its name, a batch for it, and how many
+// steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "autograd/tensor/tensor.hpp"
+#include "transformer/config.hpp"
+
+namespace ringside::cli {
+
+struct BenchStepOptions {
+  std::string model = "lab";
+  std::int64_t batch = 2, sequence = 256;  // of each rank
+  int steps = 9;
+  std::string json;  // empty: none
+
+  // Declares --model, --batch, --sequence, --steps and --json.
+  void add_to(CLI::App& command);
+
+  // Sees as much as `sequence`. Throws Error if there is no such model.
+  transformer::Config config() const;
+
+  // Random tokens, [batch, sequence]; the same for the same stream.
+  autograd::Tensor tokens(std::uint64_t stream) const;
+};
+
+}  // namespace ringside::cli

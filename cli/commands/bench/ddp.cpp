@@ -1,0 +1,218 @@
+// `ringside bench ddp`: what each form of data parallelism pays for communication, beside the same
+// step without any.
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <span>
+
+#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/parallel.hpp"
+#include "cli/bench/median.hpp"
+#include "cli/bench/training/ddp_report.hpp"
+#include "cli/bench/training/strategies.hpp"
+#include "cli/command.hpp"
+#include "collectives/transport/link.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::ProcessGroup;
+using collectives::ReduceOp;
+
+constexpr const char* more =
+    "Columns: step, network and exposed are medians over the steps, each of the rank that was "
+    "slowest in it. network: calls were under way.\n"
+    "exposed: the rank stood still until they had ended, be it for the network or for a slower "
+    "rank. calls and MB: of a rank, in a step.\n"
+    "ratio: to the step without communication, in which every rank does the same work for itself, "
+    "at the same time. The forms take turns step by\n"
+    "step, because a machine drifts.\n"
+    "The bucket model T(n) = s/(w n) + n o (docs/ddp.md) takes o and w from all-reduces of this "
+    "run.\n"
+    "\n"
+    "Examples:\n"
+    "  ringside bench ddp -n 2 --model lab                            on this machine as it is\n"
+    "  ringside bench ddp -n 2 --backend shm,tcp --forms bucketed     two backends in turn, beside "
+    "one step without communication\n"
+    "  ringside bench ddp -n 2 --model lab --link 1Gbps,50us          as over a network of 1 Gbps\n"
+    "  ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html\n";
+
+struct Arguments : StrategiesOptions {
+  std::string svg, report;
+  std::vector<double> buckets{1, 10, 100, 1000};
+};
+
+// What is measured, the step without communication first: it is the same for all backends.
+std::vector<StrategyName> names_of(const Arguments& args) {
+  std::vector<StrategyName> names{{"none", {}, 0}};
+  for (std::size_t backend = 0; backend < args.backends.size(); ++backend) {
+    for (const auto& strategy : args.strategies) {
+      if (strategy != "bucketed")
+        names.push_back({strategy, {}, backend});
+      else
+        for (const double mb : args.buckets) names.push_back({strategy, mb, backend});
+    }
+  }
+  return names;
+}
+
+class DdpBench {
+ public:
+  DdpBench(const Arguments& args, std::span<ProcessGroup> groups)
+      : said_(args), groups_(groups), strategies_(args, groups, names_of(args)) {}
+
+  // For each backend. Every rank must call it; the figures are whole on rank 0.
+  std::vector<DdpFigures> measure() {
+    const std::vector<FormRow> rows = strategies_.measure();
+    std::vector<DdpFigures> all;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      DdpFigures& figures = all.emplace_back(describe_run(groups_[g]));
+      for (const FormRow& row : rows)
+        if (row.strategy == "none" || row.group == g) figures.rows.push_back(row);
+      figures.all_reduces = time_all_reduces(groups_[g], figures.gradient_bytes());
+      figures.buckets = fit_bucket_model(figures.all_reduces);
+    }
+    if (!said_.report.empty()) trace_one_step_each(all[0]);
+    return all;
+  }
+
+ private:
+  DdpFigures describe_run(const ProcessGroup& group) const {
+    DdpFigures figures;
+    figures.model = said_.step.model, figures.backend = group.backend_name();
+    if (const auto link = collectives::link_from_environment()) figures.link = to_text(*link);
+    figures.parameters = parameter_count(said_.step.config());
+    figures.batch = said_.step.batch, figures.sequence = said_.step.sequence;
+    figures.ranks = group.size(), figures.threads = autograd::threads(),
+    figures.steps = said_.step.steps;
+    return figures;
+  }
+
+  // From what a small parameter takes to all gradients at once; the slowest rank's median.
+  static std::vector<std::pair<double, double>> time_all_reduces(ProcessGroup& group,
+                                                                 double gradient_bytes) {
+    constexpr int samples = 7;
+    std::vector<std::pair<double, double>> result;
+    for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
+      if (bytes > gradient_bytes && result.size() >= 2) break;
+      std::vector<float> data(static_cast<std::size_t>(bytes / sizeof(float)), 1.0f);
+      std::vector<double> seconds;
+      for (int i = 0; i <= samples; ++i) {
+        group.barrier();
+        const auto start = Clock::now();
+        group.all_reduce_async(std::span(data), ReduceOp::avg).wait();  // as the forms do
+        if (i > 0) seconds.push_back(seconds_since(start));
+      }
+      double slowest = median(seconds);
+      group.all_reduce(std::span(&slowest, 1), ReduceOp::max);
+      result.emplace_back(static_cast<double>(data.size() * sizeof(float)), slowest);
+    }
+    return result;
+  }
+
+  void trace_one_step_each(DdpFigures& figures) {
+    Trace trace;
+    for (std::size_t c = 0; c < figures.rows.size(); ++c) {
+      groups_[0].barrier();
+      const std::string name = "step " + figures.rows[c].text();
+      const Trace::On on(trace);
+      const autograd::Profile profile;
+      const TracedPhase whole(name.c_str());
+      strategies_.step(c);
+    }
+    groups_[0].barrier();
+    figures.traces = gather_traces(trace, groups_[0]);
+    for (const auto& rank : figures.traces)
+      for (const auto& span : rank.spans) take_window(figures, span);
+  }
+
+  // From the first rank's beginning of a form's step to the last one's end.
+  static void take_window(DdpFigures& figures, const TracedSpan& span) {
+    if (span.kind != Trace::Kind::phase || !span.name.starts_with("step ")) return;
+    const std::string name = span.name.substr(5);
+    const auto found = std::find_if(figures.windows.begin(), figures.windows.end(),
+                                    [&](const auto& w) { return w.first == name; });
+    if (found == figures.windows.end())
+      return void(figures.windows.push_back({name, {span.start, span.end}}));
+    found->second = {std::min(found->second.begin, span.start),
+                     std::max(found->second.end, span.end)};
+  }
+
+  const Arguments& said_;
+  std::span<ProcessGroup> groups_;
+  StrategiesBench strategies_;
+};
+
+void write_svg(const std::string& path, const DdpFigures& figures) {
+  std::ofstream file(path);
+  file << svg_file(
+      bucket_chart(figures.buckets, figures.gradient_bytes(), figures.measured_buckets()));
+  file.close();
+  require(!file.fail(),
+          "cannot write the drawing to {}: does its folder exist, and may you write there?", path);
+}
+
+void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
+  std::FILE* const out = file_beside(args.step.json);
+  for (const DdpFigures& figures : all)
+    fmt::print(out, "{}{}", &figures == &all.front() ? "" : "\n", ddp_table(figures));
+  if (!args.step.json.empty()) {
+    Json json = Json::array();
+    for (const DdpFigures& figures : all) json.push_back(to_json(figures));
+    write_json_file(args.step.json, all.size() == 1 ? json[0] : json);
+  }
+  if (!args.svg.empty()) write_svg(args.svg, all[0]);
+  if (!args.report.empty()) {
+    write_report(args.report, ddp_report(all[0]));
+    fmt::print(out, "report: {} (open it in a browser)\n", args.report);
+  }
+  std::fflush(out);
+}
+
+void run_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_here) {
+  autograd::set_threads(args.threads_of_a_rank(ranks_here));
+  const std::vector<DdpFigures> figures = DdpBench(args, groups).measure();
+  if (groups[0].rank() == 0) write_outputs(args, figures);
+}
+
+void run(const Arguments& args) {
+  if (args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()))
+    throw UsageError(
+        "--svg and --report show one backend: name one with --backend, or leave them out");
+  const auto check = [&](int ranks, int ranks_here) {
+    require_memory_for(args, names_of(args), ranks, ranks_here,
+                       "the forms stand side by side: leave out some with --forms or --buckets, or "
+                       "take a smaller model");
+  };
+  run_on_ranks(
+      args.ranks, args.backends,
+      [&](std::span<ProcessGroup> groups, int ranks_here) { run_rank(args, groups, ranks_here); },
+      check);
+}
+
+}  // namespace
+
+void add_bench_ddp_command(CLI::App& bench) {
+  auto* command = bench.add_subcommand(
+      "ddp",
+      "Measure the forms of data parallelism: what communication costs, and what is hidden of it");
+  const auto args = std::make_shared<Arguments>();
+  args->strategies = {"naive", "flat", "overlap", "bucketed"};
+  args->add_to(*command);
+  command
+      ->add_option("--buckets", args->buckets,
+                   "Of bucketed: the most that travels in one call, in 10^6 bytes")
+      ->delimiter(',')
+      ->type_name("MB,...")
+      ->check(CLI::PositiveNumber.description(""))
+      ->capture_default_str();
+  command
+      ->add_option("--svg", args->svg, "Draw exposed communication over the size of a bucket there")
+      ->type_name("FILE");
+  command->add_option("--report", args->report, "Write a page with all figures there")
+      ->type_name("FILE");
+  command->footer(more);
+  command->callback([args] { run(*args); });
+}
+
+}  // namespace ringside::cli

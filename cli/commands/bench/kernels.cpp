@@ -1,0 +1,295 @@
+// `ringside bench kernels`: how fast the kernels of a GPU are, beside what that GPU can do at best.
+// Those that move numbers are held against its copies, attention against its matrix products.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "autograd/kernels/device_kernels.hpp"
+#include "autograd/tensor/device_memory.hpp"
+#include "base/clock.hpp"
+#include "cli/bench/median.hpp"
+#include "cli/bench/plan.hpp"
+#include "cli/command.hpp"
+#include "cli/launcher/ranks.hpp"
+#include "cli/report/json_file.hpp"
+#include "cli/training/device_option.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using autograd::Device;
+using autograd::DeviceKernels;
+using autograd::DType;
+using autograd::Tensor;
+
+constexpr const char* more =
+    "Columns: time is the median of several rounds of calls that follow each other on the device's "
+    "stream. GB/s counts what a kernel must read and write, each\n"
+    "number once (10^9 bytes); ratio: by what a copy of the same size reaches. TFLOP/s of "
+    "attention counts 4 operations for each score below the diagonal\n"
+    "and each number of a head, backward 10; ratio: by what a matrix product reaches.\n"
+    "\n"
+    "Examples:\n"
+    "  ringside bench kernels --device cuda --json kernels.json\n"
+    "  ringside bench kernels --device emulated --size 64KB      the same kernels on the CPU: "
+    "whether they run, not how fast\n";
+
+struct Arguments {
+  DeviceOption device{.name = "cuda"};
+  std::string dtype = "bf16", size = "256MB", json;
+  std::int64_t width = 1024, vocabulary = 32000, sequence = 1024;
+  int rounds = 7, calls = 10;
+};
+
+DType dtype_from(const Arguments& args) {
+  return args.dtype == "bf16" ? DType::bf16 : DType::fp32;
+}
+
+struct Row {
+  std::string kernel;
+  double seconds = 0, bytes = 0, flops = 0;  // of one call
+};
+
+// Numbers of one tensor of the bench: so many rows of `width`, in the type that is asked for.
+class KernelsBench {
+ public:
+  KernelsBench(const Arguments& args, Device device)
+      : said_(args),
+        device_(device),
+        kernels_(autograd::device_kernels(device)),
+        dtype_(dtype_from(args)),
+        rows_(std::max<std::int64_t>(
+            16, static_cast<std::int64_t>(parse_bytes(args.size)) / args.width / size())) {}
+
+  std::vector<Row> measure() {
+    copy();
+    element_by_element();
+    norms();
+    rope();
+    cross_entropy();
+    optimizer();
+    product();
+    attention();
+    return rows_of_table_;
+  }
+
+ private:
+  std::int64_t size() const { return dtype_ == DType::bf16 ? 2 : 4; }
+  double bytes_of(double tensors) const {
+    return tensors * static_cast<double>(rows_ * said_.width * size());
+  }
+  Tensor tensor(autograd::Shape shape, DType dtype) const {
+    return Tensor::full(std::move(shape), 0.25, dtype, device_);
+  }
+  Tensor matrix() const { return tensor({rows_, said_.width}, dtype_); }
+
+  void take(const char* kernel, double bytes, double flops, const std::function<void()>& call) {
+    auto& memory = autograd::device_memory(device_);
+    call();
+    std::vector<double> seconds;
+    for (int round = 0; round < said_.rounds; ++round) {
+      memory.synchronise();
+      const auto start = Clock::now();
+      for (int i = 0; i < said_.calls; ++i) call();
+      memory.synchronise();
+      seconds.push_back(seconds_since(start) / said_.calls);
+    }
+    rows_of_table_.push_back({kernel, median(seconds), bytes, flops});
+  }
+
+  void copy() {
+    const Tensor x = matrix(), y = matrix();
+    take("copy", bytes_of(2), 0, [&] {
+      autograd::device_memory(device_).copy_within(y.address(), x.address(),
+                                                   static_cast<std::size_t>(x.elements() * size()));
+    });
+  }
+
+  void element_by_element() {
+    const Tensor a = matrix(), b = matrix(), c = matrix(), d = matrix(), e = matrix();
+    take("add", bytes_of(3), 0, [&] { kernels_.add(a, b, c); });
+    take("scale", bytes_of(2), 0, [&] { kernels_.scale(a, 0.5, b); });
+    take("fill", bytes_of(1), 0, [&] { kernels_.fill(a, 0.25); });
+    take("swiglu", bytes_of(3), 0, [&] { kernels_.swiglu(a, b, c); });
+    take("swiglu backward", bytes_of(5), 0, [&] { kernels_.swiglu_backward(a, b, c, d, e); });
+  }
+
+  void norms() {
+    const Tensor x = matrix(), y = matrix(), dx = matrix(), sum = matrix();
+    const Tensor weight = tensor({said_.width}, dtype_), dweight = tensor({said_.width}, dtype_),
+                 r = tensor({rows_}, DType::fp32);
+    take("rms_norm", bytes_of(2), 0, [&] { kernels_.rms_norm(x, weight, 1e-5, y, r); });
+    take("add_rms_norm", bytes_of(4), 0,
+         [&] { kernels_.add_rms_norm(x, dx, weight, 1e-5, sum, y, r); });
+    take("rms_norm backward", bytes_of(3), 0,
+         [&] { kernels_.rms_norm_backward(y, x, weight, r, dx, dweight); });
+  }
+
+  void rope() {
+    const std::int64_t head = 64, heads = std::max<std::int64_t>(1, said_.width / head),
+                       tokens = std::min(rows_, said_.sequence), batch = rows_ / tokens;
+    const Tensor x = tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2),
+                 y = tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2);
+    const Tensor cos = tensor({tokens, head / 2}, DType::fp32),
+                 sin = tensor({tokens, head / 2}, DType::fp32);
+    take("rope", 2 * static_cast<double>(x.elements() * size()), 0,
+         [&] { kernels_.rope(x, cos, sin, 0, 1, y); });
+  }
+
+  void cross_entropy() {
+    const std::int64_t tokens =
+        std::max<std::int64_t>(1, rows_ * said_.width * size() / said_.vocabulary / 4);
+    const Tensor z = tensor({tokens, said_.vocabulary}, DType::fp32),
+                 losses = tensor({tokens}, DType::fp32);
+    const Tensor targets = Tensor::from(
+        std::vector<std::int32_t>(static_cast<std::size_t>(tokens), 7), {tokens}, device_);
+    take("cross_entropy", 2 * 4 * static_cast<double>(z.elements()), 0,
+         [&] { kernels_.cross_entropy_with_gradient(z, targets, -100, 1e-3, losses, z); });
+  }
+
+  void optimizer() {
+    const std::int64_t n = rows_ * said_.width;
+    const Tensor p = tensor({n}, DType::fp32), m = tensor({n}, DType::fp32),
+                 v = tensor({n}, DType::fp32), g = tensor({n}, dtype_);
+    const Tensor kept = dtype_ == DType::bf16 ? tensor({n}, dtype_) : Tensor(),
+                 total = tensor({}, DType::fp32);
+    const autograd::AdamWStep step{.beta1 = 0.9f,
+                                   .beta2 = 0.95f,
+                                   .eps = 1e-8f,
+                                   .keep = 1,
+                                   .step_size = 1e-4f,
+                                   .scale_v = 1,
+                                   .scale = 1};
+    take("adamw", 28 * static_cast<double>(n), 0, [&] { kernels_.adamw(step, p, g, m, v, kept); });
+    take("sum of squares", bytes_of(1), 0,
+         [&] { kernels_.sum_of_squares(std::span(&g, 1), 1, total); });
+  }
+
+  void product() {
+    const std::int64_t n =
+        std::max<std::int64_t>(32, std::min<std::int64_t>(8192, rows_ / 16 * 16));
+    const Tensor a = tensor({n, n}, dtype_), b = tensor({n, n}, dtype_), c = tensor({n, n}, dtype_);
+    const double side = static_cast<double>(n);
+    take("matrix product", 0, 2 * side * side * side,
+         [&] { kernels_.gemm({.b = autograd::Transpose::yes, .m = n, .n = n, .k = n}, a, b, c); });
+  }
+
+  void attention() {
+    const std::int64_t head = 64, heads = std::max<std::int64_t>(1, said_.width / head),
+                       tokens = std::min(rows_, said_.sequence);
+    const std::int64_t batch =
+        std::max<std::int64_t>(1, std::min<std::int64_t>(16, rows_ / tokens));
+    const auto make = [&] { return tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2); };
+    const Tensor q = make(), k = make(), v = make(), y = make(), dy = make(), dq = make(),
+                 dk = make(), dv = make();
+    const Tensor log_sums = tensor({batch, heads, tokens}, DType::fp32);
+    const double scores = static_cast<double>(batch * heads) * static_cast<double>(tokens) *
+                          static_cast<double>(tokens + 1) / 2;
+    take("attention", 0, 4 * scores * static_cast<double>(head),
+         [&] { kernels_.attention(q, k, v, y, log_sums); });
+    take("attention backward", 0, 10 * scores * static_cast<double>(head),
+         [&] { kernels_.attention_backward(q, k, v, y, log_sums, dy, dq, dk, dv); });
+  }
+
+  const Arguments& said_;
+  Device device_;
+  const DeviceKernels& kernels_;
+  DType dtype_;
+  std::int64_t rows_;
+  std::vector<Row> rows_of_table_;
+};
+
+const Row& row_named(const std::vector<Row>& rows, std::string_view name) {
+  for (const Row& row : rows)
+    if (row.kernel == name) return row;
+  fail("bench kernels: nobody has measured '{}'", name);
+}
+
+Json to_json(const std::vector<Row>& rows, const Arguments& args) {
+  Json all = Json::array();
+  const Row &copy = row_named(rows, "copy"), &product = row_named(rows, "matrix product");
+  for (const Row& row : rows) {
+    Json one{{"kernel", row.kernel},
+             {"device", args.device.name},
+             {"dtype", args.dtype},
+             {"time_us", row.seconds * 1e6}};
+    if (row.bytes > 0) {
+      one["bytes"] = row.bytes, one["rate_gbps"] = row.bytes / row.seconds / 1e9;
+      one["ratio"] = row.bytes / row.seconds / (copy.bytes / copy.seconds);
+    } else {
+      one["flops"] = row.flops, one["tflops"] = row.flops / row.seconds / 1e12;
+      one["ratio"] = row.flops / row.seconds / (product.flops / product.seconds);
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+void print_table(std::FILE* out, const Json& rows, const Arguments& args,
+                 const std::string& device) {
+  fmt::print(out, "{}, {}, tensors of {}\n\n{:<20}{:>12}{:>12}{:>12}{:>9}\n", device, args.dtype,
+             args.size, "kernel", "time (us)", "GB/s", "TFLOP/s", "ratio");
+  for (const Json& row : rows)
+    fmt::print(
+        out, "{:<20}{:>12.1f}{:>12}{:>12}{:>8.0f}%\n", row.at("kernel").get<std::string>(),
+        row.at("time_us").get<double>(),
+        row.contains("rate_gbps") ? fmt::format("{:.1f}", row.at("rate_gbps").get<double>()) : "",
+        row.contains("tflops") ? fmt::format("{:.2f}", row.at("tflops").get<double>()) : "",
+        100 * row.at("ratio").get<double>());
+}
+
+void run(const Arguments& args) {
+  const Device device = device_from(args.device, dtype_from(args));
+  if (device == Device::cpu)
+    throw UsageError(
+        "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");
+  take_device(device);
+  const Json rows = to_json(KernelsBench(args, device).measure(), args);
+  print_table(file_beside(args.json), rows, args, describe(device));
+  if (!args.json.empty()) write_json_file(args.json, rows);
+}
+
+}  // namespace
+
+void add_bench_kernels_command(CLI::App& bench) {
+  auto* command = bench.add_subcommand(
+      "kernels", "Measure the kernels of a GPU, beside its copies and matrix products");
+  const auto args = std::make_shared<Arguments>();
+  add_device_option(*command, args->device);
+  command->add_option("--dtype", args->dtype, "Of what is kept")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
+      ->capture_default_str();
+  command->add_option("--size", args->size, "Of a tensor: more than the GPU's cache has room for")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  command->add_option("--width", args->width, "Of a row")
+      ->type_name("N")
+      ->check(at_least_one("number"))
+      ->capture_default_str();
+  command->add_option("--vocabulary", args->vocabulary, "Of the logits")
+      ->type_name("N")
+      ->check(at_least_one("token"))
+      ->capture_default_str();
+  command->add_option("--sequence", args->sequence, "Of attention")
+      ->type_name("N")
+      ->check(at_least_one("token"))
+      ->capture_default_str();
+  command->add_option("--rounds", args->rounds, "Samples of each figure")
+      ->type_name("N")
+      ->check(at_least_one("sample"))
+      ->capture_default_str();
+  command->add_option("--calls", args->calls, "Calls of a sample")
+      ->type_name("N")
+      ->check(at_least_one("call"))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--json", args->json,
+          "Write the figures there; -: to standard output, and the table to standard error")
+      ->type_name("FILE");
+  command->footer(more);
+  command->callback([args] { run(*args); });
+}
+
+}  // namespace ringside::cli

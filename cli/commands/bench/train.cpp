@@ -1,0 +1,264 @@
+// `ringside bench train`: where the time of a training step goes, beside what the machine's matrix
+// products alone would take.
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "autograd/engine/engine.hpp"
+#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/device_kernels.hpp"
+#include "autograd/kernels/parallel.hpp"
+#include "autograd/optim/optimizer.hpp"
+#include "autograd/tensor/device_memory.hpp"
+#include "autograd/tensor/storage.hpp"
+#include "base/memory.hpp"
+#include "cli/bench/median.hpp"
+#include "cli/bench/training/step.hpp"
+#include "cli/bench/training/train_report.hpp"
+#include "cli/command.hpp"
+#include "cli/launcher/ranks.hpp"
+#include "cli/training/device_option.hpp"
+#include "cli/training/progress.hpp"
+#include "transformer/model.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using autograd::Device;
+using autograd::DType;
+using autograd::Profile;
+using autograd::Tensor;
+
+constexpr int warmup_steps = 2;
+constexpr const char* more =
+    "Columns: forward and backward are the medians over the steps of what an op took; share is of "
+    "the step. `gemm` is the part of the ops' time\n"
+    "that was spent in matrix products, and `alone` what the same products take one after the "
+    "other with nothing in between: the limit of\n"
+    "this machine with this library. ratio = step / alone. linear_cross_entropy computes its "
+    "gradients forward. On a device the ops are timed in a\n"
+    "step of their own, in which each is waited for: together they take longer than the step.\n"
+    "\n"
+    "Examples:\n"
+    "  ringside bench train --model lab                          1 thread and 2, batch 4 x 256, "
+    "fp32, AdamW\n"
+    "  ringside bench train --model tiny --batch 8 --threads 1 --json step.json --svg step.svg\n";
+
+struct Arguments {
+  BenchStepOptions step{.batch = 4, .json = {}};
+  std::string dtype = "fp32", svg;
+  DeviceOption device;
+  std::vector<int> threads;
+};
+
+Device device_of(const Arguments& args, DType dtype) {
+  const Device device = device_from(args.device, dtype);
+  take_device(device);
+  return device;
+}
+
+class TrainBench {
+ public:
+  explicit TrainBench(const Arguments& args)
+      : said_(args),
+        config_(args.step.config()),
+        dtype_(args.dtype == "bf16" ? DType::bf16 : DType::fp32),
+        device_(device_of(args, dtype_)),
+        model_(config_, dtype_, device_),
+        optimizer_(groups()),
+        input_(args.step.tokens(0)),
+        target_(args.step.tokens(1)) {}
+
+  TrainFigures measure(int threads) {
+    autograd::set_threads(threads);
+    TrainFigures figures;
+    autograd::release_cached_memory();  // what another number of threads has left
+    autograd::reset_peak_memory();
+    reset_peak_resident_memory();
+    for (int i = 0; i < warmup_steps; ++i) step();
+    figures.tensor_bytes = static_cast<double>(autograd::memory_use().peak);
+    figures.resident_bytes = static_cast<double>(peak_resident_memory().value_or(0));
+    if (products_.empty()) products_ = products_of_one_step();
+
+    std::map<std::string, std::vector<double>> forward, backward;
+    std::vector<double> seconds, gemm, alone;
+    for (int i = 0; i < said_.step.steps; ++i) {
+      const auto start = Clock::now();
+      std::optional<Profile> its_own;
+      if (device_ == Device::cpu) its_own.emplace();
+      step();
+      settle();
+      seconds.push_back(seconds_since(start));
+      // On a device a step in which every op is waited for tells another time: so ops have a step
+      // of their own.
+      if (!its_own) {
+        its_own.emplace([this] { settle(); });
+        step();
+      }
+      const Profile& profile = *its_own;
+      gemm.push_back(profile.gemm_seconds());
+      if (i == 0) figures.ops = profile.ops();
+      for (const auto& op : profile.ops())
+        forward[op.name].push_back(op.forward), backward[op.name].push_back(op.backward);
+      its_own.reset();
+      alone.push_back(
+          device_ == Device::cpu
+              ? products_alone()
+              : products_alone_on_device());  // in turn with the steps: the machine drifts for both
+    }
+    for (auto& op : figures.ops)
+      op.forward = median(forward[op.name]), op.backward = median(backward[op.name]);
+    figures.model = said_.step.model, figures.dtype = said_.dtype,
+    figures.device = said_.device.name, figures.parameters = parameter_count(config_);
+    figures.batch = said_.step.batch, figures.sequence = said_.step.sequence,
+    figures.threads = threads;
+    figures.step_seconds = median(seconds), figures.alone_seconds = median(alone);
+    figures.gemm_seconds = threads == 1 && device_ != Device::cuda
+                               ? median(gemm)
+                               : 0;  // other threads' products are not told apart
+    for (const auto& product : products_) figures.flops += product.flops();
+    return figures;
+  }
+
+ private:
+  std::vector<autograd::ParameterGroup> groups() const {
+    return {{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}};
+  }
+
+  void step() {
+    optimizer_.zero_grad();
+    autograd::backward(model_.loss(input_, target_));
+    std::vector<Tensor> parameters;
+    for (const auto& parameter : model_.named_parameters()) parameters.push_back(parameter.tensor);
+    const double norm = std::sqrt(autograd::grad_norm_squared(parameters));
+    optimizer_.set_gradient_scale(autograd::clip_factor(norm, 1));
+    Profile::note_forward("gradient norm");
+    optimizer_.step();
+    Profile::note_forward("adamw");
+  }
+
+  std::vector<autograd::Product> products_of_one_step() {
+    const int threads = autograd::threads();
+    autograd::set_threads(1);  // on one thread every product is seen
+    const Profile profile;
+    step();
+    autograd::set_threads(threads);
+    return profile.products();
+  }
+
+  void settle() const {
+    if (device_ != Device::cpu) autograd::device_memory(device_).synchronise();
+  }
+
+  // The same on a device, with the type that the model is kept in; attention's own are none of
+  // these.
+  double products_alone_on_device() const {
+    double seconds = 0;
+    for (const auto& p : products_) {
+      const Tensor a = Tensor::full({p.m * p.k}, 0.5, dtype_, device_),
+                   b = Tensor::full({p.k * p.n}, 0.5, dtype_, device_);
+      const Tensor c = Tensor::empty({p.m * p.n}, dtype_, device_);
+      settle();
+      const auto start = Clock::now();
+      for (int i = 0; i < p.calls; ++i)
+        autograd::device_kernels(device_).gemm({.a = p.a, .b = p.b, .m = p.m, .n = p.n, .k = p.k},
+                                               a, b, c);
+      settle();
+      seconds += seconds_since(start);
+    }
+    return seconds;
+  }
+
+  // The products of a step with nothing between them. Short ones are shared out to threads whole,
+  // as attention's are.
+  double products_alone() {
+    double seconds = 0;
+    for (const auto& p : products_) {
+      const Tensor a = Tensor::full({p.m * p.k}, 0.5, DType::fp32),
+                   b = Tensor::full({p.k * p.n}, 0.5, DType::fp32);
+      const Tensor c = Tensor::zeros({autograd::threads(), p.m * p.n}, DType::fp32);
+      const auto multiply = [&](int piece) {
+        autograd::gemm(p.a, p.b, p.m, p.n, p.k, 1.0f, a.data<float>(),
+                       p.a == autograd::Transpose::yes ? p.m : p.k, b.data<float>(),
+                       p.b == autograd::Transpose::yes ? p.k : p.n, 0.0f,
+                       c.data<float>() + piece * p.m * p.n, p.n);
+      };
+      const bool short_ones = p.flops() / p.calls < 4e6;
+      const auto start = Clock::now();
+      if (short_ones)
+        autograd::parallel_for_pieces(p.calls, 1,
+                                      [&](int piece, std::int64_t begin, std::int64_t end) {
+                                        for (auto i = begin; i < end; ++i) multiply(piece);
+                                      });
+      else
+        for (int i = 0; i < p.calls; ++i) multiply(0);
+      seconds += seconds_since(start);
+    }
+    return seconds;
+  }
+
+  const Arguments& said_;
+  transformer::Config config_;
+  DType dtype_;
+  Device device_;
+  transformer::Model model_;
+  autograd::AdamW optimizer_;
+  Tensor input_, target_;
+  std::vector<autograd::Product> products_;
+};
+
+void run(const Arguments& args) {
+  std::vector<int> threads = args.threads;
+  if (threads.empty()) {
+    threads = {1};
+    if (args.device.name == "cpu" && std::thread::hardware_concurrency() >= 2) threads.push_back(2);
+  }
+  TrainBench bench(args);
+  std::vector<TrainFigures> all;
+  for (const int n : threads) {
+    all.push_back(bench.measure(n));
+    fmt::print(file_beside(args.step.json), "{}{}", all.size() > 1 ? "\n" : "",
+               train_table(all.back()));
+    std::fflush(nullptr);
+  }
+  if (!args.step.json.empty()) write_json_file(args.step.json, to_json(all));
+  if (args.svg.empty()) return;
+  std::ofstream file(args.svg);
+  file << train_plot(all);
+  file.close();
+  require(!file.fail(),
+          "cannot write the drawing to {}: does its folder exist, and may you write there?",
+          args.svg);
+}
+
+}  // namespace
+
+void add_bench_train_command(CLI::App& bench) {
+  auto* command =
+      bench.add_subcommand("train", "Measure a training step on one rank: what each op takes");
+  const auto args = std::make_shared<Arguments>();
+  args->step.add_to(*command);
+  command
+      ->add_option("--dtype", args->dtype,
+                   "fp32, or bf16: what is kept takes half, products are fp32's all the same")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
+      ->capture_default_str();
+  command
+      ->add_option("--threads", args->threads,
+                   "Numbers of threads, one after the other (default: 1, and 2 where there are as "
+                   "many cores)")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->check(at_least_one("thread"));
+  add_device_option(*command, args->device);
+  command->add_option("--svg", args->svg, "Draw where the time goes there")->type_name("FILE");
+  command->footer(more);
+  command->callback([args] { run(*args); });
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,167 @@
+// `ringside step`: a collective step by step, all ranks in lockstep on one thread, as one would
+// draw it on a blackboard.
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/environment.hpp"
+#include "cli/command.hpp"
+#include "cli/report/json_file.hpp"
+#include "cli/views/blackboard.hpp"
+#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/proof/lockstep.hpp"
+#include "collectives/proof/verify.hpp"
+
+namespace ringside::cli {
+
+namespace {
+
+using namespace collectives;
+
+struct StepOptions {
+  std::string collective = "all_reduce";
+  std::string algorithm;
+  int ranks = 4;
+  int root = 0;
+  std::string json;
+};
+
+int terminal_width() {
+  winsize size{};
+  const bool known =
+      isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 100;
+}
+
+// Colour only where a person looks at it and has not said no (https://no-color.org).
+bool wants_colour() {
+  return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && environment("TERM") != "dumb";
+}
+
+// The ranks in a chunk, one that is in it twice named twice.
+Json ranks_in(const std::vector<double>& held) {
+  Json ranks = Json::array();
+  for (size_t rank = 0; rank < held.size(); ++rank) {
+    for (int i = 0; i < held[rank]; ++i) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+Json json_of_states(const std::vector<RankState>& states) {
+  Json rows = Json::array();
+  const auto ranks = static_cast<std::ptrdiff_t>(states.size());
+  for (const RankState& state : states) {
+    Json chunks = Json::array();
+    for (const std::vector<double>& held : state.chunks)
+      chunks.push_back(ranks_in({held.begin(), held.begin() + ranks}));
+    rows.push_back({{"chunks", chunks},
+                    {"heard_from", ranks_in({state.heard_from.begin(), state.heard_from.end()})}});
+  }
+  return rows;
+}
+
+Json json_of_messages(const std::vector<Schedule>& schedules, int step) {
+  Json messages = Json::array();
+  for (size_t rank = 0; rank < schedules.size(); ++rank) {
+    const std::optional<Send>& send = schedules[rank].steps[step].send;
+    if (!send) continue;
+    const Action action = schedules[send->to].steps[step].receive->action;
+    messages.push_back({{"from", rank},
+                        {"to", send->to},
+                        {"first_chunk", send->chunks.first},
+                        {"taken_from", send->input.value_or(send->chunks.first)},
+                        {"chunks", send->chunks.count},
+                        {"action", action == Action::add ? "add" : "overwrite"}});
+  }
+  return messages;
+}
+
+// Draws while the steps are taken; returns the same as figures.
+Json draw_all_steps(const Blackboard& blackboard, Collective collective,
+                    const std::vector<Schedule>& schedules) {
+  const int size = static_cast<int>(schedules.size());
+  const int steps = static_cast<int>(schedules[0].steps.size());
+  std::vector<RankState> states =
+      start_with_contributions(size, schedules[0].chunks, names_chunks(collective));
+  blackboard.draw_start(states);
+  Json json = {{"start", json_of_states(states)}, {"steps", Json::array()}};
+  for (int step = 0; step < steps; ++step) {
+    run_step(schedules, step, states);
+    blackboard.draw_step(schedules, step, states);
+    json["steps"].push_back({{"step", step},
+                             {"messages", json_of_messages(schedules, step)},
+                             {"ranks", json_of_states(states)}});
+  }
+  return json;
+}
+
+void step(const StepOptions& options) {
+  const Algorithm& algorithm =
+      find_algorithm(collective_named(options.collective), options.algorithm);
+  if (options.root != 0 && !has_root(algorithm.collective))
+    throw UsageError(options.collective + " has no root; leave --root out");
+  const std::vector<Schedule> schedules = make_schedules(algorithm, options.ranks, options.root);
+  const int steps = static_cast<int>(schedules[0].steps.size());
+
+  const Blackboard blackboard(stream_beside(options.json), algorithm, options.ranks,
+                              terminal_width(), wants_colour());
+  blackboard.draw_title(options.root, steps, schedules[0].chunks);
+  const Json drawn = draw_all_steps(blackboard, algorithm.collective, schedules);
+  const std::vector<std::string> findings = verify(algorithm, options.ranks, options.root);
+
+  if (!options.json.empty()) {
+    Json json = {{"collective", options.collective},
+                 {"algorithm", algorithm.name},
+                 {"ranks", options.ranks}};
+    json["root"] = has_root(algorithm.collective) ? Json(options.root) : Json();
+    json["chunks"] = schedules[0].chunks;
+    json.update(drawn);
+    json["findings"] = findings;
+    write_json_file(options.json, json);
+  }
+  if (!findings.empty()) fail("{}", fmt::join(findings, "\n"));
+  stream_beside(options.json) << "\nAt the end " << promise_of(algorithm.collective) << ", as "
+                              << options.collective << " promises.\n";
+}
+
+}  // namespace
+
+void add_step_command(CLI::App& app) {
+  const auto options = std::make_shared<StepOptions>();
+  std::vector<std::string> names;
+  for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
+
+  CLI::App* command = app.add_subcommand(
+      "step", "Draw a collective step by step: which rank holds whose contributions");
+  command
+      ->add_option("collective", options->collective,
+                   fmt::format("One of {} (all_reduce)", fmt::join(names, ", ")))
+      ->type_name("NAME");
+  command
+      ->add_option("--algorithm", options->algorithm,
+                   "Which algorithm, where there are several (`ringside prove` lists them)")
+      ->type_name("NAME");
+  command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 (4)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64).description(""));
+  command
+      ->add_option("--root", options->root,
+                   "The root of a broadcast, reduce, gather or scatter (0)")
+      ->type_name("RANK");
+  command
+      ->add_option("--json", options->json,
+                   "Write the steps, and what every rank holds after each, to this file (-: "
+                   "standard output)")
+      ->type_name("FILE");
+  command->callback([options] { step(*options); });
+}
+
+}  // namespace ringside::cli

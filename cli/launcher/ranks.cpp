@@ -1,0 +1,210 @@
+#include "cli/launcher/ranks.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include <unistd.h>
+
+#include "base/environment.hpp"
+#include "cli/command.hpp"
+#include "cli/launcher/rank_process.hpp"
+#include "collectives/transport/link.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr int most_ranks = 1 << 20;
+
+struct OuterLauncher {
+  std::int64_t ranks;
+  const char *rank, *size;  // the variables by which it says so
+};
+
+// What an outer launcher says, if there is one that starts each rank by itself.
+std::optional<OuterLauncher> outer_launcher() {
+  for (const auto& [rank, size] : {std::pair("RANK", "WORLD_SIZE"),
+                                   std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")}) {
+    if (!environment(rank)) continue;
+    const auto ranks = integer_environment(size, 1, most_ranks);
+    require(ranks.has_value(),
+            "{} is set but {} is not: a launcher sets both; unset {} to start ranks from here",
+            rank, size, rank);
+    return OuterLauncher{*ranks, rank, size};
+  }
+  return std::nullopt;
+}
+
+// Has an outer launcher started this process as one of its ranks?
+bool is_rank(const RanksOption& option) {
+  const auto outer = outer_launcher();
+  if (!outer) return !option.count && environment("SLURM_PROCID");
+  if (option.count && *option.count != outer->ranks) {
+    throw UsageError(
+        fmt::format("-n asks for {} ranks, but the environment says that this process is one of "
+                    "{}: leave out -n, or unset "
+                    "{} and {}",
+                    *option.count, outer->ranks, outer->rank, outer->size));
+  }
+  return true;
+}
+
+void become_the_only_rank(const LaunchOptions& options) {
+  const auto point = choose_meeting_point(options);
+  for (const auto& [name, value] : place_of_rank(options, point, 0))
+    ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+}  // namespace
+
+std::vector<std::string> own_command() {
+  char path[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  require(length > 0, "cannot find out the path of this program: {}", std::strerror(errno));
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string arguments((std::istreambuf_iterator<char>(file)),
+                              std::istreambuf_iterator<char>());
+  std::vector<std::string> command;
+  for (std::size_t begin = 0; begin < arguments.size();) {
+    const std::size_t end = arguments.find('\0', begin);
+    command.push_back(arguments.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  require(!command.empty(), "cannot read the arguments of this process from /proc/self/cmdline");
+  command.front() = std::string(path, static_cast<std::size_t>(length));
+  return command;
+}
+
+CLI::Validator at_least_one(const std::string& thing) {
+  const auto check = [thing](std::string& text) -> std::string {
+    int number = 0;
+    if (!CLI::detail::lexical_cast(text, number)) return "a number is expected, not " + text;
+    return number >= 1 ? "" : fmt::format("at least 1 {} is needed, not {}", thing, number);
+  };
+  return CLI::Validator(check, "");
+}
+
+void add_ranks_option(CLI::App& command, RanksOption& option) {
+  const auto text = fmt::format(
+      "Number of ranks: processes on this machine (default: the outer launcher's, else {})",
+      option.otherwise);
+  command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
+}
+
+namespace {
+
+constexpr const char* backends_in_words =
+    "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; "
+    "auto: shm on one host, tcp on several";
+
+CLI::Validator one_of_the_backends() {
+  return CLI::IsMember({"auto", "tcp", "shm", "threads"}).description("");
+}
+
+}  // namespace
+
+void add_backend_option(CLI::App& command, RanksOption& option) {
+  command.add_option("--backend", option.backend, backends_in_words)
+      ->type_name("NAME")
+      ->check(one_of_the_backends())
+      ->capture_default_str();
+}
+
+void add_backends_option(CLI::App& command, std::vector<std::string>& backends) {
+  command
+      .add_option("--backend", backends, fmt::format("{}; several take turns", backends_in_words))
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->check(one_of_the_backends())
+      ->capture_default_str();
+}
+
+void add_link_option(CLI::App& command) {
+  const auto check = [](std::string& text) -> std::string {
+    try {
+      collectives::parse_link(text);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
+  command
+      .add_option_function<std::string>("--link", keep,
+                                        "Slow the network down, as to 1Gbps,50us: bits per second "
+                                        "of each rank's way out, and how long a message "
+                                        "is on the way (RINGSIDE_LINK, else none)")
+      ->type_name("RATE,LATENCY")
+      ->check(CLI::Validator(check, ""));
+}
+
+void become_rank(const RanksOption& option, RankOutput output) {
+  if (is_rank(option)) return;
+  LaunchOptions options;
+  options.ranks = option.count.value_or(option.otherwise);
+  options.output = output;
+  if (options.ranks == 1) return become_the_only_rank(options);
+  options.command = own_command();
+  throw Exit{launch(options)};
+}
+
+namespace {
+
+// The others are told through every group, for who waits does so in one of them.
+template <class Body>
+void or_abort(std::span<collectives::ProcessGroup> groups, Body body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    for (auto& group : groups) group.abort(error.what());
+    throw;
+  }
+}
+
+void run_on_threads(const RanksOption& option,
+                    const std::function<void(collectives::ProcessGroup& group)>& body) {
+  if (outer_launcher())
+    throw UsageError(
+        "--backend threads keeps all ranks in one process, but an outer launcher started this one "
+        "as one of several");
+  collectives::run_threads(option.wanted(), body);
+}
+
+}  // namespace
+
+void run_on_ranks(
+    const RanksOption& option, const std::vector<std::string>& backends,
+    const std::function<void(std::span<collectives::ProcessGroup> groups, int ranks_here)>& body,
+    const std::function<void(int ranks, int ranks_here)>& prepare) {
+  const bool threads = std::find(backends.begin(), backends.end(), "threads") != backends.end();
+  if (threads && backends.size() > 1)
+    throw UsageError(
+        "--backend threads keeps all ranks in one process, where no others can take turns with "
+        "them: name it alone");
+  if (threads || !is_rank(option)) prepare(option.wanted(), option.wanted());
+  if (threads)
+    return run_on_threads(option, [&](collectives::ProcessGroup& group) {
+      body(std::span(&group, 1), option.wanted());
+    });
+  become_rank(option, RankOutput::rank_0_bare);
+  const collectives::RankInfo rank_info = collectives::rank_info_from_environment();
+  prepare(rank_info.size, rank_info.local_size);
+  std::vector<collectives::ProcessGroup> groups;
+  for (const auto& backend : backends)
+    groups.push_back(collectives::ProcessGroup::over(backend, rank_info));
+  or_abort(groups, [&] { body(groups, rank_info.local_size); });
+}
+
+void run_on_ranks(const RanksOption& option,
+                  const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
+                  const std::function<void(int ranks, int ranks_here)>& prepare) {
+  run_on_ranks(
+      option, {option.backend},
+      [&](std::span<collectives::ProcessGroup> groups, int ranks_here) {
+        body(groups[0], ranks_here);
+      },
+      prepare);
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,254 @@
+#include "cli/report/chart.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr double width = 460, plot_height = 240, left = 54, right = 18, bottom = 44,
+                 legend_row = 19, letter = 6.7;
+
+// From values to places on paper.
+struct Scale {
+  bool log = false;
+  double low = 0, high = 1;  // values; of a logarithmic axis their logarithms
+  double from = 0, to = 1;   // on paper
+
+  bool shows(double value) const { return std::isfinite(value) && (!log || value > 0); }
+  double operator()(double value) const {
+    return from + ((log ? std::log10(value) : value) - low) / (high - low) * (to - from);
+  }
+};
+
+using Range = std::pair<double, double>;
+
+// The smallest and the largest value that an axis must show.
+Range range_of(const std::vector<double>& values, bool log) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const double value : values) {
+    if (!std::isfinite(value) || (log && value <= 0)) continue;
+    low = std::min(low, value), high = std::max(high, value);
+  }
+  require(high >= low, "there is nothing to draw: no value that the axis could show");
+  return {low, high};
+}
+
+Scale scale_for(const Axis& axis, Range range, bool from_zero, double from, double to) {
+  Scale scale{axis.log, range.first, range.second, from, to};
+  if (axis.log) {
+    scale.low = std::log10(range.first), scale.high = std::log10(range.second);
+    const double room = std::max(0.05 * (scale.high - scale.low), 0.05);
+    scale.low -= room, scale.high += room;
+    return scale;
+  }
+  if (from_zero && scale.low >= 0) scale.low = 0;
+  if (scale.high <= scale.low) scale.high = scale.low + 1;
+  if (from_zero) scale.high += 0.04 * (scale.high - scale.low);
+  return scale;
+}
+
+// Of a logarithmic axis: powers of ten; where these are few, 2 and 5 times as much too.
+std::vector<double> log_ticks(const Scale& scale) {
+  std::vector<double> ticks;
+  const bool few = scale.high - scale.low < 2.2;
+  for (double power = std::floor(scale.low); power <= scale.high; ++power)
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double at = power + std::log10(factor);
+      if ((few || factor == 1) && at >= scale.low && at <= scale.high)
+        ticks.push_back(std::pow(10, at));
+    }
+  return ticks;
+}
+
+std::string text(double x, double y, const std::string& words, const char* anchor,
+                 const char* kind = "") {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
+                     anchor, kind, escaped(words));
+}
+
+std::string axes(const Chart& chart, const Scale& x, const Scale& y) {
+  std::string svg;
+  for (const double tick : x.log ? log_ticks(x) : round_ticks(x.low, x.high, 6)) {
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\" />\n",
+        x(tick), y.from, y.to);
+    svg += text(x(tick), y.from + 16, fmt::format("{:g}", tick), "middle");
+  }
+  for (const double tick : y.log ? log_ticks(y) : round_ticks(y.low, y.high, 5)) {
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{0:.1f}\" y2=\"{0:.1f}\" />\n",
+        y(tick), x.from, x.to);
+    svg += text(x.from - 6, y(tick) + 4, fmt::format("{:g}", tick), "end");
+  }
+  svg += text((x.from + x.to) / 2, y.from + 36, chart.x.label, "middle", " class=\"soft\"");
+  return svg + text(4, y.to - 9, chart.y.label, "start", " class=\"soft\"");
+}
+
+std::string points_of(const std::vector<std::pair<double, double>>& points, const Scale& x,
+                      const Scale& y) {
+  std::string path;
+  for (const auto& [a, b] : points)
+    if (x.shows(a) && y.shows(b)) path += fmt::format("{:.1f},{:.1f} ", x(a), y(b));
+  return path;
+}
+
+std::string draw_series(const Series& series, int colour, const Scale& x, const Scale& y,
+                        std::vector<double>& stacked) {
+  const auto style = fmt::format("c{}", colour);
+  if (series.style == Series::line || series.style == Series::dashed)
+    return fmt::format("<polyline class=\"{}{}\" points=\"{}\" />\n", style,
+                       series.style == Series::dashed ? " dashed" : "",
+                       points_of(series.points, x, y));
+  std::string svg;
+  if (series.style == Series::dots) {
+    for (const auto& [a, b] : series.points)
+      if (x.shows(a) && y.shows(b))
+        svg += fmt::format(
+            "<circle class=\"mark {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" role=\"img\" "
+            "tabindex=\"-1\" aria-label=\"{}: {:.4g} at {:.4g}\" />\n",
+            style, x(a), y(b), escaped(series.name), b, a);
+    return svg;
+  }
+  stacked.resize(series.points.size(), 0);
+  std::vector<std::pair<double, double>> outline;
+  for (std::size_t i = 0; i < series.points.size(); ++i)
+    outline.emplace_back(series.points[i].first, stacked[i] + series.points[i].second);
+  for (std::size_t i = series.points.size(); i-- > 0;)
+    outline.emplace_back(series.points[i].first, stacked[i]);
+  for (std::size_t i = 0; i < series.points.size(); ++i) stacked[i] += series.points[i].second;
+  return fmt::format("<polygon class=\"{}\" points=\"{}\" />\n", style, points_of(outline, x, y));
+}
+
+std::string legend_sign(Series::Style style, int colour, double x, double y) {
+  if (style == Series::dots)
+    return fmt::format("<circle class=\"c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" />\n", colour,
+                       x + 8, y - 4);
+  if (style == Series::area)
+    return fmt::format(
+        "<rect class=\"c{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"11\" />\n", colour,
+        x + 1, y - 10);
+  return fmt::format("<polyline class=\"c{}{}\" points=\"{:.1f},{:.1f} {:.1f},{:.1f}\" />\n",
+                     colour, style == Series::dashed ? " dashed" : "", x, y - 4, x + 16, y - 4);
+}
+
+int colour_of(const Chart& chart, std::size_t i) {
+  return chart.series[i].colour >= 0 ? chart.series[i].colour : static_cast<int>(i % 7);
+}
+
+// In rows, as many as it takes; `height` becomes where it ends.
+std::string legend(const Chart& chart, double& height) {
+  std::string svg;
+  double x = 4;
+  height = 16;
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    const auto& series = chart.series[i];
+    const double needed = 22 + letter * static_cast<double>(series.name.size()) + 14;
+    if (x > 4 && x + needed > width) x = 4, height += legend_row;
+    svg += legend_sign(series.style, colour_of(chart, i), x, height) +
+           text(x + 21, height, series.name, "start");
+    x += needed;
+  }
+  return svg;
+}
+
+}  // namespace
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        safe += "&amp;";
+        break;
+      case '<':
+        safe += "&lt;";
+        break;
+      case '>':
+        safe += "&gt;";
+        break;
+      case '"':
+        safe += "&quot;";
+        break;
+      default:
+        safe += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    }
+  }
+  return safe;
+}
+
+std::vector<double> round_ticks(double low, double high, int wanted) {
+  require(high > low && wanted >= 1, "ticks from {} to {} are none", low, high);
+  const double rough = (high - low) / wanted, power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {5.0, 2.0, 1.0})
+    if (factor * power >= rough * 0.999) step = factor * power;
+  std::vector<double> ticks;
+  for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i)
+    ticks.push_back(i == 0 ? 0 : i * step);
+  return ticks;
+}
+
+std::string draw(const Chart& chart) {
+  std::vector<double> xs, ys, sums;
+  for (const auto& series : chart.series)
+    for (std::size_t i = 0; i < series.points.size(); ++i) {
+      double value = series.points[i].second;
+      if (series.style == Series::area) {
+        if (sums.size() <= i) sums.resize(i + 1, 0);
+        value = sums[i] += value;
+      }
+      if ((chart.x.log && series.points[i].first <= 0) || (chart.y.log && value <= 0)) continue;
+      xs.push_back(series.points[i].first), ys.push_back(value);
+    }
+  double top = 0;
+  std::string signs = legend(chart, top);
+  top += 30;
+  const Scale x = scale_for(chart.x, range_of(xs, chart.x.log), false, left, width - right);
+  const Scale y = scale_for(chart.y, range_of(ys, chart.y.log), true, top + plot_height, top);
+  std::string svg = fmt::format(
+      "<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"group\" aria-label=\"{}\">\n",
+      width, top + plot_height + bottom, escaped(chart.title));
+  svg += signs + axes(chart, x, y);
+  std::vector<double> stacked;
+  for (std::size_t i = 0; i < chart.series.size(); ++i)
+    svg += draw_series(chart.series[i], colour_of(chart, i), x, y, stacked);
+  return svg + "</svg>\n";
+}
+
+std::string svg_file(const Chart& chart) {
+  std::string svg = draw(chart);
+  const auto after_name = std::string("<svg").size(), after_tag = svg.find(">\n") + 2;
+  svg.insert(after_tag, fmt::format("<title>{}</title>\n<style>{}</style>\n<rect class=\"paper\" "
+                                    "width=\"100%\" height=\"100%\" />\n",
+                                    escaped(chart.title), chart_style()));
+  svg.insert(after_name, " xmlns=\"http://www.w3.org/2000/svg\"");
+  return svg;
+}
+
+const char* chart_style() {
+  return R"(
+:root { --paper: #ffffff; --ink: #1d2329; --soft: #56616b; --grid: #dde2e6; --focus: #111111;
+  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8; --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; }
+@media (prefers-color-scheme: dark) { :root { --paper: #16191d; --ink: #e4e8eb; --soft: #a6b0b9; --grid: #363d45; --focus: #ffffff;
+  --c0: #62a5f0; --c1: #f08a4b; --c2: #52bd80; --c3: #cb7bdc; --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc; } }
+@media print { :root { --paper: #ffffff; --ink: #000000; --soft: #333333; --grid: #cccccc; --focus: #000000;
+  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8; --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; } }
+.chart { font: 12px system-ui, sans-serif; } .chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
+.paper { fill: var(--paper); } .grid { stroke: var(--grid); }
+.chart polyline { fill: none; stroke-width: 2; } .chart .dashed { stroke-dasharray: 6 4; }
+polyline.c0 { stroke: var(--c0); } polyline.c1 { stroke: var(--c1); } polyline.c2 { stroke: var(--c2); } polyline.c3 { stroke: var(--c3); }
+polyline.c4 { stroke: var(--c4); } polyline.c5 { stroke: var(--c5); } polyline.c6 { stroke: var(--c6); }
+circle.c0, rect.c0, polygon.c0 { fill: var(--c0); } circle.c1, rect.c1, polygon.c1 { fill: var(--c1); }
+circle.c2, rect.c2, polygon.c2 { fill: var(--c2); } circle.c3, rect.c3, polygon.c3 { fill: var(--c3); }
+circle.c4, rect.c4, polygon.c4 { fill: var(--c4); } circle.c5, rect.c5, polygon.c5 { fill: var(--c5); }
+circle.c6, rect.c6, polygon.c6 { fill: var(--c6); }
+)";
+}
+
+}  // namespace ringside::cli

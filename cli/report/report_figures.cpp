@@ -1,0 +1,273 @@
+#include "cli/report/report_figures.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.hpp"
+
+namespace ringside::cli {
+namespace {
+
+std::string ms(double seconds) {
+  return fmt::format("{:.{}f}", seconds * 1e3, seconds < 0.1 ? 2 : 1);
+}
+
+bool within(const TracedSpan& span, const Window& window) {
+  return span.start >= window.begin - 1e-9 && span.end <= window.end + 1e-9;
+}
+
+bool is_whole_step(const TracedSpan& span) {
+  return span.kind == Trace::Kind::phase && span.name.starts_with("step ");
+}
+
+// What is drawn: phases and waits in one lane, calls in the other. Ops are for the trace; here they
+// would be dust.
+std::vector<TracedSpan> drawn_spans(const RankTrace& trace, const Window& window,
+                                    Trace::Lane lane) {
+  std::vector<TracedSpan> spans;
+  for (const auto& span : trace.spans)
+    if (span.lane == lane && span.kind != Trace::Kind::op && !is_whole_step(span) &&
+        within(span, window))
+      spans.push_back(span);
+  return spans;
+}
+
+const char* css_class(const TracedSpan& span) {
+  if (span.kind == Trace::Kind::call) return "call";
+  if (span.kind == Trace::Kind::wait) return "wait";
+  if (span.name == "forward") return "forward";
+  if (span.name == "backward") return "backward";
+  return span.name == "optimizer" || span.name == "clip" ? "optimizer" : "other";
+}
+
+std::string description(const TracedSpan& span, int rank, const Window& window) {
+  std::string text = fmt::format("Rank {}: {}", rank, span.name);
+  if (!span.about.empty()) text += fmt::format(" ({})", span.about);
+  text += fmt::format(", {} ms, from {} to {} ms", ms(span.seconds()),
+                      ms(span.start - window.begin), ms(span.end - window.begin));
+  if (span.kind == Trace::Kind::call) {
+    text += fmt::format("; {:.3g} MB", static_cast<double>(span.bytes) / 1e6);
+    if (span.start - span.queued > 1e-5)
+      text += fmt::format(", had waited {} ms for its turn", ms(span.start - span.queued));
+  }
+  return text;
+}
+
+// One lane: places are shares of the width, so that it fits any window while its text keeps its
+// size.
+std::string lane(const RankTrace& trace, Trace::Lane which, const Window& window, double scale) {
+  std::string svg = fmt::format(
+      "<span class=\"lane-name\">{}</span>\n<svg class=\"lane\" role=\"group\" aria-label=\"rank "
+      "{}, {}\">\n"
+      "<rect class=\"under\" y=\"2\" width=\"{:.3f}%\" height=\"24\" />\n",
+      name_of(which), trace.rank, name_of(which), 100 * window.seconds() / scale);
+  constexpr double room_for_text = 17;  // per cent: 60 pixels on a telephone
+  for (const auto& span : drawn_spans(trace, window, which)) {
+    const double x = 100 * (span.start - window.begin) / scale,
+                 w = std::max(0.08, 100 * span.seconds() / scale);
+    svg += fmt::format(
+        "<g class=\"{}\" role=\"img\" tabindex=\"-1\" aria-label=\"{}\"><rect x=\"{:.3f}%\" "
+        "y=\"2\" width=\"{:.3f}%\" height=\"24\" />",
+        css_class(span), escaped(description(span, trace.rank, window)), x, w);
+    const bool named =
+        span.kind == Trace::Kind::phase && w > room_for_text &&
+        (span.name == "forward" || span.name == "backward" || span.name == "optimizer");
+    if (named)
+      svg += fmt::format("<text x=\"{:.3f}%\" dx=\"5\" y=\"18\" aria-hidden=\"true\">{}</text>", x,
+                         span.name);
+    svg += "</g>\n";
+  }
+  return svg + "</svg>\n";
+}
+
+std::string time_axis(double scale) {
+  std::string svg = "<svg class=\"ticks\" aria-hidden=\"true\">\n";
+  for (const double tick : round_ticks(0, scale * 1e3, 5)) {
+    const double x = 100 * tick / (scale * 1e3);
+    const char* anchor = x < 2 ? "start" : x > 94 ? "end" : "middle";
+    svg += fmt::format(
+        "<line x1=\"{0:.2f}%\" x2=\"{0:.2f}%\" y1=\"0\" y2=\"5\" /><text x=\"{0:.2f}%\" y=\"18\" "
+        "text-anchor=\"{1}\">{2:g}</text>\n",
+        x, anchor, tick);
+  }
+  return svg + "</svg>\n<span class=\"axis\">time since the step began (ms)</span>\n";
+}
+
+std::string lanes_legend() {
+  std::string list = "<ul class=\"legend\">\n";
+  for (const auto& [kind, words] :
+       {std::pair("forward", "forward"), std::pair("backward", "backward"),
+        std::pair("optimizer", "clip, optimizer"), std::pair("other", "the rest"),
+        std::pair("wait", "exposed communication: the rank waits"),
+        std::pair("call", "a call under way")})
+    list += fmt::format(
+        "<li><svg aria-hidden=\"true\"><g class=\"{}\"><rect width=\"20\" height=\"12\" "
+        "/></g></svg>{}</li>\n",
+        kind, words);
+  return list + "</ul>\n";
+}
+
+// What a rank spent on each kind of thing: a row for every name.
+void add_rows(Table& table, const RankTrace& trace, const Window& window) {
+  std::map<std::pair<Trace::Lane, std::string>, std::pair<int, double>> totals;
+  for (const auto which : {Trace::Lane::compute, Trace::Lane::communication})
+    for (const auto& span : drawn_spans(trace, window, which)) {
+      auto& [count, seconds] =
+          totals[{which, span.kind == Trace::Kind::wait ? "exposed: " + span.name : span.name}];
+      ++count, seconds += span.seconds();
+    }
+  for (const auto& [key, total] : totals)
+    table.rows.push_back({fmt::to_string(trace.rank), name_of(key.first), key.second,
+                          fmt::to_string(total.first), ms(total.second)});
+}
+
+}  // namespace
+
+LaneTotals totals_of(const RankTrace& trace, const Window& window) {
+  LaneTotals totals;
+  for (const auto& span : trace.spans) {
+    if (!within(span, window) || is_whole_step(span)) continue;
+    if (span.kind == Trace::Kind::phase) totals.computing += span.seconds();
+    if (span.kind == Trace::Kind::wait) totals.exposed += span.seconds();
+    if (span.kind == Trace::Kind::call) totals.network += span.seconds(), ++totals.calls;
+  }
+  totals.computing -= totals.exposed;
+  return totals;
+}
+
+Figure lanes_figure(const std::string& title, const std::vector<RankTrace>& ranks,
+                    const Window& window, double scale) {
+  scale = std::max(scale, window.seconds());
+  require(scale > 0, "there is nothing to draw: no time passed");
+  Figure figure{
+      title, "<div class=\"lanes\">\n", "", {{"rank", "lane", "what", "times", "ms in all"}, {}}};
+  for (const auto& trace : ranks) {
+    const LaneTotals totals = totals_of(trace, window);
+    figure.caption +=
+        fmt::format("{}rank {}: {} ms computing, {} calls, network used for {} ms, {} ms exposed",
+                    figure.caption.empty() ? "" : "; ", trace.rank, ms(totals.computing),
+                    totals.calls, ms(totals.network), ms(totals.exposed));
+    figure.drawing += fmt::format("<h3>rank {}</h3>\n", trace.rank) +
+                      lane(trace, Trace::Lane::compute, window, scale) +
+                      lane(trace, Trace::Lane::communication, window, scale);
+    add_rows(figure.table, trace, window);
+  }
+  figure.caption += ".";
+  figure.caption.front() = 'R';
+  figure.drawing += time_axis(scale) + "</div>\n" + lanes_legend();
+  return figure;
+}
+
+Figure memory_figure(const RankTrace& trace, const Window& window) {
+  Chart chart{
+      "Memory held during a step", {"time since the step began (ms)"}, {"MB (10^6 bytes)"}, {}};
+  Figure figure{
+      fmt::format("Memory of rank {} over one step", trace.rank), "", "", {{"time (ms)"}, {}}};
+  for (const auto& kind : trace.memory_kinds) {
+    chart.series.push_back({kind, Series::area, {}});
+    figure.table.head.push_back(kind + " (MB)");
+  }
+  double most = 0, most_at = 0;
+  std::vector<const TracedMemory*> samples;
+  for (const auto& sample : trace.memory)
+    if (sample.time >= window.begin && sample.time <= window.end) samples.push_back(&sample);
+  require(!samples.empty(), "there is nothing to draw: no memory was recorded in that step");
+  const std::size_t every = std::max<std::size_t>(1, samples.size() / 24);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const double at = (samples[i]->time - window.begin) * 1e3;
+    double sum = 0;
+    std::vector<std::string> row{fmt::format("{:.1f}", at)};
+    for (std::size_t k = 0; k < chart.series.size(); ++k) {
+      const double held =
+          k < samples[i]->bytes.size() ? static_cast<double>(samples[i]->bytes[k]) / 1e6 : 0;
+      chart.series[k].points.emplace_back(at, held);
+      row.push_back(fmt::format("{:.2f}", held));
+      sum += held;
+    }
+    if (sum > most) most = sum, most_at = at;
+    if (i % every == 0 || i + 1 == samples.size()) figure.table.rows.push_back(std::move(row));
+  }
+  figure.drawing = draw(chart);
+  figure.caption = fmt::format(
+      "Bytes in tensors, after every operation. The most was {:.1f} MB, {:.1f} ms after the step "
+      "began.",
+      most, most_at);
+  return figure;
+}
+
+Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_byte) {
+  require(!bits_per_byte.empty(), "there is nothing to draw: no step was taken");
+  Chart chart{"Loss over steps",
+              {"step"},
+              {"loss (bits per byte)"},
+              {{"loss of the batch", Series::line, {}}}};
+  Figure figure{"Loss", "", "", {{"step", "loss (bits per byte)"}, {}}};
+  const std::size_t every = std::max<std::size_t>(1, bits_per_byte.size() / 30);
+  for (std::size_t i = 0; i < bits_per_byte.size(); ++i) {
+    const auto& [step, bits] = bits_per_byte[i];
+    chart.series[0].points.emplace_back(static_cast<double>(step), bits);
+    if (i % every == 0 || i + 1 == bits_per_byte.size())
+      figure.table.rows.push_back({fmt::to_string(step), fmt::format("{:.4f}", bits)});
+  }
+  if (bits_per_byte.size() == 1) chart.series[0].style = Series::dots;
+  figure.drawing = draw(chart);
+  figure.caption = fmt::format("From {:.3f} bits per byte in step {} to {:.3f} in step {}.",
+                               bits_per_byte.front().second, bits_per_byte.front().first,
+                               bits_per_byte.back().second, bits_per_byte.back().first);
+  return figure;
+}
+
+Chart bucket_chart(const BucketModel& model, double gradient_bytes,
+                   const std::vector<MeasuredBuckets>& measured) {
+  Chart chart{"Exposed communication over the size of a bucket",
+              {"bucket size s/n (MB)", true},
+              {"ms in a step", true},
+              {}};
+  Series curve{"model: s/(w n) + n o", Series::line, {}, 0},
+      exposed{"measured: exposed", Series::dots, {}, 1},
+      over{"measured: step minus step without communication", Series::dots, {}, 2},
+      best{"model's best", Series::dots, {}, 5};
+  double smallest = gradient_bytes / 200, largest = gradient_bytes;
+  const double best_bytes = model.best_bucket_bytes(gradient_bytes);
+  if (best_bytes > 0) smallest = std::min(smallest, best_bytes / 3);
+  for (const auto& m : measured) {
+    const double bytes = gradient_bytes / m.calls;
+    smallest = std::min(smallest, bytes), largest = std::max(largest, bytes);
+    exposed.points.emplace_back(bytes / 1e6, m.exposed * 1e3);
+    over.points.emplace_back(bytes / 1e6, m.over_compute * 1e3);
+  }
+  for (int i = 0; i <= 60; ++i) {
+    const double bytes = smallest * std::pow(largest / smallest, i / 60.0);
+    curve.points.emplace_back(bytes / 1e6,
+                              model.exposed_seconds(gradient_bytes, gradient_bytes / bytes) * 1e3);
+  }
+  if (best_bytes > 0)
+    best.points.emplace_back(
+        best_bytes / 1e6, model.exposed_seconds(gradient_bytes, gradient_bytes / best_bytes) * 1e3);
+  chart.series = {curve, exposed, over};
+  if (!best.points.empty()) chart.series.push_back(best);
+  return chart;
+}
+
+Figure bucket_figure(const BucketModel& model, double gradient_bytes,
+                     const std::vector<MeasuredBuckets>& measured) {
+  Figure figure{
+      "How large should a bucket be?", draw(bucket_chart(model, gradient_bytes, measured)), "", {}};
+  figure.caption = fmt::format(
+      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets, with o = {:.1f} us for a "
+      "call and w = {:.3f} GB/s, fitted to all-reduces of "
+      "the same run. The best bucket by the model: sqrt(s w o) = {:.2f} MB.",
+      gradient_bytes / 1e6, model.overhead * 1e6, model.bandwidth / 1e9,
+      model.best_bucket_bytes(gradient_bytes) / 1e6);
+  figure.table.head = {"form",       "calls in a step", "mean bucket (MB)",
+                       "model (ms)", "exposed (ms)",    "step minus step without (ms)"};
+  for (const auto& m : measured)
+    figure.table.rows.push_back({m.name, fmt::format("{:.0f}", m.calls),
+                                 fmt::format("{:.3g}", gradient_bytes / m.calls / 1e6),
+                                 ms(model.exposed_seconds(gradient_bytes, m.calls)), ms(m.exposed),
+                                 ms(m.over_compute)});
+  return figure;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,174 @@
+#include "cli/report/trace_file.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <limits>
+
+namespace ringside::cli {
+namespace {
+
+using collectives::DataType;
+using collectives::ProcessGroup;
+
+double on_own_clock(Clock::time_point time) {
+  return Seconds(time.time_since_epoch()).count();
+}
+
+// Alike for processes that share a kernel, and so its monotonic clock.
+std::int64_t kernel_number() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return static_cast<std::int64_t>(std::hash<std::string>{}(id));
+}
+
+// What must be added to the other rank's clock to have rank 0's. Those two call it.
+double ask_for_offset(ProcessGroup& group, int other) {
+  constexpr int questions = 16;
+  double offset = 0, quickest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < questions; ++i) {
+    double answer = 0;
+    if (group.rank() == 0) {
+      group.recv(std::span(&answer, 1), other);
+      answer = on_own_clock(Clock::now());
+      group.send(std::span<const double>(&answer, 1), other);
+    } else {
+      const double asked = on_own_clock(Clock::now());
+      group.send(std::span<const double>(&answer, 1), 0);
+      group.recv(std::span(&answer, 1), 0);
+      const double heard = on_own_clock(Clock::now());
+      if (heard - asked < quickest) quickest = heard - asked, offset = answer - (asked + heard) / 2;
+    }
+  }
+  return offset;
+}
+
+double offset_to_rank_0(ProcessGroup& group, bool ask_in_any_case) {
+  std::vector<std::int64_t> kernels(static_cast<std::size_t>(group.size()));
+  const std::int64_t own = kernel_number();
+  group.all_gather(std::span<const std::int64_t>(&own, 1), std::span(kernels));
+  double offset = 0;
+  for (int r = 1; r < group.size(); ++r) {
+    const bool same = kernels[static_cast<std::size_t>(r)] == kernels[0];
+    if (same && !ask_in_any_case) continue;
+    if (group.rank() == 0) ask_for_offset(group, r);
+    if (group.rank() == r) offset = ask_for_offset(group, r);
+  }
+  return offset;
+}
+
+// A rank's trace on its way to rank 0.
+std::string packed(const Trace& trace, double offset) {
+  Json spans = Json::array(), memory = Json::array();
+  for (const auto& s : trace.spans()) {
+    const double queued = s.kind == Trace::Kind::call ? on_own_clock(s.queued) + offset : -1;
+    spans.push_back({static_cast<int>(s.lane), static_cast<int>(s.kind), s.name, s.about,
+                     on_own_clock(s.start) + offset, on_own_clock(s.end) + offset, queued,
+                     s.bytes});
+  }
+  for (const auto& m : trace.memory()) memory.push_back({on_own_clock(m.time) + offset, m.bytes});
+  return Json{{"spans", spans}, {"memory", memory}, {"kinds", trace.memory_kinds()}}.dump();
+}
+
+RankTrace unpacked(int rank, const std::string& text) {
+  const Json json = Json::parse(text);
+  RankTrace trace{.rank = rank, .spans = {}, .memory = {}, .memory_kinds = json.at("kinds")};
+  for (const auto& s : json.at("spans"))
+    trace.spans.push_back({static_cast<Trace::Lane>(s[0].get<int>()),
+                           static_cast<Trace::Kind>(s[1].get<int>()), s[2], s[3], s[4], s[5], s[6],
+                           s[7]});
+  for (const auto& m : json.at("memory")) trace.memory.push_back({m[0], m[1]});
+  std::stable_sort(trace.spans.begin(), trace.spans.end(),
+                   [](const TracedSpan& a, const TracedSpan& b) {
+                     return a.start != b.start ? a.start < b.start : a.end > b.end;
+                   });
+  return trace;
+}
+
+// So that the first thing that any rank did is at 0.
+void begin_at_zero(std::vector<RankTrace>& ranks) {
+  double first = std::numeric_limits<double>::infinity();
+  for (const auto& rank : ranks) {
+    for (const auto& span : rank.spans)
+      first = std::min({first, span.start, span.queued < 0 ? span.start : span.queued});
+    for (const auto& memory : rank.memory) first = std::min(first, memory.time);
+  }
+  for (auto& rank : ranks) {
+    for (auto& span : rank.spans) {
+      span.start -= first, span.end -= first;
+      if (span.queued >= 0) span.queued -= first;
+    }
+    for (auto& memory : rank.memory) memory.time -= first;
+  }
+}
+
+Json name_event(const char* what, int rank, int lane, const Json& arguments) {
+  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", lane}, {"args", arguments}};
+}
+
+Json event_of(const TracedSpan& span, int rank) {
+  Json event{{"ph", "X"},
+             {"name", span.name},
+             {"cat", name_of(span.kind)},
+             {"pid", rank},
+             {"tid", static_cast<int>(span.lane)},
+             {"ts", span.start * 1e6},
+             {"dur", span.seconds() * 1e6}};
+  if (!span.about.empty()) event["args"]["data"] = span.about;
+  if (span.kind == Trace::Kind::call) {
+    event["args"]["bytes"] = span.bytes;
+    event["args"]["queued_us"] = span.queued * 1e6;
+  }
+  return event;
+}
+
+}  // namespace
+
+std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, bool ask_in_any_case) {
+  std::string text = packed(mine, offset_to_rank_0(group, ask_in_any_case));
+  const auto size = static_cast<std::size_t>(group.size());
+  std::vector<std::int64_t> lengths(size);
+  const auto own = static_cast<std::int64_t>(text.size());
+  group.all_gather(std::span<const std::int64_t>(&own, 1), std::span(lengths));
+  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  text.resize(longest, ' ');
+  std::string all(group.rank() == 0 ? longest * size : 0, ' ');
+  group.gather(text.data(), all.data(), longest * size, DataType::uint8, 0, "trace");
+  std::vector<RankTrace> ranks;
+  for (std::size_t r = 0; group.rank() == 0 && r < size; ++r)
+    ranks.push_back(unpacked(static_cast<int>(r),
+                             all.substr(r * longest, static_cast<std::size_t>(lengths[r]))));
+  begin_at_zero(ranks);
+  return ranks;
+}
+
+Json chrome_trace(const std::vector<RankTrace>& ranks) {
+  Json events = Json::array();
+  for (const auto& trace : ranks) {
+    events.push_back(
+        name_event("process_name", trace.rank, 0, {{"name", fmt::format("rank {}", trace.rank)}}));
+    events.push_back(name_event("process_sort_index", trace.rank, 0, {{"sort_index", trace.rank}}));
+    for (const auto lane : {Trace::Lane::compute, Trace::Lane::communication}) {
+      const int number = static_cast<int>(lane);
+      events.push_back(name_event("thread_name", trace.rank, number, {{"name", name_of(lane)}}));
+      events.push_back(
+          name_event("thread_sort_index", trace.rank, number, {{"sort_index", number}}));
+    }
+    for (const auto& span : trace.spans) events.push_back(event_of(span, trace.rank));
+    for (const auto& memory : trace.memory) {
+      Json held;
+      for (std::size_t k = 0; k < memory.bytes.size() && k < trace.memory_kinds.size(); ++k)
+        held[trace.memory_kinds[k]] = static_cast<double>(memory.bytes[k]) / 1e6;
+      events.push_back({{"ph", "C"},
+                        {"name", "memory (MB)"},
+                        {"pid", trace.rank},
+                        {"tid", 0},
+                        {"ts", memory.time * 1e6},
+                        {"args", held}});
+    }
+  }
+  return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
+}
+
+}  // namespace ringside::cli

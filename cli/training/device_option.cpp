@@ -1,0 +1,91 @@
+#include "cli/training/device_option.hpp"
+
+#include <cstdint>
+#include <span>
+
+#include "autograd/tensor/device_memory.hpp"
+#include "base/error.hpp"
+#include "cli/command.hpp"
+#include "cli/launcher/meeting_point.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/device.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using autograd::Device;
+using collectives::RankInfo;
+
+// Where the device's backend meets: at a port that rank 0 finds, and tells over the group that
+// there is.
+RankInfo second_meeting(collectives::ProcessGroup& group, const ReservedPort& reserved) {
+  RankInfo rank_info = collectives::rank_info_from_environment();
+  std::int32_t port = reserved.number();
+  group.broadcast(std::span<std::int32_t>(&port, 1), 0);
+  rank_info.master_port = static_cast<std::uint16_t>(port);
+  return rank_info;
+}
+
+std::unique_ptr<collectives::Backend> connect(const std::string& backend, const RankInfo& meeting) {
+  if (backend == "nccl") return collectives::cuda::make_nccl_backend(meeting);
+  return collectives::cuda::make_cuda_ipc_backend(meeting);
+}
+
+}  // namespace
+
+CLI::Option* add_device_option(CLI::App& command, DeviceOption& option) {
+  return command
+      .add_option("--device", option.name,
+                  "Where to compute: cpu, cuda (a GPU), or emulated: the GPU's kernels, run on the "
+                  "CPU: slow; for stepping through them in a debugger, and for tests")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}).description(""))
+      ->capture_default_str();
+}
+
+CLI::Option* add_device_backend_option(CLI::App& command, DeviceOption& option) {
+  return command
+      .add_option("--device-backend", option.backend,
+                  "What carries numbers between GPUs: cuda_ipc (one host) or nccl")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"cuda_ipc", "nccl"}).description(""))
+      ->capture_default_str();
+}
+
+Device device_from(const DeviceOption& option, autograd::DType dtype) {
+  const Device device = autograd::device_named(option.name);
+  if (device == Device::cpu) return device;
+  if (dtype == autograd::DType::fp64)
+    throw UsageError(fmt::format(
+        "--dtype fp64 is for --device cpu alone: on {} numbers are fp32 or bf16", option.name));
+  if (device != Device::cuda) return device;
+  if (const auto missing = collectives::cuda::what_is_missing())
+    fail("--device cuda: {}; --device emulated runs the GPU's kernels on the CPU", *missing);
+  return device;
+}
+
+void take_device(Device device) {
+  if (device == Device::cuda)
+    collectives::cuda::choose_device(collectives::rank_info_from_environment().local_rank);
+}
+
+void join_device(const DeviceOption& option, Device device, collectives::ProcessGroup& group) {
+  if (device == Device::cpu) return;
+  if (device == Device::cuda && group.size() > 1) {
+    const ReservedPort reserved;
+    group.add_device(connect(option.backend, second_meeting(group, reserved)),
+                     collectives::cuda::is_device_memory);
+  }
+  group.set_fence([device] { return autograd::device_memory(device).fence(); });
+}
+
+std::string describe(Device device) {
+  if (device == Device::emulated) return "emulated: the GPU's kernels, run on the CPU";
+  if (device == Device::cpu) return "cpu";
+  return "cuda: " +
+         collectives::cuda::choose_device(collectives::rank_info_from_environment().local_rank)
+             .name;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,63 @@
+#include "cli/training/memory_check.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "autograd/tensor/device_memory.hpp"
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "cli/training/device_option.hpp"
+#include "collectives/cuda/device.hpp"
+
+namespace ringside::cli {
+namespace {
+
+std::string in_gb(double bytes) {
+  return fmt::format("{:.{}f} GB", bytes / 1e9, bytes < 10e9 ? 2 : 0);
+}
+
+// "parameters 7.87 GB, gradients 16 GB"
+std::string in_parts(const transformer::MemoryNeed& need) {
+  std::vector<std::string> parts;
+  for (const auto& [name, bytes] :
+       {std::pair("parameters", need.parameters), std::pair("gradients", need.gradients),
+        std::pair("optimizer", need.optimizer), std::pair("activations", need.activations)})
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, in_gb(bytes)));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {
+  return command
+      .add_option("--memory-limit", gigabytes,
+                  "Memory on this machine, in 10^9 bytes: what takes more is not begun; 0: begin "
+                  "in any case (what is free)")
+      ->type_name("GB")
+      ->check(CLI::NonNegativeNumber.description(""));
+}
+
+void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here,
+                    std::optional<double> limit_gigabytes, const std::string& advice,
+                    autograd::Device device) {
+  const bool on_gpu = device == autograd::Device::cuda;
+  if (on_gpu) take_device(device);
+  const std::optional<std::uint64_t> available =
+      on_gpu ? autograd::device_memory(device).free_bytes() : available_memory();
+  if (on_gpu)
+    ranks_here =
+        (ranks_here + collectives::cuda::device_count() - 1) / collectives::cuda::device_count();
+  const double limit = limit_gigabytes ? *limit_gigabytes * 1e9
+                       : available     ? static_cast<double>(*available)
+                                       : 0;
+  if (limit == 0) return;  // nobody knows, or nobody wants to know
+  const double all = of_a_rank.total() * ranks_here;
+  const std::string ranks =
+      ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.total()));
+  require(all <= limit,
+          "this takes about {} of {}memory ({}{}), but there are {}: {}; --memory-limit 0 tries it "
+          "all the same",
+          in_gb(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), in_gb(limit), advice);
+}
+
+}  // namespace ringside::cli

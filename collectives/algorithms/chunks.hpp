@@ -1,0 +1,59 @@
+// How a buffer of `count` elements is cut into chunks.
+//
+// Floor plus remainder: the first `remainder` chunks are one unit longer than the others, so no
+// length is ever negative and any count is ordinary, 0 included. 10 elements in 4 chunks:
+//
+//     chunk     0        1        2     3
+//            [0 1 2]  [3 4 5]   [6 7] [8 9]
+//
+// The unit is one element, or one cache line where the count is a whole number of lines, at least
+// one for each chunk.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "collectives/algorithms/schedule.hpp"
+
+namespace ringside::collectives {
+
+class Chunks {
+ public:
+  // Cut on single elements: what reduce_scatter and all_gather promise to their callers.
+  static Chunks even(std::size_t count, int chunks) { return Chunks(count, chunks, 1); }
+
+  // Cut on borders of 64 bytes where the count allows it: for all_reduce, whose caller never sees
+  // the chunks.
+  static Chunks aligned(std::size_t count, int chunks, std::size_t element_bytes) {
+    const std::size_t line = 64 / element_bytes;
+    const bool whole_lines = count % line == 0 && count / line >= static_cast<std::size_t>(chunks);
+    return Chunks(count, chunks, whole_lines ? line : 1);
+  }
+
+  std::size_t count() const { return count_; }
+  int chunks() const { return chunks_; }
+
+  // The first element of chunk `i`; begin(chunks()) is count().
+  std::size_t begin(int i) const {
+    return unit_ * (static_cast<std::size_t>(i) * floor_ + std::min<std::size_t>(i, remainder_));
+  }
+  std::size_t size(int i) const { return begin(i + 1) - begin(i); }
+  std::size_t begin(ChunkRange range) const { return begin(range.first); }
+  std::size_t size(ChunkRange range) const {
+    return begin(range.first + range.count) - begin(range.first);
+  }
+  std::size_t largest() const { return size(0); }
+
+ private:
+  Chunks(std::size_t count, int chunks, std::size_t unit)
+      : count_(count),
+        chunks_(chunks),
+        unit_(unit),
+        floor_(count / unit / chunks),
+        remainder_(count / unit % chunks) {}
+  std::size_t count_;
+  int chunks_;
+  std::size_t unit_, floor_, remainder_;
+};
+
+}  // namespace ringside::collectives

@@ -1,0 +1,82 @@
+#include "collectives/backends/host_and_device.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+class TwoMemories final : public Backend {
+ public:
+  TwoMemories(std::unique_ptr<Backend> host, std::unique_ptr<Backend> device,
+              IsDeviceMemory is_device_memory)
+      : host_(std::move(host)),
+        device_(std::move(device)),
+        is_device_memory_(std::move(is_device_memory)) {}
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  std::string name() const override { return host_->name() + "+" + device_->name(); }
+
+  void run(const Call& call, const void* input, void* output) override {
+    const bool on_device = is_device_call(call, input, output);
+    Backend &one = on_device ? *device_ : *host_, &other = on_device ? *host_ : *device_;
+    try {
+      one.run(call, input, output);
+    } catch (const std::exception& error) {
+      other.abort(error.what());  // a peer may be waiting there
+      throw;
+    }
+  }
+
+  void abort(const std::string& cause) noexcept override {
+    host_->abort(cause);
+    device_->abort(cause);
+  }
+  void interrupt(const std::string& cause) noexcept override {
+    host_->interrupt(cause);
+    device_->interrupt(cause);
+  }
+
+  Traffic traffic() const override {
+    const Traffic host = host_->traffic(), device = device_->traffic();
+    return {host.messages_sent + device.messages_sent,
+            host.payload_bytes_sent + device.payload_bytes_sent};
+  }
+
+ private:
+  // Asked of the side that every rank has, where a rank's block may be empty or unused: or ranks
+  // would go different ways.
+  bool is_device_call(const Call& call, const void* input, const void* output) const {
+    if (call.count == 0) return false;
+    switch (call.collective) {
+      case Collective::barrier:
+        return false;
+      case Collective::reduce_scatter:
+      case Collective::reduce:
+      case Collective::gather:
+        return is_device_memory_(input);
+      case Collective::scatter:
+        return is_device_memory_(output);
+      case Collective::point_to_point:
+        return is_device_memory_(call.root == rank() ? input : output);
+      default:
+        return is_device_memory_(output);
+    }
+  }
+
+  std::unique_ptr<Backend> host_, device_;
+  IsDeviceMemory is_device_memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_two_memory_backend(std::unique_ptr<Backend>&& host,
+                                                 std::unique_ptr<Backend>&& device,
+                                                 IsDeviceMemory is_device_memory) {
+  require(host->rank() == device->rank() && host->size() == device->size(),
+          "a backend for two memories: expected both to be of the same rank, got rank {} of {} "
+          "over {} and rank {} of {} over {}",
+          host->rank(), host->size(), host->name(), device->rank(), device->size(), device->name());
+  return std::make_unique<TwoMemories>(std::move(host), std::move(device),
+                                       std::move(is_device_memory));
+}
+
+}  // namespace ringside::collectives

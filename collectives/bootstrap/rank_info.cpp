@@ -1,0 +1,116 @@
+#include "collectives/bootstrap/rank_info.hpp"
+
+#include <climits>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// The names under which one launcher tells a process where it stands.
+struct Names {
+  const char* launcher;
+  const char *rank, *size, *local_rank, *local_size;
+  const char* job;
+};
+
+constexpr Names torchrun{
+    "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"};
+constexpr Names open_mpi{"Open MPI",
+                         "OMPI_COMM_WORLD_RANK",
+                         "OMPI_COMM_WORLD_SIZE",
+                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                         "OMPI_COMM_WORLD_LOCAL_SIZE",
+                         "PMIX_NAMESPACE"};
+constexpr Names slurm{"Slurm",         "SLURM_PROCID",          "SLURM_NTASKS",
+                      "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID"};
+
+int read_int(const char* name, int low, int high, int otherwise) {
+  return static_cast<int>(integer_environment(name, low, high).value_or(otherwise));
+}
+
+const Names* find_launcher() {
+  for (const Names* names : {&torchrun, &open_mpi, &slurm}) {
+    const bool rank = environment(names->rank).has_value(),
+               size = environment(names->size).has_value();
+    require(rank == size || names != &torchrun,
+            "{} is set but {} is not: a launcher sets both, or neither",
+            rank ? names->rank : names->size, rank ? names->size : names->rank);
+    if (rank && size) return names;
+  }
+  return nullptr;
+}
+
+// An IPv6 address may be written as in a URL: [fd00::1].
+std::string without_brackets(const std::string& address) {
+  const bool in_brackets = address.size() > 2 && address.front() == '[' && address.back() == ']';
+  return in_brackets ? address.substr(1, address.size() - 2) : address;
+}
+
+// Two jobs at a time on one host get two ports.
+std::uint16_t port_of_job(const std::string& job) {
+  std::uint64_t hash = 0;
+  for (const char c : job) hash = mix_bits(hash + static_cast<unsigned char>(c) + 1);
+  return static_cast<std::uint16_t>(
+      20000 +
+      hash % 12000);  // below the range from which Linux takes ports for outgoing connections
+}
+
+}  // namespace
+
+std::uint32_t job_number(const std::string& job_key) {
+  std::uint32_t number = 0;
+  for (const char c : job_key)
+    number = static_cast<std::uint32_t>(mix_bits(number + static_cast<unsigned char>(c) + 1));
+  return number;
+}
+
+std::string first_host_of(const std::string& node_list) {
+  const auto bracket = node_list.find('['), comma = node_list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return node_list.substr(0, comma);
+  const auto number_end = node_list.find_first_of("-,]", bracket);
+  require(number_end != std::string::npos,
+          "SLURM_JOB_NODELIST={} has a bracket that does not close", node_list);
+  return node_list.substr(0, bracket) + node_list.substr(bracket + 1, number_end - bracket - 1);
+}
+
+RankInfo rank_info_from_environment() {
+  RankInfo rank_info;
+  rank_info.interface = environment("RINGSIDE_INTERFACE").value_or("");
+  rank_info.connect_timeout = Seconds(read_int("RINGSIDE_CONNECT_TIMEOUT", 1, 86400, 60));
+  const Names* names = find_launcher();
+  if (!names) return rank_info;
+
+  rank_info.size = read_int(names->size, 1, INT_MAX, 1);
+  rank_info.rank = read_int(names->rank, 0, INT_MAX, 0);
+  require(rank_info.rank < rank_info.size,
+          "{}={} does not fit {}={}: ranks are numbered from 0 to {}", names->rank, rank_info.rank,
+          names->size, rank_info.size, rank_info.size - 1);
+  rank_info.local_rank = read_int(names->local_rank, 0, INT_MAX, rank_info.rank);
+  rank_info.local_size =
+      names == &slurm ? rank_info.size : read_int(names->local_size, 1, INT_MAX, rank_info.size);
+
+  const std::string job = environment(names->job).value_or("");
+  rank_info.job_key = environment("RINGSIDE_JOB_KEY").value_or(job);
+  if (const auto address = environment("MASTER_ADDR")) {
+    rank_info.master_address = without_brackets(*address);
+  } else if (const auto nodes = environment("SLURM_JOB_NODELIST"); names == &slurm && nodes) {
+    rank_info.master_address = first_host_of(*nodes);
+  } else {
+    require(
+        rank_info.local_size == rank_info.size,
+        "this job has ranks on several hosts, and {} does not say where rank 0 is: set MASTER_ADDR",
+        names->launcher);
+  }
+  const bool own_port = names != &torchrun && !job.empty();
+  rank_info.master_port = static_cast<std::uint16_t>(
+      read_int("MASTER_PORT", 1, 65535, own_port ? port_of_job(job) : 29500));
+  // torchrun's agent may keep a store of its own on MASTER_PORT; ours is then its neighbour.
+  if (environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True")
+    rank_info.master_port += 1;
+  return rank_info;
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,120 @@
+#include "collectives/diagnostics/flight_recorder.hpp"
+
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+std::int64_t now_ns() {
+  timespec now;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+bool write_all(int fd, const void* data, std::size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd, from, bytes);
+    if (n <= 0) return false;
+    from += n, bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+// The recorders of this process: one for each rank that lives in it. A signal handler walks it, so
+// it is of fixed size and lock-free.
+constexpr std::size_t most_recorders = 128;
+std::array<std::atomic<FlightRecorder*>, most_recorders> recorders{};
+
+void on_signal(int) {
+  const int error = errno;
+  for (auto& recorder : recorders)
+    if (FlightRecorder* r = recorder.load()) r->write("asked for by SIGUSR1");
+  errno = error;
+}
+
+void enlist(FlightRecorder* recorder) {
+  for (auto& place : recorders) {
+    FlightRecorder* none = nullptr;
+    if (place.compare_exchange_strong(none, recorder)) break;
+  }
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
+
+void delist(FlightRecorder* recorder) {
+  for (auto& place : recorders) {
+    FlightRecorder* it = recorder;
+    place.compare_exchange_strong(it, nullptr);
+  }
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& folder,
+                               std::string_view group)
+    : folder_(folder.string()) {
+  header_.rank = rank;
+  header_.size = size;
+  header_.pid = ::getpid();
+  header_.entries = capacity;
+  group.copy(header_.group, sizeof header_.group - 1);
+  if (folder_.empty()) return;
+  file_ = (folder / fmt::format("{}{}{}.flight", group, group.empty() ? "" : ".", rank)).string();
+  enlist(this);
+}
+
+FlightRecorder::~FlightRecorder() {
+  if (!folder_.empty()) delist(this);
+}
+
+void FlightRecorder::begin(std::uint64_t sequence, const Call& call, std::uint32_t steps) {
+  ++begun_;
+  FlightEntry entry;
+  entry.sequence = sequence;
+  entry.call = call;
+  entry.steps = steps;
+  entry.began_ns = now_ns();
+  now() = entry;
+}
+
+void FlightRecorder::progress(std::uint32_t step, std::int32_t waiting_for,
+                              std::uint64_t bytes_received) {
+  FlightEntry& entry = now();
+  entry.step = step;
+  entry.waiting_for = waiting_for;
+  entry.bytes_received = bytes_received;
+}
+
+void FlightRecorder::end(FlightEntry::State state) {
+  now().state = state;
+  now().ended_ns = now_ns();
+}
+
+void FlightRecorder::write(const char* cause) noexcept {
+  if (folder_.empty()) return;
+  header_.written_ns = now_ns();
+  std::strncpy(header_.cause, cause, sizeof header_.cause - 1);
+  ::mkdir(folder_.c_str(), 0777);
+  const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return;  // the failure itself is told all the same
+  if (write_all(fd, &header_, sizeof header_)) write_all(fd, entries_.data(), sizeof entries_);
+  ::close(fd);
+}
+
+std::filesystem::path flight_folder_from_environment() {
+  return environment("RINGSIDE_FLIGHT_DIR").value_or("");
+}
+
+}  // namespace ringside::collectives

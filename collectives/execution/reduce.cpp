@@ -1,0 +1,265 @@
+#include "collectives/execution/reduce.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+#include "base/error.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+
+// Which of two numbers that are not numbers an addition hands on depends on their order: so always
+// the same one.
+template <class T>
+T one_nan(T x) {
+  return x != x ? std::numeric_limits<T>::quiet_NaN() : x;
+}
+
+// Integers wrap around, as they do in NCCL and MPI: the sum is computed without a sign, where
+// overflow is defined.
+struct Sum {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return one_nan(a + b);
+    else
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
+                            static_cast<std::make_unsigned_t<T>>(b));
+  }
+};
+
+struct Product {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return one_nan(a * b);
+    else
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) *
+                            static_cast<std::make_unsigned_t<T>>(b));
+  }
+};
+
+// Where neither is less, they are equal, and the bits of both together are theirs, or those of -0
+// if one is; or one is not a number, and then both together are not one either.
+struct Min {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T both = std::bit_cast<T>(std::bit_cast<BitsOf<T>>(a) | std::bit_cast<BitsOf<T>>(b));
+      const T lesser = b < a ? b : both;
+      return a < b ? a : lesser;
+    } else {
+      return b < a ? b : a;
+    }
+  }
+};
+
+struct Max {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return -Min()(-a, -b);
+    else
+      return a < b ? b : a;
+  }
+};
+
+template <class T, class Op>
+void combine_each(T* out, const T* a, const T* b, std::size_t count, Op op) {
+#pragma GCC ivdep  // `out` may be `a`, element by element, and overlaps nothing else
+  for (std::size_t i = 0; i < count; ++i) out[i] = op(a[i], b[i]);
+}
+
+// The 16 bits of the nearest bf16, in the upper half of the word. What these operations make of two
+// bf16 is a number, or has zeros in the lower half: so that the addition makes no infinity of what
+// is not a number, as it could elsewhere (half.hpp).
+inline std::uint32_t rounded_to_bf16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  return (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
+}
+
+// Two bf16 lie in a word of 32 bits, and either half of it, with zeros in place of the other, is an
+// fp32: nothing has to be widened, which makes this twice as fast as a plain loop.
+template <class Op>
+void combine_each(Bf16* out, const Bf16* a, const Bf16* b, std::size_t count, Op op) {
+  const auto upper = [](std::uint32_t word) { return std::bit_cast<float>(word & 0xffff0000u); };
+  const auto lower = [](std::uint32_t word) { return std::bit_cast<float>(word << 16); };
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count / 2; ++i) {
+    std::uint32_t x, y;
+    std::memcpy(&x, a + 2 * i, sizeof x);
+    std::memcpy(&y, b + 2 * i, sizeof y);
+    const std::uint32_t both =
+        rounded_to_bf16(op(upper(x), upper(y))) | rounded_to_bf16(op(lower(x), lower(y))) >> 16;
+    std::memcpy(out + 2 * i, &both, sizeof both);
+  }
+  for (std::size_t i = count / 2 * 2; i < count; ++i)
+    out[i].bits = static_cast<std::uint16_t>(
+        rounded_to_bf16(op(static_cast<float>(a[i]), static_cast<float>(b[i]))) >> 16);
+}
+
+void combine_one(Fp16& out, Fp16 a, Fp16 b, auto op) {
+  out = Fp16(op(static_cast<float>(a), static_cast<float>(b)));
+}
+
+#ifdef __F16C__
+// The processor converts fp16 eight at a time, to the same bits as half.hpp.
+template <class Op>
+void combine_each(Fp16* out, const Fp16* a, const Fp16* b, std::size_t count, Op op) {
+  const auto widen = [](const Fp16* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  };
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    __m256 x = widen(a + i);
+    const __m256 y = widen(b + i);
+    for (int k = 0; k < 8; ++k) x[k] = op(static_cast<float>(x[k]), static_cast<float>(y[k]));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                     _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  for (; i < count; ++i) combine_one(out[i], a[i], b[i], op);
+}
+#else
+template <class Op>
+void combine_each(Fp16* out, const Fp16* a, const Fp16* b, std::size_t count, Op op) {
+  for (std::size_t i = 0; i < count; ++i) combine_one(out[i], a[i], b[i], op);
+}
+#endif
+
+template <class T>
+void combine_type(ReduceOp op, void* into, const void* ours, const void* theirs,
+                  std::size_t count) {
+  T* out = static_cast<T*>(into);
+  const T* a = static_cast<const T*>(ours);
+  const T* b = static_cast<const T*>(theirs);
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      return combine_each(out, a, b, count, Sum());
+    case ReduceOp::product:
+      return combine_each(out, a, b, count, Product());
+    case ReduceOp::min:
+      return combine_each(out, a, b, count, Min());
+    case ReduceOp::max:
+      return combine_each(out, a, b, count, Max());
+  }
+}
+
+template <class T>
+void divide(void* data, std::size_t count, int ranks) {
+  T* values = static_cast<T*>(data);
+  if constexpr (sizeof(T) == 2) {
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = T(static_cast<float>(values[i]) / static_cast<float>(ranks));
+  } else {
+    for (std::size_t i = 0; i < count; ++i) values[i] /= static_cast<T>(ranks);
+  }
+}
+
+}  // namespace
+
+std::size_t size_of(DataType type) {
+  switch (type) {
+    case DataType::uint8:
+      return 1;
+    case DataType::fp16:
+    case DataType::bf16:
+      return 2;
+    case DataType::fp32:
+    case DataType::int32:
+      return 4;
+    case DataType::fp64:
+    case DataType::int64:
+      return 8;
+  }
+  return 0;
+}
+
+std::string_view name_of(DataType type) {
+  switch (type) {
+    case DataType::fp32:
+      return "fp32";
+    case DataType::fp64:
+      return "fp64";
+    case DataType::int32:
+      return "int32";
+    case DataType::int64:
+      return "int64";
+    case DataType::fp16:
+      return "fp16";
+    case DataType::bf16:
+      return "bf16";
+    case DataType::uint8:
+      return "uint8";
+  }
+  return "unknown type";
+}
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::product:
+      return "product";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::avg:
+      return "avg";
+  }
+  return "unknown op";
+}
+
+bool is_floating(DataType type) {
+  return type == DataType::fp32 || type == DataType::fp64 || type == DataType::fp16 ||
+         type == DataType::bf16;
+}
+
+void combine(DataType type, ReduceOp op, void* into, const void* ours, const void* theirs,
+             std::size_t count) {
+  switch (type) {
+    case DataType::fp32:
+      return combine_type<float>(op, into, ours, theirs, count);
+    case DataType::fp64:
+      return combine_type<double>(op, into, ours, theirs, count);
+    case DataType::int32:
+      return combine_type<std::int32_t>(op, into, ours, theirs, count);
+    case DataType::int64:
+      return combine_type<std::int64_t>(op, into, ours, theirs, count);
+    case DataType::fp16:
+      return combine_type<Fp16>(op, into, ours, theirs, count);
+    case DataType::bf16:
+      return combine_type<Bf16>(op, into, ours, theirs, count);
+    case DataType::uint8:
+      return combine_type<std::uint8_t>(op, into, ours, theirs, count);
+  }
+}
+
+void scale_for_avg(DataType type, void* data, std::size_t count, int ranks) {
+  switch (type) {
+    case DataType::fp32:
+      return divide<float>(data, count, ranks);
+    case DataType::fp64:
+      return divide<double>(data, count, ranks);
+    case DataType::fp16:
+      return divide<Fp16>(data, count, ranks);
+    case DataType::bf16:
+      return divide<Bf16>(data, count, ranks);
+    default:
+      fail("avg is not defined for {}: use sum, and divide where you know how to round",
+           name_of(type));
+  }
+}
+
+}  // namespace ringside::collectives

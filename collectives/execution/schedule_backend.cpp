@@ -1,0 +1,196 @@
+// Our own collectives: schedules, run by the executor over a transport.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "collectives/execution/backend.hpp"
+#include "collectives/execution/reduce.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+class ScheduleBackend final : public Backend {
+ public:
+  ScheduleBackend(std::unique_ptr<Transport> transport, ExecutorOptions options)
+      : transport_(std::move(transport)),
+        executor_(*transport_, options),
+        sent_to_(transport_->size()),
+        received_from_(transport_->size()) {}
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  std::string name() const override { return std::string(transport_->name()); }
+  Traffic traffic() const override { return transport_->traffic(); }
+
+  void run(const Call& call, const void* input, void* output) override {
+    if (broken_) throw *broken_;
+    const Chunks chunks = chunks_of(call);
+    try {
+      carry_out(call, chunks,
+                buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
+                           static_cast<std::byte*>(output)));
+    } catch (const RankFailure& failure) {
+      broken_ = failure;
+      throw;
+    } catch (const Error& error) {
+      broken_ = RankFailure(rank(), error.what());
+      throw;
+    }
+    if (call.reduce != ReduceOp::avg) return;
+    if (call.collective == Collective::all_reduce ||
+        (call.collective == Collective::reduce && rank() == call.root))
+      scale_for_avg(call.type, output, call.count, size());
+    if (call.collective == Collective::reduce_scatter)
+      scale_for_avg(call.type, output, chunks.size(rank()), size());
+  }
+
+  void interrupt(const std::string& cause) noexcept override {
+    transport_->interrupt(RankFailure(rank(), cause));
+  }
+
+  Transport::Contact open_door() override { return transport_->open_door(); }
+
+  std::unique_ptr<Backend> found(const std::string& name, int rank,
+                                 const std::vector<Transport::Contact>& members) override {
+    ExecutorOptions options = executor_.options();
+    options.group = name;
+    return std::make_unique<ScheduleBackend>(transport_->found(name, rank, members), options);
+  }
+
+  void abort(const std::string& cause) noexcept override {
+    if (!broken_) broken_ = RankFailure(rank(), cause);
+    transport_->abort(*broken_);
+  }
+
+ private:
+  struct Planned {
+    Plan plan;
+    bool several_chunks = false;  // some message moves more than one chunk
+  };
+
+  void carry_out(const Call& call, const Chunks& chunks, const Buffers& buffers) {
+    const Planned& planned = planned_for(call, in_place(buffers, chunks, size_of(call.type)));
+    if (!planned.several_chunks || buffers.kept.count == chunks.chunks())
+      return executor_.run(planned.plan, call, next_number(call), chunks, buffers);
+
+    // Chunks that travel in company need a whole buffer to pass through; what is to stay is copied
+    // from there.
+    workspace_.resize(chunks.count() * size_of(call.type));
+    const Buffers through{buffers.input, buffers.given, workspace_.data(), {0, chunks.chunks()}};
+    executor_.run(planned_for(call, false).plan, call, next_number(call), chunks, through);
+    const std::size_t bytes = chunks.size(buffers.kept) * size_of(call.type);
+    if (bytes > 0)
+      std::memcpy(buffers.output,
+                  workspace_.data() + chunks.begin(buffers.kept) * size_of(call.type), bytes);
+  }
+
+  // Whether the chunks that both buffers have are in the same place.
+  static bool in_place(const Buffers& buffers, const Chunks& chunks, std::size_t element) {
+    const int first = std::max(buffers.given.first, buffers.kept.first);
+    const int end = std::min(buffers.given.first + buffers.given.count,
+                             buffers.kept.first + buffers.kept.count);
+    return first < end &&
+           buffers.input + (chunks.begin(first) - chunks.begin(buffers.given)) * element ==
+               buffers.output + (chunks.begin(first) - chunks.begin(buffers.kept)) * element;
+  }
+
+  const Planned& planned_for(const Call& call, bool in_place) {
+    const auto key = std::tuple(call.collective, call.algorithm, call.root, call.peer, in_place);
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    Planned planned{plan(schedule_of(call), in_place)};
+    for (const Step& step : planned.plan.schedule.steps)
+      planned.several_chunks = planned.several_chunks ||
+                               (step.send && step.send->chunks.count > 1) ||
+                               (step.receive && step.receive->chunks.count > 1);
+    return plans_.emplace(key, std::move(planned)).first->second;
+  }
+
+  Schedule schedule_of(const Call& call) const {
+    if (call.collective != Collective::point_to_point)
+      return all_algorithms().at(call.algorithm).make(size(), rank(), call.root);
+    Step step;
+    if (rank() == call.root) step.send = Send{.to = call.peer, .chunks = {0}};
+    if (rank() == call.peer)
+      step.receive = Receive{.from = call.root, .chunks = {0}, .action = Action::overwrite};
+    return {.chunks = 1, .steps = {step}};
+  }
+
+  // All ranks count their collectives; two ranks that send and receive count what goes from the one
+  // to the other.
+  std::uint64_t next_number(const Call& call) {
+    if (call.collective != Collective::point_to_point) return ++collectives_;
+    return ++(rank() == call.root ? sent_to_[call.peer] : received_from_[call.root]);
+  }
+
+  Chunks chunks_of(const Call& call) {
+    using enum Collective;
+    switch (call.collective) {
+      case reduce_scatter:
+      case all_gather:
+      case gather:
+      case scatter:
+      case all_to_all:  // callers see the chunks
+        return Chunks::even(call.count, size());
+      case point_to_point:
+        return Chunks::even(call.count, 1);
+      default:
+        return Chunks::aligned(call.count, planned_for(call, false).plan.schedule.chunks,
+                               size_of(call.type));
+    }
+  }
+
+  Buffers buffers_of(const Call& call, int chunks, const std::byte* input,
+                     std::byte* output) const {
+    using enum Collective;
+    const ChunkRange none{0, 0}, mine{rank(), 1}, all{0, chunks};
+    const bool is_root = rank() == call.root;
+    switch (call.collective) {
+      case all_reduce:
+      case all_to_all:
+        return {input, all, output, all};
+      case reduce_scatter:
+        return {input, all, output, mine};
+      case all_gather:
+        return {input, mine, output, all};
+      case broadcast:
+        return {output, all, output, all};
+      case reduce:
+        return {input, all, output, is_root ? all : none};
+      case gather:
+        return {input, mine, output, is_root ? all : none};
+      case scatter:
+        return {input, is_root ? all : none, output, mine};
+      case point_to_point:
+        return {input, is_root ? all : none, output, is_root ? none : all};
+      case barrier:
+        return {nullptr, none, nullptr, none};
+    }
+    fail("no buffers are known for {}", describe(call));
+  }
+
+  std::unique_ptr<Transport> transport_;
+  Executor executor_;
+  std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t, bool>, Planned> plans_;
+  std::vector<std::byte> workspace_;  // kept between calls
+  std::uint64_t collectives_ = 0;
+  std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
+  std::optional<RankFailure> broken_;                   // the first failure
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> Backend::found(const std::string&, int,
+                                        const std::vector<Transport::Contact>&) {
+  fail("the {} backend cannot be split into sub-groups", name());
+}
+
+std::unique_ptr<Backend> make_schedule_backend(std::unique_ptr<Transport> transport,
+                                               ExecutorOptions options) {
+  return std::make_unique<ScheduleBackend>(std::move(transport), options);
+}
+
+}  // namespace ringside::collectives

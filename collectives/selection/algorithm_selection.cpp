@@ -1,0 +1,62 @@
+#include "collectives/selection/algorithm_selection.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace ringside::collectives {
+
+// The model does not know better than that.
+constexpr double as_good_as = 1.05;
+
+AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
+  while (!forced.empty()) {
+    const std::string_view entry = forced.substr(0, forced.find(','));
+    forced.remove_prefix(std::min(forced.size(), entry.size() + 1));
+    const std::size_t equals = entry.find('=');
+    require(equals != std::string_view::npos && equals + 1 < entry.size(),
+            "'{}' does not name an algorithm: write collective=algorithm, such as all_reduce=ring, "
+            "with commas in between",
+            entry);
+    const Collective collective = collective_named(entry.substr(0, equals));
+    forced_[collective] = &find_algorithm(collective, entry.substr(equals + 1));
+  }
+}
+
+void AlgorithmSelection::set_costs(const MachineCosts& costs) {
+  costs_ = costs;
+  found_.clear();
+}
+
+const Algorithm& AlgorithmSelection::choose(Collective collective, std::size_t count, DataType type,
+                                            int size) const {
+  if (const auto forced = forced_.find(collective); forced != forced_.end()) return *forced->second;
+  if (!costs_ || size < 2) return find_algorithm(collective);
+  const Kind kind{collective, size,
+                  static_cast<int>(std::bit_width(std::uint64_t{count} * size_of(type)))};
+  const auto known = found_.find(kind);
+  return known != found_.end() ? *known->second
+                               : *found_.emplace(kind, &cheapest(kind)).first->second;
+}
+
+const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
+  std::vector<const Algorithm*> candidates;
+  for (const Algorithm& algorithm : all_algorithms())
+    if (algorithm.collective == kind.collective && !algorithm.cautionary)
+      candidates.push_back(&algorithm);
+  if (candidates.size() == 1) return *candidates.front();
+
+  const std::uint64_t middle =
+      kind.size_class == 0 ? 0 : (std::uint64_t{3} << (kind.size_class - 1)) / 2;
+  std::vector<double> seconds;
+  for (const Algorithm* candidate : candidates)
+    seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds);
+  const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * as_good_as;
+  const auto first =
+      std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= good_enough; });
+  return *candidates[static_cast<std::size_t>(first - seconds.begin())];
+}
+
+}  // namespace ringside::collectives

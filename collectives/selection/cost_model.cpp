@@ -1,0 +1,234 @@
+#include "collectives/selection/cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "collectives/execution/pipelined_executor.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// The walk looks at so many slices at most, over all ranks and steps, and has tables of so many
+// places. Of longer buffers it cuts longer slices, each of which costs as many messages as it
+// stands for: the pipeline is then a little less fine, the sums are the same.
+constexpr double most_moves = 50000, most_places = 500000;
+
+constexpr double not_yet = -1;
+
+// A slice that a rank sends or receives. `place` is its number in the tables of what has been done,
+// `needs` that of the one that must be done first: of a send a receive, of a receive a send.
+struct Move {
+  int peer = 0, place = 0, needs = -1;
+  double bytes = 0, messages = 1;
+  bool adds = false;
+};
+
+struct RankWalk {
+  std::vector<Move> sends, receives;  // in the order in which the executor takes them
+  std::size_t next_send = 0, next_receive = 0;
+  double way_out = 0, way_in = 0;  // when it is free again
+  std::vector<double> left, arrives,
+      received;  // [place] when a slice has left, when it will be there, when it has been taken in
+  Sent sent;
+};
+
+class Walk {
+ public:
+  Walk(const std::vector<Schedule>& schedules, const Chunks& chunks, std::size_t element_bytes,
+       const CostParameters& parameters)
+      : chunks_(chunks), element_(element_bytes), parameters_(parameters) {
+    cut_slices(schedules);
+    const double ranks_per_core =
+        parameters.cores > 0 ? static_cast<double>(schedules.size()) / parameters.cores : 0;
+    delay_ = std::max(0.0, parameters.alpha - parameters.overhead) +
+             parameters.turn * std::max(0.0, ranks_per_core - 1);
+    for (int rank = 0; rank < static_cast<int>(schedules.size()); ++rank)
+      ranks_.push_back(lay_out(schedules[rank], rank));
+  }
+
+  Cost run() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
+        while (send_next(rank) || receive_next(rank)) moved = true;
+    }
+    return sum_up();
+  }
+
+ private:
+  double bytes_of(ChunkRange range) const {
+    return static_cast<double>(chunks_.size(range) * element_);
+  }
+  int slices_of(double bytes) const {
+    return slice_ > 0 ? std::max(1, static_cast<int>(std::ceil(bytes / slice_))) : 1;
+  }
+
+  // As long as the executor's, or longer where those would be too many; and as many to a segment.
+  void cut_slices(const std::vector<Schedule>& schedules) {
+    double longest = 0;
+    std::size_t steps = 1, sends = 1;
+    bool single_chunks = true;
+    for (const Schedule& schedule : schedules) {
+      steps = std::max(steps, schedule.steps.size());
+      for (const Step& step : schedule.steps) {
+        if (!step.send) continue;
+        ++sends;
+        longest = std::max(longest, bytes_of(step.send->chunks));
+        single_chunks = single_chunks && step.send->chunks.count <= 1;
+      }
+    }
+    const double places = static_cast<double>(steps * schedules.size());
+    const double most = std::max(
+        1.0, std::floor(std::min(most_moves / static_cast<double>(sends), most_places / places)));
+    if (parameters_.slice_bytes > 0)
+      slice_ = std::max(static_cast<double>(parameters_.slice_bytes), std::ceil(longest / most));
+    slices_ = slices_of(longest);
+    segment_ = single_chunks ? std::min(slices_, ExecutorOptions{}.slices_per_segment) : slices_;
+  }
+
+  RankWalk lay_out(const Schedule& schedule, int rank) const {
+    const Plan order = plan(schedule, false);
+    const int steps = static_cast<int>(schedule.steps.size());
+    RankWalk walk;
+    for (auto* times : {&walk.left, &walk.arrives, &walk.received})
+      times->assign(static_cast<std::size_t>(steps * slices_), not_yet);
+    for (int begin = 0; begin < slices_; begin += segment_)
+      for (int s = 0; s < steps; ++s) {
+        const Step& step = schedule.steps[s];
+        if (step.send && step.send->to != rank)
+          add_slices(walk.sends, s, begin, step.send->to, step.send->chunks, order.send_needs[s],
+                     schedule, false);
+        if (begin == 0 && step.send && step.send->to != rank) count(step.send->chunks, walk.sent);
+        if (step.receive)
+          add_slices(walk.receives, s, begin, step.receive->from, step.receive->chunks,
+                     order.receive_needs[s], schedule, true);
+      }
+    return walk;
+  }
+
+  // As the executor sends them, whatever slices the walk takes.
+  void count(ChunkRange range, Sent& sent) const {
+    const std::uint64_t bytes = chunks_.size(range) * element_, slice = parameters_.slice_bytes;
+    sent.messages += slice > 0 ? std::max<std::uint64_t>(1, (bytes + slice - 1) / slice) : 1;
+    sent.bytes += bytes;
+  }
+
+  void add_slices(std::vector<Move>& moves, int step, int begin, int peer, ChunkRange range,
+                  Plan::Need need, const Schedule& schedule, bool receiving) const {
+    const double bytes = bytes_of(range);
+    const int end = std::min(begin + segment_, slices_of(bytes));
+    for (int slice = begin; slice < end; ++slice) {
+      Move move{.peer = peer, .place = step * slices_ + slice};
+      move.bytes = slice_ > 0 ? std::min(slice_, bytes - slice * slice_) : bytes;
+      if (slice_ > 0)
+        move.messages = std::max(1.0, move.bytes / static_cast<double>(parameters_.slice_bytes));
+      move.adds = receiving && schedule.steps[step].receive->action == Action::add;
+      if (need.step != Plan::none) {
+        const Step& first = schedule.steps[need.step];
+        const ChunkRange awaited = receiving ? first.send->chunks : first.receive->chunks;
+        const int last = std::min(begin + segment_, slices_of(bytes_of(awaited))) - 1;
+        if (last >= begin) move.needs = need.step * slices_ + (need.same_chunks ? slice : last);
+      }
+      moves.push_back(move);
+    }
+  }
+
+  double busy(const Move& move) const {
+    return move.messages * parameters_.overhead + move.bytes * parameters_.beta;
+  }
+
+  bool send_next(int rank) {
+    RankWalk& walk = ranks_[rank];
+    if (walk.next_send == walk.sends.size()) return false;
+    const Move& move = walk.sends[walk.next_send];
+    const double data_is_there = move.needs < 0 ? 0 : walk.received[move.needs];
+    if (data_is_there == not_yet) return false;
+    const double start = std::max(walk.way_out, data_is_there);
+    walk.left[move.place] = walk.way_out = start + busy(move);
+    walk.arrives[move.place] = walk.way_out + delay_;
+    ++walk.next_send;
+    return true;
+  }
+
+  bool receive_next(int rank) {
+    RankWalk& walk = ranks_[rank];
+    if (walk.next_receive == walk.receives.size()) return false;
+    const Move& move = walk.receives[walk.next_receive];
+    const bool own = move.peer == rank;
+    const double there = own ? 0 : ranks_[move.peer].arrives[move.place];
+    const double room =
+        move.needs < 0 || own ? 0 : walk.left[move.needs];  // what lay there has left
+    if (there == not_yet || room == not_yet) return false;
+    const double taken = own ? walk.way_in : std::max(there, walk.way_in + busy(move));
+    walk.received[move.place] = walk.way_in =
+        std::max(taken, room) + (move.adds ? move.bytes * parameters_.gamma : 0);
+    ++walk.next_receive;
+    return true;
+  }
+
+  Cost sum_up() const {
+    Cost cost;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const RankWalk& walk = ranks_[rank];
+      require(walk.next_send == walk.sends.size() && walk.next_receive == walk.receives.size(),
+              "rank {} waits for a message that is never sent: these schedules do not come to an "
+              "end (ringside prove says why)",
+              rank);
+      cost.path = std::max({cost.path, walk.way_in, walk.way_out});
+      for (const Move& move : walk.sends)
+        cost.work += 2 * (move.messages * parameters_.overhead + move.bytes * parameters_.copy);
+      for (const Move& move : walk.receives)
+        cost.work += move.adds ? move.bytes * parameters_.gamma : 0;
+      cost.sent.push_back(walk.sent);
+    }
+    cost.seconds =
+        parameters_.cores > 0 ? std::max(cost.path, cost.work / parameters_.cores) : cost.path;
+    return cost;
+  }
+
+  const Chunks& chunks_;
+  const std::size_t element_;
+  const CostParameters& parameters_;
+  double delay_ = 0;              // seconds from when a message has left until it is there
+  double slice_ = 0;              // bytes; 0: chunks are not cut
+  int slices_ = 1, segment_ = 1;  // of the longest message; in a segment
+  std::vector<RankWalk> ranks_;
+};
+
+}  // namespace
+
+CostParameters MachineCosts::at(std::uint64_t buffer_bytes) const {
+  constexpr int last = std::size(lengths) - 1;
+  const double bytes =
+      std::clamp(static_cast<double>(buffer_bytes), static_cast<double>(lengths[0]),
+                 static_cast<double>(lengths[last]));
+  int i = 0;
+  while (i + 2 <= last && bytes > static_cast<double>(lengths[i + 1])) ++i;
+  const double low = std::log(static_cast<double>(lengths[i])),
+               high = std::log(static_cast<double>(lengths[i + 1]));
+  const double share = (std::log(bytes) - low) / (high - low);
+  const auto between = [&](double PerByte::*value) {
+    return (1 - share) * per_byte[i].*value + share * per_byte[i + 1].*value;
+  };
+
+  CostParameters costs = common;
+  costs.beta = between(&PerByte::beta);
+  costs.copy = between(&PerByte::copy);
+  costs.gamma = between(&PerByte::gamma);
+  return costs;
+}
+
+Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks,
+             std::size_t element_bytes, const CostParameters& parameters) {
+  return Walk(schedules, chunks, element_bytes, parameters).run();
+}
+
+Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
+             const CostParameters& parameters) {
+  const std::vector<Schedule> schedules = make_schedules(algorithm, size);
+  return cost_of(schedules, Chunks::even(bytes, schedules[0].chunks), 1, parameters);
+}
+
+}  // namespace ringside::collectives

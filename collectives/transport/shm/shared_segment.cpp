@@ -1,0 +1,105 @@
+#include "collectives/transport/shm/shared_segment.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "collectives/bootstrap/resources.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+constexpr const char* folder = "/dev/shm";
+
+double mebibytes(double bytes) {
+  return bytes / (1 << 20);
+}
+
+[[noreturn]] void fail_for_space(std::size_t bytes, const std::string& who,
+                                 const std::string& purpose) {
+  struct statvfs space {};
+  ::statvfs(folder, &space);
+  const auto block = static_cast<double>(space.f_frsize);
+  fail(
+      "{} needs {:.1f} MiB of shared memory {}, but {} has {:.1f} MiB left of {:.1f} MiB: enlarge "
+      "it (mount -o remount,size=1g {}; "
+      "docker run --shm-size=1g), use fewer ranks, or take another backend (--backend tcp)",
+      who, mebibytes(static_cast<double>(bytes)), purpose, folder,
+      mebibytes(static_cast<double>(space.f_bavail) * block),
+      mebibytes(static_cast<double>(space.f_blocks) * block), folder);
+}
+
+}  // namespace
+
+SharedSegment::SharedSegment(int fd, std::size_t bytes, int protection) : fd_(fd), size_(bytes) {
+  void* data = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  const int error = errno;
+  if (data == MAP_FAILED) ::close(fd);
+  require(data != MAP_FAILED, "{:.1f} MiB of shared memory cannot be mapped: {}",
+          mebibytes(static_cast<double>(bytes)), std::strerror(error));
+  data_ = static_cast<std::byte*>(data);
+}
+
+SharedSegment::~SharedSegment() {
+  if (data_) ::munmap(data_, size_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void SharedSegment::swap(SharedSegment& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+}
+
+SharedSegment::Handle SharedSegment::handle() const {
+  return {::getpid(), fd_, size_};
+}
+
+SharedSegment SharedSegment::create(std::size_t bytes, const std::string& who,
+                                    const std::string& purpose) {
+  const int fd = ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) check_open_files(errno, who);
+  require(fd >= 0,
+          "{} cannot make shared memory in {}: {}. Is {} a tmpfs that this user may write? "
+          "Otherwise take another backend "
+          "(--backend tcp)",
+          who, folder, std::strerror(errno), folder);
+  int error = 0;
+  while ((error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == EINTR) {
+  }
+  if (error != 0) ::close(fd);
+  if (error == ENOSPC) fail_for_space(bytes, who, purpose);
+  require(error == 0, "{} cannot claim {:.1f} MiB of shared memory in {}: {}", who,
+          mebibytes(static_cast<double>(bytes)), folder, std::strerror(error));
+  return SharedSegment(fd, bytes, PROT_READ | PROT_WRITE);
+}
+
+SharedSegment SharedSegment::open(const Handle& handle, Access access) {
+  const bool writes = access == Access::read_write;
+  const auto path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.fd);
+  const int fd = ::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  if (fd < 0) check_open_files(errno, "this rank");
+  require(fd >= 0,
+          "the shared memory of process {} cannot be opened: {} ({}). The ranks must run as one "
+          "user, in one container; "
+          "otherwise take another backend (--backend tcp)",
+          handle.pid, std::strerror(errno), path);
+  struct stat seen {};
+  const bool whole =
+      ::fstat(fd, &seen) == 0 && static_cast<std::uint64_t>(seen.st_size) >= handle.bytes;
+  if (!whole) ::close(fd);
+  require(whole, "the shared memory of process {} has {} bytes where {} were expected ({})",
+          handle.pid, seen.st_size, handle.bytes, path);
+  SharedSegment segment(fd, handle.bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ);
+  ::close(std::exchange(segment.fd_, -1));
+  return segment;
+}
+
+}  // namespace ringside::collectives

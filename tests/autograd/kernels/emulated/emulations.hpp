@@ -1,0 +1,53 @@
+// How the tests run kernels on the CPU: as a debugger does, and with several threads a block and
+// two blocks at once, for ThreadSanitizer to watch.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "autograd/kernels/emulated/emulated.hpp"
+#include "base/random.hpp"
+
+namespace ringside::tests {
+
+using autograd::Wide;
+
+inline constexpr std::array emulations{autograd::cuda::Emulation{1, 1},
+                                       autograd::cuda::Emulation{3, 2}};
+
+// Numbers between -1 and 1, the same for the same seed.
+template <class S>
+std::vector<S> numbers(std::int64_t count, std::uint64_t seed) {
+  std::vector<S> all;
+  for (std::int64_t i = 0; i < count; ++i)
+    all.push_back(
+        S(static_cast<float>(2 * random_uniform(seed, 0, static_cast<std::uint64_t>(i)) - 1)));
+  return all;
+}
+
+// The largest difference, against the largest number of the two.
+template <class S, class T>
+double difference(const std::vector<S>& seen, const std::vector<T>& expected) {
+  double largest = 1e-30, apart = 0;
+  if (seen.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    const auto a = static_cast<double>(static_cast<Wide<S>>(seen[i])),
+               b = static_cast<double>(static_cast<Wide<T>>(expected[i]));
+    largest = std::max({largest, std::abs(a), std::abs(b)});
+    apart = std::max(apart,
+                     std::isfinite(a) ? std::abs(a - b) : std::numeric_limits<double>::infinity());
+  }
+  return apart / largest;
+}
+
+// How far kernels may be from fp64, as a share of the largest number: rounding of fp32, or of the
+// results to bf16.
+template <class S>
+inline constexpr double tolerance = std::is_same_v<S, autograd::Bf16> ? 1e-2 : 1e-5;
+
+}  // namespace ringside::tests

@@ -1,0 +1,107 @@
+#include "autograd/kernels/shared/rms_norm.hpp"
+
+#include <doctest/doctest.h>
+
+#include "tests/autograd/kernels/emulated/emulations.hpp"
+
+using namespace ringside::autograd;
+using namespace ringside::autograd::cuda;
+using namespace ringside::tests;
+
+namespace {
+
+constexpr double eps = 1e-5;
+
+template <class S>
+void check_forward(std::int64_t rows, std::int64_t n, bool with_residual, std::int64_t blocks,
+                   Emulation emulation) {
+  const auto x = numbers<S>(rows * n, 1), residual = numbers<S>(rows * n, 2), w = numbers<S>(n, 3);
+  std::vector<S> sum(x.size()), y(x.size());
+  std::vector<float> r(static_cast<std::size_t>(rows));
+  launch_emulated(RmsNorm<S>{.x = x.data(),
+                             .residual = with_residual ? residual.data() : nullptr,
+                             .w = w.data(),
+                             .sum = sum.data(),
+                             .y = y.data(),
+                             .r = r.data(),
+                             .rows = rows,
+                             .n = n,
+                             .eps = eps,
+                             .packs = in_packs(n, x.data(), y.data())},
+                  blocks, emulation);
+  std::vector<double> expected_y, expected_r;
+  std::vector<S> expected_sum(x.size());
+  for (std::size_t row = 0; row < r.size(); ++row) {
+    const std::size_t begin = row * w.size();
+    double squares = 0;
+    const auto normed = [&](std::size_t i) {
+      if (with_residual)
+        expected_sum[begin + i] = S(float(x[begin + i]) + float(residual[begin + i]));
+      return static_cast<double>(float(with_residual ? expected_sum[begin + i] : x[begin + i]));
+    };
+    for (std::size_t i = 0; i < w.size(); ++i) squares += normed(i) * normed(i);
+    expected_r.push_back(1 / std::sqrt(squares / static_cast<double>(n) + eps));
+    for (std::size_t i = 0; i < w.size(); ++i)
+      expected_y.push_back(normed(i) * expected_r.back() * static_cast<double>(float(w[i])));
+  }
+  CHECK(difference(y, expected_y) < tolerance<S>);
+  CHECK(difference(r, expected_r) < 1e-5);
+  CHECK(difference(sum, expected_sum) == 0);
+}
+
+template <class S>
+void check_backward(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emulation) {
+  const auto dy = numbers<S>(rows * n, 1), x = numbers<S>(rows * n, 2), w = numbers<S>(n, 3);
+  std::vector<float> r, parts(static_cast<std::size_t>(blocks * n), 77.0f);
+  std::vector<double> expected_dx, expected_dw(w.size());
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+    const auto at = [&](const std::vector<S>& all, std::size_t i) {
+      return static_cast<double>(float(all[i]));
+    };
+    const std::size_t begin = row * w.size();
+    double squares = 0, dot = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) squares += at(x, begin + i) * at(x, begin + i);
+    const double factor = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
+    for (std::size_t i = 0; i < w.size(); ++i)
+      dot += at(dy, begin + i) * at(w, i) * at(x, begin + i);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      expected_dw[i] += at(dy, begin + i) * at(x, begin + i) * factor;
+      expected_dx.push_back(at(dy, begin + i) * at(w, i) * factor -
+                            at(x, begin + i) * dot * std::pow(factor, 3) / static_cast<double>(n));
+    }
+    r.push_back(static_cast<float>(factor));
+  }
+  std::vector<S> dx(x.size()), dw(w.size());
+  launch_emulated(
+      RmsNormBackward<S>{.dy = dy.data(),
+                         .x = x.data(),
+                         .w = w.data(),
+                         .r = r.data(),
+                         .dx = dx.data(),
+                         .parts = parts.data(),
+                         .rows = rows,
+                         .n = n,
+                         .packs = in_packs(n, dy.data(), x.data(), dx.data(), w.data())},
+      blocks, emulation);
+  launch_emulated(SumOfLines<S>{.parts = parts.data(), .total = dw.data(), .lines = blocks, .n = n},
+                  2, emulation);
+  CHECK(difference(dx, expected_dx) < tolerance<S>);
+  CHECK(difference(dw, expected_dw) < tolerance<S>);
+}
+
+}  // namespace
+
+TEST_CASE("cuda rms_norm: rows in packs and not and more and fewer of them than blocks") {
+  for (const Emulation emulation : emulations)
+    for (const std::int64_t n : {3, 7, 8, 40, 515})
+      for (const std::int64_t blocks : {1, 3}) {
+        CAPTURE(n);
+        CAPTURE(emulation.threads);
+        for (const bool with_residual : {false, true}) {
+          check_forward<float>(2, n, with_residual, blocks, emulation);
+          check_forward<Bf16>(5, n, with_residual, blocks, emulation);
+        }
+        check_backward<float>(2, n, blocks, emulation);
+        check_backward<Bf16>(5, n, blocks, emulation);
+      }
+}

@@ -1,0 +1,167 @@
+#include "autograd/tensor/bf16.hpp"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "autograd/engine/engine.hpp"
+#include "autograd/nn/layers.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/optim/optimizer.hpp"
+#include "base/error.hpp"
+
+using namespace ringside;
+using namespace ringside::autograd;
+
+namespace {
+
+float kept(float number) {
+  return Bf16(number);
+}
+
+Tensor random(Shape shape, const char* name) {
+  const Tensor x = Tensor::empty(std::move(shape), DType::bf16);
+  fill_normal(x, 0, 1, {3, name});
+  return x;
+}
+
+bool same_numbers(const Tensor& a, const Tensor& b) {
+  const Tensor x = wide(a.contiguous()), y = wide(b.contiguous());
+  const auto p = x.values<float>(), q = y.values<float>();
+  return a.shape() == b.shape() && std::equal(p.begin(), p.end(), q.begin(), q.end());
+}
+
+using Op = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// An op on bf16 is the op on the same numbers in fp32, rounded; and so are its gradients.
+void check_op(const Op& op, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> narrow, widened;
+  for (const Tensor& input : inputs) {
+    narrow.push_back(input.detach().set_requires_grad(true));
+    widened.push_back(wide(input).set_requires_grad(true));
+  }
+  const Tensor y = op(narrow), expected = op(widened);
+  CHECK(y.dtype() == DType::bf16);
+  CHECK(same_numbers(y, rounded(expected.detach(), DType::bf16)));
+  const Tensor dy = random(y.shape(), "dy");
+  backward(y, dy);
+  backward(expected, wide(dy));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    CAPTURE(i);
+    CHECK(narrow[i].grad().dtype() == DType::bf16);
+    CHECK(same_numbers(narrow[i].grad(), rounded(widened[i].grad(), DType::bf16)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("numbers are rounded to the nearest and ties to even") {
+  CHECK(kept(1) == 1);
+  CHECK(kept(-2.5f) == -2.5f);
+  CHECK(kept(0x1.01p0f) == 0x1.00p0f);  // halfway between 1.00 and 1.02: the even one
+  CHECK(kept(0x1.03p0f) == 0x1.04p0f);
+  CHECK(kept(0x1.010002p0f) == 0x1.02p0f);
+  CHECK(kept(0x1.00fffep0f) == 0x1.00p0f);
+  CHECK(std::isinf(kept(std::numeric_limits<float>::max())));
+  CHECK(std::isinf(kept(-std::numeric_limits<float>::infinity())));
+  CHECK(std::isnan(kept(std::numeric_limits<float>::quiet_NaN())));
+  CHECK(std::isnan(
+      kept(std::bit_cast<float>(0x7f800001u))));  // a NaN whose upper half alone would be infinity
+  CHECK(std::signbit(kept(-0.0f)));
+}
+
+TEST_CASE("widening and rounding keep the numbers and their order in memory") {
+  const Tensor x = random({3, 4, 5}, "x");
+  for (const Tensor& view :
+       {x, x.transpose(0, 2), x.narrow(1, 1, 2), x.narrow(2, 1, 3).transpose(0, 1)}) {
+    const Tensor w = wide(view);
+    CHECK(w.dtype() == DType::fp32);
+    CHECK(w.shape() == view.shape());
+    CHECK(same_numbers(w, view.clone()));
+    CHECK(same_numbers(rounded(w, DType::bf16), view));
+  }
+  CHECK(wide(x.transpose(0, 1)).strides() == x.transpose(0, 1).strides());
+  const Tensor fp64 = Tensor::zeros({2}, DType::fp64);
+  CHECK(wide(fp64).is_same(fp64));
+  CHECK(rounded(fp64, DType::fp64).is_same(fp64));
+  CHECK_FALSE(rounded(Tensor(), DType::bf16).defined());
+}
+
+TEST_CASE("what a transformer is made of computes bf16 in fp32 and rounds once") {
+  check_op([](const auto& x) { return add(x[0], x[1]); },
+           {random({3, 5}, "a"), random({3, 5}, "b")});
+  check_op([](const auto& x) { return linear(x[0], x[1]); },
+           {random({7, 12}, "a"), random({5, 12}, "b")});
+  check_op([](const auto& x) { return linear(x[0], x[1], x[2]); },
+           {random({7, 12}, "a"), random({5, 12}, "b"), random({5}, "c")});
+  check_op([](const auto& x) { return rms_norm(x[0], x[1]); },
+           {random({6, 8}, "a"), random({8}, "b")});
+  check_op([](const auto& x) { return swiglu(x[0], x[1]); },
+           {random({6, 8}, "a"), random({6, 8}, "b")});
+  const RopeTable table = rope_table(9, 8);
+  check_op([&](const auto& x) { return rope(x[0].transpose(1, 2), table, 2); },
+           {random({2, 7, 3, 8}, "a")});
+  check_op([](const auto& x) { return causal_attention(x[0], x[1], x[2]); },
+           {random({2, 4, 6, 8}, "q"), random({2, 2, 6, 8}, "k"), random({2, 2, 6, 8}, "v")});
+  const Tensor ids = Tensor::from<std::int32_t>({1, 4, 1, 0}, {4});
+  check_op([&](const auto& x) { return embedding(ids, x[0]); }, {random({5, 6}, "a")});
+}
+
+TEST_CASE("the residual and its norm are one op on what bf16 keeps of the sum") {
+  const Tensor a = random({6, 8}, "a"), b = random({6, 8}, "b"), w = random({8}, "w");
+  const auto [sum, normed] = add_rms_norm(a, b, w);
+  CHECK(same_numbers(sum, add(a, b)));
+  CHECK(normed.dtype() == DType::bf16);
+}
+
+TEST_CASE("a loss on bf16 logits is fp32") {
+  Tensor logits = random({6, 11}, "z").set_requires_grad(true),
+         widened = wide(logits).set_requires_grad(true);
+  const Tensor targets = Tensor::from<std::int32_t>({1, 4, 1, 0, -100, 10}, {6});
+  const Tensor loss = cross_entropy(logits, targets), expected = cross_entropy(widened, targets);
+  CHECK(loss.dtype() == DType::fp32);
+  CHECK(loss.item() == expected.item());
+  backward(loss);
+  backward(expected);
+  CHECK(same_numbers(logits.grad(), rounded(widened.grad(), DType::bf16)));
+}
+
+TEST_CASE(
+    "a loss on what bf16 keeps of the stream and the head is fp32 and rounds gradients once") {
+  Tensor x = random({6, 8}, "x").set_requires_grad(true),
+         w = random({11, 8}, "w").set_requires_grad(true);
+  Tensor wide_x = wide(x).set_requires_grad(true), wide_w = wide(w).set_requires_grad(true);
+  const Tensor targets = Tensor::from<std::int32_t>({1, 4, 1, 0, -100, 10}, {6});
+  const Tensor loss = linear_cross_entropy(x, w, targets, -100, 4),
+               expected = linear_cross_entropy(wide_x, wide_w, targets, -100, 4);
+  CHECK(loss.dtype() == DType::fp32);
+  CHECK(loss.item() == expected.item());
+  backward(loss);
+  backward(expected);
+  CHECK(same_numbers(x.grad(), rounded(wide_x.grad(), DType::bf16)));
+  CHECK(same_numbers(w.grad(), rounded(wide_w.grad(), DType::bf16)));
+}
+
+TEST_CASE("ops that nobody asked bf16 of say so") {
+  CHECK_THROWS_WITH_AS(sum(random({2}, "x")), "sum: expected a tensor of fp32 or fp64, got bf16",
+                       Error);
+}
+
+TEST_CASE("the optimizer adds to masters what bf16 would round away") {
+  Tensor weight = Tensor::full({4}, 1, DType::bf16).set_requires_grad(true);
+  SGD optimizer({{.parameters = {{"w", weight}}, .learning_rate = 1e-3}});
+  const auto names = optimizer.state();
+  REQUIRE(names.size() == 1);
+  CHECK(names[0].name == "w.master");
+  for (int i = 0; i < 20; ++i) {
+    weight.set_grad(Tensor::full({4}, 1, DType::bf16));
+    optimizer.step();
+  }
+  // A step is less than half of the distance between two bf16 numbers below 1, which is 1/256.
+  CHECK(names[0].tensor.values<float>()[0] == doctest::Approx(0.98).epsilon(1e-5));
+  CHECK(static_cast<float>(weight.values<Bf16>()[0]) == kept(0.98f));
+  const AdamW adamw({{.parameters = {{"w", weight}}}});
+  CHECK(adamw.state()[0].tensor.dtype() == DType::fp32);
+}

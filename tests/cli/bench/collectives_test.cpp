@@ -1,0 +1,349 @@
+// `ringside bench` on small sizes: the columns, the figures' keys, results that are right, and what
+// is said where something is not.
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench/calibrate.hpp"
+#include "cli/bench/data.hpp"
+#include "cli/bench/limits.hpp"
+#include "cli/bench/plan.hpp"
+#include "cli/bench/report.hpp"
+#include "collectives/cuda/device.hpp"
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+using collectives::Collective;
+
+namespace {
+
+Outcome bench(std::vector<std::string> arguments, const Variables& variables = {}) {
+  arguments.insert(arguments.begin(), {ringside_binary, "bench"});
+  return run_program(arguments, variables, Seconds(60));
+}
+
+// A file of this test's own, which goes with it.
+struct TemporaryFile {
+  explicit TemporaryFile(const std::string& name)
+      : path(std::filesystem::temp_directory_path() / (name + std::to_string(::getpid()))) {}
+  ~TemporaryFile() { std::filesystem::remove(path); }
+  std::string text() const {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  std::filesystem::path path;
+};
+
+// Runs bench and returns its rows, after a look at what must hold for each.
+nlohmann::json rows_of(std::vector<std::string> arguments, const Variables& variables = {}) {
+  const TemporaryFile file("ringside-bench-test-");
+  arguments.insert(arguments.end(), {"--json", file.path, "--warmup", "1", "--repeat", "4"});
+  const auto outcome = bench(arguments, variables);
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.survivors == "");
+  const auto rows = nlohmann::json::parse(file.text());
+  for (const auto& row : rows) {
+    CAPTURE(row.dump());
+    CHECK(row.at("wrong") == 0);
+    CHECK(row.at("time_us") > 0);
+    CHECK(row.at("algbw_gbps").get<double>() * row.at("time_us").get<double>() * 1e3 ==
+          doctest::Approx(row.at("bytes").get<double>()));
+    if (row.at("limit_gbps") > 0)
+      CHECK(row.at("ratio").get<double>() == doctest::Approx(row.at("busbw_gbps").get<double>() /
+                                                             row.at("limit_gbps").get<double>()));
+  }
+  return rows;
+}
+
+std::string one_error(const std::vector<std::string>& arguments, int exit_code = 1) {
+  const auto outcome = bench(arguments);
+  CHECK(outcome.exit_code == exit_code);
+  CHECK(outcome.out == "");
+  return outcome.err;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a row for each number of ranks, size and backend, with the keys that other programs rely on") {
+  const auto rows =
+      rows_of({"all_reduce", "-n", "2,3", "--bytes", "4B,40KB", "--backends", "tcp,threads,shm"});
+  REQUIRE(rows.size() == 12);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : rows[0].items()) keys.push_back(key);
+  std::vector<std::string> expected{
+      "collective", "algorithm",  "backend",    "ranks",      "bytes", "type", "op",
+      "time_us",    "algbw_gbps", "busbw_gbps", "limit_gbps", "ratio", "wrong"};
+  std::sort(expected.begin(), expected.end());
+  CHECK(keys == expected);
+  CHECK(rows[3].at("backend") == "tcp");
+  CHECK(rows[3].at("bytes") == 40000);
+  CHECK(rows[3].at("ranks") == 2);
+  CHECK(rows[3].at("op") == "sum");
+  CHECK(rows[3].at("busbw_gbps").get<double>() ==
+        doctest::Approx(rows[3].at("algbw_gbps").get<double>()));
+  const auto& three = rows[11];
+  CHECK(three.at("ranks") == 3);
+  CHECK(three.at("busbw_gbps").get<double>() ==
+        doctest::Approx(three.at("algbw_gbps").get<double>() * 4 / 3));
+  CHECK(three.at("limit_gbps") > 0);
+}
+
+TEST_CASE("a table for people, and a drawing") {
+  const TemporaryFile plot("ringside-bench-plot-");
+  const auto outcome = bench({"all_gather", "-n", "2", "--bytes", "4KB,8KB", "--backends",
+                              "tcp,threads", "--repeat", "4", "--svg", plot.path});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK(contains(outcome.out, "all_gather of fp32, 2 ranks on "));
+  CHECK(contains(outcome.out,
+                 "size (B)       count   type       op  backend  algorithm             time (us)   "
+                 "algbw   busbw   limit  ratio  wrong\n"));
+  CHECK(contains(outcome.out, "        8000        2000   fp32     none  threads"));
+  const std::string svg = plot.text();
+  CHECK(svg.starts_with("<svg xmlns="));
+  CHECK(svg.ends_with("</svg>\n"));
+  for (const char* word : {"all_gather of fp32", ">2 ranks<", ">tcp<", ">threads<",
+                           "prefers-color-scheme: dark", ">1 KB<"})
+    CHECK(contains(svg, word));
+}
+
+TEST_CASE("every collective, type and operation is checked") {
+  for (const std::string collective :
+       {"reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all"})
+    CHECK(rows_of({collective, "-n", "3", "--bytes", "20KB", "--backends", "tcp,shm", "--op", "max",
+                   "--type", "int64"})
+              .size() == 2);
+  CHECK(rows_of({"barrier", "-n", "3", "--backends", "tcp"}).size() == 1);
+  for (const std::string op : {"product", "min", "avg"})
+    CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4004B", "--backends", "threads", "--op", op,
+                   "--type", "fp64"})
+              .size() == 1);
+}
+
+TEST_CASE("a row for each algorithm that is asked for and the name of what auto has chosen") {
+  const TemporaryFile nowhere("ringside-bench-cache-");
+  const Variables built_in{{"XDG_CACHE_HOME", nowhere.path}};
+  const auto rows = rows_of({"all_reduce", "-n", "4", "--bytes", "4B,4MB", "--backends",
+                             "tcp,threads", "--algorithm", "auto,halving_doubling"},
+                            built_in);
+  REQUIRE(rows.size() == 8);
+  CHECK(rows[0].at("backend") == "tcp");
+  CHECK(rows[0].at("algorithm") == "recursive_doubling");  // for 4 bytes
+  CHECK(rows[1].at("backend") == "tcp");
+  CHECK(rows[1].at("algorithm") == "halving_doubling");
+  CHECK(rows[2].at("backend") == "threads");
+  CHECK(rows[4].at("algorithm") == "ring");  // for many
+  for (const auto& row : rows) CHECK(row.at("algorithm") != "auto");
+
+  Variables forced = built_in;
+  forced["RINGSIDE_ALGORITHM"] = "all_reduce=naive";
+  CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "tcp"}, forced)[0].at(
+            "algorithm") == "naive");
+  CHECK(rows_of({"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "shm", "--algorithm",
+                 "two_shot"},
+                forced)[0]
+            .at("algorithm") == "two_shot");
+  CHECK(one_error({"all_reduce", "--algorithm", "auto,tree"})
+            .starts_with(
+                "ringside: there is no algorithm named 'tree' for all_reduce; there are ring, "));
+}
+
+TEST_CASE("calibrate measures what messages cost and keeps it, and the next run goes by it") {
+  const TemporaryFile cache("ringside-bench-calibrate-");
+  const Variables variables{{"XDG_CACHE_HOME", cache.path}};
+  const auto outcome =
+      bench({"--calibrate", "-n", "4", "--backends", "tcp,threads", "--repeat", "4"}, variables);
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK(outcome.survivors == "");
+  CHECK(contains(outcome.out, "Measuring tcp, threads with 2 and 4 ranks on "));
+  CHECK(contains(outcome.out, "A message of b bytes takes alpha + beta b from hand to hand"));
+  CHECK(contains(outcome.out, "  tcp      4 ranks  all_reduce "));
+  const auto path = cache.path / "ringside" / "calibration.json";
+  CHECK(contains(outcome.out, "Kept in " + path.string()));
+  nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
+  REQUIRE(file["entries"].size() == 2);
+  for (const auto& entry : file["entries"]) {
+    CHECK(entry.at("alpha_us") > 0);
+    CHECK(entry.at("overhead_us") > 0);
+    CHECK(entry.at("alpha_us") >= entry.at("overhead_us"));
+    CHECK(entry.at("copy_ns_per_byte").at(2) > 0);
+  }
+  // As if a message cost a second: then nothing counts but how many follow each other.
+  for (auto& entry : file["entries"]) entry["alpha_us"] = 1e6, entry["overhead_us"] = 1;
+  std::ofstream(path) << file;
+  CHECK(rows_of({"all_reduce", "-n", "4", "--bytes", "4MB", "--backends", "tcp"}, variables)[0].at(
+            "algorithm") != "ring");
+
+  std::ofstream(path) << "no JSON";
+  const auto broken = bench(
+      {"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "tcp", "--repeat", "4"}, variables);
+  CHECK(broken.exit_code == 0);
+  CHECK(broken.err.starts_with("ringside: " + path.string() +
+                               " is not used, because it is broken ("));
+  CHECK(
+      broken.err.ends_with("); built-in values are; ringside bench --calibrate writes it anew\n"));
+  CHECK(std::count(broken.err.begin(), broken.err.end(), '\n') ==
+        1);  // one sentence, however many ranks
+  std::filesystem::remove_all(cache.path);
+}
+
+TEST_CASE("calibrate says what it cannot do") {
+  CHECK(one_error({"--calibrate", "all_reduce"}, 2)
+            .starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
+  CHECK(one_error({"--calibrate", "-n", "2"}, 2)
+            .starts_with("ringside: --calibrate compares 2 ranks with more: -n 3 at least"));
+  CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2)
+            .starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
+  CHECK(
+      one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as "
+                                   "all_reduce, or train, or ddp; or --calibrate\n"));
+}
+
+TEST_CASE("costs are read off the calls in which they decide") {
+  const auto about = [](double value) { return doctest::Approx(value).scale(1e-15); };
+  // A machine of the model's own: two cores, six ranks.
+  const double alpha = 20e-6, turn = 8e-6, overhead = 5e-6, beta = 2e-10, copy = 1e-10;
+  cli::CalibrationTimes times;
+  times.ranks = 6;
+  times.pair_few = alpha;
+  times.ring_few = 5 * (alpha + 2 * turn);
+  times.direct_few = 30 * 2 * overhead / 2;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double bytes = static_cast<double>(collectives::MachineCosts::lengths[i]);
+    times.pair_many[i] = alpha + bytes / 2 * beta;
+    times.ring_many[i] = times.ring_few + 5 * bytes * 2 * copy / 2;
+  }
+  const auto costs = cli::solve_costs(times, 2);
+  CHECK(costs.common.alpha == about(alpha));
+  CHECK(costs.common.turn == about(turn));
+  CHECK(costs.common.overhead == about(overhead));
+  CHECK(costs.common.cores == 2);
+  for (const auto& per_byte : costs.per_byte) {
+    CHECK(per_byte.beta == about(beta));
+    CHECK(per_byte.copy == about(copy));
+  }
+  // A busy machine: nothing becomes negative.
+  times.pair_few = 1;
+  const auto nonsense = cli::solve_costs(times, 2);
+  CHECK(nonsense.common.turn == 0);
+  CHECK(nonsense.common.overhead > 0);
+  for (const auto& per_byte : nonsense.per_byte) CHECK(per_byte.beta == 0);
+}
+
+TEST_CASE("libraries to compare with, where this build has them") {
+  if (!cli::bench_backends().at(3).here) MESSAGE("skipped: this build has no Gloo");
+  if (!cli::bench_backends().at(4).here) MESSAGE("skipped: this build has no MPI");
+  for (const auto& backend : cli::bench_backends()) {
+    if (!backend.here || (backend.name != "gloo" && backend.home != cli::Home::mpirun)) continue;
+    CAPTURE(backend.name);
+    for (const std::string collective :
+         {"all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter"}) {
+      if (collective == "reduce_scatter" && backend.name == "gloo") continue;
+      const auto rows =
+          rows_of({collective, "-n", "2", "--bytes", "20KB", "--backends", "tcp," + backend.name});
+      REQUIRE(rows.size() == 2);
+      CHECK(rows[1].at("algorithm") == "library");
+      CHECK(rows[1].at("backend") == backend.name);
+    }
+  }
+}
+
+TEST_CASE("without a GPU its backends are refused in one sentence") {
+  const auto missing = collectives::cuda::what_is_missing();
+  if (!missing) {
+    MESSAGE("SKIPPED: this machine has a GPU");
+    return;
+  }
+  for (const std::string name : {"cuda_kernels", "cuda_ipc", "nccl"})
+    CHECK(one_error({"all_reduce", "--backends", "tcp," + name}) ==
+          "ringside: " + name + " cannot be measured: " + *missing + "\n");
+}
+
+TEST_CASE("what cannot be measured is said before anything starts") {
+  CHECK(one_error({"all_reduce", "--backends", "tpc"})
+            .starts_with("ringside: there is no backend named 'tpc'; this build has tcp, "));
+  CHECK(one_error({"all_reduice"})
+            .starts_with(
+                "ringside: there is no collective named 'all_reduice'; there are all_reduce, "));
+  CHECK(one_error({"all_reduce", "--bytes", "4 MBs"}) ==
+        "ringside: '4 MBs' is no number of bytes: 4B, 64KB (64000 bytes), 64KiB (65536 bytes), "
+        "10MB, 1GB are\n");
+  CHECK(one_error({"all_reduce", "--bytes", "3B"}, 2)
+            .starts_with("ringside: --bytes 3B has no room for one element of fp32\n"));
+  CHECK(one_error({"all_reduce", "--type", "fp33"})
+            .starts_with("ringside: there is no type named 'fp33'; there are fp32, "));
+  CHECK(one_error({"all_reduce", "--op", "mean"})
+            .starts_with("ringside: there is no operation named 'mean'; there are sum, "));
+  const auto memory = one_error({"all_reduce", "-n", "2,6", "--bytes", "1MB,10TB"});
+  CHECK(memory.starts_with(
+      "ringside: 6 ranks with 3 buffers of 10 TB each need 180000.0 GB of memory, and "));
+  CHECK(memory.ends_with(" GB are available: measure less with --bytes or -n\n"));
+}
+
+TEST_CASE("the ranks leave their figures where temporary files go") {
+  const std::string folder = TemporaryFile("ringside-bench-folder-").path;
+  const auto run = [&] {
+    return bench({"barrier", "-n", "2", "--backends", "tcp", "--repeat", "2"},
+                 {{"TMPDIR", folder}});
+  };
+  CHECK(run().err == "ringside: " + folder +
+                         ", where temporary files go, is no folder that the ranks could leave "
+                         "their figures in: let TMPDIR name one\n");
+  std::filesystem::create_directory(folder);
+  const Outcome outcome = run();
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  CHECK(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("numbers of bytes") {
+  CHECK(cli::parse_bytes("4") == 4);
+  CHECK(cli::parse_bytes("4B") == 4);
+  CHECK(cli::parse_bytes("1.5KB") == 1500);
+  CHECK(cli::parse_bytes("1.5 KiB") == 1536);
+  CHECK(cli::parse_bytes("100MB") == 100000000);
+  CHECK(cli::parse_bytes("1GiB") == 1073741824);
+  for (const std::string text : {"", "B", "-4B", "0.5B", "4b", "4 M B", "1e30GB"})
+    CHECK_THROWS_AS(cli::parse_bytes(text), Error);
+  CHECK(cli::bytes_to_text(64000) == "64 KB");
+  CHECK(cli::bytes_to_text(65536) == "65536 B");
+}
+
+TEST_CASE("bandwidths are made comparable by the factors of nccl-tests") {
+  CHECK(cli::bus_factor(Collective::all_reduce, 4) == doctest::Approx(1.5));
+  CHECK(cli::bus_factor(Collective::all_gather, 4) == doctest::Approx(0.75));
+  CHECK(cli::bus_factor(Collective::reduce_scatter, 4) == doctest::Approx(0.75));
+  CHECK(cli::bus_factor(Collective::broadcast, 4) == 1);
+}
+
+TEST_CASE("what is wrong in a result is counted") {
+  collectives::Call call;
+  call.collective = Collective::all_gather;
+  call.count = 3000;
+  const cli::BenchData data(call, 1, 3);
+  CHECK(data.wrong() == 3000);  // nothing has been gathered yet
+  CHECK(data.output_bytes() == 12000);
+
+  call.collective = Collective::all_reduce;
+  const cli::BenchData alone(call, 0, 1);
+  auto* out = static_cast<float*>(alone.output());
+  std::copy_n(static_cast<const float*>(alone.input()), 3000, out);  // the sum over one rank
+  CHECK(alone.wrong() == 0);
+  out[17] += 1;
+  std::swap_ranges(out + 1000, out + 1010, out + 2000);
+  CHECK(alone.wrong() > 1);
+  CHECK(alone.wrong() <= 21);
+}

@@ -1,0 +1,97 @@
+// `ringside bench train`: its figures add up.
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "cli/report/json_file.hpp"
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+using ringside::cli::Json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("bench train tells where a step's time goes") {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("ringside-bench-train-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const auto json = folder / "step.json", svg = folder / "step.svg";
+  const auto outcome = run_program({ringside_binary, "bench", "train", "--model", "tiny", "--batch",
+                                    "2", "--sequence", "64", "--threads", "1,2", "--steps", "2",
+                                    "--json", json.string(), "--svg", svg.string()});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "tiny: 857k parameters; batch 2 x 64, fp32, AdamW, 1 thread\n"));
+  CHECK(contains(outcome.out, "\ntiny: 857k parameters; batch 2 x 64, fp32, AdamW, 2 threads\n"));
+  CHECK(contains(outcome.out, "\n  linear  "));
+  CHECK(contains(outcome.out, "the same products alone"));
+  CHECK(contains(outcome.out, "  memory at the most "));
+
+  const Json rows = Json::parse(read(json));
+  REQUIRE(rows.size() == 2);
+  for (const Json& row : rows) {
+    double known = 0;
+    for (const Json& op : row.at("ops"))
+      known += op.at("forward_ms").get<double>() + op.at("backward_ms").get<double>();
+    CHECK(known <= 2 * row.at("step_ms").get<double>());  // medians of single ops need not add up
+                                                          // to the median of the step
+    CHECK(known >= 0.5 * row.at("step_ms").get<double>());
+    // Six operations for each parameter and token, but for the norms and the embedding, of which
+    // nothing is multiplied; besides, attention. Exactly:  linear 6 x 128 x (4 (4 x 128^2 + 3 x 128
+    // x 344) + 128 x 256),  attention's blocks below the diagonal.
+    CHECK(row.at("gflop").get<double>() >
+          6 * 128 * (4 * (4 * 128 * 128 + 3 * 128 * 344) + 128 * 256) * 1e-9);
+    CHECK(row.at("gflop").get<double>() <
+          6 * 128 * (4 * (4 * 128 * 128 + 3 * 128 * 344) + 128 * 256) * 1e-9 * 1.1);
+    // Parameters, gradients and two moments are 16 bytes a parameter; the process has some of its
+    // own.
+    CHECK(row.at("peak_tensor_bytes").get<double>() > 16 * row.at("parameters").get<double>());
+    CHECK(row.at("peak_tensor_bytes").get<double>() < 40 * row.at("parameters").get<double>());
+    CHECK(row.at("peak_resident_bytes").get<double>() > row.at("peak_tensor_bytes").get<double>());
+    CHECK(row.at("tokens_per_second").get<double>() ==
+          doctest::Approx(128 / row.at("step_ms").get<double>() * 1e3));
+  }
+  CHECK(rows[0].at("gemm_ms").get<double>() < 2 * rows[0].at("step_ms").get<double>());
+  CHECK(!rows[1].contains("gemm_ms"));
+  CHECK(read(svg).starts_with("<svg"));
+  CHECK(contains(read(svg), ">linear</text>"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("the comparison with PyTorch says what to install") {
+  const char* python = "/usr/bin/python3";
+  if (::access(python, X_OK) != 0) {
+    MESSAGE("SKIPPED: there is no ", python);
+    return;
+  }
+  for (const std::string script : {"train_step.py", "parallel_step.py"}) {
+    const auto outcome =
+        run_program({python, "-S", "-B",
+                     std::string(RINGSIDE_PEERS) + "/" + script});  // -S: without what is installed
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out == "");
+    CHECK(outcome.err == std::string(RINGSIDE_PEERS) + "/" + script + ": " + python +
+                             " has no torch: install it (pip install torch, in a venv outside the "
+                             "repository) and start this with that Python\n");
+  }
+}
+
+TEST_CASE("bench without a collective says what is missing") {
+  const auto outcome = run_program({ringside_binary, "bench"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(contains(outcome.err,
+                 "say what to measure: a collective, such as all_reduce, or train, or ddp"));
+}

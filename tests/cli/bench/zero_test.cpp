@@ -1,0 +1,134 @@
+// `ringside bench zero`: what it counts is what the formulas say.
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "cli/bench/training/zero_report.hpp"
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+using namespace ringside::cli;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool near(double seen, double wanted, double slack) {
+  return std::abs(seen - wanted) <= slack * wanted;
+}
+
+}  // namespace
+
+TEST_CASE("bench zero counts what the formulas say") {
+  for (const std::string backend : {"shm", "threads"}) {
+    CAPTURE(backend);
+    const auto folder = std::filesystem::temp_directory_path() /
+                        ("ringside-bench-zero-" + std::to_string(::getpid()));
+    std::filesystem::create_directory(folder);
+    const auto json = folder / "zero.json";
+    const auto outcome = run_program(
+        {ringside_binary,
+         "bench",
+         "zero",
+         "-n",
+         "3",
+         "--model",
+         "tiny",
+         "--batch",
+         "1",
+         "--sequence",
+         "32",
+         "--threads",
+         "1",
+         "--steps",
+         "2",
+         "--bucket-mb",
+         "0.5",
+         "--backend",
+         backend,
+         "--json",
+         json.string()},
+        {{"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}});
+    CAPTURE(outcome.out);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(contains(outcome.out, "tiny: 857k parameters on 3 ranks over " + backend +
+                                    "; batch 1 x 32 each, fp32, AdamW, 1 thread each\n"));
+    std::ifstream file(json);
+    const Json rows = Json::parse(file);
+    REQUIRE(rows.size() == 5);
+    for (const Json& row : rows) {
+      const auto formula =
+          zero_formula(row.at("form"), row.at("parameters"), row.at("ranks"), 2 * 256 * 128 + 128);
+      CAPTURE(row.at("form").get<std::string>());
+      CHECK(row.at("step_ms").get<double>() > 0);
+      CHECK(near(row.at("bytes_sent"), formula.sent, 0.005));  // what fills up shards
+      const bool by_owner =
+          row.at("form") == "zero1_broadcast";  // parameters are not cut: one rank has most
+      REQUIRE(row.at("moments").size() == 3);
+      for (const Json& moment : row.at("moments")) {
+        CAPTURE(moment.at("moment").get<std::string>());
+        CHECK(near(moment.at("parameters_bytes"), formula.parameters, 0.02));
+        CHECK(near(moment.at("gradients_bytes"), formula.gradients, 0.02));
+        CHECK(near(moment.at("optimizer_state_bytes"), formula.optimizer_state,
+                   by_owner ? 0.1 : 0.02));
+      }
+      CHECK(row.at("peak_bytes").get<double>() >=
+            formula.parameters + formula.gradients + formula.optimizer_state);
+    }
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_CASE("bench zero takes backends in turn and holds each form against the first over the same") {
+  const auto outcome = run_program({ringside_binary,
+                                    "bench",
+                                    "zero",
+                                    "-n",
+                                    "2",
+                                    "--model",
+                                    "tiny",
+                                    "--batch",
+                                    "1",
+                                    "--sequence",
+                                    "16",
+                                    "--threads",
+                                    "1",
+                                    "--steps",
+                                    "2",
+                                    "--forms",
+                                    "zero1,zero3",
+                                    "--backend",
+                                    "shm,tcp",
+                                    "--json",
+                                    "-"});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(contains(outcome.err, "tiny: 857k parameters on 2 ranks over shm;"));
+  CHECK(contains(outcome.err, "\n\ntiny: 857k parameters on 2 ranks over tcp;"));
+  const Json rows = Json::parse(outcome.out);
+  REQUIRE(rows.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(rows[i].at("backend") == (i < 2 ? "shm" : "tcp"));
+    CHECK(rows[i].at("form") == (i % 2 == 0 ? "zero1" : "zero3"));
+    for (const Json& moment :
+         rows[i].at("moments"))  // what the other forms hold beside it does not count
+      CHECK(near(moment.at("parameters_bytes"), rows[i].at("formula_parameters_bytes"), 0.02));
+  }
+}
+
+TEST_CASE("the formulas of data parallel and of the stages") {
+  const auto f = [](const char* strategy) { return zero_formula(strategy, 1000, 4, 100); };
+  CHECK((f("bucketed").optimizer_state == 8000 && f("bucketed").sent == 6000));
+  CHECK((f("zero1").parameters == 4000 && f("zero1").gradients == 4000 &&
+         f("zero1").optimizer_state == 2000 && f("zero1").sent == 6000));
+  CHECK((f("zero1_broadcast").optimizer_state == 2000 && f("zero1_broadcast").sent == 9000));
+  CHECK((f("zero2").parameters == 4000 && f("zero2").gradients == 1000 && f("zero2").sent == 6000));
+  CHECK((f("zero3").parameters == 1000 && f("zero3").gradients == 1000 &&
+         f("zero3").optimizer_state == 2000 && f("zero3").sent == 8700));
+  CHECK_THROWS_WITH(f("naive"), "there is no formula for the form 'naive'");
+}

@@ -1,0 +1,126 @@
+// What the program says to someone who does not know it, or who mistypes.
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+
+namespace {
+
+Outcome ringside_with(std::vector<std::string> arguments, const Variables& variables = {}) {
+  arguments.insert(arguments.begin(), ringside_binary);
+  return run_program(arguments, variables);
+}
+
+// Checks that the program explains a mistake in the arguments on stderr, and nothing else.
+void check_usage_error(const std::vector<std::string>& arguments, const std::string& sentence,
+                       const std::string& hint) {
+  CAPTURE(sentence);
+  const auto outcome = ringside_with(arguments);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.out == "");
+  CHECK(outcome.err == "ringside: " + sentence + "\nTry: " + hint + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("figures for programs may have standard output to themselves") {
+  const std::vector<std::vector<std::string>> commands = {
+      {"bench", "all_reduce", "-n", "2", "--bytes", "64B", "--backends", "threads", "--repeat",
+       "2"},
+      {"bench", "train", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
+       "--threads", "1"},
+      {"bench", "ddp", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
+       "--forms", "flat"},
+      {"bench", "zero", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
+       "--forms", "zero1", "--backend", "threads"},
+      {"step", "all_reduce", "-n", "2"},
+      {"prove", "all_reduce", "--max-size", "4"}};
+  for (const auto& command : commands) {
+    for (const std::string path : {"-", "/dev/stdout"}) {
+      std::vector<std::string> all{ringside_binary};
+      all.insert(all.end(), command.begin(), command.end());
+      CAPTURE(fmt::format("{}", fmt::join(all, " ")));
+      const auto table = run_program(all);
+      CHECK(table.err == "");
+      all.insert(all.end(), {"--json", path});
+      const auto outcome = run_program(all);
+      CHECK(outcome.exit_code == 0);
+      CHECK(nlohmann::json::accept(outcome.out));
+      const auto head = [](const std::string& text) { return text.substr(0, text.find('\n', 1)); };
+      CHECK(head(outcome.err) == head(table.out));
+    }
+  }
+}
+
+TEST_CASE("help and version go to stdout and are no error") {
+  for (const auto& arguments :
+       std::vector<std::vector<std::string>>{{}, {"--help"}, {"launch", "--help"}}) {
+    const auto outcome = ringside_with(arguments);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.err == "");
+    CHECK(contains(outcome.out, "Usage: ringside"));
+  }
+  CHECK(ringside_with({"--version"}).out.starts_with("ringside 0."));
+}
+
+TEST_CASE("a mistake in the arguments is told in one sentence with a hint") {
+  check_usage_error({"lunch"}, "there is no command \"lunch\"", "ringside --help");
+  check_usage_error({"launch", "--", "true"}, "--ranks is required", "ringside launch --help");
+  check_usage_error({"launch", "-n", "2"}, "PROGRAM is required", "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--"}, "PROGRAM is required", "ringside launch --help");
+  check_usage_error({"launch", "-n", "0", "--", "true"},
+                    "--ranks: at least 1 rank is needed, not 0", "ringside launch --help");
+  check_usage_error({"launch", "-n", "two", "--", "true"}, "--ranks: a number is expected, not two",
+                    "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--master-port", "70000", "--", "true"},
+                    "--master-port: Value 70000 not in range 1 to 65535", "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--nnodes", "2", "--", "true"},
+                    "which of the 2 nodes is this? Give --node-rank 0 to 1",
+                    "ringside launch --help");
+  check_usage_error({"launch", "-n", "2", "--nnodes", "2", "--node-rank", "2", "--", "true"},
+                    "--node-rank 2 does not exist: with --nnodes 2 the nodes are 0 to 1",
+                    "ringside launch --help");
+}
+
+TEST_CASE("several nodes are told what they must agree on") {
+  const std::vector<std::string> start{"launch", "-n", "2", "--nnodes", "2", "--node-rank", "1"};
+  const auto error_with = [&](std::vector<std::string> more) {
+    auto arguments = start;
+    more.insert(more.end(), {"--", "true"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto outcome = ringside_with(arguments);
+    CHECK(outcome.exit_code == 1);
+    return outcome.err;
+  };
+  CHECK(error_with({}) ==
+        "ringside: 2 nodes need the address of node 0: give --master-addr or set MASTER_ADDR\n");
+  CHECK(error_with({"--master-addr", "a"}) ==
+        "ringside: 2 nodes need a common secret, the job key: set RINGSIDE_JOB_KEY to the same "
+        "random text on each node\n");
+  CHECK(error_with({"--master-addr", "a", "--job-key", "k"}) ==
+        "ringside: 2 nodes need a port of node 0 to meet at: give --master-port or set "
+        "MASTER_PORT\n");
+}
+
+TEST_CASE("a command whose output nobody reads ends without a word") {
+  for (const std::string command :
+       {"--help", "prove --max-size 16", "hello -n 3", "step all_reduce -n 32",
+        "bench all_reduce -n 2 --bytes 1KB,2KB,4KB"}) {
+    CAPTURE(command);
+    const auto outcome = run_program(
+        {"bash", "-c", "\"$0\" " + command + " | head -n 1 > /dev/null; echo \"${PIPESTATUS[0]}\"",
+         ringside_binary},
+        {}, ringside::Seconds(60));
+    CHECK(outcome.err == "");
+    CHECK((outcome.out == "141\n" ||
+           outcome.out == "0\n"));  // 0: it had written all before the reader went
+    CHECK(outcome.survivors == "");
+  }
+}

@@ -1,0 +1,381 @@
+// `ringside launch` as a user meets it: what the ranks are told, what becomes of their output, and
+// how a job ends.
+
+#include <csignal>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+
+namespace {
+
+// `ringside launch OPTIONS -- sh -c SCRIPT`
+std::vector<std::string> launch_script(const std::vector<std::string>& options,
+                                       const std::string& script) {
+  std::vector<std::string> command{ringside_binary, "launch"};
+  command.insert(command.end(), options.begin(), options.end());
+  for (const char* argument : {"--", "sh", "-c"}) command.emplace_back(argument);
+  command.push_back(script);
+  return command;
+}
+
+using Lines = std::vector<std::string>;
+
+// Says "ready" and stays, whatever it is asked: the sleep is a child of the shell, as a python
+// under a script would be.
+const std::string stubborn = "trap '' INT TERM; echo ready; sleep 60; sleep 60";
+
+bool all_ready(Program& program, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (!program.wait_for(fmt::format("[{}] ready\n", rank))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("every rank finds its place in the environment") {
+  const auto outcome = run_program(launch_script(
+      {"-n", "3"},
+      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK $GROUP_RANK $MASTER_ADDR"));
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  CHECK(sorted_lines(outcome.out) == Lines{"[0] 0 3 0 3 0 0 127.0.0.1", "[1] 1 3 1 3 0 0 127.0.0.1",
+                                           "[2] 2 3 2 3 0 0 127.0.0.1"});
+  CHECK(outcome.survivors == "");
+}
+
+TEST_CASE("all ranks of a job get the same port and key and the next job gets others") {
+  std::set<std::string> meeting_points;
+  for (int job = 0; job < 2; ++job) {
+    const auto outcome =
+        run_program(launch_script({"-n", "3"}, "echo $MASTER_PORT $RINGSIDE_JOB_KEY"));
+    std::set<std::string> of_this_job;
+    for (const auto& line : sorted_lines(outcome.out)) of_this_job.insert(line.substr(4));
+    REQUIRE(of_this_job.size() == 1);
+    const std::string key = of_this_job.begin()->substr(of_this_job.begin()->find(' ') + 1);
+    CHECK(key.size() == 32);
+    CHECK(key.find_first_not_of("0123456789abcdef") == std::string::npos);
+    meeting_points.insert(key);
+  }
+  CHECK(meeting_points.size() == 2);
+}
+
+TEST_CASE("address port and key may be given") {
+  const std::string script = "echo $MASTER_ADDR $MASTER_PORT $RINGSIDE_JOB_KEY";
+  CHECK(run_program(launch_script({"-n", "1", "--master-addr", "::1", "--master-port", "1234",
+                                   "--job-key", "k"},
+                                  script))
+            .out == "[0] ::1 1234 k\n");
+  CHECK(run_program(launch_script({"-n", "1"}, script),
+                    {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "77"}, {"RINGSIDE_JOB_KEY", "e"}})
+            .out == "[0] h 77 e\n");
+}
+
+TEST_CASE("the ranks of several nodes are numbered through") {
+  const auto outcome =
+      run_program(launch_script({"-n", "2", "--nnodes", "3", "--node-rank", "2", "--master-addr",
+                                 "node0", "--master-port", "29500"},
+                                "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK "
+                                "$MASTER_ADDR $MASTER_PORT $RINGSIDE_JOB_KEY"),
+                  {{"RINGSIDE_JOB_KEY", "secret"}});
+  CHECK(sorted_lines(outcome.out) ==
+        Lines{"[4] 4 6 0 2 2 node0 29500 secret", "[5] 5 6 1 2 2 node0 29500 secret"});
+}
+
+TEST_CASE("a launcher inside a job does not meet at the outer job's port") {
+  const auto outcome = run_program(
+      launch_script({"-n", "1"}, "echo $MASTER_PORT $RINGSIDE_JOB_KEY"),
+      {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "77"}, {"RINGSIDE_JOB_KEY", "outer"}});
+  CHECK(outcome.exit_code == 0);
+  CHECK_FALSE(contains(outcome.out, "[0] 77 "));
+  CHECK_FALSE(contains(outcome.out, "outer"));
+}
+
+TEST_CASE("arguments after the first double dash are the program's own") {
+  CHECK(run_program({ringside_binary, "launch", "-n", "1", "--", "echo", "-n", "3", "--", "--help"})
+            .out == "[0] 3 -- --help\n");
+}
+
+TEST_CASE("stdout and stderr stay apart and a last line may be partial") {
+  const auto outcome =
+      run_program(launch_script({"-n", "2"}, "echo whole; echo oh >&2; printf partial"));
+  CHECK(sorted_lines(outcome.out) == Lines{"[0] partial", "[0] whole", "[1] partial", "[1] whole"});
+  CHECK(sorted_lines(outcome.err) == Lines{"[0] oh", "[1] oh"});
+}
+
+TEST_CASE("ranks find their signals as the launcher found them") {
+  const std::vector<std::string> blocked_and_ignored{"grep", "-hE", "Sig(Blk|Ign)",
+                                                     "/proc/self/status"};
+  std::vector<std::string> under_launcher{ringside_binary, "launch", "-n", "1", "--bare", "--"};
+  under_launcher.insert(under_launcher.end(), blocked_and_ignored.begin(),
+                        blocked_and_ignored.end());
+  CHECK(run_program(under_launcher).out == run_program(blocked_and_ignored).out);
+}
+
+TEST_CASE("many lines of many ranks arrive whole and in order") {
+  constexpr int ranks = 4;
+  constexpr int lines = 20'000;
+  const auto outcome =
+      run_program({ringside_binary, "launch", "-n", "4", "--", "seq", "1", std::to_string(lines)});
+  std::vector<int> next(ranks, 1);
+  int wrong = 0;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = outcome.out.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const std::string line = outcome.out.substr(begin, end - begin);
+    const int rank = line.at(1) - '0';
+    if (rank < 0 || rank >= ranks ||
+        line != fmt::format("[{}] {}", rank, next[static_cast<std::size_t>(rank)]++))
+      ++wrong;
+  }
+  CHECK(wrong == 0);
+  CHECK(next == std::vector<int>(ranks, lines + 1));
+  CHECK(begin == outcome.out.size());
+}
+
+TEST_CASE("ranks read nothing and a bare rank 0 speaks without a prefix") {
+  const auto outcome = run_program(launch_script({"-n", "2", "--bare"}, "cat; printf hello"));
+  CHECK(contains(outcome.out, "hello"));
+  CHECK(contains(outcome.out, "[1] hello\n"));
+  CHECK_FALSE(contains(outcome.out, "[0]"));
+}
+
+TEST_CASE("a rank that ends with a code is named and the others are ended") {
+  const auto outcome = run_program(launch_script(
+      {"-n", "4", "--grace", "0.3"}, "if [ $RANK = 1 ]; then exit 3; fi; sleep 60; echo x"));
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.err ==
+        "ringside: rank 1 ended with exit code 3\n"
+        "ringside: still running after 0.3 s: ranks 0, 2, 3; sending SIGTERM\n");
+  CHECK(outcome.survivors == "");
+  CHECK(outcome.seconds < 2);
+}
+
+TEST_CASE("a rank that is killed is named with the signal") {
+  Program program(launch_script({"-n", "3", "--grace", "0.3"}, "echo ready; exec sleep 60"));
+  REQUIRE(all_ready(program, 3));
+  REQUIRE(program.processes_of_rank(2).size() == 1);
+  ::kill(program.processes_of_rank(2).front(), SIGKILL);
+  const auto outcome = program.wait();
+  CHECK(outcome.exit_code == 128 + SIGKILL);
+  CHECK(contains(outcome.err, "ringside: rank 2 was killed by signal 9 (SIGKILL)\n"));
+  CHECK(contains(outcome.err, "ranks 0, 1; sending SIGTERM\n"));
+  CHECK(outcome.survivors == "");
+}
+
+TEST_CASE(
+    "of ranks that ended together the killed one is named rather than the one that complains") {
+  Program program(
+      launch_script({"-n", "2"}, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done"));
+  REQUIRE(all_ready(program, 2));
+  program.send(SIGSTOP);  // it will see both ends at the same time
+  ::kill(-program.processes_of_rank(0).front(), SIGTERM);
+  ::kill(-program.processes_of_rank(1).front(), SIGKILL);
+  ::usleep(200'000);
+  program.send(SIGCONT);
+  const auto outcome = program.wait();
+  CHECK(contains(outcome.err, "ringside: rank 1 was killed by signal 9 (SIGKILL)\n"));
+  CHECK_FALSE(contains(outcome.err, "ringside: rank 0"));
+}
+
+TEST_CASE("within the grace period the other ranks may say their own sentence") {
+  const auto outcome = run_program(launch_script(
+      {"-n", "2"},
+      "if [ $RANK = 1 ]; then echo first >&2; exit 7; fi; sleep 0.3; echo second >&2; exit 1"));
+  CHECK(outcome.exit_code == 7);
+  CHECK(outcome.err == "[1] first\nringside: rank 1 ended with exit code 7\n[0] second\n");
+  CHECK(outcome.seconds < 2);
+}
+
+TEST_CASE("a rank that ignores SIGTERM is killed in the end") {
+  const auto outcome = run_program(launch_script(
+      {"-n", "2", "--grace", "0.2"},
+      "if [ $RANK = 1 ]; then sleep 0.2; exit 5; fi; trap '' TERM; sleep 60; sleep 60"));
+  CHECK(outcome.exit_code == 5);
+  CHECK(contains(outcome.err, "ringside: still running after 0.2 s: rank 0; sending SIGTERM\n"));
+  CHECK(contains(outcome.err, "ringside: still running after 2 s: rank 0; sending SIGKILL\n"));
+  CHECK(outcome.survivors == "");
+}
+
+TEST_CASE("a program that cannot be executed is named with the reason") {
+  auto outcome = run_program({ringside_binary, "launch", "-n", "2", "--", "no-such-program"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err == "ringside: cannot execute no-such-program: No such file or directory\n");
+  CHECK(outcome.survivors == "");
+  outcome = run_program({ringside_binary, "launch", "-n", "2", "--", "/dev/null"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err == "ringside: cannot execute /dev/null: Permission denied\n");
+}
+
+TEST_CASE("where not all ranks can be started none stays") {
+  const auto outcome = run_program(
+      {"sh", "-c", "ulimit -n 50; exec \"$0\" launch -n 40 -- sleep 60", ringside_binary});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err == "ringside: cannot make a pipe: Too many open files\n");
+  CHECK(outcome.survivors == "");
+}
+
+TEST_CASE("what a rank has started ends with it") {
+  const auto outcome = run_program(launch_script({"-n", "2"}, "sleep 60 & echo done"));
+  CHECK(outcome.exit_code == 0);
+  CHECK(sorted_lines(outcome.out) == Lines{"[0] done", "[1] done"});
+  CHECK(outcome.survivors == "");
+  CHECK(outcome.seconds < 2);
+}
+
+TEST_CASE("a signal to the launcher reaches all ranks and leaves none") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    CAPTURE(signal);
+    Program program(launch_script(
+        {"-n", "3"},
+        "trap 'echo asked; exit 0' INT TERM HUP; echo ready; while :; do sleep 0.05; done"));
+    REQUIRE(all_ready(program, 3));
+    program.send(signal);
+    const auto outcome = program.wait();
+    CHECK(outcome.exit_code == 128 + signal);
+    for (int rank = 0; rank < 3; ++rank)
+      CHECK(contains(outcome.out, fmt::format("[{}] asked\n", rank)));
+    CHECK(contains(outcome.err, ": ending all ranks (once more to kill them)\n"));
+    CHECK(outcome.survivors == "");
+    CHECK(outcome.seconds < 3);
+  }
+}
+
+TEST_CASE("stubborn ranks are killed after the grace period or at the second signal") {
+  Program waits(launch_script({"-n", "2", "--grace", "0.3"}, stubborn));
+  REQUIRE(all_ready(waits, 2));
+  waits.send(SIGINT);
+  auto outcome = waits.wait();
+  CHECK(outcome.exit_code == 128 + SIGINT);
+  CHECK(outcome.err ==
+        "ringside: SIGINT: ending all ranks (once more to kill them)\n"
+        "ringside: still running after 0.3 s: ranks 0, 1; sending SIGKILL\n");
+  CHECK(outcome.survivors == "");
+
+  Program twice(launch_script({"-n", "2", "--grace", "30"}, stubborn));
+  REQUIRE(all_ready(twice, 2));
+  twice.send(SIGINT);
+  REQUIRE(twice.wait_for("ending all ranks"));
+  twice.send(SIGINT);
+  outcome = twice.wait();
+  CHECK(outcome.exit_code == 128 + SIGINT);
+  CHECK(outcome.survivors == "");
+  CHECK(outcome.seconds < 3);
+}
+
+TEST_CASE("nothing outlives a launcher that is killed with SIGKILL") {
+  Program program(launch_script({"-n", "3"}, stubborn));
+  REQUIRE(all_ready(program, 3));
+  CHECK(program.processes().size() >=
+        3 * 2 + 2);  // a shell and a sleep per rank, the launcher, its guardian
+  program.send(SIGKILL);
+  const auto outcome = program.wait();
+  CHECK(outcome.signal == SIGKILL);
+  CHECK(outcome.survivors == "");
+}
+
+TEST_CASE("a job whose output nobody reads ends") {
+  const auto outcome =
+      run_program({"sh", "-c", "\"$0\" launch -n 2 -- yes | head -n 1", ringside_binary});
+  CHECK(sorted_lines(outcome.out).size() == 1);
+  CHECK(outcome.survivors == "");
+  CHECK(outcome.seconds < 3);
+}
+
+TEST_CASE("a launcher whose output is not taken still answers to signals") {
+  Program program({ringside_binary, "launch", "-n", "2", "--grace", "0.2", "--", "yes"});
+  ::usleep(300'000);  // the pipes are full: nothing reads the program's output until wait()
+  program.send(SIGTERM);
+  const auto deadline = Deadline::after(Seconds(5));
+  while (!program.processes().empty() && !deadline.expired()) ::usleep(10'000);
+  CHECK(program.processes().empty());
+  CHECK(program.wait().exit_code == 128 + SIGTERM);
+}
+
+namespace {
+
+// A folder for temporary files that is the test's own.
+struct TemporaryFolder {
+  TemporaryFolder()
+      : path(std::filesystem::temp_directory_path() /
+             fmt::format("ringside-launcher-test-{}", ::getpid())) {
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directory(path);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::vector<std::filesystem::path> content() const {
+    return {std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()};
+  }
+  std::filesystem::path path;
+};
+
+std::vector<std::string> training() {
+  return {ringside_binary, "train",      "-n", "3",         "--steps",
+          "100000",        "--sequence", "32", "--threads", "1"};
+}
+
+}  // namespace
+
+TEST_CASE("after a failure the last line names the folder with the flight records") {
+  const TemporaryFolder folder;
+  Program program(training(), {{"TMPDIR", folder.path.string()}});
+  REQUIRE(program.wait_for("bits"));
+  REQUIRE(!program.processes_of_rank(1).empty());
+  ::kill(program.processes_of_rank(1).front(), SIGKILL);
+  const auto outcome = program.wait();
+  CAPTURE(outcome.err);
+  REQUIRE(folder.content().size() == 1);
+  const auto records = folder.content().front().string();
+  CHECK(outcome.err.ends_with(
+      fmt::format("ringside: what each rank was doing: ringside postmortem {}\n", records)));
+  CHECK(outcome.survivors == "");
+  const auto postmortem = run_program({ringside_binary, "postmortem", records});
+  CHECK(postmortem.exit_code == 0);
+  CHECK(contains(postmortem.out, "rank 1 left no record: killed"));
+}
+
+TEST_CASE("a job that ends well or is interrupted or fails without records leaves no folder") {
+  const TemporaryFolder folder;
+  const Variables temporary{{"TMPDIR", folder.path.string()}};
+  CHECK(run_program({ringside_binary, "hello", "-n", "3"}, temporary).err == "");
+  CHECK(folder.content().empty());
+  CHECK(run_program(launch_script({"-n", "2"}, "exit 3"), temporary).exit_code == 3);
+  CHECK(folder.content().empty());
+  for (int i = 0; i < 3; ++i) {
+    Program program(training(), temporary);
+    REQUIRE(program.wait_for("bits"));
+    program.send(SIGINT);
+    const auto outcome = program.wait();
+    CHECK(outcome.exit_code == 128 + SIGINT);
+    CHECK_FALSE(contains(outcome.err, "postmortem"));
+    CHECK(folder.content().empty());
+  }
+}
+
+TEST_CASE(
+    "flight records that were asked for are kept and a folder that the user names is left to the "
+    "user") {
+  const TemporaryFolder folder;
+  Program program(training(), {{"TMPDIR", folder.path.string()}});
+  REQUIRE(program.wait_for("bits"));
+  for (int rank = 0; rank < 3; ++rank) ::kill(program.processes_of_rank(rank).front(), SIGUSR1);
+  ::usleep(300'000);
+  program.send(SIGINT);
+  const auto outcome = program.wait();
+  REQUIRE(folder.content().size() == 1);
+  CHECK(contains(outcome.err,
+                 fmt::format("ringside postmortem {}\n", folder.content().front().string())));
+
+  const auto named = folder.path / "named";
+  const auto script = launch_script({"-n", "1"}, "echo $RINGSIDE_FLIGHT_DIR");
+  CHECK(run_program(script, {{"RINGSIDE_FLIGHT_DIR", named.string()}}).out ==
+        fmt::format("[0] {}\n", named.string()));
+}

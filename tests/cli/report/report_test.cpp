@@ -1,0 +1,150 @@
+// Charts and pages: well-formed, complete in themselves, and with the numbers that they show.
+#include "cli/report/report.hpp"
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+#include "cli/report/chart.hpp"
+#include "cli/report/report_figures.hpp"
+#include "tests/cli/report/markup.hpp"
+
+using namespace ringside;
+using namespace ringside::cli;
+using ringside::tests::what_is_malformed;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A step of 100 ms: 30 forward, 40 backward with a call of 20 at its end, 10 ms of waiting for it,
+// an optimizer.
+RankTrace step_of(int rank) {
+  using enum Trace::Lane;
+  using enum Trace::Kind;
+  RankTrace trace{
+      .rank = rank, .spans = {}, .memory = {}, .memory_kinds = {"parameters", "gradients"}};
+  trace.spans = {{compute, phase, "step 3", "", 1.000, 1.100},
+                 {compute, phase, "forward", "", 1.000, 1.030},
+                 {compute, op, "linear", "", 1.000, 1.010},
+                 {compute, phase, "backward", "", 1.030, 1.070},
+                 {communication, call, "all_reduce", "bucket 0", 1.060, 1.080, 1.055, 4000000},
+                 {compute, phase, "finish gradients", "", 1.070, 1.080},
+                 {compute, wait, "wait for all_reduce", "bucket 0", 1.070, 1.080},
+                 {compute, phase, "optimizer", "", 1.080, 1.100},
+                 {compute, phase, "forward", "", 1.100, 1.130}};
+  trace.memory = {{1.01, {5'000'000, 0}}, {1.06, {5'000'000, 4'000'000}}, {1.2, {99'000'000, 0}}};
+  return trace;
+}
+
+}  // namespace
+
+TEST_CASE("the totals of a step count what is within it") {
+  const LaneTotals totals = totals_of(step_of(0), {1.0, 1.1});
+  CHECK(totals.computing == doctest::Approx(0.090));
+  CHECK(totals.network == doctest::Approx(0.020));
+  CHECK(totals.exposed == doctest::Approx(0.010));
+  CHECK(totals.calls == 1);
+}
+
+TEST_CASE("lanes show every phase and call and hatch what is exposed") {
+  const Figure figure = lanes_figure("One step", {step_of(0), step_of(1)}, {1.0, 1.1}, 0.2);
+  CHECK(what_is_malformed(figure.drawing) == "");
+  CHECK(figure.caption ==
+        "Rank 0: 90.00 ms computing, 1 calls, network used for 20.00 ms, 10.00 ms exposed; rank 1: "
+        "90.00 ms computing, 1 calls, network used for "
+        "20.00 ms, 10.00 ms exposed.");
+  CHECK(contains(figure.drawing,
+                 "aria-label=\"Rank 1: all_reduce (bucket 0), 20.00 ms, from 60.00 to 80.00 ms; 4 "
+                 "MB, had waited 5.00 ms for its turn\""));
+  CHECK(contains(figure.drawing,
+                 "<g class=\"wait\" role=\"img\" tabindex=\"-1\" aria-label=\"Rank 0: wait for "
+                 "all_reduce (bucket 0), 10.00 ms"));
+  CHECK(contains(
+      figure.drawing,
+      "<rect x=\"15.000%\" y=\"2\" width=\"20.000%\" height=\"24\" />"));  // backward, of a width
+                                                                           // of 200 ms
+  CHECK(!contains(figure.drawing, "linear"));
+  CHECK(!contains(figure.drawing, "step 3"));
+  CHECK(figure.table.rows.size() == 2 * 6);
+  CHECK(figure.table.rows[0] == std::vector<std::string>{"0", "compute", "backward", "1", "40.00"});
+}
+
+TEST_CASE("memory is stacked by kind and told with its peak") {
+  const Figure figure = memory_figure(step_of(0), {1.0, 1.1});
+  CHECK(what_is_malformed(figure.drawing) == "");
+  CHECK(contains(figure.drawing, ">parameters</text>"));
+  CHECK(contains(figure.drawing, ">gradients</text>"));
+  CHECK(contains(figure.caption, "The most was 9.0 MB, 60.0 ms after the step began."));
+  CHECK(figure.table.rows.size() == 2);  // the third is of another time
+  CHECK(figure.table.rows[1] == std::vector<std::string>{"60.0", "5.00", "4.00"});
+  CHECK_THROWS_WITH_AS(memory_figure(step_of(0), {5, 6}),
+                       "there is nothing to draw: no memory was recorded in that step", Error);
+}
+
+TEST_CASE("a page holds all it shows and asks for nothing else") {
+  Report report{"A <title> & \"quotes\"", {{"ranks", "2 over shm"}}, {}};
+  report.figures.push_back(lanes_figure("One step", {step_of(0)}, {1.0, 1.1}, 0));
+  report.figures.push_back(memory_figure(step_of(0), {1.0, 1.1}));
+  report.figures.push_back(loss_figure({{1, 8.0}, {2, 7.25}, {3, 6.5}}));
+  report.figures.push_back(
+      bucket_figure({150e-6, 1e9}, 91e6,
+                    {{"bucketed 10 MB", 12, 0.009, 0.011}, {"bucketed 1000 MB", 1, 0.09, -0.002}}));
+  const std::string page = html(report);
+  CHECK(what_is_malformed(page) == "");
+  CHECK(!contains(page, "http"));
+  CHECK(!contains(page, "src="));
+  CHECK(!contains(page, "@import"));
+  CHECK(contains(page, "<h1>A &lt;title&gt; &amp; &quot;quotes&quot;</h1>"));
+  CHECK(contains(page, "<dt>ranks</dt><dd>2 over shm</dd>"));
+  CHECK(contains(page, "prefers-color-scheme: dark"));
+  CHECK(contains(page, "@media print"));
+  CHECK(contains(page, "From 8.000 bits per byte in step 1 to 6.500 in step 3."));
+  CHECK(contains(page, "<td>2</td><td>7.2500</td>"));
+  CHECK(contains(page, "with o = 150.0 us for a call and w = 1.000 GB/s"));
+  CHECK(contains(
+      page,
+      "<td>bucketed 10 MB</td><td>12</td><td>7.58</td><td>9.38</td><td>9.00</td><td>11.00</td>"));
+  std::size_t figures = 0, tables = 0;
+  for (std::size_t at = 0; (at = page.find("<figure>", at)) != std::string::npos; ++at) ++figures;
+  for (std::size_t at = 0; (at = page.find("<table>", at)) != std::string::npos; ++at) ++tables;
+  CHECK(figures == 4);
+  CHECK(tables == 4);
+}
+
+TEST_CASE("a drawing of its own is well-formed and brings its style") {
+  const std::string svg =
+      svg_file(bucket_chart({150e-6, 1e9}, 91e6, {{"bucketed 10 MB", 12, 0.009, 0.011}}));
+  CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  CHECK(what_is_malformed(svg) == "");
+  CHECK(contains(svg, "prefers-color-scheme: dark"));
+  CHECK(contains(svg, ">bucket size s/n (MB)</text>"));
+}
+
+TEST_CASE("ticks are round numbers within the range") {
+  CHECK(round_ticks(0, 100, 5) == std::vector<double>{0, 20, 40, 60, 80, 100});
+  CHECK(round_ticks(0, 1.3, 5) == std::vector<double>{0, 0.5, 1});
+  CHECK(round_ticks(-3, 4, 4) == std::vector<double>{-2, 0, 2, 4});
+  CHECK_THROWS_WITH_AS(round_ticks(1, 1, 5), "ticks from 1 to 1 are none", Error);
+}
+
+TEST_CASE("what cannot be drawn is told") {
+  CHECK_THROWS_WITH_AS(loss_figure({}), "there is nothing to draw: no step was taken", Error);
+  const Chart chart{
+      "empty", {"x", true}, {"y", true}, {{"nothing above zero", Series::dots, {{1, 0}, {-1, 2}}}}};
+  CHECK_THROWS_WITH_AS(draw(chart), "there is nothing to draw: no value that the axis could show",
+                       Error);
+  CHECK_THROWS_WITH_AS(write_report("/nowhere/report.html", {"x", {}, {}}),
+                       "cannot write the report to /nowhere/report.html: does its folder exist, "
+                       "and may you write there?",
+                       Error);
+}
+
+TEST_CASE("the check for well-formed pages finds what is wrong") {
+  CHECK(what_is_malformed("<p>a<b>b</b></p>") == "");
+  CHECK(what_is_malformed("<p>a<b>b</p></b>") == "</p> closes <b>");
+  CHECK(what_is_malformed("<p>a") == "<p> is not closed");
+  CHECK(what_is_malformed("<p a=1>x</p>") == "an attribute without quotes: <p a=1>");
+  CHECK(what_is_malformed("<p a=\"1\" a=\"2\" />") == "an attribute twice: <p a=\"1\" a=\"2\" >");
+}

@@ -1,0 +1,129 @@
+// Traces of all ranks, gathered and written in Chrome's format.
+#include "cli/report/trace_file.hpp"
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::cli;
+using namespace ringside::tests;
+
+namespace {
+
+// Two calls at once, one blocking, and a phase around it all: what a step of data parallelism looks
+// like.
+void small_step(ProcessGroup& group) {
+  const TracedPhase phase("finish gradients");
+  std::vector<float> a(1000, 1), b(2000, 1);
+  const auto first =
+      group.all_reduce_async(a.data(), a.data(), a.size(), collectives::DataType::fp32,
+                             collectives::ReduceOp::sum, "bucket 0");
+  const auto second =
+      group.all_reduce_async(b.data(), b.data(), b.size(), collectives::DataType::fp32,
+                             collectives::ReduceOp::sum, "bucket 1");
+  first.wait(), second.wait();
+  double loss = 1;
+  group.all_reduce(std::span(&loss, 1));
+}
+
+void check_rank(const RankTrace& trace) {
+  std::map<std::string, int> seen;
+  for (const auto& span : trace.spans) {
+    require(span.start >= 0 && span.end >= span.start, "{} from {} to {}", span.name, span.start,
+            span.end);
+    ++seen[fmt::format("{} {}: {}{}{}", name_of(span.lane), name_of(span.kind), span.name,
+                       span.about.empty() ? "" : " ", span.about)];
+    if (span.kind != Trace::Kind::call) continue;
+    require(span.queued >= 0 && span.queued <= span.start, "queued at {}, started at {}",
+            span.queued, span.start);
+    require(span.bytes == (span.about == "bucket 0"   ? 4000u
+                           : span.about == "bucket 1" ? 8000u
+                                                      : 8u),
+            "{} bytes", span.bytes);
+  }
+  const std::map<std::string, int> expected = {{"compute phase: finish gradients", 1},
+                                               {"compute wait: wait for all_reduce bucket 0", 1},
+                                               {"compute wait: wait for all_reduce bucket 1", 1},
+                                               {"compute wait: wait for all_reduce", 1},
+                                               {"communication call: all_reduce bucket 0", 1},
+                                               {"communication call: all_reduce bucket 1", 1},
+                                               {"communication call: all_reduce", 1}};
+  std::string text;
+  for (const auto& [name, count] : seen) text += fmt::format("{} x {}; ", count, name);
+  require(seen == expected, "{}", text);
+}
+
+}  // namespace
+
+TEST_CASE("rank 0 gets all ranks' spans on one clock") {
+  for (const int size : {1, 2, 3, 4})
+    on_every_transport(size, [](ProcessGroup& group) {
+      Trace trace;
+      group.barrier();  // not recorded
+      {
+        const Trace::On on(trace);
+        small_step(group);
+      }
+      group.barrier();
+      const auto ranks = gather_traces(trace, group);
+      require(ranks.size() == (group.rank() == 0 ? static_cast<std::size_t>(group.size()) : 0),
+              "{} traces", ranks.size());
+      for (std::size_t r = 0; r < ranks.size(); ++r) {
+        require(ranks[r].rank == static_cast<int>(r), "trace {} is of rank {}", r, ranks[r].rank);
+        check_rank(ranks[r]);
+      }
+    });
+}
+
+TEST_CASE("clocks that are not one are set by asking") {
+  on_every_transport(3, [](ProcessGroup& group) {
+    Trace trace;
+    group.barrier();
+    const auto now = Clock::now();
+    trace.add({Trace::Lane::compute, Trace::Kind::op, "at the same time", now,
+               now + std::chrono::milliseconds(1)});
+    const auto by_asking = gather_traces(trace, group, true);
+    const auto as_it_is = gather_traces(trace, group);
+    for (std::size_t r = 0; r < by_asking.size(); ++r) {
+      const double apart = std::abs(by_asking[r].spans.at(0).start - as_it_is[r].spans.at(0).start);
+      require(apart < 0.01, "rank {}: {} s apart", r, apart);
+    }
+  });
+}
+
+TEST_CASE("Chrome's format names every rank and lane and nests what is within") {
+  RankTrace trace{.rank = 1,
+                  .spans = {},
+                  .memory = {{0.5, {1'000'000, 2'000'000}}},
+                  .memory_kinds = {"parameters", "gradients"}};
+  trace.spans.push_back({Trace::Lane::compute, Trace::Kind::phase, "backward", "", 0, 1});
+  trace.spans.push_back({Trace::Lane::communication, Trace::Kind::call, "all_reduce",
+                         "bucket \"0\"", 0.25, 0.75, 0.125, 4000});
+  const Json json = Json::parse(chrome_trace({trace}).dump());
+  std::set<std::string> names;
+  int spans = 0;
+  for (const auto& event : json.at("traceEvents")) {
+    const std::string kind = event.at("ph");
+    if (kind == "M" && event.at("name") == "thread_name") names.insert(event.at("args").at("name"));
+    if (kind == "M" && event.at("name") == "process_name")
+      CHECK(event.at("args").at("name") == "rank 1");
+    if (kind == "X") ++spans;
+  }
+  CHECK(names == std::set<std::string>{"compute", "communication"});
+  CHECK(spans == 2);
+  const auto& call = json.at("traceEvents").at(7);
+  CHECK(call.at("pid") == 1);
+  CHECK(call.at("tid") == 1);
+  CHECK(call.at("ts") == 250000);
+  CHECK(call.at("dur") == 500000);
+  CHECK(call.at("args").at("data") == "bucket \"0\"");
+  CHECK(call.at("args").at("bytes") == 4000);
+  CHECK(call.at("args").at("queued_us") == 125000);
+  const auto& memory = json.at("traceEvents").at(8);
+  CHECK(memory.at("ph") == "C");
+  CHECK(memory.at("args").at("gradients") == 2);
+}

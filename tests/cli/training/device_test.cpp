@@ -1,0 +1,180 @@
+// Training on the emulated device: every parallel form against one process on the CPU, and the
+// program.
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "cli/training/device_option.hpp"
+#include "cli/training/parallel_strategies.hpp"
+#include "collectives/cuda/device.hpp"
+#include "collectives/process_group.hpp"
+#include "tests/cli/training/small_run.hpp"
+#include "tests/cli/training/training.hpp"
+#include "transformer/trainer.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using autograd::Device;
+using collectives::ProcessGroup;
+using transformer::Corpus;
+using transformer::Model;
+using transformer::Trainer;
+
+transformer::TrainerOptions four_steps() {
+  transformer::TrainerOptions options;
+  options.steps = 4;
+  options.batch = 12;
+  options.accumulate = 2;
+  options.checkpoint_activations = true;
+  options.sequence = 16;
+  options.clip = 0.5;
+  return options;
+}
+
+// What one step after the other gave on rank 0, and the gradients of the last.
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<float> gradients;
+};
+
+Outcome train(const std::string& strategy_name, int ranks, Device device) {
+  Outcome outcome;
+  std::mutex guard;
+  const transformer::Bytes text = testing::small_text();
+  const Corpus corpus(text);
+  collectives::run_threads(ranks, [&](ProcessGroup& group) {
+    join_device({}, device, group);
+    Model model(testing::small_config(), autograd::DType::fp32, device);
+    const auto strategy = make_strategy(strategy_name, group, 0.004);
+    Trainer trainer(model, corpus, *strategy, four_steps());
+    for (int i = 0; i < 4; ++i) {
+      const auto report = trainer.step();
+      if (group.rank() == 0)
+        outcome.losses.push_back(report.loss), outcome.norms.push_back(report.gradient_norm);
+    }
+    strategy->visit_gradients(model, [&](const autograd::NamedTensor& gradient) {
+      if (group.rank() != 0) return;
+      const autograd::Tensor home = gradient.tensor.to(Device::cpu);
+      outcome.gradients.insert(outcome.gradients.end(), home.values<float>().begin(),
+                               home.values<float>().end());
+    });
+    strategy->visit_state(trainer.optimizer(), [](const autograd::NamedTensor&) {});
+  });
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "device forms: every form of data parallelism and of ZeRO follows one process on the CPU") {
+  const Outcome alone = train("single", 1, Device::cpu);
+  for (const std::string& strategy : strategy_names())
+    for (const int ranks : {1, 2, 3}) {
+      if ((strategy == "single") != (ranks == 1)) continue;
+      CAPTURE(strategy);
+      CAPTURE(ranks);
+      const Outcome seen = train(strategy, ranks, Device::emulated);
+      for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(seen.losses[i] == doctest::Approx(alone.losses[i]).epsilon(1e-4));
+        CHECK(seen.norms[i] == doctest::Approx(alone.norms[i]).epsilon(1e-3));
+      }
+      REQUIRE(seen.gradients.size() == alone.gradients.size());
+      double squares = 0, apart = 0;
+      for (std::size_t i = 0; i < alone.gradients.size(); ++i) {
+        squares += std::pow(static_cast<double>(alone.gradients[i]), 2);
+        apart += std::pow(
+            static_cast<double>(seen.gradients[i]) - static_cast<double>(alone.gradients[i]), 2);
+      }
+      CHECK(std::sqrt(apart / squares) < 1e-3);
+    }
+}
+
+TEST_CASE(
+    "device program: train on the emulated device says so and follows the CPU and is gone on with "
+    "there") {
+  using namespace testing;
+  const Training here({"--steps", "3"}), there({"--steps", "3", "--device", "emulated"});
+  const auto losses = [](const Training& training, const Command& more) {
+    Command command = {"--metrics", training.path("metrics").string()};
+    command.insert(command.end(), more.begin(), more.end());
+    const testing::Outcome outcome = training.run(command);
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+    CHECK(contains(outcome.out, "device   emulated: the GPU's kernels, run on the CPU\n") ==
+          contains(outcome.out, "emulated"));
+    std::vector<double> all;
+    std::istringstream rows(contents(training.path("metrics")));
+    for (std::string row; std::getline(rows, row);)
+      if (const auto json = nlohmann::json::parse(row); json.contains("loss"))
+        all.push_back(json["loss"]);
+    return all;
+  };
+  const auto expected = losses(here, {});
+  for (const Command& more :
+       {Command{}, Command{"-n", "2", "--parallel", "zero2"},
+        Command{"-n", "2", "--backend", "threads", "--parallel", "bucketed"}}) {
+    const auto seen = losses(there, more);
+    REQUIRE(seen.size() == expected.size());
+    for (std::size_t i = 0; i < seen.size(); ++i)
+      CHECK(seen[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+  }
+  const std::string folder = here.path("saved").string();
+  CHECK(here.run({"--steps", "5", "--stop-at", "2", "--save", folder}).exit_code == 0);
+  const testing::Outcome resumed =
+      run_program({ringside_binary, "train", "--resume", folder, "--data",
+                   here.path("text.txt").string(), "--device", "emulated"});
+  CHECK(resumed.err == "");
+  CHECK(contains(resumed.out, "resumed  after step 2"));
+  const auto text = [&](const char* device) {
+    return run_program({ringside_binary, "generate", "--init", folder, "--tokens", "20",
+                        "--temperature", "0", "--device", device});
+  };
+  CHECK(text("emulated").exit_code == 0);
+  CHECK(text("emulated").out == text("cpu").out);
+}
+
+TEST_CASE("device program: bench train says where a step's time goes on the emulated device") {
+  using namespace testing;
+  const auto outcome =
+      run_program({ringside_binary, "bench", "train", "--model", "tiny", "--batch", "1",
+                   "--sequence", "16", "--steps", "1", "--device", "emulated", "--json", "-"});
+  CHECK(outcome.exit_code == 0);
+  const auto rows = nlohmann::json::parse(outcome.out);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0]["device"] == "emulated");
+  CHECK(rows[0]["step_ms"] > 0);
+  CHECK(rows[0]["gemm_alone_ms"] > 0);
+  CHECK(std::any_of(rows[0]["ops"].begin(), rows[0]["ops"].end(),
+                    [](const auto& op) { return op["op"] == "causal_attention"; }));
+  CHECK(contains(outcome.err, "batch 1 x 16, fp32, AdamW, emulated, 1 thread\n"));
+}
+
+TEST_CASE("device program: what a device cannot do is said and is an error") {
+  using namespace testing;
+  const auto refused =
+      run_program({ringside_binary, "train", "--device", "emulated", "--dtype", "fp64"});
+  CHECK(refused.exit_code == 2);
+  CHECK(contains(
+      refused.err,
+      "ringside: --dtype fp64 is for --device cpu alone: on emulated numbers are fp32 or bf16\n"));
+  CHECK(run_program({ringside_binary, "train", "--device", "gpu"}).exit_code == 2);
+  const auto missing = collectives::cuda::what_is_missing();
+  if (!missing) return;  // there is a GPU, and nothing to say
+  for (const Command& command :
+       {Command{"train", "--steps", "1"}, Command{"train", "-n", "2", "--steps", "1"}}) {
+    Command all = {ringside_binary};
+    all.insert(all.end(), command.begin(), command.end());
+    all.insert(all.end(), {"--device", "cuda"});
+    const auto outcome = run_program(all);
+    CHECK(outcome.exit_code == 1);
+    CHECK(outcome.out == "");
+    CHECK(outcome.err == "ringside: --device cuda: " + *missing +
+                             "; --device emulated runs the GPU's kernels on the CPU\n");
+  }
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,110 @@
+// What tests of `ringside train` have in common: a run of a small model on a text of its own, and
+// looks at the files that it leaves.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+#include "transformer/checkpoint/safetensors.hpp"
+
+namespace ringside::testing {
+
+using Command = std::vector<std::string>;
+
+// A model that takes milliseconds, on a text of its own.
+class Training {
+ public:
+  explicit Training(Command options) : options_(std::move(options)) {
+    std::string text;
+    for (int i = 0; i < 500; ++i)
+      text += "line " + std::to_string(i * i) + " of a text that means little;\n";
+    text_ = directory_.write("text.txt", text);
+  }
+
+  Outcome run(const Command& more = {}, const Variables& variables = {}) const {
+    Command command = {
+        ringside_binary, "train", "--data", text_.string(), "--d-model",  "16", "--layers", "1",
+        "--heads",       "2",     "--d-ff", "20",           "--sequence", "12", "--batch",  "12",
+        "--threads",     "1"};
+    command.insert(command.end(), options_.begin(), options_.end());
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command, variables, Seconds(60));
+  }
+
+  std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }
+
+ private:
+  TemporaryDirectory directory_;
+  std::filesystem::path text_;
+  Command options_;
+};
+
+inline std::string contents(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// An array of the file, in whichever precision it is there.
+inline std::vector<double> numbers(transformer::SafetensorsFile& file, const std::string& name) {
+  const auto read = [&](auto zero) {
+    std::vector<decltype(zero)> values(file.entry(name).bytes() / sizeof zero);
+    file.read(name, std::as_writable_bytes(std::span(values)));
+    return std::vector<double>(values.begin(), values.end());
+  };
+  return file.entry(name).type == transformer::StoredType::f64 ? read(double{}) : read(float{});
+}
+
+// The largest difference between two files of arrays with the same names and lengths; whole numbers
+// are passed over.
+inline double largest_difference_of(const std::filesystem::path& one,
+                                    const std::filesystem::path& other) {
+  double largest = 0;
+  transformer::SafetensorsFile a(one), b(other);
+  REQUIRE(a.entries().size() == b.entries().size());
+  for (const auto& [array, entry] : a.entries()) {
+    if (entry.type == transformer::StoredType::i32) continue;
+    const auto x = numbers(a, array), y = numbers(b, array);
+    REQUIRE(x.size() == y.size());
+    for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+  }
+  return largest;
+}
+
+// All arrays of one folder's model are, bit for bit, those of the other's.
+inline bool same_model(const std::filesystem::path& one, const std::filesystem::path& other) {
+  transformer::SafetensorsFile a(one / "model.safetensors"), b(other / "model.safetensors");
+  if (a.entries().size() != b.entries().size()) return false;
+  for (const auto& [name, entry] : a.entries()) {
+    std::vector<std::byte> x(entry.bytes()), y(b.entry(name).bytes());
+    a.read(name, x);
+    b.read(name, y);
+    if (x != y) return false;
+  }
+  return true;
+}
+
+// The rows of --metrics without the times.
+inline std::vector<nlohmann::json> rows_without_times(const std::filesystem::path& path) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    rows.push_back(nlohmann::json::parse(line));
+    for (const char* time : {"step_seconds", "communication_seconds", "tokens_per_second"})
+      rows.back().erase(time);
+  }
+  return rows;
+}
+
+}  // namespace ringside::testing

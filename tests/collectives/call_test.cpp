@@ -1,0 +1,57 @@
+// A call in words, and when two calls are the same.
+#include "collectives/call.hpp"
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+
+namespace {
+
+Call make_call(Collective collective, DataType type, std::uint64_t count) {
+  Call call;
+  call.collective = collective;
+  call.algorithm = static_cast<std::uint8_t>(&find_algorithm(collective) - all_algorithms().data());
+  call.type = type;
+  call.count = count;
+  call.root = 2;
+  call.peer = 1;
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("calls in words") {
+  CHECK(describe(make_call(Collective::gather, DataType::fp16, 8)) ==
+        "gather of 8 fp16 to rank 2 (linear)");
+  CHECK(describe(make_call(Collective::scatter, DataType::bf16, 8)) ==
+        "scatter of 8 bf16 from rank 2 (linear)");
+  CHECK(describe(make_call(Collective::all_to_all, DataType::uint8, 8)) ==
+        "all_to_all of 8 uint8 (pairwise)");
+  Call call = make_call(Collective::barrier, DataType::int64, 8);
+  call.collective = Collective::point_to_point;
+  call.label = Label("activations");
+  CHECK(describe(call) == "send/recv of 8 int64 from rank 2 to rank 1 for activations");
+}
+
+TEST_CASE("of a label that is too long the end is kept") {
+  CHECK(Label("model.layers.11.self_attention.query_projection.weight").view() ==
+        "...1.self_attention.query_projection.weight");
+  CHECK(Label("norm.weight").view() == "norm.weight");
+}
+
+TEST_CASE(
+    "the number of a send tells nothing about the number of a collective, nor about that of "
+    "another pair's send") {
+  const Call reduction = make_call(Collective::all_reduce, DataType::fp32, 8);
+  Call send = reduction, other;
+  send.collective = Collective::point_to_point;
+  other = send;
+  other.root = 0;
+  CHECK(numbered_alike(reduction, make_call(Collective::barrier, DataType::fp32, 0)));
+  CHECK_FALSE(numbered_alike(reduction, send));
+  CHECK_FALSE(numbered_alike(send, other));
+  CHECK(numbered_alike(send, send));
+}

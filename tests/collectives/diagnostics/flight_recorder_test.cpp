@@ -1,0 +1,187 @@
+// The flight recorder and the postmortem: what is written is read again, and told in words.
+#include "collectives/diagnostics/flight_recorder.hpp"
+
+#include <csignal>
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+
+namespace {
+
+// A folder of its own for each test, gone with it. The recorder makes it.
+struct Folder {
+  Folder()
+      : path(std::filesystem::temp_directory_path() /
+             fmt::format("ringside-flight-test-{}", ::getpid())) {
+    std::filesystem::remove_all(path);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+Call all_reduce_of(std::uint64_t count) {
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.count = count;
+  return call;
+}
+
+// A recorder whose calls 1 .. calls went well.
+struct Recorder : FlightRecorder {
+  Recorder(int rank, int size, const Folder& folder, int calls)
+      : FlightRecorder(rank, size, folder.path) {
+    for (int i = 1; i <= calls; ++i) {
+      begin(static_cast<std::uint64_t>(i), all_reduce_of(100), 6);
+      end(FlightEntry::done);
+    }
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("what a recorder writes is what is read in the order of the calls") {
+  const Folder folder;
+  Recorder recorder(2, 4, folder, 300);  // more than it remembers
+  recorder.begin(301, all_reduce_of(1000), 6);
+  recorder.progress(3, 1, 4096);
+  recorder.write("rank 1 is gone");
+  const auto flights = read_flights(folder.path);
+  REQUIRE(flights.size() == 1);
+  CHECK(flights[0].header.rank == 2);
+  CHECK(flights[0].header.size == 4);
+  CHECK(std::string(flights[0].header.cause) == "rank 1 is gone");
+  const auto& entries = flights[0].entries;
+  REQUIRE(entries.size() == FlightRecorder::capacity);
+  CHECK(entries.front().sequence == 301 - FlightRecorder::capacity + 1);
+  CHECK(entries.back().sequence == 301);
+  CHECK(entries.back().state == FlightEntry::under_way);
+  CHECK(entries.back().step == 3);
+  CHECK(entries.back().waiting_for == 1);
+  CHECK(entries.back().bytes_received == 4096);
+  CHECK(entries.front().state == FlightEntry::done);
+}
+
+TEST_CASE("without a folder nothing is written") {
+  FlightRecorder recorder(0, 1, "");
+  recorder.begin(1, all_reduce_of(1), 1);
+  recorder.write("nothing");
+  CHECK(!std::filesystem::exists("0.flight"));
+}
+
+TEST_CASE("SIGUSR1 writes the records of all ranks in the process") {
+  const Folder folder;
+  const Recorder zero(0, 2, folder, 3), one(1, 2, folder, 2);
+  ::raise(SIGUSR1);
+  const auto flights = read_flights(folder.path);
+  REQUIRE(flights.size() == 2);
+  CHECK(flights[1].entries.size() == 2);
+  CHECK(std::string(flights[1].header.cause) == "asked for by SIGUSR1");
+}
+
+TEST_CASE("a postmortem names the call at which the ranks diverged") {
+  const Folder folder;
+  Recorder zero(0, 3, folder, 4), one(1, 3, folder, 4), two(2, 3, folder, 4);
+  for (FlightRecorder* recorder :
+       {static_cast<FlightRecorder*>(&zero), static_cast<FlightRecorder*>(&two)})
+    recorder->begin(5, all_reduce_of(100), 4);
+  one.begin(5, all_reduce_of(200), 4);
+  for (FlightRecorder* recorder :
+       {static_cast<FlightRecorder*>(&zero), static_cast<FlightRecorder*>(&one),
+        static_cast<FlightRecorder*>(&two)}) {
+    recorder->end(FlightEntry::failed);
+    recorder->write("the ranks disagree");
+  }
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(contains(
+      text, "The ranks diverged at call #5:\n  ranks 0, 2 made all_reduce of 100 fp32 (sum, "));
+  CHECK(contains(text, "\n  rank 1 made all_reduce of 200 fp32 (sum, "));
+  CHECK(contains(text, "First to write, rank 0: the ranks disagree\n"));
+}
+
+TEST_CASE("a postmortem names the rank that had not come to the last call") {
+  const Folder folder;
+  Recorder zero(0, 3, folder, 7), one(1, 3, folder, 7), two(2, 3, folder, 7);
+  for (FlightRecorder* recorder :
+       {static_cast<FlightRecorder*>(&zero), static_cast<FlightRecorder*>(&two)}) {
+    recorder->begin(8, all_reduce_of(100), 4);
+    recorder->progress(1, 1, 400);
+    recorder->end(FlightEntry::failed);
+    recorder->write("rank 1 does not answer");
+  }
+  one.write("asked for by SIGUSR1");
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(contains(text, "rank 0   failed in call #8, all_reduce of 100 fp32 (sum, "));
+  CHECK(contains(text, "step 2 of 4, 400 bytes received, waiting for rank 1\n"));
+  CHECK(contains(text, "rank 1   had ended call #7, all_reduce of 100 fp32 (sum, "));
+  CHECK(contains(
+      text,
+      "All made the same calls, but rank 1 had not come to call #8, in which the others wait"));
+}
+
+TEST_CASE("a postmortem names the rank that left no record") {
+  const Folder folder;
+  for (const int rank : {0, 1, 3}) {
+    Recorder recorder(rank, 4, folder, 2);
+    recorder.begin(3, all_reduce_of(100), 6);
+    recorder.end(FlightEntry::failed);
+    recorder.write("rank 2 is gone");
+  }
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(contains(text, "rank 2 left no record: killed, or stuck, or on another host\n"));
+  CHECK(contains(text, "All that left a record made the same calls: look at rank 2."));
+}
+
+TEST_CASE("files that are no flight recorder's are refused by name") {
+  const Folder folder;
+  const auto path = folder.path.string();
+  CHECK_THROWS_WITH_AS(
+      read_flights(folder.path),
+      fmt::format("{} is not a folder: name the one that RINGSIDE_FLIGHT_DIR named", path).c_str(),
+      Error);
+  std::filesystem::create_directory(folder.path);
+  CHECK_THROWS_WITH_AS(
+      read_flights(folder.path),
+      fmt::format("{} holds no file of a flight recorder (RANK.flight)", path).c_str(), Error);
+  Recorder(0, 2, folder, 1).write("x");
+  std::filesystem::resize_file(folder.path / "0.flight", 1000);
+  CHECK_THROWS_WITH_AS(
+      read_flights(folder.path),
+      fmt::format(
+          "{}/0.flight is no flight recorder's file, or is cut off, or is of another version", path)
+          .c_str(),
+      Error);
+  std::ofstream(folder.path / "0.flight") << "short";
+  CHECK_THROWS_WITH_AS(
+      read_flights(folder.path),
+      fmt::format("{}/0.flight is no flight recorder's file, or is cut off", path).c_str(), Error);
+}
+
+TEST_CASE("a postmortem tells the sub-groups apart") {
+  const Folder folder;
+  Recorder world(0, 2, folder, 3);
+  FlightRecorder part(0, 1, folder.path, "split1.color7");
+  part.begin(1, all_reduce_of(10), 2);
+  for (FlightRecorder* recorder : {static_cast<FlightRecorder*>(&world), &part})
+    recorder->write("asked for by SIGUSR1");
+  CHECK(std::filesystem::exists(folder.path / "split1.color7.0.flight"));
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(contains(text, "rank 0   had ended call #3, all_reduce of 100 fp32"));
+  CHECK(contains(text, "rank 1 left no record"));
+  CHECK(contains(text,
+                 "\nSub-group split1.color7, by its own numbers of ranks:\nrank 0   was in call "
+                 "#1, all_reduce of 10 fp32"));
+}

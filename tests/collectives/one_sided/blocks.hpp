@@ -1,0 +1,136 @@
+// The blocks of a GPU kernel as threads of the CPU, for tests: every block of every rank is a
+// thread, which delays itself at places that a seed decides, and runs the very functions that the
+// kernels run.
+#pragma once
+
+#include <barrier>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "collectives/algorithms/chunks.hpp"
+#include "collectives/algorithms/ring.hpp"
+#include "collectives/one_sided/collectives.hpp"
+#include "collectives/proof/pull.hpp"
+#include "tests/collectives/one_sided/world.hpp"
+
+namespace ringside::tests {
+
+// A team of one thread, which dawdles.
+struct SlowThread {
+  std::uint64_t seed = 0, who = 0;
+  mutable Number moment = 0;
+  int index() const { return 0; }
+  int count() const { return 1; }
+  void sync() const { delay(seed, who, moment++); }
+  bool any(bool lost) const {
+    sync();
+    return lost;
+  }
+};
+
+// There are more blocks than cores here: who waits lets others run.
+template <class Side>
+struct Yielding : Side {
+  static void pause() { std::this_thread::yield(); }
+};
+
+struct BlockWorld {
+  BlockWorld(int rank_count, int block_count, Number start = 0)
+      : ranks(rank_count), blocks(block_count) {
+    for (int r = 0; r < ranks; ++r) {
+      desks.push_back(std::make_unique<one_sided::Desk>());
+      desk_of.push_back(desks.back().get());
+      for (int b = 0; b < blocks; ++b) {
+        desks.back()->counts[b] = start;
+        for (auto& lane : desks.back()->lanes[b]) lane.published.value = start;
+      }
+    }
+  }
+
+  one_sided::Seat seat(int rank, int block, std::uint64_t budget = 1u << 30) const {
+    return {.rank = rank,
+            .size = ranks,
+            .block = block,
+            .blocks = blocks,
+            .budget = budget,
+            .desks = desk_of.data()};
+  }
+
+  // body(thread, seat, call) for each block of each rank and each of `calls` calls. The blocks of a
+  // rank begin a call together, as those of a kernel do; ranks do not wait for each other.
+  void run(int calls, std::uint64_t seed,
+           const std::function<void(const SlowThread&, const one_sided::Seat&, int)>& body) const {
+    std::vector<std::unique_ptr<std::barrier<>>> launches;
+    for (int r = 0; r < ranks; ++r) launches.push_back(std::make_unique<std::barrier<>>(blocks));
+    std::vector<std::thread> threads;
+    for (int r = 0; r < ranks; ++r)
+      for (int b = 0; b < blocks; ++b)
+        threads.emplace_back([&, r, b] {
+          const SlowThread thread{.seed = seed, .who = static_cast<std::uint64_t>(r * blocks + b)};
+          for (int call = 0; call < calls; ++call) {
+            launches[static_cast<std::size_t>(r)]->arrive_and_wait();
+            body(thread, seat(r, b), call);
+          }
+        });
+    for (auto& thread : threads) thread.join();
+  }
+
+  int ranks, blocks;
+  std::vector<std::unique_ptr<one_sided::Desk>> desks;
+  std::vector<one_sided::Desk*> desk_of;
+};
+
+// Buffers of all ranks, on 16 bytes, or beside it. Element i of rank r is a small whole number:
+// sums are exact in every type.
+template <class T>
+struct BlockData {
+  BlockData(int ranks, std::size_t count, bool in_place, bool on_16_bytes, bool avg = false)
+      : elements(count) {
+    const auto chunks = collectives::Chunks::aligned(count, ranks, sizeof(T));
+    const std::size_t before = on_16_bytes ? 0 : 1;
+    for (int r = 0; r < ranks; ++r) {
+      auto& mine = memory.emplace_back();
+      for (auto& buffer : mine)
+        buffer = std::make_unique<Buffer>((count + before) * sizeof(T) / 16 + 2);
+      const auto at = [&](int which) { return reinterpret_cast<T*>(mine[which]->data()) + before; };
+      for (std::size_t i = 0; i < count; ++i) at(0)[i] = T(number(r, i));
+      for (std::size_t i = 0; i < count; ++i) at(1)[i] = T(-1.0f);
+      buffers.input[r] = at(0);
+      buffers.output[r] = in_place ? at(0) : at(1);
+      buffers.packet[r] = at(2);
+      packets[1].push_back(at(3));
+      packets[0].push_back(at(2));
+      buffers.chunks[r] = {chunks.begin(r), chunks.begin(r + 1)};
+    }
+    buffers.packs = on_16_bytes;
+    buffers.scale = avg ? 1.0f / static_cast<float>(ranks) : 1.0f;
+  }
+
+  static float number(int rank, std::size_t i) {
+    return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 5) % 11) * 12.0f;
+  }
+  static float sum(int ranks, std::size_t i) {
+    float total = 0;
+    for (int r = 0; r < ranks; ++r) total += number(r, i);
+    return total;
+  }
+
+  struct alignas(16) Line {
+    std::byte bytes[16];
+  };
+  using Buffer = std::vector<Line>;
+  std::size_t elements;
+  std::vector<std::array<std::unique_ptr<Buffer>, 4>> memory;
+  std::vector<T*> packets[2];
+  one_sided::Buffers<T> buffers;
+};
+
+inline one_sided::PullPlan ring_plan(int ranks, int rank) {
+  std::vector<collectives::Schedule> schedules;
+  for (int r = 0; r < ranks; ++r) schedules.push_back(collectives::ring_all_reduce(ranks, r));
+  return collectives::pull_plan(schedules, rank);
+}
+
+}  // namespace ringside::tests

@@ -1,0 +1,176 @@
+// The calibration file: what is kept is found again, other machines' entries stay, and a broken
+// file is a warning.
+#include "collectives/selection/calibration.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A cache folder of the test's own, in force while it lives.
+class CacheFolder {
+ public:
+  CacheFolder() {
+    before_ = environment("XDG_CACHE_HOME");
+    ::setenv("XDG_CACHE_HOME", path_.c_str(), 1);
+  }
+  ~CacheFolder() {
+    fs::remove_all(path_);
+    before_ ? ::setenv("XDG_CACHE_HOME", before_->c_str(), 1) : ::unsetenv("XDG_CACHE_HOME");
+  }
+  void write(const std::string& text) const {
+    fs::create_directories(calibration_file().parent_path());
+    std::ofstream(calibration_file()) << text;
+  }
+
+ private:
+  fs::path path_ =
+      fs::temp_directory_path() / fmt::format("ringside-calibration-test-{}", ::getpid());
+  std::optional<std::string> before_;
+};
+
+// Numbers that nobody would have built in.
+MachineCosts odd_costs(double factor) {
+  MachineCosts costs = built_in_costs("tcp");
+  costs.common.alpha = 0.001 * factor;
+  costs.common.turn = 0.0005 * factor;
+  costs.per_byte[1] = {1e-7 * factor, 2e-7 * factor, 3e-7 * factor};
+  return costs;
+}
+
+// Within a hundred thousandth. (Approx by itself is as lenient to a microsecond as to a second.)
+doctest::Approx about(double value) {
+  return doctest::Approx(value).scale(1e-15);
+}
+
+void check_same(const MachineCosts& a, const MachineCosts& b) {
+  CHECK(a.common.alpha == about(b.common.alpha));
+  CHECK(a.common.turn == about(b.common.turn));
+  CHECK(a.common.overhead == about(b.common.overhead));
+  CHECK(a.common.cores == b.common.cores);
+  for (std::size_t i = 0; i < std::size(MachineCosts::lengths); ++i) {
+    CHECK(a.per_byte[i].beta == about(b.per_byte[i].beta));
+    CHECK(a.per_byte[i].copy == about(b.per_byte[i].copy));
+    CHECK(a.per_byte[i].gamma == about(b.per_byte[i].gamma));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("without a file there are the values built in, for each transport others") {
+  const CacheFolder cache;
+  for (const char* transport : {"tcp", "shm", "threads"}) {
+    CHECK(costs_here(transport) == built_in_costs(transport));
+    CHECK(built_in_costs(transport).common.overhead <= built_in_costs(transport).common.alpha);
+    CHECK(built_in_costs(transport).common.cores >= 1);
+  }
+  CHECK(built_in_costs("shm").common.alpha < built_in_costs("tcp").common.alpha);
+}
+
+TEST_CASE("the file lies in XDG_CACHE_HOME or in the home folder's cache") {
+  const CacheFolder cache;
+  CHECK(calibration_file() ==
+        fs::path(*environment("XDG_CACHE_HOME")) / "ringside" / "calibration.json");
+  const auto home = environment("HOME");
+  const std::string folder = *environment("XDG_CACHE_HOME");
+  ::unsetenv("XDG_CACHE_HOME");
+  ::setenv("HOME", "/nowhere", 1);
+  CHECK(calibration_file() == "/nowhere/.cache/ringside/calibration.json");
+  ::unsetenv("HOME");
+  CHECK(calibration_file() == "");
+  CHECK(costs_here("tcp") == built_in_costs("tcp"));
+  CHECK_THROWS_WITH_AS(keep_calibration({}),
+                       "there is no folder to keep the calibration in: set HOME or XDG_CACHE_HOME",
+                       Error);
+  if (home) ::setenv("HOME", home->c_str(), 1);
+  ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+}
+
+TEST_CASE("what is kept is found again, and what is there of others stays") {
+  const CacheFolder cache;
+  keep_calibration({{"tcp", odd_costs(1)}, {"shm", odd_costs(2)}});
+  check_same(costs_here("tcp"), odd_costs(1));
+  check_same(costs_here("shm"), odd_costs(2));
+  CHECK(costs_here("threads") == built_in_costs("threads"));
+
+  nlohmann::json file = nlohmann::json::parse(std::ifstream(calibration_file()));
+  nlohmann::json elsewhere = file["entries"][0];
+  elsewhere["host"] = "some-other-host";
+  elsewhere["alpha_us"] = 77;
+  file["entries"].push_back(elsewhere);
+  cache.write(file.dump());
+  keep_calibration({{"tcp", odd_costs(3)}});
+  check_same(costs_here("tcp"), odd_costs(3));
+  check_same(costs_here("shm"), odd_costs(2));
+  file = nlohmann::json::parse(std::ifstream(calibration_file()));
+  REQUIRE(file["entries"].size() == 3);
+  CHECK(std::count_if(file["entries"].begin(), file["entries"].end(),
+                      [](const auto& entry) { return entry["host"] == "some-other-host"; }) == 1);
+  CHECK(std::distance(fs::directory_iterator(calibration_file().parent_path()),
+                      fs::directory_iterator()) == 1);  // nothing beside it
+}
+
+TEST_CASE("an entry for another host or another number of cores is not for this machine") {
+  const CacheFolder cache;
+  keep_calibration({{"tcp", odd_costs(1)}});
+  for (const char* key : {"host", "cores", "transport"}) {
+    nlohmann::json file = nlohmann::json::parse(std::ifstream(calibration_file()));
+    const auto before = file;
+    file["entries"][0][key] =
+        std::string(key) == "cores" ? nlohmann::json(4711) : nlohmann::json("other");
+    cache.write(file.dump());
+    CHECK(costs_here("tcp") == built_in_costs("tcp"));
+    cache.write(before.dump());
+    check_same(costs_here("tcp"), odd_costs(1));
+  }
+}
+
+TEST_CASE("a broken file counts as none and is written anew") {
+  const CacheFolder cache;
+  keep_calibration({{"tcp", odd_costs(1)}});
+  const nlohmann::json good = nlohmann::json::parse(std::ifstream(calibration_file()));
+  std::vector<std::string> broken{
+      "", "{", "[]", "null", "{\"entries\": 5}", "{\"entries\": [7]}", "\xff\xfe\x00garbage"};
+  for (const char* key : {"alpha_us", "beta_ns_per_byte", "buffer_bytes"})
+    for (const nlohmann::json& value : {nlohmann::json(-1), nlohmann::json("x"), nlohmann::json(),
+                                        nlohmann::json::array({1, 2}), nlohmann::json(1e300)}) {
+      nlohmann::json file = good;
+      file["entries"][0][key] = value;
+      broken.push_back(file.dump());
+      file["entries"][0].erase(key);
+      broken.push_back(file.dump());
+    }
+  for (const std::string& text : broken) {
+    CAPTURE(text);
+    cache.write(text);
+    CHECK(costs_here("tcp") == built_in_costs("tcp"));
+    CHECK_NOTHROW(keep_calibration({{"shm", odd_costs(2)}}));
+    check_same(costs_here("shm"), odd_costs(2));
+  }
+}
+
+TEST_CASE("a folder that cannot be written to is said") {
+  const CacheFolder cache;
+  const std::string folder = *environment("XDG_CACHE_HOME");
+  fs::create_directories(folder);
+  std::ofstream(fs::path(folder) / "ringside") << "a file where a folder should be";
+  CHECK_THROWS_WITH_AS(keep_calibration({{"tcp", odd_costs(1)}}),
+                       fmt::format("cannot write the calibration to {}: may you write there? "
+                                   "XDG_CACHE_HOME names another folder",
+                                   (fs::path(folder) / "ringside" / "calibration.json").string())
+                           .c_str(),
+                       Error);
+  CHECK(costs_here("tcp") == built_in_costs("tcp"));
+}

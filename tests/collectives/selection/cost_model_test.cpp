@@ -1,0 +1,218 @@
+// The cost model against the formulas of the literature, and against what the executor really
+// sends.
+#include "collectives/selection/cost_model.hpp"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "collectives/process_group.hpp"
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+
+namespace {
+
+// The model of the papers: alpha + beta b for a message, which keeps the ports busy for as long.
+constexpr double alpha = 1e-5, beta = 3e-9, adding = 7e-10;
+constexpr CostParameters hockney{.alpha = alpha, .beta = beta, .gamma = adding, .overhead = alpha};
+
+double seconds(Collective collective, std::string_view name, int size, std::uint64_t bytes,
+               const CostParameters& parameters = hockney) {
+  return cost_of(find_algorithm(collective, name), size, bytes, parameters).seconds;
+}
+
+// Within a hundred thousandth. (Approx by itself is as lenient to a microsecond as to a second.)
+doctest::Approx about(double value) {
+  return doctest::Approx(value).scale(1e-15);
+}
+
+// 0 for 1, 1 for 2, 2 for 3 and 4.
+int rounded_up_log2(int n) {
+  int log = 0;
+  while ((1 << log) < n) ++log;
+  return log;
+}
+
+}  // namespace
+
+TEST_CASE("the cost of each algorithm is the formula of the literature for 2 to 17 ranks") {
+  using enum Collective;
+  for (int p = 2; p <= 17; ++p) {
+    CAPTURE(p);
+    const std::uint64_t bytes = 1000u * 16 * static_cast<std::uint64_t>(p);
+    const double n = static_cast<double>(bytes), links = p - 1, log = rounded_up_log2(p);
+    const auto is = [](double value) { return about(value); };
+
+    CHECK(seconds(all_reduce, "ring", p, bytes) ==
+          is(2 * links * (alpha + n / p * beta) + links * n / p * adding));
+    CHECK(seconds(reduce_scatter, "ring", p, bytes) ==
+          is(links * (alpha + n / p * (beta + adding))));
+    CHECK(seconds(all_gather, "ring", p, bytes) == is(links * (alpha + n / p * beta)));
+    CHECK(seconds(all_gather, "direct", p, bytes) == is(links * (alpha + n / p * beta)));
+    CHECK(seconds(broadcast, "binomial", p, bytes) == is(log * (alpha + n * beta)));
+    CHECK(seconds(broadcast, "linear", p, bytes) == is(links * (alpha + n * beta)));
+    CHECK(seconds(broadcast, "chain", p, bytes) ==
+          is(links * (alpha + n * beta)));  // nothing is cut here
+    CHECK(seconds(reduce, "binomial", p, bytes) == is(log * (alpha + n * (beta + adding))));
+    CHECK(seconds(reduce, "chain", p, bytes) == is(links * (alpha + n * (beta + adding))));
+    CHECK(seconds(barrier, "dissemination", p, 0) == is(log * alpha));
+    CHECK(seconds(all_to_all, "pairwise", p, bytes) >= links * (alpha + n / p * beta) * (1 - 1e-9));
+    if ((p & (p - 1)) != 0) continue;
+    CHECK(seconds(all_reduce, "recursive_doubling", p, bytes) ==
+          is(log * (alpha + n * (beta + adding))));
+    CHECK(seconds(all_reduce, "halving_doubling", p, bytes) ==
+          is(2 * log * alpha + links / p * n * (2 * beta + adding)));
+    CHECK(seconds(reduce_scatter, "halving", p, bytes) ==
+          is(log * alpha + links / p * n * (beta + adding)));
+    CHECK(seconds(all_gather, "doubling", p, bytes) == is(log * alpha + links / p * n * beta));
+  }
+}
+
+TEST_CASE(
+    "any number of ranks costs recursive doubling two more steps than the power of two below") {
+  for (const int p : {3, 5, 6, 7, 9, 12, 17}) {
+    CAPTURE(p);
+    const double n = 16000, steps = rounded_up_log2(p + 1) - 1;
+    const double power = steps * (alpha + n * (beta + adding));
+    CHECK(seconds(Collective::all_reduce, "recursive_doubling", p, 16000) ==
+          about(power + 2 * alpha + n * (2 * beta + adding)).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("a chain in slices is a pipeline") {
+  CostParameters sliced = hockney;
+  sliced.slice_bytes = 1000;
+  for (const int p : {2, 3, 6}) {
+    CAPTURE(p);
+    // k slices follow each other at the distance of one, and the last has p-2 more links before it.
+    CHECK(seconds(Collective::broadcast, "chain", p, 50000, sliced) ==
+          about((50 + p - 2) * (alpha + 1000 * beta)));
+  }
+  // Where slices are too many to be looked at one by one, as many messages are paid for: twice the
+  // buffer, twice the time.
+  sliced.slice_bytes = 100;
+  const double once = seconds(Collective::broadcast, "chain", 6, 100'000'000, sliced),
+               twice = seconds(Collective::broadcast, "chain", 6, 200'000'000, sliced);
+  CHECK(twice / once == about(2).epsilon(0.001));
+  CHECK(once == about(1e6 * (alpha + 100 * beta)).epsilon(0.005));
+}
+
+TEST_CASE("the next message need not wait until the last one has arrived") {
+  CostParameters logp{.alpha = 10e-6, .beta = 1e-9, .gamma = 0, .overhead = 2e-6};
+  // The root sends 5 messages 2 us apart, each with a microsecond of bytes; the last one arrives a
+  // delay after that.
+  CHECK(seconds(Collective::broadcast, "linear", 6, 1000, logp) == about(4 * 3e-6 + 11e-6));
+  CHECK(seconds(Collective::gather, "linear", 6, 6000, logp) == about(11e-6 + 4 * 3e-6));
+}
+
+TEST_CASE("what comes waits until what lay there has left") {
+  // Rank 0 has chunk 0 from rank 3, and hands it on to rank 1 once chunks 1 and 2 have left. Rank
+  // 2's chunk 0 has long come by then.
+  constexpr ChunkRange first{0}, others{1, 2};
+  const auto send = [](int to, ChunkRange chunks) {
+    return Step{.send = Send{.to = to, .chunks = chunks}, .receive = {}};
+  };
+  const auto receive = [](ChunkRange chunks) {
+    return Step{.send = {},
+                .receive = Receive{.from = 0, .chunks = chunks, .action = Action::overwrite}};
+  };
+  Step begin = send(1, others), end = send(1, first);
+  begin.receive = Receive{.from = 3, .chunks = first, .action = Action::overwrite};
+  end.receive = Receive{.from = 2, .chunks = first, .action = Action::add};
+  const std::vector<Schedule> schedules{{3, {begin, end}},
+                                        {3, {receive(others), receive(first)}},
+                                        {3, {Step{}, send(0, first)}},
+                                        {3, {send(0, first), Step{}}}};
+  const double n = 1000;
+  CHECK(cost_of(schedules, Chunks::even(3000, 3), 1, hockney).seconds ==
+        about(2 * alpha + 3 * n * beta + n * adding));
+}
+
+TEST_CASE("ranks that share cores wait for the work of all and for their turn") {
+  CostParameters crowded{
+      .alpha = 10e-6, .beta = 0, .gamma = 0, .overhead = 5e-6, .turn = 3e-6, .cores = 2};
+  const Cost cost = cost_of(find_algorithm(Collective::all_reduce, "two_shot"), 6, 0, crowded);
+  CHECK(cost.work == about(60 * 2 * 5e-6));  // 10 messages from each of 6 ranks, two ends each
+  CHECK(cost.seconds == about(cost.work / 2));
+  CHECK(cost.path < cost.work / 2);
+  // One message after the other, each longer by a turn for each of the two further ranks on a core.
+  CHECK(seconds(Collective::broadcast, "chain", 6, 0, crowded) == about(5 * (10e-6 + 2 * 3e-6)));
+  crowded.cores = 0;
+  CHECK(seconds(Collective::broadcast, "chain", 6, 0, crowded) == about(5 * 10e-6));
+  crowded = {
+      .alpha = 1e-6, .beta = 1e-10, .gamma = 2e-10, .overhead = 1e-7, .copy = 4e-10, .cores = 2};
+  CHECK(cost_of(find_algorithm(Collective::reduce, "binomial"), 3, 1000, crowded).work ==
+        about(2 * (2 * (1e-7 + 1000 * 4e-10) + 1000 * 2e-10)));
+}
+
+TEST_CASE("what the model counts is what the executor sends to the byte and the message") {
+  for (const int size : {2, 3, 4, 6}) {
+    for (const Algorithm& algorithm : all_algorithms()) {
+      if (algorithm.collective != Collective::all_reduce) continue;
+      CAPTURE(size);
+      CAPTURE(algorithm.title());
+      GroupOptions options;
+      options.executor.slice_bytes = 4096;
+      options.algorithms = AlgorithmSelection(fmt::format("all_reduce={}", algorithm.name));
+      const std::size_t count = 16 * 840 + 7;
+      const auto schedules = make_schedules(algorithm, size);
+      CostParameters parameters = hockney;
+      parameters.slice_bytes = options.executor.slice_bytes;
+      const Cost cost =
+          cost_of(schedules, Chunks::aligned(count, schedules[0].chunks, 4), 4, parameters);
+      run_threads(
+          size,
+          [&](ProcessGroup& group) {
+            std::vector<float> x(count);
+            const Traffic before = group.traffic();
+            group.all_reduce(std::span(x));
+            const Sent expected = cost.sent[static_cast<std::size_t>(group.rank())];
+            const Sent sent{group.traffic().messages_sent - before.messages_sent,
+                            group.traffic().payload_bytes_sent - before.payload_bytes_sent};
+            require(sent == expected,
+                    "rank {} sent {} bytes in {} messages, and the model says {} in {}",
+                    group.rank(), sent.bytes, sent.messages, expected.bytes, expected.messages);
+          },
+          options);
+    }
+  }
+}
+
+TEST_CASE("costs of bytes are taken between the lengths that were measured") {
+  MachineCosts machine{.common = {.alpha = 5},
+                       .per_byte = {{1, 10, 100}, {2, 20, 200}, {4, 40, 400}}};
+  CHECK(machine.at(4).beta == about(1));
+  CHECK(machine.at(64000).copy == about(10));
+  CHECK(machine.at(1000000).gamma == about(200));
+  CHECK(machine.at(4000000).beta == about(3));  // half way from 1 MB to 16 MB, counted in factors
+  CHECK(machine.at(1'000'000'000).copy == about(40));
+  CHECK(machine.at(0).alpha == 5);
+}
+
+TEST_CASE("64 ranks are costed in the twinkling of an eye") {
+  CostParameters sliced{
+      .alpha = 2e-5, .beta = 1e-10, .gamma = 1e-11, .overhead = 5e-6, .slice_bytes = 262144};
+  const auto start = Clock::now();
+  for (const Algorithm& algorithm : all_algorithms()) cost_of(algorithm, 64, 100'000'000, sliced);
+  const double taken = seconds_since(start);
+  MESSAGE(fmt::format("all algorithms, 64 ranks, 100 MB: {:.1f} ms", taken * 1e3));
+  CHECK(taken < 3);
+  const auto broadcast = [&](const char* name) {
+    return seconds(Collective::broadcast, name, 64, 100'000'000, sliced);
+  };
+  CHECK(broadcast("chain") < broadcast("binomial") / 2);  // still a fine pipeline
+}
+
+TEST_CASE("schedules that wait for a message that never comes are an error and no endless loop") {
+  std::vector<Schedule> schedules =
+      make_schedules(find_algorithm(Collective::all_reduce, "ring"), 3);
+  schedules[1].steps[2].send.reset();
+  CHECK_THROWS_WITH_AS(cost_of(schedules, Chunks::even(300, 3), 1, hockney),
+                       "rank 0 waits for a message that is never sent: these schedules do not come "
+                       "to an end (ringside prove says why)",
+                       Error);
+}

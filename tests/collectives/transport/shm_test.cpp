@@ -1,0 +1,112 @@
+// What shared memory has of its own: messages longer than a slot, buffers that peers read in place,
+// and what becomes of these.
+#include "collectives/transport/shm/shm.hpp"
+
+#include <filesystem>
+#include <numeric>
+
+#include "tests/collectives/worlds.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+using namespace ringside::tests;
+
+namespace {
+
+// Worlds whose lanes are narrower than the executor's slices.
+std::vector<std::string> run_narrow(int size, const ShmOptions& narrow, const Body& body) {
+  const auto port = free_port();
+  return on_threads(size, [&](int rank) {
+    ProcessGroup group(make_schedule_backend(connect_shm(place_of(rank, size, port), narrow)));
+    body(group);
+  });
+}
+
+void all_equal(std::span<const float> seen, float wanted, const char* what) {
+  for (const float x : seen) require(x == wanted, "{}: {} instead of {}", what, x, wanted);
+}
+
+// Sums of 1, 2, ..., size in every collective that moves data both ways.
+void sums_are_right(ProcessGroup& group, std::span<float> mine, std::span<float> other) {
+  const auto sum = static_cast<float>(group.size() * (group.size() + 1) / 2),
+             self = static_cast<float>(group.rank() + 1);
+  std::fill(mine.begin(), mine.end(), self);
+  group.all_reduce(std::span<const float>(mine), other);
+  all_equal(other, sum, "all_reduce out of place");
+  const auto block = other.first(group.block_size(mine.size(), group.rank()));
+  group.reduce_scatter(std::span<const float>(mine), block);
+  all_equal(block, sum, "reduce_scatter");
+  group.all_gather(std::span<const float>(block), mine);
+  all_equal(mine, sum, "all_gather");
+  group.all_reduce(mine, ReduceOp::avg);
+  all_equal(mine, sum, "all_reduce in place");
+}
+
+std::size_t open_files() {
+  const auto files = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+}  // namespace
+
+TEST_CASE("messages longer than a slot travel in pieces") {
+  for (const int size : {2, 3, 4})
+    for (const ShmOptions narrow :
+         {ShmOptions{.slot_bytes = 128, .slots = 1}, ShmOptions{.slot_bytes = 4096, .slots = 2}}) {
+      const auto outcomes = run_narrow(size, narrow, [](ProcessGroup& group) {
+        for (const std::size_t count : {1, 31, 33, 4000, 40001}) {
+          std::vector<float> x(count), y(count);
+          sums_are_right(group, x, y);
+        }
+      });
+      for (const auto& outcome : outcomes) CHECK(outcome == "");
+    }
+}
+
+TEST_CASE("buffers that a group allocates give the same results over every transport") {
+  for (const int size : {1, 2, 3, 4})
+    on_every_transport(size, [](ProcessGroup& group) {
+      for (const std::size_t count : {0, 1, 1000, 300007}) {
+        auto x = group.allocate<float>(count), y = group.allocate<float>(count);
+        require(x.size() == count && x.span().size() == count, "a buffer of {} has {} elements",
+                count, x.size());
+        all_equal(x.span(), 0, "a new buffer");
+        sums_are_right(group, x.span(), y.span());
+      }
+    });
+}
+
+TEST_CASE("shared and ordinary buffers can be mixed") {
+  const auto outcomes = run_shm(3, [](ProcessGroup& group) {
+    auto shared = group.allocate<float>(100003);
+    std::vector<float> ordinary(100003);
+    for (int round = 0; round < 6; ++round)
+      (group.rank() + round) % 2 == 0 ? sums_are_right(group, shared.span(), ordinary)
+                                      : sums_are_right(group, ordinary, shared.span());
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
+}
+
+TEST_CASE("buffers that are freed do not pile up") {
+  const std::size_t before = open_files();
+  std::size_t during = 0;
+  const auto outcomes = run_shm(2, [&](ProcessGroup& group) {
+    for (int i = 0; i < 50; ++i) {
+      auto x = group.allocate<float>(50000);
+      std::fill(x.span().begin(), x.span().end(), 1.0f);
+      group.all_reduce(x.span());
+      all_equal(x.span(), 2, "all_reduce");
+    }
+    group.barrier();
+    if (group.rank() == 0) during = open_files();
+    group.barrier();
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
+  CHECK(during < before + 20);  // sockets and segments of two ranks; no buffer
+  CHECK(open_files() == before);
+}
+
+TEST_CASE("slots that are no power of two are refused") {
+  CHECK_THROWS_WITH_AS(connect_shm(place_of(0, 1, 1), {.slot_bytes = 4096, .slots = 3}),
+                       "shared memory needs a power of two of slots, not 3 of 4096 bytes", Error);
+}

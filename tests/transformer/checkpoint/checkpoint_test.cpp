@@ -1,0 +1,337 @@
+#include "transformer/checkpoint/checkpoint.hpp"
+
+#include <cstring>
+#include <functional>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "autograd/engine/engine.hpp"
+#include "base/error.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+using autograd::DType;
+using autograd::Tensor;
+using Json = nlohmann::json;
+
+namespace {
+
+Config minute() {
+  Config config;
+  config.vocabulary = 17;
+  config.d_model = 8;
+  config.layers = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.d_ff = 6;
+  config.sequence = 10;
+  config.rope_theta = 500;
+  config.norm_epsilon = 1e-4;
+  return config;
+}
+
+Json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return Json::parse(file);
+}
+
+std::string refusal(const Json& config) {
+  TemporaryDirectory directory;
+  const auto path = directory.write("config.json", config.dump());
+  try {
+    load_config(directory.path());
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    REQUIRE(message.starts_with(path.string() + " "));
+    return message.substr(path.string().size() + 1);
+  }
+  return "accepted";
+}
+
+template <class T>
+bool same(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() &&
+         std::memcmp(a.data<T>(), b.data<T>(), a.values<T>().size_bytes()) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint gives the same model again to the bit") {
+  for (const bool tied : {false, true}) {
+    TemporaryDirectory directory;
+    Config config = minute();
+    config.tied_head = tied;
+    const Model saved(config);
+    save_checkpoint(directory.path() / "deep" / "down", saved);
+
+    Config read = load_config(directory.path() / "deep" / "down");
+    CHECK(read.vocabulary == 17);
+    CHECK(read.layers == 2);
+    CHECK(read.kv_heads == 2);
+    CHECK(read.rope_theta == 500);
+    CHECK(read.norm_epsilon == 1e-4);
+    CHECK(read.sequence == 10);
+    CHECK(read.tied_head == tied);
+    read.initialise_seed = 99;  // so that nothing agrees before it is loaded
+    const Model loaded(read);
+    load_parameters(directory.path() / "deep" / "down", loaded);
+    const auto a = saved.named_parameters(), b = loaded.named_parameters();
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(same<float>(a[i].tensor, b[i].tensor));
+  }
+}
+
+TEST_CASE("the folder is one that transformers opens") {
+  TemporaryDirectory directory;
+  const Model model(minute());
+  save_checkpoint(directory.path(), model);
+  const Json config = read_json(directory.path() / "config.json");
+  CHECK(config["architectures"] == Json{"LlamaForCausalLM"});
+  CHECK(config["model_type"] == "llama");
+  CHECK(config["hidden_size"] == 8);
+  CHECK(config["intermediate_size"] == 6);
+  CHECK(config["num_hidden_layers"] == 2);
+  CHECK(config["num_attention_heads"] == 4);
+  CHECK(config["num_key_value_heads"] == 2);
+  CHECK(config["rms_norm_eps"] == 1e-4);
+  CHECK(config["torch_dtype"] == "float32");
+  SafetensorsFile file(directory.path() / "model.safetensors");
+  CHECK(file.metadata().at("format") == "pt");
+  CHECK(file.entries().size() == 21);
+  CHECK(file.entry("model.layers.1.self_attn.k_proj.weight").shape ==
+        std::vector<std::int64_t>{4, 8});
+}
+
+TEST_CASE("numbers are turned into the type of the model that reads them") {
+  TemporaryDirectory directory;
+  const Model single(minute(), DType::fp32), twice(minute(), DType::fp64);
+  save_checkpoint(directory.path(), single);
+  load_parameters(directory.path(), twice);
+  for (std::size_t i = 0; i < single.parameters().size(); ++i) {
+    CHECK(twice.parameters()[i].values<double>()[0] == single.parameters()[i].values<float>()[0]);
+  }
+}
+
+TEST_CASE("BF16 is read as the upper half of a float") {
+  TemporaryDirectory directory;
+  const Model model(minute());
+  std::vector<std::vector<std::uint16_t>> halves;
+  std::vector<ArrayView> arrays;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    halves.emplace_back(static_cast<std::size_t>(tensor.elements()), std::uint16_t{0xc040});  // -3
+    arrays.push_back(
+        {name, StoredType::bf16, tensor.shape(), std::as_bytes(std::span(halves.back()))});
+  }
+  write_safetensors(directory.path() / "model.safetensors", arrays);
+  load_parameters(directory.path(), model);
+  for (const Tensor& parameter : model.parameters()) CHECK(parameter.values<float>().back() == -3);
+}
+
+TEST_CASE("parameters that do not fit the model are named") {
+  TemporaryDirectory directory;
+  const std::string file = (directory.path() / "model.safetensors").string();
+  save_checkpoint(directory.path(), Model(minute()));
+
+  Config wider = minute();
+  wider.d_ff = 7;
+  CHECK_THROWS_WITH_AS(load_parameters(directory.path(), Model(wider)),
+                       "'model.layers.0.mlp.gate_proj.weight' has shape [6, 8] in the checkpoint "
+                       "but [7, 8] in the model",
+                       Error);
+  Config deeper = minute();
+  deeper.layers = 3;
+  CHECK_THROWS_WITH_AS(
+      load_parameters(directory.path(), Model(deeper)),
+      (file + " holds no array named 'model.layers.2.input_layernorm.weight'").c_str(), Error);
+  Config flatter = minute();
+  flatter.layers = 1;
+  CHECK_THROWS_WITH_AS(
+      load_parameters(directory.path(), Model(flatter)),
+      (file + " holds 'model.layers.1.input_layernorm.weight', which is no parameter of this model")
+          .c_str(),
+      Error);
+}
+
+TEST_CASE("a config of another model is refused with the reason") {
+  TemporaryDirectory directory;
+  save_checkpoint(directory.path(), Model(minute()));
+  const Json good = read_json(directory.path() / "config.json");
+  const auto with = [&](const char* key, const Json& value) {
+    Json changed = good;
+    changed[key] = value;
+    return refusal(changed);
+  };
+  CHECK(refusal(good) == "accepted");
+  CHECK(with("model_type", "gpt2") ==
+        "cannot be used: it is not of a Llama model (model_type \"llama\")");
+  CHECK(with("hidden_act", "gelu") ==
+        "cannot be used: its activation is \"gelu\", but Ringside's is silu");
+  CHECK(with("attention_bias", true) ==
+        "cannot be used: it asks for biases (attention_bias), but Ringside's model has none");
+  CHECK(with("rope_scaling", Json{{"type", "linear"}}) ==
+        "cannot be used: it stretches positions (rope_scaling), which Ringside does not do");
+  CHECK(with("head_dim", 4) ==
+        "cannot be used: its heads are 4 wide, but Ringside's are d_model / heads = 2");
+  CHECK(with("head_dim", 2) == "accepted");
+  CHECK(with("num_attention_heads", 3) ==
+        "cannot be used: d_model 8 does not divide into 3 heads: choose a width that is a multiple "
+        "of the number of heads");
+  CHECK(with("vocab_size", "many") ==
+        "cannot be used: its vocab_size is \"many\", not a whole number");
+  CHECK(with("hidden_size", 8.5) == "cannot be used: its hidden_size is 8.5, not a whole number");
+  CHECK(with("hidden_size", 1e300) ==
+        "cannot be used: its hidden_size is 1e+300, not a whole number");
+  CHECK(with("num_key_value_heads", Json()) == "accepted");  // null: as many as query heads
+  CHECK(with("rms_norm_eps", "small").starts_with("does not describe a Llama model: "));
+  CHECK(with("rope_parameters", Json{{"rope_type", "default"}, {"rope_theta", 7.0}}) == "accepted");
+  CHECK(with("rope_parameters", Json{{"rope_type", "yarn"}}) ==
+        "cannot be used: it stretches positions (rope_type \"yarn\"), which Ringside does not do");
+  const std::string nowhere = (directory.path() / "no" / "config.json").string();
+  CHECK_THROWS_WITH_AS(load_config(directory.path() / "no"),
+                       ("cannot read " + nowhere + ": is it a checkpoint's folder?").c_str(),
+                       Error);
+}
+
+TEST_CASE("a step is dumped with its gradients and parameters") {
+  TemporaryDirectory directory;
+  Model model(minute(), DType::fp64);
+  Tensor frozen = model.parameters()[3];
+  frozen.set_requires_grad(false);
+  autograd::backward(model.loss(Tensor::from<std::int32_t>({1, 2}, {1, 2}),
+                                Tensor::from<std::int32_t>({2, 3}, {1, 2})));
+  const auto path = directory.path() / "step0001.safetensors";
+  dump_step(path, model);
+  SafetensorsFile file(path);
+  CHECK(file.entries().size() == 2 * 21 - 1);
+  const auto parameter = model.named_parameters()[5];
+  std::vector<double> gradient(static_cast<std::size_t>(parameter.tensor.elements()));
+  file.read("gradient." + parameter.name, std::as_writable_bytes(std::span(gradient)));
+  CHECK(std::equal(gradient.begin(), gradient.end(),
+                   parameter.tensor.grad().values<double>().begin()));
+  CHECK(file.entry("parameter." + parameter.name).type == StoredType::f64);
+}
+
+namespace {
+
+// A checkpoint in three shards, as Hugging Face's libraries would cut it; `change` may lie in the
+// index.
+void save_in_shards(const std::filesystem::path& directory, const Model& model,
+                    const std::function<void(Json&)>& change = {}) {
+  save_checkpoint(directory, model);
+  std::filesystem::remove(directory / "model.safetensors");
+  const auto parameters = model.named_parameters();
+  Json index = {{"metadata", {{"total_size", 1}}}, {"weight_map", Json::object()}};
+  for (std::size_t shard = 0; shard < 3; ++shard) {
+    const std::string name = fmt::format("model-0000{}-of-00003.safetensors", shard + 1);
+    std::vector<ArrayView> arrays;
+    for (std::size_t i = shard * parameters.size() / 3; i < (shard + 1) * parameters.size() / 3;
+         ++i) {
+      arrays.push_back(view_of(parameters[i].name, parameters[i].tensor));
+      index["weight_map"][parameters[i].name] = name;
+    }
+    write_safetensors(directory / name, arrays, {{"format", "pt"}});
+  }
+  if (change) change(index);
+  std::ofstream(directory / "model.safetensors.index.json") << index.dump(2);
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint in shards is read as one in a file") {
+  TemporaryDirectory directory;
+  const Model saved(minute());
+  save_in_shards(directory.path(), saved);
+  Config read = load_config(directory.path());
+  read.initialise_seed = 99;
+  const Model loaded(read);
+  load_parameters(directory.path(), loaded);
+  const auto a = saved.named_parameters(), b = loaded.named_parameters();
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(same<float>(a[i].tensor, b[i].tensor));
+  // As in transformers, one file goes before an index.
+  save_checkpoint(directory.path(), saved);
+  directory.write("model.safetensors.index.json", "no index");
+  CHECK_NOTHROW(load_parameters(directory.path(), loaded));
+}
+
+TEST_CASE("an index that its shards contradict is refused with the reason") {
+  const std::string one = "model-00001-of-00003.safetensors",
+                    two = "model-00002-of-00003.safetensors";
+  const auto refusal = [&](const std::function<void(Json&)>& change,
+                           const std::function<void(const std::filesystem::path&)>& damage = {}) {
+    TemporaryDirectory directory;
+    const Model model(minute());
+    save_in_shards(directory.path(), model, change);
+    if (damage) damage(directory.path());
+    try {
+      load_parameters(directory.path(), model);
+    } catch (const Error& error) {
+      const std::string message = error.what(),
+                        start = (directory.path() / "model.safetensors.index.json").string() +
+                                " cannot be used: ";
+      REQUIRE(message.starts_with(start));
+      return message.substr(start.size());
+    }
+    return std::string("accepted");
+  };
+  const auto with = [&](const char* name, const Json& file) {
+    return refusal([&](Json& index) { index["weight_map"][name] = file; });
+  };
+  CHECK(refusal({}) == "accepted");
+  CHECK(refusal({}, [&](const auto& directory) {
+          std::filesystem::remove(directory / two);
+        }).ends_with(" is in " + two + ", which is not there"));
+  CHECK(refusal({}, [&](const auto& directory) {
+          std::filesystem::resize_file(directory / two,
+                                       std::filesystem::file_size(directory / two) - 4);
+        }).find("it was cut short") != std::string::npos);
+  CHECK(with("model.norm.weight", one) ==
+        "it says that \"model.norm.weight\" is in " + one + ", which does not hold it");
+  CHECK(refusal([](Json& index) { index["weight_map"].erase("model.norm.weight"); }) ==
+        "it does not name \"model.norm.weight\", which model-00003-of-00003.safetensors holds");
+  for (const char* outside :
+       {"../model.safetensors", "/etc/model.safetensors", "..", "a/b.safetensors",
+        "a\\b.safetensors", "", ".safetensors", "model.bin"}) {
+    CHECK(with("model.norm.weight", outside) ==
+          fmt::format(
+              "it says that \"model.norm.weight\" is in {}, which is no name of a safetensors "
+              "file beside it",
+              Json(outside).dump()));
+  }
+  CHECK(with("model.norm.weight", 7) ==
+        "it says that \"model.norm.weight\" is in 7, which is no name of a safetensors file beside "
+        "it");
+  CHECK(refusal([](Json& index) { index.erase("weight_map"); }) ==
+        "it has no weight_map that says which file holds which array");
+  CHECK(refusal([](Json& index) { index["weight_map"] = Json::object(); }) ==
+        "its weight_map names no array");
+  const auto index_is = [&](const std::string& text) {
+    return refusal({}, [&](const auto& directory) {
+      std::ofstream(directory / "model.safetensors.index.json") << text;
+    });
+  };
+  CHECK(index_is("{") == "it is not JSON");
+  CHECK(index_is("[]") == "it has no weight_map that says which file holds which array");
+  CHECK(index_is(R"({"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}})") ==
+        "it names \"a\" twice");
+  CHECK(index_is(std::string(100'000, '[')) == "it is nested deeper than such a thing can be");
+  // The same array in two shards.
+  CHECK(refusal({},
+                [&](const auto& directory) {
+                  std::vector<std::byte> bytes(1000);
+                  std::vector<ArrayView> arrays;
+                  {
+                    const SafetensorsFile before(directory / two);
+                    for (const auto& [name, entry] : before.entries())
+                      arrays.push_back(
+                          {name, entry.type, entry.shape, std::span(bytes).first(entry.bytes())});
+                  }
+                  arrays.push_back(
+                      {"model.norm.weight", StoredType::f32, {1}, std::span(bytes).first(4)});
+                  write_safetensors(directory / two, arrays);
+                }) ==
+        "it says that \"model.norm.weight\" is in model-00003-of-00003.safetensors, but " + two +
+            " holds one too");
+}

@@ -1,0 +1,416 @@
+#include "transformer/checkpoint/training_state.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+#include "transformer/single_process.hpp"
+#include "transformer/tokenizer/bpe_trainer.hpp"
+#include "transformer/tokenizer/tokenizer_file.hpp"
+
+using namespace ringside;
+using namespace ringside::transformer;
+using autograd::DType;
+namespace fs = std::filesystem;
+
+namespace {
+
+Config small(const Vocabulary& vocabulary = {}) {
+  Config config;
+  config.vocabulary = vocabulary.size();
+  config.d_model = 16;
+  config.layers = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.d_ff = 24;
+  config.sequence = 16;
+  return config;
+}
+
+TrainerOptions brief() {
+  TrainerOptions options;
+  options.steps = 20;
+  options.batch = 4;
+  options.sequence = 16;
+  options.warmup = 3;
+  options.seed = 5;
+  return options;
+}
+
+Bytes some_text(std::size_t size = 20'000) {
+  Bytes text(size);
+  for (std::size_t i = 0; i < size; ++i)
+    text[i] = static_cast<std::uint8_t>("the ring passes each chunk on. "[i % 31] + i % 3);
+  return text;
+}
+
+// A model in training, as the program makes one.
+struct Run {
+  explicit Run(DType dtype = DType::fp32, const TrainerOptions& options = brief(),
+               const Bytes& text = some_text(), const Vocabulary& vocabulary = {})
+      : corpus(text, vocabulary),
+        model(small(vocabulary), dtype),
+        trainer(model, corpus, strategy, options,
+                {[this](const StepReport& r) { loss = r.loss; }, {}}) {}
+
+  // One that goes on with what is in the folder.
+  static std::unique_ptr<Run> resumed(const fs::path& directory, TrainerOptions options = brief(),
+                                      const Bytes& text = some_text(),
+                                      const Vocabulary& vocabulary = {}) {
+    const SavedRun saved = read_run(directory);
+    auto run = std::make_unique<Run>(saved.dtype, options, text, vocabulary);
+    load_parameters(directory, run->model);
+    load_state(saved, run->model, run->trainer);
+    return run;
+  }
+
+  std::string bits() const {
+    std::string all;
+    auto tensors = model.named_parameters();
+    for (const auto& state : trainer.optimizer().state()) tensors.push_back(state);
+    for (const auto& [name, tensor] : tensors) {
+      const auto bytes = view_of(name, tensor).bytes;
+      all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    return all;
+  }
+
+  Corpus corpus;
+  Model model;
+  SingleProcess strategy;
+  double loss = 0;
+  Trainer trainer;
+};
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> names_in(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void overwrite(const fs::path& path, std::streamoff at, char byte) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(at < 0 ? static_cast<std::streamoff>(fs::file_size(path)) + at : at);
+  file.put(byte);
+}
+
+// A disk that is full after so many bytes of a file.
+class SmallDisk {
+ public:
+  explicit SmallDisk(rlim_t bytes) : before_signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~SmallDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, before_signal_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*before_signal_)(int);
+};
+
+}  // namespace
+
+TEST_CASE("ten steps and ten more after loading are twenty to the bit") {
+  for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+      TrainerOptions options = brief();
+      options.optimizer = kind;
+      Run whole(dtype, options), half(dtype, options);
+      whole.trainer.run();
+      half.trainer.run(10);
+      CHECK(half.trainer.steps_taken() == 10);
+      TemporaryDirectory directory;
+      save_run(directory.path(), half.model, half.trainer);
+      half.trainer.run(13);  // what is saved does not look at the run any more
+      const auto second = Run::resumed(directory.path(), options);
+      CHECK(second->trainer.steps_taken() == 10);
+      second->trainer.run();
+      CHECK(second->loss == whole.loss);
+      CHECK((second->bits() == whole.bits()));
+    }
+  }
+}
+
+namespace {
+
+Vocabulary learnt(std::int64_t size) {
+  const Bytes text = some_text();
+  return Vocabulary(
+      train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = size}),
+      "mine");
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer is saved with the run and ten steps and ten more are twenty to the bit") {
+  const Vocabulary vocabulary = learnt(280);
+  Run whole(DType::fp32, brief(), some_text(), vocabulary),
+      half(DType::fp32, brief(), some_text(), vocabulary);
+  whole.trainer.run();
+  half.trainer.run(10);
+  TemporaryDirectory directory;
+  save_run(directory.path(), half.model, half.trainer, vocabulary);
+  const std::string file = (directory.path() / "tokenizer.json").string();
+  CHECK(names_in(directory.path()) ==
+        std::vector<std::string>{"config.json", "model.safetensors", "tokenizer.json",
+                                 "tokenizer_config.json", "training-10.safetensors"});
+  CHECK(read_run(directory.path()).tokenizer == vocabulary.fingerprint());
+
+  const auto second =
+      Run::resumed(directory.path(), brief(), some_text(), Vocabulary::beside(directory.path()));
+  second->trainer.run();
+  CHECK(second->loss == whole.loss);
+  CHECK((second->bits() == whole.bits()));
+  CHECK_NOTHROW(
+      save_run(directory.path(), second->model, second->trainer, vocabulary));  // over its own
+
+  const auto resume_with = [&](const Vocabulary& other) {
+    return error_of(
+        [&] { require_vocabulary_of(read_run(directory.path()), other.fingerprint()); });
+  };
+  const std::string folder = directory.path().string();
+  CHECK(resume_with(vocabulary) == "no error");
+  CHECK(resume_with({}) == "the run in " + folder +
+                               " was trained with a tokenizer, and its tokenizer.json is gone: "
+                               "give it the same with --tokenizer");
+  CHECK(resume_with(learnt(270)) == "the tokenizer is not the one that the run in " + folder +
+                                        " was trained with: give it the same with --tokenizer, or "
+                                        "none where its own tokenizer.json is still there");
+}
+
+TEST_CASE("no checkpoint is left beside another's tokenizer") {
+  TemporaryDirectory directory;
+  Run bytes;
+  save_tokenizer(directory.path(), *learnt(280).tokenizer());
+  const std::string file = (directory.path() / "tokenizer.json").string();
+  CHECK(error_of([&] { save_run(directory.path(), bytes.model, bytes.trainer); }) ==
+        file +
+            " is there, but the tokens of this run are bytes: whoever reads its checkpoint would "
+            "take them for that tokenizer's; save in "
+            "another folder, or remove the file");
+  const Vocabulary other = learnt(270);
+  Run tokens(DType::fp32, brief(), some_text(), other);
+  CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer, other); }) ==
+        file +
+            " is another tokenizer than this run's (mine): whoever reads its checkpoint would take "
+            "its tokens for that one's; save in "
+            "another folder, or remove the file");
+  CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer); }) ==
+        "the vocabulary to be saved is not that of the run");
+  CHECK_FALSE(fs::exists(directory.path() / "model.safetensors"));
+  TemporaryDirectory empty;
+  save_run(empty.path(), bytes.model, bytes.trainer);
+  CHECK(error_of([&] { require_vocabulary_of(read_run(empty.path()), other.fingerprint()); }) ==
+        "the run in " + empty.path().string() +
+            " was trained on bytes, and cannot go on with a tokenizer's tokens: leave out "
+            "--tokenizer, and take the tokenizer.json out of the "
+            "folder if there is one");
+}
+
+TEST_CASE("a checkpoint says what run it is of") {
+  TemporaryDirectory directory;
+  TrainerOptions options = brief();
+  options.learning_rate = 0.1 + 0.2;  // no short decimal
+  options.accumulate = 2;
+  Run run(DType::fp64, options);
+  run.trainer.run(7);
+  save_run(directory.path(), run.model, run.trainer);
+  const SavedRun saved = read_run(directory.path());
+  CHECK(saved.step == 7);
+  CHECK(saved.dtype == DType::fp64);
+  CHECK(saved.options.learning_rate == options.learning_rate);
+  CHECK(saved.options.seed == 5);
+  CHECK(saved.options.accumulate == 2);
+  CHECK(changes_since(saved, options).empty());
+  options.batch = 8;
+  options.seed = 6;
+  CHECK(changes_since(saved, options) ==
+        std::vector<std::string>{"batch was 4 and is 8", "seed was 5 and is 6"});
+}
+
+TEST_CASE("a folder holds one checkpoint and what else was in it") {
+  TemporaryDirectory directory;
+  directory.write("notes.txt", "mine");
+  directory.write("model.safetensors.999999999.part", "of a process that was killed");
+  directory.write("tokenizer.json.999999999.part", "of another");
+  Run run;
+  for (const std::int64_t step : {3, 5}) {
+    run.trainer.run(step);
+    save_run(directory.path(), run.model, run.trainer);
+  }
+  CHECK(names_in(directory.path()) == std::vector<std::string>{"config.json", "model.safetensors",
+                                                               "notes.txt",
+                                                               "training-5.safetensors"});
+  save_run(directory.path(), run.model, run.trainer);  // again: the file in use is not overwritten
+  CHECK(names_in(directory.path()).back() == "training-5-2.safetensors");
+  CHECK(Run::resumed(directory.path())->trainer.steps_taken() == 5);
+  CHECK_NOTHROW(load_config(directory.path()));
+}
+
+TEST_CASE("a disk that is full leaves the checkpoint before") {
+  TemporaryDirectory directory;
+  Run run;
+  run.trainer.run(3);
+  save_run(directory.path(), run.model, run.trainer);
+  const std::string before = run.bits();
+  const auto names = names_in(directory.path());
+  run.trainer.run(4);
+  const auto model_bytes = fs::file_size(directory.path() / "model.safetensors"),
+             state_bytes = fs::file_size(directory.path() / names.back());
+  REQUIRE(model_bytes < state_bytes);
+  for (const auto room :
+       {model_bytes / 2, model_bytes + 100}) {  // in the model's size, and in the state's
+    const SmallDisk disk(room);
+    CHECK(error_of([&] {
+            save_run(directory.path(), run.model, run.trainer);
+          }).starts_with("cannot write "));
+  }
+  {
+    // The state fits, and the model does not: SGD's state has no arrays.
+    TrainerOptions options = brief();
+    options.optimizer = OptimizerKind::sgd;
+    Run other(DType::fp32, options);
+    other.trainer.run(4);
+    const SmallDisk disk(model_bytes / 2);
+    CHECK(error_of([&] { save_run(directory.path(), other.model, other.trainer); }) ==
+          "cannot write " + (directory.path() / "model.safetensors").string() + ": File too large");
+  }
+  CHECK(names_in(directory.path()) == names);
+  const auto kept = Run::resumed(directory.path());
+  CHECK(kept->trainer.steps_taken() == 3);
+  CHECK((kept->bits() == before));
+}
+
+TEST_CASE("a process that is killed while it saves leaves a whole checkpoint") {
+  TemporaryDirectory directory;
+  Run run;
+  run.trainer.run(2);
+  save_run(directory.path(), run.model, run.trainer);
+  std::int64_t furthest = 0;
+  for (int attempt = 0; attempt < 25; ++attempt) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) {
+        run.trainer.resume_at(2 + (run.trainer.steps_taken() + 1) % 15);
+        save_run(directory.path(), run.model, run.trainer);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(2000 + 1731 * attempt));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    const auto found =
+        Run::resumed(directory.path());  // throws, and fails the test, if it is not whole
+    furthest = std::max(furthest, found->trainer.steps_taken());
+  }
+  CHECK(furthest > 2);
+  save_run(directory.path(), run.model, run.trainer);
+  CHECK(names_in(directory.path()).size() == 3);  // what the killed ones left behind is gone
+}
+
+TEST_CASE("what is not the checkpoint that was saved is refused") {
+  TemporaryDirectory directory;
+  Run run;
+  run.trainer.run(3);
+  save_run(directory.path(), run.model, run.trainer);
+  const fs::path model = directory.path() / "model.safetensors",
+                 state = directory.path() / "training-3.safetensors";
+  const std::string folder = directory.path().string();
+  const auto refusal = [&] { return error_of([&] { Run::resumed(directory.path()); }); };
+  CHECK(refusal() == "no error");
+
+  CHECK(error_of([&] { Run::resumed(directory.path(), brief(), some_text(19'999)); }) ==
+        "the text is not the one that the run in " + folder +
+            " was trained on: give it the same --data, or start from its parameters with --init");
+  TrainerOptions options = brief();
+  options.optimizer = OptimizerKind::sgd;
+  CHECK(error_of([&] {
+          Run::resumed(directory.path(), options);
+        }).find("which is not the optimizer's") != std::string::npos);
+  options = brief();
+  options.steps = 3;
+  CHECK(error_of([&] { Run::resumed(directory.path(), options); }) ==
+        "3 of 3 steps are taken already: ask for more with --steps");
+
+  overwrite(state, -1, '\x7f');
+  CHECK(refusal() == "cannot go on with " + state.string() +
+                         ": its numbers are not those that were saved: it is damaged");
+  fs::resize_file(state, fs::file_size(state) - 1);
+  CHECK(refusal().find("it was cut short") != std::string::npos);
+  fs::remove(state);
+  CHECK(refusal() ==
+        "cannot read " + state.string() + " as safetensors: No such file or directory");
+
+  save_run(directory.path(), run.model, run.trainer);
+  overwrite(model, -1, '\x7f');
+  CHECK(refusal() == "the parameters in " + folder +
+                         " are not those that training-3.safetensors was saved with: one of the "
+                         "files was changed or is damaged; to start "
+                         "from the parameters alone, use --init");
+  save_checkpoint(directory.path(), run.model);
+  CHECK(refusal() == folder +
+                         " holds a model, but no run to go on with (no optimizer's state): start "
+                         "from its parameters with --init");
+  save_checkpoint(directory.path(), run.model,
+                  {{"training_state", "../../etc/training-1.safetensors"}});
+  CHECK(refusal() == model.string() +
+                         " names ../../etc/training-1.safetensors as its optimizer's state, which "
+                         "is no such file");
+}
+
+TEST_CASE("a state that lies about its run is refused") {
+  TemporaryDirectory directory;
+  Run run;
+  run.trainer.run(3);
+  save_run(directory.path(), run.model, run.trainer);
+  const fs::path state = directory.path() / "training-3.safetensors";
+  Metadata metadata;
+  {
+    SafetensorsFile file(state);
+    metadata = file.metadata();
+  }
+  const auto refusal = [&](const std::string& key, const std::string& value) {
+    Metadata lie = metadata;
+    lie[key] = value;
+    if (value.empty()) lie.erase(key);
+    write_safetensors(state, {}, lie);
+    const std::string said = error_of([&] { read_run(directory.path()); }),
+                      start = state.string() + " is no state of a run: ";
+    return said.starts_with(start) ? said.substr(start.size()) : said;
+  };
+  CHECK(refusal("step", "3") == "no error");
+  CHECK(refusal("step", "") == "its metadata has no \"step\"");
+  CHECK(refusal("step", "three") == "its metadata has a \"step\" that is no number");
+  CHECK(refusal("step", "3 ") == "its metadata has a \"step\" that is no number");
+  CHECK(refusal("step", "99999999999999999999") == "its metadata has a \"step\" that is no number");
+  CHECK(refusal("step", "-1") == "its metadata speaks of step -1");
+  CHECK(refusal("dtype", "fp8") ==
+        "its numbers are of type fp8, but Ringside trains in fp32, fp64 and bf16");
+  CHECK(refusal("optimizer", "lion") == "its optimizer is lion, but Ringside has sgd and adamw");
+}

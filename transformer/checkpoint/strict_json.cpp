@@ -1,0 +1,37 @@
+#include "transformer/checkpoint/strict_json.hpp"
+
+#include <set>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace ringside::transformer {
+
+using Json = nlohmann::json;
+
+std::string shown(const Json& said) {
+  std::string text = said.dump(-1, ' ', true);
+  if (text.size() > 100) text.replace(97, std::string::npos, "...");
+  return text;
+}
+
+Json parse_strictly(const std::string& text, std::string_view what, int deepest) {
+  std::vector<std::set<std::string>> seen;
+  const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
+    require(depth <= deepest, "{} is nested deeper than such a thing can be", what);
+    if (event == Json::parse_event_t::object_start) seen.emplace_back();
+    if (event == Json::parse_event_t::object_end) seen.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const auto& key = value.get_ref<const std::string&>();
+      require(seen.back().insert(key).second, "{} names {} twice", what, shown(key));
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text, look);
+  } catch (const Json::exception&) {
+    fail("{} is not JSON", what);
+  }
+}
+
+}  // namespace ringside::transformer

@@ -1,0 +1,57 @@
+#include "transformer/data/batches.hpp"
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+namespace ringside::transformer {
+
+Share share_of_batch(std::int64_t batch, int rank, int ranks) {
+  require(batch >= 1, "the batch is {} sequences, but a step needs at least 1", batch);
+  require(batch % ranks == 0,
+          "a batch of {} sequences does not divide by {} ranks: choose a multiple of {}, so that "
+          "every rank reads equally much",
+          batch, ranks, ranks);
+  return {rank * (batch / ranks), batch / ranks};
+}
+
+Batches::Batches(const PackedTokens& text, std::int64_t length, std::uint64_t seed)
+    : text_(&text), length_(length), seed_(seed) {
+  require(length >= 1, "a sequence of {} tokens is none: it needs at least 1", length);
+  require(text.size() > static_cast<std::uint64_t>(length),
+          "a sequence of {0} {2} and the one that follows do not fit into {1} {2} of text: give "
+          "more text or a shorter sequence",
+          length, text.size(), text.bytes_per_id() == 1 ? "bytes" : "tokens");
+}
+
+Batch Batches::draw(std::int64_t step, Share share) const {
+  Batch batch{.sequences = share.count, .length = length_, .input = {}, .target = {}};
+  const std::uint64_t starts =
+      text_->size() - static_cast<std::uint64_t>(length_);  // 0 .. size - length - 1
+  for (std::int64_t i = share.first; i < share.first + share.count; ++i) {
+    append(random_below(starts, seed_, static_cast<std::uint64_t>(step),
+                        static_cast<std::uint64_t>(i)),
+           batch);
+  }
+  return batch;
+}
+
+std::int64_t Batches::windows() const {
+  return static_cast<std::int64_t>(text_->size() - 1) / length_;
+}
+
+Batch Batches::consecutive(Share share) const {
+  require(share.first >= 0 && share.first + share.count <= windows(),
+          "windows {} to {} were asked for, but the text holds {}", share.first,
+          share.first + share.count - 1, windows());
+  Batch batch{.sequences = share.count, .length = length_, .input = {}, .target = {}};
+  for (std::int64_t i = share.first; i < share.first + share.count; ++i)
+    append(static_cast<std::uint64_t>(i * length_), batch);
+  return batch;
+}
+
+void Batches::append(std::uint64_t start, Batch& batch) const {
+  text_->append_to(batch.input, start, static_cast<std::size_t>(length_));
+  text_->append_to(batch.target, start + 1, static_cast<std::size_t>(length_));
+}
+
+}  // namespace ringside::transformer

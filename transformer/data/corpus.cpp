@@ -1,0 +1,151 @@
+#include "transformer/data/corpus.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "transformer/data/fingerprint.hpp"
+
+namespace ringside::transformer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t largest_block = 64 * 1024;
+constexpr std::size_t blocks_per_examination = 20;
+
+// The file's bytes appended to `into`; nothing appended and an errno returned where it cannot be
+// read. Read to its end and not by its size, so that a pipe serves too.
+int append_file(const fs::path& path, Bytes& into) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return errno != 0 ? errno : EIO;
+  const std::size_t before = into.size();
+  std::vector<char> piece(1 << 20);
+  while (file) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    into.insert(into.end(), piece.begin(), piece.begin() + file.gcount());
+  }
+  if (!file.bad()) return 0;
+  into.resize(before);
+  return errno != 0 ? errno : EIO;
+}
+
+// git's test for a binary file.
+bool looks_like_text(std::span<const std::uint8_t> bytes) {
+  const auto head = bytes.first(std::min<std::size_t>(bytes.size(), 8 * 1024));
+  return std::find(head.begin(), head.end(), 0) == head.end();
+}
+
+// Sorted by path and not in the order of the directory, which differs from machine to machine.
+std::vector<fs::path> regular_files_below(const fs::path& directory, int& skipped) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  auto entry = fs::recursive_directory_iterator(
+      directory, fs::directory_options::skip_permission_denied, error);
+  require(!error, "cannot read the directory {}: {}", directory.string(), error.message());
+  while (entry != fs::recursive_directory_iterator()) {
+    std::error_code unreadable;
+    if (entry->is_regular_file(unreadable))
+      files.push_back(entry->path());
+    else if (!entry->is_directory(unreadable))
+      ++skipped;
+    entry.increment(error);
+    require(!error, "cannot read on in the directory {}: {}", directory.string(), error.message());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void append_directory(const fs::path& directory, Text& text) {
+  const std::size_t before = text.bytes.size();
+  for (const fs::path& path : regular_files_below(directory, text.skipped)) {
+    const std::size_t start = text.bytes.size();
+    const bool read = append_file(path, text.bytes) == 0;
+    if (read && looks_like_text(std::span(text.bytes).subspan(start))) {
+      ++text.files;
+      continue;
+    }
+    text.bytes.resize(start);
+    ++text.skipped;
+  }
+  require(text.bytes.size() > before, "the directory {} holds no readable text",
+          directory.string());
+}
+
+PackedTokens tokens_of(Bytes text, const Vocabulary& vocabulary) {
+  if (vocabulary.is_bytes()) return PackedTokens(std::move(text));
+  const std::string_view view(reinterpret_cast<const char*>(text.data()), text.size());
+  return PackedTokens(vocabulary.encode(view), vocabulary.size());
+}
+
+}  // namespace
+
+Corpus::Corpus(const Bytes& text, const Vocabulary& vocabulary)
+    : bytes_(text.size()), vocabulary_fingerprint_(vocabulary.fingerprint()) {
+  Bytes training, validation;
+  const std::size_t block =
+      std::clamp<std::size_t>(text.size() / blocks_per_examination, 1, largest_block);
+  for (std::size_t start = 0, number = 0; start < text.size(); start += block, ++number) {
+    Bytes& part =
+        number % blocks_per_examination == blocks_per_examination - 1 ? validation : training;
+    const std::size_t end = std::min(start + block, text.size());
+    part.insert(part.end(), text.begin() + static_cast<std::ptrdiff_t>(start),
+                text.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  held_out_bytes_ = validation.size();
+  Fingerprint fingerprint;
+  for (const Bytes* part : {&training, &validation}) fingerprint.add(*part);
+  fingerprint_ = fingerprint.value();
+  if (!vocabulary.is_bytes()) byte_counts_ = vocabulary.byte_counts();
+  training_ = tokens_of(std::move(training), vocabulary);
+  validation_ = tokens_of(std::move(validation), vocabulary);
+}
+
+std::int64_t Corpus::bytes_of(std::span<const std::int32_t> tokens) const {
+  if (tokens_are_bytes()) return static_cast<std::int64_t>(tokens.size());
+  std::int64_t bytes = 0;
+  for (const std::int32_t token : tokens) bytes += byte_counts_.at(static_cast<std::size_t>(token));
+  return bytes;
+}
+
+Text read_text(const std::vector<fs::path>& paths) {
+  Text text;
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    require(fs::exists(status), "there is no file or directory {}{}", path.string(),
+            error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : "");
+    if (fs::is_directory(status)) {
+      append_directory(path, text);
+      continue;
+    }
+    const std::size_t before = text.bytes.size();
+    const int failure = append_file(path, text.bytes);
+    require(failure == 0, "cannot read {}: {}", path.string(), std::strerror(failure));
+    require(text.bytes.size() > before, "{} is empty: there is nothing to learn from it",
+            path.string());
+    ++text.files;
+  }
+  require(!text.bytes.empty(), "no text was given to read");
+  return text;
+}
+
+fs::path default_corpus() {
+  fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
+  require(!headers.empty(),
+          "the C++ standard library headers were not found when this program was built: name a "
+          "text with --data");
+  std::error_code error;
+  require(fs::is_directory(headers, error),
+          "the C++ standard library headers at {}, which this program was built with, are gone: "
+          "name a text with --data",
+          headers.string());
+  return headers;
+}
+
+}  // namespace ringside::transformer

@@ -1,0 +1,89 @@
+#include "transformer/data/tokens.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace ringside::transformer {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint64_t largest_id = std::numeric_limits<std::int32_t>::max();
+
+std::string bytes_of(const std::filesystem::path& path) {
+  errno = 0;
+  require(!std::filesystem::is_directory(path), "it is a directory");
+  std::ifstream file(path, std::ios::binary);
+  require(file.is_open(), "{}", std::strerror(errno));
+  std::string bytes(std::istreambuf_iterator<char>(file), {});
+  require(!bytes.empty(), "it is empty");
+  return bytes;
+}
+
+Tokens sequence_from(const Json& said, std::size_t number) {
+  require(said.is_array(), "sequence {} is not a list of token ids", number);
+  require(!said.empty(), "sequence {} is empty", number);
+  Tokens tokens;
+  for (const Json& id : said) {
+    const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() <= largest_id;
+    require(fits, "sequence {} has {:.40} at place {}, which is no token id", number,
+            id.dump(-1, ' ', true), tokens.size());
+    tokens.push_back(id.get<std::int32_t>());
+  }
+  return tokens;
+}
+
+std::vector<Tokens> sequences_of_json(const std::string& text) {
+  const Json said = Json::parse(text, nullptr, false);
+  require(!said.is_discarded(), "it is not JSON");
+  require(said.is_array() && !said.empty(),
+          "a list of sequences is expected, such as [[5, 17, 2], [8, 1]]");
+  if (said.front().is_number()) return {sequence_from(said, 0)};
+  std::vector<Tokens> sequences;
+  for (const Json& sequence : said) sequences.push_back(sequence_from(sequence, sequences.size()));
+  return sequences;
+}
+
+template <class Id>
+std::vector<Tokens> sequences_of_stream(const std::string& bytes, std::int64_t length) {
+  require(bytes.size() % sizeof(Id) == 0, "its {} bytes are not whole tokens of {} bytes",
+          bytes.size(), sizeof(Id));
+  std::vector<Tokens> sequences;
+  for (std::size_t i = 0; i < bytes.size() / sizeof(Id); ++i) {
+    Id id = 0;
+    std::memcpy(&id, bytes.data() + i * sizeof id, sizeof id);
+    require(id <= largest_id, "it has {} at place {}, which is no token id", id, i);
+    if (i % static_cast<std::size_t>(length) == 0) sequences.emplace_back();
+    sequences.back().push_back(static_cast<std::int32_t>(id));
+  }
+  if (sequences.size() > 1 && sequences.back().size() == 1) sequences.pop_back();
+  return sequences;
+}
+
+}  // namespace
+
+std::vector<Tokens> read_tokens(const std::filesystem::path& path, std::int64_t length) {
+  require(length >= 1, "a stream of tokens cannot be cut into sequences of {}", length);
+  try {
+    const auto kind = path.extension();
+    require(kind == ".json" || kind == ".u16" || kind == ".u32",
+            "its name must end in .json, .u16 or .u32 to say what is in it");
+    const std::string bytes = bytes_of(path);
+    if (kind == ".json") return sequences_of_json(bytes);
+    return kind == ".u16" ? sequences_of_stream<std::uint16_t>(bytes, length)
+                          : sequences_of_stream<std::uint32_t>(bytes, length);
+  } catch (const Error& error) {
+    fail("cannot read tokens from {}: {}", path.string(), error.what());
+  }
+}
+
+}  // namespace ringside::transformer

@@ -1,0 +1,136 @@
+#include "transformer/evaluation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+
+#include "autograd/engine/engine.hpp"
+#include "autograd/tensor/bf16.hpp"
+#include "base/error.hpp"
+
+namespace ringside::transformer {
+
+using autograd::Tensor;
+
+namespace {
+
+constexpr std::int32_t nothing_follows = -100;  // what head_loss() leaves out
+
+// log softmax(logits)[token], in fp64 whatever the model computes in.
+template <class T>
+double log_probability(std::span<const T> logits, std::int32_t token) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const T logit : logits) total += std::exp(static_cast<double>(logit) - largest);
+  return static_cast<double>(logits[static_cast<std::size_t>(token)]) - largest - std::log(total);
+}
+
+// Equally long sequences as a batch: tokens and targets [sequences, T], the target of the last
+// token is nothing.
+struct Together {
+  Tensor tokens, targets;
+};
+
+Together together(std::span<const Tokens> sequences) {
+  Tokens tokens, targets;
+  for (const Tokens& sequence : sequences) {
+    tokens.insert(tokens.end(), sequence.begin(), sequence.end());
+    targets.insert(targets.end(), sequence.begin() + 1, sequence.end());
+    targets.push_back(nothing_follows);
+  }
+  const autograd::Shape shape{static_cast<std::int64_t>(sequences.size()),
+                              static_cast<std::int64_t>(sequences[0].size())};
+  return {Tensor::from(tokens, shape), Tensor::from(targets, shape)};
+}
+
+// What the head makes of `hidden` [sequences, T, d_model], added to `evaluation`: a few rows of
+// logits at a time, for all of them may be more than the rest of the model.
+void take_down(const Model& model, const Tensor& hidden, std::span<const Tokens> sequences,
+               bool keep_logits, Evaluation& evaluation) {
+  const autograd::NoGrad no_history;
+  const std::int64_t length = hidden.size(1), vocabulary = model.config().vocabulary,
+                     rows = autograd::cross_entropy_rows(length, vocabulary);
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    std::vector<double>& of_sequence = evaluation.log_probabilities.emplace_back();
+    if (keep_logits)
+      evaluation.logits.push_back(
+          Tensor::empty({length, vocabulary}, autograd::wide_type(model.dtype())));
+    for (std::int64_t first = 0; first < length; first += rows) {
+      const std::int64_t count = std::min(rows, length - first);
+      const Tensor own = hidden.narrow(0, static_cast<std::int64_t>(s), 1).narrow(1, first, count);
+      const Tensor logits =
+          autograd::wide(model.head(own)).reshape({count, vocabulary}).to(autograd::Device::cpu);
+      if (keep_logits) evaluation.logits.back().narrow(0, first, count).copy_(logits);
+      autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
+        const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();
+        for (std::int64_t t = first; t < std::min(first + count, length - 1); ++t) {
+          const auto row = all.subspan(static_cast<std::size_t>((t - first) * vocabulary),
+                                       static_cast<std::size_t>(vocabulary));
+          of_sequence.push_back(
+              log_probability(row, sequences[s][static_cast<std::size_t>(t) + 1]));
+          evaluation.loss -= of_sequence.back() / static_cast<double>(evaluation.foretold);
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+
+void check_sequences(const std::vector<Tokens>& sequences, const Config& config) {
+  require(!sequences.empty(), "there are no sequences");
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    const auto length = static_cast<std::int64_t>(sequences[s].size());
+    require(length >= 2,
+            "sequence {} has {} token: it takes two, for the first to foretell the second", s,
+            length);
+    require(length <= config.sequence,
+            "sequence {} has {} tokens, but the model sees at most {}: cut it", s, length,
+            config.sequence);
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::int32_t id = sequences[s][static_cast<std::size_t>(t)];
+      require(id >= 0 && id < config.vocabulary,
+              "sequence {} has the token {} at place {}, but the model's vocabulary is 0 to {}", s,
+              id, t, config.vocabulary - 1);
+    }
+  }
+}
+
+Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences,
+                    const EvaluateOptions& options) {
+  check_sequences(sequences, model.config());
+  require(options.at_once >= 1, "{} sequences at once are none", options.at_once);
+  std::optional<autograd::NoGrad> no_history;
+  if (options.gradients)
+    model.zero_grad();
+  else
+    no_history.emplace();
+
+  Evaluation evaluation;
+  for (const Tokens& sequence : sequences)
+    evaluation.foretold += static_cast<std::int64_t>(sequence.size()) - 1;
+  const std::span<const Tokens> all(sequences);
+  for (std::size_t first = 0; first < all.size();) {
+    std::size_t end = first + 1;
+    while (end < all.size() && end - first < static_cast<std::size_t>(options.at_once) &&
+           all[end].size() == all[first].size())
+      ++end;
+    const auto part = all.subspan(first, end - first);
+    const auto [tokens, targets] = together(part);
+    const Tensor hidden = model.hidden(tokens);
+    take_down(model, hidden.detach(), part, options.logits, evaluation);
+    if (options.gradients) {
+      // The mean over all is the sum of the parts' means, each weighted with its share of the
+      // tokens.
+      const auto foretold = static_cast<double>(part.size() * (part[0].size() - 1));
+      const Tensor loss = model.head_loss(hidden, targets);
+      autograd::backward(loss, Tensor::scalar(foretold / static_cast<double>(evaluation.foretold),
+                                              loss.dtype(), loss.device()));
+    }
+    first = end;
+  }
+  return evaluation;
+}
+
+}  // namespace ringside::transformer
