@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 
-namespace ringside::transformer {
+namespace ringside {
 namespace {
 
 // So that renames reach the disk in the order in which they were made. Some file systems cannot do
@@ -57,4 +57,4 @@ void AtomicFile::commit() {
   fail("cannot write {}: {}", path_.string(), std::strerror(reason));
 }
 
-}  // namespace ringside::transformer
+}  // namespace ringside

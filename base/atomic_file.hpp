@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace ringside::transformer {
+namespace ringside {
 
 // Writes beside `path`, and takes its place only when all is on the disk:
 //
@@ -31,4 +31,4 @@ class AtomicFile {
   std::FILE* file_ = nullptr;
 };
 
-}  // namespace ringside::transformer
+}  // namespace ringside
