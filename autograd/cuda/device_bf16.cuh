@@ -1,5 +1,5 @@
-// How nvcc's side of a file rounds to bf16 (bf16_number.hpp): a GPU has an instruction for what
-// takes seven of integers.
+// Rounding to bf16 in code that nvcc compiles (bf16_number.hpp): a GPU has one instruction for it,
+// where integer arithmetic takes seven.
 #pragma once
 
 #include <cstdint>

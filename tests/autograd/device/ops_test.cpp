@@ -60,7 +60,7 @@ TEST_CASE("device add and mul stretch as on the CPU") {
   for (const std::int64_t d : {0, 1, 2, 3}) reversed = reversed.transpose(d, 8 - d);
   CHECK_THROWS_WITH_AS(reversed.contiguous(),
                        "copy_: a view of shape [2, 2, 2, 2, 2, 2, 2, 2, 2] has more than 8 "
-                       "dimensions that do not lie in memory as one; copy it on the CPU",
+                       "dimensions that are not contiguous; copy it on the CPU",
                        Error);
 }
 
