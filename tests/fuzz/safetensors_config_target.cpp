@@ -1,4 +1,4 @@
-// The config.json of a checkpoint.
+// Fuzzes the reader of config.json.
 #include "tests/fuzz/safetensors.hpp"
 
 #include <stdexcept>

@@ -1,7 +1,7 @@
-// fuzz_NAME SECONDS [SEED]            damages good inputs for so long
-// fuzz_NAME --only NUMBER [SEED]      the input of this number again, for a debugger
+//     fuzz_NAME SECONDS [SEED]            runs damaged inputs for this time
+//     fuzz_NAME --only NUMBER [SEED]      runs one input again, for a debugger
 //
-// Input number i of a seed is always the same, so what it finds can be found again.
+// Input number i of a seed is always the same, so a failure can be reproduced.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -23,7 +23,7 @@ using namespace ringside;
 
 volatile std::uint64_t number_now = 0;
 
-// Random numbers for one input.
+// The random numbers of one input.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
@@ -77,8 +77,8 @@ void run(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-// Only what may be called in a handler.
-void tell_and_end(int signal) {
+// A signal handler, so it calls only async-signal-safe functions.
+void report_and_raise(int signal) {
   char text[64] = "ended by a signal at input --only ";
   std::size_t end = 34;
   char digits[20];
@@ -100,8 +100,8 @@ int fuzz_for(double seconds, std::uint64_t seed) {
     accepted += fuzz::was_accepted();
   }
   fmt::print("{} inputs of seed {}, {} of them accepted\n", number, seed, accepted);
-  const bool sound = accepted > 0 && accepted < number / 2;  // otherwise this test looks at nothing
-  if (!sound) fmt::print("too many or too few were accepted\n");
+  const bool sound = accepted > 0 && accepted < number / 2;  // otherwise the test is meaningless
+  if (!sound) fmt::print("expected some inputs to be accepted, but less than half\n");
   return sound ? 0 : 1;
 }
 
@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   const bool once = argc > 2 && std::string(argv[1]) == "--only";
   const std::uint64_t seed =
       argc > (once ? 3 : 2) ? std::strtoull(argv[once ? 3 : 2], nullptr, 10) : 1;
-  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, tell_and_end);
+  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, report_and_raise);
   try {
     if (!once) return fuzz_for(argc > 1 ? std::strtod(argv[1], nullptr) : 1.5, seed);
     const std::string input = input_of(seed, std::strtoull(argv[2], nullptr, 10));

@@ -1,4 +1,4 @@
-"""The peers' side of the comparisons: the Llama block of transformer/ in PyTorch, with the same sizes, and the sentence that says what to install."""
+"""The model of the comparisons with PyTorch: the Llama model of transformer/ in PyTorch, with the same sizes."""
 import importlib.util
 import sys
 
@@ -11,13 +11,13 @@ SIZES = {  # d_model, heads, d_ff, layers, vocabulary
 
 def require_torch():
     if importlib.util.find_spec("torch") is None:
-        print(f"{sys.argv[0]}: {sys.executable} has no torch: install it (pip install torch, in a venv outside the repository) and start "
-              "this with that Python", file=sys.stderr)
+        print(f"{sys.argv[0]}: {sys.executable} has no torch: install it (pip install torch, in a venv outside the repository) and run "
+              "this script with that Python", file=sys.stderr)
         sys.exit(2)
 
 
 def make_llama(model_name, batch, sequence):
-    """Called with tokens [batch, sequence] it returns logits [batch, sequence, vocabulary]. First values are those of seed 0."""
+    """Returns a model that maps tokens [batch, sequence] to logits [batch, sequence, vocabulary]. Initial values are those of seed 0."""
     import torch
     import torch.nn as nn
     import torch.nn.functional as F

@@ -73,7 +73,7 @@ TEST_CASE("the comparison with PyTorch says what to install") {
     CHECK(outcome.out == "");
     CHECK(outcome.err == std::string(RINGSIDE_PEERS) + "/" + script + ": " + python +
                              " has no torch: install it (pip install torch, in a venv outside the "
-                             "repository) and start this with that Python\n");
+                             "repository) and run this script with that Python\n");
   }
 }
 
