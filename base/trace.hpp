@@ -1,8 +1,8 @@
 // The trace of one rank: spans of time in two lanes, and samples of the memory in use.
 //
-//     compute        ┌ forward ──────────┐┌ backward ───────────┐┌ finish ─┐┌ optimizer ┐  phases
-//                     linear  rms_norm ..  linear backward ...    wait                     ops, waits
-//     communication                           ┌ all_reduce ┐┌ all_reduce ─┐                calls
+//     compute        ┌ forward ─────────┐┌ backward ──────────┐┌ finish ─┐┌ optimizer ┐  phases
+//                     linear  rms_norm .. linear backward ...   wait                     ops, waits
+//     communication                          ┌ all_reduce ┐┌ all_reduce ─┐               calls
 //
 // In a wait the rank's thread blocks until a call has ended: communication that computation does
 // not hide. Code that records asks Trace::here(), which only reads a thread-local pointer:

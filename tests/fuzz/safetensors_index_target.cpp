@@ -42,10 +42,11 @@ bool was_accepted() {
 }
 
 std::vector<std::string> good_inputs() {
-  return {
-      R"({"metadata":{"total_size":26936},"weight_map":{"model.embed_tokens.weight":"model-00001-of-00002.safetensors",)"
-      R"("model.layers.0.mlp.up_proj.weight":"model-00001-of-00002.safetensors","model.norm.weight":"model-00002-of-00002.safetensors"}})",
-      R"({"weight_map":{"a":"a.safetensors"}})"};
+  return {R"({"metadata":{"total_size":26936},"weight_map":{)"
+          R"("model.embed_tokens.weight":"model-00001-of-00002.safetensors",)"
+          R"("model.layers.0.mlp.up_proj.weight":"model-00001-of-00002.safetensors",)"
+          R"("model.norm.weight":"model-00002-of-00002.safetensors"}})",
+          R"({"weight_map":{"a":"a.safetensors"}})"};
 }
 
 std::vector<std::string> words() {

@@ -85,16 +85,16 @@ bool was_accepted() {
 }
 
 std::vector<std::string> good_inputs() {
-  return {
-      with_length("{}", 0),
-      with_length(
-          R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
-          R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})",
-          24),
-      with_length(
-          R"({"model.layers.0.mlp.up_proj.weight":{"dtype":"F32","shape":[0,2147483648,2147483648],"data_offsets":[0,0]},)"
-          R"("x":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},"y":{"dtype":"I64","shape":[1,1,1],"data_offsets":[1,9]}}   )",
-          9)};
+  return {with_length("{}", 0),
+          with_length(R"({"__metadata__":{"format":"pt"},)"
+                      R"("a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+                      R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})",
+                      24),
+          with_length(R"({"model.layers.0.mlp.up_proj.weight":)"
+                      R"({"dtype":"F32","shape":[0,2147483648,2147483648],"data_offsets":[0,0]},)"
+                      R"("x":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},)"
+                      R"("y":{"dtype":"I64","shape":[1,1,1],"data_offsets":[1,9]}}   )",
+                      9)};
 }
 
 std::vector<std::string> words() {

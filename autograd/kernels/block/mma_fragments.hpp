@@ -32,12 +32,12 @@ constexpr Position accumulator_position(int thread, int i) {
 // The first element of the row whose address a thread passes to ldmatrix.x4, within a stored 16 x
 // 16 matrix. The four 8 x 8 matrices p lie there as follows:
 //
-//     A, stored [m, k]              0 2      loaded as stored
-//                                   1 3
-//     B, stored [k, n], .trans      0 2      0 and 1 hold the first 8 columns of n, 2 and 3 the rest
-//                                   1 3
-//     B, stored [n, k]              0 1      the same columns; stored transposed, so without .trans
-//                                   2 3
+//     A, stored [m, k]             0 2     loaded as stored
+//                                  1 3
+//     B, stored [k, n], .trans     0 2     0 and 1 are the first 8 columns of n, 2 and 3 the rest
+//                                  1 3
+//     B, stored [n, k]             0 1     the same columns; stored transposed, so without .trans
+//                                  2 3
 constexpr Position ldmatrix_row_a(int thread) {
   return {thread % 16, thread / 16 * 8};
 }

@@ -135,9 +135,9 @@ constexpr void for_each_row(B& block, int rows, const Body& body) {
 //                                           the thread that holds it
 //     c.for_each(other, body)               body(row, column, c[row, column], other[row, column])
 //
-//     copy_async(into, from)     starts to copy 16 bytes from global to shared memory
-//     commit_copies()            closes a batch of copies
-//     wait_copies(n)             waits for this thread's copies, except those of the n newest batches
+//     copy_async(into, from)    starts to copy 16 bytes from global to shared memory
+//     commit_copies()           closes a batch of copies
+//     wait_copies(n)            waits for this thread's copies, but not for its n newest batches
 template <class B>
 concept TileBlock = Block<B> &&
     requires(B& block, float* shared, const float* global, typename B::RowGroup group) {
