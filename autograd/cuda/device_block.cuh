@@ -67,14 +67,20 @@ class DeviceBlock {
  private:
   template <class Combine>
   __host__ __device__ float reduce(float x, [[maybe_unused]] const Combine& combine) {
-    NV_IF_TARGET(
-        NV_IS_DEVICE,
-        (for (int distance = 16; distance > 0; distance /= 2) x =
-             combine(x, __shfl_xor_sync(0xffffffffu, x, distance));
-         const int warps = static_cast<int>(blockDim.x / 32); if (warps == 1) return x;
-         if (threadIdx.x % 32 == 0) scratch_[threadIdx.x / 32] = x; __syncthreads();
-         x = scratch_[0]; for (int warp = 1; warp < warps; ++warp) x = combine(x, scratch_[warp]);
-         __syncthreads();))
+    NV_IF_TARGET(NV_IS_DEVICE, (x = reduce_on_device(x, combine);))
+    return x;
+  }
+  template <class Combine>
+  __device__ float reduce_on_device(float x, const Combine& combine) {
+    for (int distance = 16; distance > 0; distance /= 2)
+      x = combine(x, __shfl_xor_sync(0xffffffffu, x, distance));
+    const int warps = static_cast<int>(blockDim.x / 32);
+    if (warps == 1) return x;
+    if (threadIdx.x % 32 == 0) scratch_[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = scratch_[0];
+    for (int warp = 1; warp < warps; ++warp) x = combine(x, scratch_[warp]);
+    __syncthreads();
     return x;
   }
 
@@ -92,7 +98,7 @@ __global__ void __launch_bounds__(Kernel::threads) run(const __grid_constant__ K
   kernel(block);
 }
 
-// A kernel needs permission for more than 48 KiB of dynamic shared memory.
+// A kernel must opt in to more than 48 KiB of dynamic shared memory.
 template <class Kernel>
 cudaError_t launch(const Kernel& kernel, std::int64_t blocks, cudaStream_t stream) {
   if (blocks == 0) return cudaSuccess;

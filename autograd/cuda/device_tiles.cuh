@@ -233,13 +233,18 @@ class DeviceRowGroup {
   }
 
  private:
-  // The shuffle names only these eight threads: other groups of the warp may have finished their
-  // rows.
   template <class Combine>
   __host__ __device__ float reduce(float x, [[maybe_unused]] const Combine& combine) const {
-    NV_IF_TARGET(NV_IS_DEVICE, (const unsigned members = 0xffu << (thread_ % 32 / size * size);
-                                for (int distance = size / 2; distance > 0; distance /= 2) x =
-                                    combine(x, __shfl_xor_sync(members, x, distance));))
+    NV_IF_TARGET(NV_IS_DEVICE, (x = reduce_on_device(x, combine);))
+    return x;
+  }
+  // The shuffle names only the eight threads of this group: other groups of the warp may have
+  // finished their rows.
+  template <class Combine>
+  __device__ float reduce_on_device(float x, const Combine& combine) const {
+    const unsigned members = 0xffu << (thread_ % 32 / size * size);
+    for (int distance = size / 2; distance > 0; distance /= 2)
+      x = combine(x, __shfl_xor_sync(members, x, distance));
     return x;
   }
   int thread_;

@@ -13,6 +13,9 @@
 namespace ringside::autograd::cuda {
 
 inline constexpr std::int64_t elements_per_block = 1 << 14;
+constexpr std::int64_t blocks_for(std::int64_t elements) {
+  return (elements + elements_per_block - 1) / elements_per_block;
+}
 
 // What every entry has besides its addresses. TensorTable::add sets `first_block` and `packs`.
 struct TableEntry {
@@ -34,7 +37,7 @@ struct TensorTable {
     if (entry.elements == 0) return;
     entry.first_block = blocks;
     entry.packs = entry.all_fit_packs();
-    blocks += static_cast<int>((entry.elements + elements_per_block - 1) / elements_per_block);
+    blocks += static_cast<int>(blocks_for(entry.elements));
     at[count++] = entry;
   }
 

@@ -186,7 +186,7 @@ struct AttentionForward {
       previous = current, current = old;
     }
 
-    // Since the last sync nobody reads q_tile or `current`, so they are reused for the result.
+    // Since the last sync() no thread reads q_tile or `current`, so they are reused for the result.
     for (int row = block.thread(); row < rows; row += block.threads()) {
       current.total[row] = 1 / previous.total[row];
       if (first + row < sizes.queries)

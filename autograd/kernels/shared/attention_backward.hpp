@@ -156,7 +156,7 @@ struct AttentionKeysBackward {
       current = next, next = old;
     }
 
-    // Since the last sync nobody reads k_tile or v_tile, so they are reused for the result.
+    // Since the last sync() no thread reads k_tile or v_tile, so they are reused for the result.
     dk_sum.for_each(
         [&](int row, int column, float& x) { k_tile(row, column) = T(x * inputs.scale); });
     dv_sum.for_each([&](int row, int column, float& x) { v_tile(row, column) = T(x); });
@@ -263,7 +263,7 @@ struct AttentionQueriesBackward {
       current = next, next = old;
     }
 
-    // Since the last sync nobody reads q_tile, so it is reused for the result.
+    // Since the last sync() no thread reads q_tile, so it is reused for the result.
     dq_sum.for_each(
         [&](int row, int column, float& x) { q_tile(row, column) = T(x * inputs.scale); });
     block.sync();

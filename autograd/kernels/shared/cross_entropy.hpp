@@ -90,7 +90,8 @@ struct CrossEntropy {
  private:
   template <Block B>
   constexpr float log_sum_exp(B& block, const S* z) const {
-    // lowest() and not -infinity: -infinity - -infinity, for a masked logit, is NaN.
+    // Starts at lowest(), not -infinity: a masked logit is -infinity, and the difference of two
+    // infinities is NaN.
     float largest = std::numeric_limits<float>::lowest(), total = 0;
     for_each<S>(block, targets.vocabulary, packs, [&](std::int64_t i, auto width) {
       const auto zi = load_floats<width.value>(z + i);

@@ -164,8 +164,7 @@ class ElementwiseOn : public DeviceKernels {
   void sum_of_squares(std::span<const Tensor> all, double factor,
                       const Tensor& total) const override {
     std::int64_t blocks = 0;
-    for (const Tensor& x : all)
-      blocks += (x.elements() + elements_per_block - 1) / elements_per_block;
+    for (const Tensor& x : all) blocks += blocks_for(x.elements());
     // Partial sums are fp64, which no tensor on a device can be: so an fp32 tensor of twice the
     // size.
     const Tensor partials = Tensor::empty({2 * blocks}, DType::fp32, Launcher::device);

@@ -76,12 +76,12 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
                      .packs = false};
       kernel.packs = fits_packs(kernel.half, kernel.x, kernel.y) &&
                      fits_packs(kernel.half, kernel.cos, kernel.sin);
-      for (std::int64_t d = x.dim() - 2, d3 = 2; d >= 0; --d, --d3) {
-        kernel.shape[d3] = x.size(d);
-        kernel.x_view.strides[d3] = x.strides()[static_cast<std::size_t>(d)];
-        kernel.y_view.strides[d3] = y.strides()[static_cast<std::size_t>(d)];
-        kernel.packs = kernel.packs && kernel.x_view.strides[d3] % Pack<S>::size == 0 &&
-                       kernel.y_view.strides[d3] % Pack<S>::size == 0;
+      for (std::int64_t d = x.dim() - 2, axis = 2; d >= 0; --d, --axis) {
+        kernel.shape[axis] = x.size(d);
+        kernel.x_view.strides[axis] = x.strides()[static_cast<std::size_t>(d)];
+        kernel.y_view.strides[axis] = y.strides()[static_cast<std::size_t>(d)];
+        kernel.packs = kernel.packs && kernel.x_view.strides[axis] % Pack<S>::size == 0 &&
+                       kernel.y_view.strides[axis] % Pack<S>::size == 0;
       }
       this->run("rope", kernel, x.elements() / 2, kernel.packs ? 256 * Pack<S>::size : 256);
     });
@@ -98,6 +98,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
     });
   }
 
+  // sorted [2, tokens]: the ids in order, and the token that each comes from.
   void embedding_backward(const Tensor& sorted, const Tensor& dy,
                           const Tensor& dweight) const override {
     const std::int64_t n = dweight.size(1), tokens = sorted.size(1);
