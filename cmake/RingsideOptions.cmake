@@ -23,14 +23,16 @@ endif()
 if(RINGSIDE_NATIVE AND NOT RINGSIDE_SANITIZE)
   target_compile_options(ringside_options INTERFACE -march=native)
 endif()
-# fmt's headers enable -Og for their own functions, even in a debug build, and -Og enables variable tracking. gdb then treats the whole
-# file as optimised and stops before a function's arguments are in place.
+# fmt's headers enable -Og for their own functions, even in a debug build, and -Og enables variable
+# tracking. gdb then treats the whole file as optimised and stops before a function's arguments are
+# in place.
 target_compile_options(ringside_options INTERFACE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-fno-var-tracking>)
 if(RINGSIDE_SANITIZE)
   target_compile_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE})
   if(RINGSIDE_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC warns that ThreadSanitizer does not model Asio's fences. That is harmless here: each io_context has one thread.
+    # GCC warns that ThreadSanitizer does not model Asio's fences. That is harmless here: each
+    # io_context has one thread.
     target_compile_options(ringside_options INTERFACE -Wno-tsan)
   endif()
 endif()

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Compares data parallelism and ZeRO with PyTorch's on this machine.
 
-    tools/peers/parallel_step.py [--ringside build/release/bin/ringside] [--backends shm,tcp] [--rounds 3] [--json FILE]
+    tools/peers/parallel_step.py [--ringside build/release/bin/ringside] [--backends shm,tcp]
+                                 [--rounds 3] [--json FILE]
 
-Needs a Python with torch 1.13 or newer; the project itself does not. Both sides run the same Llama model, sizes, batch, clipping and
-AdamW in fp32, with the same number of processes and threads. PyTorch's ranks communicate through Gloo over loopback:
+Needs a Python with torch 1.13 or newer; the project itself does not. Both sides run the same Llama
+model, sizes, batch, clipping and AdamW in fp32, with the same number of processes and threads.
+PyTorch's ranks communicate through Gloo over loopback:
 
     no communication    each rank alone                       bench ddp, none
     data parallel       DistributedDataParallel               bench ddp, bucketed
     ZeRO-1              DDP and ZeroRedundancyOptimizer       bench zero, zero1
     FSDP                fully_shard of each block             bench zero, zero3
 
-Each round runs Ringside once and PyTorch once, so that a slow phase of the machine affects both. On both sides the strategies take turns,
-one step each. The time of a step is that of the slowest rank. Prints medians over the rounds of the medians over the steps.
+Each round runs Ringside once and PyTorch once, so that a slow phase of the machine affects both. On
+both sides the strategies take turns, one step each. The time of a step is that of the slowest rank.
+Prints medians over the rounds of the medians over the steps.
 """
 import argparse
 import json
@@ -26,7 +29,8 @@ import time
 
 from llama import SIZES, make_llama, require_torch
 
-STRATEGIES = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1", "zero3": "FSDP"}
+STRATEGIES = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1",
+              "zero3": "FSDP"}
 
 
 def make_contender(strategy, args):
@@ -37,11 +41,13 @@ def make_contender(strategy, args):
     model = make_llama(args.model, args.batch, args.sequence)
     options = {"lr": 1e-4, "weight_decay": 0.1}
     if strategy in ("bucketed", "zero1"):
-        model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb, gradient_as_bucket_view=True)
+        model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb,
+                                        gradient_as_bucket_view=True)
     if strategy == "zero1":
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
-        return model, ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, parameters_as_bucket_view=True, **options)
+        return model, ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW,
+                                              parameters_as_bucket_view=True, **options)
     if strategy == "zero3":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
@@ -54,7 +60,7 @@ def make_contender(strategy, args):
 
 
 def contenders_of(args):
-    """The contenders that this version of PyTorch supports, and for each of the others the reason why not."""
+    """The contenders that this version of PyTorch supports, and why it lacks the others."""
     contenders, missing = {}, {}
     for strategy in args.strategies.split(","):
         try:
@@ -75,12 +81,14 @@ def torch_rank(args):
     vocabulary = SIZES[args.model][-1]
     contenders, missing = contenders_of(args)
     generator = torch.Generator().manual_seed(dist.get_rank())
-    tokens, targets = (torch.randint(vocabulary, (args.batch, args.sequence), generator=generator) for _ in range(2))
+    tokens, targets = (torch.randint(vocabulary, (args.batch, args.sequence), generator=generator)
+                       for _ in range(2))
 
     def step(strategy, model, optimizer):
         dist.barrier()
         start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=strategy not in ("bucketed", "zero1"))  # DDP's gradients are views into its buckets
+        # DDP's gradients are views into its buckets.
+        optimizer.zero_grad(set_to_none=strategy not in ("bucketed", "zero1"))
         F.cross_entropy(model(tokens).view(-1, vocabulary), targets.view(-1)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -93,8 +101,9 @@ def torch_rank(args):
         for strategy, contender in contenders.items():
             times[strategy].append(step(strategy, *contender))
     if dist.get_rank() == 0:
-        print(json.dumps({"version": torch.__version__, "missing": missing,
-                          "step_ms": {strategy: statistics.median(seconds[2:]) * 1e3 for strategy, seconds in times.items()}}))
+        step_ms = {strategy: statistics.median(seconds[2:]) * 1e3
+                   for strategy, seconds in times.items()}
+        print(json.dumps({"version": torch.__version__, "missing": missing, "step_ms": step_ms}))
     dist.destroy_process_group()
 
 
@@ -102,10 +111,13 @@ def run_torch(args):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {"WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {**os.environ, "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, *sys.argv, "--torch-rank"]
-    ranks = [subprocess.Popen(command, env={**os.environ, **environment, "RANK": str(r)}, stdout=subprocess.PIPE if r == 0 else subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL if r else None, text=True) for r in range(args.ranks)]
+    ranks = [subprocess.Popen(command, env={**environment, "RANK": str(r)}, text=True,
+                              stdout=subprocess.DEVNULL if r else subprocess.PIPE,
+                              stderr=subprocess.DEVNULL if r else None)
+             for r in range(args.ranks)]
     answer = ranks[0].communicate()[0]
     if any(rank.wait() != 0 for rank in ranks):
         sys.exit("a rank of PyTorch failed: its message is above")
@@ -114,8 +126,10 @@ def run_torch(args):
 
 def run_ringside(args, bench, more):
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        command = [args.ringside, "bench", bench, "-n", str(args.ranks), "--model", args.model, "--batch", str(args.batch), "--sequence",
-                   str(args.sequence), "--threads", str(args.threads), "--steps", str(args.steps), "--json", file.name, *more]
+        command = [args.ringside, "bench", bench, "-n", str(args.ranks), "--model", args.model,
+                   "--batch", str(args.batch), "--sequence", str(args.sequence),
+                   "--threads", str(args.threads), "--steps", str(args.steps),
+                   "--json", file.name, *more]
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
             sys.exit(f"the command failed: {' '.join(command)}")
         return json.load(file)
@@ -124,33 +138,39 @@ def run_ringside(args, bench, more):
 def run_ringside_round(args):
     """(strategy, backend) -> milliseconds."""
     asked, rows = args.strategies.split(","), []
-    figures = run_ringside(args, "ddp", ["--backend", args.backends, "--forms", "bucketed", "--buckets", str(args.bucket_mb)])
+    figures = run_ringside(args, "ddp", ["--backend", args.backends, "--forms", "bucketed",
+                                         "--buckets", str(args.bucket_mb)])
     for one in figures if isinstance(figures, list) else [figures]:
         rows += [(row["form"], row["backend"], row["step_ms"]) for row in one["rows"]]
     sharded = [strategy for strategy in asked if strategy.startswith("zero")]
     if sharded:
-        figures = run_ringside(args, "zero", ["--backend", args.backends, "--forms", ",".join(sharded), "--bucket-mb", str(args.bucket_mb)])
+        figures = run_ringside(args, "zero", ["--backend", args.backends,
+                                              "--forms", ",".join(sharded),
+                                              "--bucket-mb", str(args.bucket_mb)])
         rows += [(row["form"], row["backend"], row["step_ms"]) for row in figures]
     return {(strategy, backend): ms for strategy, backend, ms in rows if strategy in asked}
 
 
 def print_table(args, ours, theirs):
     backends = args.backends.split(",")
-    print(f"  {'step (ms)':<18}" + "".join(f"{'ringside ' + b:>16}" for b in backends) + f"{'torch gloo':>14}" +
-          "".join(f"{'torch / ' + b:>14}" for b in backends))
+    print(f"  {'step (ms)':<18}" + "".join(f"{'ringside ' + b:>16}" for b in backends) +
+          f"{'torch gloo':>14}" + "".join(f"{'torch / ' + b:>14}" for b in backends))
     for strategy, name in STRATEGIES.items():
         if strategy not in args.strategies.split(","):
             continue
         own = [ours[strategy, backend] for backend in backends]
-        line = f"  {name:<18}" + "".join(f"{ms:>10.0f}{ms / ours['none', b]:>6.2f}" for ms, b in zip(own, backends))
+        line = f"  {name:<18}" + "".join(f"{ms:>10.0f}{ms / ours['none', b]:>6.2f}"
+                                         for ms, b in zip(own, backends))
         if strategy in theirs:
-            line += f"{theirs[strategy]:>8.0f}{theirs[strategy] / theirs['none']:>6.2f}" + "".join(f"{theirs[strategy] / ms:>14.2f}" for ms in own)
+            line += f"{theirs[strategy]:>8.0f}{theirs[strategy] / theirs['none']:>6.2f}"
+            line += "".join(f"{theirs[strategy] / ms:>14.2f}" for ms in own)
         print(line)
     print("  beside each time: its ratio to the step without communication")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringside", default="build/release/bin/ringside")
     parser.add_argument("--model", default="lab", choices=SIZES)
     parser.add_argument("--ranks", type=int, default=2)
@@ -158,8 +178,10 @@ def main():
     parser.add_argument("--sequence", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1, help="threads per rank")
     parser.add_argument("--bucket-mb", type=float, default=25)
-    parser.add_argument("--backends", default="shm,tcp", help="Ringside's backends: shm, tcp, or both")
-    parser.add_argument("--strategies", default=",".join(STRATEGIES), help="some of these; none is the baseline")
+    parser.add_argument("--backends", default="shm,tcp",
+                        help="Ringside's backends: shm, tcp, or both")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES),
+                        help="some of these; none is the baseline")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--json", help="write the medians to this file")
@@ -178,15 +200,19 @@ def main():
         answer = run_torch(args)
         for strategy, ms in answer["step_ms"].items():
             theirs.setdefault(strategy, []).append(ms)
-    ours, theirs = ({key: statistics.median(ms) for key, ms in side.items()} for side in (ours, theirs))
-    print(f"{args.model}, batch {args.batch} x {args.sequence} of each of {args.ranks} ranks, {args.threads} thread(s) each, fp32, AdamW; torch "
-          f"{answer['version']}; medians of {args.rounds} rounds of {args.steps} steps")
+    ours, theirs = ({key: statistics.median(ms) for key, ms in side.items()}
+                    for side in (ours, theirs))
+    print(f"{args.model}, batch {args.batch} x {args.sequence} of each of {args.ranks} ranks, "
+          f"{args.threads} thread(s) each, fp32, AdamW; torch {answer['version']}; "
+          f"medians of {args.rounds} rounds of {args.steps} steps")
     print_table(args, ours, theirs)
     for strategy, why in answer["missing"].items():
         print(f"  torch's {STRATEGIES[strategy]} is not available: {why}")
     if args.json:
-        rows = [{"form": strategy, "library": f"ringside {backend}", "step_ms": ms} for (strategy, backend), ms in ours.items()]
-        rows += [{"form": strategy, "library": f"torch {answer['version']} gloo", "step_ms": ms} for strategy, ms in theirs.items()]
+        rows = [{"form": strategy, "library": f"ringside {backend}", "step_ms": ms}
+                for (strategy, backend), ms in ours.items()]
+        rows += [{"form": strategy, "library": f"torch {answer['version']} gloo", "step_ms": ms}
+                 for strategy, ms in theirs.items()]
         with open(args.json, "w") as file:
             json.dump(rows, file, indent=2)
 
