@@ -29,6 +29,10 @@ libraries+=" libopenblas-openmp-dev libpcre2-dev"
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
+found_openblas() {
+  [ -n "$(find /usr/lib /usr/local/lib -name libopenblas.so -print -quit 2>/dev/null)" ]
+}
+
 # The packages of Debian and Ubuntu that are still missing. A tool counts as present if its command
 # is found, wherever it comes from.
 missing_packages() {
@@ -39,8 +43,7 @@ missing_packages() {
   local library
   for library in $libraries; do
     case $library in
-      libopenblas-*) [ -n "$(find /usr/lib /usr/local/lib -name libopenblas.so -print -quit \
-        2>/dev/null)" ] || echo "$library" ;;
+      libopenblas-*) found_openblas || echo "$library" ;;
       *) installed "$library" || echo "$library" ;;
     esac
   done
