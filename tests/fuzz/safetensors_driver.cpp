@@ -24,9 +24,9 @@ using namespace ringside;
 volatile std::uint64_t number_now = 0;
 
 // The random numbers of one input.
-class Dice {
+class InputRandom {
  public:
-  Dice(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
+  InputRandom(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
   std::size_t below(std::size_t n) {
     return n == 0 ? 0 : random_below(n, seed_, number_, counter_++);
   }
@@ -35,41 +35,41 @@ class Dice {
   std::uint64_t seed_, number_, counter_ = 0;
 };
 
-void damage(std::string& input, Dice& dice) {
+void damage(std::string& input, InputRandom& random) {
   static const auto words = fuzz::words();
-  const std::size_t at = dice.below(input.size() + 1),
-                    length = dice.below(std::min<std::size_t>(input.size() - at, 24) + 1);
-  switch (dice.below(7)) {
+  const std::size_t at = random.below(input.size() + 1),
+                    length = random.below(std::min<std::size_t>(input.size() - at, 24) + 1);
+  switch (random.below(7)) {
     case 0:
-      if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << dice.below(8)));
+      if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << random.below(8)));
       return;
     case 1:
-      if (at < input.size()) input[at] = static_cast<char>(dice.below(256));
+      if (at < input.size()) input[at] = static_cast<char>(random.below(256));
       return;
     case 2:
       input.erase(at, length);
       return;
     case 3:
-      input.insert(at, input.substr(dice.below(input.size() + 1), length));
+      input.insert(at, input.substr(random.below(input.size() + 1), length));
       return;
     case 4:
-      input.insert(at, words[dice.below(words.size())]);
+      input.insert(at, words[random.below(words.size())]);
       return;
     case 5:
-      input.replace(at, length, words[dice.below(words.size())]);
+      input.replace(at, length, words[random.below(words.size())]);
       return;
     default:
-      input.resize(dice.below(input.size() + 1));
+      input.resize(random.below(input.size() + 1));
       return;
   }
 }
 
 std::string input_of(std::uint64_t seed, std::uint64_t number) {
   static const auto good = fuzz::good_inputs();
-  Dice dice(seed, number);
-  std::string input = good[dice.below(good.size())];
-  for (std::size_t left = dice.below(5); left > 0; --left) damage(input, dice);
-  if (dice.below(4) != 0) fuzz::repair(input);
+  InputRandom random(seed, number);
+  std::string input = good[random.below(good.size())];
+  for (std::size_t left = random.below(5); left > 0; --left) damage(input, random);
+  if (random.below(4) != 0) fuzz::repair(input);
   return input;
 }
 
