@@ -1,9 +1,9 @@
 // The GPU's kernels on the CPU: as a loop over blocks of one thread, that a debugger can follow,
 // unless more threads are asked for.
 #include "autograd/cuda/of_device.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/emulated/emulated.hpp"
 #include "autograd/kernels/shared/kernels_on.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "base/environment.hpp"
 
 namespace ringside::autograd {
@@ -28,10 +28,10 @@ struct EmulatedLauncher {
 
   // Not a kernel on a GPU either but a library's: here the CPU's, in fp32.
   void gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) const {
-    const Tensor wide_a = wide(a), wide_b = wide(b),
+    const Tensor wide_a = to_compute_dtype(a), wide_b = to_compute_dtype(b),
                  wide_c = c.dtype() == DType::fp32 ? c
                           : p.beta == 0            ? Tensor::empty(c.shape(), DType::fp32, device)
-                                                   : wide(c);
+                                                   : to_compute_dtype(c);
     for (std::int64_t i = 0; i < p.count; ++i)
       autograd::gemm(p.a, p.b, p.m, p.n, p.k, 1.0f, cuda::at<float>(wide_a) + i * p.m * p.k,
                      p.a == Transpose::yes ? p.m : p.k, cuda::at<float>(wide_b) + i * p.k * p.n,

@@ -27,7 +27,6 @@
 #include "autograd/kernels/shared/square_sums.hpp"
 #include "autograd/kernels/shared/strided.hpp"
 #include "autograd/kernels/shared/sum.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "autograd/tensor/layout.hpp"
 #include "base/error.hpp"
 

@@ -33,7 +33,7 @@ inline Tensor drawn(Shape shape, const std::string& name, DType dtype = DType::f
 // The numbers of a tensor of any device and type, widened.
 inline std::vector<float> numbers_of(const Tensor& tensor) {
   const autograd::NoGrad no_history;
-  const Tensor home = autograd::wide(tensor.detach().to(Device::cpu)).contiguous();
+  const Tensor home = autograd::to_compute_dtype(tensor.detach().to(Device::cpu)).contiguous();
   return {home.values<float>().begin(), home.values<float>().end()};
 }
 

@@ -31,8 +31,8 @@ TEST_CASE("device tensors are made and filled and copied and come home") {
   home.narrow(1, 0, 2).copy_(x.narrow(1, 1, 2));  // from a view into a view of the host
   CHECK(numbers_of(home) == std::vector<float>{2, 3, 0, 5, 6, 0});
   CHECK(Tensor::from({1, 2, 3}, {3}, device).to(Device::cpu).values<std::int32_t>()[2] == 3);
-  CHECK(numbers_of(rounded(wide(Tensor::full({5}, 1.5, DType::bf16, device)), DType::bf16)) ==
-        std::vector<float>(5, 1.5f));
+  CHECK(numbers_of(to_storage_dtype(to_compute_dtype(Tensor::full({5}, 1.5, DType::bf16, device)),
+                                    DType::bf16)) == std::vector<float>(5, 1.5f));
 }
 
 TEST_CASE("device moves differentiate") {
@@ -143,9 +143,9 @@ TEST_CASE("device names are read and sizes of the GPU's buffers are rounded up")
   CHECK(device_named("emulated") == Device::emulated);
   CHECK_THROWS_WITH_AS(device_named("gpu"),
                        "there is no device 'gpu': choose cpu, cuda or emulated", Error);
-  CHECK_THROWS_WITH_AS(
-      device_memory(Device::cpu),
-      "the memory of the CPU is no DeviceMemory: its tensors are read and written in place", Error);
+  CHECK_THROWS_WITH_AS(device_memory(Device::cpu),
+                       "the CPU has no DeviceMemory: its tensors are read and written in place",
+                       Error);
   constexpr std::size_t mib = 1 << 20;
   CHECK(cuda_buffer_size(0) == 512);
   CHECK(cuda_buffer_size(512) == 512);

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "autograd/nn/layers.hpp"
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/clip.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/error.hpp"
 #include "tests/autograd/gradcheck.hpp"
 

@@ -2,7 +2,10 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/clip.hpp"
 #include "autograd/optim/optimizer.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
 #include "tests/autograd/gradcheck.hpp"
 

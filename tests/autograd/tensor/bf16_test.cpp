@@ -9,7 +9,9 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
+#include "autograd/optim/adamw.hpp"
 #include "autograd/optim/optimizer.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/error.hpp"
 
 using namespace ringside;
@@ -28,7 +30,7 @@ Tensor random(Shape shape, const char* name) {
 }
 
 bool same_numbers(const Tensor& a, const Tensor& b) {
-  const Tensor x = wide(a.contiguous()), y = wide(b.contiguous());
+  const Tensor x = to_compute_dtype(a.contiguous()), y = to_compute_dtype(b.contiguous());
   const auto p = x.values<float>(), q = y.values<float>();
   return a.shape() == b.shape() && std::equal(p.begin(), p.end(), q.begin(), q.end());
 }
@@ -40,18 +42,18 @@ void check_op(const Op& op, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> narrow, widened;
   for (const Tensor& input : inputs) {
     narrow.push_back(input.detach().set_requires_grad(true));
-    widened.push_back(wide(input).set_requires_grad(true));
+    widened.push_back(to_compute_dtype(input).set_requires_grad(true));
   }
   const Tensor y = op(narrow), expected = op(widened);
   CHECK(y.dtype() == DType::bf16);
-  CHECK(same_numbers(y, rounded(expected.detach(), DType::bf16)));
+  CHECK(same_numbers(y, to_storage_dtype(expected.detach(), DType::bf16)));
   const Tensor dy = random(y.shape(), "dy");
   backward(y, dy);
-  backward(expected, wide(dy));
+  backward(expected, to_compute_dtype(dy));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CAPTURE(i);
     CHECK(narrow[i].grad().dtype() == DType::bf16);
-    CHECK(same_numbers(narrow[i].grad(), rounded(widened[i].grad(), DType::bf16)));
+    CHECK(same_numbers(narrow[i].grad(), to_storage_dtype(widened[i].grad(), DType::bf16)));
   }
 }
 
@@ -76,17 +78,17 @@ TEST_CASE("widening and rounding keep the numbers and their order in memory") {
   const Tensor x = random({3, 4, 5}, "x");
   for (const Tensor& view :
        {x, x.transpose(0, 2), x.narrow(1, 1, 2), x.narrow(2, 1, 3).transpose(0, 1)}) {
-    const Tensor w = wide(view);
+    const Tensor w = to_compute_dtype(view);
     CHECK(w.dtype() == DType::fp32);
     CHECK(w.shape() == view.shape());
     CHECK(same_numbers(w, view.clone()));
-    CHECK(same_numbers(rounded(w, DType::bf16), view));
+    CHECK(same_numbers(to_storage_dtype(w, DType::bf16), view));
   }
-  CHECK(wide(x.transpose(0, 1)).strides() == x.transpose(0, 1).strides());
+  CHECK(to_compute_dtype(x.transpose(0, 1)).strides() == x.transpose(0, 1).strides());
   const Tensor fp64 = Tensor::zeros({2}, DType::fp64);
-  CHECK(wide(fp64).is_same(fp64));
-  CHECK(rounded(fp64, DType::fp64).is_same(fp64));
-  CHECK_FALSE(rounded(Tensor(), DType::bf16).defined());
+  CHECK(to_compute_dtype(fp64).is_same(fp64));
+  CHECK(to_storage_dtype(fp64, DType::fp64).is_same(fp64));
+  CHECK_FALSE(to_storage_dtype(Tensor(), DType::bf16).defined());
 }
 
 TEST_CASE("what a transformer is made of computes bf16 in fp32 and rounds once") {
@@ -118,21 +120,22 @@ TEST_CASE("the residual and its norm are one op on what bf16 keeps of the sum") 
 
 TEST_CASE("a loss on bf16 logits is fp32") {
   Tensor logits = random({6, 11}, "z").set_requires_grad(true),
-         widened = wide(logits).set_requires_grad(true);
+         widened = to_compute_dtype(logits).set_requires_grad(true);
   const Tensor targets = Tensor::from<std::int32_t>({1, 4, 1, 0, -100, 10}, {6});
   const Tensor loss = cross_entropy(logits, targets), expected = cross_entropy(widened, targets);
   CHECK(loss.dtype() == DType::fp32);
   CHECK(loss.item() == expected.item());
   backward(loss);
   backward(expected);
-  CHECK(same_numbers(logits.grad(), rounded(widened.grad(), DType::bf16)));
+  CHECK(same_numbers(logits.grad(), to_storage_dtype(widened.grad(), DType::bf16)));
 }
 
 TEST_CASE(
     "a loss on what bf16 keeps of the stream and the head is fp32 and rounds gradients once") {
   Tensor x = random({6, 8}, "x").set_requires_grad(true),
          w = random({11, 8}, "w").set_requires_grad(true);
-  Tensor wide_x = wide(x).set_requires_grad(true), wide_w = wide(w).set_requires_grad(true);
+  Tensor wide_x = to_compute_dtype(x).set_requires_grad(true),
+         wide_w = to_compute_dtype(w).set_requires_grad(true);
   const Tensor targets = Tensor::from<std::int32_t>({1, 4, 1, 0, -100, 10}, {6});
   const Tensor loss = linear_cross_entropy(x, w, targets, -100, 4),
                expected = linear_cross_entropy(wide_x, wide_w, targets, -100, 4);
@@ -140,8 +143,8 @@ TEST_CASE(
   CHECK(loss.item() == expected.item());
   backward(loss);
   backward(expected);
-  CHECK(same_numbers(x.grad(), rounded(wide_x.grad(), DType::bf16)));
-  CHECK(same_numbers(w.grad(), rounded(wide_w.grad(), DType::bf16)));
+  CHECK(same_numbers(x.grad(), to_storage_dtype(wide_x.grad(), DType::bf16)));
+  CHECK(same_numbers(w.grad(), to_storage_dtype(wide_w.grad(), DType::bf16)));
 }
 
 TEST_CASE("ops that nobody asked bf16 of say so") {
