@@ -9,6 +9,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "autograd/optim/adamw.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/trace.hpp"

@@ -4,8 +4,8 @@
 //     ops/*.cpp            checks, records, and chooses by device: on the CPU the loops beside the
 //                          formulas, otherwise device_kernels(x.device()).rms_norm(...)
 //     DeviceKernels        this interface: computation only
-//     KernelsOn<Launcher>  its only implementation (kernels/shared/kernels_on.hpp): takes addresses,
-//                          chooses the number of blocks, launches
+//     KernelsOn<Launcher>  its only implementation (kernels/shared/kernels_on.hpp): takes
+//                          addresses, chooses the number of blocks, launches
 //     kernels/shared/      the kernels, written once for the GPU and its emulation
 //
 // Rules for all members. Results are written into tensors that the caller has allocated on the same
