@@ -96,6 +96,11 @@ Tensor to_compute_dtype(const Tensor& x) {
   return y;
 }
 
+Tensor compute_buffer(const Tensor& target) {
+  const DType computed = compute_dtype(target.dtype());
+  return target.dtype() == computed ? target : empty_in_order_of(target, computed);
+}
+
 Tensor to_storage_dtype(const Tensor& x, DType storage) {
   if (!x.defined() || storage != DType::bf16 || x.dtype() == DType::bf16) return x;
   const Tensor y = empty_in_order_of(x, DType::bf16);

@@ -15,9 +15,14 @@ void convert_into(const Tensor& target, const Tensor& source);
 // undefined one, is returned as it is.
 Tensor to_compute_dtype(const Tensor& x);
 
-// The reverse: an fp32 tensor rounded to bf16, if `storage` is bf16. If x has that dtype already,
-// or is undefined, x itself.
+// An fp32 tensor rounded to bf16, if `storage` is bf16. If x has that dtype already, or is
+// undefined, x itself.
 Tensor to_storage_dtype(const Tensor& x, DType storage);
+
+// Where a loop that computes in the compute dtype writes its result: `target` itself if it has a
+// compute dtype; for a bf16 target a new fp32 tensor in the same memory order, contents undefined.
+// When the loop is done, convert_into(target, buffer) rounds the result, or does nothing.
+Tensor compute_buffer(const Tensor& target);
 
 // target += source: same shape, dtype and device, any strides.
 void accumulate_into(const Tensor& target, const Tensor& source);

@@ -109,8 +109,10 @@ void forward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Mat
 }
 
 // All heads, divided among threads.
-void forward_heads(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v,
-                   const Tensor& y, const Tensor& log_sums) {
+void forward_heads(const Sizes& sizes, const Tensor& q_stored, const Tensor& k_stored,
+                   const Tensor& v_stored, const Tensor& y_stored, const Tensor& log_sums) {
+  const Tensor q = to_compute_dtype(q_stored), k = to_compute_dtype(k_stored),
+               v = to_compute_dtype(v_stored), y = compute_buffer(y_stored);
   const std::int64_t heads = sizes.batch * sizes.heads, scratch_size = sizes.block() * sizes.keys;
   const Tensor scratch = Tensor::empty({pieces_of(heads, 1), scratch_size}, q.dtype());
   dispatch(q.dtype(), "causal_attention", [&](auto zero) {
@@ -125,6 +127,7 @@ void forward_heads(const Sizes& sizes, const Tensor& q, const Tensor& k, const T
       }
     });
   });
+  convert_into(y_stored, y);
 }
 
 // One row, in place: scores s -> probabilities p, and dp -> ds = p (dp - sum_j p_j dp_j) scale.
@@ -176,9 +179,13 @@ void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Ma
 
 // All groups of heads, divided among threads. The heads of one group run one after the other,
 // because they add to the same dk and dv.
-void backward_heads(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v,
-                    const Tensor& log_sums, const Tensor& dy, const Tensor& dq, const Tensor& dk,
-                    const Tensor& dv) {
+void backward_heads(const Sizes& sizes, const Tensor& q_stored, const Tensor& k_stored,
+                    const Tensor& v_stored, const Tensor& log_sums, const Tensor& dy_stored,
+                    const Tensor& dq_stored, const Tensor& dk_stored, const Tensor& dv_stored) {
+  const Tensor q = to_compute_dtype(q_stored), k = to_compute_dtype(k_stored),
+               v = to_compute_dtype(v_stored), dy = to_compute_dtype(dy_stored),
+               dq = compute_buffer(dq_stored), dk = compute_buffer(dk_stored),
+               dv = compute_buffer(dv_stored);
   const std::int64_t groups = sizes.batch * sizes.kv_heads,
                      scratch_size = sizes.block() * sizes.keys;
   const Tensor scratch = Tensor::empty({pieces_of(groups, 1), 2, scratch_size}, q.dtype());
@@ -197,6 +204,9 @@ void backward_heads(const Sizes& sizes, const Tensor& q, const Tensor& k, const 
       }
     });
   });
+  convert_into(dq_stored, dq);
+  convert_into(dk_stored, dk);
+  convert_into(dv_stored, dv);
 }
 
 Sizes checked_sizes(const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -221,25 +231,21 @@ Sizes checked_sizes(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 // q [B, H, Tq, D], k, v [B, H_kv, Tk, D] -> y [B, H, Tq, D], in memory [B, Tq, H, D]
 //
-// The gradients dq, dk, dv have the memory order of q, k, v.
+// dq, dk, dv have the memory order of q, k, v.
 Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tensor& v_input) {
   const Sizes sizes = checked_sizes(q_input, k_input, v_input);
   const Tensor q = with_dense_rows(q_input), k = with_dense_rows(k_input),
                v = with_dense_rows(v_input);
-  const DType computed = compute_dtype(q.dtype());
+  const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries},
+                                        compute_dtype(q.dtype()), q.device());
+  const Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size},
+                                 q.dtype(), q.device())
+                       .transpose(1, 2);
   const bool on_cpu = q.device() == Device::cpu;
-  const Tensor log_sums =
-      Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, computed, q.device());
-  Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size},
-                           on_cpu ? computed : q.dtype(), q.device())
-                 .transpose(1, 2);
-  if (on_cpu) {
-    forward_heads(sizes, to_compute_dtype(q), to_compute_dtype(k), to_compute_dtype(v), y,
-                  log_sums);
-    y = to_storage_dtype(y, q.dtype());
-  } else {
+  if (on_cpu)
+    forward_heads(sizes, q, k, v, y, log_sums);
+  else
     device_kernels(q.device()).attention(q, k, v, y, log_sums);
-  }
 
   // A device also saves y, which gives sum_j P dP = sum_d Y dY. The next op saves y as well, so it
   // takes no memory of its own. It is detached: a node that holds its own output would be a cycle.
@@ -247,19 +253,13 @@ Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tens
   return record(
       "causal_attention", y, {q, k, v},
       [sizes, q, k, v, saved_y, log_sums](const Node&, const Tensor& grad) -> Gradients {
-        const Tensor dy = with_dense_rows(grad);
-        const bool cpu = q.device() == Device::cpu;
-        const auto gradient_of = [&](const Tensor& x) {
-          return empty_in_order_of(x, cpu ? compute_dtype(x.dtype()) : x.dtype());
-        };
-        const Tensor dq = gradient_of(q), dk = gradient_of(k), dv = gradient_of(v);
-        if (cpu)
-          backward_heads(sizes, to_compute_dtype(q), to_compute_dtype(k), to_compute_dtype(v),
-                         log_sums, to_compute_dtype(dy), dq, dk, dv);
+        const Tensor dy = with_dense_rows(grad), dq = empty_in_order_of(q),
+                     dk = empty_in_order_of(k), dv = empty_in_order_of(v);
+        if (q.device() == Device::cpu)
+          backward_heads(sizes, q, k, v, log_sums, dy, dq, dk, dv);
         else
           device_kernels(q.device()).attention_backward(q, k, v, saved_y, log_sums, dy, dq, dk, dv);
-        return {to_storage_dtype(dq, q.dtype()), to_storage_dtype(dk, q.dtype()),
-                to_storage_dtype(dv, q.dtype())};
+        return {dq, dk, dv};
       });
 }
 

@@ -42,7 +42,8 @@ void copy_rows(const Tensor& ids, const Tensor& w, const Tensor& y) {
 }
 
 // dw[ids[t]] += dy[t]. Threads divide the columns, not the tokens: two tokens may have the same id.
-void add_rows(const Tensor& ids, const Tensor& dy, const Tensor& dw) {
+void add_rows(const Tensor& ids, const Tensor& dy_stored, const Tensor& dw_stored) {
+  const Tensor dy = to_compute_dtype(dy_stored), dw = to_compute_dtype(dw_stored);
   const std::int64_t n = dw.size(1), tokens = ids.elements();
   const std::int32_t* const id = ids.data<std::int32_t>();
   dispatch(dy.dtype(), "embedding", [&](auto zero) {
@@ -56,6 +57,7 @@ void add_rows(const Tensor& ids, const Tensor& dy, const Tensor& dw) {
       }
     });
   });
+  convert_into(dw_stored, dw);
 }
 
 }  // namespace
@@ -87,15 +89,13 @@ Tensor embedding(const Tensor& ids_input, const Tensor& weight) {
 
   return record("embedding", y, {w},
                 [index, shape = w.shape()](const Node&, const Tensor& grad) -> Gradients {
-                  const Tensor dy = grad.contiguous();
-                  const bool cpu = dy.device() == Device::cpu;
-                  const DType dtype = cpu ? compute_dtype(dy.dtype()) : dy.dtype();
-                  const Tensor dw = Tensor::zeros(shape, dtype, dy.device());
-                  if (cpu)
-                    add_rows(index, to_compute_dtype(dy), dw);
+                  const Tensor dy = grad.contiguous(),
+                               dw = Tensor::zeros(shape, dy.dtype(), dy.device());
+                  if (dy.device() == Device::cpu)
+                    add_rows(index, dy, dw);
                   else
                     device_kernels(dy.device()).embedding_backward(index, dy, dw);
-                  return {to_storage_dtype(dw, dy.dtype())};
+                  return {dw};
                 });
 }
 
