@@ -7,7 +7,7 @@
 
 #include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
 #include "base/environment.hpp"
 
 namespace ringside::autograd::cuda {

@@ -3,6 +3,9 @@
 //
 // SGD and different data on every rank: see tests/ddp/data_parallel_test.cpp.
 #include "tests/zero/stages.hpp"
+
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside;

@@ -35,7 +35,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "autograd/tensor/bf16_number.hpp"
+#include "autograd/tensor/bf16.hpp"
 
 namespace ringside::autograd::cuda {
 

@@ -21,7 +21,6 @@
 #include "autograd/kernels/shared/optimizer.hpp"
 #include "autograd/kernels/shared/strided.hpp"
 #include "autograd/kernels/shared/sums.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "autograd/tensor/layout.hpp"
 #include "base/error.hpp"
 

@@ -16,7 +16,7 @@
 
 namespace ringside::tests {
 
-using autograd::Wide;
+using autograd::Compute;
 
 inline constexpr std::array emulations{autograd::cuda::Emulation{1, 1},
                                        autograd::cuda::Emulation{3, 2}};
@@ -37,8 +37,8 @@ double difference(const std::vector<S>& seen, const std::vector<T>& expected) {
   double largest = 1e-30, apart = 0;
   if (seen.size() != expected.size()) return std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    const auto a = static_cast<double>(static_cast<Wide<S>>(seen[i])),
-               b = static_cast<double>(static_cast<Wide<T>>(expected[i]));
+    const auto a = static_cast<double>(static_cast<Compute<S>>(seen[i])),
+               b = static_cast<double>(static_cast<Compute<T>>(expected[i]));
     largest = std::max({largest, std::abs(a), std::abs(b)});
     apart = std::max(apart,
                      std::isfinite(a) ? std::abs(a - b) : std::numeric_limits<double>::infinity());

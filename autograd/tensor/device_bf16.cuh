@@ -1,5 +1,5 @@
-// Rounding to bf16 in code that nvcc compiles (bf16_number.hpp): a GPU has one instruction for it,
-// where integer arithmetic takes seven.
+// bf16_bits() in a file that nvcc compiles: a GPU rounds to bf16 with one instruction, where
+// bf16_by_integers() takes seven. Included by bf16.hpp only.
 #pragma once
 
 #include <cstdint>
