@@ -1,4 +1,5 @@
-// SGD and AdamW on a GPU, for many parameters in one launch. optim/optimizer.cpp has the formulas.
+// SGD and AdamW on a GPU, for many parameters in one launch. optim/sgd.cpp and optim/adamw.cpp have
+// the formulas.
 //
 // A bf16 parameter has an fp32 master copy. The step updates the master; the parameter is the
 // master rounded to bf16. All arithmetic is fp32.

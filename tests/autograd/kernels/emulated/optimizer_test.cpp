@@ -26,7 +26,7 @@ struct Tensors {
   std::vector<S> memory[count];
 };
 
-// The update of optim/optimizer.cpp, in fp64.
+// The update of optim/adamw.cpp, in fp64.
 struct Reference {
   double p, m, v;
 };
