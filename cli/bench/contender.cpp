@@ -133,7 +133,7 @@ std::unique_ptr<Backend> connect(const std::string& name, const RankInfo& meetin
   if (name == "tcp") return ours_over(collectives::connect_tcp(meeting));
   if (name == "shm") return ours_over(collectives::connect_shm(meeting));
   if (name == "cuda_ipc") return collectives::cuda::make_cuda_ipc_backend(meeting);
-  if (name == "nccl") return collectives::cuda::make_nccl_backend(meeting);
+  if (name == "nccl") return collectives::make_nccl_backend(meeting);
   if (name == "gloo") return collectives::make_gloo_backend(meeting);
   return collectives::make_mpi_backend();
 }

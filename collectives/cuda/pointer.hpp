@@ -1,12 +1,12 @@
-// Whether a caller has given what he should.
+// Checks that a buffer is memory of a GPU.
 #pragma once
 
 #include "base/cuda.hpp"
 
 namespace ringside::collectives::cuda {
 
-// Throws Error unless `pointer` is memory of a GPU: a kernel would otherwise end the whole process'
-// use of it.
+// Throws Error unless `pointer` is memory of a GPU. A kernel that reads an invalid address would
+// make the GPU unusable for the rest of the process.
 inline void require_device_memory(const void* pointer, std::string_view what) {
   cudaPointerAttributes attributes{};
   check_cuda(cudaPointerGetAttributes(&attributes, pointer), "asking where a buffer lies");

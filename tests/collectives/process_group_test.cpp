@@ -3,6 +3,10 @@
 #include "collectives/process_group.hpp"
 
 #include <atomic>
+#include <fstream>
+
+#include <pthread.h>
+#include <sys/resource.h>
 
 #include "base/random.hpp"
 #include "tests/collectives/worlds.hpp"
@@ -109,6 +113,46 @@ void all_collectives_agree(ProcessGroup& group) {
     }
     group.barrier();
   }
+}
+
+// While it lives, the address space of this process has room for the stacks of `threads` more
+// threads only. (A limit on the number of threads does not hold for root.)
+class RoomForThreads {
+ public:
+  explicit RoomForThreads(std::size_t threads) {
+    constexpr std::size_t stack = std::size_t{64} << 20;
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t large = usual_;
+    pthread_attr_setstacksize(&large, stack);
+    pthread_setattr_default_np(&large);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    ::getrlimit(RLIMIT_AS, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = pages * 4096 + threads * stack + stack / 2;
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  ~RoomForThreads() {
+    ::setrlimit(RLIMIT_AS, &before_);
+    pthread_setattr_default_np(&usual_);
+  }
+  RoomForThreads(const RoomForThreads&) = delete;
+  RoomForThreads& operator=(const RoomForThreads&) = delete;
+
+ private:
+  pthread_attr_t usual_;
+  rlimit before_;
+};
+
+// What `call` throws.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 }  // namespace
@@ -232,30 +276,52 @@ TEST_CASE("nobody leaves a barrier before everybody has come") {
 TEST_CASE("spans of the wrong length are refused before anything is sent") {
   run_threads(2, [](ProcessGroup& group) {
     std::vector<float> three(3), four(4);
-    const auto text_of = [](auto call) -> std::string {
-      try {
-        call();
-      } catch (const Error& error) {
-        return error.what();
-      }
-      return "no error";
-    };
     const auto seen =
-        text_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
-    require(seen == "all_reduce: a span of 3 elements was expected, and one of 4 was given", "{}",
-            seen);
+        error_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
+    require(seen == "all_reduce: expected a span of 3 elements, got 4", "{}", seen);
     const auto scatter =
-        text_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
-    require(scatter == "reduce_scatter: a span of 2 elements was expected, and one of 3 was given",
-            "{}", scatter);
-    const auto root = text_of([&] { group.broadcast(std::span(three), 2); });
+        error_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
+    require(scatter == "reduce_scatter: expected a span of 2 elements, got 3", "{}", scatter);
+    const auto root = error_of([&] { group.broadcast(std::span(three), 2); });
     require(root == "broadcast: the root must be one of the ranks 0 to 1, not 2", "{}", root);
     std::vector<std::int32_t> whole(3);
-    const auto avg = text_of([&] { group.all_reduce(std::span(whole), ReduceOp::avg); });
+    const auto avg = error_of([&] { group.all_reduce(std::span(whole), ReduceOp::avg); });
     require(avg ==
-                "all_reduce: avg is not defined for int32; use sum, and divide where you know how "
-                "to round",
+                "all_reduce: avg is not defined for int32; use sum and divide with the rounding "
+                "that you need",
             "{}", avg);
     group.barrier();  // the group is as good as before
   });
 }
+
+// The limit on the address space would also hit what the sanitizers allocate.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a rank whose thread cannot be started is named, and the other ranks end") {
+  const RoomForThreads room(1);
+  std::atomic<int> started = 0;
+  const auto error = error_of([&] {
+    run_threads(4, [&](ProcessGroup& group) {
+      ++started;
+      group.barrier();
+    });
+  });
+  CHECK(error ==
+        "cannot start a thread for rank 2 of 4: Resource temporarily unavailable; is a limit on "
+        "threads (ulimit -u) or memory (ulimit -v) reached?");
+  CHECK(started == 1);  // rank 1, which does not wait for ever
+}
+
+TEST_CASE("a group whose thread for asynchronous calls cannot be started can still be used") {
+  run_threads(1, [](ProcessGroup& group) {
+    std::vector<float> x{3};
+    {
+      const RoomForThreads room(0);
+      const auto error = error_of([&] { group.all_reduce_async(std::span(x)); });
+      require(error.starts_with("cannot start a thread for asynchronous calls: "), "{}", error);
+    }
+    group.all_reduce(std::span(x));
+    group.all_reduce_async(std::span(x)).wait();
+    require(x[0] == 3, "the sum is {}", x[0]);
+  });
+}
+#endif

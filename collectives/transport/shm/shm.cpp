@@ -17,15 +17,15 @@
 namespace ringside::collectives {
 namespace {
 
-using one_sided::Bell;
+using one_sided::Channel;
+using one_sided::Doorbell;
 using one_sided::Flag;
 using one_sided::HostMemory;
-using one_sided::Lane;
 using one_sided::Number;
 
 // At the beginning of every segment: what concerns its owner as a whole.
 struct Hall {
-  Bell bell;
+  Doorbell doorbell;
   Flag gave_up;  // not 0: some rank has given up, and the lifeline tells which and why
 };
 
@@ -40,19 +40,19 @@ class LaneEnd {
  public:
   LaneEnd() = default;
   LaneEnd(std::byte* memory, const ShmLayout& layout)
-      : lane_(reinterpret_cast<Lane*>(memory)),
-        slots_(memory + sizeof(Lane)),
+      : lane_(reinterpret_cast<Channel*>(memory)),
+        slots_(memory + sizeof(Channel)),
         stride_(sizeof(SlotHeader) + layout.slot_bytes),
         count_(layout.slots) {}
 
   static std::size_t bytes(const ShmLayout& layout) {
-    return sizeof(Lane) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
+    return sizeof(Channel) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
   }
 
   Number next = 1;  // the message that this side writes, or reads, next
 
   bool may_write() const { return one_sided::slot_is_free<HostMemory>(*lane_, next, count_); }
-  bool may_read() const { return one_sided::has_come<HostMemory>(*lane_, next); }
+  bool may_read() const { return one_sided::has_arrived<HostMemory>(*lane_, next); }
   void publish() { one_sided::publish<HostMemory>(*lane_, next++); }
   void free_slot() { one_sided::free_slot<HostMemory>(*lane_, next++); }
 
@@ -62,7 +62,7 @@ class LaneEnd {
  private:
   std::byte* slot() const { return slots_ + one_sided::slot_of(next, count_) * stride_; }
 
-  Lane* lane_ = nullptr;
+  Channel* lane_ = nullptr;
   std::byte* slots_ = nullptr;
   std::size_t stride_ = 0;
   Number count_ = 0;
@@ -186,8 +186,8 @@ class ShmTransport final : public Transport {
   bool has_given_up() const { return HostMemory::load_acquire(hall(rank()).gave_up.value) != 0; }
 
   void wake(int peer) {
-    Bell& bell = hall(peer).bell;
-    if (one_sided::must_wake<HostMemory>(bell)) futex_wake(bell.asleep.value);
+    Doorbell& doorbell = hall(peer).doorbell;
+    if (one_sided::must_wake<HostMemory>(doorbell)) futex_wake(doorbell.asleep.value);
   }
 
   std::optional<Completion> take_completion() {
@@ -271,11 +271,11 @@ class ShmTransport final : public Transport {
 
   // Until somebody rings, for 50 ms at most; then listens to the lifelines.
   void sleep(const Deadline& deadline) {
-    Bell& bell = hall(rank()).bell;
-    one_sided::about_to_sleep<HostMemory>(bell);
+    Doorbell& doorbell = hall(rank()).doorbell;
+    one_sided::about_to_sleep<HostMemory>(doorbell);
     if (!could_move())
-      futex_wait(bell.asleep.value, 1, std::min(deadline.remaining(), longest_sleep));
-    one_sided::woken<HostMemory>(bell);
+      futex_wait(doorbell.asleep.value, 1, std::min(deadline.remaining(), longest_sleep));
+    one_sided::woken<HostMemory>(doorbell);
     if (could_move()) return;
     lifeline_.listen_for(0);
     for (const int peer :

@@ -103,14 +103,14 @@ TEST_CASE("gloo says what it does not have") {
     group.reduce_scatter(std::span<const float>(in), std::span(out));
   });
   for (const auto& outcome : outcomes)
-    CHECK(outcome == "gloo has no reduce_scatter that could be compared with ours; leave gloo out");
+    CHECK(outcome == "the gloo backend has no reduce_scatter; leave gloo out");
 }
 
 TEST_CASE("mpi needs mpirun, and says so") {
   const char* expected =
       mpi_is_here()
-          ? "the mpi backend works among processes that mpirun has started, and this one was "
-            "started otherwise"
+          ? "the mpi backend needs processes that mpirun has started, and mpirun did not start "
+            "this one"
           : "this build has no MPI: install libopenmpi-dev, then configure and build again";
   CHECK_THROWS_WITH_AS(make_mpi_backend(), expected, Error);
 }

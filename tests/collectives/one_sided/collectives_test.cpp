@@ -13,8 +13,8 @@ using namespace ringside;
 using namespace ringside::tests;
 using collectives::Bf16;
 using collectives::Fp16;
+using one_sided::BlockContext;
 using one_sided::Range;
-using one_sided::Seat;
 
 namespace {
 
@@ -23,13 +23,14 @@ using Side = Yielding<one_sided::HostSide>;
 enum class Kind { two_shot, one_shot, ring };
 
 template <class T>
-bool all_reduce(Kind kind, const SlowThread& thread, const Seat& seat, const BlockData<T>& data) {
+bool all_reduce(Kind kind, const SlowThread& thread, const BlockContext& context,
+                const BlockData<T>& data) {
   if (kind == Kind::two_shot)
-    return one_sided::two_shot_all_reduce<Side>(thread, seat, data.buffers);
+    return one_sided::two_shot_all_reduce<Side>(thread, context, data.buffers);
   if (kind == Kind::one_shot)
-    return one_sided::one_shot_all_reduce<Side>(thread, seat, data.buffers, data.elements);
-  return one_sided::pull_all_reduce<Side>(thread, seat, data.buffers,
-                                          ring_plan(seat.size, seat.rank));
+    return one_sided::one_shot_all_reduce<Side>(thread, context, data.buffers, data.elements);
+  return one_sided::pull_all_reduce<Side>(thread, context, data.buffers,
+                                          ring_plan(context.size, context.rank));
 }
 
 // Elements, of all ranks, that are not what they should be, and calls that have lost a peer.
@@ -40,8 +41,8 @@ std::size_t wrong_of(Kind kind, int ranks, int blocks, std::size_t count, bool i
   const BlockData<T> data(ranks, count, in_place, packs, avg);
   std::atomic<std::size_t> wrong = 0;
   world.run(1, count + static_cast<std::size_t>(blocks),
-            [&](const SlowThread& thread, const Seat& seat, int) {
-              if (!all_reduce(kind, thread, seat, data)) ++wrong;
+            [&](const SlowThread& thread, const BlockContext& context, int) {
+              if (!all_reduce(kind, thread, context, data)) ++wrong;
             });
   for (int r = 0; r < ranks; ++r)
     for (std::size_t i = 0; i < count; ++i)
@@ -101,15 +102,15 @@ TEST_CASE(
   for (int call = 0; call < calls; ++call)
     data.emplace_back(ranks, 20 + static_cast<std::size_t>(call * 13 % 57), false, true);
   std::atomic<int> lost = 0;
-  world.run(calls, 5, [&](const SlowThread& thread, const Seat& seat, int call) {
+  world.run(calls, 5, [&](const SlowThread& thread, const BlockContext& context, int call) {
     auto& of_call = data[static_cast<std::size_t>(call)];
     if (call % 3 != 0) {
       auto buffers = of_call.buffers;
       for (int r = 0; r < ranks; ++r)
         buffers.packet[r] = packets.packets[call & 1][static_cast<std::size_t>(r)];
-      lost += !one_sided::one_shot_all_reduce<Side>(thread, seat, buffers, of_call.elements);
+      lost += !one_sided::one_shot_all_reduce<Side>(thread, context, buffers, of_call.elements);
     } else {
-      lost += !all_reduce(call % 2 ? Kind::two_shot : Kind::ring, thread, seat, of_call);
+      lost += !all_reduce(call % 2 ? Kind::two_shot : Kind::ring, thread, context, of_call);
     }
   });
   CHECK(lost == 0);
@@ -131,10 +132,10 @@ TEST_CASE("blocks: reduce_scatter and all_gather and broadcast") {
       BlockData<float> gathered(ranks, count, false, false);
       for (int r = 0; r < ranks; ++r) gathered.buffers.input[r] += gathered.buffers.chunks[r].begin;
       std::atomic<int> lost = 0;
-      world.run(1, count, [&](const SlowThread& thread, const Seat& seat, int) {
-        lost += !one_sided::direct_reduce_scatter<Side>(thread, seat, scattered.buffers);
-        lost += !one_sided::direct_all_gather<Side>(thread, seat, gathered.buffers);
-        lost += !one_sided::direct_broadcast<Side>(thread, seat, sent.buffers, count, ranks - 1);
+      world.run(1, count, [&](const SlowThread& thread, const BlockContext& context, int) {
+        lost += !one_sided::direct_reduce_scatter<Side>(thread, context, scattered.buffers);
+        lost += !one_sided::direct_all_gather<Side>(thread, context, gathered.buffers);
+        lost += !one_sided::direct_broadcast<Side>(thread, context, sent.buffers, count, ranks - 1);
       });
       CHECK(lost == 0);
       int wrong = 0;
@@ -162,15 +163,15 @@ TEST_CASE("blocks: a rank that never comes is named and nobody is left spinning"
     for (const int block : {0, 1})
       threads.emplace_back([&, rank, block] {
         // Rank 0 has patience for a moment, rank 2 without end: it must be told.
-        const auto seat = world.seat(rank, block, rank == 0 ? 2000 : 1ull << 60);
-        lost += !one_sided::two_shot_all_reduce<Side>(SlowThread{}, seat, data.buffers);
+        const auto context = world.context(rank, block, rank == 0 ? 2000 : 1ull << 60);
+        lost += !one_sided::two_shot_all_reduce<Side>(SlowThread{}, context, data.buffers);
       });
   for (auto& thread : threads) thread.join();
   CHECK(lost == 4);
-  CHECK(world.desks[0]->trouble.waiting_for == 1 + 1);
-  CHECK(world.desks[0]->trouble.number == 1);
-  CHECK(world.desks[2]->trouble.waiting_for == 0);
-  CHECK(world.desks[1]->aborted.value == 1);
+  CHECK(world.mailboxes[0]->stall.waiting_for == 1 + 1);
+  CHECK(world.mailboxes[0]->stall.number == 1);
+  CHECK(world.mailboxes[2]->stall.waiting_for == 0);
+  CHECK(world.mailboxes[1]->aborted.value == 1);
 }
 
 TEST_CASE("stripes share out every element once and are cut on packs") {

@@ -27,7 +27,7 @@ using RelaxedMemory = Relaxed<one_sided::HostMemory>;
 
 template <class SenderMemory, class ReceiverMemory>
 std::size_t run() {
-  OneLane world(4, 64, 0);
+  OneChannel world(4, 64, 0);
   std::thread sender([&] { send_messages<SenderMemory>(world, 1000, 1); });
   const std::size_t wrong = receive_messages<ReceiverMemory>(world, 1000, 1);
   sender.join();
@@ -42,27 +42,27 @@ std::size_t run_blocks(std::string_view kind) {
   const BlockWorld world(ranks, 2);
   const BlockData<float> data(ranks, 1000, false, true);
   std::atomic<std::size_t> wrong = 0;
-  world.run(12, 1, [&](const SlowThread& thread, const one_sided::Seat& seat, int call) {
+  world.run(12, 1, [&](const SlowThread& thread, const one_sided::BlockContext& context, int call) {
     const one_sided::Range part =
-        one_sided::stripe<float>({0, data.elements}, seat.block, seat.blocks);
+        one_sided::stripe<float>({0, data.elements}, context.block, context.blocks);
     auto buffers = data.buffers;
-    float* const input = const_cast<float*>(buffers.input[seat.rank]);
+    float* const input = const_cast<float*>(buffers.input[context.rank]);
     const float more = static_cast<float>(call / 3);
     if (call % 3 == 0)
       for (std::size_t i = part.begin; i < part.end; ++i)
-        input[i] = BlockData<float>::number(seat.rank, i) + more;
+        input[i] = BlockData<float>::number(context.rank, i) + more;
     if (call % 3 == 2)
       for (std::size_t i = part.begin; i < part.end; ++i)
-        wrong += buffers.output[seat.rank][i] !=
+        wrong += buffers.output[context.rank][i] !=
                  BlockData<float>::sum(ranks, i) + static_cast<float>(ranks) * more;
     if (call % 3 != 1) return;
     for (int r = 0; r < ranks; ++r)
       buffers.packet[r] = data.packets[call & 1][static_cast<std::size_t>(r)];
-    if (kind == "two_shot") one_sided::two_shot_all_reduce<Side>(thread, seat, buffers);
+    if (kind == "two_shot") one_sided::two_shot_all_reduce<Side>(thread, context, buffers);
     if (kind == "one_shot")
-      one_sided::one_shot_all_reduce<Side>(thread, seat, buffers, data.elements);
+      one_sided::one_shot_all_reduce<Side>(thread, context, buffers, data.elements);
     if (kind == "ring")
-      one_sided::pull_all_reduce<Side>(thread, seat, buffers, ring_plan(ranks, seat.rank));
+      one_sided::pull_all_reduce<Side>(thread, context, buffers, ring_plan(ranks, context.rank));
   });
   return wrong;
 }

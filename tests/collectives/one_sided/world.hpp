@@ -18,20 +18,20 @@ using one_sided::Number;
 
 // Slots of as many words as the longest message has. `start` is the message before the first: other
 // than 0, to see the numbers wrap around.
-struct OneLane {
-  OneLane(Number slot_count, std::size_t slot_words, Number start)
+struct OneChannel {
+  OneChannel(Number slot_count, std::size_t slot_words, Number start)
       : slots(slot_count),
         words(slot_words),
         first(start + 1),
         memory(slot_count * slot_words),
         lengths(slot_count) {
-    lane.published.value = lane.released.value = start;
+    channel.published.value = channel.released.value = start;
   }
   std::uint32_t* slot(Number number) {
     return memory.data() + one_sided::slot_of(number, slots) * words;
   }
 
-  one_sided::Lane lane;
+  one_sided::Channel channel;
   one_sided::Flag aborted;
   const Number slots;
   const std::size_t words;
@@ -59,7 +59,7 @@ inline void delay(std::uint64_t seed, std::uint64_t side, Number i) {
 // Waits as the transports do that cannot sleep: a bounded spin, then a yield, and no end but the
 // abort word.
 template <class Memory, class Ready>
-void wait_for(OneLane& world, Ready ready) {
+void wait_for(OneChannel& world, Ready ready) {
   for (;;) {
     const auto waited = one_sided::spin<Memory>(ready, world.aborted, 100);
     if (waited == one_sided::Waited::ready) return;
@@ -70,31 +70,31 @@ void wait_for(OneLane& world, Ready ready) {
 }
 
 template <class Memory>
-void send_messages(OneLane& world, Number count, std::uint64_t seed) {
+void send_messages(OneChannel& world, Number count, std::uint64_t seed) {
   for (Number i = 0; i < count; ++i) {
     const Number number = world.first + i;
     wait_for<Memory>(
-        world, [&] { return one_sided::slot_is_free<Memory>(world.lane, number, world.slots); });
+        world, [&] { return one_sided::slot_is_free<Memory>(world.channel, number, world.slots); });
     const std::size_t length = length_of(seed, i, world.words);
     world.lengths[one_sided::slot_of(number, world.slots)] = length;
     for (std::size_t w = 0; w < length; ++w) world.slot(number)[w] = word_of(seed, i, w);
     delay(seed, 0, i);
-    one_sided::publish<Memory>(world.lane, number);
+    one_sided::publish<Memory>(world.channel, number);
   }
 }
 
 // Returns how many words were not what they should be.
 template <class Memory>
-std::size_t receive_messages(OneLane& world, Number count, std::uint64_t seed) {
+std::size_t receive_messages(OneChannel& world, Number count, std::uint64_t seed) {
   std::size_t wrong = 0;
   for (Number i = 0; i < count; ++i) {
     const Number number = world.first + i;
-    wait_for<Memory>(world, [&] { return one_sided::has_come<Memory>(world.lane, number); });
+    wait_for<Memory>(world, [&] { return one_sided::has_arrived<Memory>(world.channel, number); });
     const std::size_t length = world.lengths[one_sided::slot_of(number, world.slots)];
     wrong += length != length_of(seed, i, world.words);
     for (std::size_t w = 0; w < length; ++w) wrong += world.slot(number)[w] != word_of(seed, i, w);
     delay(seed, 1, i);
-    one_sided::free_slot<Memory>(world.lane, number);
+    one_sided::free_slot<Memory>(world.channel, number);
   }
   return wrong;
 }

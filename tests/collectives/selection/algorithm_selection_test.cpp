@@ -129,7 +129,8 @@ TEST_CASE("ranks whose calibrations differ choose alike because they take rank 0
     group.all_reduce(std::span(x));
     require(x[29999] == static_cast<float>(group.size()), "the sum is {}", x[29999]);
   };
-  for (const auto connect : {&ProcessGroup::over_tcp, &ProcessGroup::over_shm})
+  for (const Connect connect :
+       std::initializer_list<Connect>{ProcessGroup::over_tcp, ProcessGroup::over_shm})
     for (const int size : {2, 3, 4}) {
       const auto port = free_port();
       const auto outcomes = on_threads(size, [&](int rank) {
