@@ -9,11 +9,13 @@ namespace ringside::collectives::cuda {
 // make the GPU unusable for the rest of the process.
 inline void require_device_memory(const void* pointer, std::string_view what) {
   cudaPointerAttributes attributes{};
-  check_cuda(cudaPointerGetAttributes(&attributes, pointer), "asking where a buffer lies");
-  require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
-          "{}: this group is for memory of a GPU, and a buffer of the host was given: allocate it "
-          "with DeviceBuffer or cudaMalloc",
-          what);
+  check_cuda(cudaPointerGetAttributes(&attributes, pointer),
+             "asking whether a buffer is memory of a GPU");
+  require(
+      attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
+      "{}: expected memory of a GPU, got a buffer of the host: allocate it with DeviceBuffer or "
+      "cudaMalloc",
+      what);
 }
 
 }  // namespace ringside::collectives::cuda

@@ -1,4 +1,4 @@
-// Every collective over every transport, against the plain sum: worlds of 1 to 5, any count, tiny
+// Every collective over every transport, against plain sums: worlds of 1 to 5, many counts, tiny
 // slices.
 #include "collectives/process_group.hpp"
 
@@ -17,7 +17,7 @@ using namespace ringside::tests;
 
 namespace {
 
-// Rank r's i-th number: small whole numbers, whose sums and products are exact in every type.
+// Rank r's i-th number: a small integer, so that sums and products are exact in every type.
 template <class T>
 T number(int rank, std::size_t i) {
   return static_cast<T>(static_cast<std::int64_t>(random_below(19, 7, rank, i)) - 9);
@@ -56,7 +56,7 @@ GroupOptions tiny_slices() {
   return options;
 }
 
-// doctest's CHECK is not for threads: a body collects what is wrong as an exception.
+// doctest's CHECK is not thread-safe, so the body of a rank throws.
 template <class T>
 void must_equal(const std::vector<T>& seen, const std::vector<T>& wanted, const char* what) {
   require(std::equal(seen.begin(), seen.end(), wanted.begin(), wanted.end()),
@@ -206,7 +206,7 @@ TEST_CASE("integers wrap around as in other libraries") {
   });
 }
 
-TEST_CASE("all ranks hold the same bits whatever the rounding") {
+TEST_CASE("all ranks get the same bits, however sums are rounded") {
   for (const int size : {3, 4, 5}) {
     on_every_transport(size, [](ProcessGroup& group) {
       std::vector<float> x(1001), first(1001);
@@ -220,7 +220,7 @@ TEST_CASE("all ranks hold the same bits whatever the rounding") {
   }
 }
 
-TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and not a byte more") {
+TEST_CASE("each rank of a ring all-reduce sends exactly 2 (p-1)/p of the buffer") {
   GroupOptions ring;
   ring.algorithms = AlgorithmSelection("all_reduce=ring");
   for (const int size : {1, 2, 3, 4, 7}) {
@@ -235,7 +235,7 @@ TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and n
             const auto before = group.traffic().payload_bytes_sent;
             group.all_reduce(std::span(x));
             const auto sent = group.traffic().payload_bytes_sent - before;
-            // Rank r sends all chunks but its own, then all but its right neighbour's.
+            // Rank r sends all chunks except its own, then all except its right neighbour's.
             const Chunks chunks = Chunks::aligned(count, group.size(), sizeof(float));
             const int right = wrap(group.rank() + 1, group.size());
             const std::size_t exact =
@@ -256,7 +256,7 @@ TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and n
   }
 }
 
-TEST_CASE("nobody leaves a barrier before everybody has come") {
+TEST_CASE("no rank leaves a barrier before all have entered") {
   for (const int size : {2, 3, 4, 5, 7})
     for (int late = 0; late < size; ++late) {
       CAPTURE(size);
@@ -267,13 +267,14 @@ TEST_CASE("nobody leaves a barrier before everybody has come") {
         if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(10));
         ++came;
         group.barrier();
-        require(came % size == 0, "rank {} left when {} had come", group.rank(), came % size);
+        require(came % size == 0, "rank {} left when only {} ranks had entered", group.rank(),
+                came % size);
         group.barrier();
       });
     }
 }
 
-TEST_CASE("spans of the wrong length are refused before anything is sent") {
+TEST_CASE("spans of the wrong length are an error before anything is sent") {
   run_threads(2, [](ProcessGroup& group) {
     std::vector<float> three(3), four(4);
     const auto seen =
@@ -290,7 +291,7 @@ TEST_CASE("spans of the wrong length are refused before anything is sent") {
                 "all_reduce: avg is not defined for int32; use sum and divide with the rounding "
                 "that you need",
             "{}", avg);
-    group.barrier();  // the group is as good as before
+    group.barrier();  // the group can still be used
   });
 }
 

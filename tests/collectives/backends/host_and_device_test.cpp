@@ -1,4 +1,4 @@
-// One group, two backends: which of them carries a call out. The "device" here is a piece of the
+// A group with two backends: which of them carries out a call. The "device" here is a part of the
 // host's memory.
 #include "collectives/backends/host_and_device.hpp"
 
@@ -17,7 +17,7 @@ using namespace ringside::tests;
 
 namespace {
 
-// Passes everything on, and keeps a list of what it was asked.
+// Forwards all calls to another backend and records them.
 class Witness final : public Backend {
  public:
   Witness(std::unique_ptr<Backend> backend, std::vector<Collective>& seen, const bool& is_broken)
@@ -82,8 +82,7 @@ std::vector<std::string> run_on_host_and_device(
 }  // namespace
 
 TEST_CASE(
-    "two memories: a call goes to the backend whose memory it is in and gives the sum of all "
-    "ranks") {
+    "host and device: a call goes to the backend of its memory and gives the sum of all ranks") {
   using enum Collective;
   for (const int size : {1, 2, 3, 4})
     for (const auto& outcome :
@@ -108,10 +107,10 @@ TEST_CASE(
       CHECK(outcome == "");
 }
 
-TEST_CASE("two memories: ranks whose block is empty go the same way as the others") {
+TEST_CASE("host and device: ranks with an empty block use the same backend as the others") {
   for (const auto& outcome : run_on_host_and_device(4, [](ProcessGroup&group, Sides&sides) {
          const std::span whole(sides.on_device.data(), 3);
-         std::vector<float> nothing;  // the last rank's block, which is nowhere
+         std::vector<float> nothing;  // the last rank's block is empty
          const bool has_block = group.rank() < 3;
          std::iota(whole.begin(), whole.end(), 1.0f);
          const auto block =
@@ -125,7 +124,7 @@ TEST_CASE("two memories: ranks whose block is empty go the same way as the other
 }
 
 TEST_CASE(
-    "two memories: a rank that fails on the device ends the others' wait on the host with its "
+    "host and device: a failure on the device ends the calls of other ranks on the host, with its "
     "cause") {
   std::atomic<int> others = 2;
   const auto outcomes = run_on_host_and_device(3, [&](ProcessGroup& group, Sides& sides) {
@@ -137,7 +136,8 @@ TEST_CASE(
     try {
       group.all_reduce(std::span(sides.on_device));
     } catch (const Error&) {
-      while (others > 0) std::this_thread::yield();  // its leaving is not what ends them
+      // Stay until the others have ended, so that it is not this rank's exit that ends them.
+      while (others > 0) std::this_thread::yield();
       throw;
     }
   });
@@ -145,7 +145,7 @@ TEST_CASE(
     CHECK(outcome.find("the device is broken") != std::string::npos);
 }
 
-TEST_CASE("two memories: backends of different ranks are refused") {
+TEST_CASE("host and device: backends of different ranks are an error") {
   const auto one = make_threads_world(1), two = make_threads_world(2);
   CHECK_THROWS_WITH_AS(
       make_host_and_device_backend(make_schedule_backend(make_threads_transport(one, 0)),
@@ -156,7 +156,8 @@ TEST_CASE("two memories: backends of different ranks are refused") {
       Error);
 }
 
-TEST_CASE("two memories: a group that is given the device of another rank says so and goes on") {
+TEST_CASE(
+    "host and device: a group can still be used after the device of another rank was rejected") {
   ProcessGroup group(make_schedule_backend(make_threads_transport(make_threads_world(1), 0)));
   const auto two = make_threads_world(2);
   const auto of_rank_1 = [&](ProcessGroup&) {

@@ -1,6 +1,5 @@
-// The blocks of a GPU kernel as threads of the CPU, for tests: every block of every rank is a
-// thread, which delays itself at places that a seed decides, and runs the very functions that the
-// kernels run.
+// The blocks of a GPU kernel as CPU threads, for tests. Every block of every rank is a thread that
+// runs the same functions as the kernels, with delays at random places that a seed determines.
 #pragma once
 
 #include <barrier>
@@ -17,7 +16,7 @@
 
 namespace ringside::tests {
 
-// A team of one thread, which dawdles.
+// A team of one thread, with random delays.
 struct SlowThread {
   std::uint64_t seed = 0, who = 0;
   mutable Number moment = 0;
@@ -30,7 +29,7 @@ struct SlowThread {
   }
 };
 
-// There are more blocks than cores here: who waits lets others run.
+// Yields while it waits, because the tests have more blocks than cores.
 template <class Side>
 struct Yielding : Side {
   static void pause() { std::this_thread::yield(); }
@@ -58,8 +57,8 @@ struct BlockWorld {
             .mailboxes = mailbox_of.data()};
   }
 
-  // body(thread, seat, call) for each block of each rank and each of `calls` calls. The blocks of a
-  // rank begin a call together, as those of a kernel do; ranks do not wait for each other.
+  // Calls body(thread, context, call) on each block of each rank, for each of `calls` calls. The
+  // blocks of a rank begin a call together, as in a kernel; ranks do not wait for each other.
   void run(int calls, std::uint64_t seed,
            const std::function<void(const SlowThread&, const one_sided::BlockContext&, int)>& body)
       const {
@@ -83,8 +82,8 @@ struct BlockWorld {
   std::vector<one_sided::Mailbox*> mailbox_of;
 };
 
-// Buffers of all ranks, on 16 bytes, or beside it. Element i of rank r is a small whole number:
-// sums are exact in every type.
+// Buffers of all ranks, aligned to 16 bytes or not. The elements are small integers, so sums are
+// exact in every type.
 template <class T>
 struct BlockData {
   BlockData(int ranks, std::size_t count, bool in_place, bool on_16_bytes, bool avg = false)

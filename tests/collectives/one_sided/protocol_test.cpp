@@ -1,5 +1,5 @@
-// The one-sided protocol: while it is compiled, between threads that delay each other, and where
-// the numbers wrap around.
+// The one-sided protocol: at compile time, between threads with random delays, and when the numbers
+// wrap around.
 #include "collectives/one_sided/protocol.hpp"
 
 #include <atomic>
@@ -16,7 +16,7 @@ using one_sided::HostMemory;
 
 namespace {
 
-// For one thread, and for the compiler, which can run the steps as it reads them.
+// For a single thread, and for the compiler, which runs the steps in a static_assert.
 struct PlainMemory {
   static constexpr Number load_acquire(const Number& word) { return word; }
   static constexpr void store_release(Number& word, Number value) { word = value; }
@@ -26,7 +26,7 @@ struct PlainMemory {
   static constexpr void pause() {}
 };
 
-// Two slots: two messages go without an answer, the third when the first has been read.
+// With two slots, two messages can be sent at once, and the third when the first has been read.
 constexpr bool two_slots_take_two_messages(Number start) {
   one_sided::Channel channel{{start}, {start}};
   using M = PlainMemory;
@@ -70,7 +70,7 @@ static_assert(spin_with(true, 0) == one_sided::Waited::ready &&
 static_assert(spin_with(false, 1) == one_sided::Waited::aborted &&
               spin_with(false, 0) == one_sided::Waited::out_of_budget);
 static_assert(sizeof(one_sided::Channel) == 256 && alignof(one_sided::Flag) == 128,
-              "every flag has its lines for itself");
+              "every flag has cache lines of its own");
 
 std::size_t wrong_words(Number slots, std::size_t words, Number start, Number messages,
                         std::uint64_t seed) {
@@ -83,7 +83,7 @@ std::size_t wrong_words(Number slots, std::size_t words, Number start, Number me
 
 }  // namespace
 
-TEST_CASE("messages of any length arrive whole and in order whatever delays either side") {
+TEST_CASE("messages of any length arrive complete and in order, whichever side is slow") {
   std::uint64_t seed = 0;
   for (const Number slots : {1u, 2u, 8u})
     for (const std::size_t words :
@@ -94,12 +94,12 @@ TEST_CASE("messages of any length arrive whole and in order whatever delays eith
     }
 }
 
-TEST_CASE("nothing is lost where the numbers wrap around") {
+TEST_CASE("messages arrive complete when the numbers wrap around") {
   for (const Number slots : {1u, 4u})
     CHECK(wrong_words(slots, 16, 0xffffffff - 500, 1000, slots) == 0);
 }
 
-TEST_CASE("four threads pass messages round a ring") {
+TEST_CASE("four ranks pass messages around a ring") {
   constexpr int size = 4;
   constexpr Number messages = 2000;
   std::vector<std::unique_ptr<OneChannel>> channels;  // [r] from r to r+1
@@ -132,9 +132,9 @@ TEST_CASE("a waiter ends when the abort word is raised") {
   CHECK(told == "the other side has given up");
 }
 
-TEST_CASE("a sleeper never misses the bell") {
-  // The sleep is a loop here, and looks at nothing but the bell: had both missed each other, it
-  // would last until the deadline.
+TEST_CASE("a sleeper never misses the doorbell") {
+  // The sleep is a loop here that reads only the doorbell. If sleeper and waker missed each other,
+  // it would last until the deadline.
   one_sided::Channel channel;
   one_sided::Doorbell doorbell;
   constexpr Number rounds = 20000;
@@ -143,8 +143,7 @@ TEST_CASE("a sleeper never misses the bell") {
       while (!one_sided::slot_is_free<HostMemory>(channel, i, 1)) std::this_thread::yield();
       delay(3, 5, i);
       one_sided::publish<HostMemory>(channel, i);
-      one_sided::must_wake<HostMemory>(
-          doorbell);  // leaves asleep at 0: to a futex that is the wake-up
+      one_sided::must_wake<HostMemory>(doorbell);  // sets asleep to 0, which wakes the loop below
     }
   });
   int missed = 0;

@@ -1,14 +1,13 @@
-// What a reader of one_sided.hpp should see once: the same protocol with one word changed, and
-// ThreadSanitizer's answer.
+// The one-sided protocol with one memory order weakened, to show what ThreadSanitizer reports.
 //
 //   weakened_protocol none | publish | free_slot | two_shot | one_shot | ring
 //
-// `publish` stores the flag `published` relaxed instead of with release; `free_slot` does so with
-// `released`; the others are the collectives of one_sided_collectives.hpp, as GPU kernels run them,
-// with all their flags relaxed. On x86, where every store is a release to the processor, both go
-// well whatever is tried, and would until the day of another compiler or processor. Built with
-// RINGSIDE_SANITIZE=thread only, where its tests expect that both are reported as data races, and
-// the protocol as it is, is not.
+// `publish` stores the flag `published` relaxed instead of with release; `free_slot` does the same
+// with `released`. The others run the collectives of one_sided/collectives.hpp with all flags
+// relaxed. On x86 every store is a release for the processor, so the weakened protocol seems to
+// work, and would fail with another compiler or processor. This program is built with
+// RINGSIDE_SANITIZE=thread only. Its tests expect a data race for each weakened flag, and none for
+// `none`.
 #include <atomic>
 #include <cstdio>
 #include <string_view>
@@ -34,8 +33,8 @@ std::size_t run() {
   return wrong;
 }
 
-// By two blocks of each of three ranks, four times: new inputs, as a kernel before this one would
-// write them, an all-reduce, and a look at the result.
+// Two blocks on each of three ranks, four rounds of three calls: write new inputs, as an earlier
+// kernel would; all-reduce; check the result.
 template <class Side>
 std::size_t run_blocks(std::string_view kind) {
   constexpr int ranks = 3;
