@@ -311,7 +311,7 @@ void ProcessGroup::require_equal(const char* collective, std::size_t expected, s
           seen);
 }
 
-// A call that moves data from one of two ranks, one of which is this one, to the other.
+// A call that moves data between this rank and another.
 Call ProcessGroup::State::between(int from, int to, std::size_t count, DataType type,
                                   std::string_view label) const {
   const int self = calls.backend().rank(), size = calls.backend().size();

@@ -13,6 +13,8 @@
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
+#include "collectives/execution/backend.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/transport/emulated_link.hpp"
 #include "collectives/transport/shm/shm.hpp"

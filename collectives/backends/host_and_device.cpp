@@ -48,7 +48,8 @@ class HostAndDevice final : public Backend {
   }
 
  private:
-  // Looks at the buffer that is not empty or unused on any rank, so that all ranks decide alike.
+  // Checks the buffer that every rank uses: another may be empty or unused on some ranks, which
+  // would then choose differently.
   bool is_device_call(const Call& call, const void* input, const void* output) const {
     if (call.count == 0) return false;
     switch (call.collective) {

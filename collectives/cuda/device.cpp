@@ -23,8 +23,8 @@ std::optional<std::string> what_is_missing() {
           "the NVIDIA driver is too old: it supports CUDA {}.{}, and this program was built with "
           "{}.{}; install a newer driver",
           driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    return "there is no NVIDIA driver on this machine, so no GPU can be used: nvidia-smi should "
-           "list one";
+    return "there is no NVIDIA driver on this machine, so no GPU can be used: install the driver; "
+           "nvidia-smi should then list a GPU";
   }
   if (result == cudaErrorNoDevice || result == cudaSuccess)
     return "there is no GPU that this process may use: nvidia-smi should list one, and "

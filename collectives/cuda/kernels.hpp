@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "collectives/half.hpp"
 #include "collectives/one_sided/collectives.hpp"
 
 namespace ringside::collectives::cuda {

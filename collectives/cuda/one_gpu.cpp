@@ -160,23 +160,23 @@ class OneGpuWorld {
     }
     int blocks = 0;
     check_cuda(blocks_for<T>(task.kernel, size_, &blocks),
-               fmt::format("{}: asking how many blocks run at once", describe(call)));
-    // A block has at least a pack for each of its threads; in a broadcast or a one-shot a rank
-    // moves the whole, otherwise a chunk.
-    const std::uint64_t all = std::uint64_t(threads_per_block) * one_sided::Pack<T>::size;
+               fmt::format("{}: computing how many blocks run at once", describe(call)));
+    // Each thread of a block gets at least one pack. In a broadcast or one-shot a rank moves the
+    // whole buffer, otherwise a chunk.
+    const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::size;
     const bool whole = task.kernel == Kernel::one_shot || task.kernel == Kernel::broadcast;
     const std::uint64_t moved = whole ? call.count
                                       : (call.count + static_cast<std::uint64_t>(size_) - 1) /
                                             static_cast<std::uint64_t>(size_);
-    blocks = static_cast<int>(
-        std::clamp<std::uint64_t>((moved + all - 1) / all, 1, static_cast<std::uint64_t>(blocks)));
+    blocks = static_cast<int>(std::clamp<std::uint64_t>((moved + per_block - 1) / per_block, 1,
+                                                        static_cast<std::uint64_t>(blocks)));
 
     check_cuda(
         launch(task, blocks, stream_),
         fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
     const auto* const flag = &static_cast<Mailbox*>(mailboxes_.data())->aborted.value;
     check_cuda(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_),
-               fmt::format("{}: reading the abort word", describe(call)));
+               fmt::format("{}: reading the abort flag", describe(call)));
     check_cuda(cudaStreamSynchronize(stream_),
                fmt::format("{}: waiting for the kernel", describe(call)));
     if (*aborted_ != 0) throw_stall(call);
@@ -240,7 +240,7 @@ class OneGpuWorld {
         waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r, stall.block,
                              stall.number, stall.waiting_for - 1);
     }
-    fail("{}: the kernel gave up{}", describe(call), waits);
+    fail("{}: the kernel gave up waiting{}", describe(call), waits);
   }
 
   const int size_;

@@ -117,7 +117,7 @@ constexpr bool await(const BlockContext& context, int from, Number number) {
 }
 
 // Publishes `number` to the blocks with this block's number on all ranks, this rank included. What
-// the team wrote before is visible to whoever sees the number.
+// the team wrote before is visible to a block that sees the number.
 template <class Memory, class Team>
 constexpr void publish_to_all(const Team& team, const BlockContext& context, Number number) {
   team.sync();

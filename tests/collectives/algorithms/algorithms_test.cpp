@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/random.hpp"
+#include "collectives/half.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;

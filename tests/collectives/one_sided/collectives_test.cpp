@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "collectives/algorithms/recursive_doubling.hpp"
+#include "collectives/half.hpp"
 #include "tests/collectives/one_sided/blocks.hpp"
 
 using namespace ringside;
