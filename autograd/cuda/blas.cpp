@@ -1,7 +1,6 @@
 #include "autograd/cuda/blas.hpp"
 
 #include <cublas_api.h>
-#include <dlfcn.h>
 
 #include <string>
 
@@ -9,6 +8,7 @@
 #include "autograd/cuda/stream.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "base/environment.hpp"
+#include "base/shared_library.hpp"
 
 namespace ringside::autograd::cuda {
 namespace {
@@ -17,18 +17,11 @@ namespace {
 struct Library {
   Library();
 
-  template <class Function>
-  void find(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(dlsym(handle, name));
-    require(function != nullptr, "{} has no function {}: this program was built for cuBLAS {}",
-            file, name, CUBLAS_VER_MAJOR);
-  }
   void check(cublasStatus_t status, const char* what) const {
     if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLAS: {}: {}", what, status_string(status));
   }
 
-  std::string file = fmt::format("libcublas.so.{}", CUBLAS_VER_MAJOR);
-  void* handle = nullptr;
+  SharedLibrary file;
   decltype(cublasCreate_v2)* create = nullptr;
   decltype(cublasDestroy_v2)* destroy = nullptr;
   decltype(cublasSetStream_v2)* set_stream = nullptr;
@@ -39,24 +32,16 @@ struct Library {
   decltype(cublasGetStatusString)* status_string = nullptr;
 };
 
-// Tries the loader's own search path first, then the folder of the CUDA Toolkit at build time.
-Library::Library() {
-  handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    handle =
-        dlopen((std::string(RINGSIDE_CUDA_LIBRARIES "/") + file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  require(handle != nullptr,
-          "cannot multiply matrices on the GPU without cuBLAS: found no {} in the library path "
-          "or in " RINGSIDE_CUDA_LIBRARIES "; add its folder to LD_LIBRARY_PATH",
-          file);
-  find(create, "cublasCreate_v2");
-  find(destroy, "cublasDestroy_v2");
-  find(set_stream, "cublasSetStream_v2");
-  find(set_workspace, "cublasSetWorkspace_v2");
-  find(set_math_mode, "cublasSetMathMode");
-  find(gemm, "cublasGemmEx_64");
-  find(batched_gemm, "cublasGemmStridedBatchedEx_64");
-  find(status_string, "cublasGetStatusString");
+Library::Library()
+    : file("cuBLAS", fmt::format("libcublas.so.{}", CUBLAS_VER_MAJOR), RINGSIDE_CUDA_LIBRARIES) {
+  file.find(create, "cublasCreate_v2");
+  file.find(destroy, "cublasDestroy_v2");
+  file.find(set_stream, "cublasSetStream_v2");
+  file.find(set_workspace, "cublasSetWorkspace_v2");
+  file.find(set_math_mode, "cublasSetMathMode");
+  file.find(gemm, "cublasGemmEx_64");
+  file.find(batched_gemm, "cublasGemmStridedBatchedEx_64");
+  file.find(status_string, "cublasGetStatusString");
 }
 
 const Library& library() {
