@@ -138,16 +138,16 @@ def run_ringside(args, bench, more):
 def run_ringside_round(args):
     """(strategy, backend) -> milliseconds."""
     asked, rows = args.strategies.split(","), []
-    figures = run_ringside(args, "ddp", ["--backend", args.backends, "--forms", "bucketed",
+    figures = run_ringside(args, "ddp", ["--backend", args.backends, "--strategies", "bucketed",
                                          "--buckets", str(args.bucket_mb)])
     for one in figures if isinstance(figures, list) else [figures]:
-        rows += [(row["form"], row["backend"], row["step_ms"]) for row in one["rows"]]
+        rows += [(row["strategy"], row["backend"], row["step_ms"]) for row in one["rows"]]
     sharded = [strategy for strategy in asked if strategy.startswith("zero")]
     if sharded:
         figures = run_ringside(args, "zero", ["--backend", args.backends,
-                                              "--forms", ",".join(sharded),
+                                              "--strategies", ",".join(sharded),
                                               "--bucket-mb", str(args.bucket_mb)])
-        rows += [(row["form"], row["backend"], row["step_ms"]) for row in figures]
+        rows += [(row["strategy"], row["backend"], row["step_ms"]) for row in figures]
     return {(strategy, backend): ms for strategy, backend, ms in rows if strategy in asked}
 
 
@@ -209,9 +209,9 @@ def main():
     for strategy, why in answer["missing"].items():
         print(f"  torch's {STRATEGIES[strategy]} is not available: {why}")
     if args.json:
-        rows = [{"form": strategy, "library": f"ringside {backend}", "step_ms": ms}
+        rows = [{"strategy": strategy, "library": f"ringside {backend}", "step_ms": ms}
                 for (strategy, backend), ms in ours.items()]
-        rows += [{"form": strategy, "library": f"torch {answer['version']} gloo", "step_ms": ms}
+        rows += [{"strategy": strategy, "library": f"torch {answer['version']} gloo", "step_ms": ms}
                  for strategy, ms in theirs.items()]
         with open(args.json, "w") as file:
             json.dump(rows, file, indent=2)
