@@ -10,6 +10,7 @@
 #include "base/environment.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/rank_process.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/transport/link.hpp"
 
 namespace ringside::cli {

@@ -323,6 +323,8 @@ TEST_CASE("a group whose thread for asynchronous calls cannot be started can sti
     group.all_reduce(std::span(x));
     group.all_reduce_async(std::span(x)).wait();
     require(x[0] == 3, "the sum is {}", x[0]);
+    require(group.times().calls == 2, "{} calls ran, expected 2: the call that threw must not run",
+            group.times().calls);
   });
 }
 #endif

@@ -13,6 +13,7 @@
 #include "cli/bench/median.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/parallel_strategies.hpp"
+#include "collectives/execution/backend.hpp"
 #include "ddp/bucketed.hpp"
 #include "transformer/memory.hpp"
 #include "transformer/single_process.hpp"
