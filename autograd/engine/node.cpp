@@ -29,7 +29,7 @@ Node::~Node() {
 
 // A million nodes in a chain must not be destroyed by a million nested destructors. So a node moves
 // its edges to a list before it is destroyed, and the outermost release() empties that list: each
-// node is destroyed from there, without edges of its own. The edges move before the saved tensors
+// node is destroyed from there, when it has no edges left. The edges move before the saved tensors
 // are freed, because saved tensors lead to the same nodes.
 void Node::release() {
   released_ = true;

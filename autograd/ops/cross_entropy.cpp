@@ -84,9 +84,9 @@ void backward_rows(const Tensor& z, const Tensor& targets, std::int32_t ignore_i
 
 }  // namespace
 
-// z [tokens, V], targets [tokens] -> loss = mean over tokens t of (log sum_v exp(z[t, v]) - z[t,
-// target])
+// z [tokens, V], targets [tokens] -> loss, a scalar
 //
+//     loss     = mean over tokens t of (log sum_v exp(z[t, v]) - z[t, target])
 //     dz[t, v] = (softmax(z[t])[v] - [v == target]) / count
 //
 // Backward computes the softmax from z and the saved logarithms; the softmax itself is not saved.

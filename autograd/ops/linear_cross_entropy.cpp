@@ -40,8 +40,8 @@ namespace {
 
 constexpr auto transposed = Transpose::yes;
 
-// The tensors of one call, all on one device. bf16 x and w are used as they are on a device, and
-// converted to fp32 on the CPU.
+// The tensors of one call, all on one device. If x and w are bf16, a device multiplies them in
+// bf16; on the CPU they are converted to fp32 once.
 struct LossProblem {
   Tensor x, w, targets;  // [tokens, n], [V, n], [tokens]
   std::int32_t ignore_index;
@@ -57,8 +57,9 @@ Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t count, std::i
   return make_view(all, all.offset() + first * size, {count, size}, {size, 1});
 }
 
-// One row of logits z -> -log softmax(z)[target]. With `gradient`, z becomes (softmax(z) - [v ==
-// target]) weight.
+// One row of logits z -> its loss -log softmax(z)[target]. With `gradient`, z is overwritten:
+//
+//     z[v] = (softmax(z)[v] - [v == target]) weight
 template <class T>
 double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T weight) {
   T largest = z[0];
@@ -83,8 +84,8 @@ double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T w
   return static_cast<double>(largest + std::log(total)) - static_cast<double>(chosen);
 }
 
-// Logits z of rows `first` and following -> their losses, and with a gradient wanted z := dz. An
-// ignored row has loss 0 and gradient 0.
+// The logits z of the rows from `first` on -> their losses. If a gradient is needed, dz overwrites
+// z. An ignored row has loss 0 and gradient 0.
 void losses_on_cpu(const LossProblem& problem, std::int64_t first, const Tensor& z) {
   const std::int64_t rows = z.size(0), vocabulary = z.size(1);
   const std::int32_t* const targets = problem.targets.data<std::int32_t>() + first;
@@ -125,7 +126,7 @@ Tensor losses_on_device(const LossProblem& problem, std::int64_t first, const Te
   return dz;
 }
 
-// The drawing at the head of this file: all blocks of rows.
+// Computes all blocks of rows, as the head of this file describes.
 void losses_and_gradients(const LossProblem& problem, std::int64_t rows_at_once) {
   const Tensor &x = problem.x, &w = problem.w;
   const std::int64_t tokens = problem.targets.elements(), vocabulary = w.size(0), n = w.size(1);
@@ -149,8 +150,8 @@ void losses_and_gradients(const LossProblem& problem, std::int64_t rows_at_once)
   }
 }
 
-// The gradient for a loss of gradient 1, multiplied by the scalar `dloss` in place: nothing else
-// uses its memory.
+// Multiplies a gradient that was computed for dloss = 1 by the scalar `dloss`, in place: no other
+// tensor uses its memory.
 void scale_in_place(const Tensor& gradient, const Tensor& dloss) {
   if (!gradient.defined()) return;
   if (gradient.device() != Device::cpu)

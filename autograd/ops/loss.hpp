@@ -15,7 +15,7 @@ std::int64_t count_targets(const char* op, const Tensor& targets, std::int64_t v
 // 1 / count, the weight of each counted target in the mean; 1 for count 0, where all losses are 0.
 double weight_of(std::int64_t count);
 
-// A place for the loss of each token: fp64 on the CPU, fp32 on a device.
+// A new tensor for the loss of each token: fp64 on the CPU, fp32 on a device.
 Tensor empty_losses(std::int64_t tokens, Device device);
 
 // The sum of the losses divided by `count`, as a scalar of `dtype`; 0 for count 0. On a device the

@@ -74,8 +74,8 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double thet
 
 // x [..., T, D] -> same: row t is rotated by the angles of position first_position + t. Element i
 // is paired with i + D/2 ("rotate half", as in Hugging Face's Llama; the paper pairs neighbours).
-// The last stride of x must be 1. The result has the memory order of x, so a transposed view of [B,
-// T, H, D] gives a transposed view.
+// The last stride of x must be 1. The result has the memory order of x, so a transposed view gives
+// a transposed view.
 Tensor rope(const Tensor& x, const RopeTable& table, std::int64_t first_position = 0);
 
 // ---- ops/embedding.cpp ----
@@ -85,9 +85,12 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 
 // ---- ops/attention.cpp ----
 
-// q [B, H, Tq, D], k and v [B, H_kv, Tk, D], H a multiple of H_kv -> [B, H, Tq, D]: softmax(q k^T /
-// sqrt(D)) v, where each query sees the keys up to its own position. Query head h reads key head h
-// / (H / H_kv) (Ainslie et al., "GQA", 2023). With Tk > Tq the queries are the last Tq of Tk
+// q [B, H, Tq, D], k and v [B, H_kv, Tk, D], H a multiple of H_kv -> [B, H, Tq, D]:
+//
+//     softmax(q k^T / sqrt(D)) v
+//
+// where each query sees the keys up to its own position. Query head h reads key head
+// h / (H / H_kv): Ainslie et al., "GQA" (2023). With Tk > Tq the queries are the last Tq of Tk
 // positions, as in generation with a KV cache.
 //
 // The last stride of each input must be 1; the others are free, so views of the outputs of linear
@@ -100,9 +103,12 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 
 // ---- ops/cross_entropy.cpp ----
 
-// logits [..., V], targets int32 [...] -> scalar: the mean over tokens of -log
-// softmax(logits)[target]. Tokens whose target is ignore_index do not count; if none counts, the
-// loss is 0. Throws if a target is neither ignore_index nor in 0..V-1.
+// logits [..., V], targets int32 [...] -> scalar:
+//
+//     the mean over tokens of -log softmax(logits)[target]
+//
+// Tokens whose target is ignore_index do not count; if no token counts, the loss is 0. Throws if a
+// target is neither ignore_index nor in 0..V-1.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int32_t ignore_index = -100);
 
 // ---- ops/linear_cross_entropy.cpp ----

@@ -1,4 +1,4 @@
-// SGD: stochastic gradient descent, with momentum if asked for.
+// SGD: stochastic gradient descent, optionally with momentum.
 #pragma once
 
 #include "autograd/optim/optimizer.hpp"

@@ -1,5 +1,5 @@
-// Layout: the order in which the elements of a tensor lie in memory. Ops use these functions to
-// read and write views directly, without a contiguous copy.
+// Layout: the order of the elements of a tensor in memory. Ops use these functions to read and
+// write views directly, without a contiguous copy.
 #pragma once
 
 #include "autograd/tensor/tensor.hpp"
