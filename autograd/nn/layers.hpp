@@ -13,6 +13,8 @@
 
 namespace ringside::autograd {
 
+struct SumAndNorm;
+
 // Which random numbers fill a tensor: those of `seed`, in the stream that `name` (usually the
 // parameter's full name) stands for.
 struct Init {
@@ -62,6 +64,8 @@ class RMSNorm : public Module {
   explicit RMSNorm(std::int64_t size, double eps = 1e-5,
                    DType dtype = DType::fp32);  // weight [size], ones
   Tensor forward(const Tensor& x) const;
+  // x + residual and forward(x + residual) in one pass: see add_rms_norm in ops.hpp.
+  SumAndNorm add_and_norm(const Tensor& x, const Tensor& residual) const;
 
   Tensor weight;
   double eps;

@@ -20,7 +20,7 @@
 #include "cli/training/memory_check.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/data/vocabulary.hpp"
-#include "transformer/evaluation.hpp"
+#include "transformer/inference/evaluation.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/data/vocabulary.hpp"
 #include "transformer/printable.hpp"
-#include "transformer/sample.hpp"
+#include "transformer/inference/generation.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "autograd/tensor/storage.hpp"
-#include "transformer/evaluation.hpp"
-#include "transformer/sample.hpp"
+#include "transformer/inference/evaluation.hpp"
+#include "transformer/inference/generation.hpp"
 #include "transformer/single_process.hpp"
 
 using namespace ringside;

@@ -282,6 +282,31 @@ TEST_CASE("first values depend on the seed and the name alone") {
   CHECK(first_of(one, "model.norm.weight") == 1);
 }
 
+TEST_CASE("issue 11, defect 4: the hooks of every module fire once in forward and in backward") {
+  for (const bool tied : {false, true}) {
+    Config config = minute();
+    config.tied_head = tied;
+    Model model(config);
+    std::map<std::string, int> entered, left, entered_in_backward;
+    for (const auto& [module_name, module] : model.named_modules()) {
+      const std::string name = module_name;
+      module->register_forward_pre_hook([&entered, name] { ++entered[name]; });
+      module->register_forward_hook([&, name](const Tensor& output) {
+        ++left[name];
+        output.register_hook([&, name](const Tensor&) { ++entered_in_backward[name]; });
+      });
+    }
+    const Tensor tokens = random_tokens(config, 2, 5, 1), targets = random_tokens(config, 2, 5, 2);
+    autograd::backward(model.loss(tokens, targets));
+    for (const auto& [name, module] : model.named_modules()) {
+      CAPTURE(name);
+      CHECK(entered[name] == 1);
+      CHECK(left[name] == 1);
+      CHECK(entered_in_backward[name] == 1);
+    }
+  }
+}
+
 TEST_CASE("an untrained model finds every token about equally likely") {
   const Config config = named_config("tiny");
   const Model model(config);

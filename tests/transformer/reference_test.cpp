@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "transformer/checkpoint/checkpoint.hpp"
-#include "transformer/evaluation.hpp"
+#include "transformer/inference/evaluation.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;

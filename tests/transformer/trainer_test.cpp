@@ -408,7 +408,7 @@ TEST_CASE("a run that makes no sense is refused before it starts") {
   CHECK(refusal(options) == "sequences of 17 tokens are longer than the 16 that the model can see");
   options = brief();
   options.steps = 0;
-  CHECK(refusal(options) == "a run of 0 steps is none: it needs at least 1");
+  CHECK(refusal(options) == "a run needs at least 1 step, not 0");
   options = brief();
   options.min_learning_rate = 1;
   CHECK(refusal(options) == "the learning rate cannot fall from 0.003 to 1");

@@ -10,8 +10,8 @@
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/checkpoint/training_state.hpp"
-#include "transformer/evaluation.hpp"
-#include "transformer/sample.hpp"
+#include "transformer/inference/evaluation.hpp"
+#include "transformer/inference/generation.hpp"
 #include "transformer/single_process.hpp"
 
 using namespace ringside;

@@ -1,4 +1,4 @@
-#include "transformer/evaluation.hpp"
+#include "transformer/inference/evaluation.hpp"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "transformer/sample.hpp"
+#include "transformer/inference/generation.hpp"
 
 #include <algorithm>
 #include <cmath>
