@@ -3,7 +3,8 @@
 // Reading order of transformer/, from the bottom up:
 //
 //     the model       config.hpp, layers.hpp, model.hpp
-//     its text        data/corpus.hpp, data/batches.hpp, data/vocabulary.hpp; tokenizer/tokenizer.hpp
+//     its text        tokenizer/tokenizer.hpp, data/vocabulary.hpp, data/corpus.hpp,
+//                     data/batches.hpp
 //     its training    learning_rate.hpp, parallel_strategy.hpp, trainer.hpp
 //     its use         inference/generation.hpp, inference/evaluation.hpp
 //     on disk         checkpoint/safetensors.hpp, checkpoint/checkpoint.hpp,

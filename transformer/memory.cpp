@@ -82,8 +82,7 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const double converted =
       is_bf16 ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
   // For bf16 parameters the optimizer keeps fp32 masters, and its other state is fp32 too.
-  const double fp32_copy = is_bf16 ? 2 * parameters : parameters,
-               masters = is_bf16 ? fp32_copy : 0;
+  const double fp32_copy = is_bf16 ? 2 * parameters : parameters, masters = is_bf16 ? fp32_copy : 0;
   const double whole = held.whole_units ? size : 0;  // the root is as large as the embedding
   return {
       .parameters = parameters * held.parameters +
@@ -91,8 +90,8 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
       .gradients = parameters * held.gradients +
                    whole * 2 * (std::max(sizes.root(), sizes.block()) + sizes.block()) +
                    bytes_of_buckets(sizes, size, held),
-      .optimizer =
-          held.optimizer * (masters + (options.optimizer == OptimizerKind::adamw ? 2 * fp32_copy : 0)),
+      .optimizer = held.optimizer *
+                   (masters + (options.optimizer == OptimizerKind::adamw ? 2 * fp32_copy : 0)),
       .activations =
           peak_activations(sizes, tokens, rows, options.checkpoint_activations) * size + converted,
       .before_sharding = parameters};

@@ -44,7 +44,8 @@ void load_parameters(const fs::path& directory, const Model& model) {
   for (const std::string& name : files.names()) {
     // Some versions of transformers stored this table of RoPE, which is computed here.
     const bool computed = name.ends_with("rotary_emb.inv_freq");
-    require(computed || known.contains(name), "{} holds '{}', which is not a parameter of this model",
+    require(computed || known.contains(name),
+            "{} holds '{}', which is not a parameter of this model",
             files.holding(name).path().string(), name);
   }
   for (const NamedTensor& parameter : model.named_parameters())

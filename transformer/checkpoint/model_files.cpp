@@ -65,8 +65,8 @@ void ModelFiles::open_shards(const fs::path& directory) {
     const auto file_of = parse_shard_index(text_of(list_));
     for (const auto& [name, file] : file_of) {
       std::error_code ignored;
-      require(fs::exists(directory / file, ignored), "it says that {} is in {}, which does not exist",
-              shown(name), file);
+      require(fs::exists(directory / file, ignored),
+              "it says that {} is in {}, which does not exist", shown(name), file);
       of_array_[name] = &files_.try_emplace(file, directory / file).first->second;
     }
     for (const auto& [name, file] : file_of)
@@ -75,7 +75,8 @@ void ModelFiles::open_shards(const fs::path& directory) {
     for (const auto& [file, opened] : files_) {
       for (const auto& [name, entry] : opened.entries()) {
         const auto named = file_of.find(name);
-        require(named != file_of.end(), "it does not name {}, which {} contains", shown(name), file);
+        require(named != file_of.end(), "it does not name {}, which {} contains", shown(name),
+                file);
         require(named->second == file, "it says that {} is in {}, but {} contains it too",
                 shown(name), named->second, file);
       }

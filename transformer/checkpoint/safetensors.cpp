@@ -108,8 +108,8 @@ SafetensorsFile::Entry entry_of(const std::string& name, const Json& json) {
   SafetensorsFile::Entry entry{known->type, *shape, static_cast<std::uint64_t>((*offsets)[0]),
                                static_cast<std::uint64_t>((*offsets)[1])};
   require(bytes_of_shape(entry.shape, entry.type) == entry.bytes(),
-          "{} has shape {} of {}, which does not fit the {} bytes of its data_offsets",
-          shown(name), shown(json["shape"]), known->name, entry.bytes());
+          "{} has shape {} of {}, which does not fit the {} bytes of its data_offsets", shown(name),
+          shown(json["shape"]), known->name, entry.bytes());
   return entry;
 }
 

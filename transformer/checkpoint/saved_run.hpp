@@ -23,9 +23,9 @@ struct Checksums {
 struct SavedRun {
   std::int64_t step = 0;  // steps taken
   autograd::DType dtype = autograd::DType::fp32;
-  TrainerOptions options;                 // those that influence the numbers of a run
-  std::uint32_t text = 0;                 // fingerprint of the text
-  std::uint32_t tokenizer = 0;            // fingerprint of the vocabulary; 0: bytes
+  TrainerOptions options;       // those that influence the numbers of a run
+  std::uint32_t text = 0;       // fingerprint of the text
+  std::uint32_t tokenizer = 0;  // fingerprint of the vocabulary; 0: bytes
   Checksums checksums;
   std::filesystem::path directory, file;  // the checkpoint, and its state file
 };

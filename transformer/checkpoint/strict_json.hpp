@@ -1,6 +1,6 @@
-// JSON from untrusted files, where the leniency of a parser is dangerous: of two equal keys it keeps
-// one, and readers disagree which; and deeply nested brackets overflow the stack of any code that
-// walks the result.
+// JSON from untrusted files, where the leniency of a parser is dangerous: of two equal keys it
+// keeps one, and readers disagree which; and deeply nested brackets overflow the stack of any code
+// that walks the result.
 #pragma once
 
 #include <string>

@@ -55,8 +55,8 @@ Inventory inventory_of(const VisitTensors& visit) {
   return inventory;
 }
 
-// Whether save_run() wrote this tokenizer.json for `vocabulary`. If not, the file must be parsed: an
-// equal tokenizer may be formatted differently.
+// Whether save_run() wrote this tokenizer.json for `vocabulary`. If not, the file must be parsed:
+// an equal tokenizer may be formatted differently.
 bool was_written_for(const Vocabulary& vocabulary, const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   Fingerprint fingerprint;

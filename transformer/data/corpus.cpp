@@ -55,7 +55,8 @@ std::vector<fs::path> regular_files_below(const fs::path& directory, int& skippe
     else if (!entry->is_directory(unreadable))
       ++skipped;
     entry.increment(error);
-    require(!error, "cannot continue reading the directory {}: {}", directory.string(), error.message());
+    require(!error, "cannot continue reading the directory {}: {}", directory.string(),
+            error.message());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -91,8 +92,7 @@ Corpus::Corpus(const Bytes& text, const Vocabulary& vocabulary)
   const std::size_t block =
       std::clamp<std::size_t>(text.size() / blocks_per_held_out, 1, largest_block);
   for (std::size_t start = 0, number = 0; start < text.size(); start += block, ++number) {
-    Bytes& part =
-        number % blocks_per_held_out == blocks_per_held_out - 1 ? validation : training;
+    Bytes& part = number % blocks_per_held_out == blocks_per_held_out - 1 ? validation : training;
     const std::size_t end = std::min(start + block, text.size());
     part.insert(part.end(), text.begin() + static_cast<std::ptrdiff_t>(start),
                 text.begin() + static_cast<std::ptrdiff_t>(end));

@@ -55,8 +55,8 @@ std::vector<Tokens> sequences_of_json(const std::string& text) {
 
 template <class Id>
 std::vector<Tokens> sequences_of_stream(const std::string& bytes, std::int64_t length) {
-  require(bytes.size() % sizeof(Id) == 0, "its {} bytes are not a whole number of tokens of {} bytes",
-          bytes.size(), sizeof(Id));
+  require(bytes.size() % sizeof(Id) == 0,
+          "its {} bytes are not a whole number of tokens of {} bytes", bytes.size(), sizeof(Id));
   std::vector<Tokens> sequences;
   for (std::size_t i = 0; i < bytes.size() / sizeof(Id); ++i) {
     Id id = 0;

@@ -1,6 +1,6 @@
 // Token files: sequences of token ids that another program has made from a text.
 //
-//     NAME.json    [[5, 17, 2], [8, 8, 1, 0]]    a list of sequences, or a single one as a plain list
+//     NAME.json    [[5, 17, 2], [8, 8, 1, 0]]: a list of sequences. Or one sequence as a plain list
 //     NAME.u16     one stream of 2-byte little-endian ids, which is cut into sequences
 //     NAME.u32     the same with 4 bytes per id
 #pragma once

@@ -47,7 +47,7 @@ SequenceBatch batch_of(std::span<const Tokens> sequences) {
 // Runs the head on `hidden` [sequences, T, d_model] and adds the results to `evaluation`. It makes
 // a few rows of logits at a time: all of them may be larger than the rest of the model.
 void add_predictions(const Model& model, const Tensor& hidden, std::span<const Tokens> sequences,
-               bool keep_logits, Evaluation& evaluation) {
+                     bool keep_logits, Evaluation& evaluation) {
   const autograd::NoGrad no_history;
   const std::int64_t length = hidden.size(1), vocabulary = model.config().vocabulary,
                      rows = autograd::cross_entropy_rows(length, vocabulary);
@@ -82,17 +82,18 @@ void check_sequences(const std::vector<Tokens>& sequences, const Config& config)
   require(!sequences.empty(), "there are no sequences");
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const auto length = static_cast<std::int64_t>(sequences[s].size());
-    require(length >= 2,
-            "sequence {} has {} token: it needs at least two, so that the first predicts the second", s,
-            length);
+    require(
+        length >= 2,
+        "sequence {} has {} token: it needs at least two, so that the first predicts the second", s,
+        length);
     require(length <= config.sequence,
             "sequence {} has {} tokens, but the model sees at most {}: cut it", s, length,
             config.sequence);
     for (std::int64_t t = 0; t < length; ++t) {
       const std::int32_t id = sequences[s][static_cast<std::size_t>(t)];
       require(id >= 0 && id < config.vocabulary,
-              "sequence {} has the token {} at position {}, but the model's vocabulary is 0 to {}", s,
-              id, t, config.vocabulary - 1);
+              "sequence {} has the token {} at position {}, but the model's vocabulary is 0 to {}",
+              s, id, t, config.vocabulary - 1);
     }
   }
 }
@@ -100,7 +101,8 @@ void check_sequences(const std::vector<Tokens>& sequences, const Config& config)
 Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences,
                     const EvaluateOptions& options) {
   check_sequences(sequences, model.config());
-  require(options.at_once >= 1, "at_once is {} sequences, but it must be at least 1", options.at_once);
+  require(options.at_once >= 1, "at_once is {} sequences, but it must be at least 1",
+          options.at_once);
   std::optional<autograd::NoGrad> no_history;
   if (options.gradients)
     model.zero_grad();
@@ -121,12 +123,13 @@ Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences,
     const Tensor hidden = model.hidden(tokens);
     add_predictions(model, hidden.detach(), part, options.logits, evaluation);
     if (options.gradients) {
-      // The mean over all tokens is the sum of the means of the parts, each weighted by its share of
-      // the tokens.
+      // The mean over all tokens is the sum of the means of the parts, each weighted by its share
+      // of the tokens.
       const auto predicted = static_cast<double>(part.size() * (part[0].size() - 1));
       const Tensor loss = model.head_loss(hidden, targets);
-      autograd::backward(loss, Tensor::scalar(predicted / static_cast<double>(evaluation.predicted_tokens),
-                                              loss.dtype(), loss.device()));
+      autograd::backward(
+          loss, Tensor::scalar(predicted / static_cast<double>(evaluation.predicted_tokens),
+                               loss.dtype(), loss.device()));
     }
     first = end;
   }
