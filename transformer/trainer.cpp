@@ -198,7 +198,7 @@ double Trainer::accumulate_gradients() {
 
 std::optional<double> Trainer::validate() {
   if (!validation_) return std::nullopt;
-  const autograd::NoGrad no_history;
+  const autograd::NoGrad no_grad;
   const std::int64_t windows = std::min(options_.validation_windows, validation_->windows());
   const std::int64_t first = windows * strategy_.rank() / strategy_.size(),
                      end = windows * (strategy_.rank() + 1) / strategy_.size();

@@ -46,13 +46,13 @@ Tensor random_tokens(const Config& config, std::int64_t sequences, std::int64_t 
   return Tensor::from(tokens, {sequences, length});
 }
 
-double loss_without_graph(const Model& model, const Tensor& tokens, const Tensor& targets) {
-  const NoGrad no_graph;
+double loss_without_grad(const Model& model, const Tensor& tokens, const Tensor& targets) {
+  const NoGrad no_grad;
   return model.loss(tokens, targets).item();
 }
 
 std::vector<double> logits_of(const Model& model, const Tensor& tokens) {
-  const NoGrad no_graph;
+  const NoGrad no_grad;
   const Tensor logits = model.forward(tokens);
   const auto values = logits.values<double>();
   return {values.begin(), values.end()};
@@ -85,9 +85,9 @@ void check_gradients(const Config& config) {
       constexpr double h = 1e-6;
       const double kept = values[i];
       values[i] = kept + h;
-      const double above = loss_without_graph(model, tokens, targets);
+      const double above = loss_without_grad(model, tokens, targets);
       values[i] = kept - h;
-      const double below = loss_without_graph(model, tokens, targets);
+      const double below = loss_without_grad(model, tokens, targets);
       values[i] = kept;
       worst = std::max(worst, std::abs((above - below) / (2 * h) - gradient[i]));
     }
@@ -309,7 +309,7 @@ TEST_CASE("an untrained model finds all tokens about equally likely") {
   const Config config = named_config("tiny");
   const Model model(config);
   const double loss =
-      loss_without_graph(model, random_tokens(config, 2, 128, 1), random_tokens(config, 2, 128, 2));
+      loss_without_grad(model, random_tokens(config, 2, 128, 1), random_tokens(config, 2, 128, 2));
   CHECK(loss == doctest::Approx(std::log(256.0)).epsilon(0.02));
 }
 

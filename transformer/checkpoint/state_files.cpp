@@ -18,7 +18,7 @@ constexpr std::string_view state_start = "training-", state_end = ".safetensors"
 
 // Whether `name` is a file that a process was writing when it was killed: NAME.PID.part
 // (base/atomic_file.hpp).
-bool is_left_behind(const std::string& name) {
+bool is_partial_file(const std::string& name) {
   constexpr std::array<std::string_view, 4> ours = {state_start, "model.", "config.", "tokenizer"};
   const bool is_ours = std::any_of(ours.begin(), ours.end(),
                                    [&](std::string_view start) { return name.starts_with(start); });
@@ -50,7 +50,7 @@ void remove_old_files(const fs::path& directory, const std::string& state_in_use
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
-    if ((is_state_name(name) && name != state_in_use) || is_left_behind(name))
+    if ((is_state_name(name) && name != state_in_use) || is_partial_file(name))
       fs::remove(entry.path(), ignored);
   }
 }

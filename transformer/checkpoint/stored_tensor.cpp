@@ -59,7 +59,7 @@ ArrayView view_of(std::string name, const Tensor& tensor) {
 }
 
 void write_tensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors) {
-  const autograd::NoGrad no_history;
+  const autograd::NoGrad no_grad;
   std::vector<ArrayView> arrays;
   for (NamedTensor& each : tensors) {
     each.tensor = each.tensor.to(Device::cpu);

@@ -48,7 +48,7 @@ SequenceBatch batch_of(std::span<const Tokens> sequences) {
 // a few rows of logits at a time: all of them may be larger than the rest of the model.
 void add_predictions(const Model& model, const Tensor& hidden, std::span<const Tokens> sequences,
                      bool keep_logits, Evaluation& evaluation) {
-  const autograd::NoGrad no_history;
+  const autograd::NoGrad no_grad;
   const std::int64_t length = hidden.size(1), vocabulary = model.config().vocabulary,
                      rows = autograd::cross_entropy_rows(length, vocabulary);
   for (std::size_t s = 0; s < sequences.size(); ++s) {
@@ -103,11 +103,11 @@ Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences,
   check_sequences(sequences, model.config());
   require(options.at_once >= 1, "at_once is {} sequences, but it must be at least 1",
           options.at_once);
-  std::optional<autograd::NoGrad> no_history;
+  std::optional<autograd::NoGrad> no_grad;
   if (options.gradients)
     model.zero_grad();
   else
-    no_history.emplace();
+    no_grad.emplace();
 
   Evaluation evaluation;
   for (const Tokens& sequence : sequences)

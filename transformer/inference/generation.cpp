@@ -96,7 +96,7 @@ std::int32_t pick_token(std::span<const double> logits, const SampleOptions& opt
 std::vector<std::int32_t> generate(const Model& model, std::vector<std::int32_t> tokens,
                                    std::int64_t count, const SampleOptions& options) {
   require(!tokens.empty(), "a prompt needs at least one token");
-  const autograd::NoGrad no_history;
+  const autograd::NoGrad no_grad;
   const std::size_t start = tokens.size();
   IncrementalReader reader(model);
   for (std::int64_t i = 0; i < count; ++i) {

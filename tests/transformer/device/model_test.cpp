@@ -74,7 +74,7 @@ void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed)
                   : apart(of_device, of_cpu) <= 1e-4;
   };
   {
-    const NoGrad no_history;
+    const NoGrad no_grad;
     CHECK(there.loss(tokens, targets).item() ==
           doctest::Approx(here.loss(tokens, targets).item()).epsilon(narrow ? 2e-3 : 1e-5));
     CHECK(near(there.forward(tokens), here.forward(tokens), exact.forward(tokens)));

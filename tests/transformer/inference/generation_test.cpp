@@ -102,7 +102,7 @@ TEST_CASE("every token of a text is drawn with its own random number") {
   // the rank shows the random number.
   std::set<std::int64_t> ranks;
   for (const std::int32_t token : text) {
-    const autograd::NoGrad no_history;
+    const autograd::NoGrad no_grad;
     const auto logits =
         model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
     const auto row = logits.values<double>().last(13);
@@ -118,7 +118,7 @@ TEST_CASE("at temperature 0 each token is the argmax of the logits") {
   const auto text = generate(model, {5}, 4, {.temperature = 0});
   std::vector<std::int32_t> seen = {5};
   for (const std::int32_t token : text) {
-    const autograd::NoGrad no_history;
+    const autograd::NoGrad no_grad;
     const auto logits =
         model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
     const auto row = logits.values<double>().last(13);
@@ -136,7 +136,7 @@ TEST_CASE("logits with a KV cache equal those without") {
     config.kv_heads = 2;
     config.layers = 3;
     const Model model(config, dtype);
-    const autograd::NoGrad no_history;
+    const autograd::NoGrad no_grad;
     std::vector<std::int32_t> tokens;
     for (int i = 0; i < 24; ++i) tokens.push_back(i * i % 13);
     const auto whole = model.forward(autograd::Tensor::from(tokens, {1, 24}));
@@ -186,7 +186,7 @@ TEST_CASE("when the window is full, generation continues with its last half") {
     if (tokens.size() - begin > window) begin = tokens.size() - window / 2;
     const std::vector<std::int32_t> seen(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
                                          tokens.end());
-    const autograd::NoGrad no_history;
+    const autograd::NoGrad no_grad;
     const auto logits =
         model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
     const auto row = logits.values<double>().last(13);
