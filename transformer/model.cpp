@@ -42,12 +42,13 @@ Tensor Model::Trunk::Blocks::forward(Tensor x, const Pass& pass) const {
   return with_hooks([&] {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const Block& block = *blocks[i];
-      const autograd::RopeTable& table = pass.table;
+      const auto recomputable = [&block, &table = pass.table](const Tensor& input) {
+        return block.forward(input, table);
+      };
       if (pass.checkpoint_activations && pass.caches == nullptr)
-        x = autograd::checkpoint(
-            [&table, &block](const Tensor& input) { return block.forward(input, table); }, x);
+        x = autograd::checkpoint(recomputable, x);
       else
-        x = block.forward(x, table, pass.caches == nullptr ? nullptr : &(*pass.caches)[i]);
+        x = block.forward(x, pass.table, pass.caches == nullptr ? nullptr : &(*pass.caches)[i]);
     }
     return x;
   });

@@ -148,9 +148,8 @@ TEST_CASE("an invalid header is refused with the reason") {
         "its header is nested more than 4 levels deep");
   CHECK(refusal(file_of(R"({"__metadata__":{"a":1}})", "")) ==
         "its __metadata__ is not an object of strings");
-  const std::string twice =
-      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-      R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string twice = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                            R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   CHECK(refusal(file_of(twice, "1234")) == "its header names \"a\" twice");
   CHECK(refusal_of("1") == "its header does not give \"a\" a dtype, a shape and data_offsets");
   CHECK(refusal_of(R"({"dtype":"F32","shape":[1]})") ==

@@ -145,16 +145,12 @@ TEST_CASE("unsupported pre-tokenizers are refused by name") {
       "its pre_tokenizer has a Digits after ByteLevel, where the text is already letters");
   CHECK(cutting(R"({"type":"Sequence"})") ==
         "its pre_tokenizer Sequence has no list of pretokenizers");
-  CHECK(
-      cutting(
-          R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Glob":"*"},)"
-          R"("behavior":"Isolated"},{"type":"ByteLevel"}]})") ==
-      "the pattern of its pre_tokenizer Split is {\"Glob\":\"*\"}, neither a Regex nor a String");
-  CHECK(
-      cutting(
-          R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"String":"*"},)"
-          R"("behavior":"Eaten"},{"type":"ByteLevel"}]})") ==
-      "the behavior of its pre_tokenizer Split is \"Eaten\", which Ringside does not know");
+  CHECK(cutting(R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Glob":"*"},)"
+                R"("behavior":"Isolated"},{"type":"ByteLevel"}]})") ==
+        "the pattern of its pre_tokenizer Split is {\"Glob\":\"*\"}, neither a Regex nor a String");
+  CHECK(cutting(R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"String":"*"},)"
+                R"("behavior":"Eaten"},{"type":"ByteLevel"}]})") ==
+        "the behavior of its pre_tokenizer Split is \"Eaten\", which Ringside does not know");
   CHECK(cutting(R"({"type":"ByteLevel","use_regex":1})") ==
         "the use_regex of its pre_tokenizer is 1, neither true nor false");
   CHECK(cutting(R"({"type":"ByteLevel","use_regex":false,"add_prefix_space":false})") ==
