@@ -55,10 +55,8 @@ void validate(const Config& config) {
   };
   for (const auto& [name, value] : sizes) {
     require(value >= 1, "{} is {}, but a model needs at least 1", name, value);
-    // Far beyond any model, and small enough that no product of two sizes overflows.
-    require(value <= 1'000'000'000,
-            "{} is {}, which is more than a thousand million: no such model fits anywhere", name,
-            value);
+    // More than any model has, and small enough that no product of two sizes overflows.
+    require(value <= 1'000'000'000, "{} is {}, but at most 1000000000 is possible", name, value);
   }
   require(config.d_model % config.heads == 0,
           "d_model {} does not divide into {} heads: choose a width that is a multiple of the "

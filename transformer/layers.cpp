@@ -11,20 +11,22 @@ using autograd::Tensor;
 
 namespace {
 
-// [B, T, heads * D] seen as [B, heads, T, D]: a view, nothing moves.
+// A view of [B, T, heads * D] as [B, heads, T, D]; copies nothing.
 Tensor split_heads(const Tensor& x, std::int64_t heads, std::int64_t head_size) {
   return x.reshape({x.size(0), x.size(1), heads, head_size}).transpose(1, 2);
 }
 
-// Puts keys k and values v of T new tokens behind those that are there; k and v become all of them.
-void remember(Past& past, Tensor& k, Tensor& v) {
-  require(!autograd::grad_enabled(), "a past keeps no history: generate under NoGrad");
+// Appends k and v [B, H_kv, T, D] of T new tokens to the cache, and replaces k and v by views of
+// all cached positions.
+void append_to_cache(KvCache& cache, Tensor& k, Tensor& v) {
+  require(!autograd::grad_enabled(),
+          "a KV cache records no gradients: run the forward pass under NoGrad");
   const std::int64_t count = k.size(2);
-  past.keys.narrow(2, past.seen, count).copy_(k);
-  past.values.narrow(2, past.seen, count).copy_(v);
-  past.seen += count;
-  k = past.keys.narrow(2, 0, past.seen);
-  v = past.values.narrow(2, 0, past.seen);
+  cache.keys.narrow(2, cache.length, count).copy_(k);
+  cache.values.narrow(2, cache.length, count).copy_(v);
+  cache.length += count;
+  k = cache.keys.narrow(2, 0, cache.length);
+  v = cache.values.narrow(2, 0, cache.length);
 }
 
 }  // namespace
@@ -43,17 +45,17 @@ Attention::Attention(const Config& config, DType dtype)
   register_module("o_proj", o_proj);
 }
 
-Tensor Attention::forward(const Tensor& x, const RopeTable& table, Past* past) const {
+Tensor Attention::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {
   return with_hooks([&] {
-    const std::int64_t first = past == nullptr ? 0 : past->seen;
+    const std::int64_t first = cache == nullptr ? 0 : cache->length;
     const Tensor q =
         autograd::rope(split_heads(q_proj.forward(x), heads_, head_size_), table, first);
     Tensor k = autograd::rope(split_heads(k_proj.forward(x), kv_heads_, head_size_), table, first);
     Tensor v = split_heads(v_proj.forward(x), kv_heads_, head_size_);
-    if (past != nullptr) remember(*past, k, v);
-    const Tensor seen = autograd::causal_attention(q, k, v);  // [B, H, T, D]
+    if (cache != nullptr) append_to_cache(*cache, k, v);
+    const Tensor attended = autograd::causal_attention(q, k, v);  // [B, H, T, D]
     return o_proj.forward(
-        seen.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_size_}));
+        attended.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_size_}));
   });
 }
 
@@ -83,11 +85,10 @@ Block::Block(const Config& config, DType dtype)
   register_module("mlp", mlp);
 }
 
-Tensor Block::forward(const Tensor& x, const RopeTable& table, Past* past) const {
+Tensor Block::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {
   return with_hooks([&] {
-    const Tensor attended = self_attn.forward(input_layernorm.forward(x), table, past);
-    const auto [sum, normed] = autograd::add_rms_norm(attended, x, post_attention_layernorm.weight,
-                                                      post_attention_layernorm.eps);
+    const Tensor attended = self_attn.forward(input_layernorm.forward(x), table, cache);
+    const auto [sum, normed] = post_attention_layernorm.add_and_norm(attended, x);
     return sum + mlp.forward(normed);
   });
 }

@@ -1,8 +1,7 @@
-// The parts of the Llama block: attention, the feed-forward part, and the two with their norms as
-// one block.
+// The layers of a Llama block: attention, feed-forward, and the block itself.
 //
-// Members are named as the parameters of Hugging Face's LlamaForCausalLM are, for these names stand
-// in checkpoints. Letters: B sequences, T tokens of each, H heads, D numbers per head.
+// Members have the names of Hugging Face's LlamaForCausalLM, because checkpoints store them.
+// Shapes use B sequences, T tokens per sequence, H heads, D numbers per head.
 #pragma once
 
 #include "autograd/nn/layers.hpp"
@@ -12,25 +11,27 @@
 
 namespace ringside::transformer {
 
-// What a block keeps of the tokens before, so that going on with a text does not compute it anew:
-// their keys (turned by their positions) and values, both [B, H_kv, room, D], of which the first
-// `seen` of each sequence are filled.
-struct Past {
+// The keys and values of earlier tokens in one block, so that generation computes each token once.
+// Both tensors are [B, H_kv, capacity, D]. The first `length` positions of each sequence are valid.
+// Keys are stored after the rotation by their positions.
+struct KvCache {
   autograd::Tensor keys, values;
-  std::int64_t seen = 0;
+  std::int64_t length = 0;
 };
 
-// Causal attention of H query heads over H_kv key and value heads, queries and keys turned by their
-// positions (RoPE). No biases.
+// Causal attention with rotary positions (RoPE) and without biases: H query heads share H_kv key
+// and value heads.
 class Attention : public autograd::Module {
  public:
   Attention(const Config& config, autograd::DType dtype);
 
-  // x [B, T, d_model] -> same; `table` must have at least T positions. With a past, x are the T
-  // tokens that follow those in it, and are in it afterwards; `table` and its room must have place
-  // for all. No gradients go through a past.
+  // x [B, T, d_model] -> the same shape. `table` has at least T positions.
+  //
+  // With a cache, x holds the T tokens that follow the cached ones, and the call appends them to
+  // the cache. Its capacity and `table` must have room for all of them. Throws Error unless it
+  // runs under NoGrad: gradients do not flow through a cache.
   autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table,
-                           Past* past = nullptr) const;
+                           KvCache* cache = nullptr) const;
 
   autograd::Linear q_proj, k_proj, v_proj, o_proj;
 
@@ -42,7 +43,7 @@ class Attention : public autograd::Module {
 class FeedForward : public autograd::Module {
  public:
   FeedForward(const Config& config, autograd::DType dtype);
-  autograd::Tensor forward(const autograd::Tensor& x) const;  // [B, T, d_model] -> same
+  autograd::Tensor forward(const autograd::Tensor& x) const;  // [B, T, d_model] -> the same shape
 
   autograd::Linear gate_proj, up_proj, down_proj;
 };
@@ -50,18 +51,19 @@ class FeedForward : public autograd::Module {
 //     x ──┬── norm ── attention ──(+)──┬── norm ── feed-forward ──(+)── y
 //         └────────────────────────┘   └───────────────────────────┘
 //
-// The norms stand before their parts (pre-norm), so that the way along the bottom from y back to x
-// is free of them.
+// Each norm comes before its part (pre-norm), so the residual path from x to y contains no norm.
 class Block : public autograd::Module {
  public:
   Block(const Config& config, autograd::DType dtype);
+
+  // Arguments and result as in Attention::forward.
   autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table,
-                           Past* past = nullptr) const;  // as Attention
+                           KvCache* cache = nullptr) const;
 
   autograd::RMSNorm input_layernorm;
   Attention self_attn;
-  autograd::RMSNorm post_attention_layernorm;  // Llama's name; it stands after attention, before
-                                               // the feed-forward part
+  // Llama's name for the norm before the feed-forward part.
+  autograd::RMSNorm post_attention_layernorm;
   FeedForward mlp;
 };
 

@@ -1,4 +1,4 @@
-// How fast to learn, and when: a warm-up, then half a cosine down.
+// LearningRate: a linear warm-up, then half a cosine down to a floor.
 #pragma once
 
 #include <cmath>
@@ -13,15 +13,15 @@ namespace ringside::transformer {
 //     floor                ╲__
 //             0   warmup    steps
 //
-// Loshchilov and Hutter, "SGDR" (ICLR 2017), equation 5, without restarts; the warm-up is that of
-// Goyal et al. (2017), section 2.2.
+// Sources: Loshchilov and Hutter, "SGDR" (ICLR 2017), equation 5, without restarts; the warm-up is
+// that of Goyal et al. (2017), section 2.2.
 struct LearningRate {
   double peak = 3e-3;
   double floor = 3e-4;
   std::int64_t warmup = 0;  // steps
-  std::int64_t steps = 1;   // of the whole run; the last one is taken at `floor`
+  std::int64_t steps = 1;   // of the whole run; the last step uses `floor`
 
-  // For the step with this number, counted from 0.
+  // The rate of step `step`, counted from 0.
   double at(std::int64_t step) const {
     const auto taken = static_cast<double>(step + 1);
     if (step < warmup) return peak * taken / static_cast<double>(warmup);

@@ -7,7 +7,7 @@
 namespace ringside::transformer {
 namespace {
 
-// The sizes as doubles, in the letters of layers.hpp.
+// The sizes of a config as doubles, so that products do not overflow.
 struct Sizes {
   explicit Sizes(const Config& config)
       : vocabulary(static_cast<double>(config.vocabulary)),
@@ -20,19 +20,18 @@ struct Sizes {
 
   double block() const { return 2 * d * d + 2 * kv * d + 3 * d * f + 2 * d; }
   double embedding() const { return tied ? 0 : vocabulary * d; }
-  double root() const {
-    return vocabulary * d + d;
-  }  // the last norm, and the head; and if that is the embedding, too, it is here
+  // The last norm and the head. A tied embedding counts here.
+  double root() const { return vocabulary * d + d; }
   double parameters() const { return layers * block() + embedding() + root(); }
   double largest_parameter() const { return d * std::max({vocabulary, f, d}); }
 
-  // What a block keeps of each token for backward: its input, the two normed, q, k, v, what
-  // attention says, the sum before the second norm; gate, up and their product; and a number per
-  // head and norm.
+  // Numbers that a block keeps per token for backward: its input, both normed inputs, q, k, v, the
+  // output of attention, the sum before the second norm; gate, up and their product; one number
+  // per head and per norm.
   double kept_by_block() const { return 6 * d + 2 * kv + 3 * f + heads + 2; }
 
-  // What is there only while backward is in a block: gradients of the stream, and of gate, up and
-  // their product.
+  // Numbers per token that exist only while backward runs through a block: gradients of the
+  // residual stream, of gate, of up and of their product.
   double of_backward_in_block() const { return 3 * d + 3 * f; }
 
   double vocabulary, d, f, kv, heads, layers;
@@ -40,14 +39,14 @@ struct Sizes {
 };
 
 double rows_of_logits(double tokens, const Config& config) {
-  constexpr double beyond_any = 1e15;
+  constexpr double beyond_any = 1e15;  // more tokens than any run has; fits in an integer
   return static_cast<double>(autograd::cross_entropy_rows(
       static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary));
 }
 
-// Of activations, when backward begins or somewhere on its way. At the head: rows of logits, and
-// what is around the last norm.
-double numbers_at_the_most(const Sizes& sizes, double tokens, double rows, bool checkpointed) {
+// The largest number of activations that exist at one time: when backward begins, or later. At the
+// head these are rows of logits and the tensors around the last norm.
+double peak_activations(const Sizes& sizes, double tokens, double rows, bool checkpointed) {
   const double head = rows * sizes.vocabulary + tokens * 3 * sizes.d;
   const double block = tokens * sizes.kept_by_block(),
                in_block = tokens * sizes.of_backward_in_block();
@@ -55,7 +54,7 @@ double numbers_at_the_most(const Sizes& sizes, double tokens, double rows, bool 
   return sizes.layers * block + std::max(head, in_block);
 }
 
-double buckets_on_the_way(const Sizes& sizes, double size, const Held& held) {
+double bytes_of_buckets(const Sizes& sizes, double size, const Held& held) {
   if (held.bucket_bytes == 0) return 0;
   const double largest = sizes.largest_parameter() * size;
   return largest +
@@ -77,25 +76,25 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) /
                         ranks / static_cast<double>(options.accumulate);
   const double rows = rows_of_logits(tokens, config);
-  const bool narrow = dtype == autograd::DType::bf16;
-  // What is kept in bf16 is widened while it is computed with: the most, the head's matrix and its
-  // gradient, and the rows of logits.
-  const double widened =
-      narrow ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
-  // Of bf16 parameters the optimizer keeps masters, and all that it keeps is fp32.
-  const double wide = narrow ? 2 * parameters : parameters, masters = narrow ? wide : 0;
+  const bool is_bf16 = dtype == autograd::DType::bf16;
+  // bf16 values are converted to fp32 while an op computes. The largest such copies are those of
+  // the head's matrix, its gradient, and the rows of logits.
+  const double converted =
+      is_bf16 ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
+  // For bf16 parameters the optimizer keeps fp32 masters, and its other state is fp32 too.
+  const double fp32_copy = is_bf16 ? 2 * parameters : parameters, masters = is_bf16 ? fp32_copy : 0;
   const double whole = held.whole_units ? size : 0;  // the root is as large as the embedding
   return {
       .parameters = parameters * held.parameters +
                     whole * (sizes.block() + std::max(sizes.root(), sizes.block())),
       .gradients = parameters * held.gradients +
                    whole * 2 * (std::max(sizes.root(), sizes.block()) + sizes.block()) +
-                   buckets_on_the_way(sizes, size, held),
-      .optimizer =
-          held.optimizer * (masters + (options.optimizer == OptimizerKind::adamw ? 2 * wide : 0)),
+                   bytes_of_buckets(sizes, size, held),
+      .optimizer = held.optimizer *
+                   (masters + (options.optimizer == OptimizerKind::adamw ? 2 * fp32_copy : 0)),
       .activations =
-          numbers_at_the_most(sizes, tokens, rows, options.checkpoint_activations) * size + widened,
-      .at_first = parameters};
+          peak_activations(sizes, tokens, rows, options.checkpoint_activations) * size + converted,
+      .before_sharding = parameters};
 }
 
 MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences,
@@ -105,7 +104,7 @@ MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype
                parameters = parameter_bytes(config, dtype), tokens = sequences * length;
   const double numbers =
       gradients
-          ? numbers_at_the_most(sizes, tokens, rows_of_logits(tokens, config), false)
+          ? peak_activations(sizes, tokens, rows_of_logits(tokens, config), false)
           : tokens * sizes.kept_by_block() + rows_of_logits(length, config) * sizes.vocabulary;
   return {.parameters = parameters,
           .gradients = gradients ? parameters : 0,
@@ -115,9 +114,9 @@ MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype
 MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype, double tokens) {
   const Sizes sizes(config);
   const double seen = std::min(tokens, static_cast<double>(config.sequence));
-  const double past = sizes.layers * 2 * sizes.kv * static_cast<double>(config.sequence);
+  const double cache = sizes.layers * 2 * sizes.kv * static_cast<double>(config.sequence);
   return {.parameters = parameter_bytes(config, dtype),
-          .activations = (past + seen * sizes.kept_by_block() + sizes.vocabulary) *
+          .activations = (cache + seen * sizes.kept_by_block() + sizes.vocabulary) *
                          static_cast<double>(autograd::size_of(dtype))};
 }
 

@@ -1,4 +1,4 @@
-// How much memory training takes, told before any of it is asked for.
+// MemoryNeed: an estimate of the memory of a run, made before anything is allocated.
 #pragma once
 
 #include <algorithm>
@@ -9,40 +9,51 @@
 
 namespace ringside::transformer {
 
-// Bytes of one rank. In doubles: sizes that a file may ask for do not fit anything else.
+// Bytes on one rank. They are doubles because the sizes in a file may exceed any integer.
 struct MemoryNeed {
   double parameters = 0, gradients = 0, optimizer = 0;
-  double activations = 0;  // of one micro-batch, at the moment when there are most: all of the
-                           // forward pass, and backward at the head
-  double at_first = 0;     // the whole model, before a form shares it out
+
+  // Of one micro-batch at the peak: all of the forward pass, and backward at the head.
+  double activations = 0;
+
+  // The whole model, before the parallel strategy shards it.
+  double before_sharding = 0;
+
   double total() const {
-    return std::max(at_first, parameters + gradients + optimizer + activations);
+    return std::max(before_sharding, parameters + gradients + optimizer + activations);
   }
 };
 
-// What a rank holds under a parallel form, as shares of all.
+// What one rank keeps under a parallel strategy.
 struct Held {
+  // Fractions of the whole model.
   double parameters = 1, gradients = 1, optimizer = 1;
-  double bucket_bytes = 0;  // besides, buckets of gradients are whole on their way: so many under
-                            // way, one that is filled, which may be as
-  double buckets_under_way =
-      0;  // large as the largest parameter, and beside it that one's own gradient
-  bool whole_units = false;  // besides, units (a block; the embedding; norm and head) are whole
-                             // while they are used: two of parameters; of gradients one, with
-                             // backward's own gradient beside it, and two blocks that are under way
+
+  // Buckets hold whole gradients while these are reduced: `buckets_under_way` of them, one that is
+  // being filled (as large as the largest parameter, if that is larger), and the gradient that
+  // backward is adding to it.
+  double bucket_bytes = 0;
+  double buckets_under_way = 0;
+
+  // Whether a unit (a block; the embedding; norm and head) is whole while it runs. Two units of
+  // parameters are then whole at a time; of gradients, one unit, the copy that backward makes, and
+  // two blocks that are being reduced.
+  bool whole_units = false;
 };
 
-// An estimate, some per cent too high: a test holds it against what is counted.
+// The estimate is a few per cent too high. A test compares it with the bytes that are counted.
 MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype,
                          int ranks, const Held& held = {});
 
-// What evaluate() takes for so many sequences of such a length at once, if it keeps the logits of
-// `kept_logits` tokens; and generate() for so many tokens to begin with, with its past.
+// For evaluate() with `sequences` sequences of `length` tokens at once, and the logits of
+// `kept_logits` tokens kept.
 MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences,
                                      double length, bool gradients, double kept_logits = 0);
+
+// For generate() with a prompt of `tokens` tokens, including the KV cache.
 MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype, double tokens);
 
-// The parameters alone: what using a model takes at least.
+// Bytes of the parameters alone.
 double parameter_bytes(const Config& config, autograd::DType dtype);
 
 }  // namespace ringside::transformer

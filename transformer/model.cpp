@@ -38,6 +38,27 @@ Model::Trunk::Trunk(const Config& config, DType dtype)
   register_module("norm", norm);
 }
 
+Tensor Model::Trunk::Blocks::forward(Tensor x, const Pass& pass) const {
+  return with_hooks([&] {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const Block& block = *blocks[i];
+      const auto recomputable = [&block, &table = pass.table](const Tensor& input) {
+        return block.forward(input, table);
+      };
+      if (pass.checkpoint_activations && pass.caches == nullptr)
+        x = autograd::checkpoint(recomputable, x);
+      else
+        x = block.forward(x, pass.table, pass.caches == nullptr ? nullptr : &(*pass.caches)[i]);
+    }
+    return x;
+  });
+}
+
+Tensor Model::Trunk::forward(const Tensor& tokens, const Pass& pass) const {
+  return with_hooks(
+      [&] { return norm.forward(layers.forward(embed_tokens.forward(tokens), pass)); });
+}
+
 Model::Model(const Config& config, DType dtype, autograd::Device device)
     : config_(validated(config)),
       dtype_(dtype),
@@ -54,30 +75,21 @@ Model::Model(const Config& config, DType dtype, autograd::Device device)
   rope_table_ = {rope_table_.cos.to(device), rope_table_.sin.to(device)};
 }
 
-Tensor Model::hidden(const Tensor& tokens, std::vector<Past>* past) const {
-  const std::int64_t room = config_.sequence - (past == nullptr ? 0 : past->front().seen);
+Tensor Model::hidden(const Tensor& tokens, std::vector<KvCache>* caches) const {
+  const std::int64_t room = config_.sequence - (caches == nullptr ? 0 : caches->front().length);
   require(tokens.dim() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= room,
           "the model reads tokens of shape [sequences, 1 to {}], but got {}", room,
           autograd::to_string(tokens.shape()));
-  Tensor x = model_.embed_tokens.forward(tokens);
-  for (std::size_t i = 0; i < model_.layers.blocks.size(); ++i) {
-    const Block& block = *model_.layers.blocks[i];
-    if (checkpoint_activations_ && past == nullptr)
-      x = autograd::checkpoint(
-          [this, &block](const Tensor& input) { return block.forward(input, rope_table_); }, x);
-    else
-      x = block.forward(x, rope_table_, past == nullptr ? nullptr : &(*past)[i]);
-  }
-  return model_.norm.forward(x);
+  return model_.forward(tokens, {rope_table_, caches, checkpoint_activations_});
 }
 
-std::vector<Past> Model::empty_past(std::int64_t sequences) const {
-  std::vector<Past> past;
+std::vector<KvCache> Model::empty_kv_cache(std::int64_t sequences) const {
+  std::vector<KvCache> caches;
   const autograd::Shape shape{sequences, config_.kv_heads, config_.sequence, config_.head_size()};
   for (std::int64_t i = 0; i < config_.layers; ++i)
-    past.push_back(
+    caches.push_back(
         {Tensor::empty(shape, dtype_, device()), Tensor::empty(shape, dtype_, device()), 0});
-  return past;
+  return caches;
 }
 
 Tensor Model::head(const Tensor& hidden) const {
@@ -85,11 +97,11 @@ Tensor Model::head(const Tensor& hidden) const {
 }
 
 Tensor Model::forward(const Tensor& tokens) const {
-  return head(hidden(tokens));
+  return with_hooks([&] { return head(hidden(tokens)); });
 }
 
 Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
-  return head_loss(hidden(tokens), targets);
+  return with_hooks([&] { return head_loss(hidden(tokens), targets); });
 }
 
 Tensor Model::head_loss(const Tensor& hidden, const Tensor& targets) const {

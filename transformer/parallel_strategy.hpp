@@ -1,16 +1,19 @@
-// What training asks of a parallel form: the only thing that this room knows about there being
-// other ranks.
+// ParallelStrategy: what the trainer asks of a parallel method. Nothing else in transformer/ knows
+// that there are other ranks.
 //
-// One step, as the trainer takes it:
+// The trainer calls it in this order, once per step:
 //
-//     backward(loss)                       gradients of this rank's share of the batch; a form may hang on their hooks already.
-//                                          In several micro-batches: one backward for each, all but the last under no_sync()
-//     form.finish_gradients()              ... now they are those of the whole batch
-//     form.clip_gradients(optimizer, max)  ... and no longer than max
-//     form.step(optimizer)                 and the parameters have moved, alike on every rank
+//     clear_gradients(optimizer)        drops the gradients of the step before
+//     backward(loss)                    gradients of this rank's share of the batch; the strategy
+//                                       may already communicate from the hooks of the parameters.
+//                                       With micro-batches: one backward for each, all but the
+//                                       last under no_sync()
+//     finish_gradients()                gradients become those of the whole batch
+//     clip_gradients(optimizer, max)    ... with a norm of at most max
+//     step(optimizer)                   parameters are updated, identically on every rank
 //
-// The forms of ddp/ and zero/ know nothing of this file; cli/training/parallel_strategies.hpp puts
-// them behind it.
+// The methods in ddp/ and zero/ do not include this file. cli/training/parallel_strategies.hpp
+// adapts them to it.
 #pragma once
 
 #include <functional>
@@ -30,60 +33,61 @@ class ParallelStrategy {
 
   virtual ~ParallelStrategy() = default;
 
-  virtual int rank() const = 0;  // 0 .. size()-1
+  virtual int rank() const = 0;  // 0 .. size() - 1
   virtual int size() const = 0;
 
-  // Called once, before the first step. Afterwards every rank has the parameters and buffers of
-  // rank 0, the frozen ones too. `model` stays alive as long as the form is used.
+  // Called once, before the first step. Afterwards every rank has the parameters (also frozen ones)
+  // and buffers of rank 0. `model` must outlive the strategy.
   virtual void prepare(autograd::Module& model) = 0;
 
-  // While what it returns lives, backward only adds gradients up, on this rank. Nothing where a
-  // form does not listen to backward.
+  // While the returned object lives, backward only accumulates gradients on this rank. A strategy
+  // that communicates only in finish_gradients() returns nullptr.
   virtual std::shared_ptr<void> no_sync() { return nullptr; }
 
-  // Called once after the (last) backward of a step. Afterwards each gradient is the mean of the
-  // ranks' gradients: since every rank's loss is the mean over an equal share of the batch, that is
+  // Called once, after the last backward of a step. Afterwards each gradient is the mean of the
+  // ranks' gradients. All ranks have equal shares of the batch and each loss is a mean, so this is
   // the gradient of the mean over the whole batch.
   virtual void finish_gradients() = 0;
 
-  // Makes the optimizer over what this rank updates: here all parameters, in a form that shards
-  // them its own part.
+  // Makes the optimizer for the parameters that this rank updates: by default all of them. A
+  // strategy that shards the state passes only this rank's part to `make`.
   virtual std::unique_ptr<autograd::Optimizer> make_optimizer(
       std::vector<autograd::ParameterGroup> groups, const MakeOptimizer& make);
 
-  // The norm of all gradients of the whole model as one vector, before clipping; if max_norm > 0
-  // and the norm is larger, all are scaled so that it is max_norm. A form that shards gradients
-  // sums the squares over ranks.
+  // Returns the norm of all gradients of the model, taken as one vector, before clipping. If
+  // max_norm > 0 and the norm is larger, scales all gradients so that it becomes max_norm. A
+  // strategy that shards gradients sums the squares over ranks.
   virtual double clip_gradients(autograd::Optimizer& optimizer, double max_norm);
 
-  // Updates the parameters; afterwards they are alike on every rank.
+  // Updates the parameters. Afterwards they are identical on every rank.
   virtual void step(autograd::Optimizer& optimizer) { optimizer.step(); }
 
-  // Called before every backward: lets go of the gradients of the step before, or sets them to zero
-  // where the form keeps them.
+  // Called before the first backward of a step. Frees the gradients of the step before, or fills
+  // them with zeros if the strategy keeps their memory.
   virtual void clear_gradients(autograd::Optimizer& optimizer) { optimizer.zero_grad(); }
 
-  // The mean of the ranks' values, the same on every rank to the bit. Every rank must call it.
+  // The mean of the ranks' values, bit for bit the same on every rank. Every rank must call it.
   virtual double average(double value) = 0;
 
-  // Whole tensors, one after the other: for checkpoints, and for whoever wants to look. A form that
-  // shards them brings them together on rank 0 and calls `see` there alone; others call it on every
-  // rank. Every rank must call it, and a tensor lives as long as the call. Parameters and gradients
-  // come under their names in the order of the model, state as the optimizer of a single process
-  // has it.
+  // Visit whole tensors one at a time, for checkpoints and inspection. Every rank must call these.
+  // A strategy that shards tensors gathers each one on rank 0 and calls `see` only there; the
+  // others call it on every rank. The tensor is valid only during the call. Parameters and
+  // gradients come in the order of the model under their names; optimizer state as the optimizer of
+  // a single process has it.
   using SeeTensor = std::function<void(const autograd::NamedTensor& whole)>;
   virtual void visit_parameters(const autograd::Module& model, const SeeTensor& see) const;
   virtual void visit_gradients(const autograd::Module& model, const SeeTensor& see) const;
   virtual void visit_state(const autograd::Optimizer& optimizer, const SeeTensor& see) const;
-  // The reverse for state: on every rank, `fill` writes one whole tensor after the other, of which
-  // the form keeps what is this rank's.
+
+  // The reverse of visit_state: on every rank, `fill` writes whole tensors one at a time, and the
+  // strategy keeps this rank's part of each.
   virtual void fill_state(autograd::Optimizer& optimizer, const SeeTensor& fill) const;
 
-  // Whether a forward pass is a matter of all ranks, because parameters are fetched for it. Then
-  // every rank must take it, and alike.
+  // Whether a forward pass communicates, because it gathers parameters. If so, every rank must run
+  // the same forward passes in the same order.
   virtual bool forward_communicates() const { return false; }
 
-  // Time that this rank has spent waiting for communication since it was made, seconds.
+  // Seconds that this rank has waited for communication since the strategy was made.
   virtual double communication_seconds() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The parallel form of one: this process is the whole world, and nothing needs to be communicated.
+// SingleProcess: the parallel strategy of a run with one rank. It communicates nothing.
 #pragma once
 
 #include "transformer/parallel_strategy.hpp"

@@ -22,20 +22,20 @@ using autograd::Tensor;
 
 namespace {
 
-// The batches of a run and the parameters that it starts from come from one seed, but not from the
-// same numbers.
-constexpr std::uint64_t batches_of_seed = 0x62617463686573;  // "batches"
+// Combined with a run's seed, so that its batches and its initial parameters use different random
+// numbers.
+constexpr std::uint64_t batch_stream = 0x62617463686573;  // "batches"
 
 std::vector<ParameterGroup> groups_of(const Model& model, double weight_decay) {
   ParameterGroup decayed{.parameters = {}, .weight_decay = weight_decay},
-      free{.parameters = {}, .weight_decay = 0};
+      undecayed{.parameters = {}, .weight_decay = 0};
   for (const NamedTensor& parameter : model.named_parameters()) {
     if (!parameter.tensor.requires_grad()) continue;
     const bool matrix =
         parameter.tensor.dim() >= 2 && parameter.name.find("embed_tokens") == std::string::npos;
-    (matrix ? decayed : free).parameters.push_back(parameter);
+    (matrix ? decayed : undecayed).parameters.push_back(parameter);
   }
-  return {decayed, free};
+  return {decayed, undecayed};
 }
 
 std::unique_ptr<autograd::Optimizer> make_optimizer(const TrainerOptions& options,
@@ -52,7 +52,7 @@ const TrainerOptions& validated(const TrainerOptions& options, const Config& con
   return options;
 }
 
-// What a trace of the step, if there is one, calls this part of it.
+// Runs one part of a step under this name in the profile and in the trace, if one is recorded.
 template <class Part>
 void in_phase(const char* name, Part part) {
   autograd::Profile::begin();
@@ -74,7 +74,7 @@ void validate(const TrainerOptions& options, const Config& config, const Corpus&
 
 void validate(const TrainerOptions& options, const Config& config, int ranks) {
   validate(config);
-  require(options.steps >= 1, "a run of {} steps is none: it needs at least 1", options.steps);
+  require(options.steps >= 1, "a run needs at least 1 step, not {}", options.steps);
   const std::int64_t share = share_of_batch(options.batch, 0, ranks).count;
   require(options.accumulate >= 1 && share % options.accumulate == 0,
           "a rank's share of {} sequences does not divide into {} micro-batches: choose --batch "
@@ -89,13 +89,14 @@ void validate(const TrainerOptions& options, const Config& config, int ranks) {
   require(sound(options.min_learning_rate) && options.min_learning_rate <= options.learning_rate,
           "the learning rate cannot fall from {} to {}", options.learning_rate,
           options.min_learning_rate);
-  require(options.warmup >= 0, "a warm-up of {} steps is none", options.warmup);
+  require(options.warmup >= 0, "the warm-up is {} steps, but it must be 0 or more", options.warmup);
   require(sound(options.clip), "gradients cannot be clipped to a norm of {}", options.clip);
   require(sound(options.weight_decay), "the weight decay is {}, but it must not be negative",
           options.weight_decay);
   require(options.validate_every >= 0 && options.validation_windows >= 1,
-          "an examination every {} steps on {} sequences is none", options.validate_every,
-          options.validation_windows);
+          "validation every {} steps on {} sequences is not possible: expected 0 or more steps and "
+          "at least 1 sequence",
+          options.validate_every, options.validation_windows);
 }
 
 Trainer::Trainer(Model& model, const Corpus& corpus, ParallelStrategy& strategy,
@@ -107,7 +108,7 @@ Trainer::Trainer(Model& model, const Corpus& corpus, ParallelStrategy& strategy,
       observer_(std::move(observer)),
       learning_rate_{options.learning_rate, options.min_learning_rate, options.warmup,
                      options.steps},
-      training_(corpus.training(), options.sequence, options.seed ^ batches_of_seed) {
+      training_(corpus.training(), options.sequence, options.seed ^ batch_stream) {
   const PackedTokens& held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence))
     validation_.emplace(held_out, options.sequence, options.seed);
@@ -174,15 +175,16 @@ StepReport Trainer::step() {
   return report;
 }
 
-// Backward over this rank's share of the batch, a micro-batch at a time. Each gives its mean, and
-// the mean of these means is that of all. Returns the loss.
+// Runs forward and backward over this rank's share of the batch, one micro-batch at a time. All
+// micro-batches have the same size, so the mean of their losses is the loss of the share. Returns
+// it.
 double Trainer::accumulate_gradients() {
   const Share share = share_of_batch(options_.batch, strategy_.rank(), strategy_.size());
   const std::int64_t parts = options_.accumulate, count = share.count / parts;
   double sum = 0;
   for (std::int64_t part = 0; part < parts; ++part) {
     const bool last = part == parts - 1;
-    const auto quiet = last ? nullptr : strategy_.no_sync();
+    const auto no_sync = last ? nullptr : strategy_.no_sync();
     Tensor loss;
     in_phase("forward", [&] {
       loss = loss_of(training_.draw(steps_taken_, {share.first + part * count, count}));
@@ -198,16 +200,15 @@ double Trainer::accumulate_gradients() {
 
 std::optional<double> Trainer::validate() {
   if (!validation_) return std::nullopt;
-  const autograd::NoGrad no_history;
+  const autograd::NoGrad no_grad;
   const std::int64_t windows = std::min(options_.validation_windows, validation_->windows());
   const std::int64_t first = windows * strategy_.rank() / strategy_.size(),
                      end = windows * (strategy_.rank() + 1) / strategy_.size();
   const std::int64_t at_once = options_.batch / strategy_.size() / options_.accumulate;
-  // A forward pass may be a matter of all ranks: so all take as many as the one with the largest
-  // share.
+  // If a forward pass communicates, every rank must run as many as the rank with the largest share.
   const std::int64_t largest_share = (windows + strategy_.size() - 1) / strategy_.size();
 
-  double sum = 0;  // of the windows' losses
+  double sum = 0;  // of the losses of the windows
   for (std::int64_t done = 0; done < largest_share; done += at_once) {
     const Share share{first + done, std::min(at_once, end - first - done)};
     if (share.count > 0)
@@ -220,8 +221,8 @@ std::optional<double> Trainer::validate() {
   return bits_per_byte(nats_per_token, validation_->consecutive({0, windows}));
 }
 
-// All nats by all bytes of the tokens that were foretold, over all ranks. Every rank can draw the
-// whole batch, so none asks another.
+// Total bits of all predicted tokens divided by their bytes, over all ranks. Every rank can draw
+// the whole batch, so this needs no communication.
 double Trainer::bits_per_byte(double nats_per_token, const Batch& whole) const {
   const double tokens = static_cast<double>(whole.target.size()),
                bytes = static_cast<double>(corpus_.bytes_of(whole.target));

@@ -96,4 +96,13 @@ Tensor RMSNorm::forward(const Tensor& x) const {
   return with_hooks([&] { return rms_norm(x, weight, eps); });
 }
 
+SumAndNorm RMSNorm::add_and_norm(const Tensor& x, const Tensor& residual) const {
+  SumAndNorm both;
+  with_hooks([&] {
+    both = add_rms_norm(x, residual, weight, eps);
+    return both.normed;
+  });
+  return both;
+}
+
 }  // namespace ringside::autograd

@@ -12,6 +12,8 @@
 
 namespace ringside::autograd {
 
+struct SumAndNorm;
+
 // The random numbers that fill a tensor: those of `seed` in the stream of `name`, usually the full
 // name of the parameter.
 struct Init {
@@ -61,6 +63,8 @@ class RMSNorm : public Module {
   // weight [size], ones.
   explicit RMSNorm(std::int64_t size, double eps = 1e-5, DType dtype = DType::fp32);
   Tensor forward(const Tensor& x) const;
+  // x + residual and forward(x + residual) in one pass: see add_rms_norm in ops.hpp.
+  SumAndNorm add_and_norm(const Tensor& x, const Tensor& residual) const;
 
   Tensor weight;
   double eps;

@@ -19,8 +19,10 @@
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/checkpoint/step_dump.hpp"
+#include "transformer/checkpoint/stored_tensor.hpp"
 #include "transformer/data/vocabulary.hpp"
-#include "transformer/evaluation.hpp"
+#include "transformer/inference/evaluation.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -73,7 +75,8 @@ std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>
       bytes += byte_counts[id];
     }
   }
-  return evaluation.loss / std::numbers::ln2 * static_cast<double>(evaluation.foretold) / bytes;
+  return evaluation.loss / std::numbers::ln2 * static_cast<double>(evaluation.predicted_tokens) /
+         bytes;
 }
 
 // What the tokens stand for. It is not needed for anything else, so a tokenizer that Ringside does
@@ -81,7 +84,7 @@ std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>
 std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint,
                                                          std::FILE* out) {
   try {
-    return transformer::Vocabulary::beside(checkpoint);
+    return transformer::Vocabulary::of_checkpoint(checkpoint);
   } catch (const Error& problem) {
     fmt::print(out, "no bits per byte: {}\n", problem.what());
     return std::nullopt;
@@ -93,7 +96,7 @@ void write_json(const Arguments& args, const transformer::Evaluation& evaluation
   Json json = {{"model", args.init},
                {"dtype", args.dtype},
                {"sequences", evaluation.log_probabilities.size()},
-               {"tokens", evaluation.foretold},
+               {"tokens", evaluation.predicted_tokens},
                {"loss", evaluation.loss},
                {"perplexity", std::exp(evaluation.loss)}};
   if (bits) json["bits_per_byte"] = *bits;
@@ -146,7 +149,7 @@ void evaluate(const Arguments& args) {
       file_beside(args.json),
       "loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n",
       evaluation.loss, std::exp(evaluation.loss),
-      bits ? fmt::format(", {:.4f} bits per byte", *bits) : "", evaluation.foretold,
+      bits ? fmt::format(", {:.4f} bits per byte", *bits) : "", evaluation.predicted_tokens,
       sequences.size(), args.dtype);
 }
 

@@ -18,8 +18,8 @@
 #include "cli/training/memory_check.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/data/vocabulary.hpp"
+#include "transformer/inference/generation.hpp"
 #include "transformer/printable.hpp"
-#include "transformer/sample.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -64,7 +64,7 @@ void require_fits(const transformer::Vocabulary& vocabulary, const transformer::
 std::vector<std::int32_t> tokens_of(const std::string& text,
                                     const transformer::Vocabulary& vocabulary,
                                     const transformer::Config& config) {
-  const auto tokens = vocabulary.beginning(text);
+  const auto tokens = vocabulary.encode_prompt(text);
   const auto largest = *std::max_element(tokens.begin(), tokens.end());
   require(largest < config.vocabulary,
           "the beginning has the byte {}, but the model's vocabulary is 0 to {}: it was not "
@@ -76,7 +76,7 @@ std::vector<std::int32_t> tokens_of(const std::string& text,
 void generate(const Arguments& args) {
   autograd::set_threads(args.threads);
   const transformer::Config config = transformer::load_config(args.init);
-  const auto vocabulary = transformer::Vocabulary::beside(args.init);
+  const auto vocabulary = transformer::Vocabulary::of_checkpoint(args.init);
   require_fits(vocabulary, config);
   std::vector<std::int32_t> tokens = tokens_of(beginning_from(args), vocabulary, config);
   const auto dtype = args.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;

@@ -155,7 +155,7 @@ std::string summary(std::size_t tokens, std::size_t bytes) {
 void encode(const Arguments& args, const Tokenizer& tokenizer) {
   const std::string text = fmt::format("{}", fmt::join(args.texts, " "));
   Ids ids = tokenizer.encode(text);
-  if (!args.plain) ids = tokenizer.framed(ids);
+  if (!args.plain) ids = tokenizer.with_special_tokens(ids);
   for (const std::int32_t id : ids)
     fmt::print(file_beside(args.json), "{:>8}  {}\n", id, quoted(tokenizer.bytes_of(id)));
   fmt::print(file_beside(args.json), "{}\n", summary(ids.size(), text.size()));
@@ -167,7 +167,7 @@ void encode_file(const Arguments& args, const Tokenizer& tokenizer) {
   const auto text = transformer::read_text({args.file});
   const auto start = Clock::now();
   Ids ids = tokenizer.encode(as_text(text.bytes));
-  if (!args.plain) ids = tokenizer.framed(ids);
+  if (!args.plain) ids = tokenizer.with_special_tokens(ids);
   const double seconds = seconds_since(start);
   if (!args.out.empty()) write_ids(args.out, ids);
   fmt::print(file_beside(args.json), "{}; {:.1f} MB/s\n", summary(ids.size(), text.bytes.size()),

@@ -20,6 +20,7 @@
 #include "cli/training/progress.hpp"
 #include "collectives/transport/link.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/checkpoint/step_dump.hpp"
 #include "transformer/memory.hpp"
 #include "transformer/printable.hpp"
 #include "transformer/single_process.hpp"
@@ -187,7 +188,7 @@ class Summary {
 // Made on rank 0, and by all together where that takes all ranks; rank 0 prints it.
 void print_sample(const TrainingPlan& plan, const Model& model, const ParallelStrategy& strategy) {
   if (plan.sample_tokens == 0 || (strategy.rank() != 0 && !strategy.forward_communicates())) return;
-  const auto tokens = transformer::generate(model, plan.vocabulary->beginning(sample_beginning),
+  const auto tokens = transformer::generate(model, plan.vocabulary->encode_prompt(sample_beginning),
                                             plan.sample_tokens, plan.sample);
   if (strategy.rank() != 0) return;
   fmt::print("\n--- a sample of {} {}, temperature {} ---\n{}\n", tokens.size(),
@@ -275,7 +276,7 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   if (plan.resumed) transformer::require_text_of(*plan.resumed, bytes.fingerprint());
   transformer::validate(plan.options, plan.config, ranks);
   if (plan.sample_tokens > 0)
-    plan.vocabulary->beginning(sample_beginning);  // throws if there are no such tokens
+    plan.vocabulary->encode_prompt(sample_beginning);  // throws if there are no such tokens
   // The ranks encode the text, each for itself; so does this only where it may be too short: a
   // token is at most so many bytes.
   const auto counts = plan.vocabulary->byte_counts();
@@ -333,7 +334,7 @@ void prepare_outputs(const TrainingPlan& plan) {
     const bool writable = std::ofstream(path, std::ios::app).is_open();
     require(writable, "cannot write {} to {}: {}", what, path.string(), std::strerror(errno));
   }
-  if (!plan.save.empty()) transformer::require_place_for(*plan.vocabulary, plan.save);
+  if (!plan.save.empty()) transformer::require_no_other_tokenizer(plan.save, *plan.vocabulary);
 }
 
 void run_training(const TrainingPlan& plan, std::unique_ptr<ParallelStrategy> given_strategy,

@@ -16,8 +16,8 @@
 #include "transformer/config.hpp"
 #include "transformer/data/corpus.hpp"
 #include "transformer/data/vocabulary.hpp"
+#include "transformer/inference/generation.hpp"
 #include "transformer/parallel_strategy.hpp"
-#include "transformer/sample.hpp"
 #include "transformer/trainer.hpp"
 
 namespace ringside::cli {

@@ -7,7 +7,7 @@
 using namespace ringside;
 using namespace ringside::transformer;
 
-TEST_CASE("every named size is sound and has the parameters that its shape says") {
+TEST_CASE("every named config is valid and has the expected number of parameters") {
   // embedding + head + layers x (4 d d + 3 d d_ff + 2 d) + d
   const std::pair<std::string, std::int64_t> expected[] = {
       {"tiny", 857'216},       {"lab", 22'696'448},    {"small", 128'625'408},
@@ -21,7 +21,7 @@ TEST_CASE("every named size is sound and has the parameters that its shape says"
   }
 }
 
-TEST_CASE("a tied head and shared key and value heads save what they should") {
+TEST_CASE("a tied head and shared key and value heads reduce the number of parameters") {
   Config config = named_config("tiny");
   const auto whole = parameter_count(config);
   config.tied_head = true;
@@ -30,15 +30,15 @@ TEST_CASE("a tied head and shared key and value heads save what they should") {
   CHECK(parameter_count(config) == whole - 256 * 128 - 4 * 2 * 96 * 128);
 }
 
-TEST_CASE("an unknown size is refused with the known ones") {
+TEST_CASE("an unknown name is refused with a list of the known ones") {
   CHECK_THROWS_WITH_AS(
       named_config("huge"),
       "there is no model size named 'huge'; the sizes are tiny, lab, small, medium, large, xl",
       Error);
 }
 
-TEST_CASE("sizes that make no sense are refused in a sentence") {
-  const auto refused = [](auto change) {
+TEST_CASE("inconsistent sizes are refused with the reason") {
+  const auto refusal = [](auto change) {
     Config config = named_config("tiny");
     change(config);
     try {
@@ -48,22 +48,21 @@ TEST_CASE("sizes that make no sense are refused in a sentence") {
     }
     return std::string("accepted");
   };
-  CHECK(refused([](Config& c) { c.heads = c.kv_heads = 3; }) ==
+  CHECK(refusal([](Config& c) { c.heads = c.kv_heads = 3; }) ==
         "d_model 128 does not divide into 3 heads: choose a width that is a multiple of the number "
         "of heads");
-  CHECK(refused([](Config& c) { c.d_model = 12; }) ==
+  CHECK(refusal([](Config& c) { c.d_model = 12; }) ==
         "a head is 3 wide (d_model 12 / 4 heads), but RoPE rotates pairs and needs an even width");
-  CHECK(refused([](Config& c) { c.kv_heads = 3; }) ==
+  CHECK(refusal([](Config& c) { c.kv_heads = 3; }) ==
         "4 heads cannot share 3 key and value heads evenly: choose kv_heads that divides heads");
-  CHECK(refused([](Config& c) { c.kv_heads = 8; }) ==
+  CHECK(refusal([](Config& c) { c.kv_heads = 8; }) ==
         "4 heads cannot share 8 key and value heads evenly: choose kv_heads that divides heads");
-  CHECK(refused([](Config& c) { c.layers = 0; }) == "layers is 0, but a model needs at least 1");
-  CHECK(refused([](Config& c) { c.d_ff = -1; }) == "d_ff is -1, but a model needs at least 1");
-  CHECK(refused([](Config& c) { c.vocabulary = 5'000'000'000; }) ==
-        "vocabulary is 5000000000, which is more than a thousand million: no such model fits "
-        "anywhere");
-  CHECK(refused([](Config& c) { c.rope_theta = 0; }) ==
+  CHECK(refusal([](Config& c) { c.layers = 0; }) == "layers is 0, but a model needs at least 1");
+  CHECK(refusal([](Config& c) { c.d_ff = -1; }) == "d_ff is -1, but a model needs at least 1");
+  CHECK(refusal([](Config& c) { c.vocabulary = 5'000'000'000; }) ==
+        "vocabulary is 5000000000, but at most 1000000000 is possible");
+  CHECK(refusal([](Config& c) { c.rope_theta = 0; }) ==
         "rope_theta is 0, but it must be a positive number");
-  CHECK(refused([](Config& c) { c.norm_epsilon = -1; }) ==
+  CHECK(refusal([](Config& c) { c.norm_epsilon = -1; }) ==
         "norm_epsilon is -1, but it must be a positive number");
 }

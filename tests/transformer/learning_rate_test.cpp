@@ -5,7 +5,7 @@
 using namespace ringside::transformer;
 using doctest::Approx;
 
-TEST_CASE("the learning rate warms up in a line and falls as half a cosine to its floor") {
+TEST_CASE("the learning rate rises linearly, then falls as half a cosine to its floor") {
   const LearningRate rate{.peak = 1.0, .floor = 0.1, .warmup = 10, .steps = 110};
   CHECK(rate.at(0) == Approx(0.1));
   CHECK(rate.at(4) == Approx(0.5));
@@ -17,10 +17,10 @@ TEST_CASE("the learning rate warms up in a line and falls as half a cosine to it
   for (int step = 10; step < 109; ++step) CHECK(rate.at(step) < rate.at(step - 1));
 }
 
-TEST_CASE("short runs have a learning rate too") {
+TEST_CASE("short runs have valid learning rates") {
   CHECK(LearningRate{.peak = 1, .floor = 0.1, .warmup = 0, .steps = 1}.at(0) == Approx(0.1));
   CHECK(LearningRate{.peak = 1, .floor = 0.1, .warmup = 4, .steps = 2}.at(1) ==
-        Approx(0.5));  // ends while warming up
+        Approx(0.5));  // ends during the warm-up
   CHECK(LearningRate{.peak = 1, .floor = 1, .warmup = 0, .steps = 9}.at(3) ==
-        Approx(1));  // constant, as for SGD
+        Approx(1));  // constant
 }

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "autograd/tensor/storage.hpp"
-#include "transformer/evaluation.hpp"
-#include "transformer/sample.hpp"
+#include "transformer/inference/evaluation.hpp"
+#include "transformer/inference/generation.hpp"
 #include "transformer/single_process.hpp"
 
 using namespace ringside;
@@ -13,7 +13,7 @@ using autograd::DType;
 
 namespace {
 
-// The most that tensors hold in two steps of training; the estimate is for these very options.
+// The peak memory of all tensors during two steps of training with these options.
 double counted(const Config& config, const TrainerOptions& options, DType dtype) {
   Bytes text(20'000);
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 251);
@@ -44,7 +44,7 @@ Config sized(std::int64_t vocabulary, std::int64_t d, std::int64_t layers, std::
 
 }  // namespace
 
-TEST_CASE("the estimate of memory is that of training and a little more") {
+TEST_CASE("the estimate is the memory of training or a little more") {
   const Config configs[] = {sized(256, 64, 6, 160), sized(4000, 64, 2, 160),
                             sized(256, 128, 2, 700)};
   for (const bool checkpointed : {false, true})
@@ -70,7 +70,7 @@ TEST_CASE("the estimate of memory is that of training and a little more") {
     }
 }
 
-TEST_CASE("what is shared out is shared out and what is not is not") {
+TEST_CASE("ranks and micro-batches divide the activations; a strategy scales what it holds") {
   TrainerOptions options;
   options.batch = 16;
   const Config config = named_config("lab");
@@ -82,12 +82,12 @@ TEST_CASE("what is shared out is shared out and what is not is not") {
   CHECK(four.gradients == 2 * one.gradients);
   CHECK(four.optimizer == 2 * one.parameters);
   CHECK(four.activations ==
-        doctest::Approx(one.activations / 4).epsilon(0.2));  // rows of logits go in equal blocks
+        doctest::Approx(one.activations / 4).epsilon(0.2));  // blocks of logits have a fixed size
   options.accumulate = 4;
   CHECK(memory_needed(config, options, DType::fp32, 1).activations == four.activations);
 }
 
-TEST_CASE("what a form shares out is needed in parts and the whole model at first") {
+TEST_CASE("a strategy that shards needs its parts, but at first the whole model") {
   TrainerOptions options;
   options.batch = 1;
   options.sequence = 1;
@@ -101,8 +101,8 @@ TEST_CASE("what a form shares out is needed in parts and the whole model at firs
   CHECK(part.optimizer == all.optimizer / 4);
   const Held none{.parameters = 0, .gradients = 0, .optimizer = 0};
   CHECK(memory_needed(config, options, DType::fp32, 1, none).total() == all.parameters);
-  // The head and the last norm, which are as much as the embedding; and a block: four square
-  // matrices, three of the feed-forward part, two norms.
+  // Two units in bytes: the head with the last norm, which are as large as the embedding; and a
+  // block, which has four square matrices, three of the feed-forward part and two norms.
   const double units = 4.0 * (10000 * 512 + 512 + 4 * 512 * 512 + 3 * 512 * 1344 + 2 * 512);
   const MemoryNeed units_whole =
       memory_needed(config, options, DType::fp32, 1,
@@ -137,13 +137,14 @@ TEST_CASE("checkpointed activations take a fraction of the memory and change no 
     }
     return all;
   };
-  std::int64_t kept = 0, again = 0;
-  const auto plain = parameters_after(false, kept), checkpointed = parameters_after(true, again);
+  std::int64_t plain_peak = 0, checkpointed_peak = 0;
+  const auto plain = parameters_after(false, plain_peak),
+             checkpointed = parameters_after(true, checkpointed_peak);
   CHECK((plain == checkpointed));
-  CHECK(again * 3 < kept);
+  CHECK(checkpointed_peak * 3 < plain_peak);
 }
 
-TEST_CASE("the estimate holds for bf16 too and its activations take half") {
+TEST_CASE("the estimate holds for bf16, whose activations take about half") {
   const Config config = sized(256, 64, 6, 160);
   TrainerOptions options;
   options.steps = 2;
@@ -154,13 +155,13 @@ TEST_CASE("the estimate holds for bf16 too and its activations take half") {
   CHECK(bf16.activations < 0.65 * fp32.activations);
   CHECK(bf16.parameters == fp32.parameters / 2);
   CHECK(bf16.gradients == fp32.gradients / 2);
-  CHECK(bf16.optimizer == 1.5 * fp32.optimizer);  // masters, and the same two in fp32
+  CHECK(bf16.optimizer == 1.5 * fp32.optimizer);  // fp32 masters besides the two moments
   const double seen = counted(config, options, DType::bf16);
   CHECK(bf16.total() > 0.9 * seen);
   CHECK(bf16.total() < 1.35 * seen);
 }
 
-TEST_CASE("a steady step asks the system for no memory") {
+TEST_CASE("after the first steps, training allocates no memory from the system") {
   const Config config = sized(4000, 64, 3, 160);
   Bytes text(20'000);
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 251);
@@ -184,7 +185,7 @@ TEST_CASE("a steady step asks the system for no memory") {
         Trainer trainer(model, corpus, strategy, options);
         trainer.run(2);
         const auto steady = autograd::system_allocations();
-        CHECK(steady > before + 20);  // it is counted at all
+        CHECK(steady > before + 20);  // allocations are counted
         trainer.run();
         CHECK(autograd::system_allocations() == steady);
       }
@@ -192,7 +193,7 @@ TEST_CASE("a steady step asks the system for no memory") {
   }
 }
 
-TEST_CASE("what using a model takes is estimated as it is") {
+TEST_CASE("the estimates for evaluation and generation are a little too high") {
   for (const Config& config : {sized(256, 64, 6, 160), sized(4000, 64, 2, 160)}) {
     const Model model(config, DType::fp32);
     const std::vector<Tokens> sequences(8, Tokens(64, 7));

@@ -22,9 +22,9 @@ using autograd::Tensor;
 
 namespace {
 
-// Small enough to differentiate by hand, odd where it may be odd, and with query heads that share a
-// key head.
-Config minute() {
+// Small enough for central differences. Sizes are odd where possible, and query heads share a key
+// head.
+Config tiny_config() {
   Config config;
   config.vocabulary = 11;
   config.d_model = 12;
@@ -46,21 +46,21 @@ Tensor random_tokens(const Config& config, std::int64_t sequences, std::int64_t 
   return Tensor::from(tokens, {sequences, length});
 }
 
-double loss_without_history(const Model& model, const Tensor& tokens, const Tensor& targets) {
-  const NoGrad no_history;
+double loss_without_grad(const Model& model, const Tensor& tokens, const Tensor& targets) {
+  const NoGrad no_grad;
   return model.loss(tokens, targets).item();
 }
 
 std::vector<double> logits_of(const Model& model, const Tensor& tokens) {
-  const NoGrad no_history;
+  const NoGrad no_grad;
   const Tensor logits = model.forward(tokens);
   const auto values = logits.values<double>();
   return {values.begin(), values.end()};
 }
 
-// First values are small and norms all alike: move everything, so that no mistake hides behind a
-// zero or a one.
-void stir(const Model& model) {
+// Initial values are small and norms are ones, which could hide an error. So this adds noise to
+// every parameter.
+void perturb(const Model& model) {
   for (const auto& [name, tensor] : model.named_parameters()) {
     const auto values = tensor.values<double>();
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -68,13 +68,12 @@ void stir(const Model& model) {
   }
 }
 
-// The largest difference between a gradient and the central difference of the loss, over every
-// single number of the model.
+// Compares every gradient with the central difference of the loss.
 void check_gradients(const Config& config) {
   const Model model(config, DType::fp64);
   const Tensor tokens = random_tokens(config, 2, config.sequence, 5),
                targets = random_tokens(config, 2, config.sequence, 6);
-  stir(model);
+  perturb(model);
   autograd::backward(model.loss(tokens, targets));
   for (const auto& [name, tensor] : model.named_parameters()) {
     CAPTURE(name);
@@ -86,9 +85,9 @@ void check_gradients(const Config& config) {
       constexpr double h = 1e-6;
       const double kept = values[i];
       values[i] = kept + h;
-      const double above = loss_without_history(model, tokens, targets);
+      const double above = loss_without_grad(model, tokens, targets);
       values[i] = kept - h;
-      const double below = loss_without_history(model, tokens, targets);
+      const double below = loss_without_grad(model, tokens, targets);
       values[i] = kept;
       worst = std::max(worst, std::abs((above - below) / (2 * h) - gradient[i]));
     }
@@ -100,16 +99,16 @@ void check_gradients(const Config& config) {
 
 }  // namespace
 
-TEST_CASE("logits are those of the same model in plain loops") {
+TEST_CASE("logits equal those of the same model written in plain loops") {
   for (const bool tied : {false, true}) {
-    Config config = minute();
+    Config config = tiny_config();
     config.d_model = 24;
     config.heads = 6;
     config.kv_heads = tied ? 6 : 2;
     config.rope_theta = 50;
     config.tied_head = tied;
     const Model model(config, DType::fp64);
-    stir(model);
+    perturb(model);
     std::map<std::string, std::vector<double>> weights;
     for (const auto& [name, tensor] : model.named_parameters(true)) {
       const auto values = tensor.values<double>();
@@ -126,11 +125,11 @@ TEST_CASE("logits are those of the same model in plain loops") {
 }
 
 TEST_CASE("every gradient of the whole model agrees with central differences") {
-  check_gradients(minute());
+  check_gradients(tiny_config());
 }
 
 TEST_CASE("every gradient agrees with central differences when the head is tied") {
-  Config config = minute();
+  Config config = tiny_config();
   config.tied_head = true;
   config.kv_heads = 3;
   config.layers = 1;
@@ -138,7 +137,7 @@ TEST_CASE("every gradient agrees with central differences when the head is tied"
 }
 
 TEST_CASE("parameters have the names and shapes of LlamaForCausalLM") {
-  const Config config = minute();
+  const Config config = tiny_config();
   const Model model(config);
   const std::vector<std::pair<std::string, autograd::Shape>> of_a_block = {
       {"input_layernorm.weight", {12}},      {"self_attn.q_proj.weight", {12, 12}},
@@ -163,7 +162,7 @@ TEST_CASE("parameters have the names and shapes of LlamaForCausalLM") {
 TEST_CASE("a model has as many parameters as its config counts") {
   for (const bool tied : {false, true}) {
     for (const std::int64_t kv_heads : {1, 3}) {
-      Config config = minute();
+      Config config = tiny_config();
       config.tied_head = tied;
       config.kv_heads = kv_heads;
       std::int64_t count = 0;
@@ -173,8 +172,8 @@ TEST_CASE("a model has as many parameters as its config counts") {
   }
 }
 
-TEST_CASE("a tied head is the embedding itself and listed once") {
-  Config config = minute();
+TEST_CASE("a tied head is the embedding itself and is listed once") {
+  Config config = tiny_config();
   config.tied_head = true;
   const Model model(config, DType::fp64);
   const auto once = model.named_parameters(), twice = model.named_parameters(true);
@@ -184,8 +183,8 @@ TEST_CASE("a tied head is the embedding itself and listed once") {
   CHECK(twice.back().tensor.is_same(twice.front().tensor));
 }
 
-TEST_CASE("a later token does not change what was said before it") {
-  const Config config = minute();
+TEST_CASE("a token changes the logits from its position on and none before") {
+  const Config config = tiny_config();
   const Model model(config, DType::fp64);
   const std::int64_t length = config.sequence;
   const Tensor tokens = random_tokens(config, 1, length, 1);
@@ -198,7 +197,6 @@ TEST_CASE("a later token does not change what was said before it") {
     const std::vector<double> after = logits_of(model, other);
     const auto border = changed * config.vocabulary;
     CHECK(std::equal(before.begin(), before.begin() + border, after.begin()));
-    // ... but it does change everything from its own place on.
     for (std::int64_t t = changed; t < length; ++t) {
       const auto row = before.begin() + t * config.vocabulary;
       CHECK_FALSE(std::equal(row, row + config.vocabulary, after.begin() + t * config.vocabulary));
@@ -206,8 +204,8 @@ TEST_CASE("a later token does not change what was said before it") {
   }
 }
 
-TEST_CASE("sequences of a batch do not see each other") {
-  const Config config = minute();
+TEST_CASE("sequences of a batch do not influence each other") {
+  const Config config = tiny_config();
   const Model model(config, DType::fp64);
   const Tensor both = random_tokens(config, 2, 5, 3);
   const std::vector<double> together = logits_of(model, both);
@@ -217,22 +215,22 @@ TEST_CASE("sequences of a batch do not see each other") {
 }
 
 TEST_CASE("the order of earlier tokens matters because of their positions") {
-  const Config config = minute();
+  const Config config = tiny_config();
   const Model model(config, DType::fp64);
   const std::vector<double> one = logits_of(model, Tensor::from<std::int32_t>({1, 2, 3}, {1, 3}));
   const std::vector<double> other = logits_of(model, Tensor::from<std::int32_t>({2, 1, 3}, {1, 3}));
   CHECK(std::abs(one.back() - other.back()) > 1e-9);
 }
 
-TEST_CASE("RoPE turns pairs half a head apart by position times frequency") {
+TEST_CASE("RoPE rotates pairs half a head apart by position times frequency") {
   const autograd::RopeTable table = autograd::rope_table(8, 4, 10000, DType::fp64);
-  const Tensor x = Tensor::from<double>({1, 0, 0, 1, 1, 0, 0, 1},
-                                        {1, 2, 4});  // two positions, numbers 0 and 2 are a pair
+  // Two positions; numbers 0 and 2 of a head are a pair, and so are 1 and 3.
+  const Tensor x = Tensor::from<double>({1, 0, 0, 1, 1, 0, 0, 1}, {1, 2, 4});
   const Tensor turned = autograd::rope(x, table, 2).contiguous();
   const auto values = turned.values<double>();
   for (int row = 0; row < 2; ++row) {
-    const double position = row + 2,
-                 slow = position * 0.01;  // frequencies 10000^0 and 10000^(-2/4)
+    // The frequencies are 10000^0 and 10000^(-2/4).
+    const double position = row + 2, slow = position * 0.01;
     CHECK(values[4 * row + 0] == doctest::Approx(std::cos(position)));
     CHECK(values[4 * row + 2] == doctest::Approx(std::sin(position)));
     CHECK(values[4 * row + 1] == doctest::Approx(-std::sin(slow)));
@@ -240,7 +238,7 @@ TEST_CASE("RoPE turns pairs half a head apart by position times frequency") {
   }
 }
 
-TEST_CASE("how well a query and a key match depends on their distance only") {
+TEST_CASE("with RoPE, the product of a query and a key depends only on their distance") {
   constexpr std::int64_t size = 6;
   const autograd::RopeTable table = autograd::rope_table(40, size, 10000, DType::fp64);
   std::vector<double> q(size), k(size);
@@ -257,8 +255,8 @@ TEST_CASE("how well a query and a key match depends on their distance only") {
   CHECK(std::abs(match(5, 2) - match(2, 5)) > 1e-6);
 }
 
-TEST_CASE("first values depend on the seed and the name alone") {
-  Config config = minute();
+TEST_CASE("initial values depend only on the seed and the parameter's name") {
+  Config config = tiny_config();
   const Model one(config, DType::fp64), again(config, DType::fp64);
   config.layers = 1;
   config.vocabulary = 29;
@@ -275,23 +273,48 @@ TEST_CASE("first values depend on the seed and the name alone") {
   const std::string q = "model.layers.0.self_attn.q_proj.weight",
                     k = "model.layers.0.self_attn.k_proj.weight";
   CHECK(first_of(one, q) == first_of(again, q));
-  CHECK(first_of(one, q) == first_of(smaller, q));  // whatever else there is
+  CHECK(first_of(one, q) == first_of(smaller, q));  // and not on the other sizes
   CHECK(first_of(one, q) != first_of(other, q));
   CHECK(first_of(one, q) != first_of(one, k));
   CHECK(first_of(one, q) != first_of(one, "model.layers.1.self_attn.q_proj.weight"));
   CHECK(first_of(one, "model.norm.weight") == 1);
 }
 
-TEST_CASE("an untrained model finds every token about equally likely") {
+TEST_CASE("issue 11, defect 4: the hooks of every module fire once in forward and in backward") {
+  for (const bool tied : {false, true}) {
+    Config config = tiny_config();
+    config.tied_head = tied;
+    Model model(config);
+    std::map<std::string, int> entered, left, entered_in_backward;
+    for (const auto& [module_name, module] : model.named_modules()) {
+      const std::string name = module_name;
+      module->register_forward_pre_hook([&entered, name] { ++entered[name]; });
+      module->register_forward_hook([&, name](const Tensor& output) {
+        ++left[name];
+        output.register_hook([&, name](const Tensor&) { ++entered_in_backward[name]; });
+      });
+    }
+    const Tensor tokens = random_tokens(config, 2, 5, 1), targets = random_tokens(config, 2, 5, 2);
+    autograd::backward(model.loss(tokens, targets));
+    for (const auto& [name, module] : model.named_modules()) {
+      CAPTURE(name);
+      CHECK(entered[name] == 1);
+      CHECK(left[name] == 1);
+      CHECK(entered_in_backward[name] == 1);
+    }
+  }
+}
+
+TEST_CASE("an untrained model finds all tokens about equally likely") {
   const Config config = named_config("tiny");
   const Model model(config);
-  const double loss = loss_without_history(model, random_tokens(config, 2, 128, 1),
-                                           random_tokens(config, 2, 128, 2));
+  const double loss =
+      loss_without_grad(model, random_tokens(config, 2, 128, 1), random_tokens(config, 2, 128, 2));
   CHECK(loss == doctest::Approx(std::log(256.0)).epsilon(0.02));
 }
 
-TEST_CASE("a model refuses a shape that makes no sense and tokens that do not fit") {
-  Config config = minute();
+TEST_CASE("a model refuses an inconsistent config and sequences that are too long") {
+  Config config = tiny_config();
   const Model model(config);
   CHECK_THROWS_WITH_AS(model.forward(random_tokens(config, 1, 10, 0)),
                        "the model reads tokens of shape [sequences, 1 to 9], but got [1, 10]",

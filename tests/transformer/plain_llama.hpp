@@ -1,5 +1,5 @@
-// The Llama model once more, in plain loops over doubles with nothing of Ringside's in it: what the
-// real one is held against.
+// PlainLlama: the Llama model in plain loops over doubles, without Ringside's tensors and ops.
+// Tests compare the real model with it.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@ class PlainLlama {
   using Row = std::vector<double>;  // of one token
   using Rows = std::vector<Row>;    // of a sequence
 
-  // `weights` by LlamaForCausalLM's names, row-major; a tied head is asked for as lm_head.weight
-  // too.
+  // `weights` has the names of LlamaForCausalLM, row-major. A tied head must also be there as
+  // lm_head.weight.
   PlainLlama(const ringside::transformer::Config& config, std::map<std::string, Row> weights)
       : c_(config), w_(std::move(weights)) {}
 
@@ -41,7 +41,7 @@ class PlainLlama {
     }
   }
 
-  // y = W x, W as stored: [out, in].
+  // y = W x, where W is [out, in].
   Rows times(const Rows& x, const std::string& name) const {
     const Row& w = w_.at(name);
     const std::size_t in = x[0].size(), out = w.size() / in;
@@ -74,7 +74,7 @@ class PlainLlama {
     return times(gate, part + "down_proj.weight");
   }
 
-  // Every head's numbers i and i + size/2 turned by position * theta^(-2i/size).
+  // Rotates the numbers i and i + size/2 of every head by position * theta^(-2i/size).
   void rotate(Rows& x) const {
     const std::int64_t size = c_.head_size(), half = size / 2;
     for (std::size_t t = 0; t < x.size(); ++t) {
@@ -97,24 +97,25 @@ class PlainLlama {
     const Rows v = times(x, part + "v_proj.weight");
     rotate(q), rotate(k);
     const std::int64_t size = c_.head_size(), queries_per_key = c_.heads / c_.kv_heads;
-    Rows seen(x.size(), Row(q[0].size(), 0.0));
+    Rows attended(x.size(), Row(q[0].size(), 0.0));
     for (std::int64_t head = 0; head < c_.heads; ++head) {
       const std::int64_t at = head * size, kv = head / queries_per_key * size;
       for (std::size_t t = 0; t < x.size(); ++t) {
-        Row odds;
+        Row scores;
         double total = 0;
         for (std::size_t s = 0; s <= t; ++s) {
           double match = 0;
           for (std::int64_t i = 0; i < size; ++i) match += q[t][at + i] * k[s][kv + i];
-          odds.push_back(std::exp(match / std::sqrt(static_cast<double>(size))));
-          total += odds.back();
+          scores.push_back(std::exp(match / std::sqrt(static_cast<double>(size))));
+          total += scores.back();
         }
         for (std::size_t s = 0; s <= t; ++s) {
-          for (std::int64_t i = 0; i < size; ++i) seen[t][at + i] += odds[s] / total * v[s][kv + i];
+          for (std::int64_t i = 0; i < size; ++i)
+            attended[t][at + i] += scores[s] / total * v[s][kv + i];
         }
       }
     }
-    return times(seen, part + "o_proj.weight");
+    return times(attended, part + "o_proj.weight");
   }
 
   ringside::transformer::Config c_;

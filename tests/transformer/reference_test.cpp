@@ -1,5 +1,5 @@
-// The model beside PyTorch and transformers' LlamaForCausalLM: the numbers in reference/ were made
-// there, in fp64, by reference/make_reference.py.
+// Compares the model with LlamaForCausalLM of transformers on PyTorch. reference/make_reference.py
+// computed the numbers in reference/ there, in fp64.
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "transformer/checkpoint/checkpoint.hpp"
-#include "transformer/evaluation.hpp"
+#include "transformer/inference/evaluation.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -51,15 +51,15 @@ void check_against(const std::string& name, DType dtype, const Tolerance& tolera
   const Model model(load_config(reference / name), dtype);
   load_parameters(reference / name, model);
   const auto sequences = read_tokens(reference / "tokens.json", model.config().sequence);
-  const Evaluation seen = evaluate(model, sequences, {.gradients = true, .logits = true});
+  const Evaluation ours = evaluate(model, sequences, {.gradients = true, .logits = true});
 
   SafetensorsFile expected(reference / name / "expected.safetensors");
-  CHECK(std::abs(seen.loss - stored(expected, "loss")[0]) < tolerance.loss);
+  CHECK(std::abs(ours.loss - stored(expected, "loss")[0]) < tolerance.loss);
   const auto logits = stored(expected, "logits");
-  REQUIRE(seen.logits.size() == 3);
+  REQUIRE(ours.logits.size() == 3);
   for (std::size_t s = 0; s < 3; ++s) {
     const auto of_sequence = std::span(logits).subspan(s * logits.size() / 3, logits.size() / 3);
-    CHECK(worst_difference(values_of(seen.logits[s]), of_sequence) < tolerance.logits);
+    CHECK(worst_difference(values_of(ours.logits[s]), of_sequence) < tolerance.logits);
   }
   CHECK(expected.entries().size() == model.named_parameters().size() + 2);
   for (const auto& [parameter, tensor] : model.named_parameters()) {
@@ -71,12 +71,12 @@ void check_against(const std::string& name, DType dtype, const Tolerance& tolera
 
 }  // namespace
 
-TEST_CASE("loss and logits and every gradient are those of PyTorch in fp64") {
+TEST_CASE("loss, logits and every gradient equal those of PyTorch in fp64") {
   for (const char* name : {"untied_grouped", "tied"})
     check_against(name, DType::fp64, {1e-10, 1e-10, 1e-10});
 }
 
-TEST_CASE("loss and logits and every gradient are those of PyTorch in fp32 to rounding") {
+TEST_CASE("loss, logits and every gradient in fp32 equal those of PyTorch within rounding") {
   for (const char* name : {"untied_grouped", "tied"})
     check_against(name, DType::fp32, {1e-6, 1e-5, 1e-5});
 }

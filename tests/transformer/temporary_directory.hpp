@@ -1,4 +1,4 @@
-// A directory for one test case, gone when it ends.
+// TemporaryDirectory: a directory for one test case. It is deleted at the end.
 #pragma once
 
 #include <filesystem>

@@ -59,26 +59,25 @@ double norm_of(const std::vector<double>& numbers) {
   return std::sqrt(squares);
 }
 
-// The form of a rank that never meets the others: its share of the batch, but nobody to average
-// with.
-class OneOf final : public ParallelStrategy {
+// One rank of several, alone: it computes its share of the batch and communicates nothing.
+class LoneRank final : public ParallelStrategy {
  public:
-  OneOf(int rank, int size) : rank_(rank), size_(size) {}
+  LoneRank(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void prepare(autograd::Module&) override {}
   void finish_gradients() override {}
-  double average(double value) override { return value + others_differ_by; }
+  double average(double value) override { return value + difference_of_others; }
   double communication_seconds() const override { return 0; }
 
-  double others_differ_by = 0;
+  double difference_of_others = 0;
 
  private:
   int rank_, size_;
 };
 
-// Writes down what the trainer asks of it.
-class Witness final : public ParallelStrategy {
+// Records the calls of the trainer.
+class CallRecorder final : public ParallelStrategy {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
@@ -128,7 +127,7 @@ TEST_CASE("training on a little text lowers its loss") {
   CHECK(trainer.validate().value() < 2.5);
 }
 
-TEST_CASE("SGD learns as well") {
+TEST_CASE("training with SGD lowers the loss too") {
   Model model(small());
   const Corpus corpus(some_text());
   SingleProcess strategy;
@@ -165,7 +164,7 @@ TEST_CASE("the mean of the ranks' gradients is the gradient of the whole batch")
   options.batch = 12;
   const auto gradients = [&](int rank, int size) {
     Model model(small(), DType::fp64);
-    OneOf strategy(rank, size);
+    LoneRank strategy(rank, size);
     Trainer(model, corpus, strategy, options).step();
     return numbers_of(model, true);
   };
@@ -184,33 +183,32 @@ TEST_CASE("the mean of the ranks' gradients is the gradient of the whole batch")
   }
 }
 
-TEST_CASE("ranks share out the examination and come to the same mean") {
+TEST_CASE("ranks divide the validation windows and get the same mean") {
   const Corpus corpus(some_text());
   TrainerOptions options = brief();
   options.batch = 12;
-  options.validation_windows = 10;  // shares of 5 and 5; 3 and 3 and 4; some of 12 ranks get none
-  const auto examine = [&](int rank, int size) {
+  options.validation_windows = 10;  // 5 and 5; 3, 3 and 4; some of 12 ranks get none
+  const auto validation_of = [&](int rank, int size) {
     Model model(small(), DType::fp64);
-    OneOf strategy(rank, size);
+    LoneRank strategy(rank, size);
     return Trainer(model, corpus, strategy, options).validate().value();
   };
-  const double whole = examine(0, 1);
+  const double whole = validation_of(0, 1);
   for (const int ranks : {2, 3, 12}) {
-    double mean = 0;  // what form.average would make of the ranks' parts
-    for (int rank = 0; rank < ranks; ++rank) mean += examine(rank, ranks) / ranks;
+    double mean = 0;  // what strategy.average would compute
+    for (int rank = 0; rank < ranks; ++rank) mean += validation_of(rank, ranks) / ranks;
     CHECK(mean == doctest::Approx(whole).epsilon(1e-12));
   }
 }
 
-TEST_CASE("gradients are clipped by their global norm and the norm before is reported") {
+TEST_CASE("gradients are clipped by their global norm, and the report has the norm before") {
   const Corpus corpus(some_text());
   const auto first_step = [&](double clip) {
     Model model(small(), DType::fp64);
     SingleProcess strategy;
     TrainerOptions options = brief();
     options.clip = clip;
-    options.optimizer =
-        OptimizerKind::sgd;  // moves by the gradient it is given, times the learning rate
+    options.optimizer = OptimizerKind::sgd;  // moves by the learning rate times the gradient
     options.weight_decay = 0;
     auto moved = numbers_of(model, false);
     const StepReport report = Trainer(model, corpus, strategy, options).step();
@@ -248,13 +246,13 @@ TEST_CASE("a step of SGD moves every parameter against its gradient by the learn
   CHECK(worst < 1e-15);
 }
 
-TEST_CASE("the form is asked for everything in the order of a step") {
+TEST_CASE("the trainer calls the strategy in the order of a step") {
   Model model(small());
   const Corpus corpus(some_text());
-  Witness strategy;
+  CallRecorder strategy;
   Trainer trainer(model, corpus, strategy, brief());
-  CHECK(strategy.calls ==
-        "prepare average average ");  // ... of what tells one text, and one tokenizer, from another
+  // The averages compare the fingerprints of the text and of the tokenizer.
+  CHECK(strategy.calls == "prepare average average ");
   strategy.calls.clear();
   trainer.step();
   trainer.step();
@@ -265,7 +263,7 @@ TEST_CASE("the gradients of a step are those of its batch alone") {
   const Corpus corpus(some_text());
   TrainerOptions options = brief();
   options.optimizer = OptimizerKind::sgd;
-  options.learning_rate = options.min_learning_rate = 0;  // so that the parameters stay
+  options.learning_rate = options.min_learning_rate = 0;  // keeps the parameters
   options.clip = 0;
   const auto gradients_after = [&](int steps, std::uint64_t seed) {
     Model model(small(), DType::fp64);
@@ -275,13 +273,13 @@ TEST_CASE("the gradients of a step are those of its batch alone") {
     for (int i = 0; i < steps; ++i) trainer.step();
     return norm_of(numbers_of(model, true));
   };
-  // Added up over the steps, gradients of one direction would grow without end.
+  // If gradients accumulated over steps, the norm would grow.
   const double first = gradients_after(1, 0), fifth = gradients_after(5, 0);
   CHECK(fifth < 1.5 * first);
   CHECK(fifth != first);  // another batch
 }
 
-TEST_CASE("weight decay draws on matrices and spares norms and the embedding") {
+TEST_CASE("weight decay applies to matrices and not to norms and the embedding") {
   const Corpus corpus(some_text());
   const auto after_a_step = [&](double decay, bool tied) {
     Config config = small();
@@ -305,7 +303,7 @@ TEST_CASE("weight decay draws on matrices and spares norms and the embedding") {
   }
 }
 
-TEST_CASE("a frozen parameter stays as it is") {
+TEST_CASE("a frozen parameter does not change") {
   Model model(small(), DType::fp64);
   const Corpus corpus(some_text());
   SingleProcess strategy;
@@ -317,13 +315,13 @@ TEST_CASE("a frozen parameter stays as it is") {
     CHECK(frozen.values<double>()[i] == before.values<double>()[i]);
 }
 
-TEST_CASE("reports say which step it was and how fast and examinations come when they are due") {
+TEST_CASE("each step is reported, and validation runs every few steps") {
   Model model(small());
   const Corpus corpus(some_text());
   SingleProcess strategy;
   TrainerOptions options = brief();
   options.validate_every = 2;
-  std::vector<std::int64_t> steps, examined;
+  std::vector<std::int64_t> steps, validated;
   Trainer trainer(
       model, corpus, strategy, options,
       {.after_step =
@@ -334,37 +332,36 @@ TEST_CASE("reports say which step it was and how fast and examinations come when
              CHECK(report.communication_seconds == 0);
              CHECK(report.tokens_per_second == doctest::Approx(64 / report.step_seconds));
            },
-       .after_validation = [&](std::int64_t step, double) { examined.push_back(step); }});
+       .after_validation = [&](std::int64_t step, double) { validated.push_back(step); }});
   trainer.run();
   CHECK(steps == std::vector<std::int64_t>{1, 2, 3, 4, 5});
-  CHECK(examined == std::vector<std::int64_t>{2, 4});
+  CHECK(validated == std::vector<std::int64_t>{2, 4});
 }
 
-TEST_CASE("a held-out part that is too short for a sequence is no examination") {
+TEST_CASE("without enough held-out text for one sequence there is no validation") {
   Model model(small());
   const Corpus corpus(some_text(200));  // 10 bytes are held out
   SingleProcess strategy;
   CHECK_FALSE(Trainer(model, corpus, strategy, brief()).validate().has_value());
 }
 
-TEST_CASE("ranks that read different texts are told") {
+TEST_CASE("ranks that read different texts are refused") {
   Model model(small());
-  OneOf strategy(0, 2);
-  strategy.others_differ_by = 0.5;
+  LoneRank strategy(0, 2);
+  strategy.difference_of_others = 0.5;
   const Corpus corpus(some_text());
   CHECK_THROWS_WITH_AS(Trainer(model, corpus, strategy, brief()),
                        "the ranks do not all read the same text: give every rank the same files",
                        Error);
 }
 
-TEST_CASE(
-    "bits per byte are the nats of all foretold tokens by their bytes on any number of ranks") {
+TEST_CASE("bits per byte are the bits of all predicted tokens by their bytes, on any ranks") {
   const Bytes text = some_text();
   const Vocabulary vocabulary(
       train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = 280}));
   const Corpus corpus(text, vocabulary);
   Config config = small();
-  config.vocabulary = vocabulary.size() + 3;  // a model may have more than its tokenizer
+  config.vocabulary = vocabulary.size() + 3;  // a model may have more tokens than its tokenizer
   TrainerOptions options = brief();
   options.batch = 12;
   options.validation_windows = 5;
@@ -375,18 +372,18 @@ TEST_CASE(
     CHECK(bytes > 1.5 * static_cast<double>(batch.target.size()));
     return nats * static_cast<double>(batch.target.size()) / bytes / std::numbers::ln2;
   };
-  constexpr std::uint64_t batches_of_seed = 0x62617463686573;  // as in trainer.cpp
-  const Batch batch = Batches(corpus.training(), 16, batches_of_seed).draw(0, {0, 12});
+  constexpr std::uint64_t batch_stream = 0x62617463686573;  // as in trainer.cpp
+  const Batch batch = Batches(corpus.training(), 16, batch_stream).draw(0, {0, 12});
   const Batch held_out = Batches(corpus.validation(), 16, 0).consecutive({0, 5});
   for (const int ranks : {1, 2, 3}) {
     double mean = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       Model model(config, DType::fp64);
-      OneOf strategy(rank, ranks);
+      LoneRank strategy(rank, ranks);
       Trainer trainer(model, corpus, strategy, options);
       const Tensor nats =
           model.loss(Tensor::from(held_out.input, {5, 16}), Tensor::from(held_out.target, {5, 16}));
-      mean += trainer.validate().value() / ranks;  // what form.average would make of it
+      mean += trainer.validate().value() / ranks;  // what strategy.average would compute
       if (rank == ranks - 1)
         CHECK(mean == doctest::Approx(expected(nats.item(), held_out)).epsilon(1e-12));
       const StepReport report = trainer.step();
@@ -395,20 +392,20 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a run that makes no sense is refused before it starts") {
+TEST_CASE("a run with invalid options is refused before it starts") {
   CHECK(refusal(brief()) == "accepted");
   CHECK(refusal(brief(), 3) ==
         "a batch of 4 sequences does not divide by 3 ranks: choose a multiple of 3, so that every "
         "rank reads equally much");
   CHECK(refusal(brief(), 1, 16) ==
-        "a sequence of 16 bytes and the one that follows do not fit into 16 bytes of text: give "
-        "more text or a shorter sequence");
+        "a sequence of 16 bytes needs 17 bytes of text, but there are 16: give more text or a "
+        "shorter sequence");
   TrainerOptions options = brief();
   options.sequence = 17;
   CHECK(refusal(options) == "sequences of 17 tokens are longer than the 16 that the model can see");
   options = brief();
   options.steps = 0;
-  CHECK(refusal(options) == "a run of 0 steps is none: it needs at least 1");
+  CHECK(refusal(options) == "a run needs at least 1 step, not 0");
   options = brief();
   options.min_learning_rate = 1;
   CHECK(refusal(options) == "the learning rate cannot fall from 0.003 to 1");

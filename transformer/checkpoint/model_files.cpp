@@ -15,8 +15,8 @@ using Json = nlohmann::json;
 
 namespace {
 
-// A name, and not a way to somewhere else. That the file itself may be a link is its owner's
-// business: Hugging Face's cache is full of them.
+// Whether `name` is a file in the same directory. The file may be a symbolic link, as in Hugging
+// Face's cache.
 bool is_plain_file_name(const std::string& name) {
   return name.find_first_of(std::string("/\\\0", 3)) == std::string::npos &&
          name.ends_with(".safetensors") && !name.starts_with(".");
@@ -34,11 +34,11 @@ std::string text_of(const fs::path& path) {
 std::map<std::string, std::string> parse_shard_index(const std::string& json) {
   const Json index = parse_strictly(json, "it", 8);
   require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
-          "it has no weight_map that says which file holds which array");
+          "it has no weight_map from array names to files");
   std::map<std::string, std::string> file_of;
   for (const auto& [name, file] : index["weight_map"].items()) {
     require(file.is_string() && is_plain_file_name(file.get<std::string>()),
-            "it says that {} is in {}, which is no name of a safetensors file beside it",
+            "it says that {} is in {}, which is not a safetensors file in the same directory",
             shown(name), shown(file));
     file_of.emplace(name, file.get<std::string>());
   }
@@ -58,25 +58,26 @@ ModelFiles::ModelFiles(const fs::path& directory) : list_(directory / "model.saf
   for (const auto& [name, entry] : file.entries()) of_array_[name] = &file;
 }
 
-// Index and files must say the same: what one has and the other has not was lost, or comes from
-// another checkpoint.
+// Every array must be in exactly the file that the index names. Otherwise something was lost, or
+// files come from different checkpoints.
 void ModelFiles::open_shards(const fs::path& directory) {
   try {
     const auto file_of = parse_shard_index(text_of(list_));
     for (const auto& [name, file] : file_of) {
       std::error_code ignored;
-      require(fs::exists(directory / file, ignored), "it says that {} is in {}, which is not there",
-              shown(name), file);
+      require(fs::exists(directory / file, ignored),
+              "it says that {} is in {}, which does not exist", shown(name), file);
       of_array_[name] = &files_.try_emplace(file, directory / file).first->second;
     }
     for (const auto& [name, file] : file_of)
       require(files_.at(file).entries().contains(name),
-              "it says that {} is in {}, which does not hold it", shown(name), file);
+              "it says that {} is in {}, which does not contain it", shown(name), file);
     for (const auto& [file, opened] : files_) {
       for (const auto& [name, entry] : opened.entries()) {
         const auto named = file_of.find(name);
-        require(named != file_of.end(), "it does not name {}, which {} holds", shown(name), file);
-        require(named->second == file, "it says that {} is in {}, but {} holds one too",
+        require(named != file_of.end(), "it does not name {}, which {} contains", shown(name),
+                file);
+        require(named->second == file, "it says that {} is in {}, but {} contains it too",
                 shown(name), named->second, file);
       }
     }

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little,
-              "safetensors files are little-endian, and are read without turning bytes");
+              "safetensors files are little-endian, and bytes are not swapped here");
 
 struct TypeName {
   StoredType type;
@@ -43,7 +43,7 @@ const TypeName& name_of(StoredType type) {
                        [type](const TypeName& known) { return known.type == type; });
 }
 
-// The product of the shape and the element's size; nothing where it does not fit 64 bits.
+// The bytes of an array of this shape; empty if they do not fit in 64 bits.
 std::optional<std::uint64_t> bytes_of_shape(const std::vector<std::int64_t>& shape,
                                             StoredType type) {
   std::uint64_t bytes = bytes_of(type);
@@ -64,7 +64,7 @@ std::string header_of(const std::vector<ArrayView>& arrays, const Metadata& meta
     require(!header.contains(array.name) && array.name != "__metadata__",
             "an array named '{}' cannot be stored twice", array.name);
     const auto bytes = bytes_of_shape(array.shape, array.type);
-    require(bytes.has_value(), "the array '{}' has shape [{}], which is none", array.name,
+    require(bytes.has_value(), "the array '{}' has shape [{}], which is too large", array.name,
             fmt::join(array.shape, ", "));
     const std::uint64_t end = offset + *bytes;
     header[array.name] = {{"dtype", safetensors_name(array.type)},
@@ -73,12 +73,12 @@ std::string header_of(const std::vector<ArrayView>& arrays, const Metadata& meta
     offset = end;
   }
   std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');  // so that the numbers behind it are aligned
+  text.append((8 - text.size() % 8) % 8, ' ');  // aligns the numbers that follow
   return text;
 }
 
-// A list of whole numbers from 0 on; nothing where it is anything else.
-std::optional<std::vector<std::int64_t>> whole_numbers(const Json& list) {
+// A JSON list of non-negative integers; empty if it is anything else.
+std::optional<std::vector<std::int64_t>> non_negative_integers(const Json& list) {
   if (!list.is_array()) return std::nullopt;
   std::vector<std::int64_t> numbers;
   for (const Json& item : list) {
@@ -89,41 +89,40 @@ std::optional<std::vector<std::int64_t>> whole_numbers(const Json& list) {
   return numbers;
 }
 
-SafetensorsFile::Entry entry_of(const std::string& name, const Json& said) {
-  require(said.is_object() && said.contains("dtype") && said.contains("shape") &&
-              said.contains("data_offsets"),
+SafetensorsFile::Entry entry_of(const std::string& name, const Json& json) {
+  require(json.is_object() && json.contains("dtype") && json.contains("shape") &&
+              json.contains("data_offsets"),
           "its header does not give {} a dtype, a shape and data_offsets", shown(name));
   const auto known = std::find_if(type_names.begin(), type_names.end(),
-                                  [&](const TypeName& t) { return said["dtype"] == t.name; });
+                                  [&](const TypeName& t) { return json["dtype"] == t.name; });
   require(known != type_names.end(), "{} is of type {}, which Ringside does not read", shown(name),
-          shown(said["dtype"]));
-  const auto shape = whole_numbers(said["shape"]);
+          shown(json["dtype"]));
+  const auto shape = non_negative_integers(json["shape"]);
   require(shape.has_value(), "the shape of {} is {}, not a list of sizes", shown(name),
-          shown(said["shape"]));
-  const auto offsets = whole_numbers(said["data_offsets"]);
+          shown(json["shape"]));
+  const auto offsets = non_negative_integers(json["data_offsets"]);
   require(offsets && offsets->size() == 2 && (*offsets)[0] <= (*offsets)[1],
           "the data_offsets of {} are {}, not a beginning and an end", shown(name),
-          shown(said["data_offsets"]));
+          shown(json["data_offsets"]));
 
   SafetensorsFile::Entry entry{known->type, *shape, static_cast<std::uint64_t>((*offsets)[0]),
                                static_cast<std::uint64_t>((*offsets)[1])};
   require(bytes_of_shape(entry.shape, entry.type) == entry.bytes(),
-          "{} has shape {} of {}, which is not the {} bytes that its data_offsets speak of",
-          shown(name), shown(said["shape"]), known->name, entry.bytes());
+          "{} has shape {} of {}, which does not fit the {} bytes of its data_offsets", shown(name),
+          shown(json["shape"]), known->name, entry.bytes());
   return entry;
 }
 
-// Laid end to end, the arrays must fill the file: none may reach into another, and nothing may lie
-// between or behind them.
+// The arrays must fill the file exactly, without overlap and without gaps.
 void check_layout(const std::map<std::string, SafetensorsFile::Entry>& entries,
                   std::uint64_t data_bytes) {
-  std::vector<std::pair<const SafetensorsFile::Entry*, const std::string*>> by_place;
-  for (const auto& [name, entry] : entries) by_place.emplace_back(&entry, &name);
-  std::sort(by_place.begin(), by_place.end(), [](const auto& a, const auto& b) {
+  std::vector<std::pair<const SafetensorsFile::Entry*, const std::string*>> by_offset;
+  for (const auto& [name, entry] : entries) by_offset.emplace_back(&entry, &name);
+  std::sort(by_offset.begin(), by_offset.end(), [](const auto& a, const auto& b) {
     return std::pair(a.first->begin, a.first->end) < std::pair(b.first->begin, b.first->end);
   });
   std::uint64_t reached = 0;
-  for (const auto& [entry, name] : by_place) {
+  for (const auto& [entry, name] : by_offset) {
     require(entry->begin >= reached,
             "{} begins at byte {}, inside the array before it, which ends at {}", shown(*name),
             entry->begin, reached);
@@ -138,12 +137,12 @@ void check_layout(const std::map<std::string, SafetensorsFile::Entry>& entries,
           data_bytes - reached);
 }
 
-Metadata metadata_of(const Json& said) {
+Metadata metadata_of(const Json& json) {
   const bool strings =
-      said.is_object() &&
-      std::all_of(said.begin(), said.end(), [](const Json& item) { return item.is_string(); });
+      json.is_object() &&
+      std::all_of(json.begin(), json.end(), [](const Json& item) { return item.is_string(); });
   require(strings, "its __metadata__ is not an object of strings");
-  return said.get<Metadata>();
+  return json.get<Metadata>();
 }
 
 }  // namespace
@@ -167,7 +166,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
 
 void SafetensorsWriter::write(const std::string& name, std::span<const std::byte> bytes) {
   require(written_ < arrays_.size() && arrays_[written_].name == name,
-          "the array '{}' is to be written, but '{}' comes next", name,
+          "the array '{}' was passed to write(), but '{}' comes next", name,
           written_ < arrays_.size() ? arrays_[written_].name : "nothing");
   const ArrayView& array = arrays_[written_++];
   require(bytes_of_shape(array.shape, array.type) == bytes.size(),
@@ -204,7 +203,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     file_.read(reinterpret_cast<char*>(&length), sizeof length);
     require(
         length <= size - sizeof length,
-        "its header claims {} bytes, but only {} follow: it is cut short or no safetensors file",
+        "its header claims {} bytes, but only {} follow: it is cut short or not a safetensors file",
         length, size - sizeof length);
     require(length <= longest_header,
             "its header claims {} bytes, more than the format's limit of {}", length,
@@ -215,11 +214,11 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     require(file_.good(), "its header cannot be read");
     const Json header = parse_strictly(text, "its header", 4);
     require(header.is_object(), "its header is not a JSON object");
-    for (const auto& [name, said] : header.items()) {
+    for (const auto& [name, value] : header.items()) {
       if (name == "__metadata__")
-        metadata_ = metadata_of(said);
+        metadata_ = metadata_of(value);
       else
-        entries_.emplace(name, entry_of(name, said));
+        entries_.emplace(name, entry_of(name, value));
     }
     data_start_ = sizeof length + length;
     check_layout(entries_, size - data_start_);
@@ -236,7 +235,7 @@ const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) co
 
 void SafetensorsFile::read(const std::string& name, std::span<std::byte> into) {
   const Entry& stored = entry(name);
-  require(into.size() == stored.bytes(), "'{}' in {} has {} bytes, and {} were to be filled", name,
+  require(into.size() == stored.bytes(), "'{}' in {} has {} bytes, but the buffer has {}", name,
           path_.string(), stored.bytes(), into.size());
   file_.clear();
   file_.seekg(static_cast<std::streamoff>(data_start_ + stored.begin));

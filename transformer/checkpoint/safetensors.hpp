@@ -1,13 +1,14 @@
-// Named arrays in a file: the safetensors format, read as what it is, input from outside.
+// Safetensors: named arrays in a file. Files are untrusted input, so every length is checked.
 //
-//     8 bytes         `length` bytes                                                      the rest
-//     ┌─────────┬───────────────────────────────────────────────────────────────────┬────────────────────────────────┐
-//     │ length  │ {"model.norm.weight": {"dtype": "F32", "shape": [128],            │ the arrays' numbers, row-major │
-//     │ (u64le) │   "data_offsets": [0, 512]}, ..., "__metadata__": {...}}          │ and little-endian, no gaps     │
-//     └─────────┴───────────────────────────────────────────────────────────────────┴────────────────────────────────┘
+//     8 bytes         `length` bytes                              the rest
+//     ┌──────────┬────────────────────────────────────────────┬───────────────────────────────┐
+//     │ length   │ {"model.norm.weight":                      │ the numbers of all arrays,    │
+//     │ (u64,    │    {"dtype": "F32", "shape": [128],        │ row-major, little-endian,     │
+//     │ little-  │     "data_offsets": [0, 512]}, ...,        │ without gaps                  │
+//     │ endian)  │  "__metadata__": {"format": "pt", ...}}    │                               │
+//     └──────────┴────────────────────────────────────────────┴───────────────────────────────┘
 //
-// The format's own description: the README of huggingface/safetensors. Offsets count from the end
-// of the header.
+// data_offsets count from the end of the header. Source: the README of huggingface/safetensors.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +24,13 @@
 
 namespace ringside::transformer {
 
-// The element types of the format that Ringside knows of. More are read over where they are not
-// asked for.
+// The element types that Ringside knows. A file with another type is refused.
 enum class StoredType { f32, f64, f16, bf16, i32, i64, u8 };
 
 std::size_t bytes_of(StoredType type);          // per element
 const char* safetensors_name(StoredType type);  // as the header spells it: "F32"
 
-// One array to be written. `bytes` must stay alive until it is.
+// One array to be written. The memory of `bytes` must stay valid until then.
 struct ArrayView {
   std::string name;
   StoredType type = StoredType::f32;
@@ -40,21 +40,20 @@ struct ArrayView {
 
 using Metadata = std::map<std::string, std::string>;
 
-// Writes the arrays in the order given, beside `path`, and renames: whoever reads `path` finds the
-// old file or the whole new one. Throws Error where an array's bytes do not fit its shape, a name
-// comes twice, or the file cannot be written.
+// Writes the arrays in the given order to a temporary file and renames it to `path`, so a reader
+// finds the old file or the complete new one. Throws Error if an array's bytes do not fit its
+// shape, a name is repeated, or the file cannot be written.
 void write_safetensors(const std::filesystem::path& path, const std::vector<ArrayView>& arrays,
                        const Metadata& metadata = {});
 
-// The same, an array at a time, so that not all of them need to be in memory: their bytes are given
-// one after the other, in the order in which the constructor was told of them (where `bytes` may be
-// empty).
+// The same, one array at a time, so that only one needs to be in memory. The constructor takes all
+// names and shapes (`bytes` may be empty). Then write() takes the bytes of each, in the same order.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<ArrayView> arrays,
                     const Metadata& metadata = {});
   void write(const std::string& name, std::span<const std::byte> bytes);
-  void commit();  // renames; without it nothing is left behind
+  void commit();  // renames the file; without it, the destructor deletes what was written
 
  private:
   std::vector<ArrayView> arrays_;
@@ -62,8 +61,8 @@ class SafetensorsWriter {
   AtomicFile file_;
 };
 
-// A file opened for reading. The header is read and checked whole by the constructor; arrays are
-// read one by one when asked for, so that no more than one copy of a large model is ever in memory.
+// A file opened for reading. The constructor reads and checks the whole header. Arrays are read one
+// by one on request, so a large model is never in memory twice.
 class SafetensorsFile {
  public:
   struct Entry {
@@ -73,20 +72,19 @@ class SafetensorsFile {
     std::uint64_t bytes() const { return end - begin; }
   };
 
-  // Throws Error, with the path and what is wrong, where the file cannot be read or says anything
-  // about itself that is not so: a header longer than the file, no JSON, a name twice, a type that
-  // is not known, offsets that do not fit the shape, that overlap, leave a gap, or do not end where
-  // the file does.
+  // Throws Error with the path and the reason if the file is unreadable or inconsistent: a header
+  // longer than the file, invalid JSON, a repeated name, an unknown type, or offsets that do not
+  // fit the shape, overlap, leave a gap, or do not end with the file.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Throws Error naming the file if it holds no such array.
+  // Throws Error that names the file if it has no such array.
   const Entry& entry(const std::string& name) const;
 
-  // Reads one array into `into`, which must have exactly entry(name).bytes() bytes.
+  // Reads one array into `into`, whose size must be entry(name).bytes().
   void read(const std::string& name, std::span<std::byte> into);
 
  private:

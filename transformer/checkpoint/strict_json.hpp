@@ -1,6 +1,6 @@
-// JSON from outside, where the usual leniency is a hole: of two equal keys a parser keeps one, and
-// readers disagree on which; and a text of opening brackets alone makes whoever walks through it
-// recurse without end.
+// JSON from untrusted files, where the leniency of a parser is dangerous: of two equal keys it
+// keeps one, and readers disagree which; and deeply nested brackets overflow the stack of any code
+// that walks the result.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace ringside::transformer {
 
-// The text as JSON. Throws Error, "`what` is not JSON", if it is none, names a key twice within one
-// object, or is nested deeper than `deepest`.
+// Parses `text`. Throws Error, "`what` is not JSON", if it is invalid, repeats a key within an
+// object, or is nested more than `deepest` levels deep.
 nlohmann::json parse_strictly(const std::string& text, std::string_view what, int deepest);
 
-// A piece of it fit for a message on a terminal: quoted, in ASCII, and not without end.
-std::string shown(const nlohmann::json& said);
+// A JSON value for an error message: quoted, in ASCII, at most 100 characters.
+std::string shown(const nlohmann::json& json);
 
 }  // namespace ringside::transformer

@@ -16,11 +16,11 @@ Share share_of_batch(std::int64_t batch, int rank, int ranks) {
 
 Batches::Batches(const PackedTokens& text, std::int64_t length, std::uint64_t seed)
     : text_(&text), length_(length), seed_(seed) {
-  require(length >= 1, "a sequence of {} tokens is none: it needs at least 1", length);
+  require(length >= 1, "a sequence needs at least 1 token, not {}", length);
   require(text.size() > static_cast<std::uint64_t>(length),
-          "a sequence of {0} {2} and the one that follows do not fit into {1} {2} of text: give "
-          "more text or a shorter sequence",
-          length, text.size(), text.bytes_per_id() == 1 ? "bytes" : "tokens");
+          "a sequence of {0} {2} needs {3} {2} of text, but there are {1}: give more text or a "
+          "shorter sequence",
+          length, text.size(), text.bytes_per_id() == 1 ? "bytes" : "tokens", length + 1);
 }
 
 Batch Batches::draw(std::int64_t step, Share share) const {

@@ -1,4 +1,4 @@
-// Which windows of the text each step trains on, whoever asks.
+// Batches: which windows of the text each step trains on.
 #pragma once
 
 #include <cstdint>
@@ -8,43 +8,42 @@
 
 namespace ringside::transformer {
 
-// What one rank reads in one step: for every sequence the tokens and, one further on, the tokens
-// that should be foretold.
+// What one rank reads in one step: for each sequence the input tokens, and the target tokens that
+// the model should predict. The target is the input shifted by one token.
 //
 //     text      t h e _ r i n g s i d e
-//     input     t h e _ r i n            sequence = 7
+//     input     t h e _ r i n            length = 7
 //     target      h e _ r i n g
 struct Batch {
   std::int64_t sequences = 0, length = 0;
-  std::vector<std::int32_t> input, target;  // (sequences, length), row by row
+  std::vector<std::int32_t> input, target;  // [sequences, length], row by row
 };
 
-// The part of a global batch that one rank reads: sequences first .. first+count-1.
+// One rank's part of a batch: sequences first .. first + count - 1.
 struct Share {
   std::int64_t first = 0, count = 0;
 };
 
-// Rank `rank` of `ranks` reads batch / ranks sequences. Throws Error where the ranks do not divide
-// the batch: the mean of the ranks' means is the mean of all only where their shares are equal.
+// The share of rank `rank` of `ranks`: batch / ranks sequences. Throws Error if the batch does not
+// divide evenly: the mean of the ranks' means is the mean over the batch only for equal shares.
 Share share_of_batch(std::int64_t batch, int rank, int ranks);
 
-// Draws windows from one part of a corpus. Window i of step s starts where the random number of
-// (seed, s, i) says, so the GLOBAL batch of a step is the same for every number of ranks, and a run
-// that is resumed at step s reads on where it would have.
+// Draws windows from the training or the validation text. The start of window i in step s is a
+// function of (seed, s, i). So the global batch of a step is the same for every number of ranks,
+// and a run that resumes at step s reads what it would have read.
 class Batches {
  public:
-  // `text` must outlive this object. Throws Error if it is too short for one window of length + 1
-  // tokens.
+  // `text` must outlive this object. Throws Error if it is shorter than length + 1 tokens.
   Batches(const PackedTokens& text, std::int64_t length, std::uint64_t seed);
   Batches(PackedTokens&& text, std::int64_t length, std::uint64_t seed) = delete;
 
-  // The sequences of `share` out of the global batch of `step`.
+  // The sequences of `share` from the global batch of `step`.
   Batch draw(std::int64_t step, Share share) const;
 
-  // `share` out of windows that lie one behind the other from the beginning, as an examination
-  // reads them; see windows().
+  // The windows of `share` from all windows that lie end to end from the beginning of the text. For
+  // validation.
   Batch consecutive(Share share) const;
-  std::int64_t windows() const;  // that fit without overlap, at least 1
+  std::int64_t windows() const;  // how many fit without overlap; at least 1
 
  private:
   void append(std::uint64_t start, Batch& batch) const;

@@ -16,10 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t largest_block = 64 * 1024;
-constexpr std::size_t blocks_per_examination = 20;
+constexpr std::size_t blocks_per_held_out = 20;
 
-// The file's bytes appended to `into`; nothing appended and an errno returned where it cannot be
-// read. Read to its end and not by its size, so that a pipe serves too.
+// Appends the file's bytes to `into` and returns 0. If the file cannot be read, appends nothing and
+// returns an errno. It reads to the end instead of asking for the size, so a pipe works too.
 int append_file(const fs::path& path, Bytes& into) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
@@ -35,13 +35,13 @@ int append_file(const fs::path& path, Bytes& into) {
   return errno != 0 ? errno : EIO;
 }
 
-// git's test for a binary file.
+// The test that git uses: text has no NUL byte near its beginning.
 bool looks_like_text(std::span<const std::uint8_t> bytes) {
   const auto head = bytes.first(std::min<std::size_t>(bytes.size(), 8 * 1024));
   return std::find(head.begin(), head.end(), 0) == head.end();
 }
 
-// Sorted by path and not in the order of the directory, which differs from machine to machine.
+// Sorted by path, because the order of a directory differs between machines.
 std::vector<fs::path> regular_files_below(const fs::path& directory, int& skipped) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -55,7 +55,8 @@ std::vector<fs::path> regular_files_below(const fs::path& directory, int& skippe
     else if (!entry->is_directory(unreadable))
       ++skipped;
     entry.increment(error);
-    require(!error, "cannot read on in the directory {}: {}", directory.string(), error.message());
+    require(!error, "cannot continue reading the directory {}: {}", directory.string(),
+            error.message());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -89,10 +90,9 @@ Corpus::Corpus(const Bytes& text, const Vocabulary& vocabulary)
     : bytes_(text.size()), vocabulary_fingerprint_(vocabulary.fingerprint()) {
   Bytes training, validation;
   const std::size_t block =
-      std::clamp<std::size_t>(text.size() / blocks_per_examination, 1, largest_block);
+      std::clamp<std::size_t>(text.size() / blocks_per_held_out, 1, largest_block);
   for (std::size_t start = 0, number = 0; start < text.size(); start += block, ++number) {
-    Bytes& part =
-        number % blocks_per_examination == blocks_per_examination - 1 ? validation : training;
+    Bytes& part = number % blocks_per_held_out == blocks_per_held_out - 1 ? validation : training;
     const std::size_t end = std::min(start + block, text.size());
     part.insert(part.end(), text.begin() + static_cast<std::ptrdiff_t>(start),
                 text.begin() + static_cast<std::ptrdiff_t>(end));
@@ -131,7 +131,7 @@ Text read_text(const std::vector<fs::path>& paths) {
             path.string());
     ++text.files;
   }
-  require(!text.bytes.empty(), "no text was given to read");
+  require(!text.bytes.empty(), "no text was given");
   return text;
 }
 

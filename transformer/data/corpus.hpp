@@ -1,5 +1,4 @@
-// Text to learn from: bytes out of files, cut into a part to train on and a part to be examined on,
-// and turned into tokens.
+// Corpus: a text, split into a training and a validation part, as tokens.
 #pragma once
 
 #include <cstddef>
@@ -14,36 +13,35 @@
 
 namespace ringside::transformer {
 
-// The text and its two parts. Of every 20 blocks of the text (64 KiB each, less where the text is
-// short) the last one is held out:
+// The text is cut into blocks of 64 KiB (smaller if the text is short), and the last of every 20
+// blocks is held out for validation:
 //
 //     text        0 1 2 ... 18 [19] 20 21 ... 38 [39] ...
 //     training    0 1 2 ... 18      20 21 ... 38      ...     19 / 20 of the text
 //     validation              [19]               [39] ...      1 / 20
 //
-// so that both see every kind of file, no byte is in both, and the cut depends on nothing but the
-// text: whatever the vocabulary, the same bytes are held out. Each part is then encoded as one
-// text.
+// So both parts contain every kind of file and share no byte. The cut is made in bytes, before
+// encoding: runs with different vocabularies hold out the same bytes. Each part is then encoded as
+// one text.
 class Corpus {
  public:
-  // The two parts of a text that is already in memory. `vocabulary` is looked at here only. Throws
-  // Error if it has no token for something in the text.
+  // Splits and encodes a text in memory. Keeps no reference to `vocabulary`. Throws Error if it
+  // has no token for a byte of the text.
   explicit Corpus(const Bytes& text, const Vocabulary& vocabulary = {});
 
   const PackedTokens& training() const { return training_; }
   const PackedTokens& validation() const { return validation_; }
-  std::size_t bytes() const { return bytes_; }  // of both parts, before they were tokens
+  std::size_t bytes() const { return bytes_; }  // of both parts, before encoding
   std::size_t held_out_bytes() const { return held_out_bytes_; }
   bool tokens_are_bytes() const { return byte_counts_.empty(); }
   std::int64_t vocabulary() const {
     return tokens_are_bytes() ? 256 : static_cast<std::int64_t>(byte_counts_.size());
   }
 
-  // How many bytes these tokens of it stand for.
+  // The number of bytes that these tokens stand for.
   std::int64_t bytes_of(std::span<const std::int32_t> tokens) const;
 
-  // Numbers that tell one text, and one vocabulary, from another: see fingerprint.hpp. That of
-  // bytes is 0.
+  // Hashes of the text and of the vocabulary (0 for bytes); see fingerprint.hpp.
   std::uint32_t fingerprint() const { return fingerprint_; }
   std::uint32_t vocabulary_fingerprint() const { return vocabulary_fingerprint_; }
 
@@ -51,25 +49,27 @@ class Corpus {
   PackedTokens training_, validation_;
   std::size_t bytes_ = 0, held_out_bytes_ = 0;
   std::uint32_t fingerprint_ = 0, vocabulary_fingerprint_ = 0;
-  std::vector<std::uint32_t> byte_counts_;  // by token; empty where a token is a byte
+  std::vector<std::uint32_t> byte_counts_;  // by token id; empty if tokens are bytes
 };
 
-// What `read_text` found.
+// The result of read_text().
 struct Text {
   Bytes bytes;
   int files = 0;
-  int skipped = 0;  // in directories: not text (a NUL byte in the first 8 KiB), not readable, or
-                    // not a regular file
+
+  // Directory entries that were skipped: not text (a NUL byte in the first 8 KiB), not readable, or
+  // not a regular file.
+  int skipped = 0;
 };
 
-// All bytes of the files under `paths`, in the order given. A file is taken as it is; a directory
-// is walked in sorted order, on every machine the same, and what is not a readable text file in it
-// is skipped. Throws Error where a path is missing, a file cannot be read or is empty, or a
-// directory holds no text.
+// All bytes of the files in `paths`, in the given order. A file is read whole. A directory is
+// walked in sorted order, the same on every machine, and everything but readable text files is
+// skipped. Throws Error if a path is missing, a file is unreadable or empty, or a directory
+// contains no text.
 Text read_text(const std::vector<std::filesystem::path>& paths);
 
-// The C++ standard library headers of the compiler that built this program: some ten megabytes of
-// real text on every machine that can build it. Throws Error if they have gone since.
+// The C++ standard library headers of the compiler that built this program: about ten megabytes of
+// real text on every machine that can build it. Throws Error if they no longer exist.
 std::filesystem::path default_corpus();
 
 }  // namespace ringside::transformer

@@ -1,8 +1,8 @@
-// A number of 32 bits that tells one text from another: FNV-1a of its bytes, folded. Not against
-// malice.
+// Fingerprint: a 32-bit hash that distinguishes texts (FNV-1a of the bytes, folded). It does not
+// protect against deliberate collisions.
 //
-// 32 bits, so that a double, and a sum of a few thousand of them, holds it exactly: ranks compare
-// it by averaging.
+// It has 32 bits because ranks compare it by averaging: a double holds it, and the sum of a few
+// thousand of them, exactly.
 #pragma once
 
 #include <cstdint>

@@ -14,9 +14,9 @@ namespace fs = std::filesystem;
 Vocabulary::Vocabulary(Tokenizer tokenizer, std::string name)
     : tokenizer_(std::move(tokenizer)), name_(std::move(name)) {
   if (name_.empty()) name_ = "in use";
+  // Hashes what would be saved, so the layout of the file that it came from does not matter.
   Fingerprint fingerprint;
-  fingerprint.add(
-      tokenizer_json(*tokenizer_));  // as it would be saved: not how the file was laid out
+  fingerprint.add(tokenizer_json(*tokenizer_));
   fingerprint_ = std::max(fingerprint.value(), 1u);
 }
 
@@ -26,8 +26,8 @@ Vocabulary Vocabulary::load(const fs::path& path) {
                     (fs::is_directory(path, ignored) ? path / "tokenizer.json" : path).string());
 }
 
-Vocabulary Vocabulary::beside(const fs::path& checkpoint) {
-  const fs::path path = checkpoint / "tokenizer.json";
+Vocabulary Vocabulary::of_checkpoint(const fs::path& directory) {
+  const fs::path path = directory / "tokenizer.json";
   return fs::exists(path) ? load(path) : Vocabulary();
 }
 
@@ -38,9 +38,9 @@ std::vector<std::int32_t> Vocabulary::encode(std::string_view text) const {
   return ids;
 }
 
-std::vector<std::int32_t> Vocabulary::beginning(std::string_view text) const {
-  require(!text.empty(), "a text needs a beginning of at least one byte");
-  return tokenizer_ ? tokenizer_->framed(tokenizer_->encode(text)) : encode(text);
+std::vector<std::int32_t> Vocabulary::encode_prompt(std::string_view text) const {
+  require(!text.empty(), "a prompt needs at least one byte");
+  return tokenizer_ ? tokenizer_->with_special_tokens(tokenizer_->encode(text)) : encode(text);
 }
 
 std::string Vocabulary::bytes_of(std::int32_t token) const {
@@ -51,8 +51,8 @@ std::string Vocabulary::bytes_of(std::int32_t token) const {
 std::vector<std::uint8_t> Vocabulary::bytes_of(std::span<const std::int32_t> tokens) const {
   std::vector<std::uint8_t> bytes;
   for (const std::int32_t token : tokens) {
-    const std::string own = bytes_of(token);
-    bytes.insert(bytes.end(), own.begin(), own.end());
+    const std::string text = bytes_of(token);
+    bytes.insert(bytes.end(), text.begin(), text.end());
   }
   return bytes;
 }

@@ -1,5 +1,5 @@
-// What the tokens of a model stand for: bytes, or what a tokenizer makes of a text. Whoever reads
-// text for a model, or shows what it says, asks here, and need not know which of the two it is.
+// Vocabulary: what the tokens of a model stand for. They are bytes, or the tokens of a tokenizer;
+// callers need not know which.
 #pragma once
 
 #include <cstdint>
@@ -16,43 +16,46 @@ namespace ringside::transformer {
 
 class Vocabulary {
  public:
-  // 256 tokens, each a byte: nothing to learn, and no text that cannot be read.
+  // Bytes: 256 tokens. They need no training and can represent any text.
   Vocabulary() = default;
-  // `name` is how messages call it: its path.
+
+  // The tokens of a tokenizer. Error messages call it `name`, usually its path.
   explicit Vocabulary(Tokenizer tokenizer, std::string name = "");
+
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
   Vocabulary(Vocabulary&&) = default;
 
-  // The tokenizer in `path`, a tokenizer.json or a folder with one. Throws Error with the path and
-  // what is wrong.
+  // Loads `path`, a tokenizer.json or a directory that contains one. Throws Error with the path and
+  // the reason.
   static Vocabulary load(const std::filesystem::path& path);
-  // What the checkpoint in this folder speaks: the tokenizer.json that lies in it, or bytes.
-  static Vocabulary beside(const std::filesystem::path& checkpoint);
+
+  // The vocabulary of a checkpoint directory: its tokenizer.json, or bytes if there is none.
+  static Vocabulary of_checkpoint(const std::filesystem::path& directory);
 
   bool is_bytes() const { return !tokenizer_; }
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const std::string& name() const { return name_; }
 
-  std::int64_t size() const {
-    return tokenizer_ ? tokenizer_->vocabulary() : 256;
-  }  // the largest id and one more
+  // The largest token id plus one.
+  std::int64_t size() const { return tokenizer_ ? tokenizer_->vocabulary() : 256; }
 
-  // A text as ids; what a tokenizer puts around every text is left out.
+  // The ids of a text, without special tokens around it.
   std::vector<std::int32_t> encode(std::string_view text) const;
-  // The beginning of a text that a model is to go on with: with what the tokenizer puts around.
-  // Throws Error if it is empty.
-  std::vector<std::int32_t> beginning(std::string_view text) const;
 
-  // The bytes that a token stands for; "?" for one that a model may have and this vocabulary has
-  // not.
+  // The ids of a prompt, with the special tokens that the tokenizer puts around a text. Throws
+  // Error if the text is empty.
+  std::vector<std::int32_t> encode_prompt(std::string_view text) const;
+
+  // The bytes that tokens stand for. A token that this vocabulary lacks becomes "?": a model's
+  // vocabulary may be larger than its tokenizer's.
   std::string bytes_of(std::int32_t token) const;
   std::vector<std::uint8_t> bytes_of(std::span<const std::int32_t> tokens) const;
-  // By token: how many bytes it stands for; 0 where there is no such token.
+
+  // For each token id, the number of bytes that it stands for; 0 if there is no such token.
   std::vector<std::uint32_t> byte_counts() const;
 
-  // A number that tells one tokenizer from another, and 0 for bytes: a hash of 32 bits, never 0, of
-  // all that changes ids.
+  // A 32-bit hash of everything that influences ids. It is 0 for bytes and never 0 for a tokenizer.
   std::uint32_t fingerprint() const { return fingerprint_; }
 
  private:

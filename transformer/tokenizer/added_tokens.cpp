@@ -7,14 +7,14 @@
 namespace ringside::transformer {
 namespace {
 
-// Unicode's White_Space.
+// Unicode's property White_Space.
 constexpr std::string_view white_space[] = {
     "\t",     "\n",     "\v",     "\f",     "\r",     " ",      "\u0085", "\u00a0", "\u1680",
     "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
     "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
 
-// Bytes of the white space that `text` begins with.
-std::size_t white_space_before(std::string_view text) {
+// The number of bytes of white space at the beginning of `text`.
+std::size_t leading_white_space(std::string_view text) {
   const std::size_t whole = text.size();
   const auto begins_with = [&](std::string_view space) { return text.starts_with(space); };
   for (const std::string_view* space;
@@ -24,8 +24,8 @@ std::size_t white_space_before(std::string_view text) {
   return whole - text.size();
 }
 
-// Bytes of the white space that `text` ends with.
-std::size_t white_space_behind(std::string_view text) {
+// The number of bytes of white space at the end of `text`.
+std::size_t trailing_white_space(std::string_view text) {
   const std::size_t whole = text.size();
   const auto ends_with = [&](std::string_view space) { return text.ends_with(space); };
   for (const std::string_view* space;
@@ -35,7 +35,7 @@ std::size_t white_space_behind(std::string_view text) {
   return whole - text.size();
 }
 
-std::uint64_t way(std::int32_t from, char byte) {
+std::uint64_t edge_key(std::int32_t from, char byte) {
   return static_cast<std::uint64_t>(from) << 8 | static_cast<std::uint8_t>(byte);
 }
 
@@ -47,8 +47,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     begins_[static_cast<std::uint8_t>(content.front())] = true;
     Node node, *last = nullptr;
     for (const char byte : content) {
-      const Node fresh{static_cast<std::int32_t>(tree_.size()) + 1, -1};
-      last = &tree_.try_emplace(way(node.number, byte), fresh).first->second;
+      const Node fresh{static_cast<std::int32_t>(trie_.size()) + 1, -1};
+      last = &trie_.try_emplace(edge_key(node.number, byte), fresh).first->second;
       node = *last;
     }
     last->token = static_cast<std::int32_t>(i);
@@ -60,8 +60,8 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
   const AddedToken* longest = nullptr;
   std::int32_t number = 0;
   for (const char byte : text) {
-    const auto found = tree_.find(way(number, byte));
-    if (found == tree_.end()) break;
+    const auto found = trie_.find(edge_key(number, byte));
+    if (found == trie_.end()) break;
     if (found->second.token >= 0) longest = &tokens_[static_cast<std::size_t>(found->second.token)];
     number = found->second.number;
   }
@@ -70,7 +70,7 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
 
 void AddedTokens::split(std::string_view text, const std::function<void(std::string_view)>& plain,
                         const std::function<void(std::int32_t)>& token) const {
-  std::size_t done = 0;  // what is before it has been given away
+  std::size_t done = 0;  // text before this position has been passed on
   for (std::size_t i = 0; i < text.size() && !tokens_.empty();) {
     const AddedToken* found = longest_at(text.substr(i));
     if (found == nullptr) {
@@ -79,8 +79,8 @@ void AddedTokens::split(std::string_view text, const std::function<void(std::str
     }
     std::size_t begin = std::max(i, done), end = i + found->content.size();
     i = end;
-    if (found->strip_left) begin -= white_space_behind(text.substr(done, begin - done));
-    if (found->strip_right) end += white_space_before(text.substr(end));
+    if (found->strip_left) begin -= trailing_white_space(text.substr(done, begin - done));
+    if (found->strip_right) end += leading_white_space(text.substr(end));
     if (begin > done) plain(text.substr(done, begin - done));
     token(found->id);
     done = std::max(done, end);

@@ -1,5 +1,5 @@
-// Tokens that stand for a text of their own, such as <|endoftext|>: found before the text is cut
-// into words, and never taken apart.
+// Added tokens, such as <|endoftext|>: fixed strings that are found before the text is cut into
+// words, and never split.
 #pragma once
 
 #include <array>
@@ -12,18 +12,17 @@
 
 namespace ringside::transformer {
 
-// With the flags of a tokenizer.json.
+// One entry of "added_tokens" in a tokenizer.json.
 struct AddedToken {
   std::string content;
   std::int32_t id = 0;
-  bool special =
-      false;  // no text, but a sign for the model; may be left out where ids are turned into text
-  bool normalized = false;   // looked for only after those that are not
-  bool strip_left = false;   // swallows the white space before it
-  bool strip_right = false;  // ... and behind it
+  bool special = false;      // not text but a control token; decode() may leave it out
+  bool normalized = false;   // searched for after all tokens that are not normalized
+  bool strip_left = false;   // the match includes white space before it
+  bool strip_right = false;  // the match includes white space after it
 };
 
-// Looks for many tokens at once: a tree of their bytes.
+// Finds many tokens at once, with a trie of their bytes.
 class AddedTokens {
  public:
   AddedTokens() = default;
@@ -31,8 +30,9 @@ class AddedTokens {
 
   bool empty() const { return tokens_.empty(); }
 
-  // Gives `text` from left to right, in parts: what is no token to `plain` (never empty), the id of
-  // what is one to `token`. Where several begin at one place, the longest is found.
+  // Splits `text` from left to right: calls `token` with the id of each token found, and `plain`
+  // with each (non-empty) stretch of text between them. If several tokens match at a position, the
+  // longest wins.
   void split(std::string_view text, const std::function<void(std::string_view)>& plain,
              const std::function<void(std::int32_t)>& token) const;
 
@@ -41,10 +41,10 @@ class AddedTokens {
 
   struct Node {
     std::int32_t number = 0;  // 0 is the root
-    std::int32_t token = -1;  // which one ends here
+    std::int32_t token = -1;  // index of the token that ends here; -1: none
   };
   std::vector<AddedToken> tokens_;
-  std::unordered_map<std::uint64_t, Node> tree_;  // by the number of the node above, and the byte
+  std::unordered_map<std::uint64_t, Node> trie_;  // by the number of the parent node, and the byte
   std::array<bool, 256> begins_{};                // whether a token begins with this byte
 };
 

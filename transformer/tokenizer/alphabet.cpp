@@ -10,11 +10,11 @@ constexpr bool is_its_own_letter(int byte) {
   return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-constexpr int others = 68;
+constexpr int others = 68;  // bytes that are not their own letter
 
 struct Letters {
   std::array<std::uint16_t, 256> of_byte{};
-  std::array<std::int16_t, 256 + others> to_byte{};  // by code point; -1: no byte's letter
+  std::array<std::int16_t, 256 + others> to_byte{};  // by code point; -1: not a letter
 };
 
 constexpr Letters letters = [] {
@@ -33,8 +33,8 @@ constexpr Letters letters = [] {
 std::string to_letters(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
-    const std::uint16_t letter =
-        letters.of_byte[static_cast<std::uint8_t>(byte)];  // below 0x800: one or two bytes of UTF-8
+    // Letters are below 0x800, so each takes one or two bytes of UTF-8.
+    const std::uint16_t letter = letters.of_byte[static_cast<std::uint8_t>(byte)];
     if (letter < 0x80) {
       text += static_cast<char>(letter);
     } else {

@@ -25,28 +25,29 @@ struct PairHash {
   }
 };
 
-// A word of the text, as the tokens that it consists of so far.
+// A word of the text, as the tokens into which it has been merged so far.
 struct Word {
   std::vector<std::int32_t> tokens;
   std::int64_t count = 0;
 };
 
-// A pair that could be merged, with the words in which it stands. Its frequency is what it was when
-// it came into the queue.
+// A pair that could be merged, and the words that contain it. `frequency` is that at the time when
+// the candidate entered the queue.
 struct Candidate {
   std::int64_t frequency = 0;
   Pair pair;
   std::vector<std::uint32_t> words;
-  std::size_t since = 0;  // after how many merges it came; the same pair may be in the queue twice,
-                          // for words that got it at different times
+  // The number of merges before it entered the queue. A pair can be queued twice, for words that
+  // got it at different times.
+  std::size_t since = 0;
   bool operator<(const Candidate& other) const {
     return std::tie(frequency, other.pair, other.since) < std::tie(other.frequency, pair, since);
   }
 };
 
-class Trainer {
+class BpeTrainer {
  public:
-  Trainer(std::string_view text, const BpeTrainerOptions& options) : options_(options) {
+  BpeTrainer(std::string_view text, const BpeTrainerOptions& options) : options_(options) {
     add_first_tokens();
     pre_tokenizer_ = byte_level_pre_tokenizer(options.expression);
     count_words(text);
@@ -57,7 +58,7 @@ class Trainer {
     while (static_cast<std::int64_t>(letters_.size()) < options_.vocabulary && !queue_.empty()) {
       Candidate best = take_best();
       const std::int64_t now = frequency_[best.pair];
-      if (best.frequency != now) {  // merges of others have changed it: back to its place
+      if (best.frequency != now) {  // other merges have changed it
         best.frequency = now;
         put_back(std::move(best));
         continue;
@@ -72,38 +73,39 @@ class Trainer {
   void add_first_tokens() {
     for (const std::string& special : options_.special_tokens) {
       require(!special.empty(), "a special token is empty");
-      require(!ids_.contains(special), "the special token \"{}\" is named twice", special);
+      require(!ids_.contains(special), "the special token \"{}\" is given twice", special);
       id_of(special);
     }
     for (const std::uint8_t byte : bytes_in_order_of_letters()) {
       const char character = static_cast<char>(byte);
-      of_byte_[byte] = id_of(to_letters({&character, 1}));
+      id_of_byte_[byte] = id_of(to_letters({&character, 1}));
     }
-    require(options_.vocabulary >= static_cast<std::int64_t>(letters_.size()),
-            "a vocabulary of {} has no room for the 256 bytes and {} special {}: it takes {}",
-            options_.vocabulary, options_.special_tokens.size(),
-            options_.special_tokens.size() == 1 ? "token" : "tokens", letters_.size());
+    require(
+        options_.vocabulary >= static_cast<std::int64_t>(letters_.size()),
+        "a vocabulary of {} has no room for the 256 bytes and {} special {}: it needs at least {}",
+        options_.vocabulary, options_.special_tokens.size(),
+        options_.special_tokens.size() == 1 ? "token" : "tokens", letters_.size());
   }
 
-  // The token that is written so; a new one if there is none yet. (Two different merges may make
+  // The id of the token with these letters, which is new if there is none yet. (Two merges may make
   // the same token.)
   std::int32_t id_of(const std::string& letters) {
-    const auto [place, is_new] =
+    const auto [entry, is_new] =
         ids_.try_emplace(letters, static_cast<std::int32_t>(letters_.size()));
     if (is_new) letters_.push_back(letters);
-    return place->second;
+    return entry->second;
   }
 
   void count_words(std::string_view text) {
     std::unordered_map<std::string_view, std::size_t> known;
     PreTokenizer(pre_tokenizer_).words(text, [&](std::string_view word) {
-      const auto [place, is_new] = known.try_emplace(word, words_.size());
+      const auto [entry, is_new] = known.try_emplace(word, words_.size());
       if (is_new) {
         words_.emplace_back();
         for (const char c : word)
-          words_.back().tokens.push_back(of_byte_[static_cast<std::uint8_t>(c)]);
+          words_.back().tokens.push_back(id_of_byte_[static_cast<std::uint8_t>(c)]);
       }
-      ++words_[place->second].count;
+      ++words_[entry->second].count;
     });
   }
 
@@ -115,7 +117,7 @@ class Trainer {
     queue_new_pairs();
   }
 
-  // The pair stands once more in word `w`.
+  // Counts one more occurrence of the pair, in word `w`.
   void add(Pair pair, std::uint32_t w) {
     frequency_[pair] += words_[w].count;
     std::vector<std::uint32_t>& where = new_in_[pair];
@@ -142,8 +144,8 @@ class Trainer {
     return best;
   }
 
-  // The frequency of the pair itself stays as it was: the pair may come into being again, when two
-  // merges make the same token, and is then weighed as Hugging Face's trainer weighs it.
+  // The frequency of the merged pair itself is not lowered. If another merge makes the same token,
+  // the pair can appear again, and then counts as in Hugging Face's trainer.
   void merge(const Candidate& best) {
     const auto [left, right] = best.pair;
     const std::int32_t merged =
@@ -153,7 +155,7 @@ class Trainer {
     queue_new_pairs();
   }
 
-  // From left to right, in place: `kept` tokens are done, and token i is looked at.
+  // Merges from left to right, in place. The first `kept` tokens are done, and token i is next.
   //
   //     ... before | left right | after ...     loses (before, left) and (right, after)
   //     ... before |   merged   | after ...     gains (before, merged) and (merged, after)
@@ -200,13 +202,13 @@ class Trainer {
 
   const BpeTrainerOptions& options_;
   nlohmann::ordered_json pre_tokenizer_;
-  std::array<std::int32_t, 256> of_byte_{};
+  std::array<std::int32_t, 256> id_of_byte_{};
   std::vector<std::string> letters_;  // by id
   std::unordered_map<std::string, std::int32_t> ids_;
   std::vector<Word> words_;
   std::unordered_map<Pair, std::int64_t, PairHash> frequency_;
-  std::unordered_map<Pair, std::vector<std::uint32_t>, PairHash>
-      new_in_;                    // pairs that have come up, and where, since the queue was fed
+  // Pairs that have appeared since the queue was last filled, and the words that contain them.
+  std::unordered_map<Pair, std::vector<std::uint32_t>, PairHash> new_in_;
   std::vector<Candidate> queue_;  // a heap
   std::vector<Pair> merges_;
 };
@@ -214,7 +216,7 @@ class Trainer {
 }  // namespace
 
 Tokenizer train_bpe(std::string_view text, const BpeTrainerOptions& options) {
-  return Tokenizer(Trainer(text, options).run());
+  return Tokenizer(BpeTrainer(text, options).run());
 }
 
 }  // namespace ringside::transformer

@@ -14,20 +14,19 @@ std::uint64_t key_of(std::int32_t left, std::int32_t right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
 }
 
-// A token in the list of those that are left of the word. One that was merged into its neighbour on
-// the left is -1.
+// An element of the linked list of a word's tokens.
 struct Link {
-  std::int32_t token;
+  std::int32_t token;           // -1: was merged into its left neighbour
   std::int32_t previous, next;  // -1: none
 };
 
-// A pair that could be merged when it was put into the queue.
+// A pair that could be merged when it entered the queue.
 struct Candidate {
   std::uint32_t rank;
-  std::int32_t place;  // of its left token
+  std::int32_t position;  // of its left token
   std::int32_t merged;
   bool operator>(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : place > other.place;
+    return rank != other.rank ? rank > other.rank : position > other.position;
   }
 };
 
@@ -42,8 +41,8 @@ const Merges::Merge* Merges::find(std::int32_t left, std::int32_t right) const {
   return found == of_pair_.end() ? nullptr : &found->second;
 }
 
-// A list in which tokens merge, and a queue of the pairs that can. What a merge makes out of date
-// stays in the queue and is passed over.
+// Keeps the tokens in a linked list, and the pairs that can merge in a priority queue. A merge can
+// make queued pairs obsolete. They stay in the queue and are skipped later.
 void Merges::apply(std::vector<std::int32_t>& tokens) const {
   require(tokens.size() < std::numeric_limits<std::int32_t>::max(),
           "a word of {} bytes is too long to be encoded", tokens.size());
@@ -53,17 +52,17 @@ void Merges::apply(std::vector<std::int32_t>& tokens) const {
     links.push_back({tokens[i], i - 1, i + 1 < size ? i + 1 : -1});
 
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
-  const auto consider = [&](std::int32_t place) {
-    if (place < 0 || links[place].next < 0) return;
-    const Merge* merge = find(links[place].token, links[links[place].next].token);
-    if (merge != nullptr) queue.push({merge->rank, place, merge->merged});
+  const auto consider = [&](std::int32_t position) {
+    if (position < 0 || links[position].next < 0) return;
+    const Merge* merge = find(links[position].token, links[links[position].next].token);
+    if (merge != nullptr) queue.push({merge->rank, position, merge->merged});
   };
   for (std::int32_t i = 0; i + 1 < size; ++i) consider(i);
 
   while (!queue.empty()) {
     const Candidate best = queue.top();
     queue.pop();
-    Link& left = links[best.place];
+    Link& left = links[best.position];
     if (left.token < 0 || left.next < 0) continue;
     Link& right = links[left.next];
     const Merge* merge = find(left.token, right.token);
@@ -71,9 +70,9 @@ void Merges::apply(std::vector<std::int32_t>& tokens) const {
     left.token = best.merged;
     right.token = -1;
     left.next = right.next;
-    if (left.next >= 0) links[left.next].previous = best.place;
+    if (left.next >= 0) links[left.next].previous = best.position;
     consider(left.previous);
-    consider(best.place);
+    consider(best.position);
   }
 
   tokens.clear();

@@ -1,10 +1,11 @@
-// Byte-pair encoding of one word: which neighbours become one token, and in which order.
+// Merges: byte-pair encoding of one word.
 //
-// The vocabulary was learnt as a list of merges, the most frequent first (Sennrich, Haddow, Birch,
-// 2016, section 3.2). To encode a word is to do to it what was done then: always the merge that was
-// learnt earliest, the leftmost of equals.
+// A vocabulary is learnt as a list of merges, the most frequent first (Sennrich, Haddow, Birch,
+// 2016, section 3.2). Encoding a word repeats them: it always applies the merge that was learnt
+// first, and of equal ones the leftmost.
 //
-//     merges 0: e r   1: er ␣   2: l o   3: lo w        l o w e r    ->   l o w er   ->   lo w er   ->   low er
+//     merges    0: e r    1: er ␣    2: l o    3: lo w
+//     word      l o w e r  ->  l o w er  ->  lo w er  ->  low er
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,15 @@ namespace ringside::transformer {
 
 class Merges {
  public:
-  // From now on `left` followed by `right` becomes `merged`, after all that were added before. A
-  // pair that is added again takes the later place.
+  // Adds the merge of `left` and `right` into `merged`, with a rank after all earlier ones. Adding
+  // a pair again moves it to the end.
   void add(std::int32_t left, std::int32_t right, std::int32_t merged);
 
-  // Merges `tokens`, which are the bytes of one word, as far as it goes. O(n log n) for n bytes, so
-  // that nobody can stop a program with one long word. Throws Error if there are more than 2^31.
+  // Applies all possible merges to `tokens`, the bytes of one word. Takes O(n log n) for n bytes,
+  // so one long word cannot stop the program. Throws Error if there are 2^31 - 1 or more.
   void apply(std::vector<std::int32_t>& tokens) const;
 
-  // All pairs in their order.
+  // All pairs in the order of their ranks.
   std::vector<std::pair<std::int32_t, std::int32_t>> in_order() const;
 
  private:

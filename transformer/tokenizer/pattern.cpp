@@ -20,31 +20,32 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// From Oniguruma's words to PCRE2's, character by character. Knows whether it stands in a [class],
-// and nothing else of the syntax: an expression that is broken stays so, and PCRE2 says how.
+// Translates an expression from Oniguruma's syntax to PCRE2's, one character at a time. It only
+// tracks whether it is inside a [class]. An invalid expression stays invalid, and PCRE2 reports
+// why.
 class Translation {
  public:
-  explicit Translation(std::string_view said) : said_(said) {}
+  explicit Translation(std::string_view source) : source_(source) {}
 
   std::string run() {
-    while (at_ < said_.size()) in_class_ ? class_member() : element();
-    return std::move(words_);
+    while (at_ < source_.size()) in_class_ ? class_member() : element();
+    return std::move(output_);
   }
 
  private:
-  bool comes(std::string_view text) const { return said_.substr(at_).starts_with(text); }
+  bool comes(std::string_view text) const { return source_.substr(at_).starts_with(text); }
 
   void copy(std::size_t bytes = 1) {
-    words_ += said_.substr(at_, bytes);
+    output_ += source_.substr(at_, bytes);
     at_ += bytes;
   }
 
   [[noreturn]] void refuse(std::string_view what) const {
-    fail("the expression {} has {}, which Ringside does not translate", said_, what);
+    fail("the expression {} has {}, which Ringside does not translate", source_, what);
   }
 
   void element() {
-    const char next = said_[at_];
+    const char next = source_[at_];
     if (next == '\\') return escape();
     if (next == '^' || next == '$') refuse(fmt::format("the anchor {}", next));
     if (comes("(*")) refuse("a verb, (*...)");
@@ -52,7 +53,7 @@ class Translation {
     if (comes("{,")) refuse("a repeat without a lower bound, {,n}");
     if (comes("}+"))
       refuse(
-          "a + after {m,n}, which some take as another repeat and some as \"give nothing back\"");
+          "a + after {m,n}, which is a second repeat in one library and possessive in the other");
     copy();
     if (next == '[') begin_class();
   }
@@ -62,7 +63,7 @@ class Translation {
          {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?-i:", "(?i)", "(?-i)"}) {
       if (comes(known)) return copy(known.size());
     }
-    refuse(fmt::format("the group {}...", said_.substr(at_, 3)));
+    refuse(fmt::format("the group {}...", source_.substr(at_, 3)));
   }
 
   void begin_class() {
@@ -80,19 +81,19 @@ class Translation {
   }
 
   void escape() {
-    if (at_ + 1 == said_.size()) return copy();
-    const char letter = said_[at_ + 1];
+    if (at_ + 1 == source_.size()) return copy();
+    const char letter = source_[at_ + 1];
     switch (letter) {
       case 's':
-        return say("\\p{White_Space}");  // PCRE2's own \s is wider by U+180E
+        return emit("\\p{White_Space}");  // PCRE2's \s also matches U+180E
       case 'S':
-        return say("\\P{White_Space}");
+        return emit("\\P{White_Space}");
       case 'd':
-        return say("\\p{Nd}");
+        return emit("\\p{Nd}");
       case 'D':
-        return say("\\P{Nd}");
+        return emit("\\P{Nd}");
       case 'v':
-        return say("\\x0b");
+        return emit("\\x0b");
       case 'u':
         return code_point();
       case 'x':
@@ -114,46 +115,46 @@ class Translation {
     copy(2);
   }
 
-  void say(std::string_view words) {
-    words_ += words;
+  void emit(std::string_view translated) {
+    output_ += translated;
     at_ += 2;
   }
 
-  // The escape of `length` characters, and the {name} behind it, whose braces are no repeat.
+  // Copies an escape of `length` characters and the {name} after it, which is not a repeat.
   void with_name(std::size_t length) {
     copy(length);
     if (!comes("{")) return;
-    copy(std::min(said_.find('}', at_), said_.size() - 1) + 1 - at_);
+    copy(std::min(source_.find('}', at_), source_.size() - 1) + 1 - at_);
   }
 
   bool are_hexadecimal(std::size_t from, std::size_t count) const {
-    const std::string_view digits = said_.substr(std::min(from, said_.size()), count);
+    const std::string_view digits = source_.substr(std::min(from, source_.size()), count);
     return digits.size() == count && std::all_of(digits.begin(), digits.end(),
                                                  [](unsigned char c) { return std::isxdigit(c); });
   }
 
   void code_point() {
     if (!are_hexadecimal(at_ + 2, 4)) refuse("a \\u without four digits");
-    words_ += fmt::format("\\x{{{}}}", said_.substr(at_ + 2, 4));
+    output_ += fmt::format("\\x{{{}}}", source_.substr(at_ + 2, 4));
     at_ += 6;
   }
 
-  // \x{...} is a character for both; \xhh is a byte for the one and a character for the other, the
-  // same up to 7f.
+  // \x{...} is a character in both. \xhh is a byte in Oniguruma and a character in PCRE2, which are
+  // the same up to 7f.
   void hexadecimal() {
     if (comes("\\x{")) return with_name(2);
-    if (!are_hexadecimal(at_ + 2, 2) || said_[at_ + 2] > '7')
+    if (!are_hexadecimal(at_ + 2, 2) || source_[at_ + 2] > '7')
       refuse("a \\x that is not two digits up to 7f");
     copy(4);
   }
 
-  std::string_view said_;
+  std::string_view source_;
   std::size_t at_ = 0;
   bool in_class_ = false;
-  std::string words_;
+  std::string output_;
 };
 
-// What a match is written into. One for each thread, as a Pattern may be used by many at a time.
+// Buffers for matching. Each thread has its own, because many threads may use one Pattern.
 struct Scratch {
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
@@ -168,8 +169,8 @@ struct Scratch {
   }
 };
 
-// Going back over a long run of spaces is a step for each; what takes many times that is an
-// expression that explodes.
+// The match limit: backtracking over a long run of spaces takes one step per space, so only an
+// expression with exponential backtracking needs many times that.
 std::uint32_t most_steps(std::size_t bytes) {
   return static_cast<std::uint32_t>(
       std::min<std::size_t>(10'000'000 + 16 * bytes, std::numeric_limits<std::uint32_t>::max()));
@@ -182,7 +183,7 @@ std::string to_pcre2(std::string_view oniguruma) {
 }
 
 struct Pattern::Code {
-  std::string said;
+  std::string source;
   pcre2_code* compiled = nullptr;
   Code() = default;
   Code(const Code&) = delete;
@@ -190,23 +191,21 @@ struct Pattern::Code {
   ~Code() { pcre2_code_free(compiled); }
 };
 
-Pattern::Pattern(std::string_view said, std::string_view compiled, unsigned options) {
+Pattern::Pattern(std::string_view source, std::string_view pcre2, unsigned options) {
   const auto code = std::make_shared<Code>();
-  code->said = said;
+  code->source = source;
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
       pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
-  pcre2_set_newline(
-      context.get(),
-      PCRE2_NEWLINE_LF);  // what a . does not match, however the library was configured
+  // A "." matches anything but LF, however the library was configured.
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
-  PCRE2_SIZE place = 0;
-  code->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(compiled.data()), compiled.size(),
-                                 options | PCRE2_UTF, &error, &place, context.get());
-  require(code->compiled != nullptr, "the expression {} cannot be understood: {}", said,
+  PCRE2_SIZE error_offset = 0;
+  code->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre2.data()), pcre2.size(),
+                                 options | PCRE2_UTF, &error, &error_offset, context.get());
+  require(code->compiled != nullptr, "the expression {} cannot be understood: {}", source,
           message_of(error));
-  pcre2_jit_compile(
-      code->compiled,
-      PCRE2_JIT_COMPLETE);  // where there is no JIT it is interpreted: slower, but the same
+  // Without a JIT, PCRE2 interprets the expression: slower, but with the same result.
+  pcre2_jit_compile(code->compiled, PCRE2_JIT_COMPLETE);
   code_ = code;
 }
 
@@ -218,25 +217,25 @@ Pattern Pattern::literal(std::string_view text) {
   return {text, text, PCRE2_LITERAL};
 }
 
-// PCRE2 could find its way around bytes that are not UTF-8 (PCRE2_MATCH_INVALID_UTF), but without a
-// JIT it would look through the rest of the text for them before every match. So the text is looked
-// through once, here, and PCRE2 is given what is UTF-8.
+// PCRE2 can skip invalid UTF-8 itself (PCRE2_MATCH_INVALID_UTF), but without a JIT it would search
+// the rest of the text for it before every match. So this function searches once, and passes only
+// valid UTF-8 to PCRE2.
 void Pattern::find_all(std::string_view text,
                        const std::function<void(std::size_t, std::size_t)>& found) const {
   static thread_local Scratch scratch;
   pcre2_set_match_limit(scratch.context, most_steps(text.size()));
-  constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
+  constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
   const PCRE2_SIZE* match = pcre2_get_ovector_pointer(scratch.match);
-  for (std::size_t start = 0; start < text.size();
-       ++start) {  // one further: over the byte that ended the stretch
+  // ++start skips the byte that ended the stretch.
+  for (std::size_t start = 0; start < text.size(); ++start) {
     const std::string_view stretch = text.substr(start, utf8_prefix(text.substr(start)));
-    std::size_t from = 0, last_end = nowhere;
+    std::size_t from = 0, last_end = none;
     while (!stretch.empty() && from <= stretch.size()) {
       const int status =
           pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(stretch.data()), stretch.size(),
                       from, PCRE2_NO_UTF_CHECK, scratch.match, scratch.context);
       if (status == PCRE2_ERROR_NOMATCH) break;
-      require(status >= 0, "the expression {} is too costly for this text: {}", code_->said,
+      require(status >= 0, "the expression {} is too costly for this text: {}", code_->source,
               message_of(status));
       const std::size_t begin = match[0], end = match[1];
       if (begin == end && end == last_end) {

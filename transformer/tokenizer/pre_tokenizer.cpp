@@ -12,13 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Contractions, words, numbers, other signs; of a run of white space, the last goes with what comes
-// next.
+// Contractions, words, numbers, other characters. The last of a run of spaces belongs to the word
+// after it.
 constexpr const char* gpt2_expression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Puts neighbouring parts of a text together as `Delimiters` says. Holds one piece back, as long as
-// it may still grow.
+// Joins neighbouring parts of a text as `Delimiters` says. Keeps the latest piece until it cannot
+// grow any more.
 class Joiner {
  public:
   Joiner(Delimiters delimiters, const TakePiece& take) : delimiters_(delimiters), take_(take) {}
@@ -61,14 +61,14 @@ class Joiner {
   bool held_ends_with_delimiter_ = false;
 };
 
-std::string type_of(const Json& said) {
-  const bool named = said.is_object() && said.contains("type") && said["type"].is_string();
-  require(named, "its pre_tokenizer is {:.60}, which names no type", said.dump());
-  return said["type"].get<std::string>();
+std::string type_of(const Json& json) {
+  const bool named = json.is_object() && json.contains("type") && json["type"].is_string();
+  require(named, "its pre_tokenizer is {:.60}, which has no type", json.dump());
+  return json["type"].get<std::string>();
 }
 
-bool flag(const Json& said, const char* name, bool otherwise) {
-  const Json value = said.value(name, Json(otherwise));
+bool flag(const Json& json, const char* name, bool if_absent) {
+  const Json value = json.value(name, Json(if_absent));
   require(value.is_boolean(), "the {} of its pre_tokenizer is {:.40}, neither true nor false", name,
           value.dump());
   return value.get<bool>();
@@ -88,15 +88,15 @@ Delimiters delimiters_named(const Json& name) {
   return found->second;
 }
 
-Pattern pattern_from(const Json& said) {
-  if (said.is_object() && said.size() == 1) {
-    const auto only = said.begin();
+Pattern pattern_from(const Json& json) {
+  if (json.is_object() && json.size() == 1) {
+    const auto only = json.begin();
     if (only->is_string() && only.key() == "Regex") return Pattern::regex(only->get<std::string>());
     if (only->is_string() && only.key() == "String")
       return Pattern::literal(only->get<std::string>());
   }
   fail("the pattern of its pre_tokenizer Split is {:.60}, neither a Regex nor a String",
-       said.dump());
+       json.dump());
 }
 
 }  // namespace
@@ -117,24 +117,24 @@ void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, b
   joiner.finish();
 }
 
-PreTokenizer::PreTokenizer(const Json& said) {
+PreTokenizer::PreTokenizer(const Json& json) {
   std::vector<Json> stages;
-  if (said.is_null()) {
+  if (json.is_null()) {
     fail(
         "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, "
         "or ends with, ByteLevel");
-  } else if (type_of(said) == "Sequence") {
-    const Json list = said.value("pretokenizers", Json());
+  } else if (type_of(json) == "Sequence") {
+    const Json list = json.value("pretokenizers", Json());
     require(list.is_array(), "its pre_tokenizer Sequence has no list of pretokenizers");
     stages.assign(list.begin(), list.end());
   } else {
-    stages.push_back(said);
+    stages.push_back(json);
   }
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const std::string type = type_of(stages[i]);
     if (type == "ByteLevel") {
       if (i + 1 < stages.size())
-        fail("its pre_tokenizer has a {} behind ByteLevel, where there is no text any more",
+        fail("its pre_tokenizer has a {} after ByteLevel, where the text is already letters",
              type_of(stages[i + 1]));
       add_byte_level(stages[i]);
       return;
@@ -153,23 +153,22 @@ PreTokenizer::PreTokenizer(const Json& said) {
       "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
 }
 
-void PreTokenizer::add_split(const Json& said) {
-  stages_.push_back({pattern_from(said.value("pattern", Json())),
-                     delimiters_named(said.value("behavior", Json())), flag(said, "invert", false),
+void PreTokenizer::add_split(const Json& json) {
+  stages_.push_back({pattern_from(json.value("pattern", Json())),
+                     delimiters_named(json.value("behavior", Json())), flag(json, "invert", false),
                      false});
 }
 
-void PreTokenizer::add_digits(const Json& said) {
-  const bool each = flag(said, "individual_digits", false);
+void PreTokenizer::add_digits(const Json& json) {
+  const bool each = flag(json, "individual_digits", false);
   stages_.push_back({Pattern::regex("\\p{N}"), each ? Delimiters::isolated : Delimiters::contiguous,
                      false, false});
 }
 
-// Without use_regex there is still the space to put in front: a stage whose pattern matches
-// nothing.
-void PreTokenizer::add_byte_level(const Json& said) {
-  const bool uses_regex = flag(said, "use_regex", true),
-             add_space = flag(said, "add_prefix_space", true);
+// Without use_regex, a stage whose pattern matches nothing still adds the space.
+void PreTokenizer::add_byte_level(const Json& json) {
+  const bool uses_regex = flag(json, "use_regex", true),
+             add_space = flag(json, "add_prefix_space", true);
   if (!uses_regex && !add_space) return;
   stages_.push_back({Pattern::regex(uses_regex ? gpt2_expression : "(?!)"), Delimiters::isolated,
                      false, add_space});
@@ -183,20 +182,20 @@ void PreTokenizer::words_from(std::size_t index, std::string_view text,
                               const TakePiece& take) const {
   if (index == stages_.size()) return take(text);
   const Stage& stage = stages_[index];
-  const auto go_on = [&](std::string_view piece) { words_from(index + 1, piece, take); };
+  const auto next_stage = [&](std::string_view piece) { words_from(index + 1, piece, take); };
   if (stage.add_space && text.front() != ' ')
-    cut(fmt::format(" {}", text), stage.pattern, stage.delimiters, stage.invert, go_on);
+    cut(fmt::format(" {}", text), stage.pattern, stage.delimiters, stage.invert, next_stage);
   else
-    cut(text, stage.pattern, stage.delimiters, stage.invert, go_on);
+    cut(text, stage.pattern, stage.delimiters, stage.invert, next_stage);
 }
 
 Json byte_level_pre_tokenizer(const std::string& expression) {
-  const bool own = !expression.empty();
+  const bool has_expression = !expression.empty();
   Json byte_level = {{"type", "ByteLevel"},
                      {"add_prefix_space", false},
                      {"trim_offsets", true},
-                     {"use_regex", !own}};
-  if (!own) return byte_level;
+                     {"use_regex", !has_expression}};
+  if (!has_expression) return byte_level;
   Json split = {{"type", "Split"},
                 {"pattern", {{"Regex", expression}}},
                 {"behavior", "Isolated"},

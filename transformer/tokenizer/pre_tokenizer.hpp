@@ -1,10 +1,10 @@
-// Cuts a text into words, which byte-pair encoding then takes one by one: no token reaches across a
-// cut.
+// PreTokenizer: cuts a text into words. Byte-pair encoding then encodes each word separately, so no
+// token crosses a cut.
 //
-//     GPT-2's way    "I've 10 cats\n"   ->   I 've ␣10 ␣cats \n        ("␣" is a space: it goes with the word behind it)
+//     as GPT-2 does    "I've 10 cats\n"   ->   I 've ␣10 ␣cats \n      (␣ is a space; it belongs to
+//                                                                       the word after it)
 //
-// A tokenizer.json names one or more stages, and each stage cuts on in the pieces that the one
-// before it left.
+// A tokenizer.json names one or more stages. Each stage cuts the pieces of the stage before it.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ namespace ringside::transformer {
 
 using TakePiece = std::function<void(std::string_view piece)>;
 
-// What becomes of the matches of a pattern, and of what lies between them; with the pattern "-" on
-// "the-final--countdown":
+// What happens to the matches of a pattern and to the text between them. Examples for the pattern
+// "-" in "the-final--countdown":
 enum class Delimiters {
   removed,               // the final countdown
   isolated,              // the - final - - countdown
@@ -30,19 +30,19 @@ enum class Delimiters {
   contiguous,            // the - final -- countdown
 };
 
-// Cuts `text` and gives the pieces, none of them empty, to `take`. With `invert` matches and what
-// lies between change their parts.
+// Cuts `text` and calls `take` with each piece; none is empty. With `invert`, the text between the
+// matches is the delimiter.
 void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, bool invert,
          const TakePiece& take);
 
 class PreTokenizer {
  public:
-  // From the "pre_tokenizer" of a tokenizer.json: ByteLevel, or a Sequence of Split and Digits that
-  // ends with ByteLevel. Throws Error with a sentence that names what is there instead.
-  explicit PreTokenizer(const nlohmann::ordered_json& said);
+  // From "pre_tokenizer" of a tokenizer.json: ByteLevel, or a Sequence of Split and Digits that
+  // ends with ByteLevel. Throws Error that names what is there instead.
+  explicit PreTokenizer(const nlohmann::ordered_json& json);
 
-  // Gives the words of `text`, any bytes, to `take`. A word lies in `text` itself, unless a space
-  // was put in front of it (add_prefix_space): then it is gone when `take` returns.
+  // Calls `take` with each word of `text`, which may be any bytes. A word is a view into `text`.
+  // But if a space was put before it (add_prefix_space), it is valid only during the call.
   void words(std::string_view text, const TakePiece& take) const;
 
  private:
@@ -50,18 +50,18 @@ class PreTokenizer {
     Pattern pattern;
     Delimiters delimiters;
     bool invert;
-    bool add_space;  // in front of every piece that does not begin with one
+    bool add_space;  // before every piece that does not begin with one
   };
-  void add_split(const nlohmann::ordered_json& said);
-  void add_digits(const nlohmann::ordered_json& said);
-  void add_byte_level(const nlohmann::ordered_json& said);
+  void add_split(const nlohmann::ordered_json& json);
+  void add_digits(const nlohmann::ordered_json& json);
+  void add_byte_level(const nlohmann::ordered_json& json);
   void words_from(std::size_t stage, std::string_view text, const TakePiece& take) const;
 
   std::vector<Stage> stages_;
 };
 
-// GPT-2's way of cutting, as "pre_tokenizer" of a tokenizer.json; with an expression, that one
-// instead (Split, then ByteLevel).
+// The "pre_tokenizer" of GPT-2's tokenizer.json. With an expression, that expression cuts instead
+// (Split, then ByteLevel).
 nlohmann::ordered_json byte_level_pre_tokenizer(const std::string& expression = "");
 
 }  // namespace ringside::transformer

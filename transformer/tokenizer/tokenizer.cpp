@@ -11,11 +11,11 @@
 namespace ringside::transformer {
 namespace {
 
-// Of words longer than this, and once there are so many, no note is kept: text that never repeats
+// Limits of the word cache, in bytes per word and in words. Without them, text that never repeats
 // would fill the memory.
-constexpr std::size_t longest_noted = 256, most_noted = 1 << 20;
+constexpr std::size_t longest_cached = 256, most_cached = 1 << 20;
 
-// Ids may have gaps, but a table as long as the largest id must stay in proportion to the file.
+// Ids may have gaps. But there is a table with an entry per id, so the largest id is limited.
 std::int64_t largest_id_of(std::size_t tokens) {
   return 65536 + 4 * static_cast<std::int64_t>(tokens);
 }
@@ -25,24 +25,25 @@ std::int64_t largest_id_of(std::size_t tokens) {
 Tokenizer::Tokenizer(TokenizerParts parts)
     : parts_(std::move(parts)),
       pre_tokenizer_(nlohmann::ordered_json::parse(parts_.pre_tokenizer)) {
-  of_byte_.fill(-1);
+  id_of_byte_.fill(-1);
   add_vocabulary();
   add_merges();
   add_added();
   for (const std::int32_t id : parts_.before) bytes_of(id);
-  for (const std::int32_t id : parts_.behind) bytes_of(id);
+  for (const std::int32_t id : parts_.after) bytes_of(id);
   if (parts_.unknown.empty()) return;
-  const auto missing = std::find(of_byte_.begin(), of_byte_.end(), -1);
-  require(missing == of_byte_.end(),
-          "it has no token for the byte 0x{:02x} and puts \"{}\" (unk_token) in its place, which "
-          "Ringside does not do",
-          missing - of_byte_.begin(), parts_.unknown);
+  const auto missing = std::find(id_of_byte_.begin(), id_of_byte_.end(), -1);
+  require(
+      missing == id_of_byte_.end(),
+      "it has no token for the byte 0x{:02x} and uses \"{}\" (unk_token) instead, which Ringside "
+      "does not support",
+      missing - id_of_byte_.begin(), parts_.unknown);
 }
 
 Tokenizer::Token& Tokenizer::token_with(std::int32_t id) {
   const std::int64_t largest = largest_id_of(parts_.vocabulary.size() + parts_.added.size());
   require(id >= 0 && id <= largest,
-          "it has the id {}, which is not what a vocabulary of {} tokens counts up to", id,
+          "it has the id {}, which is not possible in a vocabulary of {} tokens", id,
           parts_.vocabulary.size() + parts_.added.size());
   if (tokens_.size() <= static_cast<std::size_t>(id))
     tokens_.resize(static_cast<std::size_t>(id) + 1);
@@ -56,8 +57,8 @@ void Tokenizer::add_vocabulary() {
     require(!token.exists, "two of its tokens have the id {}; one is \"{}\"", id, letters);
     const auto bytes = from_letters(letters);
     token = {bytes.value_or(letters), true, false};
-    if (!bytes) continue;  // no bytes of a text are ever merged into it
-    if (bytes->size() == 1) of_byte_[static_cast<std::uint8_t>(bytes->front())] = id;
+    if (!bytes) continue;  // text is never encoded as this token
+    if (bytes->size() == 1) id_of_byte_[static_cast<std::uint8_t>(bytes->front())] = id;
     if (parts_.ignore_merges) whole_words_.emplace(*bytes, id);
   }
 }
@@ -79,52 +80,55 @@ void Tokenizer::add_merges() {
   parts_.merges.clear();
 }
 
-// An added token is written as it is, whatever its letters would say. One that is in the vocabulary
-// too must agree with it.
+// An added token is plain text, not letters. If it is also in the vocabulary, the ids must agree.
 void Tokenizer::add_added() {
   const std::unordered_map<std::string, std::int32_t> ids(parts_.vocabulary.begin(),
                                                           parts_.vocabulary.end());
-  std::vector<AddedToken> first, second;
+  std::vector<AddedToken> plain, normalized;
   for (const AddedToken& added : parts_.added) {
     require(!added.content.empty(), "the added token with the id {} is empty", added.id);
     Token& token = token_with(added.id);
     const auto found = ids.find(added.content);
     const bool same = found != ids.end() && found->second == added.id;
     require(same || (found == ids.end() && !token.exists),
-            "the added token \"{}\" has the id {}, which is not its own", added.content, added.id);
+            "the added token \"{}\" has the id {}, which contradicts the vocabulary", added.content,
+            added.id);
     token = {added.content, true, added.special};
-    (added.normalized ? second : first).push_back(added);
+    (added.normalized ? normalized : plain).push_back(added);
   }
-  first_ = AddedTokens(first);
-  second_ = AddedTokens(second);
+  added_ = AddedTokens(plain);
+  added_normalized_ = AddedTokens(normalized);
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  Seen seen;
+  WordCache cache;
   std::vector<std::int32_t> ids;
-  const auto take = [&](std::int32_t id) { ids.push_back(id); };
-  const auto plain = [&](std::string_view rest) { encode_plain(rest, seen, ids); };
-  first_.split(
-      text, [&](std::string_view rest) { second_.split(rest, plain, take); }, take);
+  const auto take_token = [&](std::int32_t id) { ids.push_back(id); };
+  const auto take_plain = [&](std::string_view plain) { encode_plain(plain, cache, ids); };
+  const auto take_rest = [&](std::string_view rest) {
+    added_normalized_.split(rest, take_plain, take_token);
+  };
+  added_.split(text, take_rest, take_token);
   return ids;
 }
 
-void Tokenizer::encode_plain(std::string_view text, Seen& seen,
+void Tokenizer::encode_plain(std::string_view text, WordCache& cache,
                              std::vector<std::int32_t>& ids) const {
   pre_tokenizer_.words(text, [&](std::string_view word) {
-    const auto found = seen.words.find(word);
-    if (found != seen.words.end()) {
-      const auto begin = seen.ids.begin() + static_cast<std::ptrdiff_t>(found->second.begin);
+    const auto found = cache.words.find(word);
+    if (found != cache.words.end()) {
+      const auto begin = cache.ids.begin() + static_cast<std::ptrdiff_t>(found->second.begin);
       ids.insert(ids.end(), begin, begin + static_cast<std::ptrdiff_t>(found->second.count));
       return;
     }
     const std::size_t before = ids.size();
     encode_word(word, ids);
-    const bool lies_in_text = !std::less<>()(word.data(), text.data()) &&
-                              !std::less<>()(text.data() + text.size(), word.data() + word.size());
-    if (!lies_in_text || word.size() > longest_noted || seen.words.size() == most_noted) return;
-    seen.words.emplace(word, Seen::Where{seen.ids.size(), ids.size() - before});
-    seen.ids.insert(seen.ids.end(), ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end());
+    // The cache keeps views, so it can only keep words that are part of the text.
+    const bool is_in_text = !std::less<>()(word.data(), text.data()) &&
+                            !std::less<>()(text.data() + text.size(), word.data() + word.size());
+    if (!is_in_text || word.size() > longest_cached || cache.words.size() == most_cached) return;
+    cache.words.emplace(word, WordCache::Range{cache.ids.size(), ids.size() - before});
+    cache.ids.insert(cache.ids.end(), ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end());
   });
 }
 
@@ -136,19 +140,17 @@ void Tokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& id
   std::vector<std::int32_t> tokens;
   for (const char c : word) {
     const auto byte = static_cast<std::uint8_t>(c);
-    require(of_byte_[byte] >= 0,
-            "the tokenizer has no token for the byte 0x{:02x}, which is in the text: it cannot "
-            "encode it",
+    require(id_of_byte_[byte] >= 0, "the tokenizer has no token for the byte 0x{:02x} of the text",
             byte);
-    tokens.push_back(of_byte_[byte]);
+    tokens.push_back(id_of_byte_[byte]);
   }
   merges_.apply(tokens);
   ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
-std::vector<std::int32_t> Tokenizer::framed(std::vector<std::int32_t> ids) const {
+std::vector<std::int32_t> Tokenizer::with_special_tokens(std::vector<std::int32_t> ids) const {
   ids.insert(ids.begin(), parts_.before.begin(), parts_.before.end());
-  ids.insert(ids.end(), parts_.behind.begin(), parts_.behind.end());
+  ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
   return ids;
 }
 

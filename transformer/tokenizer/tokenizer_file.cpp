@@ -18,10 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-using Sorted =
-    nlohmann::json;  // finds a key among 100,000 in no time, which an ordered one does not
+// For the vocabulary: finds one of 100,000 keys fast. An ordered_json searches them one by one.
+using Sorted = nlohmann::json;
 
-// A member, or null where there is none.
+// The member `name`, or null if there is none.
 template <class J>
 J member(const J& object, const char* name) {
   const auto found = object.find(name);
@@ -29,54 +29,55 @@ J member(const J& object, const char* name) {
 }
 
 template <class J>
-std::string shortly(const J& json) {
+std::string shown(const J& json) {
   return fmt::format("{:.60}", json.dump(-1, ' ', true));
 }
 
-std::string type_of(const Json& said) {
-  const Json type = said.is_object() ? member(said, "type") : Json();
-  return type.is_string() ? type.get<std::string>() : shortly(said);
+std::string type_of(const Json& json) {
+  const Json type = json.is_object() ? member(json, "type") : Json();
+  return type.is_string() ? type.get<std::string>() : shown(json);
 }
 
 bool flag(const Json& object, const char* name) {
   const Json value = member(object, name);
   require(value.is_null() || value.is_boolean(), "{} is {}, neither true nor false", name,
-          shortly(value));
+          shown(value));
   return value == true;
 }
 
-// The id in `value`, which the vocabulary's checks then hold against the others.
+// An id. The Tokenizer checks it against the others.
 template <class J>
 std::int32_t id_from(const J& value, std::string_view whose) {
   const bool fits =
       value.is_number_unsigned() && value.template get<std::uint64_t>() < (std::uint64_t{1} << 31);
-  require(fits, "the id of \"{}\" is {}, which is no id", whose, shortly(value));
+  require(fits, "the id of \"{}\" is {}, which is not an id", whose, shown(value));
   return value.template get<std::int32_t>();
 }
 
-void refuse_other_kinds(const Json& said, const Json& model) {
+void refuse_other_kinds(const Json& json, const Json& model) {
   for (const char* changes_length : {"truncation", "padding"}) {
-    require(member(said, changes_length).is_null(),
-            "it asks for {}, which Ringside does not do: set \"{}\" to null", changes_length,
+    require(member(json, changes_length).is_null(),
+            "it asks for {}, which Ringside does not support: set \"{}\" to null", changes_length,
             changes_length);
   }
-  const Json normalizer = member(said, "normalizer");
+  const Json normalizer = member(json, "normalizer");
   require(normalizer.is_null(),
-          "it changes the text before it is encoded (normalizer {}), which Ringside does not do",
+          "it changes the text before encoding (normalizer {}), which Ringside does not support",
           type_of(normalizer));
   require(model.is_object(), "it has no model");
   require(!model.contains("type") || model["type"] == "BPE",
           "its model is {}, but Ringside knows BPE only", type_of(model));
   const Json dropout = member(model, "dropout");
   require(dropout.is_null() || dropout == 0,
-          "its model leaves merges out at random (dropout {}), which Ringside does not do",
-          shortly(dropout));
+          "its model leaves merges out at random (dropout {}), which Ringside does not support",
+          shown(dropout));
   require(!flag(model, "byte_fallback"),
-          "its model is not byte-level: it writes bytes as <0x00> (byte_fallback)");
+          "its model is not byte-level: it has tokens such as <0x00> for bytes (byte_fallback)");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json value = member(model, affix);
     require(value.is_null() || value == "",
-            "its model marks tokens with {} {}, which Ringside does not do", affix, shortly(value));
+            "its model marks tokens with {} {}, which Ringside does not support", affix,
+            shown(value));
   }
 }
 
@@ -89,70 +90,71 @@ void refuse_other_decoders(const Json& decoder) {
           type_of(decoder));
 }
 
-std::vector<std::pair<std::string, std::int32_t>> vocabulary_from(const Sorted& said) {
-  require(said.is_object(), "its model has no vocab that gives each token an id");
+std::vector<std::pair<std::string, std::int32_t>> vocabulary_from(const Sorted& json) {
+  require(json.is_object(), "its model has no vocab that gives each token an id");
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;
-  for (const auto& [letters, id] : said.items())
+  for (const auto& [letters, id] : json.items())
     vocabulary.emplace_back(letters, id_from(id, letters));
   return vocabulary;
 }
 
 // "a b" in older files, ["a", "b"] in newer ones, where a token may have a space in it.
-std::pair<std::string, std::string> merge_from(const Sorted& said, std::size_t number) {
-  if (said.is_array() && said.size() == 2 && said[0].is_string() && said[1].is_string()) {
-    return {said[0].get<std::string>(), said[1].get<std::string>()};
+std::pair<std::string, std::string> merge_from(const Sorted& json, std::size_t number) {
+  if (json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_string()) {
+    return {json[0].get<std::string>(), json[1].get<std::string>()};
   }
-  if (said.is_string()) {
-    const std::string text = said.get<std::string>();
+  if (json.is_string()) {
+    const std::string text = json.get<std::string>();
     const std::size_t space = text.find(' ');
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
       return {text.substr(0, space), text.substr(space + 1)};
   }
-  fail("merge {} is {}, not two tokens", number, shortly(said));
+  fail("merge {} is {}, not two tokens", number, shown(json));
 }
 
-std::vector<std::pair<std::string, std::string>> merges_from(const Sorted& said) {
-  require(said.is_array(), "its model has no list of merges");
+std::vector<std::pair<std::string, std::string>> merges_from(const Sorted& json) {
+  require(json.is_array(), "its model has no list of merges");
   std::vector<std::pair<std::string, std::string>> merges;
-  for (const Sorted& merge : said) {
+  for (const Sorted& merge : json) {
     if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version"))
-      continue;  // a comment of old merges.txt
+      continue;  // a comment in old files
     merges.push_back(merge_from(merge, merges.size()));
   }
   return merges;
 }
 
-std::vector<AddedToken> added_from(const Json& said) {
-  if (said.is_null()) return {};
-  require(said.is_array(), "its added_tokens are {}, not a list", shortly(said));
+std::vector<AddedToken> added_from(const Json& json) {
+  if (json.is_null()) return {};
+  require(json.is_array(), "its added_tokens are {}, not a list", shown(json));
   std::vector<AddedToken> added;
-  for (const Json& token : said) {
+  for (const Json& token : json) {
     const Json content = token.is_object() ? member(token, "content") : Json();
-    require(content.is_string(), "the added token {} has no content", shortly(token));
+    require(content.is_string(), "the added token {} has no content", shown(token));
     const std::string text = content.get<std::string>();
-    require(!flag(token, "single_word"),
-            "the added token \"{}\" is to be found as a whole word only (single_word), which "
-            "Ringside does not do",
-            text);
+    require(
+        !flag(token, "single_word"),
+        "the added token \"{}\" matches whole words only (single_word), which Ringside does not "
+        "support",
+        text);
     added.push_back({text, id_from(member(token, "id"), text), flag(token, "special"),
                      flag(token, "normalized"), flag(token, "lstrip"), flag(token, "rstrip")});
   }
   return added;
 }
 
-// TemplateProcessing: "single" is a list of special tokens with the text, {"Sequence": {"id":
-// "A"}}, among them.
-void add_template(const Json& said, TokenizerParts& parts) {
-  const Json single = member(said, "single"), special = member(said, "special_tokens");
+// TemplateProcessing: "single" is a list of special tokens, with {"Sequence": {"id": "A"}} in the
+// place of the text.
+void add_template(const Json& json, TokenizerParts& parts) {
+  const Json single = member(json, "single"), special = member(json, "special_tokens");
   require(single.is_array() && special.is_object(),
           "its post_processor TemplateProcessing has no single, or no special_tokens");
-  bool text_has_come = false;
+  bool after_text = false;
   for (const Json& piece : single) {
     const Json token = piece.is_object() ? member(piece, "SpecialToken") : Json();
     if (token.is_null()) {
-      require(piece.is_object() && piece.contains("Sequence") && !text_has_come,
-              "its post_processor TemplateProcessing has {} in single", shortly(piece));
-      text_has_come = true;
+      require(piece.is_object() && piece.contains("Sequence") && !after_text,
+              "its post_processor TemplateProcessing has {} in single", shown(piece));
+      after_text = true;
       continue;
     }
     const Json name = token.is_object() ? member(token, "id") : Json();
@@ -160,60 +162,60 @@ void add_template(const Json& said, TokenizerParts& parts) {
         name.is_string() ? member(special, name.get_ref<const std::string&>().c_str()) : Json();
     const Json ids = meant.is_object() ? member(meant, "ids") : Json();
     require(ids.is_array(), "its post_processor TemplateProcessing does not say which ids {} has",
-            shortly(name));
+            shown(name));
     for (const Json& id : ids)
-      (text_has_come ? parts.behind : parts.before).push_back(id_from(id, name.get<std::string>()));
+      (after_text ? parts.after : parts.before).push_back(id_from(id, name.get<std::string>()));
   }
-  require(text_has_come, "its post_processor TemplateProcessing has no place for the text");
+  require(after_text, "its post_processor TemplateProcessing does not contain the text");
 }
 
-void add_post_processor(const Json& said, TokenizerParts& parts) {
-  if (said.is_null() || type_of(said) == "ByteLevel")
-    return;  // ByteLevel shifts offsets, which Ringside does not give
-  if (type_of(said) == "TemplateProcessing") {
-    require(parts.before.empty() && parts.behind.empty(),
-            "its post_processor puts tokens around a text twice");
-    return add_template(said, parts);
+void add_post_processor(const Json& json, TokenizerParts& parts) {
+  if (json.is_null() || type_of(json) == "ByteLevel")
+    return;  // ByteLevel changes only offsets, which Ringside does not compute
+  if (type_of(json) == "TemplateProcessing") {
+    require(parts.before.empty() && parts.after.empty(),
+            "its post_processor adds special tokens twice");
+    return add_template(json, parts);
   }
-  const Json processors = type_of(said) == "Sequence" ? member(said, "processors") : Json();
+  const Json processors = type_of(json) == "Sequence" ? member(json, "processors") : Json();
   require(processors.is_array(),
           "its post_processor is {}, but Ringside knows ByteLevel, TemplateProcessing and a "
           "Sequence of these",
-          type_of(said));
+          type_of(json));
   for (const Json& processor : processors) add_post_processor(processor, parts);
 }
 
-// `said` is all but the vocab and the merges, which `lists` has.
-TokenizerParts parts_from(const Json& said, const Sorted& lists) {
-  require(said.is_object(), "it is not an object");
-  const Json model = member(said, "model");
-  refuse_other_kinds(said, model);
-  refuse_other_decoders(member(said, "decoder"));
+// `json` is the file without "vocab" and "merges"; `lists` is "model" with these alone.
+TokenizerParts parts_from(const Json& json, const Sorted& lists) {
+  require(json.is_object(), "it is not an object");
+  const Json model = member(json, "model");
+  refuse_other_kinds(json, model);
+  refuse_other_decoders(member(json, "decoder"));
   TokenizerParts parts;
   parts.vocabulary = vocabulary_from(member(lists, "vocab"));
   parts.merges = merges_from(member(lists, "merges"));
   parts.ignore_merges = flag(model, "ignore_merges");
-  parts.added = added_from(member(said, "added_tokens"));
+  parts.added = added_from(member(json, "added_tokens"));
   const Json unknown = member(model, "unk_token");
   if (unknown.is_string()) parts.unknown = unknown.get<std::string>();
-  add_post_processor(member(said, "post_processor"), parts);
-  parts.pre_tokenizer = member(said, "pre_tokenizer").dump();
-  parts.post_processor = member(said, "post_processor").dump();
-  parts.decoder = member(said, "decoder").dump();
+  add_post_processor(member(json, "post_processor"), parts);
+  parts.pre_tokenizer = member(json, "pre_tokenizer").dump();
+  parts.post_processor = member(json, "post_processor").dump();
+  parts.decoder = member(json, "decoder").dump();
   return parts;
 }
 
-// Parsed, as far as `wanted` says of the keys, with their depth. Not where it is nested so deeply
-// that reading it alone would use the memory up.
+// Parses the members for which wanted(depth, key) is true. Throws Error if the text is nested so
+// deeply that parsing could exhaust the memory.
 template <class J, class Wanted>
 J parse_json(std::string_view text, Wanted wanted) {
-  const auto look = [&](int depth, typename J::parse_event_t event, J& value) {
-    require(depth <= 32, "it is nested deeper than a tokenizer.json can be");
+  const auto check = [&](int depth, typename J::parse_event_t event, J& value) {
+    require(depth <= 32, "it is nested more than 32 levels deep");
     return event != J::parse_event_t::key ||
            wanted(depth, value.template get_ref<const std::string&>());
   };
   try {
-    return J::parse(text, look);
+    return J::parse(text, check);
   } catch (const typename J::exception&) {
     fail("it is not JSON");
   }
@@ -246,8 +248,7 @@ Json model_json(const Tokenizer& tokenizer) {
   Json::object_t vocabulary;
   for (const auto& [text, id] : by_id) {
     letters[id] = &text;
-    vocabulary.emplace_back(
-        text, id);  // as operator[] of an ordered object looks through all that are there
+    vocabulary.emplace_back(text, id);  // operator[] would search all earlier entries
   }
   Json merges = Json::array();
   for (const auto& [left, right] : tokenizer.merges().in_order())
@@ -264,7 +265,7 @@ Json model_json(const Tokenizer& tokenizer) {
           {"merges", std::move(merges)}};
 }
 
-void write_whole(const fs::path& path, const std::string& text) {
+void write_file(const fs::path& path, const std::string& text) {
   AtomicFile file(path);
   file.write(text);
   file.commit();
@@ -272,13 +273,13 @@ void write_whole(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-Tokenizer parse_tokenizer(std::string_view json) {
-  const auto said = parse_json<Json>(
-      json, [](int depth, const std::string& key) { return !is_long_list(depth, key); });
-  const auto lists = parse_json<Sorted>(json, [](int depth, const std::string& key) {
+Tokenizer parse_tokenizer(std::string_view text) {
+  const auto json = parse_json<Json>(
+      text, [](int depth, const std::string& key) { return !is_long_list(depth, key); });
+  const auto lists = parse_json<Sorted>(text, [](int depth, const std::string& key) {
     return depth == 1 ? key == "model" : is_long_list(depth, key) || depth > 2;
   });
-  return Tokenizer(parts_from(said, lists.is_object() ? member(lists, "model") : Sorted()));
+  return Tokenizer(parts_from(json, lists.is_object() ? member(lists, "model") : Sorted()));
 }
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {
@@ -295,9 +296,11 @@ std::string tokenizer_json(const Tokenizer& tokenizer) {
   return all.dump(2);
 }
 
-Tokenizer load_tokenizer(const fs::path& said) {
+Tokenizer load_tokenizer(const fs::path& file_or_directory) {
   std::error_code error;
-  const fs::path path = fs::is_directory(said, error) ? said / "tokenizer.json" : said;
+  const fs::path path = fs::is_directory(file_or_directory, error)
+                            ? file_or_directory / "tokenizer.json"
+                            : file_or_directory;
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   require(file.is_open(), "cannot read the tokenizer {}: {}", path.string(), std::strerror(errno));
@@ -311,16 +314,16 @@ Tokenizer load_tokenizer(const fs::path& said) {
 
 fs::path save_tokenizer(const fs::path& path, const Tokenizer& tokenizer) {
   if (path.extension() == ".json") {
-    write_whole(path, tokenizer_json(tokenizer));
+    write_file(path, tokenizer_json(tokenizer));
     return path;
   }
   std::error_code error;
   fs::create_directories(path, error);
-  require(!error, "cannot make the folder {}: {}", path.string(), error.message());
-  write_whole(path / "tokenizer.json", tokenizer_json(tokenizer));
+  require(!error, "cannot create the directory {}: {}", path.string(), error.message());
+  write_file(path / "tokenizer.json", tokenizer_json(tokenizer));
   const fs::path config = path / "tokenizer_config.json";
   if (!fs::exists(config, error))
-    write_whole(config, Json{{"tokenizer_class", "PreTrainedTokenizerFast"}}.dump(2) + "\n");
+    write_file(config, Json{{"tokenizer_class", "PreTrainedTokenizerFast"}}.dump(2) + "\n");
   return path / "tokenizer.json";
 }
 

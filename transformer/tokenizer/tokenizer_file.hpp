@@ -1,9 +1,9 @@
-// tokenizer.json, as Hugging Face's tokenizers writes and reads it.
+// tokenizer.json: the file format of Hugging Face's tokenizers.
 //
-// Ringside reads byte-level BPE in all its forms (pre_tokenizer.hpp says which), with added tokens
-// and a post_processor that puts tokens around a text. What is something else (a normalizer,
-// Unigram, WordPiece, dropout, ...) is refused with a sentence that names it: a tokenizer that is
-// read almost right gives wrong ids without a word.
+// Ringside reads byte-level BPE with the pre-tokenizers of pre_tokenizer.hpp, added tokens, and a
+// post_processor that puts special tokens around a text. Everything else (a normalizer, Unigram,
+// WordPiece, dropout, ...) is refused by name: a tokenizer that is read almost correctly gives
+// wrong ids without any error.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,17 @@
 
 namespace ringside::transformer {
 
-// Reads the file, or tokenizer.json in the folder. Throws Error with the path and what is wrong.
+// Reads `path`, or tokenizer.json in it if it is a directory. Throws Error with the path and the
+// reason.
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
-// Writes it in such a way that it is never seen half written. A path that ends in .json is the
-// file; any other is a folder, made if it is not there, which gets tokenizer.json and, for
-// transformers' AutoTokenizer, tokenizer_config.json. Returns the path of tokenizer.json.
+// Writes the tokenizer atomically and returns the path of the file. A path that ends in .json is
+// the file itself. Any other path is a directory, made if necessary, for tokenizer.json and, for
+// AutoTokenizer of transformers, tokenizer_config.json.
 std::filesystem::path save_tokenizer(const std::filesystem::path& path, const Tokenizer& tokenizer);
 
-// The same from and to a string.
-Tokenizer parse_tokenizer(std::string_view json);
+// The same from and to a string. parse_tokenizer throws Error with the reason.
+Tokenizer parse_tokenizer(std::string_view text);
 std::string tokenizer_json(const Tokenizer& tokenizer);
 
 }  // namespace ringside::transformer

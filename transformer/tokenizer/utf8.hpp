@@ -1,4 +1,4 @@
-// Where bytes are UTF-8 and where they are not.
+// UTF-8: finds the well-formed characters in any bytes.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,12 @@
 
 namespace ringside::transformer {
 
-// Bytes of the well-formed UTF-8 character that `bytes` begins with; 0 if there is none (The
-// Unicode Standard, table 3-7).
+// The length in bytes of the well-formed UTF-8 character at the beginning of `bytes`; 0 if there is
+// none (The Unicode Standard, table 3-7).
 inline std::size_t utf8_character(std::string_view bytes) {
   const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[i]); };
-  const auto goes_on = [&](std::size_t i, std::uint8_t low = 0x80, std::uint8_t high = 0xbf) {
+  const auto is_continuation = [&](std::size_t i, std::uint8_t low = 0x80,
+                                   std::uint8_t high = 0xbf) {
     return at(i) >= low && at(i) <= high;
   };
   if (bytes.empty()) return 0;
@@ -23,20 +24,18 @@ inline std::size_t utf8_character(std::string_view bytes) {
                              : lead < 0xf5 ? 4
                                            : 0;
   if (length == 0 || bytes.size() < length) return 0;
-  const std::uint8_t low = lead == 0xe0   ? 0xa0
-                           : lead == 0xf0 ? 0x90
-                                          : 0x80;  // no longer than needed
-  const std::uint8_t high = lead == 0xed   ? 0x9f
-                            : lead == 0xf4 ? 0x8f
-                                           : 0xbf;  // no surrogates, nothing above U+10FFFF
-  if (!goes_on(1, low, high)) return 0;
+  // The second byte has a smaller range in these cases: no overlong forms (low), no surrogates and
+  // nothing above U+10FFFF (high).
+  const std::uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  const std::uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  if (!is_continuation(1, low, high)) return 0;
   for (std::size_t i = 2; i < length; ++i) {
-    if (!goes_on(i)) return 0;
+    if (!is_continuation(i)) return 0;
   }
   return length;
 }
 
-// How many bytes from the beginning are well-formed UTF-8.
+// The number of bytes at the beginning that are well-formed UTF-8.
 inline std::size_t utf8_prefix(std::string_view bytes) {
   std::size_t i = 0;
   while (i < bytes.size()) {

@@ -170,18 +170,18 @@ TEST_CASE("eval says in a sentence what it cannot do") {
     CHECK(outcome.out == "");
     return outcome.err;
   };
-  CHECK(
-      refusal("[[1, 29]]") ==
-      "ringside: sequence 0 has the token 29 at place 1, but the model's vocabulary is 0 to 28\n");
+  CHECK(refusal("[[1, 29]]") ==
+        "ringside: sequence 0 has the token 29 at position 1, but the model's vocabulary is 0 to "
+        "28\n");
   CHECK(refusal("[[1,2,3,4,5,6,7,8,9,10,11,12,13]]") ==
         "ringside: sequence 0 has 13 tokens, but the model sees at most 12: cut it\n");
   CHECK(refusal("") == "ringside: cannot read tokens from " +
                            (directory.path() / "t.json").string() + ": it is empty\n");
   CHECK(contains(refusal("[[1]]", "t.bin"),
-                 ": its name must end in .json, .u16 or .u32 to say what is in it\n"));
+                 ": its name must end in .json, .u16 or .u32, which gives the format\n"));
   const Outcome missing = eval(directory.path() / "no", reference / "tokens.json");
   CHECK(missing.err == "ringside: cannot read " + (directory.path() / "no/config.json").string() +
-                           ": is it a checkpoint's folder?\n");
+                           ": is its folder a checkpoint?\n");
   const Outcome help = run_program({ringside_binary, "eval", "--help"});
   CHECK(contains(help.out, "NAME.u16"));
 }

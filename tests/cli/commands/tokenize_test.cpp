@@ -14,7 +14,7 @@
 #include "tests/transformer/temporary_directory.hpp"
 #include "tests/transformer/tokenizer/reference.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
-#include "transformer/data/tokens.hpp"
+#include "transformer/data/token_file.hpp"
 #include "transformer/model.hpp"
 
 using namespace ringside::testing;

@@ -166,8 +166,9 @@ TEST_CASE("what is changed when a run is gone on with is told or refused") {
         "ringside: the run cannot stop after step 2: 2 are taken already\n");
   std::ofstream(training.path("other.txt")) << std::string(5000, 'x');
   CHECK(resume({"--data", training.path("other.txt").string(), "-n", "2"}).err ==
-        "ringside: the text is not the one that the run in " + folder +
-            " was trained on: give it the same --data, or start from its parameters with --init\n");
+        "ringside: the run in " + folder +
+            " was trained on another text: give the same --data, or start from its parameters "
+            "with --init\n");
   CHECK(contains(training.run({"--save-every", "2"}).err,
                  "ringside: --save-every asks for a folder to save in: name one with --save"));
 
@@ -203,8 +204,7 @@ TEST_CASE("a checkpoint goes on with a text") {
   const std::string likeliest = generate({"--prompt", "line", "--temperature", "0"}).out;
   CHECK(generate({"--prompt", "line", "--top-k", "1", "--seed", "9"}).out == likeliest);
   CHECK(generate({"--prompt", "x", "--tokens", "0"}).out == "x\n");
-  CHECK(generate({"--prompt", ""}).err ==
-        "ringside: a text needs a beginning of at least one byte\n");
+  CHECK(generate({"--prompt", ""}).err == "ringside: a prompt needs at least one byte\n");
   CHECK(generate({"--prompt-file", model + "/no"}).err ==
         "ringside: cannot read the beginning of the text from " + model + "/no\n");
   CHECK(generate({"--prompt", "a", "--prompt-file", file}).exit_code == 2);

@@ -143,8 +143,9 @@ TEST_CASE("what is wrong is said once and before there are ranks") {
   CHECK(refusal({"--data", training.path("empty").string()}) ==
         "ringside: " + training.path("empty").string() +
             " is empty: there is nothing to learn from it\n");
-  CHECK(contains(refusal({"--sequence", "100000"}),
-                 "ringside: a sequence of 100000 bytes and the one that follows do not fit into "));
+  CHECK(
+      contains(refusal({"--sequence", "100000"}),
+               "ringside: a sequence of 100000 bytes needs 100001 bytes of text, but there are "));
   CHECK(refusal({"--heads", "3"}) ==
         "ringside: d_model 16 does not divide into 3 heads: choose a width that is a multiple of "
         "the number of heads\n");

@@ -84,9 +84,9 @@ TEST_CASE(
   };
   const std::string other = learnt_tokenizer(training, 290, "other");
   CHECK(resume({"--tokenizer", other}).err ==
-        "ringside: the tokenizer is not the one that the run in " + halves +
-            " was trained with: give it the same with --tokenizer, or none where its own "
-            "tokenizer.json is still there\n");
+        "ringside: the run in " + halves +
+            " was trained with another tokenizer: give the same one with --tokenizer, or leave out "
+            "--tokenizer if its own tokenizer.json still exists\n");
   const Outcome outcome = resume({});  // the folder brings its tokenizer
   CHECK(outcome.err == "");
   CHECK(outcome.exit_code == 0);
@@ -115,8 +115,8 @@ TEST_CASE(
   std::filesystem::remove(training.path("halves") / "tokenizer.json");
   CHECK(resume({"--steps", "22"}).err ==
         "ringside: the run in " + halves +
-            " was trained with a tokenizer, and its tokenizer.json is gone: give it the same with "
-            "--tokenizer\n");
+            " was trained with a tokenizer, but its tokenizer.json is missing: give the same "
+            "tokenizer with --tokenizer\n");
   CHECK(resume({"--steps", "22", "--tokenizer", tokenizer}).exit_code == 0);
 }
 
@@ -140,13 +140,13 @@ TEST_CASE("a tokenizer that does not fit is told before there are ranks") {
       refusal({"--vocabulary", "255"}) ==
       "ringside: a token here is a byte, so the vocabulary must be at least 256, but it is 255\n");
   CHECK(contains(refusal({"--save", tokenizer}),
-                 "ringside: " + file + " is there, but the tokens of this run are bytes: "));
+                 "ringside: " + file + " exists, but the tokens of this run are bytes: "));
   const std::string other = learnt_tokenizer(training, 290, "other");
-  CHECK(contains(refusal({"--save", tokenizer, "--tokenizer", other}),
-                 "ringside: " + file + " is another tokenizer than this run's (" + other +
-                     "/tokenizer.json): "));
+  CHECK(contains(
+      refusal({"--save", tokenizer, "--tokenizer", other}),
+      "ringside: " + file + " is not the tokenizer of this run (" + other + "/tokenizer.json): "));
   CHECK(contains(refusal({"--tokenizer", tokenizer, "--sequence", "7000"}),  // of 20000 bytes
-                 "ringside: a sequence of 7000 tokens and the one that follows do not fit into "));
+                 "ringside: a sequence of 7000 tokens needs 7001 tokens of text, but there are "));
   CHECK(training.run({"--tokenizer", tokenizer, "--vocabulary", "310"}).exit_code == 0);
 }
 

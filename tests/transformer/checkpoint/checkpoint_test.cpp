@@ -10,6 +10,8 @@
 #include "autograd/engine/engine.hpp"
 #include "base/error.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "transformer/checkpoint/step_dump.hpp"
+#include "transformer/checkpoint/stored_tensor.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -19,7 +21,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-Config minute() {
+Config tiny_config() {
   Config config;
   config.vocabulary = 17;
   config.d_model = 8;
@@ -59,10 +61,10 @@ bool same(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("a checkpoint gives the same model again to the bit") {
+TEST_CASE("a saved model is loaded again bit for bit") {
   for (const bool tied : {false, true}) {
     TemporaryDirectory directory;
-    Config config = minute();
+    Config config = tiny_config();
     config.tied_head = tied;
     const Model saved(config);
     save_checkpoint(directory.path() / "deep" / "down", saved);
@@ -75,7 +77,7 @@ TEST_CASE("a checkpoint gives the same model again to the bit") {
     CHECK(read.norm_epsilon == 1e-4);
     CHECK(read.sequence == 10);
     CHECK(read.tied_head == tied);
-    read.initialise_seed = 99;  // so that nothing agrees before it is loaded
+    read.initialise_seed = 99;  // other values before loading
     const Model loaded(read);
     load_parameters(directory.path() / "deep" / "down", loaded);
     const auto a = saved.named_parameters(), b = loaded.named_parameters();
@@ -84,9 +86,9 @@ TEST_CASE("a checkpoint gives the same model again to the bit") {
   }
 }
 
-TEST_CASE("the folder is one that transformers opens") {
+TEST_CASE("a checkpoint has the files and keys that transformers reads") {
   TemporaryDirectory directory;
-  const Model model(minute());
+  const Model model(tiny_config());
   save_checkpoint(directory.path(), model);
   const Json config = read_json(directory.path() / "config.json");
   CHECK(config["architectures"] == Json{"LlamaForCausalLM"});
@@ -105,19 +107,19 @@ TEST_CASE("the folder is one that transformers opens") {
         std::vector<std::int64_t>{4, 8});
 }
 
-TEST_CASE("numbers are turned into the type of the model that reads them") {
+TEST_CASE("loading converts numbers to the dtype of the model") {
   TemporaryDirectory directory;
-  const Model single(minute(), DType::fp32), twice(minute(), DType::fp64);
-  save_checkpoint(directory.path(), single);
-  load_parameters(directory.path(), twice);
-  for (std::size_t i = 0; i < single.parameters().size(); ++i) {
-    CHECK(twice.parameters()[i].values<double>()[0] == single.parameters()[i].values<float>()[0]);
+  const Model saved(tiny_config(), DType::fp32), loaded(tiny_config(), DType::fp64);
+  save_checkpoint(directory.path(), saved);
+  load_parameters(directory.path(), loaded);
+  for (std::size_t i = 0; i < saved.parameters().size(); ++i) {
+    CHECK(loaded.parameters()[i].values<double>()[0] == saved.parameters()[i].values<float>()[0]);
   }
 }
 
-TEST_CASE("BF16 is read as the upper half of a float") {
+TEST_CASE("BF16 is loaded as the upper half of a float") {
   TemporaryDirectory directory;
-  const Model model(minute());
+  const Model model(tiny_config());
   std::vector<std::vector<std::uint16_t>> halves;
   std::vector<ArrayView> arrays;
   for (const auto& [name, tensor] : model.named_parameters()) {
@@ -130,34 +132,35 @@ TEST_CASE("BF16 is read as the upper half of a float") {
   for (const Tensor& parameter : model.parameters()) CHECK(parameter.values<float>().back() == -3);
 }
 
-TEST_CASE("parameters that do not fit the model are named") {
+TEST_CASE("parameters that do not fit the model are refused by name") {
   TemporaryDirectory directory;
   const std::string file = (directory.path() / "model.safetensors").string();
-  save_checkpoint(directory.path(), Model(minute()));
+  save_checkpoint(directory.path(), Model(tiny_config()));
 
-  Config wider = minute();
+  Config wider = tiny_config();
   wider.d_ff = 7;
   CHECK_THROWS_WITH_AS(load_parameters(directory.path(), Model(wider)),
                        "'model.layers.0.mlp.gate_proj.weight' has shape [6, 8] in the checkpoint "
                        "but [7, 8] in the model",
                        Error);
-  Config deeper = minute();
+  Config deeper = tiny_config();
   deeper.layers = 3;
   CHECK_THROWS_WITH_AS(
       load_parameters(directory.path(), Model(deeper)),
       (file + " holds no array named 'model.layers.2.input_layernorm.weight'").c_str(), Error);
-  Config flatter = minute();
+  Config flatter = tiny_config();
   flatter.layers = 1;
   CHECK_THROWS_WITH_AS(
       load_parameters(directory.path(), Model(flatter)),
-      (file + " holds 'model.layers.1.input_layernorm.weight', which is no parameter of this model")
+      (file +
+       " holds 'model.layers.1.input_layernorm.weight', which is not a parameter of this model")
           .c_str(),
       Error);
 }
 
-TEST_CASE("a config of another model is refused with the reason") {
+TEST_CASE("a config of an unsupported model is refused with the reason") {
   TemporaryDirectory directory;
-  save_checkpoint(directory.path(), Model(minute()));
+  save_checkpoint(directory.path(), Model(tiny_config()));
   const Json good = read_json(directory.path() / "config.json");
   const auto with = [&](const char* key, const Json& value) {
     Json changed = good;
@@ -166,38 +169,36 @@ TEST_CASE("a config of another model is refused with the reason") {
   };
   CHECK(refusal(good) == "accepted");
   CHECK(with("model_type", "gpt2") ==
-        "cannot be used: it is not of a Llama model (model_type \"llama\")");
+        "cannot be used: it does not describe a Llama model (model_type \"llama\")");
   CHECK(with("hidden_act", "gelu") ==
         "cannot be used: its activation is \"gelu\", but Ringside's is silu");
   CHECK(with("attention_bias", true) ==
         "cannot be used: it asks for biases (attention_bias), but Ringside's model has none");
   CHECK(with("rope_scaling", Json{{"type", "linear"}}) ==
-        "cannot be used: it stretches positions (rope_scaling), which Ringside does not do");
+        "cannot be used: it scales positions (rope_scaling), which Ringside does not support");
   CHECK(with("head_dim", 4) ==
         "cannot be used: its heads are 4 wide, but Ringside's are d_model / heads = 2");
   CHECK(with("head_dim", 2) == "accepted");
   CHECK(with("num_attention_heads", 3) ==
         "cannot be used: d_model 8 does not divide into 3 heads: choose a width that is a multiple "
         "of the number of heads");
-  CHECK(with("vocab_size", "many") ==
-        "cannot be used: its vocab_size is \"many\", not a whole number");
-  CHECK(with("hidden_size", 8.5) == "cannot be used: its hidden_size is 8.5, not a whole number");
-  CHECK(with("hidden_size", 1e300) ==
-        "cannot be used: its hidden_size is 1e+300, not a whole number");
+  CHECK(with("vocab_size", "many") == "cannot be used: its vocab_size is \"many\", not an integer");
+  CHECK(with("hidden_size", 8.5) == "cannot be used: its hidden_size is 8.5, not an integer");
+  CHECK(with("hidden_size", 1e300) == "cannot be used: its hidden_size is 1e+300, not an integer");
   CHECK(with("num_key_value_heads", Json()) == "accepted");  // null: as many as query heads
   CHECK(with("rms_norm_eps", "small").starts_with("does not describe a Llama model: "));
   CHECK(with("rope_parameters", Json{{"rope_type", "default"}, {"rope_theta", 7.0}}) == "accepted");
-  CHECK(with("rope_parameters", Json{{"rope_type", "yarn"}}) ==
-        "cannot be used: it stretches positions (rope_type \"yarn\"), which Ringside does not do");
+  CHECK(
+      with("rope_parameters", Json{{"rope_type", "yarn"}}) ==
+      "cannot be used: it scales positions (rope_type \"yarn\"), which Ringside does not support");
   const std::string nowhere = (directory.path() / "no" / "config.json").string();
   CHECK_THROWS_WITH_AS(load_config(directory.path() / "no"),
-                       ("cannot read " + nowhere + ": is it a checkpoint's folder?").c_str(),
-                       Error);
+                       ("cannot read " + nowhere + ": is its folder a checkpoint?").c_str(), Error);
 }
 
-TEST_CASE("a step is dumped with its gradients and parameters") {
+TEST_CASE("a step dump has all parameters and the gradients that exist") {
   TemporaryDirectory directory;
-  Model model(minute(), DType::fp64);
+  Model model(tiny_config(), DType::fp64);
   Tensor frozen = model.parameters()[3];
   frozen.set_requires_grad(false);
   autograd::backward(model.loss(Tensor::from<std::int32_t>({1, 2}, {1, 2}),
@@ -216,7 +217,7 @@ TEST_CASE("a step is dumped with its gradients and parameters") {
 
 namespace {
 
-// A checkpoint in three shards, as Hugging Face's libraries would cut it; `change` may lie in the
+// Saves a checkpoint in three shards, as Hugging Face's libraries do. `change` may modify the
 // index.
 void save_in_shards(const std::filesystem::path& directory, const Model& model,
                     const std::function<void(Json&)>& change = {}) {
@@ -240,9 +241,9 @@ void save_in_shards(const std::filesystem::path& directory, const Model& model,
 
 }  // namespace
 
-TEST_CASE("a checkpoint in shards is read as one in a file") {
+TEST_CASE("a checkpoint in shards loads like one in a single file") {
   TemporaryDirectory directory;
-  const Model saved(minute());
+  const Model saved(tiny_config());
   save_in_shards(directory.path(), saved);
   Config read = load_config(directory.path());
   read.initialise_seed = 99;
@@ -250,19 +251,19 @@ TEST_CASE("a checkpoint in shards is read as one in a file") {
   load_parameters(directory.path(), loaded);
   const auto a = saved.named_parameters(), b = loaded.named_parameters();
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(same<float>(a[i].tensor, b[i].tensor));
-  // As in transformers, one file goes before an index.
+  // As in transformers, model.safetensors takes precedence over an index.
   save_checkpoint(directory.path(), saved);
   directory.write("model.safetensors.index.json", "no index");
   CHECK_NOTHROW(load_parameters(directory.path(), loaded));
 }
 
-TEST_CASE("an index that its shards contradict is refused with the reason") {
+TEST_CASE("an index that does not match its shards is refused with the reason") {
   const std::string one = "model-00001-of-00003.safetensors",
                     two = "model-00002-of-00003.safetensors";
   const auto refusal = [&](const std::function<void(Json&)>& change,
                            const std::function<void(const std::filesystem::path&)>& damage = {}) {
     TemporaryDirectory directory;
-    const Model model(minute());
+    const Model model(tiny_config());
     save_in_shards(directory.path(), model, change);
     if (damage) damage(directory.path());
     try {
@@ -282,29 +283,28 @@ TEST_CASE("an index that its shards contradict is refused with the reason") {
   CHECK(refusal({}) == "accepted");
   CHECK(refusal({}, [&](const auto& directory) {
           std::filesystem::remove(directory / two);
-        }).ends_with(" is in " + two + ", which is not there"));
+        }).ends_with(" is in " + two + ", which does not exist"));
   CHECK(refusal({}, [&](const auto& directory) {
           std::filesystem::resize_file(directory / two,
                                        std::filesystem::file_size(directory / two) - 4);
         }).find("it was cut short") != std::string::npos);
   CHECK(with("model.norm.weight", one) ==
-        "it says that \"model.norm.weight\" is in " + one + ", which does not hold it");
+        "it says that \"model.norm.weight\" is in " + one + ", which does not contain it");
   CHECK(refusal([](Json& index) { index["weight_map"].erase("model.norm.weight"); }) ==
-        "it does not name \"model.norm.weight\", which model-00003-of-00003.safetensors holds");
+        "it does not name \"model.norm.weight\", which model-00003-of-00003.safetensors contains");
   for (const char* outside :
        {"../model.safetensors", "/etc/model.safetensors", "..", "a/b.safetensors",
         "a\\b.safetensors", "", ".safetensors", "model.bin"}) {
     CHECK(with("model.norm.weight", outside) ==
-          fmt::format(
-              "it says that \"model.norm.weight\" is in {}, which is no name of a safetensors "
-              "file beside it",
-              Json(outside).dump()));
+          fmt::format("it says that \"model.norm.weight\" is in {}, which is not a safetensors "
+                      "file in the same directory",
+                      Json(outside).dump()));
   }
   CHECK(with("model.norm.weight", 7) ==
-        "it says that \"model.norm.weight\" is in 7, which is no name of a safetensors file beside "
-        "it");
+        "it says that \"model.norm.weight\" is in 7, which is not a safetensors file in the "
+        "same directory");
   CHECK(refusal([](Json& index) { index.erase("weight_map"); }) ==
-        "it has no weight_map that says which file holds which array");
+        "it has no weight_map from array names to files");
   CHECK(refusal([](Json& index) { index["weight_map"] = Json::object(); }) ==
         "its weight_map names no array");
   const auto index_is = [&](const std::string& text) {
@@ -313,10 +313,10 @@ TEST_CASE("an index that its shards contradict is refused with the reason") {
     });
   };
   CHECK(index_is("{") == "it is not JSON");
-  CHECK(index_is("[]") == "it has no weight_map that says which file holds which array");
+  CHECK(index_is("[]") == "it has no weight_map from array names to files");
   CHECK(index_is(R"({"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}})") ==
         "it names \"a\" twice");
-  CHECK(index_is(std::string(100'000, '[')) == "it is nested deeper than such a thing can be");
+  CHECK(index_is(std::string(100'000, '[')) == "it is nested more than 8 levels deep");
   // The same array in two shards.
   CHECK(refusal({},
                 [&](const auto& directory) {
@@ -333,5 +333,5 @@ TEST_CASE("an index that its shards contradict is refused with the reason") {
                   write_safetensors(directory / two, arrays);
                 }) ==
         "it says that \"model.norm.weight\" is in model-00003-of-00003.safetensors, but " + two +
-            " holds one too");
+            " contains it too");
 }

@@ -35,7 +35,7 @@ std::string file_of(const std::string& header, const std::string& data) {
   return bytes + header + data;
 }
 
-// What reading these bytes is refused with, without the path; "accepted" if it is not.
+// The error message for a file with these bytes, without the path; "accepted" if there is none.
 std::string refusal(const std::string& bytes) {
   TemporaryDirectory directory;
   const auto path = directory.write("file", bytes);
@@ -50,14 +50,14 @@ std::string refusal(const std::string& bytes) {
   return "accepted";
 }
 
-// A header with one array `a` as said, before four bytes of data.
+// The same for a header with this entry for the array "a", and four bytes of data.
 std::string refusal_of(const std::string& array) {
   return refusal(file_of("{\"a\":" + array + "}", "1234"));
 }
 
 }  // namespace
 
-TEST_CASE("what is written is read again") {
+TEST_CASE("arrays are read as they were written") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "model.safetensors";
   const std::vector<float> weights = {1.5f, -2, 3e-40f, 4, 5, 6};
@@ -78,11 +78,11 @@ TEST_CASE("what is written is read again") {
   CHECK(read<float>(file, "b.weight") == weights);
   CHECK(read<std::int32_t>(file, "ids") == ids);
   CHECK(read<float>(file, "none").empty());
-  CHECK(std::distance(std::filesystem::directory_iterator(directory.path()), {}) ==
-        1);  // nothing is left beside it
+  // No temporary file is left.
+  CHECK(std::distance(std::filesystem::directory_iterator(directory.path()), {}) == 1);
 }
 
-TEST_CASE("the bytes are those of the format") {
+TEST_CASE("the file has the bytes that the format prescribes") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "f";
   write_safetensors(path, {view("x", StoredType::f32, {1}, std::vector<float>{1.0f})});
@@ -93,7 +93,7 @@ TEST_CASE("the bytes are those of the format") {
                          std::string("\0\0\x80\x3f", 4)));
 }
 
-TEST_CASE("what cannot be written is refused and the old file stays") {
+TEST_CASE("after a failed write the old file is unchanged") {
   TemporaryDirectory directory;
   const auto path = directory.write("f", "old");
   const std::vector<float> values = {1, 2};
@@ -109,7 +109,7 @@ TEST_CASE("what cannot be written is refused and the old file stays") {
                        ("cannot write " + nowhere + ": No such file or directory").c_str(), Error);
 }
 
-TEST_CASE("reading asks for an array that is there and room that fits") {
+TEST_CASE("reading a missing array or into a buffer of the wrong size is refused") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "f";
   write_safetensors(path, {view("x", StoredType::f32, {1}, std::vector<float>{1.0f})});
@@ -117,18 +117,18 @@ TEST_CASE("reading asks for an array that is there and room that fits") {
   CHECK_THROWS_WITH_AS(file.entry("y"), (path.string() + " holds no array named 'y'").c_str(),
                        Error);
   std::vector<std::byte> room(5);
-  CHECK_THROWS_WITH_AS(
-      file.read("x", room),
-      ("'x' in " + path.string() + " has 4 bytes, and 5 were to be filled").c_str(), Error);
+  CHECK_THROWS_WITH_AS(file.read("x", room),
+                       ("'x' in " + path.string() + " has 4 bytes, but the buffer has 5").c_str(),
+                       Error);
 }
 
-TEST_CASE("a file that lies about its lengths is refused") {
+TEST_CASE("a file with wrong lengths is refused with the reason") {
   CHECK(refusal("") == "it has 0 bytes, too few for the header's length");
   CHECK(refusal("1234567") == "it has 7 bytes, too few for the header's length");
   CHECK(refusal(file_of("{}", "").substr(0, 9)) ==
-        "its header claims 2 bytes, but only 1 follow: it is cut short or no safetensors file");
+        "its header claims 2 bytes, but only 1 follow: it is cut short or not a safetensors file");
   CHECK(refusal("\xff\xff\xff\xff\xff\xff\xff\xff{}") ==
-        "its header claims 18446744073709551615 bytes, but only 2 follow: it is cut short or no "
+        "its header claims 18446744073709551615 bytes, but only 2 follow: it is cut short or not a "
         "safetensors file");
   CHECK(refusal(file_of(std::string(100'000'001, ' '), "")) ==
         "its header claims 100000001 bytes, more than the format's limit of 100000000");
@@ -139,24 +139,24 @@ TEST_CASE("a file that lies about its lengths is refused") {
   CHECK(refusal(file_of(array, "123456789")) == "1 bytes follow the last array and belong to none");
 }
 
-TEST_CASE("a header that is not what it should be is refused") {
+TEST_CASE("an invalid header is refused with the reason") {
   CHECK(refusal(file_of("", "")) == "its header is not JSON");
   CHECK(refusal(file_of("{\"a\"", "")) == "its header is not JSON");
   CHECK(refusal(file_of("{\"\xff\":1}", "")) == "its header is not JSON");
   CHECK(refusal(file_of("[1]", "")) == "its header is not a JSON object");
   CHECK(refusal(file_of(std::string(1'000'000, '['), "")) ==
-        "its header is nested deeper than such a thing can be");
+        "its header is nested more than 4 levels deep");
   CHECK(refusal(file_of(R"({"__metadata__":{"a":1}})", "")) ==
         "its __metadata__ is not an object of strings");
-  const std::string twice =
-      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string twice = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                            R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   CHECK(refusal(file_of(twice, "1234")) == "its header names \"a\" twice");
   CHECK(refusal_of("1") == "its header does not give \"a\" a dtype, a shape and data_offsets");
   CHECK(refusal_of(R"({"dtype":"F32","shape":[1]})") ==
         "its header does not give \"a\" a dtype, a shape and data_offsets");
 }
 
-TEST_CASE("an array that cannot be what it says is refused") {
+TEST_CASE("an inconsistent array is refused with the reason") {
   CHECK(refusal_of(R"({"dtype":"F99","shape":[1],"data_offsets":[0,4]})") ==
         "\"a\" is of type \"F99\", which Ringside does not read");
   CHECK(refusal_of(R"({"dtype":7,"shape":[1],"data_offsets":[0,4]})") ==
@@ -174,14 +174,14 @@ TEST_CASE("an array that cannot be what it says is refused") {
   CHECK(refusal_of(R"({"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551616]})") ==
         "the data_offsets of \"a\" are [0,1.8446744073709552e+19], not a beginning and an end");
   CHECK(refusal_of(R"({"dtype":"F32","shape":[2],"data_offsets":[0,4]})") ==
-        "\"a\" has shape [2] of F32, which is not the 4 bytes that its data_offsets speak of");
-  // 2^31 x 2^31 x 4 bytes is 2^64, which is 0 for whoever does not look.
+        "\"a\" has shape [2] of F32, which does not fit the 4 bytes of its data_offsets");
+  // 2^31 x 2^31 x 4 bytes are 2^64, which overflows to 0.
   CHECK(refusal_of(R"({"dtype":"F32","shape":[2147483648,2147483648],"data_offsets":[0,0]})") ==
-        "\"a\" has shape [2147483648,2147483648] of F32, which is not the 0 bytes that its "
-        "data_offsets speak of");
+        "\"a\" has shape [2147483648,2147483648] of F32, which does not fit the 0 bytes of its "
+        "data_offsets");
 }
 
-TEST_CASE("arrays that overlap or leave gaps are refused") {
+TEST_CASE("arrays that overlap or leave gaps are refused with the reason") {
   const auto two = [](const char* a, const char* b) {
     const std::string header = std::string(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)") +
                                a + R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + b + "}}";
@@ -197,7 +197,7 @@ TEST_CASE("arrays that overlap or leave gaps are refused") {
   CHECK(two("[2,6]", "[6,10]") == "the 2 bytes before \"a\" belong to no array");
 }
 
-TEST_CASE("no damage to a file does worse than a refusal") {
+TEST_CASE("a damaged file causes no other failure than an Error") {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
       R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})";
@@ -211,13 +211,13 @@ TEST_CASE("no damage to a file does worse than a refusal") {
           static_cast<char>(random_bits(1, i, 2 * flips + 1));
     }
     if (random_below(4, 1, i, 99) == 0) damaged.resize(random_below(damaged.size(), 1, i, 100));
-    accepted += refusal(damaged) == "accepted";  // anything but an Error fails the test
+    accepted += refusal(damaged) == "accepted";  // any other exception fails the test
   }
-  CHECK(accepted > 0);  // damage to the numbers themselves cannot be seen
+  CHECK(accepted > 0);  // damage to the numbers cannot be detected
   CHECK(accepted < 1500);
 }
 
-TEST_CASE("a path that is no file is refused") {
+TEST_CASE("a directory and a missing file are refused") {
   TemporaryDirectory directory;
   const std::string base = directory.path().string();
   CHECK_THROWS_WITH_AS(SafetensorsFile(directory.path()),

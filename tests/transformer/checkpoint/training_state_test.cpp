@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "transformer/checkpoint/stored_tensor.hpp"
 #include "transformer/single_process.hpp"
 #include "transformer/tokenizer/bpe_trainer.hpp"
 #include "transformer/tokenizer/tokenizer_file.hpp"
@@ -64,7 +65,7 @@ struct Run {
         trainer(model, corpus, strategy, options,
                 {[this](const StepReport& r) { loss = r.loss; }, {}}) {}
 
-  // One that goes on with what is in the folder.
+  // A run that continues from the checkpoint in `directory`.
   static std::unique_ptr<Run> resumed(const fs::path& directory, TrainerOptions options = brief(),
                                       const Bytes& text = some_text(),
                                       const Vocabulary& vocabulary = {}) {
@@ -116,7 +117,7 @@ void overwrite(const fs::path& path, std::streamoff at, char byte) {
   file.put(byte);
 }
 
-// A disk that is full after so many bytes of a file.
+// Limits the size of files, like a disk that is full after so many bytes.
 class SmallDisk {
  public:
   explicit SmallDisk(rlim_t bytes) : before_signal_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -136,7 +137,7 @@ class SmallDisk {
 
 }  // namespace
 
-TEST_CASE("ten steps and ten more after loading are twenty to the bit") {
+TEST_CASE("ten steps and ten more after loading equal twenty steps bit for bit") {
   for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
       TrainerOptions options = brief();
@@ -147,7 +148,7 @@ TEST_CASE("ten steps and ten more after loading are twenty to the bit") {
       CHECK(half.trainer.steps_taken() == 10);
       TemporaryDirectory directory;
       save_run(directory.path(), half.model, half.trainer);
-      half.trainer.run(13);  // what is saved does not look at the run any more
+      half.trainer.run(13);  // must not change what was saved
       const auto second = Run::resumed(directory.path(), options);
       CHECK(second->trainer.steps_taken() == 10);
       second->trainer.run();
@@ -168,7 +169,7 @@ Vocabulary learnt(std::int64_t size) {
 
 }  // namespace
 
-TEST_CASE("a tokenizer is saved with the run and ten steps and ten more are twenty to the bit") {
+TEST_CASE("a run with a tokenizer is saved with it and resumes bit for bit") {
   const Vocabulary vocabulary = learnt(280);
   Run whole(DType::fp32, brief(), some_text(), vocabulary),
       half(DType::fp32, brief(), some_text(), vocabulary);
@@ -182,8 +183,8 @@ TEST_CASE("a tokenizer is saved with the run and ten steps and ten more are twen
                                  "tokenizer_config.json", "training-10.safetensors"});
   CHECK(read_run(directory.path()).tokenizer == vocabulary.fingerprint());
 
-  const auto second =
-      Run::resumed(directory.path(), brief(), some_text(), Vocabulary::beside(directory.path()));
+  const auto second = Run::resumed(directory.path(), brief(), some_text(),
+                                   Vocabulary::of_checkpoint(directory.path()));
   second->trainer.run();
   CHECK(second->loss == whole.loss);
   CHECK((second->bits() == whole.bits()));
@@ -197,43 +198,42 @@ TEST_CASE("a tokenizer is saved with the run and ten steps and ten more are twen
   const std::string folder = directory.path().string();
   CHECK(resume_with(vocabulary) == "no error");
   CHECK(resume_with({}) == "the run in " + folder +
-                               " was trained with a tokenizer, and its tokenizer.json is gone: "
-                               "give it the same with --tokenizer");
-  CHECK(resume_with(learnt(270)) == "the tokenizer is not the one that the run in " + folder +
-                                        " was trained with: give it the same with --tokenizer, or "
-                                        "none where its own tokenizer.json is still there");
+                               " was trained with a tokenizer, but its tokenizer.json is "
+                               "missing: give the same tokenizer with --tokenizer");
+  CHECK(resume_with(learnt(270)) == "the run in " + folder +
+                                        " was trained with another tokenizer: give the same one "
+                                        "with --tokenizer, or leave out --tokenizer if its own "
+                                        "tokenizer.json still exists");
 }
 
-TEST_CASE("no checkpoint is left beside another's tokenizer") {
+TEST_CASE("a run is not saved next to the tokenizer of another") {
   TemporaryDirectory directory;
   Run bytes;
   save_tokenizer(directory.path(), *learnt(280).tokenizer());
   const std::string file = (directory.path() / "tokenizer.json").string();
   CHECK(error_of([&] { save_run(directory.path(), bytes.model, bytes.trainer); }) ==
         file +
-            " is there, but the tokens of this run are bytes: whoever reads its checkpoint would "
-            "take them for that tokenizer's; save in "
-            "another folder, or remove the file");
+            " exists, but the tokens of this run are bytes: its checkpoint would be read with that "
+            "tokenizer; save to another folder, or remove the file");
   const Vocabulary other = learnt(270);
   Run tokens(DType::fp32, brief(), some_text(), other);
   CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer, other); }) ==
         file +
-            " is another tokenizer than this run's (mine): whoever reads its checkpoint would take "
-            "its tokens for that one's; save in "
-            "another folder, or remove the file");
+            " is not the tokenizer of this run (mine): its checkpoint would be read with the wrong "
+            "one; save to another folder, or remove the file");
   CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer); }) ==
-        "the vocabulary to be saved is not that of the run");
+        "the vocabulary to be saved is not the one of the run's corpus");
   CHECK_FALSE(fs::exists(directory.path() / "model.safetensors"));
   TemporaryDirectory empty;
   save_run(empty.path(), bytes.model, bytes.trainer);
-  CHECK(error_of([&] { require_vocabulary_of(read_run(empty.path()), other.fingerprint()); }) ==
-        "the run in " + empty.path().string() +
-            " was trained on bytes, and cannot go on with a tokenizer's tokens: leave out "
-            "--tokenizer, and take the tokenizer.json out of the "
-            "folder if there is one");
+  CHECK(
+      error_of([&] { require_vocabulary_of(read_run(empty.path()), other.fingerprint()); }) ==
+      "the run in " + empty.path().string() +
+          " was trained on bytes and cannot continue with a tokenizer: leave out --tokenizer, and "
+          "move the tokenizer.json out of the folder if there is one");
 }
 
-TEST_CASE("a checkpoint says what run it is of") {
+TEST_CASE("a checkpoint describes its run") {
   TemporaryDirectory directory;
   TrainerOptions options = brief();
   options.learning_rate = 0.1 + 0.2;  // no short decimal
@@ -254,7 +254,7 @@ TEST_CASE("a checkpoint says what run it is of") {
         std::vector<std::string>{"batch was 4 and is 8", "seed was 5 and is 6"});
 }
 
-TEST_CASE("a folder holds one checkpoint and what else was in it") {
+TEST_CASE("saving keeps one checkpoint and leaves other files alone") {
   TemporaryDirectory directory;
   directory.write("notes.txt", "mine");
   directory.write("model.safetensors.999999999.part", "of a process that was killed");
@@ -273,7 +273,7 @@ TEST_CASE("a folder holds one checkpoint and what else was in it") {
   CHECK_NOTHROW(load_config(directory.path()));
 }
 
-TEST_CASE("a disk that is full leaves the checkpoint before") {
+TEST_CASE("if the disk is full the previous checkpoint stays") {
   TemporaryDirectory directory;
   Run run;
   run.trainer.run(3);
@@ -292,7 +292,7 @@ TEST_CASE("a disk that is full leaves the checkpoint before") {
           }).starts_with("cannot write "));
   }
   {
-    // The state fits, and the model does not: SGD's state has no arrays.
+    // The state fits, but the model does not: the state of SGD has no arrays.
     TrainerOptions options = brief();
     options.optimizer = OptimizerKind::sgd;
     Run other(DType::fp32, options);
@@ -307,7 +307,7 @@ TEST_CASE("a disk that is full leaves the checkpoint before") {
   CHECK((kept->bits() == before));
 }
 
-TEST_CASE("a process that is killed while it saves leaves a whole checkpoint") {
+TEST_CASE("a process that is killed while saving leaves a complete checkpoint") {
   TemporaryDirectory directory;
   Run run;
   run.trainer.run(2);
@@ -325,16 +325,15 @@ TEST_CASE("a process that is killed while it saves leaves a whole checkpoint") {
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
-    const auto found =
-        Run::resumed(directory.path());  // throws, and fails the test, if it is not whole
+    const auto found = Run::resumed(directory.path());  // throws if the checkpoint is incomplete
     furthest = std::max(furthest, found->trainer.steps_taken());
   }
   CHECK(furthest > 2);
   save_run(directory.path(), run.model, run.trainer);
-  CHECK(names_in(directory.path()).size() == 3);  // what the killed ones left behind is gone
+  CHECK(names_in(directory.path()).size() == 3);  // partial files of killed processes are deleted
 }
 
-TEST_CASE("what is not the checkpoint that was saved is refused") {
+TEST_CASE("a checkpoint that was changed or does not fit the run is refused") {
   TemporaryDirectory directory;
   Run run;
   run.trainer.run(3);
@@ -346,21 +345,22 @@ TEST_CASE("what is not the checkpoint that was saved is refused") {
   CHECK(refusal() == "no error");
 
   CHECK(error_of([&] { Run::resumed(directory.path(), brief(), some_text(19'999)); }) ==
-        "the text is not the one that the run in " + folder +
-            " was trained on: give it the same --data, or start from its parameters with --init");
+        "the run in " + folder +
+            " was trained on another text: give the same --data, or start from its parameters with "
+            "--init");
   TrainerOptions options = brief();
   options.optimizer = OptimizerKind::sgd;
   CHECK(error_of([&] {
           Run::resumed(directory.path(), options);
-        }).find("which is not the optimizer's") != std::string::npos);
+        }).find("which the optimizer does not have") != std::string::npos);
   options = brief();
   options.steps = 3;
   CHECK(error_of([&] { Run::resumed(directory.path(), options); }) ==
         "3 of 3 steps are taken already: ask for more with --steps");
 
   overwrite(state, -1, '\x7f');
-  CHECK(refusal() == "cannot go on with " + state.string() +
-                         ": its numbers are not those that were saved: it is damaged");
+  CHECK(refusal() == "cannot resume from " + state.string() +
+                         ": its numbers are not those that were saved: the file is damaged");
   fs::resize_file(state, fs::file_size(state) - 1);
   CHECK(refusal().find("it was cut short") != std::string::npos);
   fs::remove(state);
@@ -371,20 +371,20 @@ TEST_CASE("what is not the checkpoint that was saved is refused") {
   overwrite(model, -1, '\x7f');
   CHECK(refusal() == "the parameters in " + folder +
                          " are not those that training-3.safetensors was saved with: one of the "
-                         "files was changed or is damaged; to start "
-                         "from the parameters alone, use --init");
+                         "files was changed or is damaged; use --init to start from the "
+                         "parameters alone");
   save_checkpoint(directory.path(), run.model);
   CHECK(refusal() == folder +
-                         " holds a model, but no run to go on with (no optimizer's state): start "
-                         "from its parameters with --init");
+                         " has a model, but no optimizer state to resume from: start from its "
+                         "parameters with --init");
   save_checkpoint(directory.path(), run.model,
                   {{"training_state", "../../etc/training-1.safetensors"}});
   CHECK(refusal() == model.string() +
-                         " names ../../etc/training-1.safetensors as its optimizer's state, which "
-                         "is no such file");
+                         " names ../../etc/training-1.safetensors as its state file, but state "
+                         "files are called training-*.safetensors");
 }
 
-TEST_CASE("a state that lies about its run is refused") {
+TEST_CASE("a state file with invalid metadata is refused") {
   TemporaryDirectory directory;
   Run run;
   run.trainer.run(3);
@@ -396,21 +396,21 @@ TEST_CASE("a state that lies about its run is refused") {
     metadata = file.metadata();
   }
   const auto refusal = [&](const std::string& key, const std::string& value) {
-    Metadata lie = metadata;
-    lie[key] = value;
-    if (value.empty()) lie.erase(key);
-    write_safetensors(state, {}, lie);
-    const std::string said = error_of([&] { read_run(directory.path()); }),
-                      start = state.string() + " is no state of a run: ";
-    return said.starts_with(start) ? said.substr(start.size()) : said;
+    Metadata changed = metadata;
+    changed[key] = value;
+    if (value.empty()) changed.erase(key);
+    write_safetensors(state, {}, changed);
+    const std::string message = error_of([&] { read_run(directory.path()); }),
+                      start = state.string() + " is not a valid training state: ";
+    return message.starts_with(start) ? message.substr(start.size()) : message;
   };
   CHECK(refusal("step", "3") == "no error");
   CHECK(refusal("step", "") == "its metadata has no \"step\"");
-  CHECK(refusal("step", "three") == "its metadata has a \"step\" that is no number");
-  CHECK(refusal("step", "3 ") == "its metadata has a \"step\" that is no number");
-  CHECK(refusal("step", "99999999999999999999") == "its metadata has a \"step\" that is no number");
-  CHECK(refusal("step", "-1") == "its metadata speaks of step -1");
-  CHECK(refusal("dtype", "fp8") ==
-        "its numbers are of type fp8, but Ringside trains in fp32, fp64 and bf16");
+  CHECK(refusal("step", "three") == "its metadata has a \"step\" that is not a number");
+  CHECK(refusal("step", "3 ") == "its metadata has a \"step\" that is not a number");
+  CHECK(refusal("step", "99999999999999999999") ==
+        "its metadata has a \"step\" that is not a number");
+  CHECK(refusal("step", "-1") == "its step is -1, but it must be 0 or more");
+  CHECK(refusal("dtype", "fp8") == "its dtype is fp8, but Ringside trains in fp32, fp64 and bf16");
   CHECK(refusal("optimizer", "lion") == "its optimizer is lion, but Ringside has sgd and adamw");
 }

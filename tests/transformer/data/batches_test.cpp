@@ -21,7 +21,7 @@ Bytes counting(std::size_t size) {
 
 }  // namespace
 
-TEST_CASE("the target is the input one byte further on") {
+TEST_CASE("the target is the input shifted by one token") {
   const PackedTokens text = counting(200);
   const Batches batches(text, 7, 1);
   const Batch batch = batches.draw(3, {0, 5});
@@ -31,7 +31,7 @@ TEST_CASE("the target is the input one byte further on") {
   for (std::size_t i = 1; i < 7; ++i) CHECK(batch.input[i] == batch.input[0] + static_cast<int>(i));
 }
 
-TEST_CASE("the ranks' shares are the global batch whatever their number") {
+TEST_CASE("the ranks' shares make up the same global batch for every number of ranks") {
   const PackedTokens text = counting(5000);
   const Batches batches(text, 11, 42);
   for (const std::int64_t step : {0, 1, 99}) {
@@ -51,7 +51,7 @@ TEST_CASE("the ranks' shares are the global batch whatever their number") {
   }
 }
 
-TEST_CASE("steps and seeds and places in the batch draw different windows") {
+TEST_CASE("steps, seeds and positions in the batch draw different windows") {
   const PackedTokens text = counting(256);
   std::set<std::int32_t> starts;
   const Batches batches(text, 4, 7);
@@ -71,7 +71,7 @@ TEST_CASE("the first and the last window of a text are drawn") {
   CHECK(starts == std::set<std::int32_t>{0, 1, 2});
 }
 
-TEST_CASE("consecutive windows lie end to end and share only the foretold byte") {
+TEST_CASE("consecutive windows lie end to end and overlap only in the last target") {
   const PackedTokens text = counting(22);
   const Batches batches(text, 7, 0);
   CHECK(batches.windows() == 3);
@@ -83,7 +83,7 @@ TEST_CASE("consecutive windows lie end to end and share only the foretold byte")
                        "windows 2 to 3 were asked for, but the text holds 3", Error);
 }
 
-TEST_CASE("a batch that does not divide and a text that is too short are refused") {
+TEST_CASE("a batch that does not divide evenly and a text that is too short are refused") {
   CHECK_THROWS_WITH_AS(share_of_batch(10, 0, 4),
                        "a batch of 10 sequences does not divide by 4 ranks: choose a multiple of "
                        "4, so that every rank reads equally much",
@@ -93,7 +93,7 @@ TEST_CASE("a batch that does not divide and a text that is too short are refused
   const PackedTokens text = counting(8);
   CHECK_NOTHROW(Batches(text, 7, 0));
   CHECK_THROWS_WITH_AS(Batches(text, 8, 0),
-                       "a sequence of 8 bytes and the one that follows do not fit into 8 bytes of "
-                       "text: give more text or a shorter sequence",
+                       "a sequence of 8 bytes needs 9 bytes of text, but there are 8: give more "
+                       "text or a shorter sequence",
                        Error);
 }

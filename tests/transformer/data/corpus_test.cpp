@@ -51,7 +51,7 @@ TEST_CASE("a directory's files that are not text are skipped and counted") {
   CHECK(text.skipped == 2);
 }
 
-TEST_CASE("a text that is missing or empty or unreadable is named") {
+TEST_CASE("a missing, empty or unreadable text is refused with its path") {
   TemporaryDirectory directory;
   const std::string base = directory.path().string();
   CHECK(refusal({directory.path() / "nowhere.txt"}) ==
@@ -61,14 +61,14 @@ TEST_CASE("a text that is missing or empty or unreadable is named") {
   std::filesystem::create_directory(directory.path() / "bare");
   CHECK(refusal({directory.path() / "bare"}) ==
         "the directory " + base + "/bare holds no readable text");
-  CHECK(refusal({}) == "no text was given to read");
+  CHECK(refusal({}) == "no text was given");
 #ifdef __linux__
   CHECK(refusal({"/proc/self/mem"}) ==
-        "cannot read /proc/self/mem: Input/output error");  // also for root, who may read all else
+        "cannot read /proc/self/mem: Input/output error");  // fails for root too
 #endif
 }
 
-TEST_CASE("the two parts of a text share no byte and leave none out") {
+TEST_CASE("training and validation text share no byte and leave none out") {
   for (const std::size_t size : {1u, 19u, 20u, 21u, 399u, 40'000u, 3'000'001u}) {
     CAPTURE(size);
     Bytes text(size);
@@ -98,7 +98,7 @@ TEST_CASE("every twentieth block of 64 KiB is held out") {
   CHECK(std::count(training.begin(), training.end(), 19) == 0);
 }
 
-TEST_CASE("a tokenizer's corpus holds out the same bytes") {
+TEST_CASE("a corpus with a tokenizer holds out the same bytes as one of bytes") {
   std::string words;
   for (int i = 0; i < 3000; ++i) words += "word " + std::to_string(i * i % 997) + ", ";
   const Bytes text(words.begin(), words.end());
@@ -110,22 +110,21 @@ TEST_CASE("a tokenizer's corpus holds out the same bytes") {
   CHECK(tokens.vocabulary() == vocabulary.size());
   CHECK(tokens.bytes() == text.size());
   CHECK(tokens.held_out_bytes() == bytes.held_out_bytes());
-  CHECK(tokens.fingerprint() == bytes.fingerprint());  // of the text, ...
-  CHECK(tokens.vocabulary_fingerprint() ==
-        vocabulary.fingerprint());  // ... and of what it is read in
+  CHECK(tokens.fingerprint() == bytes.fingerprint());
+  CHECK(tokens.vocabulary_fingerprint() == vocabulary.fingerprint());
   CHECK(bytes.vocabulary_fingerprint() == 0);
   CHECK(tokens.training().bytes_per_id() == 2);
   for (const auto& [part, of_bytes] : {std::pair(&tokens.training(), &bytes.training()),
                                        std::pair(&tokens.validation(), &bytes.validation())}) {
     CHECK(part->size() * 2 < of_bytes->size());
-    const auto said = vocabulary.bytes_of(part->all());
-    CHECK((std::vector<std::int32_t>(said.begin(), said.end()) == of_bytes->all()));
+    const auto decoded = vocabulary.bytes_of(part->all());
+    CHECK((std::vector<std::int32_t>(decoded.begin(), decoded.end()) == of_bytes->all()));
     CHECK(tokens.bytes_of(part->all()) == static_cast<std::int64_t>(of_bytes->size()));
     CHECK(bytes.bytes_of(of_bytes->all()) == static_cast<std::int64_t>(of_bytes->size()));
   }
 }
 
-TEST_CASE("the default corpus is some megabytes of C++") {
+TEST_CASE("the default corpus is several megabytes of C++") {
   const Text text = read_text({default_corpus()});
   CHECK(text.bytes.size() > 3'000'000);
   CHECK(text.files > 100);

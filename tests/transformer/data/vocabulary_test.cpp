@@ -27,18 +27,17 @@ TEST_CASE("without a tokenizer a token is a byte") {
   CHECK(vocabulary.bytes_of(255) == "\xff");
   CHECK(vocabulary.bytes_of(256) == "?");
   CHECK(vocabulary.byte_counts() == std::vector<std::uint32_t>(256, 1));
-  CHECK_THROWS_WITH_AS(vocabulary.beginning(""), "a text needs a beginning of at least one byte",
-                       Error);
+  CHECK_THROWS_WITH_AS(vocabulary.encode_prompt(""), "a prompt needs at least one byte", Error);
 }
 
-TEST_CASE("a tokenizer's tokens stand for as many bytes as the text has") {
+TEST_CASE("the tokens of a text stand for exactly its bytes") {
   const Vocabulary vocabulary(train_bpe(text, {.vocabulary = 290}), "mine");
   CHECK_FALSE(vocabulary.is_bytes());
   CHECK(vocabulary.name() == "mine");
   CHECK(vocabulary.size() <= 290);
-  const auto ids = vocabulary.encode(text), framed = vocabulary.beginning(text);
+  const auto ids = vocabulary.encode(text), prompt = vocabulary.encode_prompt(text);
   CHECK(ids.size() < std::string_view(text).size());
-  CHECK(framed == ids);  // this tokenizer puts nothing around a text
+  CHECK(prompt == ids);  // this tokenizer puts no special tokens around a text
   const auto counts = vocabulary.byte_counts();
   REQUIRE(counts.size() == static_cast<std::size_t>(vocabulary.size()));
   std::size_t bytes = 0;
@@ -49,7 +48,7 @@ TEST_CASE("a tokenizer's tokens stand for as many bytes as the text has") {
   CHECK(vocabulary.bytes_of(100'000) == "?");
 }
 
-TEST_CASE("a fingerprint tells tokenizers apart and not how their files are laid out") {
+TEST_CASE("a fingerprint depends on the tokenizer and not on the layout of its file") {
   const Vocabulary one(train_bpe(text, {.vocabulary = 290})),
       same(train_bpe(text, {.vocabulary = 290})), other(train_bpe(text, {.vocabulary = 262}));
   CHECK(one.fingerprint() != 0);
@@ -63,16 +62,15 @@ TEST_CASE("a fingerprint tells tokenizers apart and not how their files are laid
   CHECK(Vocabulary::load(directory.path()).fingerprint() == one.fingerprint());
 }
 
-TEST_CASE("a checkpoint speaks the tokenizer that lies beside it") {
+TEST_CASE("the vocabulary of a checkpoint is its tokenizer.json, or bytes") {
   TemporaryDirectory directory;
-  CHECK(Vocabulary::beside(directory.path()).is_bytes());
+  CHECK(Vocabulary::of_checkpoint(directory.path()).is_bytes());
   save_tokenizer(directory.path(), train_bpe(text, {.vocabulary = 290}));
-  const Vocabulary beside = Vocabulary::beside(directory.path());
-  CHECK(beside.name() == (directory.path() / "tokenizer.json").string());
-  CHECK(beside.fingerprint() ==
-        Vocabulary::load(directory.path() / "tokenizer.json").fingerprint());
+  const Vocabulary found = Vocabulary::of_checkpoint(directory.path());
+  CHECK(found.name() == (directory.path() / "tokenizer.json").string());
+  CHECK(found.fingerprint() == Vocabulary::load(directory.path() / "tokenizer.json").fingerprint());
   directory.write("tokenizer.json", "{}");
-  CHECK_THROWS_AS(Vocabulary::beside(directory.path()), Error);
+  CHECK_THROWS_AS(Vocabulary::of_checkpoint(directory.path()), Error);
 }
 
 TEST_CASE("tokens are packed into the narrowest type that holds the vocabulary") {

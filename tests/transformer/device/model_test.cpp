@@ -1,5 +1,5 @@
-// A whole Llama on a device against the CPU: loss and every gradient, training, checkpoints,
-// generated text.
+// Compares a whole Llama on a device with the same model on the CPU: loss, every gradient,
+// training, checkpoints, generated text.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -9,9 +9,11 @@
 #include "tests/autograd/device/against_cpu.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/checkpoint/step_dump.hpp"
+#include "transformer/checkpoint/stored_tensor.hpp"
 #include "transformer/checkpoint/training_state.hpp"
-#include "transformer/evaluation.hpp"
-#include "transformer/sample.hpp"
+#include "transformer/inference/evaluation.hpp"
+#include "transformer/inference/generation.hpp"
 #include "transformer/single_process.hpp"
 
 using namespace ringside;
@@ -21,7 +23,7 @@ using namespace ringside::transformer;
 
 namespace {
 
-// Odd where it may be odd, and with query heads that share a key head.
+// Sizes are odd where possible, and query heads share a key head.
 Config odd_llama(bool tied_head = false) {
   Config config;
   config.d_model = 24;
@@ -42,27 +44,26 @@ Tensor some_tokens(std::int64_t sequences, std::int64_t length, std::uint64_t se
   return Tensor::from(ids, {sequences, length});
 }
 
-// Loss and gradients of the same model on both, by name. In bf16 each rounds in its own way, layer
-// after layer; so the judge is the same model with the same first values in fp32, to which the
-// device comes about as near as the CPU's bf16 does (attention there also multiplies probabilities
-// in bf16).
+// Compares loss and gradients on the device and on the CPU. In bf16 the two round differently in
+// every layer. So both are compared with the same model in fp32, and the device's error may be 1.5
+// times that of the CPU (attention on the device also multiplies probabilities in bf16).
 void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed) {
   CAPTURE(std::string(name_of(dtype)));
   CAPTURE(tied_head);
   CAPTURE(checkpointed);
-  Model judge(odd_llama(tied_head)), here(odd_llama(tied_head), dtype),
+  Model exact(odd_llama(tied_head)), here(odd_llama(tied_head), dtype),
       there(odd_llama(tied_head), dtype, device_under_test());
   CHECK(there.device() == device_under_test());
-  const auto judged = judge.named_parameters(), expected = here.named_parameters(),
+  const auto in_fp32 = exact.named_parameters(), expected = here.named_parameters(),
              seen = there.named_parameters();
   REQUIRE(seen.size() == expected.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
     CHECK(numbers_of(seen[i].tensor) ==
-          numbers_of(expected[i].tensor));  // the first values, to the bit
-    judged[i].tensor.copy_(to_compute_dtype(expected[i].tensor.detach()));
+          numbers_of(expected[i].tensor));  // initial values are equal bit for bit
+    in_fp32[i].tensor.copy_(to_compute_dtype(expected[i].tensor.detach()));
   }
   const Tensor tokens = some_tokens(3, 17, 1), targets = some_tokens(3, 17, 2);
-  for (Model* model : {&judge, &here, &there}) {
+  for (Model* model : {&exact, &here, &there}) {
     model->set_checkpoint_activations(checkpointed);
     backward(model->loss(tokens, targets));
   }
@@ -73,16 +74,16 @@ void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed)
                   : apart(of_device, of_cpu) <= 1e-4;
   };
   {
-    const NoGrad no_history;
+    const NoGrad no_grad;
     CHECK(there.loss(tokens, targets).item() ==
           doctest::Approx(here.loss(tokens, targets).item()).epsilon(narrow ? 2e-3 : 1e-5));
-    CHECK(near(there.forward(tokens), here.forward(tokens), judge.forward(tokens)));
+    CHECK(near(there.forward(tokens), here.forward(tokens), exact.forward(tokens)));
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     CAPTURE(seen[i].name);
     REQUIRE(seen[i].tensor.grad().defined());
     CHECK(seen[i].tensor.grad().dtype() == dtype);
-    CHECK(near(seen[i].tensor.grad(), expected[i].tensor.grad(), judged[i].tensor.grad()));
+    CHECK(near(seen[i].tensor.grad(), expected[i].tensor.grad(), in_fp32[i].tensor.grad()));
   }
 }
 
@@ -130,7 +131,7 @@ void check_losses(const std::vector<double>& seen, const std::vector<double>& ex
 
 }  // namespace
 
-TEST_CASE("device model: loss and every gradient are the CPU's") {
+TEST_CASE("device model: loss and every gradient agree with the CPU's") {
   if (skipped()) return;
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const bool tied_head : {false, true})
@@ -154,7 +155,7 @@ TEST_CASE("device model: twenty steps of AdamW and of SGD follow the CPU's") {
   }
 }
 
-TEST_CASE("device model: bf16 with its masters follows the CPU's") {
+TEST_CASE("device model: training in bf16 with masters follows the CPU's") {
   if (skipped()) return;
   Run there(device_under_test(), twenty_steps(OptimizerKind::adamw), DType::bf16),
       here(Device::cpu, twenty_steps(OptimizerKind::adamw), DType::bf16);
@@ -163,16 +164,16 @@ TEST_CASE("device model: bf16 with its masters follows the CPU's") {
   check_losses(there.losses, here.losses, 2e-2);
 }
 
-TEST_CASE("device model: steady training asks for no more memory") {
+TEST_CASE("device model: after the first steps, training allocates no device memory") {
   if (skipped()) return;
   Run run(device_under_test(), twenty_steps(OptimizerKind::adamw));
   run.trainer.run(3);
-  const auto fetched = system_allocations();
+  const auto steady = system_allocations();
   run.trainer.run(10);
-  CHECK(system_allocations() == fetched);
+  CHECK(system_allocations() == steady);
 }
 
-TEST_CASE("device model: a run that is saved there goes on on the CPU and the other way round") {
+TEST_CASE("device model: a run saved on a device resumes on the CPU, and the reverse") {
   if (skipped()) return;
   Run whole(Device::cpu, twenty_steps(OptimizerKind::adamw));
   whole.trainer.run();
@@ -190,7 +191,7 @@ TEST_CASE("device model: a run that is saved there goes on on the CPU and the ot
   }
 }
 
-TEST_CASE("device model: what it says of tokens and the text that it makes are the CPU's") {
+TEST_CASE("device model: evaluation and generated text agree with the CPU's") {
   if (skipped()) return;
   const Model here(odd_llama()), there(odd_llama(), DType::fp32, device_under_test());
   const std::vector<Tokens> sequences{{1, 2, 3, 4, 5}, {9, 8, 7}, {200, 100, 50}};
@@ -211,11 +212,11 @@ TEST_CASE("device model: what it says of tokens and the text that it makes are t
         SafetensorsFile(folder.path() / "here.safetensors").entries().size());
   SampleOptions likeliest;
   likeliest.temperature = 0;
-  CHECK(generate(there, {65, 66}, 30, likeliest) ==
-        generate(here, {65, 66}, 30, likeliest));  // longer than the model sees at once
+  // 30 tokens are more than the model sees at once.
+  CHECK(generate(there, {65, 66}, 30, likeliest) == generate(here, {65, 66}, 30, likeliest));
   CHECK_THROWS_WITH_AS(view_of("x", there.parameters().front()),
-                       (std::string("the tensor 'x' lies on ") + name_of(device_under_test()) +
-                        " and cannot be written from there; take it home first")
+                       (std::string("the tensor 'x' is on ") + name_of(device_under_test()) +
+                        ": copy it to the CPU before it is written")
                            .c_str(),
                        Error);
 }

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Makes the reference models of this folder: small Llamas with what PyTorch and transformers say of them, in fp64.
+"""Writes the reference models of this directory: small Llamas, with the results of PyTorch and
+transformers in fp64.
 
     python3 -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch transformers safetensors
     /tmp/oracle/bin/python make_reference.py [--check]
 
-For each model a folder: config.json and model.safetensors, as transformers keeps them, with weights in fp32, so that they are the same
-numbers in either precision; and expected.safetensors with the loss, the logits, and the gradient of every parameter ("gradient.NAME"), all
-computed in fp64. The tokens are in tokens.json. With --check nothing is written: what is there is held against what comes out now.
+Each model has a directory. config.json and model.safetensors are in the format of transformers. The
+weights are fp32, so they are exactly the same numbers in fp64. expected.safetensors has the loss, the
+logits and the gradient of every parameter ("gradient.NAME"), computed in fp64. The tokens are in
+tokens.json. With --check the script writes nothing and compares the files with new results.
 
-The weights are larger than a fresh model's: attention has to prefer some tokens to others, or a wrong mask or angle would not show.
+The weights are larger than those of a new model: attention must prefer some tokens to others, or a
+wrong mask or angle would not show.
 
-transformers computes norms, angles, softmax and loss in fp32 whatever the model's type: in bf16 that is more precise, in fp64 less. Here
-everything has to be fp64, so while it runs, "fp32" is made to mean fp64.
+transformers computes norms, angles, softmax and loss in fp32 for every dtype of the model. In an fp64
+model that loses precision. So while the script runs, "fp32" is patched to mean fp64.
 """
 import argparse
 import contextlib
@@ -60,12 +63,12 @@ def make_model(name):
 
 def expected_of(model, tokens):
     with everything_in_fp64():
-        precise = LlamaForCausalLM(model.config)  # anew, for its table of angles is made here
+        precise = LlamaForCausalLM(model.config)  # a new model, so that its table of angles is fp64 too
         precise.load_state_dict(model.state_dict())
-        said = precise(input_ids=tokens, labels=tokens, use_cache=False)
-        said.loss.backward()
+        output = precise(input_ids=tokens, labels=tokens, use_cache=False)
+        output.loss.backward()
     arrays = {"gradient." + name: parameter.grad.clone() for name, parameter in precise.named_parameters()}
-    return {"loss": said.loss.detach().reshape(1), "logits": said.logits.detach().clone(), **arrays}
+    return {"loss": output.loss.detach().reshape(1), "logits": output.logits.detach().clone(), **arrays}
 
 
 def main():
@@ -84,8 +87,8 @@ def main():
             stored = load_file(folder / "expected.safetensors")
             assert stored.keys() == expected.keys()
             worst = max((stored[key] - expected[key]).abs().max().item() for key in stored)
-            said = model(input_ids=tokens, labels=tokens)
-            rounded = (said.logits - stored["logits"]).abs().max().item()
+            output = model(input_ids=tokens, labels=tokens)
+            rounded = (output.logits - stored["logits"]).abs().max().item()
             print(f"{name}: the largest difference is {worst:.2g}; logits in fp32 are within {rounded:.2g}")
             continue
         model = make_model(name)

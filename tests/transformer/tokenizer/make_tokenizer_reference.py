@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the files in reference/: tokenizers made by Hugging Face's tokenizers, and what they make of texts that are hard to cut.
+"""Writes the files in reference/: tokenizers that Hugging Face's library trained, and the ids that they
+give for texts that are hard to cut.
 
     python3 -m venv /tmp/reference && /tmp/reference/bin/pip install tokenizers==0.23.3
     /tmp/reference/bin/python make_tokenizer_reference.py
 
-No test runs this; the tests read the files that it wrote.
+No test runs this script; the tests read its files.
 """
 
 import json

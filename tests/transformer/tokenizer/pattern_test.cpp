@@ -52,7 +52,7 @@ TEST_CASE("a text is cut at a delimiter in five ways") {
   CHECK(pieces("", dash).empty());
 }
 
-TEST_CASE("expressions are matched as characters of Unicode") {
+TEST_CASE("expressions match Unicode characters") {
   CHECK(pieces("größe 12 日本٣", Pattern::regex("\\p{L}+|\\p{N}")) ==
         Pieces{"größe", " ", "1", "2", " ", "日本", "٣"});
   CHECK(pieces("a\u00a0\u3000b\u180ec", Pattern::regex("\\s+")) ==
@@ -63,7 +63,7 @@ TEST_CASE("expressions are matched as characters of Unicode") {
   CHECK(pieces("äöü", Pattern::regex("x*")) == Pieces{"ä", "ö", "ü"});
 }
 
-TEST_CASE("bytes that are not UTF-8 match nothing and end what is before them") {
+TEST_CASE("bytes that are not UTF-8 match nothing and end the text before them") {
   CHECK(pieces("ab\xff\xc3 cd\xe2\x82", Pattern::regex("\\p{L}+|\\s")) ==
         Pieces{"ab", "\xff\xc3", " ", "cd", "\xe2\x82"});
   CHECK(utf8_prefix("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82") == 10);
@@ -74,7 +74,7 @@ TEST_CASE("bytes that are not UTF-8 match nothing and end what is before them") 
   }
 }
 
-TEST_CASE("what Oniguruma and PCRE2 write differently is translated") {
+TEST_CASE("syntax that Oniguruma and PCRE2 spell differently is translated") {
   CHECK(to_pcre2("[^\\s\\p{L}\\p{N}]?\\p{L}+") == "[^\\p{White_Space}\\p{L}\\p{N}]?\\p{L}+");
   CHECK(to_pcre2("\\S\\d\\D\\v\\r\\u3042\\x41\\x{1F642}\\.\\\\") ==
         "\\P{White_Space}\\p{Nd}\\P{Nd}\\x0b\\r\\x{3042}\\x41\\x{1F642}\\.\\\\");
@@ -82,7 +82,7 @@ TEST_CASE("what Oniguruma and PCRE2 write differently is translated") {
         "(?i:'s|'t)(?!x)(?<=y)\\p{N}{1,3}|[+*?^$]");
 }
 
-TEST_CASE("what the two would understand differently is refused") {
+TEST_CASE("syntax with different meanings in the two libraries is refused by name") {
   const auto has = [](const char* expression, const char* what) {
     CHECK(refusal(expression) ==
           fmt::format("the expression {} has {}, which Ringside does not translate", expression,
@@ -98,7 +98,7 @@ TEST_CASE("what the two would understand differently is refused") {
   has("(?P<x>a)", "the group (?P...");
   has("a{,3}", "a repeat without a lower bound, {,n}");
   has("\\p{N}{1,3}+",
-      "a + after {m,n}, which some take as another repeat and some as \"give nothing back\"");
+      "a + after {m,n}, which is a second repeat in one library and possessive in the other");
   has("[a[b]]", "a class within a class");
   has("[a&&b]", "an intersection of classes, &&");
   has("[]a]", "a ] at the beginning of a class");
@@ -112,14 +112,14 @@ TEST_CASE("what the two would understand differently is refused") {
   CHECK(refusal("\\p{L").starts_with("the expression \\p{L cannot be understood: "));
 }
 
-TEST_CASE("an expression that explodes is stopped") {
+TEST_CASE("exponential backtracking is stopped") {
   const std::string text = std::string(40, 'a') + "b";
   CHECK_THROWS_WITH_AS(
       pieces(text, Pattern::regex("(?:a+)+[cd]")),
       "the expression (?:a+)+[cd] is too costly for this text: match limit exceeded", Error);
 }
 
-TEST_CASE("long runs take time in proportion to their length") {
+TEST_CASE("long runs of equal characters take linear time") {
   const auto start = Clock::now();
   const Pattern gpt2 = Pattern::regex(R"( ?\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)");
   CHECK(pieces(std::string(2'000'000, 'a'), gpt2).size() == 1);

@@ -1,4 +1,4 @@
-// The files that make_tokenizer_reference.py has written with Hugging Face's tokenizers.
+// The reference files, which make_tokenizer_reference.py wrote with Hugging Face's tokenizers.
 #pragma once
 
 #include <filesystem>

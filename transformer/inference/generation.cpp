@@ -1,4 +1,4 @@
-#include "transformer/sample.hpp"
+#include "transformer/inference/generation.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -25,38 +25,40 @@ std::vector<double> values_of(const Tensor& row) {
   return values;
 }
 
-// A text that a model reads as it grows.
-class Reader {
+// Feeds a growing text to a model and caches what the model has read.
+class IncrementalReader {
  public:
-  explicit Reader(const Model& model)
+  explicit IncrementalReader(const Model& model)
       : model_(model),
-        past_(model.empty_past()),
+        caches_(model.empty_kv_cache()),
         window_(static_cast<std::size_t>(model.config().sequence)) {}
 
-  // The logits for what comes after the last of `tokens`, which are those of the last call and
-  // more.
+  // The logits of the token after the last of `tokens`. `tokens` are those of the previous call
+  // followed by at least one more.
   std::vector<double> next_logits(const std::vector<std::int32_t>& tokens) {
-    if (tokens.size() - begin_ > window_) start_anew(tokens.size());
-    const auto seen = begin_ + static_cast<std::size_t>(past_.front().seen);
-    const std::vector<std::int32_t> unseen(tokens.begin() + static_cast<std::ptrdiff_t>(seen),
-                                           tokens.end());
-    const auto count = static_cast<std::int64_t>(unseen.size());
-    const Tensor hidden = model_.hidden(Tensor::from(unseen, {1, count}), &past_);
-    return values_of(
-        autograd::to_compute_dtype(model_.head(hidden.narrow(1, count - 1, 1)).contiguous())
-            .to(autograd::Device::cpu));
+    if (tokens.size() - begin_ > window_) move_window(tokens.size());
+    const auto cached = begin_ + static_cast<std::size_t>(caches_.front().length);
+    const std::vector<std::int32_t> uncached(tokens.begin() + static_cast<std::ptrdiff_t>(cached),
+                                             tokens.end());
+    const auto count = static_cast<std::int64_t>(uncached.size());
+    const Tensor hidden = model_.hidden(Tensor::from(uncached, {1, count}), &caches_);
+    return values_of(autograd::to_compute_dtype(model_.head(hidden.narrow(1, count - 1, 1)).contiguous())
+                         .to(autograd::Device::cpu));
   }
 
  private:
-  void start_anew(std::size_t length) {
-    const bool has_seen = past_.front().seen > 0;
-    begin_ = length - (has_seen ? std::max<std::size_t>(window_ / 2, 1) : window_);
-    for (Past& past : past_) past.seen = 0;
+  // The window is full: keeps its last half, or the end of a prompt that is too long. Cached keys
+  // are rotated by their old positions, so the caches are emptied.
+  void move_window(std::size_t length) {
+    const bool has_read = caches_.front().length > 0;
+    begin_ = length - (has_read ? std::max<std::size_t>(window_ / 2, 1) : window_);
+    for (KvCache& cache : caches_) cache.length = 0;
   }
 
   const Model& model_;
-  std::vector<Past> past_;
-  std::size_t window_, begin_ = 0;  // the first token that is seen
+  std::vector<KvCache> caches_;
+  std::size_t window_;     // most tokens that the model sees
+  std::size_t begin_ = 0;  // index of the first token that it sees
 };
 
 }  // namespace
@@ -79,23 +81,24 @@ std::int32_t pick_token(std::span<const double> logits, const SampleOptions& opt
   if (options.top_k > 0 && options.top_k < static_cast<std::int64_t>(order.size()))
     order.resize(static_cast<std::size_t>(options.top_k));
 
-  std::vector<double> odds;  // of each token in `order`, relative to the likeliest
+  // Probabilities of the tokens in `order`, relative to the likeliest.
+  std::vector<double> probabilities;
   for (const std::int32_t token : order)
-    odds.push_back(std::exp((logits[token] - logits[order[0]]) / options.temperature));
-  double left = uniform * std::accumulate(odds.begin(), odds.end(), 0.0);
+    probabilities.push_back(std::exp((logits[token] - logits[order[0]]) / options.temperature));
+  double left = uniform * std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    left -= odds[i];
+    left -= probabilities[i];
     if (left < 0) return order[i];
   }
-  return order.back();  // rounding has eaten the rest
+  return order.back();  // rounding errors can leave a remainder
 }
 
 std::vector<std::int32_t> generate(const Model& model, std::vector<std::int32_t> tokens,
                                    std::int64_t count, const SampleOptions& options) {
-  require(!tokens.empty(), "a text needs a beginning of at least one token");
-  const autograd::NoGrad no_history;
+  require(!tokens.empty(), "a prompt needs at least one token");
+  const autograd::NoGrad no_grad;
   const std::size_t start = tokens.size();
-  Reader reader(model);
+  IncrementalReader reader(model);
   for (std::int64_t i = 0; i < count; ++i) {
     const double uniform =
         random_uniform(options.seed, sample_stream, static_cast<std::uint64_t>(i));

@@ -1,4 +1,4 @@
-#include "transformer/evaluation.hpp"
+#include "transformer/inference/evaluation.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,9 +15,9 @@ using autograd::Tensor;
 
 namespace {
 
-constexpr std::int32_t nothing_follows = -100;  // what head_loss() leaves out
+constexpr std::int32_t no_target = -100;  // head_loss() does not count it
 
-// log softmax(logits)[token], in fp64 whatever the model computes in.
+// log softmax(logits)[token], in fp64 for every dtype of the model.
 template <class T>
 double log_probability(std::span<const T> logits, std::int32_t token) {
   const double largest = *std::max_element(logits.begin(), logits.end());
@@ -26,29 +26,29 @@ double log_probability(std::span<const T> logits, std::int32_t token) {
   return static_cast<double>(logits[static_cast<std::size_t>(token)]) - largest - std::log(total);
 }
 
-// Equally long sequences as a batch: tokens and targets [sequences, T], the target of the last
-// token is nothing.
-struct Together {
+// Sequences of equal length as a batch: tokens and targets [sequences, T]. The last token of each
+// sequence has no target.
+struct SequenceBatch {
   Tensor tokens, targets;
 };
 
-Together together(std::span<const Tokens> sequences) {
+SequenceBatch batch_of(std::span<const Tokens> sequences) {
   Tokens tokens, targets;
   for (const Tokens& sequence : sequences) {
     tokens.insert(tokens.end(), sequence.begin(), sequence.end());
     targets.insert(targets.end(), sequence.begin() + 1, sequence.end());
-    targets.push_back(nothing_follows);
+    targets.push_back(no_target);
   }
   const autograd::Shape shape{static_cast<std::int64_t>(sequences.size()),
                               static_cast<std::int64_t>(sequences[0].size())};
   return {Tensor::from(tokens, shape), Tensor::from(targets, shape)};
 }
 
-// What the head makes of `hidden` [sequences, T, d_model], added to `evaluation`: a few rows of
-// logits at a time, for all of them may be more than the rest of the model.
-void take_down(const Model& model, const Tensor& hidden, std::span<const Tokens> sequences,
-               bool keep_logits, Evaluation& evaluation) {
-  const autograd::NoGrad no_history;
+// Runs the head on `hidden` [sequences, T, d_model] and adds the results to `evaluation`. It makes
+// a few rows of logits at a time: all of them may be larger than the rest of the model.
+void add_predictions(const Model& model, const Tensor& hidden, std::span<const Tokens> sequences,
+                     bool keep_logits, Evaluation& evaluation) {
+  const autograd::NoGrad no_grad;
   const std::int64_t length = hidden.size(1), vocabulary = model.config().vocabulary,
                      rows = autograd::cross_entropy_rows(length, vocabulary);
   for (std::size_t s = 0; s < sequences.size(); ++s) {
@@ -58,10 +58,9 @@ void take_down(const Model& model, const Tensor& hidden, std::span<const Tokens>
           Tensor::empty({length, vocabulary}, autograd::compute_dtype(model.dtype())));
     for (std::int64_t first = 0; first < length; first += rows) {
       const std::int64_t count = std::min(rows, length - first);
-      const Tensor own = hidden.narrow(0, static_cast<std::int64_t>(s), 1).narrow(1, first, count);
-      const Tensor logits = autograd::to_compute_dtype(model.head(own))
-                                .reshape({count, vocabulary})
-                                .to(autograd::Device::cpu);
+      const Tensor part = hidden.narrow(0, static_cast<std::int64_t>(s), 1).narrow(1, first, count);
+      const Tensor logits =
+          autograd::to_compute_dtype(model.head(part)).reshape({count, vocabulary}).to(autograd::Device::cpu);
       if (keep_logits) evaluation.logits.back().narrow(0, first, count).copy_(logits);
       autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
         const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();
@@ -70,7 +69,7 @@ void take_down(const Model& model, const Tensor& hidden, std::span<const Tokens>
                                        static_cast<std::size_t>(vocabulary));
           of_sequence.push_back(
               log_probability(row, sequences[s][static_cast<std::size_t>(t) + 1]));
-          evaluation.loss -= of_sequence.back() / static_cast<double>(evaluation.foretold);
+          evaluation.loss -= of_sequence.back() / static_cast<double>(evaluation.predicted_tokens);
         }
       });
     }
@@ -83,17 +82,18 @@ void check_sequences(const std::vector<Tokens>& sequences, const Config& config)
   require(!sequences.empty(), "there are no sequences");
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const auto length = static_cast<std::int64_t>(sequences[s].size());
-    require(length >= 2,
-            "sequence {} has {} token: it takes two, for the first to foretell the second", s,
-            length);
+    require(
+        length >= 2,
+        "sequence {} has {} token: it needs at least two, so that the first predicts the second", s,
+        length);
     require(length <= config.sequence,
             "sequence {} has {} tokens, but the model sees at most {}: cut it", s, length,
             config.sequence);
     for (std::int64_t t = 0; t < length; ++t) {
       const std::int32_t id = sequences[s][static_cast<std::size_t>(t)];
       require(id >= 0 && id < config.vocabulary,
-              "sequence {} has the token {} at place {}, but the model's vocabulary is 0 to {}", s,
-              id, t, config.vocabulary - 1);
+              "sequence {} has the token {} at position {}, but the model's vocabulary is 0 to {}",
+              s, id, t, config.vocabulary - 1);
     }
   }
 }
@@ -101,16 +101,17 @@ void check_sequences(const std::vector<Tokens>& sequences, const Config& config)
 Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences,
                     const EvaluateOptions& options) {
   check_sequences(sequences, model.config());
-  require(options.at_once >= 1, "{} sequences at once are none", options.at_once);
-  std::optional<autograd::NoGrad> no_history;
+  require(options.at_once >= 1, "at_once is {} sequences, but it must be at least 1",
+          options.at_once);
+  std::optional<autograd::NoGrad> no_grad;
   if (options.gradients)
     model.zero_grad();
   else
-    no_history.emplace();
+    no_grad.emplace();
 
   Evaluation evaluation;
   for (const Tokens& sequence : sequences)
-    evaluation.foretold += static_cast<std::int64_t>(sequence.size()) - 1;
+    evaluation.predicted_tokens += static_cast<std::int64_t>(sequence.size()) - 1;
   const std::span<const Tokens> all(sequences);
   for (std::size_t first = 0; first < all.size();) {
     std::size_t end = first + 1;
@@ -118,16 +119,17 @@ Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences,
            all[end].size() == all[first].size())
       ++end;
     const auto part = all.subspan(first, end - first);
-    const auto [tokens, targets] = together(part);
+    const auto [tokens, targets] = batch_of(part);
     const Tensor hidden = model.hidden(tokens);
-    take_down(model, hidden.detach(), part, options.logits, evaluation);
+    add_predictions(model, hidden.detach(), part, options.logits, evaluation);
     if (options.gradients) {
-      // The mean over all is the sum of the parts' means, each weighted with its share of the
-      // tokens.
-      const auto foretold = static_cast<double>(part.size() * (part[0].size() - 1));
+      // The mean over all tokens is the sum of the means of the parts, each weighted by its share
+      // of the tokens.
+      const auto predicted = static_cast<double>(part.size() * (part[0].size() - 1));
       const Tensor loss = model.head_loss(hidden, targets);
-      autograd::backward(loss, Tensor::scalar(foretold / static_cast<double>(evaluation.foretold),
-                                              loss.dtype(), loss.device()));
+      autograd::backward(
+          loss, Tensor::scalar(predicted / static_cast<double>(evaluation.predicted_tokens),
+                               loss.dtype(), loss.device()));
     }
     first = end;
   }

@@ -1,4 +1,4 @@
-#include "transformer/data/tokens.hpp"
+#include "transformer/data/token_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -29,13 +29,13 @@ std::string bytes_of(const std::filesystem::path& path) {
   return bytes;
 }
 
-Tokens sequence_from(const Json& said, std::size_t number) {
-  require(said.is_array(), "sequence {} is not a list of token ids", number);
-  require(!said.empty(), "sequence {} is empty", number);
+Tokens sequence_from(const Json& json, std::size_t number) {
+  require(json.is_array(), "sequence {} is not a list of token ids", number);
+  require(!json.empty(), "sequence {} is empty", number);
   Tokens tokens;
-  for (const Json& id : said) {
+  for (const Json& id : json) {
     const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() <= largest_id;
-    require(fits, "sequence {} has {:.40} at place {}, which is no token id", number,
+    require(fits, "sequence {} has {:.40} at position {}, which is not a token id", number,
             id.dump(-1, ' ', true), tokens.size());
     tokens.push_back(id.get<std::int32_t>());
   }
@@ -43,25 +43,25 @@ Tokens sequence_from(const Json& said, std::size_t number) {
 }
 
 std::vector<Tokens> sequences_of_json(const std::string& text) {
-  const Json said = Json::parse(text, nullptr, false);
-  require(!said.is_discarded(), "it is not JSON");
-  require(said.is_array() && !said.empty(),
+  const Json json = Json::parse(text, nullptr, false);
+  require(!json.is_discarded(), "it is not JSON");
+  require(json.is_array() && !json.empty(),
           "a list of sequences is expected, such as [[5, 17, 2], [8, 1]]");
-  if (said.front().is_number()) return {sequence_from(said, 0)};
+  if (json.front().is_number()) return {sequence_from(json, 0)};
   std::vector<Tokens> sequences;
-  for (const Json& sequence : said) sequences.push_back(sequence_from(sequence, sequences.size()));
+  for (const Json& sequence : json) sequences.push_back(sequence_from(sequence, sequences.size()));
   return sequences;
 }
 
 template <class Id>
 std::vector<Tokens> sequences_of_stream(const std::string& bytes, std::int64_t length) {
-  require(bytes.size() % sizeof(Id) == 0, "its {} bytes are not whole tokens of {} bytes",
-          bytes.size(), sizeof(Id));
+  require(bytes.size() % sizeof(Id) == 0,
+          "its {} bytes are not a whole number of tokens of {} bytes", bytes.size(), sizeof(Id));
   std::vector<Tokens> sequences;
   for (std::size_t i = 0; i < bytes.size() / sizeof(Id); ++i) {
     Id id = 0;
     std::memcpy(&id, bytes.data() + i * sizeof id, sizeof id);
-    require(id <= largest_id, "it has {} at place {}, which is no token id", id, i);
+    require(id <= largest_id, "it has {} at position {}, which is not a token id", id, i);
     if (i % static_cast<std::size_t>(length) == 0) sequences.emplace_back();
     sequences.back().push_back(static_cast<std::int32_t>(id));
   }
@@ -72,11 +72,11 @@ std::vector<Tokens> sequences_of_stream(const std::string& bytes, std::int64_t l
 }  // namespace
 
 std::vector<Tokens> read_tokens(const std::filesystem::path& path, std::int64_t length) {
-  require(length >= 1, "a stream of tokens cannot be cut into sequences of {}", length);
+  require(length >= 1, "a stream of tokens cannot be cut into sequences of {} tokens", length);
   try {
     const auto kind = path.extension();
     require(kind == ".json" || kind == ".u16" || kind == ".u32",
-            "its name must end in .json, .u16 or .u32 to say what is in it");
+            "its name must end in .json, .u16 or .u32, which gives the format");
     const std::string bytes = bytes_of(path);
     if (kind == ".json") return sequences_of_json(bytes);
     return kind == ".u16" ? sequences_of_stream<std::uint16_t>(bytes, length)

@@ -1,0 +1,20 @@
+// config.json: the configuration of a model, in the format of Hugging Face's transformers.
+#pragma once
+
+#include <filesystem>
+
+#include "autograd/tensor/dtype.hpp"
+#include "transformer/config.hpp"
+
+namespace ringside::transformer {
+
+// Reads config.json in `directory`. Throws Error with the path and the reason if the file is
+// missing, is not JSON, or describes a model that Ringside does not implement: another
+// architecture, biases, another activation, scaled positions.
+Config load_config(const std::filesystem::path& directory);
+
+// Writes config.json into `directory`, atomically. `dtype` is that of the stored parameters.
+void save_config(const std::filesystem::path& directory, const Config& config,
+                 autograd::DType dtype);
+
+}  // namespace ringside::transformer

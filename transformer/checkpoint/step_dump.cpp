@@ -1,0 +1,46 @@
+#include "transformer/checkpoint/step_dump.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "transformer/checkpoint/stored_tensor.hpp"
+
+namespace ringside::transformer {
+
+using autograd::NamedTensor;
+using autograd::Tensor;
+
+namespace fs = std::filesystem;
+
+void save_gradients(const fs::path& path, const autograd::Module& model) {
+  std::vector<NamedTensor> gradients;
+  for (const auto& [name, tensor] : model.named_parameters())
+    if (tensor.grad().defined()) gradients.push_back({name, tensor.grad()});
+  write_tensors(path, std::move(gradients));
+}
+
+void dump_step(const fs::path& path, const VisitTensors& visit_parameters,
+               const VisitTensors& visit_gradients) {
+  std::vector<NamedTensor> kept;
+  const auto keep_as = [&](const char* prefix) {
+    return [&kept, &path, prefix](const NamedTensor& whole) {
+      if (!path.empty()) kept.push_back({prefix + whole.name, whole.tensor.clone()});
+    };
+  };
+  visit_parameters(keep_as("parameter."));
+  visit_gradients(keep_as("gradient."));
+  if (path.empty()) return;
+  write_tensors(path, std::move(kept));
+}
+
+void dump_step(const fs::path& path, const autograd::Module& model) {
+  std::vector<NamedTensor> all;
+  for (const NamedTensor& parameter : model.named_parameters()) {
+    all.push_back({"parameter." + parameter.name, parameter.tensor});
+    const Tensor& gradient = parameter.tensor.grad();
+    if (gradient.defined()) all.push_back({"gradient." + parameter.name, gradient});
+  }
+  write_tensors(path, std::move(all));
+}
+
+}  // namespace ringside::transformer

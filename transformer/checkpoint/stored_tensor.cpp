@@ -1,0 +1,91 @@
+#include "transformer/checkpoint/stored_tensor.hpp"
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "autograd/tensor/bf16.hpp"
+#include "base/error.hpp"
+
+namespace ringside::transformer {
+
+using autograd::Device;
+using autograd::DType;
+using autograd::NamedTensor;
+using autograd::Tensor;
+
+namespace {
+
+// Converts stored numbers of one type to the tensor's type.
+template <class Stored, class T>
+void convert(std::span<const std::byte> from, std::span<T> to) {
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    Stored value;
+    std::memcpy(&value, from.data() + i * sizeof value, sizeof value);
+    if constexpr (std::is_same_v<Stored, std::uint16_t>)
+      to[i] = std::bit_cast<float>(std::uint32_t{value} << 16);  // BF16
+    else
+      to[i] = static_cast<T>(value);
+  }
+}
+
+}  // namespace
+
+StoredType stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::fp32:
+      return StoredType::f32;
+    case DType::fp64:
+      return StoredType::f64;
+    case DType::int32:
+      return StoredType::i32;
+    case DType::bf16:
+      return StoredType::bf16;
+  }
+  fail("tensors of {} cannot be stored", autograd::name_of(dtype));
+}
+
+ArrayView view_of(std::string name, const Tensor& tensor) {
+  require(tensor.is_contiguous(),
+          "the tensor '{}' is not contiguous: make it contiguous before it is written", name);
+  require(tensor.device() == Device::cpu,
+          "the tensor '{}' is on {}: copy it to the CPU before it is written", name,
+          name_of(tensor.device()));
+  const std::byte* start = tensor.address();
+  const std::size_t bytes =
+      static_cast<std::size_t>(tensor.elements()) * autograd::size_of(tensor.dtype());
+  return {std::move(name), stored_type(tensor.dtype()), tensor.shape(), {start, bytes}};
+}
+
+void write_tensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors) {
+  const autograd::NoGrad no_grad;
+  std::vector<ArrayView> arrays;
+  for (NamedTensor& each : tensors) {
+    each.tensor = each.tensor.to(Device::cpu);
+    arrays.push_back(view_of(each.name, each.tensor));
+  }
+  write_safetensors(path, arrays);
+}
+
+void read_tensor(SafetensorsFile& file, const std::string& name, const Tensor& parameter) {
+  const Tensor tensor = parameter.device() == Device::cpu
+                            ? parameter
+                            : Tensor::empty(parameter.shape(), parameter.dtype());
+  const auto& entry = file.entry(name);
+  require(entry.shape == tensor.shape(), "'{}' has shape {} in the checkpoint but {} in the model",
+          name, autograd::to_string(entry.shape), autograd::to_string(tensor.shape()));
+  std::vector<std::byte> bytes(entry.bytes());
+  file.read(name, bytes);
+  autograd::dispatch_stored(tensor.dtype(), "read_tensor", [&](auto zero) {
+    const auto values = tensor.values<decltype(zero)>();
+    if (entry.type == StoredType::f32) return convert<float>(bytes, values);
+    if (entry.type == StoredType::f64) return convert<double>(bytes, values);
+    if (entry.type == StoredType::bf16) return convert<std::uint16_t>(bytes, values);
+    fail("'{}' is stored as {}, but Ringside reads parameters from F32, F64 and BF16", name,
+         safetensors_name(entry.type));
+  });
+  if (!tensor.is_same(parameter)) parameter.copy_(tensor);
+}
+
+}  // namespace ringside::transformer
