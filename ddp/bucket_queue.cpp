@@ -36,7 +36,11 @@ void BucketQueue::launch_next() {
   for (std::size_t e = 0; e < buckets_[b].entries.size(); ++e)
     if (!has_gradient(b, e)) zero_in_bucket(b, e);
   missing_[b] = missing_in(b);
-  launch(b, label_without(fmt::format("bucket {}", b), missing_[b]));
+  try {
+    launch(b, label_without(fmt::format("bucket {}", b), missing_[b]));
+  } catch (const Error& error) {
+    rethrow_with_names(error, group_.rank(), missing_[b]);
+  }
 }
 
 void BucketQueue::launch_rest() {

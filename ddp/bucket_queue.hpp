@@ -24,6 +24,8 @@ namespace ringside::ddp {
 
 class BucketQueue {
  public:
+  static constexpr double default_bucket_mb = 25;
+
   virtual ~BucketQueue() = default;
   BucketQueue(const BucketQueue&) = delete;
   BucketQueue& operator=(const BucketQueue&) = delete;

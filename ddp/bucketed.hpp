@@ -17,8 +17,6 @@ namespace ringside::ddp {
 
 class Bucketed : public GradientBuckets {
  public:
-  static constexpr double default_bucket_mb = ddp::default_bucket_mb;
-
   // Copies the parameters and buffers of rank 0 to all ranks. `module` and `group` must outlive
   // this object.
   Bucketed(const autograd::Module& module, collectives::ProcessGroup& group,

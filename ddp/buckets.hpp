@@ -39,8 +39,7 @@ struct Bucket {
 std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& parameters,
                                  std::size_t limit, std::size_t first_limit);
 
-inline constexpr double default_bucket_mb = 25;  // 1 MB is 10^6 bytes
-inline constexpr double first_bucket_mb = 1;
+inline constexpr double first_bucket_mb = 1;  // 1 MB is 10^6 bytes
 
 // Plans buckets of at most `bucket_mb` MB for the module's trained parameters. The first bucket
 // holds at most first_bucket_mb.

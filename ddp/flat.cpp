@@ -47,7 +47,7 @@ void Flat::finish() {
   if (end == 0) return;
 
   try {
-    parallel::all_reduce_mean(view_at(0, {end}), group_, label_without("all gradients", missing));
+    parallel::all_reduce_mean(view_at(0, {end}), group_, label_without("flat buffer", missing));
   } catch (const Error& error) {
     rethrow_with_names(error, group_.rank(), missing);
   }

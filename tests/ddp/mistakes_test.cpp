@@ -54,14 +54,14 @@ std::string error_of_second_backward(ProcessGroup& group) {
 
 TEST_CASE("a gradient that is missing on one rank is named") {
   names_the_gradient_that_is_missing<ddp::Naive>("for fc2.bias", "barrier");
-  names_the_gradient_that_is_missing<ddp::Flat>("for all gradients without 1 gradient (",
-                                                "for all gradients,");
+  names_the_gradient_that_is_missing<ddp::Flat>("for flat buffer without 1 gradient (",
+                                                "for flat buffer,");
   names_the_gradient_that_is_missing<ddp::Overlap>("for fc2.bias", "for fc1.");
   names_the_gradient_that_is_missing<ddp::Bucketed>("for bucket 0 without 1 gradient (",
                                                     "for bucket 0,");
   // The rank that lacks it says which one.
   names_the_gradient_that_is_missing<ddp::Flat>("On rank 1 backward gave no gradient to fc2.bias",
-                                                "all gradients");
+                                                "flat buffer");
   names_the_gradient_that_is_missing<ddp::Bucketed>(
       "On rank 1 backward gave no gradient to fc2.bias", "bucket 0");
 }

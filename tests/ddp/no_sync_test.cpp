@@ -38,7 +38,7 @@ void averages_gradients_of_both_micro_batches(More... more) {
         strategy.finish();
         for (const auto& [name, parameter] : model.named_parameters()) {
           require(parameter.grad().defined(), "{} has no gradient", name);
-          for (const double seen : parameter.grad().values<double>())
+          for (const double seen : parameter.grad().template values<double>())
             require(seen == mean, "{}: the mean of the gradients is {}, not {}", name, mean, seen);
         }
       }

@@ -180,6 +180,7 @@ void different_missing_gradients_are_named() {
           BiasNet net({false, rank != 0, rank != 1});
           Method method(net, group);
           backward(mse_loss(net.forward(rows_of<float>(0, 0, 4, 5)), rows_of<float>(1, 0, 4, 5)));
+          group.barrier();  // otherwise a slow rank could fail before it has gradients
           method.finish();
           group.barrier();
         },
@@ -188,6 +189,8 @@ void different_missing_gradients_are_named() {
             CAPTURE(text);
             CHECK(contains(text, "the ranks disagree"));
           }
+          CAPTURE(outcomes[0]);
+          CAPTURE(outcomes[1]);
           CHECK(contains(outcomes[0], "b.bias"));
           CHECK(contains(outcomes[1], "c.bias"));
         });
