@@ -18,26 +18,24 @@ Overlap::Overlap(const autograd::Module& module, collectives::ProcessGroup& grou
 
 // The hook: backward has completed the gradient of parameter i.
 void Overlap::on_gradient(std::size_t i) {
-  if (launched_[i]) refuse_second_gradient(parameters_[i].name);
-  if (synchronizing_)
-    launch(i);
-  else
-    held_[i] = true;
-}
-
-void Overlap::launch(std::size_t i) {
   const auto& [name, parameter] = parameters_[i];
-  held_[i] = false;
+  if (launched_[i]) refuse_second_gradient(name);
+  held_[i] = !synchronizing_;
+  if (held_[i]) return;
   launched_[i] = true;
   under_way_.push_back(parallel::all_reduce_mean_async(parameter.grad(), group_, name));
 }
 
 void Overlap::finish() {
   // Gradients that came from an earlier micro-batch only: the last backward did not reach them.
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (held_[i]) launch(i);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, parameter] = parameters_[i];
+    if (held_[i])
+      under_way_.push_back(parallel::all_reduce_mean_async(parameter.grad(), group_, name));
+  }
   for (const collectives::Work& work : under_way_) work.wait();
   under_way_.clear();
+  held_.assign(parameters_.size(), false);
   launched_.assign(parameters_.size(), false);
 }
 

@@ -40,7 +40,6 @@ class Overlap {
 
  private:
   void on_gradient(std::size_t i);
-  void launch(std::size_t i);
 
   std::vector<autograd::NamedTensor> parameters_;
   collectives::ProcessGroup& group_;
