@@ -1,57 +1,36 @@
-// Data parallelism, the fourth form: gradients set out in buckets, each as soon as all of its
-// gradients are ready.
+// Data parallelism, fourth version: gradients travel in buckets. The all-reduce of a bucket starts
+// as soon as all its gradients are complete.
 //
 //     backward    | layer 3 | layer 2 | layer 1 |
 //     network               |  bucket 0  |  bucket 1  |
 //
-// Few calls, as in flat.hpp, and overlap, as in overlap.hpp. A gradient is written by backward
-// straight into its bucket, and is read there by the optimizer: parameter.grad() is a view, and
-// nothing is copied. (If the optimizer's zero_grad drops gradients, backward makes new ones, and
-// they are copied into the bucket; zero_grad(false) keeps the views.)
+// There are few calls, as in flat.hpp, and they overlap with backward, as in overlap.hpp.
 //
-// Which gradients travel together is decided in buckets.hpp, and when they set out in
-// bucket_queue.hpp.
+// buckets.hpp decides which gradients share a bucket, bucket_queue.hpp when a bucket is launched,
+// and gradient_buckets.hpp keeps the gradients in the buckets' memory.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "autograd/nn/module.hpp"
-#include "collectives/process_group.hpp"
-#include "ddp/bucket_queue.hpp"
+#include "ddp/gradient_buckets.hpp"
 
 namespace ringside::ddp {
 
-class Bucketed {
+class Bucketed : public GradientBuckets {
  public:
-  static constexpr double default_bucket_mb = 25;  // of 10^6 bytes
-
-  // Makes all ranks' parameters and buffers those of rank 0. `module` and `group` must outlive
-  // this.
+  // Copies the parameters and buffers of rank 0 to all ranks. `module` and `group` must outlive
+  // this object.
   Bucketed(const autograd::Module& module, collectives::ProcessGroup& group,
            double bucket_mb = default_bucket_mb);
 
-  // Call after backward, on every rank: starts the buckets that parameters without a gradient have
-  // held up, and waits for all. A parameter that got no gradient on any rank is without one
-  // afterwards; one that got a gradient on some ranks only is an Error that names it.
+  // Launches the buckets that still lack gradients, and waits for all. Every rank calls it after
+  // backward. A parameter without a gradient on every rank has none afterwards. If only some ranks
+  // have a gradient, it throws Error with the names of the gradients that this rank lacks.
   void finish();
 
-  // While the result lives, backward only adds gradients up, on this rank: for all but the last
-  // micro-batch of a step.
-  [[nodiscard]] Paused no_sync() { return queue_.pause(); }
-
-  int launched() const { return queue_.launched(); }  // buckets started since the last finish()
-  const std::vector<Bucket>& buckets() const { return queue_.buckets(); }
-
  private:
-  void settle(std::size_t bucket, std::size_t entry);
-  void launch(std::size_t bucket, const std::string& label);
-  autograd::Tensor place(std::size_t bucket, std::size_t entry) const;
+  void launch(std::size_t bucket, const std::string& label) override;
 
-  collectives::ProcessGroup& group_;
-  std::vector<autograd::Tensor> flats_;  // [bucket]: all of its gradients, end to end
-  std::vector<collectives::Work> under_way_;
-  BucketQueue queue_;  // last: its hooks go before what they use
+  std::vector<collectives::Work> under_way_;  // [bucket]
 };
 
 }  // namespace ringside::ddp

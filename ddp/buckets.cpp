@@ -27,9 +27,9 @@ std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& param
 }
 
 std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb) {
-  require(bucket_mb > 0, "a bucket must be larger than {} MB", bucket_mb);
+  require(bucket_mb > 0, "a bucket must hold more than 0 MB, but its limit is {} MB", bucket_mb);
   const auto limit = static_cast<std::size_t>(bucket_mb * 1e6) + 1;
-  return plan_buckets(trained_parameters(module), limit,
+  return plan_buckets(parallel::trained_parameters(module), limit,
                       std::min(limit, static_cast<std::size_t>(first_bucket_mb * 1e6)));
 }
 

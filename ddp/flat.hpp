@@ -1,15 +1,14 @@
-// Data parallelism, the second form: after backward, one all-reduce over all gradients, laid end to
-// end.
+// Data parallelism, second version: one all-reduce for all gradients, after backward.
 //
 //     gradients    [ w1          ] [ b1 ] [ w2       ] [ b2 ]
-//                  copy ↓                                     ↑ copy back
-//     flat         [ w1           | b1  |  w2       |  b2   ]       one all-reduce
+//                    | copy                                ^ copy back
+//                    v                                     |
+//     flat         [ w1          |  b1  |  w2       |  b2  ]      one all-reduce
 //
-// Latency is paid once, not once for each parameter (naive.hpp); the price is two passes over
-// memory. The network still rests during backward.
+// A step pays for the latency of one call instead of one call for each parameter (naive.hpp). In
+// return it copies all gradients twice. The network is still idle during backward.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "autograd/nn/module.hpp"
@@ -19,18 +18,20 @@ namespace ringside::ddp {
 
 class Flat {
  public:
-  // Makes all ranks' parameters and buffers those of rank 0. `module` and `group` must outlive
-  // this. All parameters that are trained must be of one type.
+  // Copies the parameters and buffers of rank 0 to all ranks. `module` and `group` must outlive
+  // this object. All trained parameters must have one dtype and lie on one device; otherwise it
+  // throws Error.
   Flat(const autograd::Module& module, collectives::ProcessGroup& group);
 
-  // Call after backward, on every rank. A parameter that got no gradient on any rank stays without
-  // one; one that got a gradient on some ranks only is an Error that names it.
+  // Replaces every gradient by its mean over all ranks. Every rank calls it after backward. A
+  // parameter without a gradient on every rank stays without one. If only some ranks have a
+  // gradient, it throws Error with the names of the gradients that this rank lacks.
   void finish();
 
  private:
   std::vector<autograd::NamedTensor> parameters_;
   collectives::ProcessGroup& group_;
-  autograd::Tensor flat_;  // room for all gradients
+  autograd::Tensor flat_;  // [elements of all trained parameters]
 };
 
 }  // namespace ringside::ddp

@@ -1,19 +1,21 @@
 #include "ddp/naive.hpp"
 
 #include "parallel/replicate.hpp"
+#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
 Naive::Naive(const autograd::Module& module, collectives::ProcessGroup& group)
-    : parameters_(trained_parameters(module)), group_(group) {
-  replicate(module, group);
+    : parameters_(parallel::trained_parameters(module)), group_(group) {
+  parallel::replicate(module, group);
 }
 
 void Naive::finish() {
   for (const auto& [name, parameter] : parameters_) {
-    if (!parameter.grad().defined())
-      continue;  // a rank that does not skip it finds out by the name of the next call
-    average(parameter.grad(), group_, name);
+    // A rank that has this gradient makes a call that this rank skips. Then the labels of the next
+    // calls differ, and both ranks throw.
+    if (!parameter.grad().defined()) continue;
+    parallel::all_reduce_mean(parameter.grad(), group_, name);
   }
 }
 

@@ -1,16 +1,20 @@
-// Data parallelism, the first form: after backward, one all-reduce for each parameter.
+// Data parallelism, first version: one all-reduce for each parameter, after backward.
 //
-//     ddp::Naive parallel(model, group);        every rank has rank 0's parameters
-//     backward(loss);                           the gradients of this rank's share of the batch
-//     parallel.finish();                        the mean over all ranks: the gradients of the whole batch
-//     optimizer.step();                         the same step on every rank
+//     ddp::Naive parallel(model, group);     every rank gets the parameters of rank 0
+//     backward(loss);                        gradients of this rank's share of the batch
+//     parallel.finish();                     gradients of the whole batch
+//     optimizer.step();                      the same update on every rank
 //
-// Each rank's loss must be the mean over its share, and the shares equally large: then the mean of
-// the ranks' gradients is the gradient of the mean over the whole batch.
+// The loss of each rank must be the mean over its share, and all shares must have the same size.
+// Then the mean of the ranks' gradients is the gradient of the mean loss over the whole batch.
 //
-// What it costs: a model has many small parameters, so the time goes into latency, 2 (p-1) messages
-// one after the other for each; and the network rests during backward, the processors during
-// communication. flat.hpp mends the first, overlap the second.
+// Cost: one call for each parameter, and many parameters are small. Latency dominates their calls:
+// a ring all-reduce takes 2 (p-1) messages one after the other. Besides, the network is idle during
+// backward, and the processors are idle during communication. flat.hpp removes the first cost,
+// overlap.hpp the second.
+//
+// Reading order of this folder: naive, flat, overlap, then buckets.hpp, bucket_queue,
+// gradient_buckets and bucketed.
 #pragma once
 
 #include <vector>
@@ -22,12 +26,13 @@ namespace ringside::ddp {
 
 class Naive {
  public:
-  // Makes all ranks' parameters and buffers those of rank 0. `module` and `group` must outlive
-  // this.
+  // Copies the parameters and buffers of rank 0 to all ranks. `module` and `group` must outlive
+  // this object.
   Naive(const autograd::Module& module, collectives::ProcessGroup& group);
 
-  // Call after backward, on every rank. A parameter that got no gradient on any rank stays without
-  // one; one that got a gradient on some ranks only is an Error that names it.
+  // Replaces every gradient by its mean over all ranks. Every rank calls it after backward. A
+  // parameter without a gradient on every rank stays without one. If only some ranks have a
+  // gradient, it throws Error with the parameter's name.
   void finish();
 
  private:

@@ -1,29 +1,42 @@
 #include "ddp/overlap.hpp"
 
+#include "ddp/gradient_errors.hpp"
 #include "parallel/replicate.hpp"
+#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
-Overlap::Overlap(const autograd::Module& module, collectives::ProcessGroup& group) : group_(group) {
-  replicate(module, group);
-  for (const auto& [name, parameter] : trained_parameters(module))
-    hooks_.add(parameter,
-               [this, name = name](const autograd::Tensor& ready) { on_ready(name, ready); });
+Overlap::Overlap(const autograd::Module& module, collectives::ProcessGroup& group)
+    : parameters_(parallel::trained_parameters(module)),
+      group_(group),
+      held_(parameters_.size()),
+      launched_(parameters_.size()) {
+  parallel::replicate(module, group);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    hooks_.add(parameters_[i].tensor, [this, i](const autograd::Tensor&) { on_gradient(i); });
 }
 
-void Overlap::on_ready(const std::string& name, const autograd::Tensor& parameter) {
-  std::erase_if(held_back_, [&](const autograd::NamedTensor& held) { return held.name == name; });
-  if (synchronising_)
-    under_way_.push_back(average_async(parameter.grad(), group_, name));
-  else
-    held_back_.push_back({name, parameter});
+// The hook: backward has completed the gradient of parameter i.
+void Overlap::on_gradient(std::size_t i) {
+  const auto& [name, parameter] = parameters_[i];
+  if (launched_[i]) refuse_second_gradient(name);
+  held_[i] = !synchronizing_;
+  if (held_[i]) return;
+  launched_[i] = true;
+  under_way_.push_back(parallel::all_reduce_mean_async(parameter.grad(), group_, name));
 }
 
 void Overlap::finish() {
-  for (const auto& [name, parameter] : std::exchange(
-           held_back_, {}))  // the last micro-batch gave them no gradient, but another did
-    under_way_.push_back(average_async(parameter.grad(), group_, name));
-  for (const auto& work : std::exchange(under_way_, {})) work.wait();
+  // Gradients that came from an earlier micro-batch only: the last backward did not reach them.
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, parameter] = parameters_[i];
+    if (held_[i])
+      under_way_.push_back(parallel::all_reduce_mean_async(parameter.grad(), group_, name));
+  }
+  for (const collectives::Work& work : under_way_) work.wait();
+  under_way_.clear();
+  held_.assign(parameters_.size(), false);
+  launched_.assign(parameters_.size(), false);
 }
 
 }  // namespace ringside::ddp

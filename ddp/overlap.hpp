@@ -1,49 +1,55 @@
-// Data parallelism, the third form: each gradient sets out as soon as it is ready, while backward
-// computes the ones before it.
+// Data parallelism, third version: the all-reduce of a gradient starts as soon as the gradient is
+// complete, while backward computes those of the layers below.
 //
 //     backward    | layer 3 | layer 2 | layer 1 |
 //     network               | w3, b3  | w2, b2  | w1, b1 |
-//                                               ↑ finish() waits for what is still under way
+//                                               ^ finish() waits for the rest
 //
-// The hooks of autograd tell when: one fires for each parameter, once in a backward, after its last
-// use. What is left to pay is the latency of one call for each parameter; bucketed.hpp mends it.
+// Autograd calls a hook for each parameter, once per backward, after the parameter's last use. The
+// cost that remains is the latency of one call for each parameter; bucketed.hpp removes it.
 #pragma once
 
 #include <vector>
 
 #include "autograd/nn/module.hpp"
 #include "collectives/process_group.hpp"
-#include "ddp/hooks.hpp"
+#include "parallel/gradient_hooks.hpp"
 
 namespace ringside::ddp {
 
 class Overlap {
  public:
-  // Makes all ranks' parameters and buffers those of rank 0, and hangs a hook on every parameter
-  // that is trained. `module` and `group` must outlive this.
+  // Copies the parameters and buffers of rank 0 to all ranks, and registers a hook on every trained
+  // parameter. `module` and `group` must outlive this object.
   Overlap(const autograd::Module& module, collectives::ProcessGroup& group);
 
-  // Call after backward, on every rank: waits until every gradient is the mean over all ranks. A
-  // parameter that got no gradient on any rank stays without one; one that got a gradient on some
-  // ranks only is an Error that names it.
+  // Waits until every gradient is the mean over all ranks. Every rank calls it after backward. A
+  // parameter without a gradient on every rank stays without one. If only some ranks have a
+  // gradient, it throws Error with the parameter's name.
+  //
+  // A second backward without finish() in between throws Error: it would add to gradients that an
+  // all-reduce is reading and writing.
   void finish();
 
-  // While the result lives, backward only adds gradients up, on this rank: for all but the last
-  // micro-batch of a step.
-  [[nodiscard]] Paused no_sync() { return Paused(synchronising_); }
+  // While the result lives, backward only accumulates gradients on this rank. Use it for all but
+  // the last micro-batch of a step.
+  [[nodiscard]] parallel::Paused no_sync() { return parallel::Paused(synchronizing_); }
 
-  int launched() const {
-    return static_cast<int>(under_way_.size());
-  }  // calls started since the last finish()
+  // All-reduces started since the last finish().
+  int launched() const { return static_cast<int>(under_way_.size()); }
 
  private:
-  void on_ready(const std::string& name, const autograd::Tensor& parameter);
+  void on_gradient(std::size_t i);
 
+  std::vector<autograd::NamedTensor> parameters_;
   collectives::ProcessGroup& group_;
-  bool synchronising_ = true;
-  std::vector<autograd::NamedTensor> held_back_;  // ready under no_sync(), and not again since
+  bool synchronizing_ = true;
+  // [parameter]: complete under no_sync(), and its all-reduce has not started since.
+  std::vector<bool> held_;
+  // [parameter]: its all-reduce has started since the last finish().
+  std::vector<bool> launched_;
   std::vector<collectives::Work> under_way_;
-  HookList hooks_;  // last: they go before what they use
+  parallel::GradientHooks hooks_;  // the last member: destroyed before those that the hooks use
 };
 
 }  // namespace ringside::ddp

@@ -3,103 +3,106 @@
 #include <algorithm>
 
 #include "autograd/kernels/copy.hpp"
-#include "parallel/replicate.hpp"
+#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
-using autograd::MemoryKind;
-using autograd::MemoryScope;
 using autograd::Tensor;
 
 GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup& group,
-                               Slices slices)
-    : plan_(plan),
-      group_(group),
-      slices_(std::move(slices)),
-      begun_(plan.buckets().size()),
-      queue_(
-          plan.buckets(), [this](std::size_t b, std::size_t e) { settle(b, e); },
-          [this](std::size_t b, const std::string& label) { launch(b, label); }) {
-  const MemoryScope scope(MemoryKind::gradients);
-  for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
-    const ddp::Bucket& bucket = plan_.buckets()[b];
+                               ParameterShards shards)
+    : BucketQueue(plan.buckets(), group),
+      plan_(plan),
+      parameter_shards_(std::move(shards)),
+      accumulated_(plan.buckets().size()) {
+  const autograd::MemoryScope scope(autograd::MemoryKind::gradients);
+  for (std::size_t b = 0; b < buckets().size(); ++b) {
+    const ddp::Bucket& bucket = buckets()[b];
     shards_.push_back(Tensor::zeros({plan_.shard_elements(b)}, bucket.dtype, bucket.device));
     flats_.push_back(Tensor::empty({plan_.padded_elements(b)}, bucket.dtype, bucket.device));
     flats_[b].storage()->drop();
     seen_.emplace_back(bucket.entries.size());
-    has_gradient_.emplace_back(bucket.entries.size());
   }
+  had_gradient_ = seen_;
 }
 
-void GradientShards::settle(std::size_t b, std::size_t e) {
-  if (ended_) finish_backward();
-  const ddp::BucketEntry& entry = plan_.buckets()[b].entries[e];
-  open(b);
+void GradientShards::before_gradient() {
+  if (backward_ended_) finish_backward();
+}
+
+void GradientShards::copy_into_bucket(std::size_t b, std::size_t e) {
+  const ddp::BucketEntry& entry = buckets()[b].entries[e];
+  allocate(b);
   ddp::view_in(flats_[b], entry).copy_(entry.parameter.tensor.grad());
   entry.parameter.tensor.set_grad({});
 }
 
-void GradientShards::open(std::size_t b) {
-  while (std::any_of(under_way_.begin(), under_way_.end(),
-                     [&](const UnderWay& each) { return each.bucket == b; }))
-    close_first();
+void GradientShards::zero_in_bucket(std::size_t b, std::size_t e) {
+  allocate(b);  // it may lack all its gradients, and another rank may have some
+  ddp::view_in(flats_[b], buckets()[b].entries[e]).fill_(0);
+}
+
+void GradientShards::launch(std::size_t b, const std::string& label) {
+  while (under_way_.size() >= most_under_way) finish_oldest();
+  under_way_.push_back({b, parallel::reduce_scatter_mean_async(
+                               flats_[b], plan_.shard_of(flats_[b], b), group_, label)});
+}
+
+void GradientShards::allocate(std::size_t b) {
+  // The bucket of the previous micro-batch may still be under way.
+  const auto is_under_way = [&] {
+    return std::any_of(under_way_.begin(), under_way_.end(),
+                       [&](const UnderWay& each) { return each.bucket == b; });
+  };
+  while (is_under_way()) finish_oldest();
   if (flats_[b].storage()->data() != nullptr) return;
-  while (under_way_.size() > most_under_way ||
-         (!under_way_.empty() && under_way_.front().work.done()))
-    close_first();
+  while (!under_way_.empty() && under_way_.front().work.done()) finish_oldest();
+
   flats_[b].storage()->restore();
-  const std::int64_t elements = plan_.buckets()[b].elements,
-                     padding = plan_.padded_elements(b) - elements;
+  const std::int64_t elements = buckets()[b].elements;
+  const std::int64_t padding = plan_.padded_elements(b) - elements;
   if (padding > 0)
     Tensor::view_of(flats_[b].storage(), elements, {padding}, flats_[b].dtype()).fill_(0);
 }
 
-void GradientShards::launch(std::size_t b, const std::string& label) {
-  open(b);  // where it has no gradient at all: another rank may
-  const auto& entries = plan_.buckets()[b].entries;
-  for (std::size_t e = 0; e < entries.size(); ++e)
-    if (!queue_.has_gradient(b, e)) ddp::view_in(flats_[b], entries[e]).fill_(0);
-  under_way_.push_back(
-      {b, ddp::average_block_async(flats_[b], plan_.shard_of(flats_[b], b), group_, label)});
-}
-
-void GradientShards::close_first() {
+void GradientShards::finish_oldest() {
   const auto [b, work] = under_way_.front();
-  work.wait();
+  wait(work, b);
   under_way_.pop_front();
-  const Tensor block = plan_.shard_of(flats_[b], b);
-  if (begun_[b])
-    autograd::accumulate_into(shards_[b], block);
+  const Tensor mean = plan_.shard_of(flats_[b], b);
+  if (accumulated_[b])
+    autograd::accumulate_into(shards_[b], mean);
   else
-    shards_[b].copy_(block);
-  begun_[b] = true;
+    shards_[b].copy_(mean);
+  accumulated_[b] = true;
   flats_[b].storage()->drop();
 }
 
 void GradientShards::finish_backward() {
-  ended_ = false;
-  queue_.launch_rest();
+  backward_ended_ = false;
+  launch_rest();
   for (std::size_t b = 0; b < seen_.size(); ++b)
     for (std::size_t e = 0; e < seen_[b].size(); ++e)
-      seen_[b][e] = seen_[b][e] || queue_.has_gradient(b, e);
-  queue_.start_over();
+      if (has_gradient(b, e)) seen_[b][e] = true;
+  start_over();
 }
 
 void GradientShards::finish() {
   finish_backward();
-  while (!under_way_.empty()) close_first();
-  for (std::size_t b = 0; b < slices_.size(); ++b) {
-    for (std::size_t e = 0; e < slices_[b].size(); ++e) {
-      if (slices_[b][e].defined())
-        slices_[b][e].set_grad(seen_[b][e] ? plan_.slice_of(shards_[b], {b, e}) : Tensor());
+  while (!under_way_.empty()) finish_oldest();
+  for (std::size_t b = 0; b < parameter_shards_.size(); ++b) {
+    for (std::size_t e = 0; e < parameter_shards_[b].size(); ++e) {
+      const Tensor& shard = parameter_shards_[b][e];
+      if (!shard.defined()) continue;
+      shard.set_grad(seen_[b][e] ? plan_.parameter_shard(shards_[b], {b, e}) : Tensor());
     }
-    has_gradient_[b] = seen_[b];
+    had_gradient_[b] = seen_[b];
     seen_[b].assign(seen_[b].size(), false);
-    begun_[b] = false;
+    accumulated_[b] = false;
   }
 }
 
-std::size_t GradientShards::open() const {
+std::size_t GradientShards::in_memory() const {
   return static_cast<std::size_t>(
       std::count_if(flats_.begin(), flats_.end(),
                     [](const Tensor& flat) { return flat.storage()->data() != nullptr; }));

@@ -1,12 +1,13 @@
-// Gradients that are never all there at once: stages 2 and 3 keep this rank's shard of each bucket,
-// and the bucket itself only while it is filled and on its way.
+// The reduce-scatter of gradients in stages 2 and 3: a rank keeps its shard of every bucket, and
+// the whole bucket only while it is filled and reduced.
 //
-//     first gradient of a bucket     memory for the bucket is fetched; backward's gradient is copied in, and its own memory freed
-//     last gradient                  reduce-scatter starts
-//     reduce-scatter is done         this rank's block of the mean is added to its shard; the bucket's memory is freed
+//     first gradient of a bucket    allocate the bucket's memory
+//     every gradient                copy it into the bucket, and free what backward allocated
+//     last gradient of a bucket     start the reduce-scatter
+//     the reduce-scatter is done    add this rank's shard of the mean to its shard; free the bucket
 //
-// Backward runs ahead of the network by at most `most_under_way` buckets; then it waits, so that
-// memory is bounded, and not the time.
+// At most `most_under_way` reduce-scatters are under way. Backward waits before it starts another
+// one, so that a slow network costs time and not memory.
 #pragma once
 
 #include <deque>
@@ -14,30 +15,31 @@
 #include <vector>
 
 #include "ddp/bucket_queue.hpp"
-#include "zero/slices.hpp"
+#include "zero/parameter_shards.hpp"
 
 namespace ringside::zero {
 
-class GradientShards {
+class GradientShards final : public ddp::BucketQueue {
  public:
   static constexpr std::size_t most_under_way = 2;
 
-  // `plan` and `group` must outlive this. `slices` get their gradients at finish().
-  GradientShards(const ShardPlan& plan, collectives::ProcessGroup& group, Slices slices);
+  // `plan` and `group` must outlive this object. finish() sets the gradients of `shards`.
+  GradientShards(const ShardPlan& plan, collectives::ProcessGroup& group, ParameterShards shards);
 
-  // What comes from here on is of another backward, and is added to what the shards have of this
-  // step. (The buckets that parameters without a gradient have held up set out when it begins.)
-  void end_backward() noexcept { ended_ = true; }
+  // Ends a backward that is not the last one of its step: the gradients of the next backward are
+  // added to those in the shards. Buckets that still lack gradients are launched when that backward
+  // brings its first gradient.
+  void end_backward() noexcept { backward_ended_ = true; }
 
-  // Ends a step: waits, and gives every slice its gradient, or none where no backward since the
-  // last finish() brought one.
+  // Ends a step: waits for all buckets, and gives every parameter shard its gradient, or none if no
+  // backward since the last finish() brought one.
   void finish();
 
-  int launched() const { return queue_.launched(); }  // in this backward
-  std::size_t open() const;                           // buckets whose memory is there now
-  const std::vector<std::vector<bool>>& has_gradient() const {
-    return has_gradient_;
-  }  // [bucket][entry]: at the last finish()
+  std::size_t under_way() const { return under_way_.size(); }
+  // Buckets whose memory is allocated now: under way, or being filled.
+  std::size_t in_memory() const;
+  // [bucket][entry]: whether the step that the last finish() ended brought a gradient.
+  const HasGradient& had_gradient() const { return had_gradient_; }
 
  private:
   struct UnderWay {
@@ -45,29 +47,30 @@ class GradientShards {
     collectives::Work work;
   };
 
+  void before_gradient() override;
+  void copy_into_bucket(std::size_t bucket, std::size_t entry) override;
+  void zero_in_bucket(std::size_t bucket, std::size_t entry) override;
+  void launch(std::size_t bucket, const std::string& label) override;
+
+  void allocate(std::size_t bucket);
+  void finish_oldest();
   void finish_backward();
-  void settle(std::size_t bucket, std::size_t entry);
-  void launch(std::size_t bucket, const std::string& label);
-  void open(std::size_t bucket);
-  void close_first();
 
   const ShardPlan& plan_;
-  collectives::ProcessGroup& group_;
-  Slices slices_;
-  std::vector<autograd::Tensor>
-      flats_;  // [bucket]: end to end, filled up; dropped while there is nothing in it
-  std::vector<autograd::Tensor>
-      shards_;  // [bucket]: this rank's block of the mean, of all backwards of this step
-  std::vector<bool> begun_;  // [bucket]: the shard holds something of this step
-  std::vector<std::vector<bool>>
-      seen_;  // [bucket][entry]: a gradient came in an earlier backward of this step
-  std::vector<std::vector<bool>> has_gradient_;
-  bool ended_ = false;
-  std::deque<UnderWay> under_way_;
-  ddp::BucketQueue queue_;  // last: its hooks go before what they use
+  ParameterShards parameter_shards_;
+  // [bucket]: gradients end to end, then padding. Dropped while the bucket is not in use.
+  std::vector<autograd::Tensor> flats_;
+  // [bucket]: this rank's shard of the mean, accumulated over the backwards of this step.
+  std::vector<autograd::Tensor> shards_;
+  std::vector<bool> accumulated_;  // [bucket]: the shard holds gradients of this step
+  HasGradient seen_;               // in an earlier backward of this step
+  HasGradient had_gradient_;
+  bool backward_ended_ = false;
+  std::deque<UnderWay> under_way_;  // the oldest first
 };
 
-// For no_sync(): a backward of a step that has more of them.
+// What no_sync() of stages 2 and 3 returns: its lifetime spans one backward of a step that has
+// more.
 class MicroBatch {
  public:
   explicit MicroBatch(GradientShards& gradients) : gradients_(gradients) {}

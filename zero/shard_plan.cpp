@@ -10,9 +10,9 @@ ShardPlan::ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks)
     : buckets_(std::move(buckets)), rank_(rank), ranks_(ranks) {}
 
 std::int64_t ShardPlan::shard_elements(std::size_t bucket) const {
-  const auto line = static_cast<std::int64_t>(64 / autograd::size_of(buckets_[bucket].dtype));
+  const auto cache_line = static_cast<std::int64_t>(64 / autograd::size_of(buckets_[bucket].dtype));
   const std::int64_t each = (buckets_[bucket].elements + ranks_ - 1) / ranks_;
-  return (each + line - 1) / line * line;
+  return (each + cache_line - 1) / cache_line * cache_line;
 }
 
 std::int64_t ShardPlan::padded_bytes() const {
@@ -22,19 +22,26 @@ std::int64_t ShardPlan::padded_bytes() const {
   return bytes;
 }
 
-Part ShardPlan::part(Place place, int rank) const {
-  const auto& entry = buckets_[place.bucket].entries[place.entry];
-  const std::int64_t shard = shard_elements(place.bucket),
-                     elements = entry.parameter.tensor.elements();
+ShardRange ShardPlan::range(ParameterLocation location, int rank) const {
+  const ddp::BucketEntry& entry = buckets_[location.bucket].entries[location.entry];
+  const std::int64_t shard = shard_elements(location.bucket);
+  const std::int64_t elements = entry.parameter.tensor.elements();
   const std::int64_t begin = std::clamp(rank * shard - entry.begin, std::int64_t{0}, elements);
   const std::int64_t end = std::clamp((rank + 1) * shard - entry.begin, std::int64_t{0}, elements);
   return {begin, end - begin};
 }
 
-std::optional<ShardPlan::Place> ShardPlan::find(const Tensor& parameter) const {
+std::vector<ShardRange> ShardPlan::ranges(ParameterLocation location) const {
+  std::vector<ShardRange> all;
+  for (int rank = 0; rank < ranks_; ++rank) all.push_back(range(location, rank));
+  return all;
+}
+
+std::optional<ParameterLocation> ShardPlan::find(const Tensor& parameter) const {
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     for (std::size_t e = 0; e < buckets_[b].entries.size(); ++e)
-      if (buckets_[b].entries[e].parameter.tensor.is_same(parameter)) return Place{b, e};
+      if (buckets_[b].entries[e].parameter.tensor.is_same(parameter))
+        return ParameterLocation{b, e};
   return std::nullopt;
 }
 
@@ -43,13 +50,12 @@ Tensor ShardPlan::shard_of(const Tensor& flat, std::size_t bucket) const {
   return Tensor::view_of(flat.storage(), flat.offset() + rank_ * shard, {shard}, flat.dtype());
 }
 
-Tensor ShardPlan::slice_of(const Tensor& shard, Place place) const {
-  const auto [begin, count] = part(place);
+Tensor ShardPlan::parameter_shard(const Tensor& shard, ParameterLocation location) const {
+  const auto [begin, count] = range(location);
   if (count == 0) return {};
-  const std::int64_t in_bucket = buckets_[place.bucket].entries[place.entry].begin + begin;
-  return Tensor::view_of(shard.storage(),
-                         shard.offset() + in_bucket - rank_ * shard_elements(place.bucket), {count},
-                         shard.dtype());
+  const std::int64_t in_bucket = buckets_[location.bucket].entries[location.entry].begin + begin;
+  const std::int64_t in_shard = in_bucket - rank_ * shard_elements(location.bucket);
+  return Tensor::view_of(shard.storage(), shard.offset() + in_shard, {count}, shard.dtype());
 }
 
 }  // namespace ringside::zero

@@ -1,13 +1,13 @@
-// Which part of which parameter each rank keeps, where flat memory is shared out evenly.
+// Which part of each parameter a rank keeps, when every bucket is divided into equal shards.
 //
-//     bucket    [ a            | b               | c    |~~~~]     parameters end to end; ~ fills up: all shards are equally long
-//     shards    [ rank 0     ][ rank 1     ][ rank 2         ]
-//     parts       a[0:13)       a[13:15)      b[11:18) c[0:7)
+//     bucket    [ a            | b               | c    |~~~~]   parameters, then padding (~)
+//     shards    [ rank 0     ][ rank 1     ][ rank 2         ]   all of one length
+//     ranges      a[0:13)       a[13:15)      b[11:18) c[0:7)
 //                               b[0:11)
 //
-// Shards begin where a cache line does, so a bucket is filled up to a multiple of 64 bytes for each
-// rank: at most that much travels, and is kept, in vain. (ProcessGroup::reduce_scatter and
-// all_gather would take blocks that differ by an element, too.)
+// A shard starts at a cache line: its length is a multiple of 64 bytes, and padding fills the last
+// one. The padding is sent and stored too. (ProcessGroup::reduce_scatter and all_gather would also
+// take blocks whose lengths differ by one element.)
 #pragma once
 
 #include <cstdint>
@@ -18,39 +18,44 @@
 
 namespace ringside::zero {
 
-// Elements begin .. begin + count of a parameter, in its memory order.
-struct Part {
+// Elements begin .. begin + count of a parameter, in row-major order.
+struct ShardRange {
   std::int64_t begin = 0, count = 0;
+};
+
+// Where the plan keeps a parameter.
+struct ParameterLocation {
+  std::size_t bucket = 0, entry = 0;
 };
 
 class ShardPlan {
  public:
-  // Where a parameter lies.
-  struct Place {
-    std::size_t bucket = 0, entry = 0;
-  };
-
   ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks);
 
   const std::vector<ddp::Bucket>& buckets() const { return buckets_; }
-  std::int64_t shard_elements(std::size_t bucket) const;  // of each rank
-  std::int64_t padded_elements(std::size_t bucket) const {
-    return shard_elements(bucket) * ranks_;
-  }                                   // of all together
-  std::int64_t padded_bytes() const;  // of all buckets
+  int ranks() const { return ranks_; }
 
-  // What `rank` keeps of a parameter; without a rank, this one.
-  Part part(Place place, int rank) const;
-  Part part(Place place) const { return part(place, rank_); }
+  // The length of one rank's shard of a bucket, and of all shards together.
+  std::int64_t shard_elements(std::size_t bucket) const;
+  std::int64_t padded_elements(std::size_t bucket) const { return shard_elements(bucket) * ranks_; }
+  // Bytes of all buckets, padding included.
+  std::int64_t padded_bytes() const;
 
-  // Nothing for a parameter that is in no bucket: one that is frozen.
-  std::optional<Place> find(const autograd::Tensor& parameter) const;
+  // The elements of a parameter that `rank` keeps; count is 0 if there are none.
+  ShardRange range(ParameterLocation location, int rank) const;
+  ShardRange range(ParameterLocation location) const { return range(location, rank_); }
+  // The ranges of all ranks: [rank].
+  std::vector<ShardRange> ranges(ParameterLocation location) const;
 
-  // This rank's block of memory that is laid out as a bucket and filled up.
+  // Nothing if the parameter is in no bucket, because it is frozen or belongs to another model.
+  std::optional<ParameterLocation> find(const autograd::Tensor& parameter) const;
+
+  // A view of this rank's shard of `flat`, [padded_elements(bucket)]: memory laid out as the
+  // bucket.
   autograd::Tensor shard_of(const autograd::Tensor& flat, std::size_t bucket) const;
-  // Of a shard, in memory of its own or in such a block: what it has of one parameter, as a row of
-  // numbers; undefined where that is none.
-  autograd::Tensor slice_of(const autograd::Tensor& shard, Place place) const;
+  // A view, [count], of the elements of one parameter in this rank's shard of its bucket; undefined
+  // if there are none. `shard` is a result of shard_of(), or a copy of one.
+  autograd::Tensor parameter_shard(const autograd::Tensor& shard, ParameterLocation location) const;
 
  private:
   std::vector<ddp::Bucket> buckets_;

@@ -13,10 +13,10 @@
 #include "ddp/naive.hpp"
 #include "ddp/overlap.hpp"
 #include "transformer/single_process.hpp"
-#include "zero/gradients.hpp"
-#include "zero/optimizer.hpp"
-#include "zero/parameters.hpp"
-#include "zero/state.hpp"
+#include "zero/stage1_broadcast.hpp"
+#include "zero/stage1_state.hpp"
+#include "zero/stage2_gradients.hpp"
+#include "zero/stage3_parameters.hpp"
 
 namespace ringside::cli {
 namespace {

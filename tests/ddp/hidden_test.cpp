@@ -1,6 +1,6 @@
-// Overlap, by the clock: behind a link that takes as long as computation does, most of what flat
-// exposes is hidden. Computation is sleep here, so that a busy machine changes little; by the order
-// of events the same is proved in overlap_test.cpp.
+// Overlap, proved by the clock: behind a link as slow as computation, overlap and buckets hide most
+// of the time that flat exposes. Computation is a sleep, so the load of the machine matters little.
+// overlap_test.cpp proves the same by the order of events.
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -20,12 +20,12 @@ using ringside::collectives::ProcessGroup;
 
 namespace {
 
-constexpr int layers = 5,
-              width = 160;  // 102 kB of gradients in each, 16 ms at 50 Mbps between two ranks
-constexpr std::chrono::milliseconds compute{20};  // of a layer's backward
+constexpr int layers = 5;
+constexpr int width = 160;  // 102 kB of gradients in each layer: 16 ms at 50 Mbps between two ranks
+constexpr std::chrono::milliseconds compute{20};  // the backward of a layer
 
-struct Slow : Module {
-  Slow() {
+struct SlowNet : Module {
+  SlowNet() {
     for (int i = 0; i < layers; ++i) {
       linears.push_back(std::make_unique<Linear>(width, width, false, Init{1, std::to_string(i)}));
       register_module(std::to_string(i), *linears.back());
@@ -42,10 +42,10 @@ struct Slow : Module {
   std::vector<std::unique_ptr<Linear>> linears;
 };
 
-// How long this rank stood still for communication in a step, seconds: the least of three.
+// The time in a step that this rank waits for communication, in seconds: the least of three steps.
 template <class Strategy, class... More>
-double exposed_by(ProcessGroup& group, More... more) {
-  const Slow net;
+double exposed_seconds(ProcessGroup& group, More... more) {
+  const SlowNet net;
   Strategy parallel(net, group, more...);
   double least = 1e9;
   for (int i = 0; i < 3; ++i) {
@@ -66,16 +66,17 @@ TEST_CASE("behind a slow link overlap and buckets hide more than half of what fl
   tests::on_every_transport(
       2,
       [](ProcessGroup& group) {
-        const double naive = exposed_by<ddp::Naive>(group), flat = exposed_by<ddp::Flat>(group),
-                     overlap = exposed_by<ddp::Overlap>(group),
-                     bucketed = exposed_by<ddp::Bucketed>(group, 0.11),
-                     one_bucket = exposed_by<ddp::Bucketed>(group, 100.0);
+        const double naive = exposed_seconds<ddp::Naive>(group),
+                     flat = exposed_seconds<ddp::Flat>(group),
+                     overlap = exposed_seconds<ddp::Overlap>(group),
+                     bucketed = exposed_seconds<ddp::Bucketed>(group, 0.11),
+                     one_bucket = exposed_seconds<ddp::Bucketed>(group, 100.0);
         const auto all = fmt::format(
             "exposed: naive {:.3f} s, flat {:.3f} s, overlap {:.3f} s, bucketed {:.3f} s, in one "
             "bucket {:.3f} s",
             naive, flat, overlap, bucketed, one_bucket);
-        require(flat >= 0.08 && naive >= 0.08, "the link is not slow: {}",
-                all);  // 5 x 102 kB at 50 Mbps is 82 ms
+        // 5 x 102 kB at 50 Mbps take 82 ms.
+        require(flat >= 0.08 && naive >= 0.08, "the link is not slow: {}", all);
         require(overlap < flat / 2, "{}", all);
         require(bucketed < flat / 2, "{}", all);
         require(one_bucket >= 0.08, "a bucket that holds everything cannot hide: {}", all);

@@ -1,5 +1,5 @@
-// A Llama of three blocks for the tests of what travels, when, and what it takes: small, but large
-// beside what fills up shards.
+// A Llama of three blocks for tests of traffic, order and memory: small, but large compared with
+// the padding of its shards.
 #pragma once
 
 #include "autograd/engine/engine.hpp"
@@ -19,7 +19,7 @@ inline transformer::Config small_llama(bool tied_head = false) {
   return config;
 }
 
-// Tokens that depend on the rank.
+// Of 2 x 8 tokens that depend on the rank.
 inline autograd::Tensor loss_of(const transformer::Model& model, int rank) {
   std::vector<std::int32_t> tokens, targets;
   for (int i = 0; i < 16; ++i)

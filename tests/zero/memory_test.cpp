@@ -1,8 +1,8 @@
-// What is held, by the ledger, at three moments: after everything is made, just before the
-// optimizer's step, just after it.
+// The memory of a rank at three moments, by the counters of memory_use(): after construction,
+// before the optimizer's step, and after it.
 //
-// With n parameters of fp32 on p ranks, AdamW, in bytes (Rajbhandari et al., SC 2020, figure 1,
-// with 4 + 4 + 8 in place of 2 + 2 + 12):
+// In bytes, for n fp32 parameters on p ranks with AdamW (Rajbhandari et al., SC 2020, figure 1,
+// with 4 + 4 + 8 bytes instead of 2 + 2 + 12):
 //
 //                     parameters    gradients    optimizer state
 //     data parallel   4 n           4 n          8 n
@@ -12,7 +12,6 @@
 #include "autograd/optim/adamw.hpp"
 #include "tests/zero/llama.hpp"
 #include "tests/zero/stages.hpp"
-#include "zero/optimizer.hpp"
 
 using namespace ringside;
 using namespace ringside::autograd;
@@ -20,63 +19,53 @@ using namespace ringside::tests;
 
 namespace {
 
-// Large enough that what fills up shards, and the count of steps of each parameter, are less than 2
-// %.
+// Large enough that the padding of shards and the step counts of AdamW are less than 2 %.
 transformer::Config llama() {
   transformer::Config config = small_llama();
   config.d_model = 64, config.d_ff = 172;
   return config;
 }
 
-struct Shares {
-  double parameters, gradients, state;  // of all, on one rank
+// What one rank keeps, as fractions of the whole.
+struct Fractions {
+  double parameters, gradients, state;
 };
 
-void must_hold(const char* moment, double n, const Shares& shares) {
-  const auto near = [&](MemoryKind kind, double wanted) {
+void must_hold(const char* moment, double n, const Fractions& kept) {
+  const auto near = [&](MemoryKind kind, double expected) {
     const auto seen = static_cast<double>(memory_use(kind).current);
-    require(std::abs(seen - wanted) <= 0.02 * wanted, "{}: {} take {} bytes in place of {}", moment,
-            name_of(kind), seen, wanted);
+    require(std::abs(seen - expected) <= 0.02 * expected, "{}: {} take {} bytes instead of {}",
+            moment, name_of(kind), seen, expected);
   };
-  near(MemoryKind::parameters, 4 * n * shares.parameters);
-  near(MemoryKind::gradients, 4 * n * shares.gradients);
-  near(MemoryKind::optimizer_state, 8 * n * shares.state);
+  near(MemoryKind::parameters, 4 * n * kept.parameters);
+  near(MemoryKind::gradients, 4 * n * kept.gradients);
+  near(MemoryKind::optimizer_state, 8 * n * kept.state);
   require(memory_use(MemoryKind::communication).current == 0, "{}: {} bytes for communication",
           moment, memory_use(MemoryKind::communication).current);
-  const auto kept =
+  const auto all =
       static_cast<double>(memory_use().current - memory_use(MemoryKind::activations).current);
-  require(std::abs(kept - 4 * n * (shares.parameters + shares.gradients + 2 * shares.state)) <=
-              0.02 * kept,
-          "{}: all together {}", moment, kept);
+  const double expected = 4 * n * (kept.parameters + kept.gradients + 2 * kept.state);
+  require(std::abs(all - expected) <= 0.02 * all, "{}: {} bytes in all instead of {}", moment, all,
+          expected);
 }
 
-struct Ddp : ddp::Bucketed {
-  Ddp(Module& net, ProcessGroup& group) : Bucketed(net, group) {}
-  std::unique_ptr<Optimizer> make_optimizer(std::vector<ParameterGroup> groups,
-                                            const MakeOptimizer& make) {
-    return make(std::move(groups));
-  }
-};
-
 template <class Strategy>
-void holds(const std::function<Shares(double p)>& formula) {
+void holds(const std::function<Fractions(double p)>& formula) {
   for (const int size : {2, 3, 4}) {
     collectives::run_threads(size, [&](ProcessGroup& group) {
       transformer::Model model(llama());
       const auto n = static_cast<double>(transformer::parameter_count(model.config()));
-      const Shares shares = formula(group.size());
+      const Fractions kept = formula(group.size());
       Strategy strategy(model, group);
-      const auto optimizer = strategy.make_optimizer(
-          {{trained(model), 0.01, 0}}, [](std::vector<ParameterGroup> groups) {
-            return std::make_unique<AdamW>(std::move(groups));
-          });
-      must_hold("after all is made", n, shares);
+      const auto optimizer =
+          strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+      must_hold("after construction", n, kept);
       for (int step = 0; step < 2; ++step) {
         backward(loss_of(model, group.rank()));
         strategy.finish();
-        must_hold("before the step", n, shares);
+        must_hold("before the step", n, kept);
         optimizer->step();
-        must_hold("after the step", n, shares);
+        must_hold("after the step", n, kept);
         optimizer->zero_grad(false);
       }
     });
@@ -86,24 +75,24 @@ void holds(const std::function<Shares(double p)>& formula) {
 }  // namespace
 
 TEST_CASE("data parallel holds everything on every rank") {
-  holds<Ddp>([](double) { return Shares{1, 1, 1}; });
+  holds<Replicated<ddp::Bucketed>>([](double) { return Fractions{1, 1, 1}; });
 }
 
 TEST_CASE("stage 1 holds 1/p of the optimizer state") {
-  holds<zero::ShardedState>([](double p) { return Shares{1, 1, 1 / p}; });
+  holds<zero::ShardedState>([](double p) { return Fractions{1, 1, 1 / p}; });
 }
 
 TEST_CASE("stage 2 holds 1/p of the gradients too") {
-  holds<zero::ShardedGradients>([](double p) { return Shares{1, 1 / p, 1 / p}; });
+  holds<zero::ShardedGradients>([](double p) { return Fractions{1, 1 / p, 1 / p}; });
 }
 
 TEST_CASE("stage 3 holds 1/p of the parameters too") {
-  holds<zero::ShardedParameters>([](double p) { return Shares{1 / p, 1 / p, 1 / p}; });
+  holds<zero::ShardedParameters>([](double p) { return Fractions{1 / p, 1 / p, 1 / p}; });
 }
 
 TEST_CASE(
-    "on the way gradients of stage 2 take no more than the buckets that are open and one that "
-    "comes") {
+    "in backward the gradients of stage 2 take two buckets under way, one that is filled, and one "
+    "gradient") {
   collectives::run_threads(2, [](ProcessGroup& group) {
     transformer::Model model(llama());
     zero::ShardedGradients stage(model, group, 0.05);
@@ -111,29 +100,30 @@ TEST_CASE(
     std::int64_t largest = 0, shards = plan.padded_bytes() / group.size();
     for (std::size_t b = 0; b < plan.buckets().size(); ++b)
       largest = std::max(largest, 4 * plan.padded_elements(b));
-    backward(loss_of(
-        model,
-        group.rank()));  // what backward allocates once (scratch of the ops) is there afterwards
+    // The first backward allocates memory that ops keep.
+    backward(loss_of(model, group.rank()));
     stage.finish();
     reset_peak_memory();
-    require(stage.gradients().open() == 0, "{} buckets are open", stage.gradients().open());
+    const zero::GradientShards& gradients = stage.gradients();
+    require(gradients.in_memory() == 0, "{} buckets are in memory", gradients.in_memory());
     backward(loss_of(model, group.rank()));
-    require(stage.gradients().open() <= zero::GradientShards::most_under_way + 1,
-            "{} buckets are open", stage.gradients().open());
+    require(gradients.in_memory() <= gradients.most_under_way, "{} buckets are in memory",
+            gradients.in_memory());
     stage.finish();
     const auto peak = memory_use(MemoryKind::gradients).peak;
-    const auto buckets = static_cast<std::int64_t>(zero::GradientShards::most_under_way) +
-                         2;  // under way, filling, and one gradient on its own
+    // Under way; being filled; and backward's own gradient, as large as a bucket at most.
+    const auto buckets = static_cast<std::int64_t>(gradients.most_under_way) + 2;
     require(peak <= shards + buckets * largest,
-            "{} bytes at the peak, of {} for a bucket and {} for shards", peak, largest, shards);
-    require(peak < plan.padded_bytes(), "{} bytes at the peak, and all gradients are {}", peak,
-            plan.padded_bytes());
+            "the peak is {} bytes, with {} for a bucket and {} for the shards", peak, largest,
+            shards);
+    require(peak < plan.padded_bytes(), "the peak is {} bytes, but all gradients take only {}",
+            peak, plan.padded_bytes());
   });
 }
 
-TEST_CASE("on the way parameters of stage 3 take two neighbouring units beside the shards") {
-  for (const int vocabulary : {256, 2048}) {  // the blocks are the largest units, or the embedding
-                                              // and the head, which are no neighbours
+TEST_CASE("in a step the parameters of stage 3 take two neighboring units beside the shards") {
+  // The largest units are the blocks, or the embedding and the head, which are no neighbors.
+  for (const int vocabulary : {256, 2048}) {
     collectives::run_threads(2, [vocabulary](ProcessGroup& group) {
       transformer::Config config = llama();
       config.vocabulary = vocabulary;
@@ -149,7 +139,7 @@ TEST_CASE("on the way parameters of stage 3 take two neighbouring units beside t
       stage.finish();
       const auto peak = memory_use(MemoryKind::parameters).peak;
       require(peak == stage.plan().padded_bytes() / group.size() + most,
-              "{} bytes at the peak; units: {}", peak, sizes);
+              "the peak is {} bytes; the units take {}", peak, sizes);
     });
   }
 }

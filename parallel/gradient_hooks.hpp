@@ -1,5 +1,4 @@
-// What the forms that listen to backward share: hooks that go when the form goes, and the switch
-// that silences them.
+// Hooks that tell a parallel method when a gradient is complete, and the guard that pauses it.
 #pragma once
 
 #include <utility>
@@ -7,17 +6,17 @@
 
 #include "autograd/tensor/tensor.hpp"
 
-namespace ringside::ddp {
+namespace ringside::parallel {
 
-// Hooks on parameters, removed when the list is destroyed.
-class HookList {
+// Hooks on the gradients of parameters. The destructor removes them.
+class GradientHooks {
  public:
-  HookList() = default;
-  ~HookList() {
+  GradientHooks() = default;
+  ~GradientHooks() {
     for (const auto& [parameter, id] : hooks_) parameter.remove_hook(id);
   }
-  HookList(const HookList&) = delete;
-  HookList& operator=(const HookList&) = delete;
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
 
   void add(const autograd::Tensor& parameter, autograd::PostAccumulateGradHook hook) {
     hooks_.emplace_back(parameter, parameter.register_post_accumulate_grad_hook(std::move(hook)));
@@ -27,7 +26,7 @@ class HookList {
   std::vector<std::pair<autograd::Tensor, int>> hooks_;
 };
 
-// Sets a switch to off for as long as it lives.
+// What no_sync() returns: turns a switch off while it lives.
 class Paused {
  public:
   explicit Paused(bool& on) : on_(on), before_(std::exchange(on, false)) {}
@@ -40,4 +39,4 @@ class Paused {
   bool before_;
 };
 
-}  // namespace ringside::ddp
+}  // namespace ringside::parallel

@@ -1,0 +1,36 @@
+#include "ddp/gradient_buckets.hpp"
+
+namespace ringside::ddp {
+
+using autograd::Tensor;
+
+void GradientBuckets::allocate_next(std::int64_t elements) {
+  const autograd::MemoryScope scope(autograd::MemoryKind::gradients);
+  const std::size_t b = memory_.size();
+  memory_.push_back(Tensor::zeros({elements}, buckets()[b].dtype, buckets()[b].device));
+  for (std::size_t e = 0; e < buckets()[b].entries.size(); ++e)
+    buckets()[b].entries[e].parameter.tensor.set_grad(view(b, e));
+}
+
+void GradientBuckets::copy_into_bucket(std::size_t b, std::size_t e) {
+  const Tensor& parameter = buckets()[b].entries[e].parameter.tensor;
+  if (parameter.grad().storage() == memory_[b].storage()) return;
+  view(b, e).copy_(parameter.grad());
+  parameter.set_grad(view(b, e));
+}
+
+void GradientBuckets::zero_in_bucket(std::size_t b, std::size_t e) {
+  view(b, e).fill_(0);
+}
+
+void GradientBuckets::drop_missing_gradients() const {
+  for (std::size_t b = 0; b < buckets().size(); ++b)
+    for (std::size_t e = 0; e < buckets()[b].entries.size(); ++e)
+      if (!has_gradient(b, e)) buckets()[b].entries[e].parameter.tensor.set_grad({});
+}
+
+Tensor GradientBuckets::view(std::size_t b, std::size_t e) const {
+  return view_in(memory_[b], buckets()[b].entries[e]);
+}
+
+}  // namespace ringside::ddp

@@ -1,0 +1,39 @@
+// Gradients that live in buckets: what Bucketed and stage 1 of ZeRO share.
+//
+// parameter.grad() is a view of the bucket's memory, so backward writes a gradient where the
+// collective reads it, and the optimizer reads the result there. Nothing is copied, as long as
+// zero_grad(false) keeps the views. If zero_grad() drops them, backward allocates new gradients;
+// they are copied into the bucket, and replaced by views again.
+#pragma once
+
+#include "ddp/bucket_queue.hpp"
+
+namespace ringside::ddp {
+
+class GradientBuckets : public BucketQueue {
+ public:
+  // While the result lives, backward only accumulates gradients on this rank. Use it for all but
+  // the last micro-batch of a step.
+  [[nodiscard]] parallel::Paused no_sync() { return pause(); }
+
+ protected:
+  using BucketQueue::BucketQueue;
+
+  // Allocates the next bucket's memory, `elements` zeros: the bucket's own and, at the end,
+  // padding. Its gradients become views of it. Derived constructors call this for each bucket in
+  // turn, after they have moved the parameters.
+  void allocate_next(std::int64_t elements);
+
+  const autograd::Tensor& memory(std::size_t bucket) const { return memory_[bucket]; }
+  // Entries without a gradient in this step lose their view, so that the optimizer skips them.
+  void drop_missing_gradients() const;
+
+ private:
+  void copy_into_bucket(std::size_t bucket, std::size_t entry) final;
+  void zero_in_bucket(std::size_t bucket, std::size_t entry) final;
+  autograd::Tensor view(std::size_t bucket, std::size_t entry) const;
+
+  std::vector<autograd::Tensor> memory_;  // [bucket]: gradients end to end, then padding
+};
+
+}  // namespace ringside::ddp

@@ -1,0 +1,35 @@
+#include "zero/collect.hpp"
+
+#include "parallel/tensor_collectives.hpp"
+
+namespace ringside::zero {
+
+using autograd::Tensor;
+
+Tensor view_of_range(const Tensor& whole, const ShardRange& range) {
+  return Tensor::view_of(whole.storage(), whole.offset() + range.begin, {range.count},
+                         whole.dtype());
+}
+
+Tensor collect(const Tensor& mine, const std::vector<ShardRange>& ranges, autograd::Shape shape,
+               autograd::DType dtype, collectives::ProcessGroup& group, std::string_view label) {
+  const autograd::MemoryScope buffer(autograd::MemoryKind::communication);
+  const bool at_root = group.rank() == 0;
+  const Tensor whole = at_root ? Tensor::empty(std::move(shape), dtype) : Tensor();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const ShardRange& range = ranges[static_cast<std::size_t>(rank)];
+    const auto count = static_cast<std::size_t>(range.count);
+    if (count == 0) continue;
+    if (at_root && rank == 0)
+      view_of_range(whole, range).copy_(mine.reshape({range.count}));
+    else if (at_root)
+      group.recv(view_of_range(whole, range).address(), count, parallel::data_type_of(whole), rank,
+                 label);
+    else if (rank == group.rank())
+      group.send(mine.to(autograd::Device::cpu).address(), count, parallel::data_type_of(mine), 0,
+                 label);
+  }
+  return whole;
+}
+
+}  // namespace ringside::zero

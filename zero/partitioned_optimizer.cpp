@@ -1,0 +1,131 @@
+#include "zero/partitioned_optimizer.hpp"
+
+#include <algorithm>
+
+#include "autograd/optim/clip.hpp"
+
+namespace ringside::zero {
+
+using autograd::NamedTensor;
+using autograd::ParameterGroup;
+using autograd::StateEntry;
+using autograd::Tensor;
+
+namespace {
+
+// Undefined if there is none of this name.
+Tensor find(const std::vector<NamedTensor>& tensors, const std::string& name) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const NamedTensor& each) { return each.name == name; });
+  return found == tensors.end() ? Tensor() : found->tensor;
+}
+
+// State that is kept once for a parameter is taken from the first rank that has a shard of it.
+std::vector<ShardRange> first_keeper_of(const std::vector<ShardRange>& ranges) {
+  std::vector<ShardRange> once(ranges.size());
+  for (std::size_t rank = 0; rank < ranges.size(); ++rank) {
+    if (ranges[rank].count == 0) continue;
+    once[rank] = {0, 1};
+    break;
+  }
+  return once;
+}
+
+}  // namespace
+
+PartitionedOptimizer::PartitionedOptimizer(std::vector<ParameterGroup> groups,
+                                           collectives::ProcessGroup& group, Make make)
+    : Optimizer(std::move(groups), {}, false), group_(group), make_(std::move(make)) {}
+
+void PartitionedOptimizer::add_shards_of_all_groups() {
+  for (const ParameterGroup& each : groups()) add_shards(each);
+}
+
+void PartitionedOptimizer::add_group(ParameterGroup group) {
+  Optimizer::add_group(std::move(group));
+  add_shards(groups().back());
+}
+
+void PartitionedOptimizer::add_shards(const ParameterGroup& added) {
+  ParameterGroup mine = added;
+  mine.parameters = shards_of(added);
+  ++sharded_groups_;
+  if (local_) return local_->add_group(std::move(mine));
+  if (mine.parameters.empty()) return;
+  // This rank has nothing of the groups before this one.
+  std::vector<ParameterGroup> local_groups(sharded_groups_ - 1);
+  local_groups.push_back(std::move(mine));
+  local_ = make_(std::move(local_groups));
+}
+
+void PartitionedOptimizer::step_shards() {
+  if (local_) {
+    for (std::size_t g = 0; g < groups().size(); ++g) {
+      local_->groups()[g].learning_rate = groups()[g].learning_rate;
+      local_->groups()[g].weight_decay = groups()[g].weight_decay;
+    }
+    local_->set_gradient_scale(gradient_scale());
+    local_->step();
+  }
+  set_gradient_scale(1);
+}
+
+std::vector<NamedTensor> PartitionedOptimizer::state() const {
+  return local_ ? local_->state() : std::vector<NamedTensor>{};
+}
+
+double PartitionedOptimizer::grad_norm_squared() const {
+  std::vector<Tensor> mine;
+  if (local_)
+    for (const ParameterGroup& group : local_->groups())
+      for (const NamedTensor& shard : group.parameters) mine.push_back(shard.tensor);
+  double squares = autograd::grad_norm_squared(mine);
+  group_.all_reduce(&squares, &squares, 1, collectives::DataType::fp64, collectives::ReduceOp::sum,
+                    "squares of the gradients");
+  return squares;
+}
+
+// A rank without shards asks an optimizer of one element.
+std::vector<StateEntry> PartitionedOptimizer::state_layout(autograd::DType parameter) const {
+  if (local_) return local_->state_layout(parameter);
+  ParameterGroup group;
+  group.parameters.push_back({"", Tensor::zeros({1}, parameter)});
+  return make_({group})->state_layout(parameter);
+}
+
+void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
+  const std::vector<NamedTensor> local = state();
+  for (std::size_t g = 0; g < groups().size(); ++g) {
+    for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
+      const NamedTensor& parameter = groups()[g].parameters[i];
+      for (const StateEntry& entry : state_layout(parameter.tensor.dtype())) {
+        const std::string name = parameter.name + "." + entry.name;
+        const Tensor whole = collect(
+            find(local, name), entry.per_element ? ranges(g, i) : first_keeper_of(ranges(g, i)),
+            entry.shape_for(parameter.tensor.shape()), entry.dtype, group_, name);
+        if (whole.defined()) see({name, whole});
+      }
+    }
+  }
+}
+
+void PartitionedOptimizer::fill_state(const FillTensor& fill) {
+  const std::vector<NamedTensor> local = state();
+  for (std::size_t g = 0; g < groups().size(); ++g) {
+    for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
+      const NamedTensor& parameter = groups()[g].parameters[i];
+      const ShardRange mine = ranges(g, i)[static_cast<std::size_t>(group_.rank())];
+      for (const StateEntry& entry : state_layout(parameter.tensor.dtype())) {
+        const std::string name = parameter.name + "." + entry.name;
+        const Tensor whole = Tensor::empty(entry.shape_for(parameter.tensor.shape()), entry.dtype);
+        fill({name, whole});
+        const Tensor kept = find(local, name);
+        if (!kept.defined()) continue;
+        const Tensor range = entry.per_element ? view_of_range(whole, mine) : whole;
+        kept.copy_(range.reshape(kept.shape()));
+      }
+    }
+  }
+}
+
+}  // namespace ringside::zero
