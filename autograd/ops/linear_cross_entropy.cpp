@@ -84,44 +84,50 @@ double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T w
   return static_cast<double>(largest + std::log(total)) - static_cast<double>(chosen);
 }
 
-// The logits z of the rows from `first` on -> their losses. If a gradient is needed, dz overwrites
-// z. An ignored row has loss 0 and gradient 0.
-void losses_on_cpu(const LossProblem& problem, std::int64_t first, const Tensor& z) {
-  const std::int64_t rows = z.size(0), vocabulary = z.size(1);
-  const std::int32_t* const targets = problem.targets.data<std::int32_t>() + first;
-  double* const losses = problem.losses.data<double>() + first;
+// Logits z [rows, V], targets [rows] -> losses [rows]. With `gradient`, dz overwrites z. An ignored
+// row has loss 0 and gradient 0.
+void losses_of_rows(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
+                    double row_weight, bool gradient, const Tensor& losses) {
+  const std::int64_t vocabulary = z.size(1);
+  const std::int32_t* const target = targets.data<std::int32_t>();
+  double* const loss = losses.data<double>();
   dispatch(z.dtype(), "linear_cross_entropy", [&](auto zero) {
     using T = decltype(zero);
     T* const logits = z.data<T>();
-    const T weight = static_cast<T>(problem.weight);
-    const bool gradient = problem.wants_gradient();
-    parallel_for(rows, row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+    const T weight = static_cast<T>(row_weight);
+    parallel_for(z.size(0), row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         T* const of_row = logits + row * vocabulary;
-        if (targets[row] == problem.ignore_index) {
-          losses[row] = 0;
+        if (target[row] == ignore_index) {
+          loss[row] = 0;
           std::fill_n(of_row, vocabulary, T(0));
         } else {
-          losses[row] = loss_of_row(of_row, vocabulary, targets[row], gradient, weight);
+          loss[row] = loss_of_row(of_row, vocabulary, target[row], gradient, weight);
         }
       }
     });
   });
 }
 
-// The same on a device. Returns dz, which is z, or a new bf16 tensor for bf16 products.
-Tensor losses_on_device(const LossProblem& problem, std::int64_t first, const Tensor& z) {
-  const DeviceKernels& kernels = device_kernels(z.device());
+// The losses of the rows from `first` on, from their logits z [rows, V]. Returns dz: z itself, or
+// for a product in bf16 a new tensor.
+Tensor losses_of_block(const LossProblem& problem, std::int64_t first, const Tensor& z) {
   const std::int64_t rows = z.size(0);
   const Tensor targets = rows_of(problem.targets, first, rows, 1),
                losses = rows_of(problem.losses, first, rows, 1);
-  if (!problem.wants_gradient()) {
+  const bool gradient = problem.wants_gradient();
+  if (z.device() == Device::cpu) {
+    losses_of_rows(z, targets, problem.ignore_index, problem.weight, gradient, losses);
+    return z;
+  }
+  const DeviceKernels& kernels = device_kernels(z.device());
+  if (!gradient) {
     const Tensor log_sums = Tensor::empty({rows}, DType::fp32, z.device());
     kernels.cross_entropy(z, targets, problem.ignore_index, losses, log_sums);
     return z;
   }
-  const Tensor dz =
-      problem.x.dtype() == z.dtype() ? z : Tensor::empty(z.shape(), problem.x.dtype(), z.device());
+  const DType stored = problem.x.dtype();
+  const Tensor dz = stored == z.dtype() ? z : Tensor::empty(z.shape(), stored, z.device());
   kernels.cross_entropy_with_gradient(z, targets, problem.ignore_index, problem.weight, losses, dz);
   return dz;
 }
@@ -136,11 +142,7 @@ void losses_and_gradients(const LossProblem& problem, std::int64_t rows_at_once)
     const std::int64_t rows = std::min(rows_at_once, tokens - first);
     const Tensor z = rows_of(scratch, 0, rows, vocabulary), part = rows_of(x, first, rows, n);
     multiply({.b = transposed, .m = rows, .n = vocabulary, .k = n}, part, w, z);
-    Tensor dz = z;
-    if (x.device() == Device::cpu)
-      losses_on_cpu(problem, first, z);
-    else
-      dz = losses_on_device(problem, first, z);
+    const Tensor dz = losses_of_block(problem, first, z);
     if (problem.dx.defined())
       multiply({.m = rows, .n = n, .k = vocabulary}, dz, w, rows_of(problem.dx, first, rows, n));
     if (problem.dw.defined())  // the first block writes, the others add
