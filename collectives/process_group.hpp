@@ -22,7 +22,6 @@
 #include "collectives/execution/backend.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
-#include "collectives/transport/shm/shared_buffer.hpp"
 #include "collectives/work.hpp"
 
 namespace ringside::collectives {
@@ -139,14 +138,6 @@ class ProcessGroup {
   template <Element T>
   void recv(std::span<T> data, int from) {
     recv(data.data(), data.size(), data_type_of<T>(), from);
-  }
-
-  // `count` zeros. Where the ranks share memory (over_shm) the others read them in place, so that a
-  // collective on them copies nothing in or out; elsewhere it is ordinary memory. Every rank may
-  // allocate for itself, and what it likes. Throws Error when /dev/shm is full.
-  template <Element T>
-  SharedBuffer<T> allocate(std::size_t count) {
-    return SharedBuffer<T>(count, backend_name() == "shm");
   }
 
   // Returns when every rank has called it.

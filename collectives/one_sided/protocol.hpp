@@ -90,12 +90,6 @@ constexpr void publish(Lane& lane, Number number) {
   Memory::store_release(lane.published.value, number);
 }
 
-// Sender: whether the receiver has read message `number`.
-template <class Memory>
-constexpr bool has_been_read(const Lane& lane, Number number) {
-  return reached(Memory::load_acquire(lane.released.value), number);
-}
-
 // Receiver: whether message `number` may be read.
 template <class Memory>
 constexpr bool has_come(const Lane& lane, Number number) {

@@ -11,7 +11,6 @@
 #include "collectives/bootstrap/rendezvous.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/one_sided/protocol.hpp"
-#include "collectives/transport/shm/shared_heap.hpp"
 #include "collectives/transport/shm/shm_meeting.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
@@ -33,7 +32,6 @@ struct Hall {
 // At the beginning of every slot; the payload follows.
 struct alignas(128) SlotHeader {
   MessageHeader message;
-  SharedPlace reference;  // id 0: the payload follows in the slot
 };
 static_assert(sizeof(SlotHeader) == 128);
 
@@ -54,9 +52,6 @@ class LaneEnd {
   Number next = 1;  // the message that this side writes, or reads, next
 
   bool may_write() const { return one_sided::slot_is_free<HostMemory>(*lane_, next, count_); }
-  bool was_read(Number number) const {
-    return one_sided::has_been_read<HostMemory>(*lane_, number);
-  }
   bool may_read() const { return one_sided::has_come<HostMemory>(*lane_, next); }
   void publish() { one_sided::publish<HostMemory>(*lane_, next++); }
   void free_slot() { one_sided::free_slot<HostMemory>(*lane_, next++); }
@@ -174,8 +169,6 @@ class ShmTransport final : public Transport {
     std::span<const std::byte> payload;
     std::size_t done = 0;      // bytes that are in slots
     bool handed_over = false;  // all of them, and the header
-    std::optional<Number> by_reference =
-        std::nullopt;  // the message's number: it is complete when the receiver has read it
   };
   struct Incoming {
     int peer = -1;  // -1: none
@@ -186,8 +179,6 @@ class ShmTransport final : public Transport {
 
   static constexpr int quick_looks = 32;
   static constexpr Seconds longest_sleep{0.05};
-  static constexpr std::size_t shortest_reference =
-      4096;  // below, a copy is quicker than to wait for the reader
 
   Hall& hall(int r) const { return *reinterpret_cast<Hall*>(world_.segments[r].data()); }
 
@@ -201,18 +192,13 @@ class ShmTransport final : public Transport {
 
   std::optional<Completion> take_completion() {
     fill_slots();
-    if (!outgoing_.empty() && complete(outgoing_.front())) {
+    if (!outgoing_.empty() && outgoing_.front().handed_over) {
       outgoing_.erase(outgoing_.begin());
       return Completion{Completion::sent, {}};
     }
     while (incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read())
       if (auto done = take_piece()) return done;
     return std::nullopt;
-  }
-
-  bool complete(const Outgoing& message) const {
-    return message.handed_over &&
-           (!message.by_reference || to_[message.peer].was_read(*message.by_reference));
   }
 
   // Hands over as much of what is to be sent as there are free slots for.
@@ -226,17 +212,10 @@ class ShmTransport final : public Transport {
 
   void put_piece(Outgoing& message) {
     LaneEnd& lane = to_[message.peer];
-    const bool worth_a_reference =
-        message.done == 0 && message.payload.size() >= shortest_reference;
-    const auto rank_info = worth_a_reference ? find_shared(message.payload) : std::nullopt;
     const auto rest = message.payload.subspan(message.done);
-    const auto piece = rest.first(
-        rank_info ? rest.size() : std::min<std::size_t>(rest.size(), layout_.slot_bytes));
-    lane.header() = {message.header, rank_info.value_or(SharedPlace{})};
-    if (rank_info)
-      message.by_reference = lane.next;
-    else if (!piece.empty())
-      std::memcpy(lane.payload(), piece.data(), piece.size());
+    const auto piece = rest.first(std::min<std::size_t>(rest.size(), layout_.slot_bytes));
+    lane.header() = {message.header};
+    if (!piece.empty()) std::memcpy(lane.payload(), piece.data(), piece.size());
     message.done += piece.size();
     message.handed_over = message.done == message.payload.size();
     lane.publish();
@@ -248,12 +227,9 @@ class ShmTransport final : public Transport {
     const LaneEnd& lane = from_[incoming_.peer];
     if (incoming_.done == 0)
       check_message(incoming_.expected, lane.header().message, rank(), incoming_.peer);
-    const SharedPlace& reference = lane.header().reference;
     const std::size_t bytes = incoming_.expected.bytes, rest = bytes - incoming_.done;
-    const auto piece = reference.id != 0
-                           ? views_.at(reference, rest)
-                           : std::span<const std::byte>(
-                                 lane.payload(), std::min<std::size_t>(rest, layout_.slot_bytes));
+    const std::span<const std::byte> piece(lane.payload(),
+                                           std::min<std::size_t>(rest, layout_.slot_bytes));
     if (piece.size() == bytes && incoming_.into.empty()) {
       in_hand_ = true;
       return Completion{Completion::received, piece};
@@ -288,7 +264,7 @@ class ShmTransport final : public Transport {
 
   // Whether take_completion() would get on.
   bool could_move() const {
-    const bool sends = !outgoing_.empty() && (complete(outgoing_.front()) || can_hand_over());
+    const bool sends = !outgoing_.empty() && (outgoing_.front().handed_over || can_hand_over());
     const bool receives = incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read();
     return sends || receives || has_given_up();
   }
@@ -319,7 +295,6 @@ class ShmTransport final : public Transport {
   std::vector<LaneEnd> to_, from_;  // [peer]
   std::vector<Outgoing> outgoing_;  // window() at most
   Incoming incoming_;
-  SharedViews views_;
   Look look_;
   bool in_hand_ = false;            // the executor reads the slot of the last message
   std::vector<std::byte> scratch_;  // for a message in pieces that nobody has named a place for
