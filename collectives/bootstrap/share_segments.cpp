@@ -1,20 +1,18 @@
-#include "collectives/transport/shm/shm_meeting.hpp"
+#include "collectives/bootstrap/share_segments.hpp"
 
 #include <cstring>
-#include <fstream>
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "collectives/bootstrap/host_identity.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-// What each rank tells every other. A rank that has failed says so here, so that all of them know
-// why.
+// The first round: each rank tells every other where its segment is, or why it has none.
 struct Introduction {
   static constexpr std::uint32_t expected_magic = 0x4d474e52;  // "RNGM"
   std::uint32_t magic = expected_magic;
@@ -22,13 +20,12 @@ struct Introduction {
   std::uint32_t unused = 0;
   SharedSegment::Handle segment;
   std::uint64_t pid_namespace = 0;
-  char boot_id[40] =
-      {};  // of the running kernel: the same for all processes of a host, and for no other host
+  char boot_id[40] = {};
   char host[64] = {};
   char problem[512] = {};
 };
 
-// The second round: everybody has opened everything, or why not.
+// The second round: each rank tells whether it has opened all segments, or why not.
 struct Report {
   char problem[512] = {};
 };
@@ -44,13 +41,11 @@ std::string get(const char (&text)[n]) {
 }
 
 Introduction introduce(const ShmLayout& layout) {
+  const HostIdentity identity = host_identity();
   Introduction mine;
   mine.layout = layout;
-  struct stat ns {};
-  if (::stat("/proc/self/ns/pid", &ns) == 0) mine.pid_namespace = ns.st_ino;
-  std::string boot_id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
-  put(mine.boot_id, boot_id);
+  mine.pid_namespace = identity.pid_namespace;
+  put(mine.boot_id, identity.boot_id);
   ::gethostname(mine.host, sizeof mine.host - 1);
   return mine;
 }
@@ -60,7 +55,7 @@ void send_all(int socket, const void* bytes, std::size_t length, int peer) {
   while (length > 0) {
     const auto n = ::send(socket, next, length, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    require(n > 0, "rank {} went away while the ranks were about to share memory ({})", peer,
+    require(n > 0, "rank {} went away while the ranks were sharing memory ({})", peer,
             std::strerror(errno));
     next += n, length -= static_cast<std::size_t>(n);
   }
@@ -76,55 +71,54 @@ void receive_all(int socket, void* bytes, std::size_t length, int peer, const De
     if (ready < 0 && errno == EINTR) continue;
     const auto n = ::recv(socket, next, length, 0);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    require(n > 0, "rank {} went away while the ranks were about to share memory", peer);
+    require(n > 0, "rank {} went away while the ranks were sharing memory", peer);
     next += n, length -= static_cast<std::size_t>(n);
   }
 }
 
-// Everybody's words to everybody: element r is what rank r says. They are short, and fit into what
-// the kernel keeps of a connection.
-template <class Words>
-std::vector<Words> exchange(Mesh& mesh, int rank, const Words& mine, const Deadline& deadline) {
+// Sends `mine` to every rank. Returns what the ranks sent: element r comes from rank r. Each is
+// short enough for the kernel's buffer, so all can send first.
+template <class T>
+std::vector<T> exchange(Mesh& mesh, int rank, const T& mine, const Deadline& deadline) {
   const int size = static_cast<int>(mesh.data.size());
-  std::vector<Words> all(size, mine);
+  std::vector<T> all(size, mine);
   for (int r = 0; r < size; ++r)
     if (r != rank) send_all(mesh.data[r]->native_handle(), &mine, sizeof mine, r);
   for (int r = 0; r < size; ++r)
-    if (r != rank) receive_all(mesh.data[r]->native_handle(), &all[r], sizeof(Words), r, deadline);
+    if (r != rank) receive_all(mesh.data[r]->native_handle(), &all[r], sizeof(T), r, deadline);
   return all;
 }
 
-template <class Words>
-void throw_first_problem(const std::vector<Words>& all) {
-  for (const Words& words : all)
-    if (words.problem[0] != '\0') throw CannotShare(get(words.problem));
+template <class T>
+void throw_first_problem(const std::vector<T>& all) {
+  for (const T& each : all)
+    if (each.problem[0] != '\0') throw CannotShare(get(each.problem));
 }
 
 template <class... Args>
-void agree(bool condition, fmt::format_string<Args...> text, Args&&... args) {
+void require_shareable(bool condition, fmt::format_string<Args...> text, Args&&... args) {
   if (!condition) throw CannotShare(fmt::format(text, std::forward<Args>(args)...));
 }
 
-void check_neighbourhood(const std::vector<Introduction>& all) {
+void check_all_can_share(const std::vector<Introduction>& all) {
   const Introduction& first = all.front();
   for (std::size_t r = 0; r < all.size(); ++r) {
     const Introduction& other = all[r];
-    agree(other.magic == first.magic,
-          "what rank {} says of its memory makes no sense: do the ranks run different versions?",
+    require_shareable(other.magic == first.magic,
+          "rank {} sent no valid description of its memory: do the ranks run different versions?",
           r);
-    agree(get(other.boot_id) == get(first.boot_id),
-          "rank {} runs on host {}, and rank 0 on host {}: shared memory joins ranks of one "
-          "host. Across hosts take another backend (--backend tcp)",
+    require_shareable(get(other.boot_id) == get(first.boot_id),
+          "rank {} runs on host {}, and rank 0 on host {}: only ranks of one host can share memory. "
+          "Across hosts take another backend (--backend tcp)",
           r, get(other.host), get(first.host));
-    agree(other.pid_namespace == first.pid_namespace,
+    require_shareable(other.pid_namespace == first.pid_namespace,
           "rank {} runs in another container (process-ID namespace) than rank 0, and they "
           "cannot reach each other's memory: start all ranks in one, or take another backend "
           "(--backend tcp)",
           r);
-    agree(other.layout == first.layout,
+    require_shareable(other.layout == first.layout,
           "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different "
-          "versions "
-          "or settings (RINGSIDE_SLICE_BYTES)?",
+          "versions or settings (RINGSIDE_SLICE_BYTES)?",
           r, other.layout.slots, other.layout.slot_bytes, first.layout.slots,
           first.layout.slot_bytes);
   }
@@ -132,13 +126,14 @@ void check_neighbourhood(const std::vector<Introduction>& all) {
 
 }  // namespace
 
-SharedWorld share_segments(const RankInfo& rank_info, Mesh& mesh, const ShmLayout& layout,
-                           std::size_t segment_bytes) {
+std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
+                                          const ShmLayout& layout) {
   const Deadline deadline = Deadline::after(rank_info.connect_timeout);
   SharedSegment own;
   Introduction mine = introduce(layout);
   try {
-    own = SharedSegment::create(segment_bytes, fmt::format("rank {}", rank_info.rank),
+    own = SharedSegment::create(shm_segment_bytes(layout, rank_info.size),
+                                fmt::format("rank {}", rank_info.rank),
                                 fmt::format("for messages from {} ranks", rank_info.size - 1));
     mine.segment = own.handle();
   } catch (const Error& error) {
@@ -146,21 +141,19 @@ SharedWorld share_segments(const RankInfo& rank_info, Mesh& mesh, const ShmLayou
   }
   const auto all = exchange(mesh, rank_info.rank, mine, deadline);
   throw_first_problem(all);
-  check_neighbourhood(all);
+  check_all_can_share(all);
 
-  SharedWorld world;
+  std::vector<SharedSegment> segments;
   Report report;
   try {
-    for (int r = 0; r < rank_info.size; ++r) {
-      world.segments.push_back(r == rank_info.rank ? std::move(own)
-                                                   : SharedSegment::open(all[r].segment));
-      world.pids.push_back(all[r].segment.pid);
-    }
+    for (int r = 0; r < rank_info.size; ++r)
+      segments.push_back(r == rank_info.rank ? std::move(own)
+                                             : SharedSegment::open(all[r].segment));
   } catch (const Error& error) {
     put(report.problem, fmt::format("rank {}: {}", rank_info.rank, error.what()));
   }
   throw_first_problem(exchange(mesh, rank_info.rank, report, deadline));
-  return world;
+  return segments;
 }
 
 }  // namespace ringside::collectives
