@@ -87,10 +87,6 @@ std::string padded(const std::string& text, int width) {
   return text + std::string(std::max(1, width - columns(text)), ' ');
 }
 
-bool contains(ChunkRange range, int chunk) {
-  return chunk >= range.first && chunk < range.first + range.count;
-}
-
 // What becomes of the messages of this step.
 std::string what_arrives(const std::vector<Schedule>& schedules, int step) {
   std::vector<int> adding, overwriting;

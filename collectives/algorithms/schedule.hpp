@@ -29,6 +29,14 @@ struct ChunkRange {
   bool operator==(const ChunkRange&) const = default;
 };
 
+constexpr bool contains(ChunkRange range, int chunk) {
+  return chunk >= range.first && chunk < range.first + range.count;
+}
+
+constexpr bool overlap(ChunkRange a, ChunkRange b) {
+  return a.first < b.first + b.count && b.first < a.first + a.count;
+}
+
 // What the receiver does with what arrives: replace what it holds, or combine the two with the
 // reduction of the call.
 enum class Action { overwrite, add };

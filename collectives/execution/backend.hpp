@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "collectives/call.hpp"
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/execution/executor.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {

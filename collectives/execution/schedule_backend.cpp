@@ -1,12 +1,11 @@
 // Our own collectives: schedules, run by the executor over a transport.
-#include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <vector>
 
 #include "collectives/execution/backend.hpp"
+#include "collectives/execution/pipelined_executor.hpp"
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
@@ -16,7 +15,7 @@ class ScheduleBackend final : public Backend {
  public:
   ScheduleBackend(std::unique_ptr<Transport> transport, ExecutorOptions options)
       : transport_(std::move(transport)),
-        executor_(*transport_, options),
+        executor_(std::make_unique<PipelinedExecutor>(*transport_, std::move(options))),
         sent_to_(transport_->size()),
         received_from_(transport_->size()) {}
 
@@ -27,11 +26,12 @@ class ScheduleBackend final : public Backend {
 
   void run(const Call& call, const void* input, void* output) override {
     if (broken_) throw *broken_;
-    const Chunks chunks = chunks_of(call);
+    const Schedule& schedule = schedule_of(call);
+    const Chunks chunks = chunks_of(call, schedule);
     try {
-      carry_out(call, chunks,
-                buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
-                           static_cast<std::byte*>(output)));
+      executor_->run({schedule, call, next_number(call), chunks,
+                      buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
+                                 static_cast<std::byte*>(output))});
     } catch (const RankFailure& failure) {
       broken_ = failure;
       throw;
@@ -55,7 +55,7 @@ class ScheduleBackend final : public Backend {
 
   std::unique_ptr<Backend> found(const std::string& name, int rank,
                                  const std::vector<Transport::Contact>& members) override {
-    ExecutorOptions options = executor_.options();
+    ExecutorOptions options = executor_->options();
     options.group = name;
     return std::make_unique<ScheduleBackend>(transport_->found(name, rank, members), options);
   }
@@ -66,50 +66,15 @@ class ScheduleBackend final : public Backend {
   }
 
  private:
-  struct Planned {
-    Plan plan;
-    bool several_chunks = false;  // some message moves more than one chunk
-  };
-
-  void carry_out(const Call& call, const Chunks& chunks, const Buffers& buffers) {
-    const Planned& planned = planned_for(call, in_place(buffers, chunks, size_of(call.type)));
-    if (!planned.several_chunks || buffers.kept.count == chunks.chunks())
-      return executor_.run(planned.plan, call, next_number(call), chunks, buffers);
-
-    // Chunks that travel in company need a whole buffer to pass through; what is to stay is copied
-    // from there.
-    workspace_.resize(chunks.count() * size_of(call.type));
-    const Buffers through{buffers.input, buffers.given, workspace_.data(), {0, chunks.chunks()}};
-    executor_.run(planned_for(call, false).plan, call, next_number(call), chunks, through);
-    const std::size_t bytes = chunks.size(buffers.kept) * size_of(call.type);
-    if (bytes > 0)
-      std::memcpy(buffers.output,
-                  workspace_.data() + chunks.begin(buffers.kept) * size_of(call.type), bytes);
+  // The schedule of a call, made once for each kind of call: executors keep what follows from it.
+  const Schedule& schedule_of(const Call& call) {
+    const auto kind = std::tuple(call.collective, call.algorithm, call.root, call.peer);
+    const auto found = schedules_.find(kind);
+    if (found != schedules_.end()) return found->second;
+    return schedules_.emplace(kind, make_schedule(call)).first->second;
   }
 
-  // Whether the chunks that both buffers have are in the same place.
-  static bool in_place(const Buffers& buffers, const Chunks& chunks, std::size_t element) {
-    const int first = std::max(buffers.given.first, buffers.kept.first);
-    const int end = std::min(buffers.given.first + buffers.given.count,
-                             buffers.kept.first + buffers.kept.count);
-    return first < end &&
-           buffers.input + (chunks.begin(first) - chunks.begin(buffers.given)) * element ==
-               buffers.output + (chunks.begin(first) - chunks.begin(buffers.kept)) * element;
-  }
-
-  const Planned& planned_for(const Call& call, bool in_place) {
-    const auto key = std::tuple(call.collective, call.algorithm, call.root, call.peer, in_place);
-    const auto found = plans_.find(key);
-    if (found != plans_.end()) return found->second;
-    Planned planned{plan(schedule_of(call), in_place)};
-    for (const Step& step : planned.plan.schedule.steps)
-      planned.several_chunks = planned.several_chunks ||
-                               (step.send && step.send->chunks.count > 1) ||
-                               (step.receive && step.receive->chunks.count > 1);
-    return plans_.emplace(key, std::move(planned)).first->second;
-  }
-
-  Schedule schedule_of(const Call& call) const {
+  Schedule make_schedule(const Call& call) const {
     if (call.collective != Collective::point_to_point)
       return all_algorithms().at(call.algorithm).make(size(), rank(), call.root);
     Step step;
@@ -126,7 +91,7 @@ class ScheduleBackend final : public Backend {
     return ++(rank() == call.root ? sent_to_[call.peer] : received_from_[call.root]);
   }
 
-  Chunks chunks_of(const Call& call) {
+  Chunks chunks_of(const Call& call, const Schedule& schedule) const {
     using enum Collective;
     switch (call.collective) {
       case reduce_scatter:
@@ -138,8 +103,7 @@ class ScheduleBackend final : public Backend {
       case point_to_point:
         return Chunks::even(call.count, 1);
       default:
-        return Chunks::aligned(call.count, planned_for(call, false).plan.schedule.chunks,
-                               size_of(call.type));
+        return Chunks::aligned(call.count, schedule.chunks, size_of(call.type));
     }
   }
 
@@ -173,9 +137,8 @@ class ScheduleBackend final : public Backend {
   }
 
   std::unique_ptr<Transport> transport_;
-  Executor executor_;
-  std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t, bool>, Planned> plans_;
-  std::vector<std::byte> workspace_;  // kept between calls
+  std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t>, Schedule> schedules_;
+  std::unique_ptr<Executor> executor_;
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
   std::optional<RankFailure> broken_;                   // the first failure

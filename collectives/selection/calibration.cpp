@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.hpp"
+#include "collectives/execution/pipelined_executor.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -195,9 +196,9 @@ AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& e
             .label = Label("what messages cost")};
   call.algorithm = static_cast<std::uint8_t>(&tree - all_algorithms().data());
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
-  const Plan plan_of_tree = plan(tree.make(transport.size(), transport.rank(), 0), true);
-  Executor(transport, executor)
-      .run(plan_of_tree, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}});
+  const Schedule schedule = tree.make(transport.size(), transport.rank(), 0);
+  PipelinedExecutor(transport, executor)
+      .run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
   transport.forget_traffic();
   algorithms.set_costs(costs);
   return algorithms;

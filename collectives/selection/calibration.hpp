@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/execution/executor.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/selection/cost_model.hpp"
 #include "collectives/transport/transport.hpp"
