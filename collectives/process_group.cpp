@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "collectives/bootstrap/connect.hpp"
 #include "collectives/selection/calibration.hpp"
-#include "collectives/transport/automatic.hpp"
-#include "collectives/transport/emulated_link.hpp"
-#include "collectives/transport/shm/shm.hpp"
-#include "collectives/transport/tcp.hpp"
-#include "collectives/transport/threads.hpp"
+#include "collectives/selection/link_costs.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -44,13 +41,12 @@ AlgorithmSelection choosing_behind(AlgorithmSelection algorithms, const std::opt
   return algorithms;
 }
 
-ProcessGroup make_group(std::unique_ptr<Transport> bare, const GroupOptions& options,
-                        int hosts = 1) {
-  auto transport = behind_link(std::move(bare), options.link);
+ProcessGroup make_group(Connections bare, const GroupOptions& options, int hosts = 1) {
+  Connections connections = behind_link(std::move(bare), options.link);
   AlgorithmSelection algorithms =
-      choosing_behind(options.algorithms, options.link, transport->name(), hosts);
-  algorithms = agree_on_costs(*transport, options.executor, std::move(algorithms), hosts);
-  return ProcessGroup(make_schedule_backend(std::move(transport), options.executor),
+      choosing_behind(options.algorithms, options.link, connections.transport->name(), hosts);
+  algorithms = agree_on_costs(connections, options.executor, std::move(algorithms), hosts);
+  return ProcessGroup(make_schedule_backend(std::move(connections), options.executor),
                       std::move(algorithms));
 }
 
@@ -100,9 +96,9 @@ void ProcessGroup::barrier() {
 ProcessGroup ProcessGroup::split(int color, int key) {
   struct Bid {
     std::int32_t color, key;
-    Transport::Contact contact;
+    Endpoint endpoint;
   };
-  const Bid mine{color, key, calls_->backend().open_door()};
+  const Bid mine{color, key, calls_->backend().listen()};
   std::vector<Bid> bids(size());
   all_gather(&mine, bids.data(), sizeof(Bid) * size(), DataType::uint8, "split");
 
@@ -111,14 +107,14 @@ ProcessGroup ProcessGroup::split(int color, int key) {
     if (bids[r].color == color) members.push_back(r);
   std::stable_sort(members.begin(), members.end(),
                    [&](int a, int b) { return bids[a].key < bids[b].key; });
-  std::vector<Transport::Contact> contacts;
-  for (const int r : members) contacts.push_back(bids[r].contact);
+  std::vector<Endpoint> endpoints;
+  for (const int r : members) endpoints.push_back(bids[r].endpoint);
   const auto my_rank =
       static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
 
   const auto name =
       fmt::format("{}{}split{}.color{}", name_, name_.empty() ? "" : ".", ++splits_, color);
-  ProcessGroup group(calls_->backend().found(name, my_rank, contacts), algorithms_);
+  ProcessGroup group(calls_->backend().connect_sub_group(name, my_rank, endpoints), algorithms_);
   group.name_ = name;
   return group;
 }
@@ -243,8 +239,8 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
   AlgorithmSelection algorithms = choosing_behind(options.algorithms, options.link, "threads", 1);
   if (!algorithms.costs()) algorithms.set_costs(costs_here("threads"));
   const auto run_rank = [&](int rank) {
-    auto transport = behind_link(make_threads_transport(world, rank), options.link);
-    ProcessGroup group(make_schedule_backend(std::move(transport), options.executor), algorithms);
+    Connections connections = behind_link(connect_threads(world, rank), options.link);
+    ProcessGroup group(make_schedule_backend(std::move(connections), options.executor), algorithms);
     try {
       body(group);
     } catch (const std::exception& error) {

@@ -13,8 +13,8 @@
 namespace ringside::collectives {
 
 // It works while the io_context of its socket runs, on any number of connections at a time. A
-// connection that does not send a valid handshake within `patience` is closed, with a line on stderr;
-// the job goes on.
+// connection that does not send a valid handshake within `patience` is closed, with a line on
+// stderr; the job goes on.
 class Acceptor {
  public:
   using Welcome = std::function<void(const Handshake&, boost::asio::ip::tcp::socket)>;

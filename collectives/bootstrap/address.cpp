@@ -21,7 +21,8 @@ tcp::endpoint endpoint_of(const Address& address) {
   const std::string text(address.text, ::strnlen(address.text, sizeof address.text));
   boost::system::error_code error;
   const auto parsed = boost::asio::ip::make_address(text, error);
-  require(!error, "a rank sent '{}' as its address, which is not an IP address: do the ranks run "
+  require(!error,
+          "a rank sent '{}' as its address, which is not an IP address: do the ranks run "
           "different versions?",
           text);
   return {parsed, address.port};

@@ -75,8 +75,8 @@ Connections with_control(const RankInfo& rank_info, Mesh mesh, std::unique_ptr<T
 }
 
 Connections over_tcp(const RankInfo& rank_info, Mesh mesh, Connect same_again) {
-  auto transport = make_tcp_transport(rank_info.rank, job_number(rank_info.job_key),
-                                      release(mesh.data));
+  auto transport =
+      make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), release(mesh.data));
   return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
 }
 
@@ -84,9 +84,8 @@ Connections over_tcp(const RankInfo& rank_info, Mesh mesh, Connect same_again) {
 Connections over_shm(const RankInfo& rank_info, Mesh& mesh, const ShmOptions& options,
                      Connect same_again) {
   const ShmLayout layout = shm_layout(options, rank_info.size);
-  auto transport =
-      make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
-                         share_segments(rank_info, mesh, layout));
+  auto transport = make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
+                                      share_segments(rank_info, mesh, layout));
   return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
 }
 

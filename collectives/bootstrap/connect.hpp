@@ -19,8 +19,8 @@ Connections connect_tcp(const RankInfo& rank_info);
 // For ranks of one host. Throws also the Errors of share_segments.hpp.
 Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options = {});
 
-// Shared memory if all ranks run on one host, otherwise TCP. Sub-groups choose in the same way: in a
-// job on two hosts, the ranks of one host share memory among themselves. Where memory cannot be
+// Shared memory if all ranks run on one host, otherwise TCP. Sub-groups choose in the same way: in
+// a job on two hosts, the ranks of one host share memory among themselves. Where memory cannot be
 // shared (a container with a tiny /dev/shm), rank 0 says so on stderr, and all use TCP.
 Connections connect_automatic(const RankInfo& rank_info);
 

@@ -3,9 +3,9 @@
 //     the rank that connects sends    Handshake   96 bytes, never more and never fewer
 //     rank 0 answers a join with      Answer      12 bytes, then the table of addresses or a refusal
 //
-// The fixed length keeps a stranger (a browser, a port scanner, another job) from making a rank wait
-// for a length of the stranger's choice, or reserve memory for it. These functions check bytes and
-// do no I/O.
+// The fixed length keeps a stranger (a browser, a port scanner, another job) from making a rank
+// wait for a length of the stranger's choice, or reserve memory for it. These functions check bytes
+// and do no I/O.
 #pragma once
 
 #include <array>
@@ -49,12 +49,12 @@ struct Answer {
   std::uint32_t bytes = 0;  // of the table or the refusal that follows
 };
 
-// Whether rank 0 of a job of `size` ranks could have sent this answer. If not, read nothing after it
-// and reserve no memory for it.
+// Whether rank 0 of a job of `size` ranks could have sent this answer. If not, read nothing after
+// it and reserve no memory for it.
 bool plausible(const Answer& answer, int size);
 
-// The addresses of `size` ranks, from the bytes after an Answer. Throws Error with rank 0's reason if
-// it refuses, and Error if the table has another size.
+// The addresses of `size` ranks, from the bytes after an Answer. Throws Error with rank 0's reason
+// if it refuses, and Error if the table has another size.
 std::vector<Address> table_from(const Answer& answer, std::string_view body, int size);
 
 }  // namespace ringside::collectives

@@ -1,8 +1,10 @@
 #include "collectives/bootstrap/rank_info.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <climits>
-#include <cstdio>
+#include <optional>
+#include <string_view>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -52,6 +54,13 @@ std::string without_brackets(const std::string& address) {
   return in_brackets ? address.substr(1, address.size() - 2) : address;
 }
 
+std::optional<int> positive_integer(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value > 0 ? std::optional(value) : std::nullopt;
+}
+
 // Two jobs on one host at the same time get different ports, most likely. They lie below the range
 // from which Linux takes ports for outgoing connections.
 std::uint16_t port_of_job(const std::string& job) {
@@ -60,8 +69,8 @@ std::uint16_t port_of_job(const std::string& job) {
   return static_cast<std::uint16_t>(20000 + hash % 12000);
 }
 
-// Slurm's list for the job step, then for the job, is exact; SLURM_NTASKS_PER_NODE is set only where
-// the user has asked for a number, and is a maximum.
+// Slurm's list for the job step, then for the job, is exact; SLURM_NTASKS_PER_NODE is set only
+// where the user has asked for a number, and is a maximum.
 int local_size_from_slurm(int size) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
     if (const auto tasks = environment(name))
@@ -101,17 +110,21 @@ std::string first_host_of(const std::string& node_list) {
 }
 
 int tasks_of_node(const std::string& tasks_per_node, int node) {
-  // Each entry is a number of tasks, and "(xN)" where it holds for N nodes.
-  int first = 0;  // node of the entry
+  // Each entry is a number of tasks, followed by (xN) if it holds for N nodes.
+  std::int64_t first = 0;  // the first node of the next entry
   for (std::size_t begin = 0; begin < tasks_per_node.size();) {
     const std::size_t end = std::min(tasks_per_node.find(',', begin), tasks_per_node.size());
-    const std::string entry = tasks_per_node.substr(begin, end - begin);
-    int tasks = 0, nodes = 1;
-    const bool valid = std::sscanf(entry.c_str(), "%d(x%d)", &tasks, &nodes) >= 1;
-    require(valid && tasks >= 1 && nodes >= 1,
-            "SLURM_TASKS_PER_NODE={} is not a list of numbers such as 2(x3),1", tasks_per_node);
-    if (node < first + nodes) return tasks;
-    first += nodes;
+    const std::string_view entry = std::string_view(tasks_per_node).substr(begin, end - begin);
+    const std::size_t bracket = std::min(entry.find("(x"), entry.size());
+    const auto tasks = positive_integer(entry.substr(0, bracket));
+    const auto nodes = bracket == entry.size() ? std::optional(1)
+                       : entry.back() == ')'
+                           ? positive_integer(entry.substr(bracket + 2, entry.size() - bracket - 3))
+                           : std::nullopt;
+    require(tasks && nodes, "SLURM_TASKS_PER_NODE={} is not a list of numbers such as 2(x3),1",
+            tasks_per_node);
+    first += *nodes;
+    if (node < first) return *tasks;
     begin = end + 1;
   }
   fail("SLURM_TASKS_PER_NODE={} has no node {}", tasks_per_node, node);
@@ -130,9 +143,8 @@ RankInfo rank_info_from_environment() {
           "{}={} does not fit {}={}: ranks are numbered from 0 to {}", names->rank, rank_info.rank,
           names->size, rank_info.size, rank_info.size - 1);
   rank_info.local_rank = read_int(names->local_rank, 0, INT_MAX, rank_info.rank);
-  rank_info.local_size = names == &slurm
-                             ? local_size_from_slurm(rank_info.size)
-                             : read_int(names->local_size, 1, INT_MAX, rank_info.size);
+  rank_info.local_size = names == &slurm ? local_size_from_slurm(rank_info.size)
+                                         : read_int(names->local_size, 1, INT_MAX, rank_info.size);
 
   const std::string job = environment(names->job).value_or("");
   rank_info.job_key = environment("RINGSIDE_JOB_KEY").value_or(job);

@@ -25,11 +25,12 @@ struct RankInfo {
 
 // Reads torchrun's names: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 // If RANK and WORLD_SIZE are unset, Open MPI's (OMPI_COMM_WORLD_RANK, ...), then Slurm's
-// (SLURM_PROCID, ...); if none is set, a world of one rank. A launcher that does not set MASTER_ADDR
-// and MASTER_PORT leaves them to the job: the first host of Slurm's node list, or 127.0.0.1 for a
-// job on one host, and a port derived from the job's id. RINGSIDE_JOB_KEY is the job key (default:
-// the launcher's job id), RINGSIDE_INTERFACE the interface, RINGSIDE_CONNECT_TIMEOUT the time to
-// connect in seconds. Throws Error that names the wrong or missing variable.
+// (SLURM_PROCID, ...); if none is set, a world of one rank. A launcher that does not set
+// MASTER_ADDR and MASTER_PORT leaves them to the job: the first host of Slurm's node list, or
+// 127.0.0.1 for a job on one host, and a port derived from the job's id. RINGSIDE_JOB_KEY is the
+// job key (default: the launcher's job id), RINGSIDE_INTERFACE the interface,
+// RINGSIDE_CONNECT_TIMEOUT the time to connect in seconds. Throws Error that names the wrong or
+// missing variable.
 RankInfo rank_info_from_environment();
 
 // A number for the job, of which every message carries a copy (MessageHeader::job). It does not
@@ -40,8 +41,8 @@ std::uint32_t job_number(const std::string& job_key);
 // its test.
 std::string first_host_of(const std::string& node_list);
 
-// How many tasks Slurm runs on node `node`, from its list of numbers: "2(x3),1" has 2 tasks on nodes
-// 0 to 2, and 1 on node 3. Public for its test. Throws Error if the list has no such node.
+// How many tasks Slurm runs on node `node`, from its list of numbers: "2(x3),1" has 2 tasks on
+// nodes 0 to 2, and 1 on node 3. Public for its test. Throws Error if the list has no such node.
 int tasks_of_node(const std::string& tasks_per_node, int node);
 
 }  // namespace ringside::collectives

@@ -84,11 +84,11 @@ class Rendezvous {
   }
 
   void accept_from(tcp::acceptor acceptor) {
-    acceptors_.push_back(std::make_unique<Acceptor>(
-        std::move(acceptor), key_, rank_info_.rank,
-        [this](const Handshake& handshake, tcp::socket socket) {
-          welcome(handshake, std::move(socket));
-        }));
+    acceptors_.push_back(
+        std::make_unique<Acceptor>(std::move(acceptor), key_, rank_info_.rank,
+                                   [this](const Handshake& handshake, tcp::socket socket) {
+                                     welcome(handshake, std::move(socket));
+                                   }));
   }
 
   void listen_on(const tcp::endpoint& endpoint) {
@@ -148,8 +148,7 @@ class Rendezvous {
 
   // Every other rank: listens, tells rank 0 the address, and waits for the table.
   void join(const std::vector<tcp::endpoint>& masters) {
-    tcp::socket socket =
-        connect_to(*io_, masters, deadline_, who(), "rank 0 is not there: it");
+    tcp::socket socket = connect_to(*io_, masters, deadline_, who(), "rank 0 is not there: it");
     const auto here = socket.local_endpoint().address();
     listen_on(
         {rank_info_.interface.empty() ? here : address_of_interface(rank_info_.interface, here),
@@ -207,8 +206,7 @@ class Rendezvous {
   // Keeps a connection with a valid handshake, or closes it if no rank of this job would make it.
   void welcome(const Handshake& handshake, tcp::socket socket) {
     if (handshake.purpose == Handshake::join) return welcome_joiner(handshake, std::move(socket));
-    const bool from_above =
-        handshake.rank > rank_info_.rank && handshake.rank < rank_info_.size;
+    const bool from_above = handshake.rank > rank_info_.rank && handshake.rank < rank_info_.size;
     auto* sockets = handshake.purpose == Handshake::data      ? &mesh_.data
                     : handshake.purpose == Handshake::control ? &mesh_.control
                                                               : nullptr;

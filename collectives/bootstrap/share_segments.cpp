@@ -104,23 +104,26 @@ void check_all_can_share(const std::vector<Introduction>& all) {
   const Introduction& first = all.front();
   for (std::size_t r = 0; r < all.size(); ++r) {
     const Introduction& other = all[r];
-    require_shareable(other.magic == first.magic,
-          "rank {} sent no valid description of its memory: do the ranks run different versions?",
-          r);
-    require_shareable(get(other.boot_id) == get(first.boot_id),
-          "rank {} runs on host {}, and rank 0 on host {}: only ranks of one host can share memory. "
-          "Across hosts take another backend (--backend tcp)",
-          r, get(other.host), get(first.host));
-    require_shareable(other.pid_namespace == first.pid_namespace,
-          "rank {} runs in another container (process-ID namespace) than rank 0, and they "
-          "cannot reach each other's memory: start all ranks in one, or take another backend "
-          "(--backend tcp)",
-          r);
-    require_shareable(other.layout == first.layout,
-          "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different "
-          "versions or settings (RINGSIDE_SLICE_BYTES)?",
-          r, other.layout.slots, other.layout.slot_bytes, first.layout.slots,
-          first.layout.slot_bytes);
+    require_shareable(
+        other.magic == first.magic,
+        "rank {} sent no valid description of its memory: do the ranks run different versions?", r);
+    require_shareable(
+        get(other.boot_id) == get(first.boot_id),
+        "rank {} runs on host {}, and rank 0 on host {}: only ranks of one host can share memory. "
+        "Across hosts take another backend (--backend tcp)",
+        r, get(other.host), get(first.host));
+    require_shareable(
+        other.pid_namespace == first.pid_namespace,
+        "rank {} runs in another container (process-ID namespace) than rank 0, and they "
+        "cannot reach each other's memory: start all ranks in one, or take another backend "
+        "(--backend tcp)",
+        r);
+    require_shareable(
+        other.layout == first.layout,
+        "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different "
+        "versions or settings (RINGSIDE_SLICE_BYTES)?",
+        r, other.layout.slots, other.layout.slot_bytes, first.layout.slots,
+        first.layout.slot_bytes);
   }
 }
 

@@ -18,8 +18,8 @@ using boost::system::error_code;
 
 constexpr Seconds longest_attempt{5};  // to connect
 
-// If nobody listens on a port that the kernel may also assign to outgoing connections, a socket that
-// connects to it can be assigned this very port, and is then connected to itself.
+// If nobody listens on a port that the kernel may also assign to outgoing connections, a socket
+// that connects to it can be assigned this very port, and is then connected to itself.
 bool is_connected_to_itself(const tcp::socket& socket) {
   error_code error;
   return socket.local_endpoint(error) == socket.remote_endpoint(error);

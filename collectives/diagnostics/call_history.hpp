@@ -1,9 +1,9 @@
 // The last calls of a rank, by number.
 //
 // Ranks that make different calls may not notice it in those calls: a small message is delivered
-// before anybody waits, and the error shows in a later call, or when a neighbour has left. So a rank
-// that waits for long tells the others its history. Two histories name the first call in which the
-// ranks differ.
+// before anybody waits, and the error shows in a later call, or when a neighbour has left. So a
+// rank that waits for long tells the others its history. Two histories name the first call in which
+// the ranks differ.
 #pragma once
 
 #include <algorithm>

@@ -28,7 +28,8 @@ std::string no_free_port(const std::string& who) {
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low >> high;
   return fmt::format(
       "{} found no free port on its host: those from {} to {} are taken, or kept for a minute "
-      "after their connection has ended. Wait, or widen the range (sysctl net.ipv4.ip_local_port_range)",
+      "after their connection has ended. Wait, or widen the range (sysctl "
+      "net.ipv4.ip_local_port_range)",
       who, low, high);
 }
 

@@ -13,8 +13,7 @@ class SocketControlChannel final : public ControlChannel {
  public:
   SocketControlChannel(int rank, std::vector<FileDescriptor> sockets)
       : ControlChannel(rank, static_cast<int>(sockets.size())), connections_(sockets.size()) {
-    for (std::size_t r = 0; r < sockets.size(); ++r)
-      connections_[r].socket = std::move(sockets[r]);
+    for (std::size_t r = 0; r < sockets.size(); ++r) connections_[r].socket = std::move(sockets[r]);
   }
   ~SocketControlChannel() override { say_goodbye(); }
 
@@ -40,8 +39,8 @@ class SocketControlChannel final : public ControlChannel {
   static void flush(Connection& connection) noexcept {
     const std::string& unsent = connection.unsent;
     if (unsent.empty()) return;
-    const auto n = ::send(connection.socket.get(), unsent.data(), unsent.size(),
-                          MSG_DONTWAIT | MSG_NOSIGNAL);
+    const auto n =
+        ::send(connection.socket.get(), unsent.data(), unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0) connection.unsent.erase(0, static_cast<std::size_t>(n));
   }
 

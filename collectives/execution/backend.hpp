@@ -9,9 +9,9 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "collectives/bootstrap/connections.hpp"
 #include "collectives/call.hpp"
 #include "collectives/execution/executor.hpp"
-#include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 
@@ -49,16 +49,13 @@ class Backend {
 
   virtual Traffic traffic() const = 0;
 
-  // Sub-groups: Transport::open_door() and found(). Libraries that are here to be compared with
-  // have none.
-  virtual Transport::Contact open_door() {
-    fail("the {} backend cannot be split into sub-groups", name());
-  }
-  virtual std::unique_ptr<Backend> found(const std::string& sub_group, int rank,
-                                         const std::vector<Transport::Contact>& members);
+  // For sub-groups: SubGroupConnector::listen() and connect(). Libraries to compare with have none.
+  virtual Endpoint listen() { fail("the {} backend cannot be split into sub-groups", name()); }
+  virtual std::unique_ptr<Backend> connect_sub_group(const std::string& sub_group, int rank,
+                                                     const std::vector<Endpoint>& members);
 };
 
-std::unique_ptr<Backend> make_schedule_backend(std::unique_ptr<Transport> transport,
+std::unique_ptr<Backend> make_schedule_backend(Connections connections,
                                                ExecutorOptions options = {});
 
 }  // namespace ringside::collectives

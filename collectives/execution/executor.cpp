@@ -9,8 +9,9 @@ void warn_on_stderr(const std::string& sentence) {
   fmt::print(stderr, "ringside: {}\n", sentence);
 }
 
-Executor::Executor(Transport& transport, ExecutorOptions options)
+Executor::Executor(Transport& transport, ControlChannel& control, ExecutorOptions options)
     : transport_(transport),
+      control_(control),
       options_(std::move(options)),
       recorder_(std::make_unique<FlightRecorder>(
           transport.rank(), transport.size(), flight_folder_from_environment(), options_.group)) {
@@ -20,7 +21,7 @@ Executor::Executor(Transport& transport, ExecutorOptions options)
 Executor::~Executor() = default;
 
 void Executor::run(const Task& task) {
-  Watchdog watchdog(transport_, options_, *recorder_, task);
+  Watchdog watchdog(transport_, control_, options_, *recorder_, task);
   try {
     move_data(task, watchdog);
     watchdog.done();

@@ -20,6 +20,7 @@
 
 namespace ringside::collectives {
 
+class ControlChannel;
 class FlightRecorder;
 class Watchdog;
 
@@ -58,7 +59,7 @@ struct Task {
 
 class Executor {
  public:
-  Executor(Transport& transport, ExecutorOptions options);
+  Executor(Transport& transport, ControlChannel& control, ExecutorOptions options);
   virtual ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -75,6 +76,7 @@ class Executor {
   MessageHeader header(const Task& task, int step, int slice, std::size_t bytes) const;
 
   Transport& transport_;
+  ControlChannel& control_;
   ExecutorOptions options_;
 
  private:

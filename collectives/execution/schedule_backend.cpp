@@ -13,16 +13,17 @@ namespace {
 
 class ScheduleBackend final : public Backend {
  public:
-  ScheduleBackend(std::unique_ptr<Transport> transport, ExecutorOptions options)
-      : transport_(std::move(transport)),
-        executor_(std::make_unique<PipelinedExecutor>(*transport_, std::move(options))),
-        sent_to_(transport_->size()),
-        received_from_(transport_->size()) {}
+  ScheduleBackend(Connections connections, ExecutorOptions options)
+      : connections_(std::move(connections)),
+        executor_(std::make_unique<PipelinedExecutor>(*connections_.transport,
+                                                      *connections_.control, std::move(options))),
+        sent_to_(connections_.transport->size()),
+        received_from_(connections_.transport->size()) {}
 
-  int rank() const override { return transport_->rank(); }
-  int size() const override { return transport_->size(); }
-  std::string name() const override { return std::string(transport_->name()); }
-  Traffic traffic() const override { return transport_->traffic(); }
+  int rank() const override { return connections_.transport->rank(); }
+  int size() const override { return connections_.transport->size(); }
+  std::string name() const override { return std::string(connections_.transport->name()); }
+  Traffic traffic() const override { return connections_.transport->traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
     if (broken_) throw *broken_;
@@ -48,21 +49,23 @@ class ScheduleBackend final : public Backend {
   }
 
   void interrupt(const std::string& cause) noexcept override {
-    transport_->interrupt(RankFailure(rank(), cause));
+    connections_.control->interrupt(RankFailure(rank(), cause));
   }
 
-  Transport::Contact open_door() override { return transport_->open_door(); }
+  Endpoint listen() override { return connections_.connector->listen(); }
 
-  std::unique_ptr<Backend> found(const std::string& name, int rank,
-                                 const std::vector<Transport::Contact>& members) override {
+  std::unique_ptr<Backend> connect_sub_group(const std::string& name, int rank,
+                                             const std::vector<Endpoint>& members) override {
     ExecutorOptions options = executor_->options();
     options.group = name;
-    return std::make_unique<ScheduleBackend>(transport_->found(name, rank, members), options);
+    return std::make_unique<ScheduleBackend>(connections_.connector->connect(name, rank, members),
+                                             options);
   }
 
   void abort(const std::string& cause) noexcept override {
     if (!broken_) broken_ = RankFailure(rank(), cause);
-    transport_->abort(*broken_);
+    connections_.control->abort(*broken_);
+    connections_.transport->cancel();
   }
 
  private:
@@ -136,7 +139,7 @@ class ScheduleBackend final : public Backend {
     fail("no buffers are known for {}", describe(call));
   }
 
-  std::unique_ptr<Transport> transport_;
+  Connections connections_;
   std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t>, Schedule> schedules_;
   std::unique_ptr<Executor> executor_;
   std::uint64_t collectives_ = 0;
@@ -146,14 +149,13 @@ class ScheduleBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> Backend::found(const std::string&, int,
-                                        const std::vector<Transport::Contact>&) {
+std::unique_ptr<Backend> Backend::connect_sub_group(const std::string&, int,
+                                                    const std::vector<Endpoint>&) {
   fail("the {} backend cannot be split into sub-groups", name());
 }
 
-std::unique_ptr<Backend> make_schedule_backend(std::unique_ptr<Transport> transport,
-                                               ExecutorOptions options) {
-  return std::make_unique<ScheduleBackend>(std::move(transport), options);
+std::unique_ptr<Backend> make_schedule_backend(Connections connections, ExecutorOptions options) {
+  return std::make_unique<ScheduleBackend>(std::move(connections), options);
 }
 
 }  // namespace ringside::collectives

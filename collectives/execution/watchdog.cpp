@@ -7,12 +7,16 @@
 
 namespace ringside::collectives {
 
-Watchdog::Watchdog(Transport& transport, const ExecutorOptions& options, FlightRecorder& recorder,
-                   const Task& task)
-    : transport_(transport), options_(options), recorder_(recorder), task_(task) {
+Watchdog::Watchdog(Transport& transport, ControlChannel& control, const ExecutorOptions& options,
+                   FlightRecorder& recorder, const Task& task)
+    : transport_(transport),
+      control_(control),
+      options_(options),
+      recorder_(recorder),
+      task_(task) {
   recorder_.begin(task.sequence, task.call, static_cast<std::uint32_t>(task.schedule.steps.size()));
   if (task.call.collective != Collective::point_to_point)
-    transport_.history().add(task.sequence, task.call);
+    control_.history().add(task.sequence, task.call);
 }
 
 Completion Watchdog::wait(const Progress& progress) {
@@ -20,24 +24,38 @@ Completion Watchdog::wait(const Progress& progress) {
   recorder_.progress(static_cast<std::uint32_t>(progress.step),
                      progress.receiving ? progress.peer : -1, bytes_received_);
   const auto start = Clock::now();
+  const Seconds interval = std::min(options_.timeout, Position::every);
+  auto told = start;  // when this rank last told its position
   bool warned = false;
   for (;;) {
-    transport_.throw_if_interrupted();
-    const auto patience = Deadline::after(std::min(options_.timeout, Position::every));
-    if (const auto completion = transport_.wait(patience)) {
+    control_.throw_if_interrupted();
+    const auto patience = std::min(options_.timeout, ControlChannel::poll_interval);
+    if (const auto completion = wait_for_transport(Deadline::after(patience))) {
       bytes_received_ += completion->payload.size();
       if (warned)
         options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", transport_.rank(),
                                   seconds_since(start), task_.sequence));
       return *completion;
     }
-    exchange_positions();
+    control_.listen();
+    if (seconds_since(told) >= interval.count()) {
+      exchange_positions();
+      told = Clock::now();
+    }
     const double waited = seconds_since(start);
     if (waited >= options_.timeout.count()) time_out();
     if (!warned && options_.warn_after.count() > 0 && waited >= options_.warn_after.count()) {
       warn_of_wait(waited);
       warned = true;
     }
+  }
+}
+
+std::optional<Completion> Watchdog::wait_for_transport(const Deadline& deadline) {
+  try {
+    return transport_.wait(deadline);
+  } catch (const ConnectionBroken& broken) {
+    control_.explain(broken.peer, broken.symptom);
   }
 }
 
@@ -48,8 +66,8 @@ void Watchdog::done() {
 // Nothing has arrived for a while, which may be in order. But ranks that wait for each other in
 // different calls would wait for ever.
 void Watchdog::exchange_positions() {
-  transport_.tell_position(position());
-  const auto positions = transport_.positions(Seconds(0));
+  control_.tell_position(position());
+  const auto positions = control_.positions(Seconds(0));
   for (int r = 0; r < transport_.size(); ++r)
     if (positions[r].recent() && positions[r].sequence == task_.sequence &&
         numbered_alike(task_.call, positions[r].call))
@@ -60,7 +78,7 @@ void Watchdog::exchange_positions() {
 // Throws Error, with both calls in its text, where another rank has made a different call than this
 // rank under the same number, however long ago.
 void Watchdog::compare_histories(const std::vector<Position>& positions) const {
-  const CallHistory& ours = transport_.history();
+  const CallHistory& ours = control_.history();
   for (int r = 0; r < transport_.size(); ++r) {
     const CallHistory& theirs = positions[r].made;
     if (const auto number = ours.parted_from(theirs))
@@ -106,7 +124,7 @@ std::string Watchdog::where() const {
 }
 
 void Watchdog::warn_of_wait(double seconds) {
-  const Others known = others(transport_.positions(Seconds(0)));
+  const Others known = others(control_.positions(Seconds(0)));
   const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
   options_.warn(fmt::format(
       "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}",
@@ -115,7 +133,7 @@ void Watchdog::warn_of_wait(double seconds) {
 }
 
 void Watchdog::time_out() {
-  const Others known = others(transport_.positions(1.2 * Position::every));
+  const Others known = others(control_.positions(1.2 * Position::every));
   const int blamed = known.silent.empty() ? progress_.peer : known.silent.front();
   throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
                                         known.silence, known.silence.empty() ? "" : "; ",
@@ -131,11 +149,11 @@ void Watchdog::rethrow_first_cause() {
   } catch (const OutOfStep&) {
     // The first mismatch may be in an earlier call. The other ranks tell their histories soon, if
     // they wait as well.
-    transport_.tell_position(position());
-    compare_histories(transport_.positions(1.2 * Position::every));
+    control_.tell_position(position());
+    compare_histories(control_.positions(1.2 * Position::every));
     throw;
   } catch (const RankFailure& failure) {
-    if (!failure.heard_from_another()) compare_histories(transport_.positions(Seconds(0)));
+    if (!failure.heard_from_another()) compare_histories(control_.positions(Seconds(0)));
     throw;
   }
 }
@@ -158,7 +176,8 @@ void Watchdog::give_up() {
 void Watchdog::tell_all(const RankFailure& failure) {
   recorder_.end(FlightEntry::failed);
   recorder_.write(failure.what());
-  transport_.abort(failure);
+  control_.abort(failure);
+  transport_.cancel();
 }
 
 }  // namespace ringside::collectives

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/execution/executor.hpp"
 
 namespace ringside::collectives {
@@ -24,8 +25,8 @@ struct Progress {
 
 class Watchdog {
  public:
-  Watchdog(Transport& transport, const ExecutorOptions& options, FlightRecorder& recorder,
-           const Task& task);
+  Watchdog(Transport& transport, ControlChannel& control, const ExecutorOptions& options,
+           FlightRecorder& recorder, const Task& task);
 
   // Blocks until a send or the receive is complete. Throws Error when it learns that the ranks make
   // different calls, and RankFailure when a rank is gone or nothing completes for options.timeout.
@@ -43,6 +44,7 @@ class Watchdog {
     std::string silence;      // "rank 2 does not answer: stopped, ..."; empty if all answer
     std::string waiting;      // "rank 3 waits for rank 2 in step 1 of call #7; ..."
   };
+  std::optional<Completion> wait_for_transport(const Deadline& deadline);
   void exchange_positions();
   void compare_histories(const std::vector<Position>& positions) const;
   Position position() const;
@@ -54,6 +56,7 @@ class Watchdog {
   void tell_all(const RankFailure& failure);
 
   Transport& transport_;
+  ControlChannel& control_;
   const ExecutorOptions& options_;
   FlightRecorder& recorder_;
   const Task& task_;

@@ -180,8 +180,9 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
   }
 }
 
-AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& executor,
+AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,
                                   AlgorithmSelection algorithms, int hosts) {
+  Transport& transport = *connections.transport;
   MachineCosts costs;
   if (transport.rank() == 0) {
     costs = algorithms.costs() ? *algorithms.costs() : costs_here(transport.name());
@@ -197,9 +198,9 @@ AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& e
   call.algorithm = static_cast<std::uint8_t>(&tree - all_algorithms().data());
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
   const Schedule schedule = tree.make(transport.size(), transport.rank(), 0);
-  PipelinedExecutor(transport, executor)
+  PipelinedExecutor(transport, *connections.control, executor)
       .run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
-  transport.forget_traffic();
+  transport.reset_traffic();
   algorithms.set_costs(costs);
   return algorithms;
 }

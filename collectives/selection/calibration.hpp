@@ -14,10 +14,10 @@
 #include <string>
 #include <string_view>
 
+#include "collectives/bootstrap/connections.hpp"
 #include "collectives/execution/executor.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/selection/cost_model.hpp"
-#include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 
@@ -42,7 +42,7 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured);
 // host, choices may not. Every rank calls it when the transport has just been connected; it is a
 // broadcast of a few numbers, and no call of the group. Where `algorithms` has costs already, rank
 // 0's are taken from there.
-AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& executor,
+AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,
                                   AlgorithmSelection algorithms, int hosts = 1);
 
 }  // namespace ringside::collectives

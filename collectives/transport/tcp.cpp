@@ -32,6 +32,13 @@ struct InFlight {
   }
 };
 
+msghdr message_of(std::array<iovec, 2>& pieces) {
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return message;
+}
+
 // A rank polls for a short message before it sleeps. It does not for a long one: that comes in many
 // pieces, and polling takes time from the rank that sends them.
 constexpr std::size_t longest_polled = 64 * 1024;
@@ -66,9 +73,9 @@ class TcpTransport final : public Transport {
       if (write_some()) return Completion{Completion::sent, {}};
       if (read_some() || (worth_polling() && poll_.until([this] { return read_some(); }))) {
         incoming_.peer = -1;
-        return Completion{Completion::received,
-                          {static_cast<std::byte*>(incoming_.payload.iov_base),
-                           incoming_.payload.iov_len}};
+        return Completion{
+            Completion::received,
+            {static_cast<std::byte*>(incoming_.payload.iov_base), incoming_.payload.iov_len}};
       }
       if (deadline.expired()) return std::nullopt;
       sleep_until_ready(deadline);
@@ -86,7 +93,7 @@ class TcpTransport final : public Transport {
   bool write_some() {
     if (outgoing_.peer < 0) return false;
     auto rest = outgoing_.rest();
-    const msghdr message{.msg_iov = rest.data(), .msg_iovlen = rest.size()};
+    const msghdr message = message_of(rest);
     const auto n = ::sendmsg(fd(outgoing_), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     outgoing_.done += bytes_moved(n, outgoing_.peer);
     if (!outgoing_.complete()) return false;
@@ -99,7 +106,7 @@ class TcpTransport final : public Transport {
     if (incoming_.peer < 0) return false;
     const bool had_header = incoming_.done >= sizeof(MessageHeader);
     auto rest = incoming_.rest();
-    msghdr message{.msg_iov = rest.data(), .msg_iovlen = rest.size()};
+    msghdr message = message_of(rest);
     const auto n = ::recvmsg(fd(incoming_), &message, MSG_DONTWAIT);
     if (n == 0) throw ConnectionBroken(incoming_.peer, "End of file");
     incoming_.done += bytes_moved(n, incoming_.peer);

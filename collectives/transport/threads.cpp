@@ -65,7 +65,8 @@ class ThreadsTransport final : public Transport {
     std::unique_lock lock(shared_->mutex);
     for (;;) {
       if (complete_send()) return Completion{Completion::sent, {}};
-      if (const auto payload = complete_receive()) return Completion{Completion::received, *payload};
+      if (const auto payload = complete_receive())
+        return Completion{Completion::received, *payload};
       if (deadline.expired()) return std::nullopt;
       shared_->changed[rank()].wait_for(lock, deadline.remaining());
     }

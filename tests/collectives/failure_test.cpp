@@ -8,8 +8,8 @@
 
 #include <boost/asio/write.hpp>
 
+#include "collectives/bootstrap/connect.hpp"
 #include "collectives/bootstrap/rendezvous.hpp"
-#include "collectives/transport/threads.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -32,8 +32,7 @@ std::vector<std::string> outcomes_over_threads(int size,
                                                const GroupOptions& options) {
   const auto world = make_threads_world(size);
   return on_threads(size, [&](int rank) {
-    ProcessGroup group(
-        make_schedule_backend(make_threads_transport(world, rank), options.executor));
+    ProcessGroup group(make_schedule_backend(connect_threads(world, rank), options.executor));
     body(group);
   });
 }
@@ -361,7 +360,7 @@ std::vector<std::string> with_an_evil_rank_2(const std::function<void(Mesh&)>& m
   std::atomic<int> ended = 0;
   auto outcomes = on_threads(3, [&](int rank) {
     if (rank == 2) {
-      Mesh mesh = meet(place_of(2, 3, port));
+      Mesh mesh = connect_mesh(place_of(2, 3, port));
       misdeed(mesh);
       while (ended < 2)
         std::this_thread::sleep_for(std::chrono::milliseconds(
@@ -439,7 +438,7 @@ TEST_CASE("a rank whose connections are all reset in the middle of a message is 
   const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
     say(mesh.data[0], bytes_of(first_header()) + std::string(1000, 'x'));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    for (const int r : {0, 1}) reset(mesh.data[r]), reset(mesh.lifelines[r]);
+    for (const int r : {0, 1}) reset(mesh.data[r]), reset(mesh.control[r]);
   });
   check_all_say(outcomes,
                 "rank 2 is gone: its connection closed without a goodbye, as when a process is "
@@ -492,10 +491,11 @@ TEST_CASE("bytes that are no message and lengths that nobody expects are refused
   }
 }
 
-TEST_CASE("news that make no sense are refused") {
-  for (const std::string& news : {std::string(96, 'x'), bytes_of(first_header())}) {
-    const auto outcomes = with_an_evil_rank_2([&](Mesh& mesh) { say(mesh.lifelines[1], news); });
+TEST_CASE("bytes that are not control messages are refused and told to all") {
+  for (const std::string& bytes : {std::string(96, 'x'), bytes_of(first_header())}) {
+    const auto outcomes = with_an_evil_rank_2([&](Mesh& mesh) { say(mesh.control[1], bytes); });
     check_all_say(outcomes,
-                  "rank 2 sends news that make no sense: do the ranks run different versions?");
+                  "rank 2 sends bytes that are not control messages: do the ranks run different "
+                  "versions?");
   }
 }

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "base/environment.hpp"
-#include "collectives/transport/automatic.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -142,7 +141,7 @@ TEST_CASE("a member that does not come is waited for no longer than the time to 
     // What split() does, up to the point where this rank has told where it is.
     struct {
       std::int32_t color = 0, key = 0;
-      Transport::Contact contact{};
+      Endpoint endpoint{};
     } bid;
     std::vector<std::byte> bids(3 * sizeof bid);
     group.all_gather(&bid, bids.data(), bids.size(), DataType::uint8, "split");

@@ -116,9 +116,9 @@ TEST_CASE("an interface that does not exist is answered with those that do") {
       run_hosts("10.77.0.1", "export RINGSIDE_INTERFACE=eth7 CONNECT=2; a $ringside hello");
   CAPTURE(outcome.err);
   CHECK(contains(outcome.err,
-                 "RINGSIDE_INTERFACE=eth7 is no network interface of this host with an IPv4 "
-                 "address, as MASTER_ADDR is one; there "
-                 "are: lo (127.0.0.1), wire0 (10.77.0.1), wire1 (10.78.0.1)\n"));
+                 "RINGSIDE_INTERFACE=eth7 is not a network interface of this host with an IPv4 "
+                 "address, as MASTER_ADDR has; there are: lo (127.0.0.1), wire0 (10.77.0.1), wire1 "
+                 "(10.78.0.1)\n"));
 }
 
 TEST_CASE(

@@ -227,9 +227,7 @@ class ShmTransport final : public Transport {
   bool receiving() const { return incoming_.peer >= 0 && !reading_; }
   bool can_receive() const { return receiving() && from_[incoming_.peer].may_read(); }
 
-  bool can_send() const {
-    return !outgoing_.empty() && to_[outgoing_.front().peer].may_write();
-  }
+  bool can_send() const { return !outgoing_.empty() && to_[outgoing_.front().peer].may_write(); }
 
   // A peer that this rank waits for and that has left; -1: none.
   int departed_peer() const {

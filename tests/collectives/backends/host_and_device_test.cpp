@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "collectives/transport/threads.hpp"
+#include "collectives/bootstrap/connect.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -68,8 +68,8 @@ std::vector<std::string> run_two_memories(int size,
     Sides sides;
     const auto witness = [&](const auto& world, std::vector<Collective>& seen,
                              const bool& is_broken) {
-      return std::make_unique<Witness>(
-          make_schedule_backend(make_threads_transport(world, rank), options), seen, is_broken);
+      return std::make_unique<Witness>(make_schedule_backend(connect_threads(world, rank), options),
+                                       seen, is_broken);
     };
     ProcessGroup group(
         make_two_memory_backend(witness(host_world, sides.host_saw, sides.host_is_broken),
@@ -147,8 +147,8 @@ TEST_CASE(
 TEST_CASE("two memories: backends of different ranks are refused") {
   const auto one = make_threads_world(1), two = make_threads_world(2);
   CHECK_THROWS_WITH_AS(
-      make_two_memory_backend(make_schedule_backend(make_threads_transport(one, 0)),
-                              make_schedule_backend(make_threads_transport(two, 1)),
+      make_two_memory_backend(make_schedule_backend(connect_threads(one, 0)),
+                              make_schedule_backend(connect_threads(two, 1)),
                               [](const void*) { return false; }),
       "a backend for two memories: expected both to be of the same rank, got rank 0 of 1 over "
       "threads and rank 1 of 2 over threads",
@@ -156,9 +156,9 @@ TEST_CASE("two memories: backends of different ranks are refused") {
 }
 
 TEST_CASE("two memories: a group that is given the device of another rank says so and goes on") {
-  ProcessGroup group(make_schedule_backend(make_threads_transport(make_threads_world(1), 0)));
+  ProcessGroup group(make_schedule_backend(connect_threads(make_threads_world(1), 0)));
   const auto two = make_threads_world(2);
-  CHECK_THROWS_AS(group.add_device(make_schedule_backend(make_threads_transport(two, 1)),
+  CHECK_THROWS_AS(group.add_device(make_schedule_backend(connect_threads(two, 1)),
                                    [](const void*) { return false; }),
                   Error);
   std::vector<float> data{3};

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "collectives/selection/calibration.hpp"
+#include "collectives/selection/link_costs.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;

@@ -1,5 +1,5 @@
 // What shared memory has of its own: messages longer than a slot.
-#include "collectives/transport/shm/shm.hpp"
+#include "collectives/bootstrap/connect.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "collectives/transport/tcp.hpp"
+#include "collectives/transport/socket_options.hpp"
 
 namespace {
 
