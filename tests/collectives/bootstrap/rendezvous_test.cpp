@@ -26,7 +26,7 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 RankInfo impatient(int rank, int size, std::uint16_t port) {
-  RankInfo rank_info = place_of(rank, size, port);
+  RankInfo rank_info = rank_info_of(rank, size, port);
   rank_info.connect_timeout = Seconds(1);
   return rank_info;
 }
@@ -64,7 +64,7 @@ TEST_CASE("many ranks connect whatever the order in which they start") {
     return on_threads(9, [&](int i) {
       const int rank = 8 - i;
       std::this_thread::sleep_for(std::chrono::milliseconds(rank == 0 ? 150 : (i % 3) * 20));
-      ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 9, port));
+      ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 9, port));
       std::vector<int> x = {rank};
       group.all_reduce(std::span(x));
       require(x[0] == 36, "{}", x[0]);
@@ -122,7 +122,7 @@ TEST_CASE("a rank says that MASTER_ADDR is unknown") {
 TEST_CASE("every rank learns that the world sizes differ") {
   const auto port = free_port();
   const auto outcomes =
-      on_threads(3, [&](int rank) { connect_mesh(place_of(rank, rank == 2 ? 4 : 3, port)); });
+      on_threads(3, [&](int rank) { connect_mesh(rank_info_of(rank, rank == 2 ? 4 : 3, port)); });
   for (const auto& text : outcomes) {
     CAPTURE(text);
     CHECK(contains(text,
@@ -134,7 +134,7 @@ TEST_CASE("every rank learns that the world sizes differ") {
 TEST_CASE("every rank learns that two processes have the same rank") {
   const auto port = free_port();
   const auto outcomes =
-      on_threads(3, [&](int i) { connect_mesh(place_of(i == 2 ? 1 : i, 3, port)); });
+      on_threads(3, [&](int i) { connect_mesh(rank_info_of(i == 2 ? 1 : i, 3, port)); });
   for (const auto& text : outcomes) {
     CAPTURE(text);
     CHECK(contains(
@@ -145,7 +145,7 @@ TEST_CASE("every rank learns that two processes have the same rank") {
 TEST_CASE("a process with another job key is refused and the job goes on") {
   const auto port = free_port();
   const auto outcomes = on_threads(3, [&](int i) {
-    RankInfo rank_info = place_of(i == 2 ? 1 : i, 2, port);
+    RankInfo rank_info = rank_info_of(i == 2 ? 1 : i, 2, port);
     if (i == 2) {
       rank_info.job_key = "another job";
       rank_info.connect_timeout = Seconds(5);
@@ -164,7 +164,7 @@ TEST_CASE("strangers are dropped while the ranks connect") {
   std::thread job([&] {
     outcomes = on_threads(3, [&](int rank) {
       std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
-      ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port));
+      ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port));
       std::vector<int> x = {1};
       group.all_reduce(std::span(x));
       require(x[0] == 3, "{}", x[0]);
@@ -184,7 +184,7 @@ TEST_CASE("strangers are dropped while the ranks connect") {
 TEST_CASE("nobody listens any more once the ranks are connected") {
   const auto port = free_port();
   const auto outcomes = on_threads(3, [&](int rank) {
-    ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port));
+    ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port));
     std::vector<int> x(1000);
     for (int i = 0; i < 50; ++i) {
       group.all_reduce(std::span(x));
@@ -216,7 +216,7 @@ TEST_CASE(
   std::thread job([&] {
     outcomes = on_threads(3, [&](int rank) {
       std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
-      ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port));
+      ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port));
       group.barrier();
     });
   });
@@ -253,7 +253,7 @@ TEST_CASE(
     boost::asio::ip::tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
     const auto port = acceptor.local_endpoint().port();
     const auto outcomes = on_threads(2, [&](int i) {
-      if (i == 1) connect_mesh(place_of(1, 2, port));
+      if (i == 1) connect_mesh(rank_info_of(1, 2, port));
       if (i == 1) return;
       auto socket = acceptor.accept();
       boost::asio::write(socket, boost::asio::buffer(bytes));
