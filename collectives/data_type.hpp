@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "collectives/half.hpp"
-
 namespace ringside::collectives {
+
+// The 16-bit types: half.hpp.
+struct Fp16;
+struct Bf16;
 
 enum class DataType : std::uint8_t { fp32, fp64, int32, int64, fp16, bf16, uint8 };
 enum class ReduceOp : std::uint8_t { sum, product, min, max, avg };

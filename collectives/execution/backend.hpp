@@ -9,8 +9,9 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "collectives/bootstrap/connections.hpp"
+#include "collectives/bootstrap/sub_group_connector.hpp"
 #include "collectives/call.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/executor.hpp"
 
 namespace ringside::collectives {

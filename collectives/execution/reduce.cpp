@@ -11,6 +11,7 @@
 #endif
 
 #include "base/error.hpp"
+#include "collectives/half.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/bootstrap/connections.hpp"
 #include "collectives/execution/backend.hpp"
 #include "collectives/execution/pipelined_executor.hpp"
 #include "collectives/execution/reduce.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
 
 namespace ringside::collectives {
@@ -55,7 +56,7 @@ std::optional<Completion> Watchdog::wait_for_transport(const Deadline& deadline)
   try {
     return transport_.wait(deadline);
   } catch (const ConnectionBroken& broken) {
-    control_.explain(broken.peer, broken.symptom);
+    control_.explain(broken.peer, broken.what());
   }
 }
 

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/execution/executor.hpp"
 
 namespace ringside::collectives {
+
+class RankFailure;
+struct Position;
 
 // What an executor waits for.
 struct Progress {

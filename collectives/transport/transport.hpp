@@ -18,7 +18,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -26,16 +25,12 @@
 
 namespace ringside::collectives {
 
-// Nothing more can come from `peer`, or go to it. A transport sees only this symptom; the control
-// channel knows the reason (ControlChannel::explain).
+// Nothing more can come from `peer`, or go to it. what() is the symptom that the transport sees;
+// the control channel knows the reason (ControlChannel::explain).
 class ConnectionBroken : public Error {
  public:
-  ConnectionBroken(int rank, std::string what_was_seen)
-      : Error(fmt::format("the connection to rank {} broke: {}", rank, what_was_seen)),
-        peer(rank),
-        symptom(std::move(what_was_seen)) {}
+  ConnectionBroken(int rank, const std::string& symptom) : Error(symptom), peer(rank) {}
   int peer;
-  std::string symptom;
 };
 
 struct Completion {

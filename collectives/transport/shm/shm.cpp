@@ -14,15 +14,15 @@
 namespace ringside::collectives {
 namespace {
 
-using one_sided::Bell;
+using one_sided::Channel;
+using one_sided::Doorbell;
 using one_sided::Flag;
 using one_sided::HostMemory;
-using one_sided::Lane;
 using one_sided::Number;
 
 // At the beginning of every segment.
 struct SegmentHead {
-  Bell doorbell;
+  Doorbell doorbell;
   Flag left;  // not 0: the owner has left
 };
 
@@ -32,24 +32,24 @@ struct alignas(128) SlotHeader {
 };
 static_assert(sizeof(SlotHeader) == 128);
 
-std::size_t lane_bytes(const ShmLayout& layout) {
-  return sizeof(Lane) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
+std::size_t channel_bytes(const ShmLayout& layout) {
+  return sizeof(Channel) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
 }
 
-// One side of a lane: the sender's or the receiver's.
-class LaneEnd {
+// One side of a channel: the sender's or the receiver's.
+class ChannelEnd {
  public:
-  LaneEnd() = default;
-  LaneEnd(std::byte* memory, const ShmLayout& layout)
-      : lane_(reinterpret_cast<Lane*>(memory)),
-        slots_(memory + sizeof(Lane)),
+  ChannelEnd() = default;
+  ChannelEnd(std::byte* memory, const ShmLayout& layout)
+      : channel_(reinterpret_cast<Channel*>(memory)),
+        slots_(memory + sizeof(Channel)),
         stride_(sizeof(SlotHeader) + layout.slot_bytes),
         count_(layout.slots) {}
 
-  bool may_write() const { return one_sided::slot_is_free<HostMemory>(*lane_, next_, count_); }
-  bool may_read() const { return one_sided::has_come<HostMemory>(*lane_, next_); }
-  void publish() { one_sided::publish<HostMemory>(*lane_, next_++); }
-  void free_slot() { one_sided::free_slot<HostMemory>(*lane_, next_++); }
+  bool may_write() const { return one_sided::slot_is_free<HostMemory>(*channel_, next_, count_); }
+  bool may_read() const { return one_sided::has_arrived<HostMemory>(*channel_, next_); }
+  void publish() { one_sided::publish<HostMemory>(*channel_, next_++); }
+  void free_slot() { one_sided::free_slot<HostMemory>(*channel_, next_++); }
 
   MessageHeader& header() const { return reinterpret_cast<SlotHeader*>(slot())->message; }
   std::byte* payload() const { return slot() + sizeof(SlotHeader); }
@@ -57,7 +57,7 @@ class LaneEnd {
  private:
   std::byte* slot() const { return slots_ + one_sided::slot_of(next_, count_) * stride_; }
 
-  Lane* lane_ = nullptr;
+  Channel* channel_ = nullptr;
   std::byte* slots_ = nullptr;
   std::size_t stride_ = 0;
   Number count_ = 0;
@@ -84,8 +84,8 @@ class ShmTransport final : public Transport {
         from_(segments_.size()) {
     for (int r = 0; r < size(); ++r)
       if (r != rank) {
-        to_[r] = LaneEnd(lane_memory(rank, r), layout);
-        from_[r] = LaneEnd(lane_memory(r, rank), layout);
+        to_[r] = ChannelEnd(channel_memory(rank, r), layout);
+        from_[r] = ChannelEnd(channel_memory(r, rank), layout);
       }
     outgoing_.reserve(layout.slots);
   }
@@ -150,14 +150,14 @@ class ShmTransport final : public Transport {
 
   SegmentHead& head(int r) const { return *reinterpret_cast<SegmentHead*>(segments_[r].data()); }
 
-  // The lane from one rank to another lies in the segment of the receiver.
-  std::byte* lane_memory(int from, int to) const {
+  // The channel from one rank to another lies in the segment of the receiver.
+  std::byte* channel_memory(int from, int to) const {
     const auto index = static_cast<std::size_t>(from < to ? from : from - 1);
-    return segments_[to].data() + sizeof(SegmentHead) + index * lane_bytes(layout_);
+    return segments_[to].data() + sizeof(SegmentHead) + index * channel_bytes(layout_);
   }
 
   void wake(int peer) {
-    Bell& doorbell = head(peer).doorbell;
+    Doorbell& doorbell = head(peer).doorbell;
     if (one_sided::must_wake<HostMemory>(doorbell)) futex_wake(doorbell.asleep.value);
   }
 
@@ -182,25 +182,25 @@ class ShmTransport final : public Transport {
   }
 
   void put_piece(Outgoing& message) {
-    LaneEnd& lane = to_[message.peer];
+    ChannelEnd& channel = to_[message.peer];
     const auto rest = message.payload.subspan(message.done);
     const auto piece = rest.first(std::min<std::size_t>(rest.size(), layout_.slot_bytes));
-    lane.header() = message.header;
-    if (!piece.empty()) std::memcpy(lane.payload(), piece.data(), piece.size());
+    channel.header() = message.header;
+    if (!piece.empty()) std::memcpy(channel.payload(), piece.data(), piece.size());
     message.done += piece.size();
     message.published = message.done == message.payload.size();
-    lane.publish();
+    channel.publish();
     wake(message.peer);
   }
 
   // Takes the next piece. Returns the payload when the message is complete. A message in one piece
   // stays in its slot until release().
   std::optional<std::span<const std::byte>> take_piece() {
-    const LaneEnd& lane = from_[incoming_.peer];
+    const ChannelEnd& channel = from_[incoming_.peer];
     if (incoming_.done == 0)
-      check_message(incoming_.expected, lane.header(), rank(), incoming_.peer);
+      check_message(incoming_.expected, channel.header(), rank(), incoming_.peer);
     const std::size_t bytes = incoming_.expected.bytes, rest = bytes - incoming_.done;
-    const std::span<const std::byte> piece(lane.payload(),
+    const std::span<const std::byte> piece(channel.payload(),
                                            std::min<std::size_t>(rest, layout_.slot_bytes));
     if (piece.size() == bytes && incoming_.into.empty()) {
       reading_ = true;
@@ -245,7 +245,7 @@ class ShmTransport final : public Transport {
 
   // Until a peer rings the doorbell, or until the deadline.
   void sleep(const Deadline& deadline) {
-    Bell& doorbell = head(rank()).doorbell;
+    Doorbell& doorbell = head(rank()).doorbell;
     one_sided::about_to_sleep<HostMemory>(doorbell);
     if (!can_send() && !can_receive() && departed_peer() < 0)
       futex_wait(doorbell.asleep.value, 1, deadline.remaining());
@@ -254,7 +254,7 @@ class ShmTransport final : public Transport {
 
   ShmLayout layout_;
   std::vector<SharedSegment> segments_;  // [rank]
-  std::vector<LaneEnd> to_, from_;       // [peer]
+  std::vector<ChannelEnd> to_, from_;    // [peer]
   std::vector<Outgoing> outgoing_;       // window() at most
   Incoming incoming_;
   bool reading_ = false;            // the executor reads the payload in the slot
@@ -276,7 +276,7 @@ ShmLayout shm_layout(const ShmOptions& options, int size) {
 }
 
 std::size_t shm_segment_bytes(const ShmLayout& layout, int size) {
-  return sizeof(SegmentHead) + static_cast<std::size_t>(size - 1) * lane_bytes(layout);
+  return sizeof(SegmentHead) + static_cast<std::size_t>(size - 1) * channel_bytes(layout);
 }
 
 std::unique_ptr<Transport> make_shm_transport(int rank, std::uint32_t job, const ShmLayout& layout,

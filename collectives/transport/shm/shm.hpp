@@ -1,18 +1,18 @@
 // Ranks as processes of one host that share memory: the CPU's counterpart of CUDA IPC.
 //
-// Every rank has a segment. It holds one lane for each other rank: a few slots, which that rank
+// Every rank has a segment. It holds one channel from each other rank: a few slots, which that rank
 // fills and this rank empties by the steps of one_sided/protocol.hpp. The sender copies a header
 // and a payload into a slot; the receiver's executor reads the payload in place, then frees the
 // slot. A payload longer than a slot travels in pieces. No system call is made while messages flow.
 //
-//     segment of rank 2:  [ doorbell | left ]  [ lane from 0: flags, slot, slot, ... ]
-//                                              [ lane from 1: flags, slot, slot, ... ]
-//                                              [ lane from 3: flags, slot, slot, ... ]
+//     segment of rank 2:  [ doorbell | left ]  [ channel from 0: flags, slot, slot, ... ]
+//                                              [ channel from 1: flags, slot, slot, ... ]
+//                                              [ channel from 3: flags, slot, slot, ... ]
 //
 // A rank that waits polls for some 50 microseconds and yields its core between two polls. Then it
 // sleeps on its doorbell, and the peer that brings the awaited message wakes it. Before a rank
 // leaves it sets `left` in its segment and wakes all others. A rank that dies cannot do that: its
-// peers learn it from the control channel.
+// peers learn it from the control channel (diagnostics/control_channel.hpp).
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ namespace ringside::collectives {
 // that would be more than `segment_bytes`, slots are shorter.
 struct ShmOptions {
   std::uint32_t slot_bytes = 128 * 1024;
-  std::uint32_t slots = 4;  // per lane, a power of two
+  std::uint32_t slots = 4;  // per channel, a power of two
   std::uint64_t segment_bytes = 32u << 20;
 };
 
-// The slots of a lane, the same on all ranks.
+// The slots of a channel, the same on all ranks.
 struct ShmLayout {
   std::uint32_t slot_bytes;  // of payload, a multiple of 128
   std::uint32_t slots;

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "collectives/half.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
