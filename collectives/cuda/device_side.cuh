@@ -9,6 +9,7 @@
 #include <cuda/atomic>
 #include <nv/target>
 
+#include "collectives/half.hpp"
 #include "collectives/one_sided/collectives.hpp"
 
 namespace ringside::collectives::cuda {

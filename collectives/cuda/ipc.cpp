@@ -24,6 +24,7 @@
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/half.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {

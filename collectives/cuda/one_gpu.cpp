@@ -13,6 +13,7 @@
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/half.hpp"
 #include "collectives/proof/pull.hpp"
 
 namespace ringside::collectives::cuda {

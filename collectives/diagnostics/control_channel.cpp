@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <boost/asio/buffer.hpp>
 
+#include "base/printable.hpp"
 #include "collectives/bootstrap/resources.hpp"
 
 namespace ringside::collectives {
@@ -110,7 +111,7 @@ void Lifeline::take_news(int r) {
 void Lifeline::act_on(int r, const News& news) {
   if (news.kind == News::gave_up) {
     peers_[r].said_goodbye = true;
-    const std::string cause = printable(news.text);
+    const std::string cause = printable_line(news.text);
     if (!failure_)
       failure_ = RankFailure(news.rank, fmt::format("{} (as rank {} tells)", cause, r), cause);
     return;

@@ -1,11 +1,12 @@
 // Our own collectives: schedules, run by the executor over a transport.
 #include <map>
-#include <optional>
 #include <tuple>
 #include <vector>
 
+#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/execution/backend.hpp"
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/execution/first_failure.hpp"
+#include "collectives/execution/make_executor.hpp"
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
@@ -15,7 +16,7 @@ class ScheduleBackend final : public Backend {
  public:
   ScheduleBackend(std::unique_ptr<Transport> transport, ExecutorOptions options)
       : transport_(std::move(transport)),
-        executor_(std::make_unique<PipelinedExecutor>(*transport_, std::move(options))),
+        executor_(make_executor(*transport_, std::move(options))),
         sent_to_(transport_->size()),
         received_from_(transport_->size()) {}
 
@@ -25,7 +26,7 @@ class ScheduleBackend final : public Backend {
   Traffic traffic() const override { return transport_->traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
-    if (broken_) throw *broken_;
+    failure_.throw_if_any();
     const Schedule& schedule = schedule_of(call);
     const Chunks chunks = chunks_of(call, schedule);
     try {
@@ -33,10 +34,10 @@ class ScheduleBackend final : public Backend {
                       buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
                                  static_cast<std::byte*>(output))});
     } catch (const RankFailure& failure) {
-      broken_ = failure;
+      failure_.keep(failure);
       throw;
-    } catch (const Error& error) {
-      broken_ = RankFailure(rank(), error.what());
+    } catch (const std::exception& error) {
+      failure_.keep(RankFailure(rank(), error.what()));
       throw;
     }
     if (call.reduce != ReduceOp::avg) return;
@@ -61,8 +62,7 @@ class ScheduleBackend final : public Backend {
   }
 
   void abort(const std::string& cause) noexcept override {
-    if (!broken_) broken_ = RankFailure(rank(), cause);
-    transport_->abort(*broken_);
+    transport_->abort(failure_.keep(RankFailure(rank(), cause)));
   }
 
  private:
@@ -141,7 +141,7 @@ class ScheduleBackend final : public Backend {
   std::unique_ptr<Executor> executor_;
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
-  std::optional<RankFailure> broken_;                   // the first failure
+  FirstFailure failure_;
 };
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "base/error.hpp"
 #include "collectives/call.hpp"
 #include "collectives/diagnostics/call_history.hpp"
+#include "collectives/transport/message_header.hpp"
 
 namespace ringside::collectives {
 

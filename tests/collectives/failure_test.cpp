@@ -475,7 +475,7 @@ TEST_CASE("bytes that are no message and lengths that nobody expects are refused
       {"but rank 2 makes call #1, collective 200 of 48000. Every rank",
        [](MessageHeader& h) { h.call.collective = static_cast<Collective>(200); }},
       {"but rank 2 makes call #1, all_reduce of 48000 unknown type (unknown op, algorithm 200) for "
-       "?[2J",
+       "\\x1b[2J",
        [](MessageHeader& h) {
          h.call.algorithm = 200, h.call.type = static_cast<DataType>(99),
          h.call.reduce = static_cast<ReduceOp>(99);

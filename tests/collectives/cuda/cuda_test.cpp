@@ -4,6 +4,7 @@
 
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
+#include "collectives/half.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/collectives/worlds.hpp"
 

@@ -1,6 +1,7 @@
 // What the GPU's kernels do, run by threads that delay each other: right for every count, type and
 // number of blocks, also where the numbers wrap around, and an end where a peer is lost.
 #include "collectives/one_sided/collectives.hpp"
+#include "collectives/half.hpp"
 
 #include <atomic>
 
