@@ -1,4 +1,4 @@
-// What the elements of a buffer are, and how two of them are reduced to one.
+// The types of a buffer's elements, and the operations that reduce two of them to one.
 #pragma once
 
 #include <concepts>
@@ -8,8 +8,7 @@
 
 namespace ringside::collectives {
 
-// The 16-bit types: half.hpp.
-struct Fp16;
+struct Fp16;  // half.hpp
 struct Bf16;
 
 enum class DataType : std::uint8_t { fp32, fp64, int32, int64, fp16, bf16, uint8 };

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/words.hpp"
 #include "collectives/proof/verify.hpp"
 
 namespace ringside::cli {

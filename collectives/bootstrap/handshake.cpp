@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "base/random.hpp"
 #include "collectives/call.hpp"
 
@@ -41,7 +42,7 @@ bool plausible(const Answer& answer, int size) {
 }
 
 std::vector<Address> table_from(const Answer& answer, std::string_view body, int size) {
-  require(answer.kind == Answer::table, "rank 0 refuses: {}", printable(body));
+  require(answer.kind == Answer::table, "rank 0 refuses: {}", printable_line(body));
   std::vector<Address> table(static_cast<std::size_t>(size));
   require(body.size() == table.size() * sizeof(Address),
           "rank 0 sent a table of {} bytes for {} ranks", body.size(), size);

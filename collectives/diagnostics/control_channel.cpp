@@ -1,5 +1,7 @@
 #include "collectives/diagnostics/control_channel.hpp"
 
+#include "base/printable.hpp"
+
 namespace ringside::collectives {
 
 ControlChannel::ControlChannel(int rank, int size) : rank_(rank), peers_(size) {}
@@ -81,7 +83,7 @@ void ControlChannel::accept(int r, const ControlMessage& message) {
   Peer& peer = peers_[r];
   if (message.kind == ControlMessage::gave_up) {
     peer.said_goodbye = true;
-    const std::string cause = printable(message.text);
+    const std::string cause = printable_line(message.text);
     if (!failure_)
       failure_ = RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, r), cause);
     return;

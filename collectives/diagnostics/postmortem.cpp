@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
 
 namespace ringside::collectives {
@@ -33,10 +34,6 @@ Flight read_flight(const std::filesystem::path& path) {
     return std::pair(a.began_ns, a.sequence) < std::pair(b.began_ns, b.sequence);
   });
   return flight;
-}
-
-std::string ranks_in_words(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 std::string line_of(const Flight& flight) {

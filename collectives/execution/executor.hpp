@@ -1,34 +1,29 @@
 // An executor carries out one rank's schedule over a transport.
 //
-// There are two, with the same results to the last bit. The simple one (simple_executor.hpp) takes
-// one step after the other: read it first, and step through it first. The pipelined one
-// (pipelined_executor.hpp) overlaps the steps: it is the default. RINGSIDE_EXECUTOR=simple selects
-// the other, on every rank.
+// There are two, with the same results to the last bit. The simple one takes one step after the
+// other: read it first, and step through it first. The pipelined one overlaps the steps: it is the
+// default. RINGSIDE_EXECUTOR=simple selects the simple one; it must be the same on every rank.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.hpp"
 #include "collectives/algorithms/chunks.hpp"
-#include "collectives/algorithms/schedule.hpp"
-#include "collectives/call.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 
 class ControlChannel;
-class FlightRecorder;
-class Watchdog;
+enum class ExecutorKind { pipelined, simple };
 
 void warn_on_stderr(const std::string& sentence);
 
 struct ExecutorOptions {
-  // The most payload bytes in one message, the same on every rank. 0: what suits the transport.
-  std::size_t slice_bytes = 0;
+  std::optional<ExecutorKind> kind = {};  // none: what RINGSIDE_EXECUTOR says
+  std::size_t slice_bytes = 0;  // of a message at most, the same on every rank; 0: the transport's
   int slices_per_segment = 4;
   std::string group = {};  // the name of a sub-group; empty: all ranks of the job
   Seconds timeout{120};    // how long a rank may wait without any progress
@@ -36,15 +31,12 @@ struct ExecutorOptions {
   std::function<void(const std::string& sentence)> warn = warn_on_stderr;
 };
 
-// Where the data of a call is.
+// Where the data of a call is. Input and output may share memory; a chunk that both have then lies
+// at the same address in both. Otherwise nothing writes to the input.
 struct Buffers {
-  // This rank's contribution: the chunks of `given`, one after the other. An executor writes to it
-  // only where the output is the same memory.
-  const std::byte* input = nullptr;
+  const std::byte* input = nullptr;  // the chunks of `given`, one after the other
   ChunkRange given;
-  // The result: the chunks of `kept`, one after the other. It may share memory with the input; a
-  // chunk that both have then lies at the same address in both.
-  std::byte* output = nullptr;
+  std::byte* output = nullptr;  // the chunks of `kept`, one after the other
   ChunkRange kept;
 };
 
@@ -57,12 +49,17 @@ struct Task {
   Buffers buffers;
 };
 
+// What an executor waits for: a message from `peer`, or that `peer` has taken one.
+struct Progress {
+  int step = 0;
+  int peer = -1;
+  bool receiving = false;
+};
+
 class Executor {
  public:
   Executor(Transport& transport, ControlChannel& control, ExecutorOptions options);
   virtual ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
 
   // Returns when the result is in the output and the caller may change the input again. Throws
   // Error when the ranks disagree about the call, and RankFailure when a rank is gone or nothing
@@ -72,18 +69,18 @@ class Executor {
   const ExecutorOptions& options() const { return options_; }
 
  protected:
-  // The header of a message of this task.
-  MessageHeader header(const Task& task, int step, int slice, std::size_t bytes) const;
+  // Waits until a send or the receive is complete. Throws as run() does.
+  Completion wait(const Progress& progress);
+
+  MessageHeader header(const Task& task, int step, std::uint32_t slice, std::size_t bytes) const;
 
   Transport& transport_;
-  ControlChannel& control_;
   ExecutorOptions options_;
 
  private:
-  // Moves the data. Calls watchdog.wait() wherever it has to wait for the transport.
-  virtual void move_data(const Task& task, Watchdog& watchdog) = 0;
+  virtual void move_data(const Task& task) = 0;
 
-  std::unique_ptr<FlightRecorder> recorder_;
+  std::unique_ptr<class Watchdog> watchdog_;  // turns a hang or a failure into a sentence
 };
 
 }  // namespace ringside::collectives

@@ -1,24 +1,23 @@
-// The first failure of a backend: afterwards the backend is of no further use, and every later call
-// throws it again.
+// The failure that ended a backend: the first one counts, and every later call throws it again.
 #pragma once
 
 #include <optional>
+#include <utility>
 
-#include "collectives/transport/transport.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives {
 
 class FirstFailure {
  public:
   explicit operator bool() const { return failure_.has_value(); }
-
   void throw_if_any() const {
     if (failure_) throw *failure_;
   }
 
-  // Keeps `failure` unless there is an earlier one. Returns the first.
-  const RankFailure& keep(const RankFailure& failure) {
-    if (!failure_) failure_ = failure;
+  // Keeps `failure` unless there is one. Returns the one that is kept.
+  const RankFailure& keep(RankFailure failure) {
+    if (!failure_) failure_ = std::move(failure);
     return *failure_;
   }
 

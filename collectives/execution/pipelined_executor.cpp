@@ -8,7 +8,6 @@
 #include <span>
 
 #include "collectives/execution/reduce.hpp"
-#include "collectives/execution/watchdog.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -281,13 +280,12 @@ bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t ele
 
 }  // namespace
 
-void PipelinedExecutor::move_data(const Task& task, Watchdog& watchdog) {
+void PipelinedExecutor::move_data(const Task& task) {
   const std::size_t element = size_of(task.call.type);
   const Chunks& chunks = task.chunks;
   const Buffers& buffers = task.buffers;
   const Plan& plan = plan_for(task.schedule, shares_memory(buffers, chunks, element));
-  if (plan.single_chunks || buffers.kept.count == chunks.chunks())
-    return pipeline(plan, task, watchdog);
+  if (plan.single_chunks || buffers.kept.count == chunks.chunks()) return pipeline(plan, task);
 
   // A message of several chunks needs them side by side. A rank that keeps only some of them runs
   // in a workspace, and copies those out.
@@ -295,13 +293,13 @@ void PipelinedExecutor::move_data(const Task& task, Watchdog& watchdog) {
   Task through = task;
   through.buffers.output = workspace_.data();
   through.buffers.kept = {0, chunks.chunks()};
-  pipeline(plan_for(task.schedule, false), through, watchdog);
+  pipeline(plan_for(task.schedule, false), through);
   const std::size_t bytes = chunks.size(buffers.kept) * element;
   if (bytes > 0)
     std::memcpy(buffers.output, workspace_.data() + chunks.begin(buffers.kept) * element, bytes);
 }
 
-void PipelinedExecutor::pipeline(const Plan& plan, const Task& task, Watchdog& watchdog) {
+void PipelinedExecutor::pipeline(const Plan& plan, const Task& task) {
   const Buffers buffers = prepare(plan, task);
   const Slicing slicing(task, plan, options_);
   bool passes_through = false;  // some chunk is received that this rank does not keep
@@ -315,7 +313,7 @@ void PipelinedExecutor::pipeline(const Plan& plan, const Task& task, Watchdog& w
   while (!pipeline.finished()) {
     pipeline.post_all_allowed();
     if (pipeline.finished()) return;
-    pipeline.complete(watchdog.wait(pipeline.progress()));
+    pipeline.complete(wait(pipeline.progress()));
   }
 }
 

@@ -27,8 +27,8 @@ class PipelinedExecutor final : public Executor {
   using Executor::Executor;
 
  private:
-  void move_data(const Task& task, Watchdog& watchdog) override;
-  void pipeline(const Plan& plan, const Task& task, Watchdog& watchdog);
+  void move_data(const Task& task) override;
+  void pipeline(const Plan& plan, const Task& task);
   const Plan& plan_for(const Schedule& schedule, bool in_place);
   Buffers prepare(const Plan& plan, const Task& task);
 

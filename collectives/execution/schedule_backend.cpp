@@ -1,12 +1,13 @@
 // Our own collectives: schedules, run by the executor over a transport.
 #include <map>
-#include <optional>
 #include <tuple>
 #include <vector>
 
+#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/execution/backend.hpp"
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/execution/first_failure.hpp"
+#include "collectives/execution/make_executor.hpp"
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
@@ -16,8 +17,8 @@ class ScheduleBackend final : public Backend {
  public:
   ScheduleBackend(Connections connections, ExecutorOptions options)
       : connections_(std::move(connections)),
-        executor_(std::make_unique<PipelinedExecutor>(*connections_.transport,
-                                                      *connections_.control, std::move(options))),
+        executor_(
+            make_executor(*connections_.transport, *connections_.control, std::move(options))),
         sent_to_(connections_.transport->size()),
         received_from_(connections_.transport->size()) {}
 
@@ -27,7 +28,7 @@ class ScheduleBackend final : public Backend {
   Traffic traffic() const override { return connections_.transport->traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
-    if (broken_) throw *broken_;
+    failure_.throw_if_any();
     const Schedule& schedule = schedule_of(call);
     const Chunks chunks = chunks_of(call, schedule);
     try {
@@ -35,10 +36,10 @@ class ScheduleBackend final : public Backend {
                       buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
                                  static_cast<std::byte*>(output))});
     } catch (const RankFailure& failure) {
-      broken_ = failure;
+      failure_.keep(failure);
       throw;
-    } catch (const Error& error) {
-      broken_ = RankFailure(rank(), error.what());
+    } catch (const std::exception& error) {
+      failure_.keep(RankFailure(rank(), error.what()));
       throw;
     }
     if (call.reduce != ReduceOp::avg) return;
@@ -64,8 +65,7 @@ class ScheduleBackend final : public Backend {
   }
 
   void abort(const std::string& cause) noexcept override {
-    if (!broken_) broken_ = RankFailure(rank(), cause);
-    connections_.control->abort(*broken_);
+    connections_.control->abort(failure_.keep(RankFailure(rank(), cause)));
     connections_.transport->cancel();
   }
 
@@ -145,7 +145,7 @@ class ScheduleBackend final : public Backend {
   std::unique_ptr<Executor> executor_;
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
-  std::optional<RankFailure> broken_;                   // the first failure
+  FirstFailure failure_;
 };
 
 }  // namespace

@@ -4,20 +4,27 @@
 #include <new>
 
 #include "collectives/diagnostics/control_channel.hpp"
-#include "collectives/diagnostics/flight_recorder.hpp"
 
 namespace ringside::collectives {
 
-Watchdog::Watchdog(Transport& transport, ControlChannel& control, const ExecutorOptions& options,
-                   FlightRecorder& recorder, const Task& task)
+Watchdog::Watchdog(Transport& transport, ControlChannel& control, const ExecutorOptions& options)
     : transport_(transport),
       control_(control),
       options_(options),
-      recorder_(recorder),
-      task_(task) {
+      recorder_(transport.rank(), transport.size(), flight_folder_from_environment(),
+                options.group) {}
+
+void Watchdog::begin(const Task& task) {
+  task_ = &task;
+  progress_ = {};
+  bytes_received_ = 0;
   recorder_.begin(task.sequence, task.call, static_cast<std::uint32_t>(task.schedule.steps.size()));
   if (task.call.collective != Collective::point_to_point)
     control_.history().add(task.sequence, task.call);
+}
+
+void Watchdog::end() {
+  recorder_.end(FlightEntry::done);
 }
 
 Completion Watchdog::wait(const Progress& progress) {
@@ -35,7 +42,7 @@ Completion Watchdog::wait(const Progress& progress) {
       bytes_received_ += completion->payload.size();
       if (warned)
         options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", transport_.rank(),
-                                  seconds_since(start), task_.sequence));
+                                  seconds_since(start), task_->sequence));
       return *completion;
     }
     control_.listen();
@@ -60,19 +67,15 @@ std::optional<Completion> Watchdog::wait_for_transport(const Deadline& deadline)
   }
 }
 
-void Watchdog::done() {
-  recorder_.end(FlightEntry::done);
-}
-
 // Nothing has arrived for a while, which may be in order. But ranks that wait for each other in
 // different calls would wait for ever.
 void Watchdog::exchange_positions() {
   control_.tell_position(position());
   const auto positions = control_.positions(Seconds(0));
   for (int r = 0; r < transport_.size(); ++r)
-    if (positions[r].recent() && positions[r].sequence == task_.sequence &&
-        numbered_alike(task_.call, positions[r].call))
-      check_call(task_.sequence, task_.call, positions[r].call, transport_.rank(), r);
+    if (positions[r].recent() && positions[r].sequence == task_->sequence &&
+        numbered_alike(task_->call, positions[r].call))
+      check_call(task_->sequence, task_->call, positions[r].call, transport_.rank(), r);
   compare_histories(positions);
 }
 
@@ -89,8 +92,8 @@ void Watchdog::compare_histories(const std::vector<Position>& positions) const {
 
 Position Watchdog::position() const {
   Position mine;
-  mine.sequence = task_.sequence;
-  mine.call = task_.call;
+  mine.sequence = task_->sequence;
+  mine.call = task_->call;
   mine.step = static_cast<std::uint32_t>(progress_.step);
   mine.waiting_for = progress_.peer;
   return mine;
@@ -118,10 +121,10 @@ Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const 
 
 // "call #7, all_reduce of 1000 fp32 (sum, ring), step 2 of 6"
 std::string Watchdog::where() const {
-  const int steps = static_cast<int>(task_.schedule.steps.size());
-  return fmt::format("call #{}{}, {}, step {} of {}", task_.sequence,
+  const int steps = static_cast<int>(task_->schedule.steps.size());
+  return fmt::format("call #{}{}, {}, step {} of {}", task_->sequence,
                      options_.group.empty() ? "" : " of sub-group " + options_.group,
-                     describe(task_.call), std::min(progress_.step + 1, steps), steps);
+                     describe(task_->call), std::min(progress_.step + 1, steps), steps);
 }
 
 void Watchdog::warn_of_wait(double seconds) {
@@ -171,7 +174,20 @@ void Watchdog::give_up() {
   } catch (const Error& error) {
     tell_all(RankFailure(transport_.rank(), error.what()));
     throw;
+  } catch (const std::bad_alloc&) {
+    fail_here("out of memory");
+  } catch (const std::exception& error) {
+    fail_here(error.what());
+  } catch (...) {
+    fail_here("unknown exception");
   }
+}
+
+void Watchdog::fail_here(const char* reason) {
+  const RankFailure failure(transport_.rank(), fmt::format("rank {} failed in {}: {}",
+                                                           transport_.rank(), where(), reason));
+  tell_all(failure);
+  throw failure;
 }
 
 void Watchdog::tell_all(const RankFailure& failure) {

@@ -1,5 +1,5 @@
-// The watchdog of one call: it waits for the transport on behalf of an executor, and turns a hang
-// or a failure into a sentence.
+// The watchdog waits for the transport on behalf of an executor, and turns a hang or a failure into
+// a sentence.
 //
 // While nothing arrives, the watchdog tells the other ranks twice a second where this rank stands,
 // and compares what they tell: two ranks in different calls would wait for ever. It warns after
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/execution/executor.hpp"
 
 namespace ringside::collectives {
@@ -18,26 +19,21 @@ namespace ringside::collectives {
 class RankFailure;
 struct Position;
 
-// What an executor waits for.
-struct Progress {
-  int step = 0;
-  int peer = -1;
-  bool receiving = false;  // it lacks a message from `peer`; else `peer` has yet to take one
-};
-
 class Watchdog {
  public:
-  Watchdog(Transport& transport, ControlChannel& control, const ExecutorOptions& options,
-           FlightRecorder& recorder, const Task& task);
+  Watchdog(Transport& transport, ControlChannel& control, const ExecutorOptions& options);
+
+  // A call begins. `task` must stay where it is until end() or give_up().
+  void begin(const Task& task);
 
   // Blocks until a send or the receive is complete. Throws Error when it learns that the ranks make
   // different calls, and RankFailure when a rank is gone or nothing completes for options.timeout.
   Completion wait(const Progress& progress);
 
-  void done();
+  void end();
 
-  // Call it in a handler: it tells every other rank why the call failed, then throws the exception
-  // that is being handled, with what is known about its cause.
+  // Called in the handler of any exception that ends the call: tells every other rank the cause,
+  // then throws it as an Error with all that is known about it.
   [[noreturn]] void give_up();
 
  private:
@@ -55,13 +51,14 @@ class Watchdog {
   void warn_of_wait(double seconds);
   [[noreturn]] void time_out();
   [[noreturn]] void rethrow_first_cause();
+  [[noreturn]] void fail_here(const char* reason);
   void tell_all(const RankFailure& failure);
 
   Transport& transport_;
   ControlChannel& control_;
   const ExecutorOptions& options_;
-  FlightRecorder& recorder_;
-  const Task& task_;
+  FlightRecorder recorder_;
+  const Task* task_ = nullptr;
   Progress progress_;
   std::uint64_t bytes_received_ = 0;
 };

@@ -11,7 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.hpp"
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/execution/make_executor.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -197,8 +198,8 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
   call.algorithm = static_cast<std::uint8_t>(&tree - all_algorithms().data());
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
   const Schedule schedule = tree.make(transport.size(), transport.rank(), 0);
-  PipelinedExecutor(transport, *connections.control, executor)
-      .run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
+  make_executor(transport, *connections.control, executor)
+      ->run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
   transport.reset_traffic();
   algorithms.set_costs(costs);
   return algorithms;

@@ -22,6 +22,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "collectives/call.hpp"
+#include "collectives/transport/message_header.hpp"
 
 namespace ringside::collectives {
 

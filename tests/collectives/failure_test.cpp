@@ -472,7 +472,7 @@ TEST_CASE("all ranks report bytes that are not a message and lengths that nobody
       {"but rank 2 makes call #1, collective 200 of 48000. Every rank",
        [](MessageHeader& h) { h.call.collective = static_cast<Collective>(200); }},
       {"but rank 2 makes call #1, all_reduce of 48000 unknown type (unknown op, algorithm 200) for "
-       "?[2J",
+       "\\x1b[2J",
        [](MessageHeader& h) {
          h.call.algorithm = 200, h.call.type = static_cast<DataType>(99),
          h.call.reduce = static_cast<ReduceOp>(99);

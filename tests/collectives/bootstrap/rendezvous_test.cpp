@@ -246,7 +246,7 @@ TEST_CASE(
       {answer(Answer::table, 10) + "0123456789", "rank 0 sent a table of 10 bytes for 2 ranks"},
       {answer(Answer::table, 2 * sizeof(Address)) + std::string(2 * sizeof(Address), 'x'),
        "a rank sent 'xxx"},
-      {answer(Answer::refusal, 9) + "not you\x1b[", "rank 0 refuses: not you?["},
+      {answer(Answer::refusal, 9) + "not you\x1b[", "rank 0 refuses: not you\\x1b["},
   };
   for (const auto& [bytes, expected] : cases) {
     boost::asio::io_context io;

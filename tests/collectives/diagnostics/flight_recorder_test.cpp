@@ -153,7 +153,7 @@ TEST_CASE("a postmortem names the call at which the ranks diverged") {
   const auto text = postmortem(read_flights(folder.path));
   CAPTURE(text);
   CHECK(contains(
-      text, "The ranks diverged at call #5:\n  ranks 0, 2 made all_reduce of 100 fp32 (sum, "));
+      text, "The ranks diverged at call #5:\n  ranks 0 and 2 made all_reduce of 100 fp32 (sum, "));
   CHECK(contains(text, "\n  rank 1 made all_reduce of 200 fp32 (sum, "));
   CHECK(contains(text, "First to write, rank 0: the ranks disagree\n"));
 }
