@@ -12,6 +12,7 @@
 #include "collectives/diagnostics/socket_control_channel.hpp"
 #include "collectives/diagnostics/threads_control_channel.hpp"
 #include "collectives/transport/emulated_link.hpp"
+#include "collectives/transport/socket_options.hpp"
 #include "collectives/transport/tcp.hpp"
 #include "collectives/transport/threads.hpp"
 
@@ -75,8 +76,11 @@ Connections with_control(const RankInfo& rank_info, Mesh mesh, std::unique_ptr<T
 }
 
 Connections over_tcp(const RankInfo& rank_info, Mesh mesh, Connect same_again) {
+  auto sockets = release(mesh.data);
+  for (const FileDescriptor& socket : sockets)
+    if (socket.is_open()) set_up_data_socket(socket.get());
   auto transport =
-      make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), release(mesh.data));
+      make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), std::move(sockets));
   return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
 }
 

@@ -1,7 +1,7 @@
 // The first bytes on a connection between ranks, and how they are checked.
 //
-//     the rank that connects sends    Handshake   96 bytes, never more and never fewer
-//     rank 0 answers a join with      Answer      12 bytes, then the table of addresses or a refusal
+//     the rank that connects sends    Handshake   always 96 bytes
+//     rank 0 answers a join with      Answer      12 bytes, then the table or a refusal
 //
 // The fixed length keeps a stranger (a browser, a port scanner, another job) from making a rank
 // wait for a length of the stranger's choice, or reserve memory for it. These functions check bytes

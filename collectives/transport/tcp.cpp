@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "collectives/transport/socket_options.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
 namespace ringside::collectives {
@@ -46,10 +45,7 @@ constexpr std::size_t longest_polled = 64 * 1024;
 class TcpTransport final : public Transport {
  public:
   TcpTransport(int rank, std::uint32_t job, std::vector<FileDescriptor> sockets)
-      : Transport(rank, static_cast<int>(sockets.size()), job), sockets_(std::move(sockets)) {
-    for (const FileDescriptor& socket : sockets_)
-      if (socket.is_open()) set_up_data_socket(socket.get());
-  }
+      : Transport(rank, static_cast<int>(sockets.size()), job), sockets_(std::move(sockets)) {}
 
   std::string_view name() const override { return "tcp"; }
   int window() const override { return 1; }

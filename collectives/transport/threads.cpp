@@ -15,7 +15,7 @@ struct Mailbox {
     std::span<const std::byte> payload;  // in the sender's memory
   };
   std::deque<Message> messages;
-  std::uint64_t taken = 0;  // how many messages the receiver has released so far
+  int released = 0;         // messages that the receiver has released; their sends are complete
   bool being_read = false;  // the receiver uses the payload of the first message
 };
 
@@ -23,11 +23,10 @@ class Mailboxes {
  public:
   explicit Mailboxes(int ranks)
       : size(ranks), boxes(ranks * ranks), changed(ranks), left(ranks, false) {}
-  Mailbox& box(int from, int to) { return boxes[from * size + to]; }
 
   const int size;
-  std::mutex mutex;  // guards everything below
-  std::vector<Mailbox> boxes;
+  std::mutex mutex;                              // guards everything below
+  std::vector<Mailbox> boxes;                    // [sender * size + receiver]
   std::vector<std::condition_variable> changed;  // [rank] wakes that rank
   std::vector<bool> left;                        // [rank] that rank's transport is gone
 };
@@ -53,20 +52,20 @@ class ThreadsTransport final : public Transport {
                   std::span<const std::byte> payload) override {
     const std::lock_guard lock(shared_->mutex);
     outbox(peer).messages.push_back({header, payload});
-    sends_.push_back({peer, outbox(peer).taken + outbox(peer).messages.size()});
     shared_->changed[peer].notify_one();
+    receiver_ = peer;
   }
 
   void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override {
-    receive_ = {peer, expected, into};
+    sender_ = peer, expected_ = expected, into_ = into;
   }
 
   std::optional<Completion> wait(const Deadline& deadline) override {
     std::unique_lock lock(shared_->mutex);
     for (;;) {
-      if (complete_send()) return Completion{Completion::sent, {}};
-      if (const auto payload = complete_receive())
-        return Completion{Completion::received, *payload};
+      if (receiver_ >= 0 && complete_send()) return Completion{Completion::sent, {}};
+      if (sender_ >= 0 && !inbox(sender_).being_read)
+        if (const auto payload = receive()) return Completion{Completion::received, *payload};
       if (deadline.expired()) return std::nullopt;
       shared_->changed[rank()].wait_for(lock, deadline.remaining());
     }
@@ -74,74 +73,61 @@ class ThreadsTransport final : public Transport {
 
   void release() override {
     const std::lock_guard lock(shared_->mutex);
-    if (reading()) take_message();
+    if (sender_ >= 0 && inbox(sender_).being_read) release_message();
   }
 
   void cancel() noexcept override {
+    release();
     std::unique_lock lock(shared_->mutex);
-    if (reading()) take_message();
     for (int r = 0; r < size(); ++r) {
       shared_->changed[rank()].wait(lock, [&] { return !outbox(r).being_read; });
       outbox(r).messages.clear();
     }
-    sends_.clear();
   }
 
  private:
-  struct Send {
-    int peer;
-    std::uint64_t number;  // complete when the peer has taken so many messages from this rank
-  };
-  struct Receive {
-    int peer = -1;  // -1: none
-    MessageHeader expected;
-    std::span<std::byte> into;
-  };
+  Mailbox& outbox(int receiver) const { return shared_->boxes[rank() * size() + receiver]; }
+  Mailbox& inbox(int sender) const { return shared_->boxes[sender * size() + rank()]; }
 
-  Mailbox& outbox(int peer) const { return shared_->box(rank(), peer); }
-  Mailbox& inbox(int peer) const { return shared_->box(peer, rank()); }
-  bool reading() const { return receive_.peer >= 0 && inbox(receive_.peer).being_read; }
+  bool complete_send() {
+    Mailbox& box = outbox(receiver_);
+    if (box.released == 0 && !box.messages.empty()) throw_if_left(receiver_);
+    if (box.released == 0) return false;
+    --box.released;
+    return true;
+  }
+
+  std::optional<std::span<const std::byte>> receive() {
+    Mailbox& box = inbox(sender_);
+    if (box.messages.empty()) throw_if_left(sender_);
+    if (box.messages.empty()) return std::nullopt;
+    const auto [header, payload] = box.messages.front();
+    check_message(expected_, header, rank(), sender_);
+    box.being_read = true;
+    if (into_.empty()) return payload;  // until release()
+    std::memcpy(into_.data(), payload.data(), into_.size());
+    release_message();
+    return into_;
+  }
+
+  void release_message() {
+    Mailbox& box = inbox(sender_);
+    box.messages.pop_front();
+    box.being_read = false;
+    ++box.released;
+    shared_->changed[sender_].notify_one();
+    sender_ = -1;
+  }
 
   void throw_if_left(int peer) const {
     if (shared_->left[peer]) throw ConnectionBroken(peer, "it has left");
   }
 
-  bool complete_send() {
-    if (sends_.empty()) return false;
-    const auto [peer, number] = sends_.front();
-    if (outbox(peer).taken < number) return throw_if_left(peer), false;
-    sends_.pop_front();
-    return true;
-  }
-
-  std::optional<std::span<const std::byte>> complete_receive() {
-    if (receive_.peer < 0 || reading()) return std::nullopt;
-    Mailbox& box = inbox(receive_.peer);
-    if (box.messages.empty()) return throw_if_left(receive_.peer), std::nullopt;
-    const auto [header, payload] = box.messages.front();
-    check_message(receive_.expected, header, rank(), receive_.peer);
-    if (receive_.into.empty()) {
-      box.being_read = true;  // until release()
-      return payload;
-    }
-    const std::span<std::byte> into = receive_.into;
-    std::memcpy(into.data(), payload.data(), into.size());
-    take_message();
-    return into;
-  }
-
-  void take_message() {
-    Mailbox& box = inbox(receive_.peer);
-    box.messages.pop_front();
-    box.being_read = false;
-    ++box.taken;
-    shared_->changed[receive_.peer].notify_one();
-    receive_.peer = -1;
-  }
-
   std::shared_ptr<Mailboxes> shared_;
-  std::deque<Send> sends_;
-  Receive receive_;
+  int receiver_ = -1;  // of the sends in flight
+  int sender_ = -1;    // of the receive; -1: none
+  MessageHeader expected_;
+  std::span<std::byte> into_;
 };
 
 }  // namespace

@@ -1,33 +1,26 @@
 // The lower of the two seams: how messages get from one rank to another.
 //
-// To add a network, write a Transport; nothing else changes. A Transport belongs to one rank and to
-// one thread at a time, and starts no threads. An executor drives it in one loop:
+// To add a network, write a Transport; nothing else changes. A Transport belongs to one rank and
+// one thread, and starts no threads. An executor drives it in a loop:
 //
 //     post_send(right, header, payload)     up to window() sends may be in flight, all to one peer
 //     post_receive(left, header, into)      one receive at a time
 //     wait(deadline) -> sent | received     whichever completes first; nothing after the deadline
 //     release()                             the payload of the last receive is no longer needed
-//
-// Failures of other ranks and sub-groups are not its business: see diagnostics/control_channel.hpp
-// and bootstrap/sub_group_connector.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/clock.hpp"
-#include "base/error.hpp"
-#include "collectives/call.hpp"
 #include "collectives/transport/message_header.hpp"
 
 namespace ringside::collectives {
 
-// Nothing more can come from `peer`, or go to it. what() is the symptom that the transport sees;
-// the control channel knows the reason (ControlChannel::explain).
+// Nothing more can come from `peer`, or go to it. what() is the symptom; the control channel knows
+// the reason (diagnostics/control_channel.hpp).
 class ConnectionBroken : public Error {
  public:
   ConnectionBroken(int rank, const std::string& symptom) : Error(symptom), peer(rank) {}
@@ -36,15 +29,14 @@ class ConnectionBroken : public Error {
 
 struct Completion {
   enum Kind { sent, received } kind;
-  // Of a receive: the payload, in `into` if post_receive() got one. Otherwise it lies in memory of
-  // the transport or of the peer: read it, do not write to it, and call release().
+  // Of a receive: the payload, in `into` if post_receive() got one. Otherwise in memory of the
+  // transport or of the peer: do not write to it, and call release().
   std::span<const std::byte> payload;
 };
 
-// What a transport has sent since it was made. Headers do not count as payload.
 struct Traffic {
   std::uint64_t messages_sent = 0;
-  std::uint64_t payload_bytes_sent = 0;
+  std::uint64_t payload_bytes_sent = 0;  // without headers
 };
 
 class Transport {
@@ -58,15 +50,13 @@ class Transport {
   int size() const { return size_; }
   std::uint32_t job() const { return job_; }  // for MessageHeader::job
   virtual std::string_view name() const = 0;
-
-  // How many sends may be in flight.
   virtual int window() const = 0;
 
   // The payload size at which long chunks travel fastest, measured: docs/performance.md.
   virtual std::size_t slice_bytes() const { return 256 * 1024; }
 
-  // Starts a send. `payload` must stay in place, unchanged, until this send completes, or until
-  // cancel(). Sends complete in the order in which they were posted.
+  // Starts a send. `payload` must stay in place, unchanged, until the send completes or cancel()
+  // returns. Sends complete in the order in which they were posted.
   void post_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) {
     traffic_.messages_sent += 1;
     traffic_.payload_bytes_sent += payload.size();
@@ -74,21 +64,21 @@ class Transport {
   }
 
   // Starts a receive of the next message from `peer`, which must have the header `expected`. The
-  // payload goes to `into`, which has expected.bytes bytes; if `into` is empty, the transport
-  // chooses where the payload lies.
+  // payload goes to `into`, which has expected.bytes bytes, or where the transport chooses if
+  // `into` is empty.
   virtual void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) = 0;
 
   // Returns when a send or the receive completes; nothing if the deadline passes first. Throws
-  // Error when another message arrives than the expected one, and ConnectionBroken.
+  // ConnectionBroken, and Error when another message arrives than the expected one.
   virtual std::optional<Completion> wait(const Deadline& deadline) = 0;
 
   // Ends the use of the payload of the last receive.
   virtual void release() = 0;
 
-  // Ends all that was posted, after a failure. When it returns, no peer reads a payload any more.
+  // After a failure: drops all that was posted. No peer reads a payload any more when it returns.
   virtual void cancel() noexcept {}
 
-  const Traffic& traffic() const { return traffic_; }
+  const Traffic& traffic() const { return traffic_; }  // since the transport was made
   void reset_traffic() { traffic_ = {}; }
 
  protected:
