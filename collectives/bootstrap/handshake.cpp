@@ -5,7 +5,6 @@
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "base/random.hpp"
-#include "collectives/call.hpp"
 
 namespace ringside::collectives {
 namespace {

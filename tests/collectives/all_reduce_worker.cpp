@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
 
 int main(int argc, char** argv) {

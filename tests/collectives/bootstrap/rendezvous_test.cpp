@@ -332,7 +332,7 @@ TEST_CASE("a lack of file descriptors is an Error wherever it strikes") {
   };
   const std::string sentence = "files and connections open, and needs two connections to every";
   const Address here = address_of({boost::asio::ip::address_v4::loopback(), 0});
+  const auto rank_0 = impatient(0, 2, free_port());
   CHECK(contains(with_no_descriptor_left([&] { Listener listener(here); }), sentence));
-  CHECK(contains(with_no_descriptor_left([] { connect_mesh(impatient(0, 2, free_port())); }),
-                 sentence));
+  CHECK(contains(with_no_descriptor_left([&] { connect_mesh(rank_0); }), sentence));
 }
