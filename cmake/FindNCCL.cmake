@@ -1,8 +1,8 @@
-# NCCL: libnccl2 and libnccl-dev of NVIDIA's repository, or a folder given by NCCL_ROOT. Defines NCCL::nccl, NCCL_FOUND and NCCL_VERSION.
+# The header of NCCL (libnccl-dev of NVIDIA's repository, or a folder given by NCCL_ROOT). The library is opened at run time. Sets
+# NCCL_FOUND, NCCL_VERSION and NCCL_INCLUDE_DIR.
 
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
-mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
+mark_as_advanced(NCCL_INCLUDE_DIR)
 
 if(NCCL_INCLUDE_DIR)
   file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h numbers REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) +[0-9]+")
@@ -10,9 +10,4 @@ if(NCCL_INCLUDE_DIR)
 endif()
 
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
-
-if(NCCL_FOUND AND NOT TARGET NCCL::nccl)
-  add_library(NCCL::nccl UNKNOWN IMPORTED)
-  set_target_properties(NCCL::nccl PROPERTIES IMPORTED_LOCATION "${NCCL_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${NCCL_INCLUDE_DIR}")
-endif()
+find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)

@@ -1,21 +1,21 @@
-# The CUDA Toolkit and NCCL, where they are. Sets RINGSIDE_HAS_CUDA and RINGSIDE_HAS_NCCL. To build needs no GPU; to run does.
+# The CUDA Toolkit and the header of NCCL, if they are installed. Sets RINGSIDE_HAS_CUDA and RINGSIDE_HAS_NCCL. The build needs no GPU.
 
-set(RINGSIDE_CUDA AUTO CACHE STRING "Build the GPU half: AUTO (where the CUDA Toolkit is found), ON (it must be), OFF")
+set(RINGSIDE_CUDA AUTO CACHE STRING "Build the GPU half: AUTO (if the CUDA Toolkit is found), ON (required), OFF")
 set_property(CACHE RINGSIDE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(RINGSIDE_HAS_CUDA FALSE)
 set(RINGSIDE_HAS_NCCL FALSE)
 
-# nvcc knows no sanitizers: with them AUTO is OFF.
+# nvcc has no sanitizers: with sanitizers AUTO means OFF.
 if(RINGSIDE_CUDA STREQUAL "ON" OR (RINGSIDE_CUDA STREQUAL "AUTO" AND NOT RINGSIDE_SANITIZE))
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # Machine code for the A100 and the H100, H200, and PTX, which the driver compiles for what comes after.
+    # Machine code for the A100 and for the H100 and H200; PTX, which the driver compiles for later GPUs.
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
     endif()
     enable_language(CUDA)
-    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it of nvcc 13
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 has C++20
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     endif()
@@ -27,7 +27,7 @@ if(RINGSIDE_CUDA STREQUAL "ON" OR (RINGSIDE_CUDA STREQUAL "AUTO" AND NOT RINGSID
     find_package(NCCL QUIET)
     set(RINGSIDE_HAS_NCCL ${NCCL_FOUND})
   elseif(RINGSIDE_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "RINGSIDE_CUDA is ON, and there is no nvcc: install the CUDA Toolkit 13, put nvcc into PATH or name it by "
+    message(FATAL_ERROR "RINGSIDE_CUDA is ON, but there is no nvcc: install the CUDA Toolkit 13, then add nvcc to PATH or name it with "
                         "-DCMAKE_CUDA_COMPILER=.../nvcc; or configure with -DRINGSIDE_CUDA=OFF")
   endif()
 endif()
@@ -35,5 +35,5 @@ endif()
 if(RINGSIDE_HAS_CUDA)
   message(STATUS "GPU: CUDA ${CUDAToolkit_VERSION}, NCCL ${NCCL_VERSION}")
 else()
-  message(STATUS "GPU: built without")
+  message(STATUS "GPU: not built")
 endif()

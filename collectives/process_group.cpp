@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/start_thread.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/call_queue.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/transport/automatic.hpp"
 #include "collectives/transport/emulated_link.hpp"
@@ -34,9 +39,9 @@ Call make_rooted(Call call, int root) {
   return call;
 }
 
-// What the group chooses its algorithms by, as far as this rank knows, where a link is in the way.
-AlgorithmSelection choosing_behind(AlgorithmSelection algorithms, const std::optional<Link>& link,
-                                   std::string_view transport, int hosts) {
+// With an emulated link, algorithms are chosen by what messages cost over it.
+AlgorithmSelection selection_behind(AlgorithmSelection algorithms, const std::optional<Link>& link,
+                                    std::string_view transport, int hosts) {
   if (!link || algorithms.costs()) return algorithms;
   MachineCosts costs = costs_behind(*link, costs_here(transport));
   costs.common.cores *= std::max(1, hosts);
@@ -48,30 +53,65 @@ ProcessGroup make_group(std::unique_ptr<Transport> bare, const GroupOptions& opt
                         int hosts = 1) {
   auto transport = behind_link(std::move(bare), options.link);
   AlgorithmSelection algorithms =
-      choosing_behind(options.algorithms, options.link, transport->name(), hosts);
+      selection_behind(options.algorithms, options.link, transport->name(), hosts);
   algorithms = agree_on_costs(*transport, options.executor, std::move(algorithms), hosts);
   return ProcessGroup(make_schedule_backend(std::move(transport), options.executor),
                       std::move(algorithms));
 }
 
+// Checks the arguments of a call and sets its algorithm.
+Call complete(Call call, const Backend& backend, const AlgorithmSelection& algorithms) {
+  const int size = backend.size();
+  require(call.root >= 0 && call.root < size,
+          "{}: the root must be one of the ranks 0 to {}, not {}", name_of(call.collective),
+          size - 1, call.root);
+  require(call.reduce != ReduceOp::avg || is_floating(call.type),
+          "{}: avg is not defined for {}; use sum and divide with the rounding that you need",
+          name_of(call.collective), name_of(call.type));
+  if (call.collective == Collective::point_to_point) return call;
+  const Algorithm& algorithm = algorithms.choose(call.collective, call.count, call.type, size);
+  call.algorithm = static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
+  return call;
+}
+
 }  // namespace
 
-GroupOptions group_options_from_environment() {
-  GroupOptions options;
-  if (const auto seconds = integer_environment("RINGSIDE_TIMEOUT", 1, 1000000))
-    options.executor.timeout = Seconds(*seconds);
-  if (const auto seconds = integer_environment("RINGSIDE_WARN_AFTER", 0, 1000000))
-    options.executor.warn_after = Seconds(*seconds);
-  if (const auto bytes = integer_environment("RINGSIDE_SLICE_BYTES", 64, 1 << 30))
-    options.executor.slice_bytes = static_cast<std::size_t>(*bytes);
-  if (const auto forced = environment("RINGSIDE_ALGORITHM"))
-    options.algorithms = AlgorithmSelection(*forced);
-  options.link = link_from_environment();
-  return options;
-}
+struct ProcessGroup::State {
+  State(std::unique_ptr<Backend> backend, AlgorithmSelection selection)
+      : calls(std::move(backend)), algorithms(std::move(selection)) {}
+
+  void run(const Call& call, const void* input, void* output) {
+    calls.run(complete(call, calls.backend(), algorithms), input, output);
+  }
+  Work start(const Call& call, const void* input, void* output) {
+    return calls.start(complete(call, calls.backend(), algorithms), input, output);
+  }
+  Call between(int from, int to, std::size_t count, DataType type, std::string_view label) const;
+
+  CallQueue calls;
+  AlgorithmSelection algorithms;
+  std::string name;  // of a sub-group: "split2.color0"
+  int splits = 0;
+  MakeBackend make_device_backend;  // empty without a device
+  IsDeviceMemory is_device_memory;
+};
+
+ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend)
+    : ProcessGroup(std::move(backend), AlgorithmSelection()) {}
+
+ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmSelection algorithms)
+    : state_(std::make_unique<State>(std::move(backend), std::move(algorithms))) {}
+
+ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
+ProcessGroup& ProcessGroup::operator=(ProcessGroup&&) noexcept = default;
+ProcessGroup::~ProcessGroup() = default;
 
 ProcessGroup ProcessGroup::from_environment() {
   return over(environment("RINGSIDE_BACKEND").value_or("auto"), rank_info_from_environment());
+}
+
+ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& rank_info) {
+  return over(backend, rank_info, group_options_from_environment());
 }
 
 ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& rank_info,
@@ -84,17 +124,37 @@ ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& rank_i
                     rank_info.size / std::max(1, rank_info.local_size));
 }
 
+ProcessGroup ProcessGroup::over_tcp(const RankInfo& rank_info) {
+  return over_tcp(rank_info, group_options_from_environment());
+}
+
 ProcessGroup ProcessGroup::over_tcp(const RankInfo& rank_info, const GroupOptions& options) {
   return make_group(connect_tcp(rank_info), options,
                     rank_info.size / std::max(1, rank_info.local_size));
+}
+
+ProcessGroup ProcessGroup::over_shm(const RankInfo& rank_info) {
+  return over_shm(rank_info, group_options_from_environment());
 }
 
 ProcessGroup ProcessGroup::over_shm(const RankInfo& rank_info, const GroupOptions& options) {
   return make_group(connect_shm(rank_info), options);
 }
 
+int ProcessGroup::rank() const {
+  return state_->calls.backend().rank();
+}
+
+int ProcessGroup::size() const {
+  return state_->calls.backend().size();
+}
+
+std::string ProcessGroup::backend_name() const {
+  return state_->calls.backend().name();
+}
+
 void ProcessGroup::barrier() {
-  run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr);
+  state_->run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr);
 }
 
 ProcessGroup ProcessGroup::split(int color, int key) {
@@ -102,7 +162,7 @@ ProcessGroup ProcessGroup::split(int color, int key) {
     std::int32_t color, key;
     Transport::Contact contact;
   };
-  const Bid mine{color, key, calls_->backend().open_door()};
+  const Bid mine{color, key, state_->calls.backend().open_door()};
   std::vector<Bid> bids(size());
   all_gather(&mine, bids.data(), sizeof(Bid) * size(), DataType::uint8, "split");
 
@@ -116,123 +176,150 @@ ProcessGroup ProcessGroup::split(int color, int key) {
   const auto my_rank =
       static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
 
-  const auto name =
-      fmt::format("{}{}split{}.color{}", name_, name_.empty() ? "" : ".", ++splits_, color);
-  ProcessGroup group(calls_->backend().found(name, my_rank, contacts), algorithms_);
-  group.name_ = name;
+  const auto name = fmt::format("{}{}split{}.color{}", state_->name,
+                                state_->name.empty() ? "" : ".", ++state_->splits, color);
+  ProcessGroup group(state_->calls.backend().found(name, my_rank, contacts), state_->algorithms);
+  group.state_->name = name;
+  if (state_->make_device_backend)
+    group.add_device(state_->make_device_backend, state_->is_device_memory);
+  group.set_fence(state_->calls.fence());
   return group;
+}
+
+void ProcessGroup::add_device(MakeBackend make_backend, IsDeviceMemory is_device_memory) {
+  state_->calls.add_device(make_backend(*this), is_device_memory);
+  state_->make_device_backend = std::move(make_backend);
+  state_->is_device_memory = std::move(is_device_memory);
+}
+
+void ProcessGroup::set_fence(Fence fence) {
+  state_->calls.set_fence(std::move(fence));
+}
+
+void ProcessGroup::set_algorithms(AlgorithmSelection algorithms) {
+  const auto& costs = state_->algorithms.costs();
+  if (!algorithms.costs() && costs) algorithms.set_costs(*costs);
+  state_->algorithms = std::move(algorithms);
+}
+
+const Algorithm& ProcessGroup::algorithm_for(Collective collective, std::size_t count,
+                                             DataType type) const {
+  return state_->algorithms.choose(collective, count, type, size());
+}
+
+std::size_t ProcessGroup::block_size(std::size_t count, int r) const {
+  return Chunks::even(count, size()).size(r);
+}
+
+std::size_t ProcessGroup::block_begin(std::size_t count, int r) const {
+  return Chunks::even(count, size()).begin(r);
+}
+
+void ProcessGroup::abort(const std::string& cause) noexcept {
+  state_->calls.abort(cause);
+}
+
+Traffic ProcessGroup::traffic() const {
+  return state_->calls.backend().traffic();
+}
+
+CallTimes ProcessGroup::times() const {
+  return state_->calls.times();
 }
 
 void ProcessGroup::all_reduce(const void* input, void* output, std::size_t count, DataType type,
                               ReduceOp op, std::string_view label) {
-  run(make_reduction(Collective::all_reduce, type, count, op, label), input, output);
+  state_->run(make_reduction(Collective::all_reduce, type, count, op, label), input, output);
 }
 
 void ProcessGroup::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                   ReduceOp op, std::string_view label) {
-  run(make_reduction(Collective::reduce_scatter, type, count, op, label), input, output);
+  state_->run(make_reduction(Collective::reduce_scatter, type, count, op, label), input, output);
 }
 
 void ProcessGroup::all_gather(const void* input, void* output, std::size_t count, DataType type,
                               std::string_view label) {
-  run(make_call(Collective::all_gather, type, count, label), input, output);
+  state_->run(make_call(Collective::all_gather, type, count, label), input, output);
 }
 
 void ProcessGroup::broadcast(void* data, std::size_t count, DataType type, int root,
                              std::string_view label) {
-  run(make_rooted(make_call(Collective::broadcast, type, count, label), root), nullptr, data);
+  state_->run(make_rooted(make_call(Collective::broadcast, type, count, label), root), nullptr,
+              data);
 }
 
 void ProcessGroup::reduce(const void* input, void* output, std::size_t count, DataType type,
                           int root, ReduceOp op, std::string_view label) {
-  run(make_rooted(make_reduction(Collective::reduce, type, count, op, label), root), input, output);
+  state_->run(make_rooted(make_reduction(Collective::reduce, type, count, op, label), root), input,
+              output);
 }
 
 void ProcessGroup::gather(const void* input, void* output, std::size_t count, DataType type,
                           int root, std::string_view label) {
-  run(make_rooted(make_call(Collective::gather, type, count, label), root), input, output);
+  state_->run(make_rooted(make_call(Collective::gather, type, count, label), root), input, output);
 }
 
 void ProcessGroup::scatter(const void* input, void* output, std::size_t count, DataType type,
                            int root, std::string_view label) {
-  run(make_rooted(make_call(Collective::scatter, type, count, label), root), input, output);
+  state_->run(make_rooted(make_call(Collective::scatter, type, count, label), root), input, output);
 }
 
 void ProcessGroup::all_to_all(const void* input, void* output, std::size_t count, DataType type,
                               std::string_view label) {
   require(count % size() == 0,
-          "all_to_all: {} elements cannot be shared out among {} ranks in blocks of equal length",
+          "all_to_all: {} elements cannot be divided into {} blocks of equal length, one for each "
+          "rank",
           count, size());
-  run(make_call(Collective::all_to_all, type, count, label), input, output);
+  state_->run(make_call(Collective::all_to_all, type, count, label), input, output);
 }
 
 void ProcessGroup::send(const void* data, std::size_t count, DataType type, int to,
                         std::string_view label) {
-  run(between(rank(), to, count, type, label), data, nullptr);
+  state_->run(state_->between(rank(), to, count, type, label), data, nullptr);
 }
 
 void ProcessGroup::recv(void* data, std::size_t count, DataType type, int from,
                         std::string_view label) {
-  run(between(from, rank(), count, type, label), nullptr, data);
+  state_->run(state_->between(from, rank(), count, type, label), nullptr, data);
 }
 
 Work ProcessGroup::all_reduce_async(const void* input, void* output, std::size_t count,
                                     DataType type, ReduceOp op, std::string_view label) {
-  return start(make_reduction(Collective::all_reduce, type, count, op, label), input, output);
+  return state_->start(make_reduction(Collective::all_reduce, type, count, op, label), input,
+                       output);
 }
 
 Work ProcessGroup::reduce_scatter_async(const void* input, void* output, std::size_t count,
                                         DataType type, ReduceOp op, std::string_view label) {
-  return start(make_reduction(Collective::reduce_scatter, type, count, op, label), input, output);
+  return state_->start(make_reduction(Collective::reduce_scatter, type, count, op, label), input,
+                       output);
 }
 
 Work ProcessGroup::all_gather_async(const void* input, void* output, std::size_t count,
                                     DataType type, std::string_view label) {
-  return start(make_call(Collective::all_gather, type, count, label), input, output);
-}
-
-Work ProcessGroup::broadcast_async(void* data, std::size_t count, DataType type, int root,
-                                   std::string_view label) {
-  return start(make_rooted(make_call(Collective::broadcast, type, count, label), root), nullptr,
-               data);
+  return state_->start(make_call(Collective::all_gather, type, count, label), input, output);
 }
 
 void ProcessGroup::require_equal(const char* collective, std::size_t expected, std::size_t seen) {
-  require(expected == seen, "{}: a span of {} elements was expected, and one of {} was given",
-          collective, expected, seen);
+  require(expected == seen, "{}: expected a span of {} elements, got {}", collective, expected,
+          seen);
 }
 
-Call ProcessGroup::between(int from, int to, std::size_t count, DataType type,
-                           std::string_view label) const {
-  const int other = from == rank() ? to : from;
-  require(other >= 0 && other < size() && other != rank(),
-          "a send and its recv are between rank {} and another of the ranks 0 to {}, not rank {}",
-          rank(), size() - 1, other);
+// A call that moves data between this rank and another.
+Call ProcessGroup::State::between(int from, int to, std::size_t count, DataType type,
+                                  std::string_view label) const {
+  const int self = calls.backend().rank(), size = calls.backend().size();
+  const int other = from == self ? to : from;
+  require(other >= 0 && other < size && other != self,
+          "rank {} can send to and receive from the other ranks of 0 to {}, not rank {}", self,
+          size - 1, other);
   Call call = make_rooted(make_call(Collective::point_to_point, type, count, label), from);
   call.peer = to;
   return call;
 }
 
-// Checks what the caller has given, and chooses the algorithm.
-Call ProcessGroup::complete(Call call) const {
-  require(call.root >= 0 && call.root < size(),
-          "{}: the root must be one of the ranks 0 to {}, not {}", name_of(call.collective),
-          size() - 1, call.root);
-  require(call.reduce != ReduceOp::avg || is_floating(call.type),
-          "{}: avg is not defined for {}; use sum, and divide where you know how to round",
-          name_of(call.collective), name_of(call.type));
-  if (call.collective == Collective::point_to_point) return call;
-  const Algorithm& algorithm = algorithms_.choose(call.collective, call.count, call.type, size());
-  call.algorithm = static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
-  return call;
-}
-
-void ProcessGroup::run(const Call& call, const void* input, void* output) {
-  calls_->run(complete(call), input, output);
-}
-
-Work ProcessGroup::start(const Call& call, const void* input, void* output) {
-  return calls_->start(complete(call), input, output);
+void run_threads(int size, const std::function<void(ProcessGroup&)>& body) {
+  run_threads(size, body, group_options_from_environment());
 }
 
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
@@ -240,22 +327,33 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
   const auto world = make_threads_world(size);
   std::mutex mutex;
   std::exception_ptr first;
-  AlgorithmSelection algorithms = choosing_behind(options.algorithms, options.link, "threads", 1);
+  AlgorithmSelection algorithms = selection_behind(options.algorithms, options.link, "threads", 1);
   if (!algorithms.costs()) algorithms.set_costs(costs_here("threads"));
-  const auto run_rank = [&](int rank) {
-    auto transport = behind_link(make_threads_transport(world, rank), options.link);
-    ProcessGroup group(make_schedule_backend(std::move(transport), options.executor), algorithms);
+  const auto run_rank = [&](int rank, const std::function<void(ProcessGroup&)>& rank_body) {
+    std::optional<ProcessGroup> group;
     try {
-      body(group);
+      auto transport = behind_link(make_threads_transport(world, rank), options.link);
+      group.emplace(make_schedule_backend(std::move(transport), options.executor), algorithms);
+      rank_body(*group);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
-      group.abort(fmt::format("rank {} gave up: {}", rank, error.what()));
+      if (group) group->abort(fmt::format("rank {} gave up: {}", rank, error.what()));
     }
   };
+
   std::vector<std::thread> threads;
-  for (int rank = 1; rank < size; ++rank) threads.emplace_back(run_rank, rank);
-  run_rank(0);
+  threads.reserve(static_cast<std::size_t>(size));
+  try {
+    for (int rank = 1; rank < size; ++rank)
+      threads.push_back(start_thread(fmt::format("rank {} of {}", rank, size),
+                                     [&run_rank, &body, rank] { run_rank(rank, body); }));
+    run_rank(0, body);
+  } catch (const Error& error) {
+    // The ranks that have started wait for one that never will: rank 0 fails for it.
+    const std::string cause = error.what();
+    run_rank(0, [&cause](ProcessGroup&) { fail("{}", cause); });
+  }
   for (auto& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
 }

@@ -13,6 +13,8 @@
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
+#include "collectives/execution/backend.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/transport/emulated_link.hpp"
 #include "collectives/transport/shm/shm.hpp"
@@ -133,7 +135,7 @@ std::unique_ptr<Backend> connect(const std::string& name, const RankInfo& meetin
   if (name == "tcp") return ours_over(collectives::connect_tcp(meeting));
   if (name == "shm") return ours_over(collectives::connect_shm(meeting));
   if (name == "cuda_ipc") return collectives::cuda::make_cuda_ipc_backend(meeting);
-  if (name == "nccl") return collectives::cuda::make_nccl_backend(meeting);
+  if (name == "nccl") return collectives::make_nccl_backend(meeting);
   if (name == "gloo") return collectives::make_gloo_backend(meeting);
   return collectives::make_mpi_backend();
 }

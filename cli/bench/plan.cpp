@@ -84,10 +84,7 @@ const std::vector<BenchBackend>& bench_backends() {
        .here = cuda,
        .device = true},
       {.name = "cuda_ipc", .limit = Limit::device, .here = cuda, .device = true},
-      {.name = "nccl",
-       .limit = Limit::device,
-       .here = collectives::cuda::nccl_is_here(),
-       .device = true},
+      {.name = "nccl", .limit = Limit::device, .here = collectives::nccl_is_here(), .device = true},
   };
   return backends;
 }

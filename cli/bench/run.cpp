@@ -7,6 +7,7 @@
 #include "cli/bench/limits.hpp"
 #include "cli/bench/median.hpp"
 #include "cli/launcher/meeting_point.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/selection/calibration.hpp"
 

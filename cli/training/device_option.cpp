@@ -1,12 +1,9 @@
 #include "cli/training/device_option.hpp"
 
-#include <cstdint>
-#include <span>
-
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
 #include "cli/command.hpp"
-#include "cli/launcher/meeting_point.hpp"
+#include "collectives/backends/library_backends.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -15,21 +12,12 @@ namespace ringside::cli {
 namespace {
 
 using autograd::Device;
-using collectives::RankInfo;
 
-// Where the device's backend meets: at a port that rank 0 finds, and tells over the group that
-// there is.
-RankInfo second_meeting(collectives::ProcessGroup& group, const ReservedPort& reserved) {
-  RankInfo rank_info = collectives::rank_info_from_environment();
-  std::int32_t port = reserved.number();
-  group.broadcast(std::span<std::int32_t>(&port, 1), 0);
-  rank_info.master_port = static_cast<std::uint16_t>(port);
-  return rank_info;
-}
-
-std::unique_ptr<collectives::Backend> connect(const std::string& backend, const RankInfo& meeting) {
-  if (backend == "nccl") return collectives::cuda::make_nccl_backend(meeting);
-  return collectives::cuda::make_cuda_ipc_backend(meeting);
+std::unique_ptr<collectives::Backend> make_backend(const std::string& backend,
+                                                   collectives::ProcessGroup& meeting) {
+  const int local_rank = collectives::rank_info_from_environment().local_rank;
+  if (backend == "nccl") return collectives::make_nccl_backend(meeting, local_rank);
+  return collectives::cuda::make_cuda_ipc_backend(meeting, local_rank);
 }
 
 }  // namespace
@@ -72,11 +60,12 @@ void take_device(Device device) {
 
 void join_device(const DeviceOption& option, Device device, collectives::ProcessGroup& group) {
   if (device == Device::cpu) return;
-  if (device == Device::cuda && group.size() > 1) {
-    const ReservedPort reserved;
-    group.add_device(connect(option.backend, second_meeting(group, reserved)),
-                     collectives::cuda::is_device_memory);
-  }
+  if (device == Device::cuda && group.size() > 1)
+    group.add_device(
+        [backend = option.backend](collectives::ProcessGroup& meeting) {
+          return make_backend(backend, meeting);
+        },
+        collectives::cuda::is_device_memory);
   group.set_fence([device] { return autograd::device_memory(device).fence(); });
 }
 

@@ -1,7 +1,7 @@
+// Gloo behind the Backend seam.
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include <gloo/allgatherv.h>
@@ -14,15 +14,17 @@
 #include <gloo/transport/tcp/device.h>
 
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/execution/first_failure.hpp"
 #include "collectives/execution/reduce.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-// What Gloo calls a store: every rank puts things there under a key that ends in its own number,
-// and reads the others'. Ours is an all_gather: all ranks put the same things in the same order, so
-// each `set` is the moment of an exchange, and after it all is known.
+// Gloo's interface for a key-value store: each rank stores values under keys that end in its own
+// number and reads the others'. Ours is an all_gather. All ranks set the same keys in the same
+// order, so each set() exchanges the values of all ranks, and get() finds them here.
 class ExchangeStore final : public gloo::rendezvous::Store {
  public:
   explicit ExchangeStore(ProcessGroup& meeting) : meeting_(meeting) {}
@@ -30,8 +32,7 @@ class ExchangeStore final : public gloo::rendezvous::Store {
   void set(const std::string& key, const std::vector<char>& data) override {
     const std::string own = std::to_string(meeting_.rank());
     require(key.ends_with(own),
-            "Gloo stored \"{}\", and a key that ends in this rank's number, {}, was expected", key,
-            own);
+            "expected Gloo to set a key that ends in this rank's number, {}, got \"{}\"", own, key);
     const std::string prefix = key.substr(0, key.size() - own.size());
     const auto ranks = static_cast<std::size_t>(meeting_.size());
     const std::int64_t length = static_cast<std::int64_t>(data.size());
@@ -58,10 +59,10 @@ class ExchangeStore final : public gloo::rendezvous::Store {
   std::map<std::string, std::vector<char>> entries_;
 };
 
-// Calls `body` with a value of a type as long as `type`: Gloo's options want a type, but look only
-// at its size.
+// Calls `body` with a value whose type has the size of `type`: Gloo's options are templates, but
+// use only the size.
 template <class Body>
-void with_carrier(DataType type, Body body) {
+void with_type_of_size(DataType type, Body body) {
   switch (size_of(type)) {
     case 1:
       return body(std::uint8_t{});
@@ -79,40 +80,39 @@ class GlooBackend final : public Backend {
   GlooBackend(const RankInfo& rank_info, Seconds timeout)
       : context_(std::make_shared<gloo::rendezvous::Context>(rank_info.rank, rank_info.size)) {
     require(rank_info.local_size == rank_info.size,
-            "gloo is offered for comparison on one host, and this job has ranks on several");
+            "the gloo backend is for ranks on one host, but this job has ranks on several");
     context_->setTimeout(std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
     ProcessGroup meeting = ProcessGroup::over_tcp(rank_info);
     ExchangeStore store(meeting);
     auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
     context_->connectFullMesh(store, device);
-    meeting.barrier();  // nobody leaves before everybody is connected
+    meeting.barrier();  // the meeting ends when all ranks are connected
   }
 
   int rank() const override { return context_->rank; }
   int size() const override { return context_->size; }
   std::string name() const override { return "gloo"; }
-  Traffic traffic() const override { return {}; }  // it does not tell
+  Traffic traffic() const override { return {}; }  // Gloo does not report it
 
   void run(const Call& call, const void* input, void* output) override {
-    if (broken_) throw *broken_;
+    failure_.throw_if_any();
     try {
-      with_carrier(call.type, [&]<class T>(T) {
+      with_type_of_size(call.type, [&]<class T>(T) {
         run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output));
       });
     } catch (const gloo::Exception& error) {
-      broken_ = RankFailure(
-          -1, fmt::format("gloo's {} failed on rank {}: {}", describe(call), rank(), error.what()));
-      throw *broken_;
+      throw failure_.keep(RankFailure(-1, fmt::format("gloo's {} failed on rank {}: {}",
+                                                      describe(call), rank(), error.what())));
     }
   }
 
   void abort(const std::string& cause) noexcept override {
-    if (!broken_) broken_ = RankFailure(rank(), cause);
-    context_->closeConnections();  // all that Gloo can tell the others
+    failure_.keep(RankFailure(rank(), cause));
+    context_->closeConnections();  // the only way to tell the other ranks
   }
 
  private:
-  // `input` is not written: Gloo merely asks for pointers without const.
+  // `input` is not written, although Gloo takes it as a pointer to non-const.
   template <class T>
   void run_as(const Call& call, T* input, T* output) {
     if (call.collective == Collective::barrier) return barrier();
@@ -127,8 +127,7 @@ class GlooBackend final : public Backend {
       case Collective::reduce:
         return reduce(call, input, output);
       default:
-        fail("gloo has no {} that could be compared with ours; leave gloo out",
-             name_of(call.collective));
+        fail("the gloo backend has no {}; leave gloo out", name_of(call.collective));
     }
   }
 
@@ -167,8 +166,8 @@ class GlooBackend final : public Backend {
     gloo::broadcast(options);
   }
 
-  // Gloo wants an output on every rank, and reduces into it on the way: where ours promises to
-  // leave it alone, it gets another.
+  // Gloo needs an output on every rank and uses it for partial sums. ProcessGroup promises not to
+  // touch it except on the root, so other ranks pass a scratch buffer.
   template <class T>
   void reduce(const Call& call, T* input, T* output) {
     const bool root = rank() == call.root;
@@ -189,7 +188,7 @@ class GlooBackend final : public Backend {
 
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::vector<std::byte> scratch_;
-  std::optional<RankFailure> broken_;
+  FirstFailure failure_;
 };
 
 }  // namespace
@@ -203,7 +202,7 @@ std::unique_ptr<Backend> make_gloo_backend(const RankInfo& rank_info) {
     return std::make_unique<GlooBackend>(rank_info,
                                          group_options_from_environment().executor.timeout);
   } catch (const gloo::Exception& error) {
-    fail("gloo could not connect rank {} with the others: {}", rank_info.rank, error.what());
+    fail("gloo cannot connect rank {} with the other ranks: {}", rank_info.rank, error.what());
   }
 }
 

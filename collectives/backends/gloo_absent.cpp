@@ -1,4 +1,4 @@
-// Stands in for gloo.cpp where no Gloo was found.
+// Replaces gloo.cpp in a build without Gloo.
 #include "collectives/backends/library_backends.hpp"
 
 namespace ringside::collectives {

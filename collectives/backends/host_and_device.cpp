@@ -3,10 +3,10 @@
 namespace ringside::collectives {
 namespace {
 
-class TwoMemories final : public Backend {
+class HostAndDevice final : public Backend {
  public:
-  TwoMemories(std::unique_ptr<Backend> host, std::unique_ptr<Backend> device,
-              IsDeviceMemory is_device_memory)
+  HostAndDevice(std::unique_ptr<Backend> host, std::unique_ptr<Backend> device,
+                IsDeviceMemory is_device_memory)
       : host_(std::move(host)),
         device_(std::move(device)),
         is_device_memory_(std::move(is_device_memory)) {}
@@ -21,7 +21,7 @@ class TwoMemories final : public Backend {
     try {
       one.run(call, input, output);
     } catch (const std::exception& error) {
-      other.abort(error.what());  // a peer may be waiting there
+      other.abort(error.what());  // a peer may wait there
       throw;
     }
   }
@@ -41,9 +41,15 @@ class TwoMemories final : public Backend {
             host.payload_bytes_sent + device.payload_bytes_sent};
   }
 
+  Transport::Contact open_door() override { return host_->open_door(); }
+  std::unique_ptr<Backend> found(const std::string& sub_group, int rank,
+                                 const std::vector<Transport::Contact>& members) override {
+    return host_->found(sub_group, rank, members);
+  }
+
  private:
-  // Asked of the side that every rank has, where a rank's block may be empty or unused: or ranks
-  // would go different ways.
+  // Checks the buffer that every rank uses: another may be empty or unused on some ranks, which
+  // would then choose differently.
   bool is_device_call(const Call& call, const void* input, const void* output) const {
     if (call.count == 0) return false;
     switch (call.collective) {
@@ -68,15 +74,16 @@ class TwoMemories final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_two_memory_backend(std::unique_ptr<Backend>&& host,
-                                                 std::unique_ptr<Backend>&& device,
-                                                 IsDeviceMemory is_device_memory) {
-  require(host->rank() == device->rank() && host->size() == device->size(),
-          "a backend for two memories: expected both to be of the same rank, got rank {} of {} "
-          "over {} and rank {} of {} over {}",
-          host->rank(), host->size(), host->name(), device->rank(), device->size(), device->name());
-  return std::make_unique<TwoMemories>(std::move(host), std::move(device),
-                                       std::move(is_device_memory));
+std::unique_ptr<Backend> make_host_and_device_backend(std::unique_ptr<Backend>&& host,
+                                                      std::unique_ptr<Backend>&& device,
+                                                      IsDeviceMemory is_device_memory) {
+  require(
+      host->rank() == device->rank() && host->size() == device->size(),
+      "a backend for host and device: expected the same rank and size of both, got rank {} of {} "
+      "over {} and rank {} of {} over {}",
+      host->rank(), host->size(), host->name(), device->rank(), device->size(), device->name());
+  return std::make_unique<HostAndDevice>(std::move(host), std::move(device),
+                                         std::move(is_device_memory));
 }
 
 }  // namespace ringside::collectives

@@ -1,24 +1,44 @@
-// Libraries to compare with, each behind the Backend seam. Where a build has not found one, asking
-// for it throws Error, which says what to install; whether it is there can be asked beforehand.
+// Libraries to compare with, each behind the Backend seam. In a build without the library, making
+// its backend throws Error that says what to install; programs can ask before.
 #pragma once
 
 #include <memory>
+#include <string>
 
+#include "base/clock.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/execution/backend.hpp"
 
 namespace ringside::collectives {
 
-// Gloo over TCP, its default algorithms (all_reduce: ring). The ranks find each other as ours do,
-// through meet(): `place` is used up and its port free again when this returns. Gloo has no
-// reduce_scatter of this form: that call throws Error, as do gather and its kin.
+class ProcessGroup;
+
+// Gloo over TCP with its default algorithms (all_reduce: ring). The ranks find each other with our
+// rendezvous, and its port is free again when this returns. There is no reduce_scatter, gather,
+// scatter or all_to_all: these calls throw Error.
 bool gloo_is_here();
 std::unique_ptr<Backend> make_gloo_backend(const RankInfo& rank_info);
 
-// MPI among the processes that one mpirun has started: MPI_COMM_WORLD, MPI's own choice of
-// algorithm. It can be made once in the life of a process, and calls MPI_Init and, when destroyed,
-// MPI_Finalize. Types of 16 bits throw Error: MPI has no name for them.
+// MPI among the processes that one mpirun has started (MPI_COMM_WORLD), with the algorithms that
+// MPI chooses. Only one can be made in a process: it calls MPI_Init, and MPI_Finalize when
+// destroyed. 16-bit types throw Error, because MPI does not have them.
 bool mpi_is_here();
 std::unique_ptr<Backend> make_mpi_backend();
+
+// NCCL for memory of GPUs, with one GPU for each rank, chosen by the local rank; several hosts are
+// connected by NCCL's own network. All types; sum, product, min, max, avg. all_reduce, broadcast,
+// reduce, barrier; reduce_scatter and all_gather of counts that the number of ranks divides. NCCL
+// does not compare the calls of the ranks. A call or a connection that does not finish within
+// `timeout` fails, and so does one for which NCCL reports an error; the communicator is then
+// aborted.
+//
+// The ranks exchange what NCCL needs over `meeting`, a collective call; or find each other with our
+// rendezvous. Throws Error if the library is missing or older than the header of the build.
+bool nccl_is_here();         // whether this build can use NCCL
+std::string nccl_version();  // of the library that is opened: "2.28.9"; "" in a build without NCCL
+std::unique_ptr<Backend> make_nccl_backend(ProcessGroup& meeting, int local_rank,
+                                           Seconds timeout = Seconds(120));
+std::unique_ptr<Backend> make_nccl_backend(const RankInfo& rank_info,
+                                           Seconds timeout = Seconds(120));
 
 }  // namespace ringside::collectives

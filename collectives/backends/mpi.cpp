@@ -1,18 +1,19 @@
+// MPI behind the Backend seam.
 #include <climits>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include <mpi.h>
 
 #include "base/environment.hpp"
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/execution/first_failure.hpp"
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-// By name, so that a type that MPI lacks is an error where it is used and nowhere else.
+// Looked up by name, so that a type which MPI lacks is an error only when it is used.
 MPI_Datatype mpi_type(DataType type) {
   const std::pair<std::string_view, MPI_Datatype> known[] = {{"fp32", MPI_FLOAT},
                                                              {"fp64", MPI_DOUBLE},
@@ -21,7 +22,7 @@ MPI_Datatype mpi_type(DataType type) {
                                                              {"uint8", MPI_UINT8_T}};
   for (const auto& [name, mpi] : known)
     if (name == name_of(type)) return mpi;
-  fail("MPI has no type for {}: use another, or leave mpi out", name_of(type));
+  fail("MPI has no type for {}: use another type, or leave mpi out", name_of(type));
 }
 
 MPI_Op mpi_op(ReduceOp op) {
@@ -48,31 +49,30 @@ class MpiBackend final : public Backend {
     ::MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
   ~MpiBackend() override {
-    if (!broken_) ::MPI_Finalize();  // it waits for all ranks, in vain where one is gone
+    if (!failure_) ::MPI_Finalize();  // waits for all ranks, so it would hang after a failure
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override { return "mpi"; }
-  Traffic traffic() const override { return {}; }  // it does not tell
+  Traffic traffic() const override { return {}; }  // MPI does not report it
 
   void run(const Call& call, const void* input, void* output) override {
-    if (broken_) throw *broken_;
-    require(call.count <= INT_MAX, "MPI counts elements in an int: {} is too many at a time",
+    failure_.throw_if_any();
+    require(call.count <= INT_MAX, "MPI takes at most {} elements in one call, not {}", INT_MAX,
             call.count);
     const int result = start(call, input, output);
     if (result == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = {};
     int length = 0;
     ::MPI_Error_string(result, text, &length);
-    broken_ =
-        RankFailure(-1, fmt::format("MPI's {} failed on rank {}: {}", describe(call), rank_, text));
-    throw *broken_;
+    throw failure_.keep(RankFailure(
+        -1, fmt::format("MPI's {} failed on rank {}: {}", describe(call), rank_, text)));
   }
 
-  // MPI knows one way only: all its processes end.
+  // Ends all processes of the job: MPI has no other way to tell them.
   void abort(const std::string& cause) noexcept override {
-    broken_ = RankFailure(rank_, cause);
+    failure_.keep(RankFailure(rank_, cause));
     ::MPI_Abort(MPI_COMM_WORLD, 1);
   }
 
@@ -105,13 +105,12 @@ class MpiBackend final : public Backend {
   }
 
   int reduce_scatter(const Call& call, const void* input, void* output) {
-    share_out(call);
-    const std::size_t length =
-        static_cast<std::size_t>(counts_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
-    const std::size_t begin =
-        static_cast<std::size_t>(begins_[static_cast<std::size_t>(rank_)]) * size_of(call.type);
-    const bool inside = length > 0 && output == static_cast<const std::byte*>(input) +
-                                                    begin;  // MPI allows no overlap
+    set_blocks(call);
+    const auto r = static_cast<std::size_t>(rank_);
+    const std::size_t length = static_cast<std::size_t>(counts_[r]) * size_of(call.type);
+    const std::size_t begin = static_cast<std::size_t>(begins_[r]) * size_of(call.type);
+    // MPI does not allow the output to overlap the input.
+    const bool inside = length > 0 && output == static_cast<const std::byte*>(input) + begin;
     if (inside && scratch_.size() < length) scratch_.resize(length);
     void* into = inside ? scratch_.data() : output;
     const int result = ::MPI_Reduce_scatter(input, into, counts_.data(), mpi_type(call.type),
@@ -123,7 +122,7 @@ class MpiBackend final : public Backend {
   }
 
   int all_gather(const Call& call, const void* input, void* output) {
-    share_out(call);
+    set_blocks(call);
     const auto r = static_cast<std::size_t>(rank_);
     const bool inside = input == static_cast<std::byte*>(output) +
                                      static_cast<std::size_t>(begins_[r]) * size_of(call.type);
@@ -140,8 +139,8 @@ class MpiBackend final : public Backend {
     return result;
   }
 
-  // Every rank's block, as MPI wants to be told.
-  void share_out(const Call& call) {
+  // The length and the beginning of every rank's block.
+  void set_blocks(const Call& call) {
     const Chunks blocks = Chunks::even(call.count, size_);
     counts_.clear(), begins_.clear();
     for (int r = 0; r < size_; ++r) {
@@ -153,7 +152,7 @@ class MpiBackend final : public Backend {
   int rank_ = 0, size_ = 1;
   std::vector<int> counts_, begins_;
   std::vector<std::byte> scratch_;
-  std::optional<RankFailure> broken_;
+  FirstFailure failure_;
 };
 
 }  // namespace
@@ -164,11 +163,11 @@ bool mpi_is_here() {
 
 std::unique_ptr<Backend> make_mpi_backend() {
   require(environment("OMPI_COMM_WORLD_SIZE") || environment("PMI_SIZE"),
-          "the mpi backend works among processes that mpirun has started, and this one was started "
-          "otherwise");
+          "the mpi backend needs processes that mpirun has started, and mpirun did not start this "
+          "one");
   int before = 0;
   ::MPI_Initialized(&before);
-  require(!before, "MPI can be started only once in the life of a process");
+  require(!before, "MPI can be initialized only once in a process");
   return std::make_unique<MpiBackend>();
 }
 

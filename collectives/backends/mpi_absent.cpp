@@ -1,4 +1,4 @@
-// Stands in for mpi.cpp where no MPI was found.
+// Replaces mpi.cpp in a build without MPI.
 #include "collectives/backends/library_backends.hpp"
 
 namespace ringside::collectives {

@@ -1,6 +1,9 @@
-// NCCL behind the Backend seam. Its communicator is made non-blocking, so that every wait is a loop
-// of ours: it looks whether NCCL has failed, whether the GPU is done, whether somebody interrupts,
-// and at the clock.
+// NCCL behind the Backend seam.
+//
+// NCCL is opened at run time and not linked (base/shared_library.hpp): a build needs only its
+// header. The communicator is non-blocking, so every wait is a loop of ours. The loop checks
+// whether NCCL has failed, whether the GPU is done, whether another thread interrupts, and the
+// deadline.
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -13,21 +16,73 @@
 
 #include "base/cuda.hpp"
 #include "base/environment.hpp"
-#include "collectives/cuda/cuda_backends.hpp"
+#include "base/shared_library.hpp"
+#include "collectives/backends/library_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/execution/first_failure.hpp"
 #include "collectives/process_group.hpp"
 
-namespace ringside::collectives::cuda {
+namespace ringside::collectives {
 namespace {
 
-constexpr int version_with_shared_gpus =
-    23000;  // from here on NCCL_MULTI_RANK_GPU_ENABLE=1 lets ranks share a GPU
+using cuda::Device;
+using cuda::DeviceBuffer;
+using cuda::require_device_memory;
 
-int version_number() {
-  int version = 0;
-  return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+std::string to_text(int version) {  // 22809 is 2.28.9
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
+
+// The functions of NCCL that are used.
+struct Nccl {
+  Nccl() {
+    const SharedLibrary library("NCCL", "libnccl.so.2", RINGSIDE_CUDA_LIBRARIES);
+    library.find(get_version, "ncclGetVersion");
+    require(get_version(&version) == ncclSuccess && version / 100 >= NCCL_VERSION_CODE / 100,
+            "libnccl.so.2 is NCCL {}, and this program was built for NCCL {}: install that version "
+            "or a newer one",
+            to_text(version), to_text(NCCL_VERSION_CODE));
+    library.find(get_unique_id, "ncclGetUniqueId");
+    library.find(get_error_string, "ncclGetErrorString");
+    library.find(get_last_error, "ncclGetLastError");
+    library.find(comm_init_rank_config, "ncclCommInitRankConfig");
+    library.find(comm_get_async_error, "ncclCommGetAsyncError");
+    library.find(comm_finalize, "ncclCommFinalize");
+    library.find(comm_destroy, "ncclCommDestroy");
+    library.find(comm_abort, "ncclCommAbort");
+    library.find(all_reduce, "ncclAllReduce");
+    library.find(reduce_scatter, "ncclReduceScatter");
+    library.find(all_gather, "ncclAllGather");
+    library.find(broadcast, "ncclBroadcast");
+    library.find(reduce, "ncclReduce");
+  }
+
+  int version = 0;
+  decltype(ncclGetVersion)* get_version = nullptr;
+  decltype(ncclGetUniqueId)* get_unique_id = nullptr;
+  decltype(ncclGetErrorString)* get_error_string = nullptr;
+  decltype(ncclGetLastError)* get_last_error = nullptr;
+  decltype(ncclCommInitRankConfig)* comm_init_rank_config = nullptr;
+  decltype(ncclCommGetAsyncError)* comm_get_async_error = nullptr;
+  decltype(ncclCommFinalize)* comm_finalize = nullptr;
+  decltype(ncclCommDestroy)* comm_destroy = nullptr;
+  decltype(ncclCommAbort)* comm_abort = nullptr;
+  decltype(ncclAllReduce)* all_reduce = nullptr;
+  decltype(ncclReduceScatter)* reduce_scatter = nullptr;
+  decltype(ncclAllGather)* all_gather = nullptr;
+  decltype(ncclBroadcast)* broadcast = nullptr;
+  decltype(ncclReduce)* reduce = nullptr;
+};
+
+// Opened by the first call. Throws Error if the library is missing or too old.
+const Nccl& nccl() {
+  static const Nccl the_library;
+  return the_library;
+}
+
+// From this version on, NCCL_MULTI_RANK_GPU_ENABLE=1 lets ranks share a GPU.
+constexpr int version_with_shared_gpus = 23000;
 
 ncclDataType_t nccl_type(DataType type) {
   switch (type) {
@@ -65,33 +120,33 @@ ncclRedOp_t nccl_op(ReduceOp op) {
   fail("NCCL has no name for {}", name_of(op));
 }
 
-// What the ranks tell each other before NCCL is asked for anything.
+// What the ranks tell each other before they call NCCL.
 struct Introduction {
   char host[64] = {};
   char bus[32] = {};
-  ncclUniqueId id{};  // rank 0's counts
+  ncclUniqueId id{};  // only rank 0 sets it
 };
 
 Introduction introduce(const Device& device, int rank) {
   Introduction mine;
-  require(::gethostname(mine.host, sizeof mine.host - 1) == 0,
-          "this host does not know its name: {}", std::strerror(errno));
+  require(::gethostname(mine.host, sizeof mine.host - 1) == 0, "cannot read this host's name: {}",
+          std::strerror(errno));
   std::strncpy(mine.bus, device.bus.c_str(), sizeof mine.bus - 1);
   if (rank != 0) return mine;
-  const ncclResult_t result = ncclGetUniqueId(&mine.id);
+  const ncclResult_t result = nccl().get_unique_id(&mine.id);
   require(result == ncclSuccess,
-          "NCCL {} cannot make an id for the job: {}; NCCL_DEBUG=WARN tells more", nccl_version(),
-          ncclGetErrorString(result));
+          "NCCL {} cannot make an id for the job: {}; NCCL_DEBUG=WARN prints details",
+          nccl_version(), nccl().get_error_string(result));
   return mine;
 }
 
-// NCCL itself would say "Duplicate GPU detected" to one of the two, or hang.
-void check_nobody_shares(const std::vector<Introduction>& all) {
+// NCCL itself would report "Duplicate GPU detected" on one of the two ranks, or hang.
+void check_no_shared_gpu(const std::vector<Introduction>& all) {
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = a + 1; b < all.size(); ++b) {
       if (std::strcmp(all[a].host, all[b].host) != 0 || std::strcmp(all[a].bus, all[b].bus) != 0)
         continue;
-      if (version_number() >= version_with_shared_gpus) {
+      if (nccl().version >= version_with_shared_gpus) {
         const auto enabled = environment("NCCL_MULTI_RANK_GPU_ENABLE");
         require(enabled && *enabled != "0",
                 "ranks {} and {} share GPU {} of {}: NCCL {} allows it with "
@@ -101,63 +156,62 @@ void check_nobody_shares(const std::vector<Introduction>& all) {
       }
       fail(
           "ranks {} and {} share GPU {} of {}, which NCCL {} does not allow: start one rank for "
-          "each GPU, or take NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1",
+          "each GPU, or use NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1",
           a, b, all[a].bus, all[a].host, nccl_version());
     }
 }
 
 class NcclBackend final : public Backend {
  public:
-  NcclBackend(const RankInfo& rank_info, Seconds timeout)
-      : rank_(rank_info.rank),
-        size_(rank_info.size),
+  NcclBackend(ProcessGroup& meeting, int local_rank, Seconds timeout)
+      : rank_(meeting.rank()),
+        size_(meeting.size()),
         timeout_(timeout),
-        device_(choose_device(rank_info.local_rank)) {
-    ProcessGroup meeting = ProcessGroup::over_tcp(rank_info);
+        device_(cuda::choose_device(local_rank)) {
+    nccl();  // throws if the library is missing, before any rank waits for this one
     Introduction mine = introduce(device_, rank_);
     std::vector<Introduction> all(static_cast<std::size_t>(size_));
     meeting.all_gather(&mine, all.data(), sizeof mine * all.size(), DataType::uint8, "nccl");
-    check_nobody_shares(all);
+    check_no_shared_gpu(all);
 
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                fmt::format("making a stream for rank {}", rank_));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     try {
-      finish(ncclCommInitRankConfig(&communicator_, size_, all[0].id, rank_, &config),
+      finish(nccl().comm_init_rank_config(&communicator_, size_, all[0].id, rank_, &config),
              "connecting");
-      meeting.barrier();  // nobody leaves before everybody is connected
+      meeting.barrier();  // the meeting ends when all ranks are connected
     } catch (...) {
       close();
       throw;
     }
   }
   ~NcclBackend() override {
-    if (communicator_ && !broken_) leave();
+    if (communicator_ && !failure_) leave();
     close();
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override { return "nccl"; }
-  Traffic traffic() const override { return {}; }  // it does not tell
+  Traffic traffic() const override { return {}; }  // NCCL does not report it
 
   void run(const Call& call, const void* input, void* output) override {
-    if (broken_) throw *broken_;
+    failure_.throw_if_any();
     const std::string what = describe(call);
     try {
       check_cuda(cudaSetDevice(device_.number), what);
       finish(start(call, input, output), what);
       await_stream(what);
     } catch (const std::exception& error) {
-      broken_ = RankFailure(rank_, error.what());
-      close();  // kernels that wait for a peer end; the peers find their connections closed
-      throw *broken_;
+      close();  // ends kernels that wait for a peer; the peers see closed connections
+      throw failure_.keep(RankFailure(rank_, error.what()));
     }
   }
 
   void abort(const std::string& cause) noexcept override {
-    if (!broken_) broken_ = RankFailure(rank_, cause);
+    failure_.keep(RankFailure(rank_, cause));
     close();
   }
 
@@ -168,45 +222,46 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  // Lengths are checked, because NCCL knows blocks of equal length only.
+  // The length of a rank's block. NCCL supports only blocks of equal length.
   std::size_t block_of(const Call& call) const {
     require(call.count % static_cast<std::uint64_t>(size_) == 0,
-            "{}: NCCL shares out in blocks of equal length, and {} ranks do not divide {}",
-            describe(call), size_, call.count);
+            "{}: NCCL needs blocks of equal length, but {} elements cannot be divided by {} ranks",
+            describe(call), call.count, size_);
     return call.count / static_cast<std::uint64_t>(size_);
   }
 
   ncclResult_t start(const Call& call, const void* input, void* output) {
     const auto type = nccl_type(call.type);
     if (call.collective == Collective::barrier)
-      return ncclAllReduce(token(), token(), 1, ncclInt32, ncclSum, communicator_, stream_);
+      return nccl().all_reduce(token(), token(), 1, ncclInt32, ncclSum, communicator_, stream_);
     const bool writes = call.collective != Collective::reduce || rank_ == call.root;
     if (call.count > 0 && writes) require_device_memory(output, describe(call));
     if (call.count > 0 && call.collective != Collective::broadcast)
       require_device_memory(input, describe(call));
     switch (call.collective) {
       case Collective::all_reduce:
-        return ncclAllReduce(input, output, call.count, type, nccl_op(call.reduce), communicator_,
-                             stream_);
-      case Collective::reduce_scatter:
-        return ncclReduceScatter(input, output, block_of(call), type, nccl_op(call.reduce),
+        return nccl().all_reduce(input, output, call.count, type, nccl_op(call.reduce),
                                  communicator_, stream_);
+      case Collective::reduce_scatter:
+        return nccl().reduce_scatter(input, output, block_of(call), type, nccl_op(call.reduce),
+                                     communicator_, stream_);
       case Collective::all_gather:
-        return ncclAllGather(input, output, block_of(call), type, communicator_, stream_);
+        return nccl().all_gather(input, output, block_of(call), type, communicator_, stream_);
       case Collective::broadcast:
-        return ncclBroadcast(output, output, call.count, type, call.root, communicator_, stream_);
+        return nccl().broadcast(output, output, call.count, type, call.root, communicator_,
+                                stream_);
       case Collective::reduce:
-        return ncclReduce(input, output, call.count, type, nccl_op(call.reduce), call.root,
-                          communicator_, stream_);
+        return nccl().reduce(input, output, call.count, type, nccl_op(call.reduce), call.root,
+                             communicator_, stream_);
       default:
         fail(
-            "{}: the nccl backend has all_reduce, reduce_scatter, all_gather, broadcast, reduce "
-            "and barrier",
+            "{}: the nccl backend supports all_reduce, reduce_scatter, all_gather, broadcast, "
+            "reduce and barrier",
             describe(call));
     }
   }
 
-  // What a barrier adds up: four bytes of GPU memory, whatever they hold.
+  // Four bytes of GPU memory, for a barrier to add up.
   void* token() {
     if (!token_) {
       token_.emplace(sizeof(std::int32_t));
@@ -216,68 +271,70 @@ class NcclBackend final : public Backend {
     return token_->data();
   }
 
-  // A non-blocking communicator says ncclInProgress until the call is under way on the GPU.
+  // Waits until a call has been started on the GPU; until then its result is ncclInProgress.
   void finish(ncclResult_t result, const std::string& what) {
     const Deadline deadline = Deadline::after(timeout_);
-    for (int looks = 0; result == ncclInProgress; ++looks) {
-      pause(looks, deadline, what);
+    for (int polls = 0; result == ncclInProgress; ++polls) {
+      pause(polls, deadline, what);
       ncclResult_t state = ncclSuccess;
-      result = ncclCommGetAsyncError(communicator_, &state);
+      result = nccl().comm_get_async_error(communicator_, &state);
       if (result == ncclSuccess) result = state;
     }
-    if (result != ncclSuccess) tell(result, what);
+    if (result != ncclSuccess) throw_error(result, what);
   }
 
   void await_stream(const std::string& what) {
     const Deadline deadline = Deadline::after(timeout_);
-    for (int looks = 0;; ++looks) {
+    for (int polls = 0;; ++polls) {
       const cudaError_t done = cudaStreamQuery(stream_);
       if (done == cudaSuccess) return;
       if (done != cudaErrorNotReady) check_cuda(done, what);
       static_cast<void>(cudaGetLastError());  // "not ready" is no error
       ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-      if (asked != ncclSuccess) tell(asked, what);
-      if (state != ncclSuccess && state != ncclInProgress) tell(state, what);
-      pause(looks, deadline, what);
+      const ncclResult_t asked = nccl().comm_get_async_error(communicator_, &state);
+      if (asked != ncclSuccess) throw_error(asked, what);
+      if (state != ncclSuccess && state != ncclInProgress) throw_error(state, what);
+      pause(polls, deadline, what);
     }
   }
 
-  // Between two looks: nothing at first, for calls that take microseconds.
-  void pause(int looks, const Deadline& deadline, const std::string& what) {
-    constexpr int without_sleep = 2000;
+  // Runs between two polls. It does not sleep at first, because a call may take only microseconds.
+  void pause(int polls, const Deadline& deadline, const std::string& what) {
+    constexpr int polls_without_sleep = 2000;
     if (interrupted_.load(std::memory_order_acquire)) {
       const std::lock_guard lock(interruption_mutex_);
       fail("{}", *interruption_);
     }
-    require(!deadline.expired(),
-            "{}: NCCL {} on rank {} of {} has made no end of it within {} s; is a rank gone, or in "
-            "another call?",
-            what, nccl_version(), rank_, size_, timeout_.count());
-    if (looks >= without_sleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    require(
+        !deadline.expired(),
+        "{}: NCCL {} on rank {} of {} did not finish within {} s; is a rank gone, or in another "
+        "call?",
+        what, nccl_version(), rank_, size_, timeout_.count());
+    if (polls >= polls_without_sleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 
-  [[noreturn]] void tell(ncclResult_t result, const std::string& what) {
-    const char* const last = ncclGetLastError(communicator_);
-    fail("{}: NCCL {} on rank {} of {}, GPU {}: {}{}{}; NCCL_DEBUG=WARN tells more", what,
-         nccl_version(), rank_, size_, device_.bus, ncclGetErrorString(result),
+  [[noreturn]] void throw_error(ncclResult_t result, const std::string& what) {
+    const char* const last = nccl().get_last_error(communicator_);
+    fail("{}: NCCL {} on rank {} of {}, GPU {}: {}{}{}; NCCL_DEBUG=WARN prints details", what,
+         nccl_version(), rank_, size_, device_.bus, nccl().get_error_string(result),
          last && *last ? ": " : "", last ? last : "");
   }
 
-  // Waits until peers have what this rank has sent: its own calls may be done before.
+  // Waits until the peers have received what this rank sent, which may be after its own calls
+  // ended.
   void leave() noexcept {
     try {
-      finish(ncclCommFinalize(communicator_), "leaving");
-      static_cast<void>(ncclCommDestroy(communicator_));
+      finish(nccl().comm_finalize(communicator_), "leaving");
+      static_cast<void>(nccl().comm_destroy(communicator_));
       communicator_ = nullptr;
-    } catch (const std::exception&) {  // a peer is gone, and this rank has no call left that could
-                                       // say so: close() aborts
+    } catch (const std::exception&) {
+      // A peer is gone. No call of this rank is left to report it, and close() aborts.
     }
   }
 
-  // Ends what is under way.
+  // Aborts calls that are under way.
   void close() noexcept {
-    if (communicator_) static_cast<void>(ncclCommAbort(communicator_));
+    if (communicator_) static_cast<void>(nccl().comm_abort(communicator_));
     communicator_ = nullptr;
     if (stream_) static_cast<void>(cudaStreamDestroy(stream_));
     stream_ = nullptr;
@@ -289,7 +346,7 @@ class NcclBackend final : public Backend {
   ncclComm_t communicator_ = nullptr;
   cudaStream_t stream_ = nullptr;
   std::optional<DeviceBuffer> token_;
-  std::optional<RankFailure> broken_;
+  FirstFailure failure_;
   std::atomic<bool> interrupted_ = false;
   std::mutex interruption_mutex_;
   std::optional<std::string> interruption_;
@@ -302,12 +359,19 @@ bool nccl_is_here() {
 }
 
 std::string nccl_version() {
-  const int version = version_number();  // 22809 is 2.28.9
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return to_text(nccl().version);
+}
+
+std::unique_ptr<Backend> make_nccl_backend(ProcessGroup& meeting, int local_rank, Seconds timeout) {
+  return std::make_unique<NcclBackend>(meeting, local_rank, timeout);
 }
 
 std::unique_ptr<Backend> make_nccl_backend(const RankInfo& rank_info, Seconds timeout) {
-  return std::make_unique<NcclBackend>(rank_info, timeout);
+  // Throw because of a missing GPU or library before waiting for other ranks.
+  cuda::choose_device(rank_info.local_rank);
+  nccl();
+  ProcessGroup meeting = ProcessGroup::over_tcp(rank_info);
+  return make_nccl_backend(meeting, rank_info.local_rank, timeout);
 }
 
-}  // namespace ringside::collectives::cuda
+}  // namespace ringside::collectives

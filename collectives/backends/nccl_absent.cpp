@@ -1,7 +1,14 @@
-// Stands in for nccl.cpp where no NCCL was found.
-#include "collectives/cuda/cuda_backends.hpp"
+// Replaces nccl.cpp in a build without NCCL's header or without the CUDA Toolkit.
+#include "collectives/backends/library_backends.hpp"
 
-namespace ringside::collectives::cuda {
+namespace ringside::collectives {
+namespace {
+
+constexpr const char* missing =
+    "this build has no NCCL: install libnccl-dev of NVIDIA's repository, then configure with the "
+    "preset cuda and build again";
+
+}  // namespace
 
 bool nccl_is_here() {
   return false;
@@ -9,10 +16,11 @@ bool nccl_is_here() {
 std::string nccl_version() {
   return "";
 }
+std::unique_ptr<Backend> make_nccl_backend(ProcessGroup&, int, Seconds) {
+  fail("{}", missing);
+}
 std::unique_ptr<Backend> make_nccl_backend(const RankInfo&, Seconds) {
-  fail(
-      "this build has no NCCL: install libnccl-dev of NVIDIA's repository, then configure with the "
-      "preset cuda and build again");
+  fail("{}", missing);
 }
 
-}  // namespace ringside::collectives::cuda
+}  // namespace ringside::collectives

@@ -1,4 +1,4 @@
-// Stands in for one_gpu.cpp and ipc.cpp where no CUDA Toolkit was found.
+// Replaces one_gpu.cpp and ipc.cpp in a build without the CUDA Toolkit.
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 
@@ -13,6 +13,9 @@ std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int) {
   fail("{}", *what_is_missing());
 }
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld>, int) {
+  fail("{}", *what_is_missing());
+}
+std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup&, int, Seconds, std::size_t) {
   fail("{}", *what_is_missing());
 }
 std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo&, Seconds, std::size_t) {

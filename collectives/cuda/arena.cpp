@@ -1,40 +1,44 @@
 #include "collectives/cuda/arena.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include <unistd.h>
 
 #include "base/cuda.hpp"
+#include "collectives/process_group.hpp"
 
 namespace ringside::collectives::cuda {
 
-// What a rank shows the others: bytes that mean something to CUDA on this host.
+// What a rank tells the others, so that they can open its arena and its events.
 struct Offer {
   static constexpr std::size_t most_events = 4;
   cudaIpcMemHandle_t memory{};
   std::uint64_t offset = 0;  // of the arena in its allocation
+  char host[64] = {};
   std::int64_t process = 0;
   cudaIpcEventHandle_t events[most_events] = {};
 };
 
 namespace {
 
-// The driver's cuMemGetAddressRange, asked for by name: nothing here is linked with libcuda, which
-// a machine without a GPU does not have.
+// Calls the driver's cuMemGetAddressRange, looked up at run time: the program is not linked with
+// libcuda, which a machine without a GPU does not have.
 std::uint64_t offset_in_allocation(const void* pointer) {
   using AddressRange = int (*)(std::uint64_t * base, std::size_t * bytes, std::uint64_t pointer);
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
   check_cuda(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000,
                                               cudaEnableDefault, &found),
-             "asking the driver for cuMemGetAddressRange");
+             "looking up cuMemGetAddressRange in the driver");
   require(found == cudaDriverEntryPointSuccess && function,
           "the NVIDIA driver has no cuMemGetAddressRange: it is too old for CUDA 12");
   std::uint64_t base = 0;
   std::size_t bytes = 0;
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
   const int result = reinterpret_cast<AddressRange>(function)(&base, &bytes, address);
-  require(result == 0, "cuMemGetAddressRange failed with error {} of the driver", result);
+  require(result == 0, "cuMemGetAddressRange failed with driver error {}", result);
   return address - base;
 }
 
@@ -54,12 +58,14 @@ Arena::~Arena() {
 Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
                        const std::vector<cudaEvent_t>& events)
     : self_(meeting.rank()), ranks_(static_cast<std::size_t>(meeting.size())) {
-  require(events.size() <= Offer::most_events, "a rank offers at most {} events, not {}",
+  require(events.size() <= Offer::most_events, "a rank shares at most {} events, not {}",
           Offer::most_events, events.size());
   Offer offer;
   check_cuda(cudaIpcGetMemHandle(&offer.memory, mine.data()),
              fmt::format("sharing the arena of rank {}", self_));
   offer.offset = offset_in_allocation(mine.data());
+  require(::gethostname(offer.host, sizeof offer.host - 1) == 0, "cannot read this host's name: {}",
+          std::strerror(errno));
   offer.process = ::getpid();
   for (std::size_t i = 0; i < events.size(); ++i)
     check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]),
@@ -68,11 +74,16 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
   meeting.all_gather(&offer, all.data(), sizeof(Offer) * all.size(), DataType::uint8, "cuda_ipc");
 
   for (std::size_t r = 0; r < all.size(); ++r)
-    for (std::size_t s = 0; s < r; ++s)
+    for (std::size_t s = 0; s < r; ++s) {
+      require(std::strcmp(all[r].host, all[s].host) == 0,
+              "rank {} runs on host {} and rank {} on host {}, but cuda_ipc is for ranks of one "
+              "host: use nccl",
+              s, all[s].host, r, all[r].host);
       require(all[r].process != all[s].process,
-              "ranks {} and {} are threads of one process, and cuda_ipc is for processes: take "
-              "cuda_kernels",
+              "ranks {} and {} are threads of one process, but cuda_ipc needs a process for each "
+              "rank: use cuda_kernels",
               s, r);
+    }
   try {
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (static_cast<int>(r) != self_) open(ranks_[r], all[r], events.size(), static_cast<int>(r));
@@ -87,7 +98,7 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
 void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int number) {
   check_cuda(cudaIpcOpenMemHandle(&rank.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
              fmt::format("rank {} opening the arena of rank {} (both must be processes of one "
-                         "host, and see each other's GPU)",
+                         "host and have access to each other's GPU)",
                          self_, number));
   rank.arena = static_cast<std::byte*>(rank.opened) + offer.offset;
   for (std::size_t i = 0; i < events; ++i) {
@@ -100,7 +111,7 @@ void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int nu
 
 void Neighbours::close() noexcept {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (static_cast<int>(r) == self_) continue;  // the owner destroys his events
+    if (static_cast<int>(r) == self_) continue;  // a rank destroys its own events itself
     for (cudaEvent_t event : ranks_[r].events) static_cast<void>(cudaEventDestroy(event));
     if (ranks_[r].opened) static_cast<void>(cudaIpcCloseMemHandle(ranks_[r].opened));
   }

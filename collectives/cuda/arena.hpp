@@ -1,17 +1,19 @@
-// One allocation of a rank that the other ranks of its host can reach: the memory behind cuda_ipc.
+// GPU memory of one rank that the other ranks of its host can access: the memory behind cuda_ipc.
 //
-// CUDA shares whole allocations, and small ones lie together with others': so an arena is a
-// multiple of 2 MiB, and its handle names the base of the allocation and how far into it the arena
-// begins. A process may not open its own handle: of itself a rank has the raw pointer. Peers must
-// have closed an arena before its owner frees it: so a rank destroys its Neighbours, then all meet,
-// then its Arena.
+// CUDA shares whole allocations and packs small ones together. So the size of an arena is a
+// multiple of 2 MiB, and the handle that peers get names the base of the allocation and the arena's
+// offset in it. A process cannot open its own handle; for itself a rank uses the plain pointer.
+// Peers must close an arena before its owner frees it. So each rank destroys its Neighbours, then
+// all ranks enter a barrier, then each destroys its Arena.
 #pragma once
 
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
-#include "collectives/process_group.hpp"
+namespace ringside::collectives {
+class ProcessGroup;
+}
 
 namespace ringside::collectives::cuda {
 
@@ -19,7 +21,7 @@ class Arena {
  public:
   static constexpr std::size_t granularity = std::size_t(2) << 20;
 
-  // At least `bytes`, rounded up, of the calling thread's device.
+  // At least `bytes` of the calling thread's device, rounded up to the granularity.
   explicit Arena(std::size_t bytes);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -33,14 +35,15 @@ class Arena {
   std::size_t bytes_;
 };
 
-// All ranks' arenas and events, as this rank sees them. An event says "rank r's stream has come to
-// here" to streams of other processes; it means what its owner has recorded before the waiter is
-// told to wait, so the host orders the two (ipc.cpp).
+// The arenas and events of all ranks, as addresses and handles of this process. An event tells the
+// streams of other processes that its owner's stream has reached a point. A stream that waits for
+// an event waits for the latest record at that time, so the hosts must order record and wait
+// (ipc.cpp).
 class Neighbours {
  public:
-  // Collective over `meeting`, whose ranks are processes of one host. `mine` and `events` are this
-  // rank's; the events must be interprocess. Throws Error where this rank cannot reach another's
-  // memory; the others hear of it in the next call over `meeting`.
+  // A collective call over `meeting`, whose ranks are processes of one host. `mine` and `events`
+  // belong to this rank; the events must be interprocess events. Throws Error if this rank cannot
+  // access the memory of another; the others' next call over `meeting` then fails.
   Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vector<cudaEvent_t>& events);
   ~Neighbours();
   Neighbours(const Neighbours&) = delete;
@@ -53,7 +56,7 @@ class Neighbours {
 
  private:
   struct Rank {
-    void* opened = nullptr;  // what is to be closed; nothing of the own rank
+    void* opened = nullptr;  // to be closed; nullptr for this rank itself
     std::byte* arena = nullptr;
     std::vector<cudaEvent_t> events;
   };

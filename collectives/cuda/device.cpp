@@ -14,17 +14,17 @@ std::optional<std::string> what_is_missing() {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result == cudaSuccess && count > 0) return std::nullopt;
-  static_cast<void>(cudaGetLastError());  // asking is no error
+  static_cast<void>(cudaGetLastError());  // clear it: the question itself is no failure
   if (result == cudaErrorInsufficientDriver) {
-    // CUDA says this of a driver that is too old, and of one that is not there.
+    // CUDA returns this for a driver that is too old and also for one that is missing.
     int driver = 0;
     if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
       return fmt::format(
-          "the NVIDIA driver is too old: it knows CUDA {}.{}, and this program was built with "
+          "the NVIDIA driver is too old: it supports CUDA {}.{}, and this program was built with "
           "{}.{}; install a newer driver",
           driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    return "there is no NVIDIA driver on this machine, so no GPU can be used: nvidia-smi should "
-           "list one";
+    return "there is no NVIDIA driver on this machine, so no GPU can be used: install the driver; "
+           "nvidia-smi should then list a GPU";
   }
   if (result == cudaErrorNoDevice || result == cudaSuccess)
     return "there is no GPU that this process may use: nvidia-smi should list one, and "
@@ -42,7 +42,8 @@ int device_count() {
 
 bool is_device_memory(const void* pointer) {
   cudaPointerAttributes attributes{};
-  check_cuda(cudaPointerGetAttributes(&attributes, pointer), "asking where a buffer lies");
+  check_cuda(cudaPointerGetAttributes(&attributes, pointer),
+             "asking whether a buffer is memory of a GPU");
   return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
 }
 
@@ -52,15 +53,15 @@ Device choose_device(int local_rank) {
   Device device;
   device.number = local_rank % device_count();
   check_cuda(cudaSetDevice(device.number),
-             fmt::format("taking GPU {} for local rank {}", device.number, local_rank));
+             fmt::format("selecting GPU {} for local rank {}", device.number, local_rank));
   cudaDeviceProp properties{};
-  check_cuda(cudaGetDeviceProperties(&properties, device.number), "asking a GPU what it is");
+  check_cuda(cudaGetDeviceProperties(&properties, device.number), "reading a GPU's properties");
   device.name = properties.name;
   char bus[32] = {};
-  check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device.number), "asking a GPU where it sits");
+  check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device.number), "reading a GPU's PCI bus id");
   device.bus = bus;
-  check_cuda(cudaDriverGetVersion(&device.driver), "asking for the driver's version");
-  check_cuda(cudaRuntimeGetVersion(&device.runtime), "asking for the runtime's version");
+  check_cuda(cudaDriverGetVersion(&device.driver), "reading the driver's version");
+  check_cuda(cudaRuntimeGetVersion(&device.runtime), "reading the CUDA runtime's version");
   return device;
 }
 
@@ -70,19 +71,19 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  static_cast<void>(
-      cudaFree(data_));  // fails only where the GPU has failed before, and was told of then
+  static_cast<void>(cudaFree(data_));  // fails only after an earlier failure, which was reported
 }
 
 void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
-  require(bytes <= bytes_, "{} bytes do not fit into {} of GPU memory", bytes, bytes_);
+  require(bytes <= bytes_, "{} bytes do not fit into a buffer of {} bytes of GPU memory", bytes,
+          bytes_);
   check_cuda(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice),
              fmt::format("copying {} bytes to the GPU", bytes));
 }
 
 void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {
-  require(bytes <= bytes_, "{} bytes were asked for, and there are {} of GPU memory", bytes,
-          bytes_);
+  require(bytes <= bytes_, "expected at most {} bytes to copy from GPU memory, got {}", bytes_,
+          bytes);
   check_cuda(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost),
              fmt::format("copying {} bytes from the GPU", bytes));
 }

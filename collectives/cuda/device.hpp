@@ -1,5 +1,5 @@
-// Is there a GPU, and which one is this rank's? Includes nothing of CUDA, so that any program can
-// ask in any build.
+// Whether there is a GPU, and which one belongs to this rank. Includes no CUDA header, so that
+// every program can use it in every build.
 #pragma once
 
 #include <cstddef>
@@ -9,33 +9,33 @@
 
 namespace ringside::collectives::cuda {
 
-// Whether this build has the GPU half; asks nobody.
+// Whether this build has the GPU half. Does not look for a GPU.
 bool built_with_cuda();
 
-// One sentence that says what is missing (the toolkit when this was built, the driver, a GPU, and
-// what to do); nothing if all is there.
+// One sentence that says what is missing (the toolkit at build time, the driver, or a GPU) and what
+// to do about it; nothing if a GPU can be used.
 std::optional<std::string> what_is_missing();
 
-// GPUs that this process may use; 0 where something is missing.
+// How many GPUs this process may use; 0 if something is missing.
 int device_count();
 
-// Whether an address is memory of a GPU. Throws Error where something is missing.
+// Whether an address is memory of a GPU. Throws Error if something is missing.
 bool is_device_memory(const void* pointer);
 
 struct Device {
   int number = 0;
-  std::string name;  // "NVIDIA H200"
-  std::string
-      bus;  // where it sits on its host, "0000:1b:00.0": two ranks with the same share a GPU
+  std::string name;             // "NVIDIA H200"
+  std::string bus;              // PCI bus id, "0000:1b:00.0": the same for ranks that share a GPU
   int driver = 0, runtime = 0;  // versions: 13000 is 13.0
 };
 
-// Makes GPU `local_rank` modulo device_count() this thread's, and tells what it is: with more ranks
-// than GPUs some share one. Throws Error with the sentence of what_is_missing().
+// Makes GPU number `local_rank` modulo device_count() current for this thread and returns what it
+// is. With more ranks than GPUs some ranks share one. Throws Error with the sentence of
+// what_is_missing().
 Device choose_device(int local_rank);
 
-// Memory of the calling thread's device, for data: freed when this goes. Throws Error when it is
-// full. copy_from and copy_to move bytes from and to the host, and wait for it.
+// Memory of the calling thread's device, freed by the destructor. Throws Error when the device is
+// out of memory. copy_from and copy_to copy from and to the host, and return when the copy is done.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(std::size_t bytes);

@@ -1,4 +1,4 @@
-// Stands in for device.cpp where no CUDA Toolkit was found.
+// Replaces device.cpp in a build without the CUDA Toolkit.
 #include "base/error.hpp"
 #include "collectives/cuda/device.hpp"
 

@@ -1,5 +1,5 @@
-// MEMORY and TEAM of one_sided_collectives.hpp on a GPU. Marked as host and device because the
-// functions that call them are both; on the host nobody runs them.
+// MEMORY and TEAM of one_sided/collectives.hpp on a GPU. They are marked __host__ __device__
+// because the functions that call them are; the host never runs them.
 #pragma once
 
 #include <bit>
@@ -14,8 +14,8 @@
 
 namespace ringside::collectives::cuda {
 
-// System scope everywhere: the same words may be another GPU's. load is ld.acquire.sys, store
-// st.release.sys.
+// The scope is the whole system, because the words may belong to another GPU: load_acquire() is
+// ld.acquire.sys, store_release() is st.release.sys.
 struct DeviceSide {
   using Word = ::cuda::atomic_ref<one_sided::Number, ::cuda::thread_scope_system>;
   using Number = one_sided::Number;
@@ -29,10 +29,10 @@ struct DeviceSide {
   __host__ __device__ static void store_relaxed(Number& word, Number value) {
     Word(word).store(value, ::cuda::memory_order_relaxed);
   }
-  __host__ __device__ static void pause() {
-  }  // the flag lies in this GPU's own memory, which a look takes longer to reach than any pause
+  // No pause: a load of the flag from this GPU's memory already takes longer than one.
+  __host__ __device__ static void pause() {}
 
-  // 16 bytes in one instruction: as a struct of elements the compiler would load them one by one.
+  // 16 bytes in one instruction. The compiler would load a struct of elements one by one.
   template <Element T>
   __host__ __device__ static one_sided::Pack<T> load(const T* from, const one_sided::Pack<T>&) {
     return std::bit_cast<one_sided::Pack<T>>(*reinterpret_cast<const uint4*>(from));

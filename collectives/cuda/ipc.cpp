@@ -1,16 +1,16 @@
-// Processes that share memory of GPUs. A collective is two or three moves, and between two moves an
-// exchange:
+// Processes that share GPU memory. A collective has two phases, each followed by a barrier of the
+// streams:
 //
-//     lay      every rank copies what it has to give into its own arena
-//     exchange(laid)
-//     take     every rank reads from all arenas: adds, or copies
-//     exchange(taken)                                              now what was laid may be overwritten
+//     every rank copies its input into its own arena
+//     stream_barrier(filled)
+//     every rank reads from all arenas: adds or copies
+//     stream_barrier(read)                                the arenas may be overwritten
 //
-// An exchange is an event that each rank records in its stream, a meeting of the hosts, so that all
-// have recorded, and each stream waiting for all events. (cudaStreamWaitEvent means what has been
-// recorded by then: without the meeting it would mean the round before. Nor can an event be
-// recorded again too early: the two alternate, and who is in one has told its stream to wait for
-// the other.)
+// In a stream barrier each rank records an event in its stream, the hosts enter a barrier over the
+// group, and each stream waits for the events of all ranks. The barrier of the hosts is necessary:
+// cudaStreamWaitEvent waits for the latest record of an event, which without it might still be that
+// of the previous round. The two events alternate. A rank in one barrier has already made its
+// stream wait for the events of the other, so no event is recorded again too early.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -24,19 +24,22 @@
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/execution/first_failure.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/half.hpp"
+#include "collectives/process_group.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
 
-enum Moment { laid, taken, moments };
+enum Phase { filled, read, phases };
 
 class IpcBackend final : public Backend {
  public:
-  IpcBackend(const RankInfo& rank_info, Seconds timeout, std::size_t piece_bytes)
-      : device_(choose_device(rank_info.local_rank)),
+  IpcBackend(ProcessGroup meeting, int local_rank, Seconds timeout, std::size_t piece_bytes)
+      : device_(choose_device(local_rank)),
         timeout_(timeout),
-        meeting_(meet_over_shm(rank_info, timeout)),
+        meeting_(std::move(meeting)),
         area_(rounded(piece_bytes, Arena::granularity)),
         arena_(2 * area_),
         stream_(fmt::format("making a stream for rank {}", rank())),
@@ -44,25 +47,25 @@ class IpcBackend final : public Backend {
     require(size() <= one_sided::most_ranks, "cuda_ipc is for 1 to {} ranks, not {}",
             one_sided::most_ranks, size());
     neighbours_.emplace(meeting_, arena_, std::vector<cudaEvent_t>(events_.begin(), events_.end()));
-    meeting_.barrier();  // all could open all
+    meeting_.barrier();  // all ranks have opened all arenas
   }
 
   ~IpcBackend() override {
-    if (!broken_) static_cast<void>(cudaStreamSynchronize(stream_));
+    if (!failure_) static_cast<void>(cudaStreamSynchronize(stream_));
     neighbours_.reset();
     try {
-      if (!broken_) meeting_.barrier();  // all have closed what is freed next
-    } catch (const std::exception&) {    // a peer is gone: there is nobody left to wait for
+      if (!failure_) meeting_.barrier();  // all ranks have closed the arenas that are freed next
+    } catch (const std::exception&) {     // a peer is gone, so there is nothing to wait for
     }
   }
 
   int rank() const override { return meeting_.rank(); }
   int size() const override { return meeting_.size(); }
   std::string name() const override { return "cuda_ipc"; }
-  Traffic traffic() const override { return {}; }  // the host's messages are not what is measured
+  Traffic traffic() const override { return {}; }  // the messages of the hosts carry no data
 
   void run(const Call& call, const void* input, void* output) override {
-    if (broken_) throw *broken_;
+    failure_.throw_if_any();
     try {
       check_cuda(cudaSetDevice(device_.number), describe(call));
       compare(call);
@@ -77,31 +80,24 @@ class IpcBackend final : public Backend {
           carry_out<Bf16>(call, static_cast<const Bf16*>(input), static_cast<Bf16*>(output));
           break;
         default:
-          fail("{}: cuda_ipc knows fp32, fp16 and bf16", describe(call));
+          fail("{}: cuda_ipc supports fp32, fp16 and bf16", describe(call));
       }
       await_stream(call);
     } catch (const RankFailure& failure) {
-      broken_ = failure;
+      failure_.keep(failure);
       throw;
     } catch (const std::exception& error) {
-      broken_ = RankFailure(rank(), error.what());
       meeting_.abort(error.what());
-      throw *broken_;
+      throw failure_.keep(RankFailure(rank(), error.what()));
     }
   }
 
   void abort(const std::string& cause) noexcept override {
-    if (!broken_) broken_ = RankFailure(rank(), cause);
+    failure_.keep(RankFailure(rank(), cause));
     meeting_.abort(cause);
   }
 
  private:
-  static ProcessGroup meet_over_shm(const RankInfo& rank_info, Seconds timeout) {
-    auto options = group_options_from_environment();
-    options.executor.timeout = timeout;
-    return ProcessGroup::over_shm(rank_info, options);
-  }
-
   CudaEvent interprocess_event() const {
     return CudaEvent(cudaEventDisableTiming | cudaEventInterprocess,
                      fmt::format("making an event for rank {}", rank()));
@@ -111,7 +107,7 @@ class IpcBackend final : public Backend {
     return (std::max<std::size_t>(bytes, 1) + to - 1) / to * to;
   }
 
-  // Every rank's call, seen by every rank: the first meeting of a call.
+  // Shows every rank the call of every other; throws Error if they differ.
   void compare(const Call& call) {
     std::vector<Call> all(static_cast<std::size_t>(size()));
     meeting_.all_gather(&call, all.data(), sizeof(Call) * all.size(), DataType::uint8);
@@ -125,14 +121,14 @@ class IpcBackend final : public Backend {
     if (call.collective == Collective::barrier || call.count == 0) return;
     require(
         !reduces(call.collective) || call.reduce == ReduceOp::sum || call.reduce == ReduceOp::avg,
-        "{}: cuda_ipc knows sum and avg", describe(call));
+        "{}: cuda_ipc supports sum and avg", describe(call));
     const Chunks blocks = Chunks::even(call.count, size());
-    const bool takes_block = call.collective == Collective::reduce_scatter,
-               gives_block = call.collective == Collective::all_gather;
+    const bool outputs_block = call.collective == Collective::reduce_scatter,
+               inputs_block = call.collective == Collective::all_gather;
     const bool has_block = blocks.size(rank()) > 0;
-    if (call.collective != Collective::broadcast && (!gives_block || has_block))
+    if (call.collective != Collective::broadcast && (!inputs_block || has_block))
       require_device_memory(input, describe(call));
-    if (!takes_block || has_block) require_device_memory(output, describe(call));
+    if (!outputs_block || has_block) require_device_memory(output, describe(call));
     switch (call.collective) {
       case Collective::all_reduce:
         return all_reduce(call, input, output);
@@ -143,7 +139,7 @@ class IpcBackend final : public Backend {
       case Collective::broadcast:
         return broadcast(call, output);
       default:
-        fail("{}: cuda_ipc has all_reduce, reduce_scatter, all_gather, broadcast and barrier",
+        fail("{}: cuda_ipc supports all_reduce, reduce_scatter, all_gather, broadcast and barrier",
              describe(call));
     }
   }
@@ -152,26 +148,25 @@ class IpcBackend final : public Backend {
     return call.reduce == ReduceOp::avg ? 1.0f / static_cast<float>(size()) : 1.0f;
   }
 
-  // Two-shot: each rank adds up its chunk, lays the sum into the second area, and all take all
-  // sums.
+  // Two-shot: each rank adds up its chunk into its second area, and all ranks copy all sums.
   template <Element T>
   void all_reduce(const Call& call, const T* input, T* output) {
     for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
       const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
       const Chunks chunks = Chunks::aligned(count, size(), sizeof(T));
       copy(area<T>(rank(), 0), input + begin, count);
-      exchange(laid);
+      stream_barrier(filled);
       add_up(area<T>(rank(), 1) + chunks.begin(rank()), chunks.begin(rank()), chunks.size(rank()),
              scale_of(call));
-      exchange(taken);
+      stream_barrier(read);
       for (int r = 0; r < size(); ++r)
         copy(output + begin + chunks.begin(r), area<T>(r, 1) + chunks.begin(r), chunks.size(r));
-      // The second area is written again after the next exchange(laid), which this rank's copies
-      // come before.
+      // The second area is next written after the following stream_barrier(filled), and this rank's
+      // copies come before that.
     }
   }
 
-  // In pieces of a block of each rank; block r of a piece lies at r * piece.
+  // A piece has a part of each rank's block; the part of rank r lies at r * piece.
   template <Element T>
   void reduce_scatter(const Call& call, const Chunks& blocks, const T* input, T* output) {
     const std::size_t piece = piece_of_a_block<T>();
@@ -179,10 +174,10 @@ class IpcBackend final : public Backend {
       for (int r = 0; r < size(); ++r)
         copy(area<T>(rank(), 0) + static_cast<std::size_t>(r) * piece,
              input + blocks.begin(r) + begin, part(blocks, r, begin, piece));
-      exchange(laid);
+      stream_barrier(filled);
       add_up(output + begin, static_cast<std::size_t>(rank()) * piece,
              part(blocks, rank(), begin, piece), scale_of(call));
-      exchange(taken);
+      stream_barrier(read);
     }
   }
 
@@ -191,10 +186,10 @@ class IpcBackend final : public Backend {
     const std::size_t piece = piece_of_a_block<T>();
     for (std::size_t begin = 0; begin < blocks.largest(); begin += piece) {
       copy(area<T>(rank(), 0), input + begin, part(blocks, rank(), begin, piece));
-      exchange(laid);
+      stream_barrier(filled);
       for (int r = 0; r < size(); ++r)
         copy(output + blocks.begin(r) + begin, area<T>(r, 0), part(blocks, r, begin, piece));
-      exchange(taken);
+      stream_barrier(read);
     }
   }
 
@@ -203,17 +198,17 @@ class IpcBackend final : public Backend {
     for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
       const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
       if (rank() == call.root) copy(area<T>(rank(), 0), output + begin, count);
-      exchange(laid);
+      stream_barrier(filled);
       if (rank() != call.root) copy(output + begin, area<T>(call.root, 0), count);
-      exchange(taken);
+      stream_barrier(read);
     }
   }
 
-  // Elements of a block that go at once, on 16 bytes.
+  // How many elements of a block fit into one piece, a multiple of 16 bytes.
   template <Element T>
   std::size_t piece_of_a_block() const {
-    return area_ / sizeof(T) / static_cast<std::size_t>(size()) / one_sided::Pack<T>::lanes *
-           one_sided::Pack<T>::lanes;
+    return area_ / sizeof(T) / static_cast<std::size_t>(size()) / one_sided::Pack<T>::size *
+           one_sided::Pack<T>::size;
   }
 
   static std::size_t part(const Chunks& blocks, int r, std::size_t begin, std::size_t piece) {
@@ -225,7 +220,7 @@ class IpcBackend final : public Backend {
     return reinterpret_cast<T*>(neighbours_->arena(of) + static_cast<std::size_t>(which) * area_);
   }
 
-  // into = the sum of what all have laid at element `at`.
+  // into = the sum of all ranks' first areas, from element `at` on.
   template <Element T>
   void add_up(T* into, std::size_t at, std::size_t count, float scale) {
     Addends<T> addends;
@@ -242,51 +237,60 @@ class IpcBackend final : public Backend {
                fmt::format("rank {} copying {} elements", rank(), count));
   }
 
-  void exchange(Moment moment) {
-    check_cuda(cudaEventRecord(events_[moment], stream_),
+  void stream_barrier(Phase phase) {
+    check_cuda(cudaEventRecord(events_[phase], stream_),
                fmt::format("rank {} recording an event", rank()));
     meeting_.barrier();
     for (int r = 0; r < size(); ++r)
       if (r != rank())
-        check_cuda(cudaStreamWaitEvent(stream_, neighbours_->event(r, moment), 0),
+        check_cuda(cudaStreamWaitEvent(stream_, neighbours_->event(r, phase), 0),
                    fmt::format("rank {} waiting for rank {}", rank(), r));
   }
 
-  // A peer that dies takes its work on the GPU along, and what waits for that may wait for ever:
-  // not so its host.
+  // When a peer dies, the work that this stream waits for may never be done. So the host polls, up
+  // to a deadline.
   void await_stream(const Call& call) {
-    constexpr int without_sleep = 2000;
+    constexpr int polls_without_sleep = 2000;
     const Deadline deadline = Deadline::after(timeout_);
-    for (int looks = 0;; ++looks) {
+    for (int polls = 0;; ++polls) {
       const cudaError_t done = cudaStreamQuery(stream_);
       if (done == cudaSuccess) return;
       if (done != cudaErrorNotReady)
         check_cuda(done, fmt::format("{} on rank {}", describe(call), rank()));
       static_cast<void>(cudaGetLastError());  // "not ready" is no error
-      require(!deadline.expired(),
-              "{}: rank {}'s GPU has made no end of it within {} s; is a rank gone?",
+      require(!deadline.expired(), "{}: rank {}'s GPU did not finish within {} s; is a rank gone?",
               describe(call), rank(), timeout_.count());
-      if (looks >= without_sleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if (polls >= polls_without_sleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
 
   const Device device_;
   const Seconds timeout_;
   ProcessGroup meeting_;
-  const std::size_t area_;  // bytes: of what is laid, and as much for sums
+  const std::size_t area_;  // bytes of each half of the arena: the first for inputs, then sums
   Arena arena_;
   const CudaStream stream_;
-  const std::array<CudaEvent, moments> events_;
+  const std::array<CudaEvent, phases> events_;
   std::optional<Neighbours> neighbours_;
   std::uint64_t calls_ = 0;
-  std::optional<RankFailure> broken_;
+  FirstFailure failure_;
 };
 
 }  // namespace
 
+std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup& meeting, int local_rank,
+                                               Seconds timeout, std::size_t piece_bytes) {
+  return std::make_unique<IpcBackend>(meeting.split(0, meeting.rank()), local_rank, timeout,
+                                      piece_bytes);
+}
+
 std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo& rank_info, Seconds timeout,
                                                std::size_t piece_bytes) {
-  return std::make_unique<IpcBackend>(rank_info, timeout, piece_bytes);
+  choose_device(rank_info.local_rank);  // throw without a GPU before waiting for other ranks
+  auto options = group_options_from_environment();
+  options.executor.timeout = timeout;
+  return std::make_unique<IpcBackend>(ProcessGroup::over_shm(rank_info, options),
+                                      rank_info.local_rank, timeout, piece_bytes);
 }
 
 }  // namespace ringside::collectives::cuda

@@ -6,33 +6,33 @@
 namespace ringside::collectives::cuda {
 namespace {
 
+using one_sided::BlockContext;
 using one_sided::Buffers;
-using one_sided::Seat;
 
-// A block of a rank: x is the block, y the rank. What it returns is on the rank's desk (Trouble,
-// aborted), for the host to read.
+// One block of one rank: blockIdx.x is the block, blockIdx.y the rank. The host reads from the
+// mailboxes (Mailbox::aborted, Stall) whether the collective succeeded.
 template <Kernel kernel, Element T>
 __global__ void __launch_bounds__(threads_per_block)
     collective(const __grid_constant__ Task<T> task) {
   const Block block{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-  const Seat seat{.rank = static_cast<int>(blockIdx.y),
-                  .size = task.ranks,
-                  .block = static_cast<int>(blockIdx.x),
-                  .blocks = static_cast<int>(gridDim.x),
-                  .budget = task.budget,
-                  .desks = task.desks};
+  const BlockContext context{.rank = static_cast<int>(blockIdx.y),
+                             .size = task.ranks,
+                             .block = static_cast<int>(blockIdx.x),
+                             .blocks = static_cast<int>(gridDim.x),
+                             .budget = task.budget,
+                             .mailboxes = task.mailboxes};
   if constexpr (kernel == Kernel::two_shot)
-    one_sided::two_shot_all_reduce<DeviceSide>(block, seat, task.buffers);
+    one_sided::two_shot_all_reduce<DeviceSide>(block, context, task.buffers);
   if constexpr (kernel == Kernel::one_shot)
-    one_sided::one_shot_all_reduce<DeviceSide>(block, seat, task.buffers, task.count);
+    one_sided::one_shot_all_reduce<DeviceSide>(block, context, task.buffers, task.count);
   if constexpr (kernel == Kernel::ring)
-    one_sided::pull_all_reduce<DeviceSide>(block, seat, task.buffers, task.plans[seat.rank]);
+    one_sided::pull_all_reduce<DeviceSide>(block, context, task.buffers, task.plans[context.rank]);
   if constexpr (kernel == Kernel::reduce_scatter)
-    one_sided::direct_reduce_scatter<DeviceSide>(block, seat, task.buffers);
+    one_sided::direct_reduce_scatter<DeviceSide>(block, context, task.buffers);
   if constexpr (kernel == Kernel::all_gather)
-    one_sided::direct_all_gather<DeviceSide>(block, seat, task.buffers);
+    one_sided::direct_all_gather<DeviceSide>(block, context, task.buffers);
   if constexpr (kernel == Kernel::broadcast)
-    one_sided::direct_broadcast<DeviceSide>(block, seat, task.buffers, task.count, task.root);
+    one_sided::direct_broadcast<DeviceSide>(block, context, task.buffers, task.count, task.root);
 }
 
 template <Element T>
@@ -54,7 +54,7 @@ const void* function_of(Kernel kernel) {
   return nullptr;
 }
 
-// All threads of a launch as one team, that waits for nobody.
+// All threads of a launch as one team, which never synchronizes.
 struct Grid {
   int thread, threads;
   __host__ __device__ int index() const { return thread; }
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(threads_per_block)
       });
 }
 
-// As many blocks of `function` as this thread's device runs at once.
+// How many blocks of `function` the current device runs at once.
 cudaError_t resident_blocks(const void* function, int* blocks) {
   int device = 0, processors = 0, each = 0;
   if (const auto result = cudaGetDevice(&device); result != cudaSuccess) return result;
@@ -105,20 +105,16 @@ cudaError_t resident_blocks(const void* function, int* blocks) {
   return result;
 }
 
-// Enough blocks for `count` elements, and no more than run at once.
+// Enough blocks for `count` elements, but no more than run at once.
 template <Element T>
 cudaError_t grid_for(const void* function, std::uint64_t count, unsigned* blocks) {
   int most = 0;
   if (const auto result = resident_blocks(function, &most); result != cudaSuccess) return result;
-  const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::lanes;
+  const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::size;
   const std::uint64_t wanted = (count + per_block - 1) / per_block;
   *blocks = static_cast<unsigned>(
       wanted < static_cast<std::uint64_t>(most) ? wanted : static_cast<std::uint64_t>(most));
   return cudaSuccess;
-}
-
-bool on_16_bytes(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
 }
 
 }  // namespace

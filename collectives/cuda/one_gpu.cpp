@@ -1,5 +1,5 @@
-// Ranks that share a GPU. Each thread says what it was called with; the last to come launches for
-// all, and all leave together.
+// Ranks that are threads and share a GPU. Each thread posts its call; the last to arrive launches
+// one kernel for all ranks, and all return when it is done.
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -13,12 +13,13 @@
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/execution/first_failure.hpp"
 #include "collectives/half.hpp"
 #include "collectives/proof/pull.hpp"
 
 namespace ringside::collectives::cuda {
 
-using one_sided::Desk;
+using one_sided::Mailbox;
 using one_sided::most_ranks;
 
 class OneGpuWorld {
@@ -28,12 +29,12 @@ class OneGpuWorld {
         timeout_(timeout),
         bare_(bare),
         device_(choose_device(0)),
-        desks_(sizeof(Desk) * static_cast<std::size_t>(size)),
+        mailboxes_(sizeof(Mailbox) * static_cast<std::size_t>(size)),
         packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)),
         posts_(static_cast<std::size_t>(size)) {
-    check_cuda(cudaMemset(desks_.data(), 0, desks_.bytes()), "clearing the desks");
-    check_cuda(cudaDeviceSynchronize(),
-               "clearing the desks");  // cudaMemset may return before it is done
+    check_cuda(cudaMemset(mailboxes_.data(), 0, mailboxes_.bytes()), "clearing the mailboxes");
+    // cudaMemset may return before it is done.
+    check_cuda(cudaDeviceSynchronize(), "clearing the mailboxes");
     check_cuda(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_),
                "allocating pinned memory");
   }
@@ -43,29 +44,23 @@ class OneGpuWorld {
 
   int size() const { return size_; }
 
-  // Returns when the call is done for all ranks.
+  // Returns when the call is done on all ranks.
   void run(int rank, const Call& call, const void* input, void* output) {
     std::unique_lock lock(mutex_);
-    if (broken_) throw *broken_;
+    failure_.throw_if_any();
     posts_[static_cast<std::size_t>(rank)] = {true, call, input, output};
     const std::uint64_t round = round_;
     if (++arrived_ == size_) {
       finish_round(rank);
-    } else if (!changed_.wait_for(lock, timeout_,
-                                  [&] { return round_ != round || broken_.has_value(); })) {
-      break_with(who_is_missing(call));
+    } else if (!changed_.wait_for(lock, timeout_, [&] { return round_ != round || failure_; })) {
+      fail_all(missing_ranks(call));
     }
-    if (round_ == round) throw *broken_;
-  }
-
-  void break_with(RankFailure failure) {  // with the lock
-    if (!broken_) broken_ = std::move(failure);
-    changed_.notify_all();
+    if (round_ == round) failure_.throw_if_any();
   }
 
   void abort(int rank, const std::string& cause) noexcept {
     const std::lock_guard lock(mutex_);
-    break_with(RankFailure(rank, cause));
+    fail_all(RankFailure(rank, cause));
   }
 
  private:
@@ -76,13 +71,19 @@ class OneGpuWorld {
     void* output = nullptr;
   };
 
+  // The caller holds the mutex.
+  void fail_all(const RankFailure& failure) {
+    failure_.keep(failure);
+    changed_.notify_all();
+  }
+
   void finish_round(int rank) {
     try {
       for (int r = 1; r < size_; ++r)
         check_call(round_ + 1, posts_[0].call, posts_[static_cast<std::size_t>(r)].call, 0, r);
       carry_out(posts_[0].call);
     } catch (const std::exception& error) {
-      return break_with(RankFailure(rank, error.what()));
+      return fail_all(RankFailure(rank, error.what()));
     }
     for (Post& post : posts_) post.here = false;
     arrived_ = 0;
@@ -90,7 +91,7 @@ class OneGpuWorld {
     changed_.notify_all();
   }
 
-  RankFailure who_is_missing(const Call& call) const {
+  RankFailure missing_ranks(const Call& call) const {
     std::vector<int> missing;
     for (int r = 0; r < size_; ++r)
       if (!posts_[static_cast<std::size_t>(r)].here) missing.push_back(r);
@@ -102,8 +103,8 @@ class OneGpuWorld {
   }
 
   void carry_out(const Call& call) {
-    check_cuda(cudaSetDevice(device_.number),
-               "taking the GPU");  // the last thread to come may have had another
+    // The last thread to arrive may have selected another device.
+    check_cuda(cudaSetDevice(device_.number), "selecting the GPU");
     if (call.collective == Collective::barrier) return;
     switch (call.type) {
       case DataType::fp32:
@@ -113,14 +114,14 @@ class OneGpuWorld {
       case DataType::bf16:
         return carry_out_as<Bf16>(call);
       default:
-        fail("{}: the kernels know fp32, fp16 and bf16", describe(call));
+        fail("{}: the kernels support fp32, fp16 and bf16", describe(call));
     }
   }
 
   static Kernel kernel_for(const Call& call) {
     require(
         !reduces(call.collective) || call.reduce == ReduceOp::sum || call.reduce == ReduceOp::avg,
-        "{}: the kernels know sum and avg", describe(call));
+        "{}: the kernels support sum and avg", describe(call));
     switch (call.collective) {
       case Collective::reduce_scatter:
         return Kernel::reduce_scatter;
@@ -131,18 +132,19 @@ class OneGpuWorld {
       case Collective::all_reduce:
         break;
       default:
-        fail("{}: the kernels have all_reduce, reduce_scatter, all_gather, broadcast and barrier",
-             describe(call));
+        fail(
+            "{}: the kernels support all_reduce, reduce_scatter, all_gather, broadcast and barrier",
+            describe(call));
     }
     const std::string_view name = all_algorithms().at(call.algorithm).name;
     if (name == "ring") return Kernel::ring;
     if (name == "two_shot") return Kernel::two_shot;
     require(name == "one_shot",
-            "{}: of all_reduce the kernels have ring, two_shot and one_shot; choose one by "
+            "{}: the kernels of all_reduce are ring, two_shot and one_shot; choose one with "
             "RINGSIDE_ALGORITHM",
             describe(call));
     require(call.count * size_of(call.type) <= most_one_shot_bytes,
-            "{}: one_shot is for up to {} bytes; take two_shot", describe(call),
+            "{}: one_shot takes at most {} bytes; use two_shot", describe(call),
             most_one_shot_bytes);
     return Kernel::one_shot;
   }
@@ -159,26 +161,26 @@ class OneGpuWorld {
     }
     int blocks = 0;
     check_cuda(blocks_for<T>(task.kernel, size_, &blocks),
-               fmt::format("{}: asking how many blocks run at once", describe(call)));
-    // A block has at least a pack for each of its threads; in a broadcast or a one-shot a rank
-    // moves the whole, otherwise a chunk.
-    const std::uint64_t all = std::uint64_t(threads_per_block) * one_sided::Pack<T>::lanes;
+               fmt::format("{}: computing how many blocks run at once", describe(call)));
+    // Each thread of a block gets at least one pack. In a broadcast or one-shot a rank moves the
+    // whole buffer, otherwise a chunk.
+    const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::size;
     const bool whole = task.kernel == Kernel::one_shot || task.kernel == Kernel::broadcast;
     const std::uint64_t moved = whole ? call.count
                                       : (call.count + static_cast<std::uint64_t>(size_) - 1) /
                                             static_cast<std::uint64_t>(size_);
-    blocks = static_cast<int>(
-        std::clamp<std::uint64_t>((moved + all - 1) / all, 1, static_cast<std::uint64_t>(blocks)));
+    blocks = static_cast<int>(std::clamp<std::uint64_t>((moved + per_block - 1) / per_block, 1,
+                                                        static_cast<std::uint64_t>(blocks)));
 
     check_cuda(
         launch(task, blocks, stream_),
         fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
-    const auto* const flag = &static_cast<Desk*>(desks_.data())->aborted.value;
+    const auto* const flag = &static_cast<Mailbox*>(mailboxes_.data())->aborted.value;
     check_cuda(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_),
-               fmt::format("{}: reading the abort word", describe(call)));
+               fmt::format("{}: reading the abort flag", describe(call)));
     check_cuda(cudaStreamSynchronize(stream_),
                fmt::format("{}: waiting for the kernel", describe(call)));
-    if (*aborted_ != 0) tell_trouble(call);
+    if (*aborted_ != 0) throw_stall(call);
   }
 
   template <Element T>
@@ -190,13 +192,13 @@ class OneGpuWorld {
     task.ranks = size_;
     task.count = call.count;
     task.root = call.root;
-    // A look at a flag takes a GPU about half a microsecond, so that this is some minutes. Nobody
-    // is lost in here but by a mistake of ours.
+    // A GPU polls a flag about twice in a microsecond, so this is some minutes. Only a bug in a
+    // kernel can exhaust the budget.
     task.budget = 500'000'000;
-    const bool seen = call.collective ==
-                      Collective::all_reduce;  // by nobody, in fact: callers do not see its chunks
-    const Chunks chunks =
-        seen ? Chunks::aligned(call.count, size_, sizeof(T)) : Chunks::even(call.count, size_);
+    // Callers do not see the chunks of an all_reduce, so they can be aligned.
+    const Chunks chunks = call.collective == Collective::all_reduce
+                              ? Chunks::aligned(call.count, size_, sizeof(T))
+                              : Chunks::even(call.count, size_);
     std::vector<Schedule> schedules;
     for (int r = 0; r < size_; ++r) schedules.push_back(ring_all_reduce(size_, r));
     auto& buffers = task.buffers;
@@ -211,7 +213,7 @@ class OneGpuWorld {
         require_device_memory(post.input, describe(call));
       if (call.count > 0 && !(call.collective == Collective::reduce_scatter && chunks.size(r) == 0))
         require_device_memory(post.output, describe(call));
-      task.desks[r] = static_cast<Desk*>(desks_.data()) + r;
+      task.mailboxes[r] = static_cast<Mailbox*>(mailboxes_.data()) + r;
       buffers.input[r] = static_cast<const T*>(post.input);
       buffers.output[r] = static_cast<T*>(post.output);
       auto* const packets = static_cast<std::byte*>(packets_.data()) +
@@ -221,46 +223,42 @@ class OneGpuWorld {
       const bool own_begin = call.collective == Collective::all_gather ||
                              call.collective == Collective::reduce_scatter;
       buffers.packs = buffers.packs && on_16_bytes(post.input) && on_16_bytes(post.output) &&
-                      (!own_begin || chunks.begin(r) % one_sided::Pack<T>::lanes == 0);
+                      (!own_begin || chunks.begin(r) % one_sided::Pack<T>::size == 0);
       if (task.kernel == Kernel::ring) task.plans[r] = pull_plan(schedules, r);
     }
     return task;
   }
 
-  static bool on_16_bytes(const void* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
-  }
-
-  // Who waited for whom, as the ranks have left it on their desks.
-  [[noreturn]] void tell_trouble(const Call& call) {
+  // Reports which ranks waited for which, as the kernel has written it into the mailboxes.
+  [[noreturn]] void throw_stall(const Call& call) {
     std::string waits;
     for (int r = 0; r < size_; ++r) {
-      one_sided::Trouble trouble;
-      check_cuda(cudaMemcpy(&trouble, &(static_cast<Desk*>(desks_.data()) + r)->trouble,
-                            sizeof trouble, cudaMemcpyDeviceToHost),
-                 "reading a desk");
-      if (trouble.waiting_for != 0)
-        waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r,
-                             trouble.block, trouble.number, trouble.waiting_for - 1);
+      one_sided::Stall stall;
+      check_cuda(cudaMemcpy(&stall, &(static_cast<Mailbox*>(mailboxes_.data()) + r)->stall,
+                            sizeof stall, cudaMemcpyDeviceToHost),
+                 "reading a mailbox");
+      if (stall.waiting_for != 0)
+        waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r, stall.block,
+                             stall.number, stall.waiting_for - 1);
     }
-    fail("{}: the kernel gave up{}", describe(call), waits);
+    fail("{}: the kernel gave up waiting{}", describe(call), waits);
   }
 
   const int size_;
   const Seconds timeout_;
-  const bool bare_;  // only moves bytes: the limit
+  const bool bare_;  // measures the bandwidth limit: no rank waits for another
   const Device device_;
-  DeviceBuffer desks_;    // [rank]
-  DeviceBuffer packets_;  // [rank][2]
+  DeviceBuffer mailboxes_;  // [rank]
+  DeviceBuffer packets_;    // [rank][2]
   const CudaStream stream_{"making a stream"};
-  one_sided::Number* aborted_ = nullptr;  // pinned: what rank 0's abort word was after the call
+  one_sided::Number* aborted_ = nullptr;  // pinned copy of rank 0's abort flag after the call
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Post> posts_;
   int arrived_ = 0;
   std::uint64_t round_ = 0;
-  std::optional<RankFailure> broken_;
+  FirstFailure failure_;
 };
 
 namespace {
@@ -272,7 +270,7 @@ class OneGpuBackend final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return world_->size(); }
   std::string name() const override { return "cuda_kernels"; }
-  Traffic traffic() const override { return {}; }  // nothing is sent: peers read and write
+  Traffic traffic() const override { return {}; }  // no messages: peers read and write memory
   void run(const Call& call, const void* input, void* output) override {
     world_->run(rank_, call, input, output);
   }

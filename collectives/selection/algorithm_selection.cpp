@@ -8,8 +8,8 @@
 
 namespace ringside::collectives {
 
-// The model does not know better than that.
-constexpr double as_good_as = 1.05;
+// Costs within this factor count as equal: the model is not more accurate.
+constexpr double tolerance = 1.05;
 
 AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
   while (!forced.empty()) {
@@ -18,7 +18,7 @@ AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
     const std::size_t equals = entry.find('=');
     require(equals != std::string_view::npos && equals + 1 < entry.size(),
             "'{}' does not name an algorithm: write collective=algorithm, such as all_reduce=ring, "
-            "with commas in between",
+            "separated by commas",
             entry);
     const Collective collective = collective_named(entry.substr(0, equals));
     forced_[collective] = &find_algorithm(collective, entry.substr(equals + 1));
@@ -53,7 +53,7 @@ const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
   std::vector<double> seconds;
   for (const Algorithm* candidate : candidates)
     seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds);
-  const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * as_good_as;
+  const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * tolerance;
   const auto first =
       std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= good_enough; });
   return *candidates[static_cast<std::size_t>(first - seconds.begin())];

@@ -1,8 +1,8 @@
-// Which algorithm a call takes: the one place where that is decided.
+// Chooses the algorithm of a call.
 //
-// What is forced comes first. Otherwise it is the cheapest by the cost model (cost_model.hpp), from
-// what messages and sums cost on this machine (calibration.hpp): for a handful of bytes an
-// algorithm of few messages, for many bytes one that moves few bytes.
+// A forced algorithm comes first. Otherwise the cost model (cost_model.hpp) finds the cheapest,
+// from the costs of messages and sums on this machine (calibration.hpp): an algorithm with few
+// messages for a few bytes, one that moves few bytes for many.
 #pragma once
 
 #include <compare>
@@ -23,20 +23,21 @@ class AlgorithmSelection {
  public:
   AlgorithmSelection() = default;
 
-  // With some forced: "all_reduce=halving_doubling,broadcast=chain". The same on all ranks, or the
-  // first call says that they disagree. Throws Error where a name is not in the catalogue.
+  // Forces some algorithms: "all_reduce=halving_doubling,broadcast=chain". All ranks must force the
+  // same, otherwise the first call that differs throws. Throws Error if a name is not in the
+  // catalogue.
   explicit AlgorithmSelection(std::string_view forced);
 
-  // What things cost where the calls run. Must be the same on all ranks, since each chooses for
-  // itself: a ProcessGroup sees to it.
+  // The costs on the machine that runs the calls. They must be the same on all ranks, because each
+  // rank chooses for itself; ProcessGroup ensures it.
   void set_costs(const MachineCosts& costs);
   const std::optional<MachineCosts>& costs() const { return costs_; }
 
-  // For `count` elements of the whole buffer among `size` ranks: what is forced, otherwise the
-  // cheapest, otherwise, where nothing is known of costs, the catalogue's default. Of several that
-  // cost the same but for a few per cent, the first in the catalogue. Sizes between two powers of
-  // two are alike; the first call of such a class walks the schedules, all others look up what was
-  // found. One thread at a time.
+  // The algorithm for `count` elements of the whole buffer on `size` ranks: the forced one,
+  // otherwise the cheapest, or without costs the default of the catalogue. If several cost the same
+  // within a few per cent, it is the first of them in the catalogue. All sizes between two powers
+  // of two get the same algorithm: the first such call walks the schedules, later calls look up the
+  // result. One thread at a time.
   const Algorithm& choose(Collective collective, std::size_t count, DataType type, int size) const;
 
  private:

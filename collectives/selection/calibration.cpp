@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// How a value stands in the file: its key, and how many of its unit are a second.
+// A value in the file: its key, the member that it sets, and its unit in seconds.
 template <class Of>
 struct Field {
   const char* key;
@@ -45,7 +45,7 @@ int cores_here() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// The machine that an entry speaks of, or is to speak of.
+// What identifies the entry of this machine for a transport.
 Json key_of(std::string_view transport) {
   return {{"transport", transport}, {"host", host_name()}, {"cores", cores_here()}};
 }
@@ -58,7 +58,7 @@ bool matches(const Json& entry, const Json& key) {
 
 double time_in(const Json& value, const char* key) {
   const double number = value.get<double>();
-  require(std::isfinite(number) && number >= 0 && number < 1e9, "{} is {}, and no time", key,
+  require(std::isfinite(number) && number >= 0 && number < 1e9, "{} is {}, which is no time", key,
           number);
   return number;
 }
@@ -67,7 +67,7 @@ MachineCosts costs_from(const Json& entry, MachineCosts costs) {
   for (const auto& field : common_fields)
     costs.common.*field.value = time_in(entry.at(field.key), field.key) * field.unit;
   const Json lengths = MachineCosts::lengths;
-  require(entry.at("buffer_bytes") == lengths, "it was measured with buffers of other lengths");
+  require(entry.at("buffer_bytes") == lengths, "it was measured with other buffer lengths");
   for (const auto& field : byte_fields)
     for (std::size_t i = 0; i < lengths.size(); ++i)
       costs.per_byte[i].*field.value = time_in(entry.at(field.key).at(i), field.key) * field.unit;
@@ -84,13 +84,13 @@ Json entry_of(const Json& key, const MachineCosts& costs) {
   return entry;
 }
 
-// The file's content. Throws where there is a file that is none of ours.
+// The entries of the file; none if it does not exist. Throws if its content is invalid.
 Json read_entries(const fs::path& path) {
   std::ifstream file(path);
   if (path.empty() || !file) return Json::array();
   const Json content = Json::parse(file);
   const Json& entries = content.at("entries");
-  require(entries.is_array(), "\"entries\" is no list");
+  require(entries.is_array(), "\"entries\" is not a list");
   return entries;
 }
 
@@ -98,8 +98,8 @@ void warn_once(const fs::path& path, const std::string& why) {
   static std::atomic<bool> warned = false;
   if (warned.exchange(true)) return;
   fmt::print(stderr,
-             "ringside: {} is not used, because it is broken ({}); built-in values are; ringside "
-             "bench --calibrate writes it anew\n",
+             "ringside: {} is invalid ({}), so built-in costs are used; ringside bench --calibrate "
+             "writes a new file\n",
              path.string(), why);
 }
 
@@ -147,8 +147,7 @@ MachineCosts costs_here(std::string_view transport) {
 
 void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
   const fs::path path = calibration_file();
-  require(!path.empty(),
-          "there is no folder to keep the calibration in: set HOME or XDG_CACHE_HOME");
+  require(!path.empty(), "there is no folder for the calibration file: set HOME or XDG_CACHE_HOME");
   Json entries = Json::array();
   const auto replaced = [&](const Json& entry) {
     return std::any_of(measured.begin(), measured.end(),
@@ -158,7 +157,7 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
     for (const Json& entry : read_entries(path))
       if (!replaced(entry)) entries.push_back(entry);
   } catch (const std::exception&) {
-    entries = Json::array();  // broken: written anew
+    entries = Json::array();  // invalid: write a new file
   }
   for (const auto& [transport, costs] : measured)
     entries.push_back(entry_of(key_of(transport), costs));
@@ -175,8 +174,8 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
     std::error_code ignored;
     fs::remove(beside, ignored);
     fail(
-        "cannot write the calibration to {}: may you write there? XDG_CACHE_HOME names another "
-        "folder",
+        "cannot write the calibration to {}: make the folder writable, or set XDG_CACHE_HOME to "
+        "another one",
         path.string());
   }
 }

@@ -1,12 +1,14 @@
-// What messages and sums cost on this machine: measured by `ringside bench --calibrate` and kept in
-// the user's cache folder, or, where nobody has measured, the values built in.
+// What messages and sums cost on this machine. `ringside bench --calibrate` measures it and writes
+// a file into the user's cache folder; without a measurement there are built-in values.
 //
-// The file is JSON, one entry for each transport, host name and number of cores, so that a home
-// folder may be shared by many machines:
+// The file is JSON with an entry for each transport, host name and number of cores, so that several
+// machines can share a home folder:
 //
-//     {"entries": [{"transport": "tcp", "host": "lab3", "cores": 2, "alpha_us": 24.1, "turn_us": 6.2, "overhead_us": 5.1,
-//                   "buffer_bytes": [64000, 1000000, 16000000], "beta_ns_per_byte": [0.1, 0.2, 0.4], "copy_ns_per_byte": [...],
-//                   "gamma_ns_per_byte": [...]}]}
+//     {"entries": [{"transport": "tcp", "host": "lab3", "cores": 2,
+//                   "alpha_us": 24.1, "turn_us": 6.2, "overhead_us": 5.1,
+//                   "buffer_bytes": [64000, 1000000, 16000000],
+//                   "beta_ns_per_byte": [0.1, 0.2, 0.4],
+//                   "copy_ns_per_byte": [...], "gamma_ns_per_byte": [...]}]}
 #pragma once
 
 #include <filesystem>
@@ -21,27 +23,27 @@
 
 namespace ringside::collectives {
 
-// $XDG_CACHE_HOME/ringside/calibration.json, or ~/.cache/ringside/calibration.json; empty where
-// neither variable is set.
+// $XDG_CACHE_HOME/ringside/calibration.json, or ~/.cache/ringside/calibration.json; empty if
+// neither XDG_CACHE_HOME nor HOME is set.
 std::filesystem::path calibration_file();
 
-// Measured on a machine with two cores over its own loopback and memory (docs/performance.md), for
-// a machine with as many cores as this. Of an unknown transport, what holds for tcp.
+// Measured on a machine with two cores, over its loopback interface and memory
+// (docs/performance.md); `cores` is the number of this machine. An unknown transport gets the
+// values of tcp.
 MachineCosts built_in_costs(std::string_view transport);
 
-// What has been measured on this machine, otherwise the values built in. A file that cannot be read
-// as one says so in a warning, once for each process, and counts as none.
+// The measured costs of this machine, otherwise the built-in ones. A file with invalid content
+// counts as missing; the process warns about it once.
 MachineCosts costs_here(std::string_view transport);
 
-// Keeps these measurements, by transport, for this machine, beside what the file has from other
-// machines and transports. Written beside the file, which it replaces when it is whole. Throws
-// Error where it cannot be written.
+// Writes the costs of this machine, by transport, into the file; entries of other machines and
+// transports stay. The file is replaced atomically. Throws Error if it cannot be written.
 void keep_calibration(const std::map<std::string, MachineCosts>& measured);
 
-// `algorithms`, choosing by what rank 0 knows of this transport: files may differ from host to
-// host, choices may not. Every rank calls it when the transport has just been connected; it is a
-// broadcast of a few numbers, and no call of the group. Where `algorithms` has costs already, rank
-// 0's are taken from there.
+// Returns `algorithms` with the costs of rank 0: calibration files may differ between hosts, but
+// the selection must not. Rank 0 uses the costs in `algorithms` if there are some, otherwise
+// costs_here(). Every rank calls this when the transport has just been connected. It broadcasts a
+// few numbers and does not count as a call of the group.
 AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& executor,
                                   AlgorithmSelection algorithms, int hosts = 1);
 

@@ -10,17 +10,17 @@
 namespace ringside::collectives {
 namespace {
 
-// The walk looks at so many slices at most, over all ranks and steps, and has tables of so many
-// places. Of longer buffers it cuts longer slices, each of which costs as many messages as it
-// stands for: the pipeline is then a little less fine, the sums are the same.
-constexpr double most_moves = 50000, most_places = 500000;
+// The walk takes at most this many moves, over all ranks and steps, and its tables have at most
+// this many entries. For longer buffers it uses longer slices, each of which costs as many messages
+// as it stands for: the pipeline is a little coarser, the totals are the same.
+constexpr double most_moves = 50000, most_entries = 500000;
 
 constexpr double not_yet = -1;
 
-// A slice that a rank sends or receives. `place` is its number in the tables of what has been done,
-// `needs` that of the one that must be done first: of a send a receive, of a receive a send.
+// A slice that a rank sends or receives. `entry` is its index in the tables of RankWalk. `needs` is
+// the index of the slice that must be done first: a receive before a send, a send before a receive.
 struct Move {
-  int peer = 0, place = 0, needs = -1;
+  int peer = 0, entry = 0, needs = -1;
   double bytes = 0, messages = 1;
   bool adds = false;
 };
@@ -28,9 +28,9 @@ struct Move {
 struct RankWalk {
   std::vector<Move> sends, receives;  // in the order in which the executor takes them
   std::size_t next_send = 0, next_receive = 0;
-  double way_out = 0, way_in = 0;  // when it is free again
-  std::vector<double> left, arrives,
-      received;  // [place] when a slice has left, when it will be there, when it has been taken in
+  double out_free = 0, in_free = 0;  // when the outgoing and the incoming port are free again
+  // [entry] the times when a slice has left, when it arrives, and when it has been received
+  std::vector<double> left, arrives, received;
   Sent sent;
 };
 
@@ -39,13 +39,13 @@ class Walk {
   Walk(const std::vector<Schedule>& schedules, const Chunks& chunks, std::size_t element_bytes,
        const CostParameters& parameters)
       : chunks_(chunks), element_(element_bytes), parameters_(parameters) {
-    cut_slices(schedules);
+    set_slices(schedules);
     const double ranks_per_core =
         parameters.cores > 0 ? static_cast<double>(schedules.size()) / parameters.cores : 0;
     delay_ = std::max(0.0, parameters.alpha - parameters.overhead) +
              parameters.turn * std::max(0.0, ranks_per_core - 1);
     for (int rank = 0; rank < static_cast<int>(schedules.size()); ++rank)
-      ranks_.push_back(lay_out(schedules[rank], rank));
+      ranks_.push_back(make_walk(schedules[rank], rank));
   }
 
   Cost run() {
@@ -66,8 +66,8 @@ class Walk {
     return slice_ > 0 ? std::max(1, static_cast<int>(std::ceil(bytes / slice_))) : 1;
   }
 
-  // As long as the executor's, or longer where those would be too many; and as many to a segment.
-  void cut_slices(const std::vector<Schedule>& schedules) {
+  // Sets the slices: those of the executor, or longer ones if there would be too many moves.
+  void set_slices(const std::vector<Schedule>& schedules) {
     double longest = 0;
     std::size_t steps = 1, sends = 1;
     bool single_chunks = true;
@@ -80,16 +80,16 @@ class Walk {
         single_chunks = single_chunks && step.send->chunks.count <= 1;
       }
     }
-    const double places = static_cast<double>(steps * schedules.size());
+    const double entries = static_cast<double>(steps * schedules.size());
     const double most = std::max(
-        1.0, std::floor(std::min(most_moves / static_cast<double>(sends), most_places / places)));
+        1.0, std::floor(std::min(most_moves / static_cast<double>(sends), most_entries / entries)));
     if (parameters_.slice_bytes > 0)
       slice_ = std::max(static_cast<double>(parameters_.slice_bytes), std::ceil(longest / most));
     slices_ = slices_of(longest);
     segment_ = single_chunks ? std::min(slices_, ExecutorOptions{}.slices_per_segment) : slices_;
   }
 
-  RankWalk lay_out(const Schedule& schedule, int rank) const {
+  RankWalk make_walk(const Schedule& schedule, int rank) const {
     const Plan order = plan(schedule, false);
     const int steps = static_cast<int>(schedule.steps.size());
     RankWalk walk;
@@ -109,7 +109,7 @@ class Walk {
     return walk;
   }
 
-  // As the executor sends them, whatever slices the walk takes.
+  // Counts messages as the executor sends them, also if the walk uses longer slices.
   void count(ChunkRange range, Sent& sent) const {
     const std::uint64_t bytes = chunks_.size(range) * element_, slice = parameters_.slice_bytes;
     sent.messages += slice > 0 ? std::max<std::uint64_t>(1, (bytes + slice - 1) / slice) : 1;
@@ -121,7 +121,7 @@ class Walk {
     const double bytes = bytes_of(range);
     const int end = std::min(begin + segment_, slices_of(bytes));
     for (int slice = begin; slice < end; ++slice) {
-      Move move{.peer = peer, .place = step * slices_ + slice};
+      Move move{.peer = peer, .entry = step * slices_ + slice};
       move.bytes = slice_ > 0 ? std::min(slice_, bytes - slice * slice_) : bytes;
       if (slice_ > 0)
         move.messages = std::max(1.0, move.bytes / static_cast<double>(parameters_.slice_bytes));
@@ -146,9 +146,9 @@ class Walk {
     const Move& move = walk.sends[walk.next_send];
     const double data_is_there = move.needs < 0 ? 0 : walk.received[move.needs];
     if (data_is_there == not_yet) return false;
-    const double start = std::max(walk.way_out, data_is_there);
-    walk.left[move.place] = walk.way_out = start + busy(move);
-    walk.arrives[move.place] = walk.way_out + delay_;
+    const double start = std::max(walk.out_free, data_is_there);
+    walk.left[move.entry] = walk.out_free = start + busy(move);
+    walk.arrives[move.entry] = walk.out_free + delay_;
     ++walk.next_send;
     return true;
   }
@@ -158,13 +158,13 @@ class Walk {
     if (walk.next_receive == walk.receives.size()) return false;
     const Move& move = walk.receives[walk.next_receive];
     const bool own = move.peer == rank;
-    const double there = own ? 0 : ranks_[move.peer].arrives[move.place];
-    const double room =
-        move.needs < 0 || own ? 0 : walk.left[move.needs];  // what lay there has left
-    if (there == not_yet || room == not_yet) return false;
-    const double taken = own ? walk.way_in : std::max(there, walk.way_in + busy(move));
-    walk.received[move.place] = walk.way_in =
-        std::max(taken, room) + (move.adds ? move.bytes * parameters_.gamma : 0);
+    const double arrival = own ? 0 : ranks_[move.peer].arrives[move.entry];
+    // The chunk may be overwritten once its old content has left.
+    const double writable = move.needs < 0 || own ? 0 : walk.left[move.needs];
+    if (arrival == not_yet || writable == not_yet) return false;
+    const double taken = own ? walk.in_free : std::max(arrival, walk.in_free + busy(move));
+    walk.received[move.entry] = walk.in_free =
+        std::max(taken, writable) + (move.adds ? move.bytes * parameters_.gamma : 0);
     ++walk.next_receive;
     return true;
   }
@@ -173,11 +173,12 @@ class Walk {
     Cost cost;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const RankWalk& walk = ranks_[rank];
-      require(walk.next_send == walk.sends.size() && walk.next_receive == walk.receives.size(),
-              "rank {} waits for a message that is never sent: these schedules do not come to an "
-              "end (ringside prove says why)",
-              rank);
-      cost.path = std::max({cost.path, walk.way_in, walk.way_out});
+      require(
+          walk.next_send == walk.sends.size() && walk.next_receive == walk.receives.size(),
+          "rank {} waits for a message that is never sent: these schedules do not end (ringside "
+          "prove says why)",
+          rank);
+      cost.path = std::max({cost.path, walk.in_free, walk.out_free});
       for (const Move& move : walk.sends)
         cost.work += 2 * (move.messages * parameters_.overhead + move.bytes * parameters_.copy);
       for (const Move& move : walk.receives)
@@ -192,9 +193,9 @@ class Walk {
   const Chunks& chunks_;
   const std::size_t element_;
   const CostParameters& parameters_;
-  double delay_ = 0;              // seconds from when a message has left until it is there
-  double slice_ = 0;              // bytes; 0: chunks are not cut
-  int slices_ = 1, segment_ = 1;  // of the longest message; in a segment
+  double delay_ = 0;              // seconds from when a message has left until it arrives
+  double slice_ = 0;              // bytes; 0: chunks are not sliced
+  int slices_ = 1, segment_ = 1;  // slices of the longest message, and of a segment
   std::vector<RankWalk> ranks_;
 };
 

@@ -1,29 +1,29 @@
-// What a schedule costs, told without moving a byte: all ranks' schedules are walked, and a few
-// numbers say how long each message takes.
+// The cost of a schedule, computed without moving a byte: the schedules of all ranks are walked,
+// with a few parameters for how long a message takes.
 //
-// A message of b bytes, and what it keeps busy:
+// A message of b bytes keeps three things busy: the sender's outgoing port, the receiver's incoming
+// port, and then the receiver while it adds what arrived, if the step says so:
 //
-//     sender     ├ overhead + beta b ┤                               its way out is busy, then free for the next message
-//     receiver              ├ overhead + beta b ┤├ gamma b ┤         its way in; then what came is added, where the step says so
-//                ├──── alpha + beta b ──────────┤                    from hand to hand
+//     sender     |-- overhead + beta b --|
+//     receiver              |-- overhead + beta b --|-- gamma b --|
+//                |------- alpha + beta b -----------|                    from post to arrival
 //
-// A rank sends and receives at the same time, one message each way; what it sends waits for what it
-// must have received before, by the very rules of the executor (plan()), and long chunks travel in
-// slices, so that a chain is a pipeline here as it is there. Where overhead = alpha and nothing is
-// cut, this is the model in which the literature counts: alpha + beta b for a message, one port
-// each way. A lesser overhead is what LogP adds: the next message need not wait until this one has
-// arrived.
+// A rank sends and receives at the same time, one message in each direction. A send waits for the
+// receives that it depends on, by the rules of the executor (plan()). Long chunks travel in slices,
+// so a chain is a pipeline here as in the executor. With overhead = alpha and no slices this is the
+// model of the literature: alpha + beta b for a message, one port in each direction. A smaller
+// overhead gives LogP: the next message need not wait until the last one has arrived.
 //
-// When the last rank is done, that is the PATH: the time with a core for every rank. But ranks of
-// one host share its cores, and there moving bytes is work for a core at both ends. The WORK of all
-// ranks, spread over the cores, is time that passes whatever the path:
+// The time until the last rank is done is the PATH: the time if every rank has a core. Ranks of one
+// host share its cores, and moving bytes costs time on a core at both ends. The WORK of all ranks
+// takes its time on these cores whatever the path is:
 //
-//     work = messages * 2 overhead + bytes * 2 copy + bytes added * gamma                  core-seconds, all ranks together
+//     work = messages * 2 overhead + bytes * 2 copy + bytes added * gamma      core-seconds
 //     time = max(path, work / cores)
 //
-// And a message that has come must wait until it is its rank's turn on a core: with p ranks, alpha
-// grows by turn * (p / cores - 1). On a laptop with more ranks than cores it is these two that
-// count (docs/performance.md).
+// Also, a rank that receives a message must wait for its turn on a core: with p ranks, alpha grows
+// by turn * (p / cores - 1). On a laptop with more ranks than cores these two effects dominate
+// (docs/performance.md).
 //
 // Sources: Hockney, "The communication challenge for MPP", Parallel Computing 20 (1994), pages
 // 389-398 (alpha, beta); Thakur, Rabenseifner and Gropp, "Optimization of collective communication
@@ -44,29 +44,30 @@
 
 namespace ringside::collectives {
 
-// What moving and adding cost, in seconds. For a network that is not here: invent them.
+// The costs of moving and adding, in seconds. Any values can be given, for a network that is not
+// here.
 struct CostParameters {
-  double alpha = 0;     // a message without payload, from hand to hand
-  double beta = 0;      // each byte of a message
-  double gamma = 0;     // each byte that is added to another
-  double overhead = 0;  // what a message keeps its sender, and its receiver, busy: at most alpha
-  double copy = 0;      // what each byte keeps a core busy at either end
-  double turn = 0;      // what alpha is longer by for each further rank on a core
-  int cores = 0;        // that all ranks share; 0: each rank has as many as it needs
-  std::uint64_t slice_bytes = 0;  // a message's payload at most; 0: chunks are not cut
+  double alpha = 0;     // for a message without payload, from post to arrival
+  double beta = 0;      // for each byte of a message
+  double gamma = 0;     // for each byte that is added
+  double overhead = 0;  // how long a message keeps sender and receiver busy; at most alpha
+  double copy = 0;      // how long each byte keeps a core busy, at each end
+  double turn = 0;      // added to alpha for each further rank on a core
+  int cores = 0;        // shared by all ranks; 0: each rank has as many as it needs
+  std::uint64_t slice_bytes = 0;  // maximum payload of a message; 0: chunks are not sliced
   bool operator==(const CostParameters&) const = default;
 };
 
-// The same for one machine, whose bytes cost the more, the less of the ranks' buffers is in cache:
-// what depends on the bytes was measured with whole buffers of three lengths, and is taken in
-// between, on a logarithmic scale, for those between.
+// The costs of one machine, where a byte costs more if the ranks' buffers do not fit into the
+// cache. The costs per byte are measured with buffers of three lengths and interpolated between
+// them, on a logarithmic scale.
 struct MachineCosts {
   static constexpr std::uint64_t lengths[] = {64000, 1000000, 16000000};
   struct PerByte {
     double beta = 0, copy = 0, gamma = 0;
     bool operator==(const PerByte&) const = default;
   };
-  CostParameters common;     // its beta, copy and gamma mean nothing
+  CostParameters common;     // without beta, copy and gamma
   PerByte per_byte[3] = {};  // at each of the lengths
   CostParameters at(std::uint64_t buffer_bytes) const;
   bool operator==(const MachineCosts&) const = default;
@@ -78,19 +79,18 @@ struct Sent {
 };
 
 struct Cost {
-  double path = 0;     // seconds until the last rank is done, each rank having a core of its own
-  double work = 0;     // core-seconds of all ranks together
-  double seconds = 0;  // the estimate: see above
+  double path = 0;         // seconds until the last rank is done, if each rank has a core
+  double work = 0;         // core-seconds of all ranks together
+  double seconds = 0;      // the estimate: max(path, work / cores)
   std::vector<Sent> sent;  // [rank]
 };
 
-// schedules[r] is rank r's, and `chunks` how the buffer is cut, in elements of `element_bytes`.
-// Throws Error where a schedule cannot come to its end because a message that it waits for is never
-// sent.
+// schedules[r] belongs to rank r; `chunks` divides the buffer, in elements of `element_bytes`.
+// Throws Error if a schedule waits for a message that is never sent.
 Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks,
              std::size_t element_bytes, const CostParameters& parameters);
 
-// The same for a buffer of `bytes`, cut as evenly as may be.
+// The same for a buffer of `bytes`, divided as evenly as possible.
 Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
              const CostParameters& parameters);
 

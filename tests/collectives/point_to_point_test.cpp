@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -20,10 +21,6 @@ std::vector<float> count_from(float first, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i % 1000);
   return values;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -122,13 +119,13 @@ TEST_CASE("peers that do not exist are refused before anything is sent") {
     };
     std::vector<float> x(3);
     const auto to = text_of([&] { group.send(std::span<const float>(x), 2); });
-    require(to == fmt::format("a send and its recv are between rank {} and another of the ranks 0 "
-                              "to 1, not rank 2",
+    require(to == fmt::format("rank {} can send to and receive from the other ranks of 0 to 1, not "
+                              "rank 2",
                               group.rank()),
             "{}", to);
     const auto from = text_of([&] { group.recv(std::span(x), group.rank()); });
-    require(from == fmt::format("a send and its recv are between rank {0} and another of the ranks "
-                                "0 to 1, not rank {0}",
+    require(from == fmt::format("rank {0} can send to and receive from the other ranks of 0 to 1, "
+                                "not rank {0}",
                                 group.rank()),
             "{}", from);
     group.barrier();

@@ -1,8 +1,12 @@
-// Every collective over every transport, against the plain sum: worlds of 1 to 5, any count, tiny
+// Every collective over every transport, against plain sums: worlds of 1 to 5, many counts, tiny
 // slices.
 #include "collectives/process_group.hpp"
 
 #include <atomic>
+#include <fstream>
+
+#include <pthread.h>
+#include <sys/resource.h>
 
 #include "base/random.hpp"
 #include "tests/collectives/worlds.hpp"
@@ -13,7 +17,7 @@ using namespace ringside::tests;
 
 namespace {
 
-// Rank r's i-th number: small whole numbers, whose sums and products are exact in every type.
+// Rank r's i-th number: a small integer, so that sums and products are exact in every type.
 template <class T>
 T number(int rank, std::size_t i) {
   return static_cast<T>(static_cast<std::int64_t>(random_below(19, 7, rank, i)) - 9);
@@ -52,7 +56,7 @@ GroupOptions tiny_slices() {
   return options;
 }
 
-// doctest's CHECK is not for threads: a body collects what is wrong as an exception.
+// doctest's CHECK is not thread-safe, so the body of a rank throws.
 template <class T>
 void must_equal(const std::vector<T>& seen, const std::vector<T>& wanted, const char* what) {
   require(std::equal(seen.begin(), seen.end(), wanted.begin(), wanted.end()),
@@ -111,6 +115,46 @@ void all_collectives_agree(ProcessGroup& group) {
   }
 }
 
+// While it lives, the address space of this process has room for the stacks of `threads` more
+// threads only. (A limit on the number of threads does not hold for root.)
+class RoomForThreads {
+ public:
+  explicit RoomForThreads(std::size_t threads) {
+    constexpr std::size_t stack = std::size_t{64} << 20;
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t large = usual_;
+    pthread_attr_setstacksize(&large, stack);
+    pthread_setattr_default_np(&large);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    ::getrlimit(RLIMIT_AS, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = pages * 4096 + threads * stack + stack / 2;
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  ~RoomForThreads() {
+    ::setrlimit(RLIMIT_AS, &before_);
+    pthread_setattr_default_np(&usual_);
+  }
+  RoomForThreads(const RoomForThreads&) = delete;
+  RoomForThreads& operator=(const RoomForThreads&) = delete;
+
+ private:
+  pthread_attr_t usual_;
+  rlimit before_;
+};
+
+// What `call` throws.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 }  // namespace
 
 TEST_CASE("every collective gives the plain result in worlds of 1 to 5") {
@@ -162,7 +206,7 @@ TEST_CASE("integers wrap around as in other libraries") {
   });
 }
 
-TEST_CASE("all ranks hold the same bits whatever the rounding") {
+TEST_CASE("all ranks get the same bits, however sums are rounded") {
   for (const int size : {3, 4, 5}) {
     on_every_transport(size, [](ProcessGroup& group) {
       std::vector<float> x(1001), first(1001);
@@ -176,7 +220,7 @@ TEST_CASE("all ranks hold the same bits whatever the rounding") {
   }
 }
 
-TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and not a byte more") {
+TEST_CASE("each rank of a ring all-reduce sends exactly 2 (p-1)/p of the buffer") {
   GroupOptions ring;
   ring.algorithms = AlgorithmSelection("all_reduce=ring");
   for (const int size : {1, 2, 3, 4, 7}) {
@@ -191,7 +235,7 @@ TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and n
             const auto before = group.traffic().payload_bytes_sent;
             group.all_reduce(std::span(x));
             const auto sent = group.traffic().payload_bytes_sent - before;
-            // Rank r sends all chunks but its own, then all but its right neighbour's.
+            // Rank r sends all chunks except its own, then all except its right neighbour's.
             const Chunks chunks = Chunks::aligned(count, group.size(), sizeof(float));
             const int right = wrap(group.rank() + 1, group.size());
             const std::size_t exact =
@@ -212,7 +256,7 @@ TEST_CASE("an all-reduce sends 2 (p-1) p-ths of the buffer from every rank and n
   }
 }
 
-TEST_CASE("nobody leaves a barrier before everybody has come") {
+TEST_CASE("no rank leaves a barrier before all have entered") {
   for (const int size : {2, 3, 4, 5, 7})
     for (int late = 0; late < size; ++late) {
       CAPTURE(size);
@@ -223,39 +267,62 @@ TEST_CASE("nobody leaves a barrier before everybody has come") {
         if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(10));
         ++came;
         group.barrier();
-        require(came % size == 0, "rank {} left when {} had come", group.rank(), came % size);
+        require(came % size == 0, "rank {} left when only {} ranks had entered", group.rank(),
+                came % size);
         group.barrier();
       });
     }
 }
 
-TEST_CASE("spans of the wrong length are refused before anything is sent") {
+TEST_CASE("spans of the wrong length are an error before anything is sent") {
   run_threads(2, [](ProcessGroup& group) {
     std::vector<float> three(3), four(4);
-    const auto text_of = [](auto call) -> std::string {
-      try {
-        call();
-      } catch (const Error& error) {
-        return error.what();
-      }
-      return "no error";
-    };
     const auto seen =
-        text_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
-    require(seen == "all_reduce: a span of 3 elements was expected, and one of 4 was given", "{}",
-            seen);
+        error_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
+    require(seen == "all_reduce: expected a span of 3 elements, got 4", "{}", seen);
     const auto scatter =
-        text_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
-    require(scatter == "reduce_scatter: a span of 2 elements was expected, and one of 3 was given",
-            "{}", scatter);
-    const auto root = text_of([&] { group.broadcast(std::span(three), 2); });
+        error_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
+    require(scatter == "reduce_scatter: expected a span of 2 elements, got 3", "{}", scatter);
+    const auto root = error_of([&] { group.broadcast(std::span(three), 2); });
     require(root == "broadcast: the root must be one of the ranks 0 to 1, not 2", "{}", root);
     std::vector<std::int32_t> whole(3);
-    const auto avg = text_of([&] { group.all_reduce(std::span(whole), ReduceOp::avg); });
+    const auto avg = error_of([&] { group.all_reduce(std::span(whole), ReduceOp::avg); });
     require(avg ==
-                "all_reduce: avg is not defined for int32; use sum, and divide where you know how "
-                "to round",
+                "all_reduce: avg is not defined for int32; use sum and divide with the rounding "
+                "that you need",
             "{}", avg);
-    group.barrier();  // the group is as good as before
+    group.barrier();  // the group can still be used
   });
 }
+
+// The limit on the address space would also hit what the sanitizers allocate.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a rank whose thread cannot be started is named, and the other ranks end") {
+  const RoomForThreads room(1);
+  std::atomic<int> started = 0;
+  const auto error = error_of([&] {
+    run_threads(4, [&](ProcessGroup& group) {
+      ++started;
+      group.barrier();
+    });
+  });
+  CHECK(error ==
+        "cannot start a thread for rank 2 of 4: Resource temporarily unavailable; is a limit on "
+        "threads (ulimit -u) or memory (ulimit -v) reached?");
+  CHECK(started == 1);  // rank 1, which does not wait for ever
+}
+
+TEST_CASE("a group whose thread for asynchronous calls cannot be started can still be used") {
+  run_threads(1, [](ProcessGroup& group) {
+    std::vector<float> x{3};
+    {
+      const RoomForThreads room(0);
+      const auto error = error_of([&] { group.all_reduce_async(std::span(x)); });
+      require(error.starts_with("cannot start a thread for asynchronous calls: "), "{}", error);
+    }
+    group.all_reduce(std::span(x));
+    group.all_reduce_async(std::span(x)).wait();
+    require(x[0] == 3, "the sum is {}", x[0]);
+  });
+}
+#endif

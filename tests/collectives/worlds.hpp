@@ -14,6 +14,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.hpp"
+#include "collectives/algorithms/chunks.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/execution/backend.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::tests {

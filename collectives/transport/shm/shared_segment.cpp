@@ -38,8 +38,8 @@ double mebibytes(double bytes) {
 
 }  // namespace
 
-SharedSegment::SharedSegment(int fd, std::size_t bytes, int protection) : fd_(fd), size_(bytes) {
-  void* data = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+SharedSegment::SharedSegment(int fd, std::size_t bytes) : fd_(fd), size_(bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const int error = errno;
   if (data == MAP_FAILED) ::close(fd);
   require(data != MAP_FAILED, "{:.1f} MiB of shared memory cannot be mapped: {}",
@@ -78,13 +78,12 @@ SharedSegment SharedSegment::create(std::size_t bytes, const std::string& who,
   if (error == ENOSPC) fail_for_space(bytes, who, purpose);
   require(error == 0, "{} cannot claim {:.1f} MiB of shared memory in {}: {}", who,
           mebibytes(static_cast<double>(bytes)), folder, std::strerror(error));
-  return SharedSegment(fd, bytes, PROT_READ | PROT_WRITE);
+  return SharedSegment(fd, bytes);
 }
 
-SharedSegment SharedSegment::open(const Handle& handle, Access access) {
-  const bool writes = access == Access::read_write;
+SharedSegment SharedSegment::open(const Handle& handle) {
   const auto path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.fd);
-  const int fd = ::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) check_open_files(errno, "this rank");
   require(fd >= 0,
           "the shared memory of process {} cannot be opened: {} ({}). The ranks must run as one "
@@ -97,7 +96,7 @@ SharedSegment SharedSegment::open(const Handle& handle, Access access) {
   if (!whole) ::close(fd);
   require(whole, "the shared memory of process {} has {} bytes where {} were expected ({})",
           handle.pid, seen.st_size, handle.bytes, path);
-  SharedSegment segment(fd, handle.bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ);
+  SharedSegment segment(fd, handle.bytes);
   ::close(std::exchange(segment.fd_, -1));
   return segment;
 }

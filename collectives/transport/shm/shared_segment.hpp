@@ -35,8 +35,7 @@ class SharedSegment {
 
   // Another's, which must keep it until open() has returned. Throws Error where it cannot be
   // reached.
-  enum class Access { read, read_write };
-  static SharedSegment open(const Handle& handle, Access access);
+  static SharedSegment open(const Handle& handle);
 
   SharedSegment(SharedSegment&& other) noexcept { swap(other); }
   SharedSegment& operator=(SharedSegment&& other) noexcept {
@@ -51,7 +50,7 @@ class SharedSegment {
   Handle handle() const;  // of one that was created here
 
  private:
-  SharedSegment(int fd, std::size_t bytes, int protection);
+  SharedSegment(int fd, std::size_t bytes);
   void swap(SharedSegment& other) noexcept;
 
   int fd_ = -1;  // kept by the maker: it is how the others open it

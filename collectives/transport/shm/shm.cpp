@@ -11,29 +11,27 @@
 #include "collectives/bootstrap/rendezvous.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/one_sided/protocol.hpp"
-#include "collectives/transport/shm/shared_heap.hpp"
 #include "collectives/transport/shm/shm_meeting.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-using one_sided::Bell;
+using one_sided::Channel;
+using one_sided::Doorbell;
 using one_sided::Flag;
 using one_sided::HostMemory;
-using one_sided::Lane;
 using one_sided::Number;
 
 // At the beginning of every segment: what concerns its owner as a whole.
 struct Hall {
-  Bell bell;
+  Doorbell doorbell;
   Flag gave_up;  // not 0: some rank has given up, and the lifeline tells which and why
 };
 
 // At the beginning of every slot; the payload follows.
 struct alignas(128) SlotHeader {
   MessageHeader message;
-  SharedPlace reference;  // id 0: the payload follows in the slot
 };
 static_assert(sizeof(SlotHeader) == 128);
 
@@ -42,22 +40,19 @@ class LaneEnd {
  public:
   LaneEnd() = default;
   LaneEnd(std::byte* memory, const ShmLayout& layout)
-      : lane_(reinterpret_cast<Lane*>(memory)),
-        slots_(memory + sizeof(Lane)),
+      : lane_(reinterpret_cast<Channel*>(memory)),
+        slots_(memory + sizeof(Channel)),
         stride_(sizeof(SlotHeader) + layout.slot_bytes),
         count_(layout.slots) {}
 
   static std::size_t bytes(const ShmLayout& layout) {
-    return sizeof(Lane) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
+    return sizeof(Channel) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
   }
 
   Number next = 1;  // the message that this side writes, or reads, next
 
   bool may_write() const { return one_sided::slot_is_free<HostMemory>(*lane_, next, count_); }
-  bool was_read(Number number) const {
-    return one_sided::has_been_read<HostMemory>(*lane_, number);
-  }
-  bool may_read() const { return one_sided::has_come<HostMemory>(*lane_, next); }
+  bool may_read() const { return one_sided::has_arrived<HostMemory>(*lane_, next); }
   void publish() { one_sided::publish<HostMemory>(*lane_, next++); }
   void free_slot() { one_sided::free_slot<HostMemory>(*lane_, next++); }
 
@@ -67,7 +62,7 @@ class LaneEnd {
  private:
   std::byte* slot() const { return slots_ + one_sided::slot_of(next, count_) * stride_; }
 
-  Lane* lane_ = nullptr;
+  Channel* lane_ = nullptr;
   std::byte* slots_ = nullptr;
   std::size_t stride_ = 0;
   Number count_ = 0;
@@ -174,8 +169,6 @@ class ShmTransport final : public Transport {
     std::span<const std::byte> payload;
     std::size_t done = 0;      // bytes that are in slots
     bool handed_over = false;  // all of them, and the header
-    std::optional<Number> by_reference =
-        std::nullopt;  // the message's number: it is complete when the receiver has read it
   };
   struct Incoming {
     int peer = -1;  // -1: none
@@ -186,8 +179,6 @@ class ShmTransport final : public Transport {
 
   static constexpr int quick_looks = 32;
   static constexpr Seconds longest_sleep{0.05};
-  static constexpr std::size_t shortest_reference =
-      4096;  // below, a copy is quicker than to wait for the reader
 
   Hall& hall(int r) const { return *reinterpret_cast<Hall*>(world_.segments[r].data()); }
 
@@ -195,24 +186,19 @@ class ShmTransport final : public Transport {
   bool has_given_up() const { return HostMemory::load_acquire(hall(rank()).gave_up.value) != 0; }
 
   void wake(int peer) {
-    Bell& bell = hall(peer).bell;
-    if (one_sided::must_wake<HostMemory>(bell)) futex_wake(bell.asleep.value);
+    Doorbell& doorbell = hall(peer).doorbell;
+    if (one_sided::must_wake<HostMemory>(doorbell)) futex_wake(doorbell.asleep.value);
   }
 
   std::optional<Completion> take_completion() {
     fill_slots();
-    if (!outgoing_.empty() && complete(outgoing_.front())) {
+    if (!outgoing_.empty() && outgoing_.front().handed_over) {
       outgoing_.erase(outgoing_.begin());
       return Completion{Completion::sent, {}};
     }
     while (incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read())
       if (auto done = take_piece()) return done;
     return std::nullopt;
-  }
-
-  bool complete(const Outgoing& message) const {
-    return message.handed_over &&
-           (!message.by_reference || to_[message.peer].was_read(*message.by_reference));
   }
 
   // Hands over as much of what is to be sent as there are free slots for.
@@ -226,17 +212,10 @@ class ShmTransport final : public Transport {
 
   void put_piece(Outgoing& message) {
     LaneEnd& lane = to_[message.peer];
-    const bool worth_a_reference =
-        message.done == 0 && message.payload.size() >= shortest_reference;
-    const auto rank_info = worth_a_reference ? find_shared(message.payload) : std::nullopt;
     const auto rest = message.payload.subspan(message.done);
-    const auto piece = rest.first(
-        rank_info ? rest.size() : std::min<std::size_t>(rest.size(), layout_.slot_bytes));
-    lane.header() = {message.header, rank_info.value_or(SharedPlace{})};
-    if (rank_info)
-      message.by_reference = lane.next;
-    else if (!piece.empty())
-      std::memcpy(lane.payload(), piece.data(), piece.size());
+    const auto piece = rest.first(std::min<std::size_t>(rest.size(), layout_.slot_bytes));
+    lane.header() = {message.header};
+    if (!piece.empty()) std::memcpy(lane.payload(), piece.data(), piece.size());
     message.done += piece.size();
     message.handed_over = message.done == message.payload.size();
     lane.publish();
@@ -248,12 +227,9 @@ class ShmTransport final : public Transport {
     const LaneEnd& lane = from_[incoming_.peer];
     if (incoming_.done == 0)
       check_message(incoming_.expected, lane.header().message, rank(), incoming_.peer);
-    const SharedPlace& reference = lane.header().reference;
     const std::size_t bytes = incoming_.expected.bytes, rest = bytes - incoming_.done;
-    const auto piece = reference.id != 0
-                           ? views_.at(reference, rest)
-                           : std::span<const std::byte>(
-                                 lane.payload(), std::min<std::size_t>(rest, layout_.slot_bytes));
+    const std::span<const std::byte> piece(lane.payload(),
+                                           std::min<std::size_t>(rest, layout_.slot_bytes));
     if (piece.size() == bytes && incoming_.into.empty()) {
       in_hand_ = true;
       return Completion{Completion::received, piece};
@@ -288,18 +264,18 @@ class ShmTransport final : public Transport {
 
   // Whether take_completion() would get on.
   bool could_move() const {
-    const bool sends = !outgoing_.empty() && (complete(outgoing_.front()) || can_hand_over());
+    const bool sends = !outgoing_.empty() && (outgoing_.front().handed_over || can_hand_over());
     const bool receives = incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read();
     return sends || receives || has_given_up();
   }
 
   // Until somebody rings, for 50 ms at most; then listens to the lifelines.
   void sleep(const Deadline& deadline) {
-    Bell& bell = hall(rank()).bell;
-    one_sided::about_to_sleep<HostMemory>(bell);
+    Doorbell& doorbell = hall(rank()).doorbell;
+    one_sided::about_to_sleep<HostMemory>(doorbell);
     if (!could_move())
-      futex_wait(bell.asleep.value, 1, std::min(deadline.remaining(), longest_sleep));
-    one_sided::woken<HostMemory>(bell);
+      futex_wait(doorbell.asleep.value, 1, std::min(deadline.remaining(), longest_sleep));
+    one_sided::woken<HostMemory>(doorbell);
     if (could_move()) return;
     lifeline_.listen_for(0);
     for (const int peer :
@@ -319,7 +295,6 @@ class ShmTransport final : public Transport {
   std::vector<LaneEnd> to_, from_;  // [peer]
   std::vector<Outgoing> outgoing_;  // window() at most
   Incoming incoming_;
-  SharedViews views_;
   Look look_;
   bool in_hand_ = false;            // the executor reads the slot of the last message
   std::vector<std::byte> scratch_;  // for a message in pieces that nobody has named a place for

@@ -14,9 +14,6 @@
 // each time it has slept for 50 ms: twenty times a second costs nothing, and every survivor names
 // the dead within a second. Who gives up raises a word in everybody's segment and wakes them, so
 // that news of that kind do not wait for the 50 ms.
-//
-// Payloads that lie in memory from ProcessGroup::allocate (shared_heap.hpp) are not copied: the
-// slot says where they are.
 #pragma once
 
 #include <cstdint>

@@ -152,10 +152,8 @@ SharedWorld share_segments(const RankInfo& rank_info, Mesh& mesh, const ShmLayou
   Report report;
   try {
     for (int r = 0; r < rank_info.size; ++r) {
-      world.segments.push_back(
-          r == rank_info.rank
-              ? std::move(own)
-              : SharedSegment::open(all[r].segment, SharedSegment::Access::read_write));
+      world.segments.push_back(r == rank_info.rank ? std::move(own)
+                                                   : SharedSegment::open(all[r].segment));
       world.pids.push_back(all[r].segment.pid);
     }
   } catch (const Error& error) {

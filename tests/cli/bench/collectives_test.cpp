@@ -35,10 +35,7 @@ struct TemporaryFile {
   explicit TemporaryFile(const std::string& name)
       : path(std::filesystem::temp_directory_path() / (name + std::to_string(::getpid()))) {}
   ~TemporaryFile() { std::filesystem::remove(path); }
-  std::string text() const {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
+  std::string text() const { return read_file(path); }
   std::filesystem::path path;
 };
 
@@ -190,10 +187,10 @@ TEST_CASE("calibrate measures what messages cost and keeps it, and the next run 
   const auto broken = bench(
       {"all_reduce", "-n", "3", "--bytes", "4KB", "--backends", "tcp", "--repeat", "4"}, variables);
   CHECK(broken.exit_code == 0);
-  CHECK(broken.err.starts_with("ringside: " + path.string() +
-                               " is not used, because it is broken ("));
+  CHECK(broken.err.starts_with("ringside: " + path.string() + " is invalid ("));
   CHECK(
-      broken.err.ends_with("); built-in values are; ringside bench --calibrate writes it anew\n"));
+      broken.err.ends_with("), so built-in costs are used; ringside bench --calibrate writes a "
+                           "new file\n"));
   CHECK(std::count(broken.err.begin(), broken.err.end(), '\n') ==
         1);  // one sentence, however many ranks
   std::filesystem::remove_all(cache.path);

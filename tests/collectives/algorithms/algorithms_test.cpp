@@ -320,7 +320,8 @@ TEST_CASE("gather, scatter and all-to-all refuse spans that are not equal blocks
         text_of([&] { group.all_to_all(all.data(), all.data(), 5, DataType::int32); });
     require(
         uneven ==
-            "all_to_all: 5 elements cannot be shared out among 3 ranks in blocks of equal length",
+            "all_to_all: 5 elements cannot be divided into 3 blocks of equal length, one for each "
+            "rank",
         "{}", uneven);
     const auto root =
         text_of([&] { group.gather(std::span<const std::int32_t>(mine), std::span(all), 3); });
@@ -328,8 +329,7 @@ TEST_CASE("gather, scatter and all-to-all refuse spans that are not equal blocks
     if (group.rank() == 1) {
       const auto length =
           text_of([&] { group.gather(std::span<const std::int32_t>(mine), std::span(one), 1); });
-      require(length == "gather: a span of 6 elements was expected, and one of 1 was given", "{}",
-              length);
+      require(length == "gather: expected a span of 6 elements, got 1", "{}", length);
     }
     group.barrier();
   });

@@ -1,4 +1,4 @@
-// One group, two backends: which of them carries a call out. The "device" here is a piece of the
+// A group with two backends: which of them carries out a call. The "device" here is a part of the
 // host's memory.
 #include "collectives/backends/host_and_device.hpp"
 
@@ -17,7 +17,7 @@ using namespace ringside::tests;
 
 namespace {
 
-// Passes everything on, and keeps a list of what it was asked.
+// Forwards all calls to another backend and records them.
 class Witness final : public Backend {
  public:
   Witness(std::unique_ptr<Backend> backend, std::vector<Collective>& seen, const bool& is_broken)
@@ -58,9 +58,9 @@ struct Sides {
   }
 };
 
-std::vector<std::string> run_two_memories(int size,
-                                          const std::function<void(ProcessGroup&, Sides&)>& body,
-                                          Seconds timeout = Seconds(20)) {
+std::vector<std::string> run_on_host_and_device(
+    int size, const std::function<void(ProcessGroup&, Sides&)>& body,
+    Seconds timeout = Seconds(20)) {
   const auto host_world = make_threads_world(size), device_world = make_threads_world(size);
   return on_threads(size, [&](int rank) {
     ExecutorOptions options;
@@ -71,10 +71,10 @@ std::vector<std::string> run_two_memories(int size,
       return std::make_unique<Witness>(
           make_schedule_backend(make_threads_transport(world, rank), options), seen, is_broken);
     };
-    ProcessGroup group(
-        make_two_memory_backend(witness(host_world, sides.host_saw, sides.host_is_broken),
-                                witness(device_world, sides.device_saw, sides.device_is_broken),
-                                [&](const void* address) { return sides.is_device(address); }));
+    ProcessGroup group(make_host_and_device_backend(
+        witness(host_world, sides.host_saw, sides.host_is_broken),
+        witness(device_world, sides.device_saw, sides.device_is_broken),
+        [&](const void* address) { return sides.is_device(address); }));
     body(group, sides);
   });
 }
@@ -82,11 +82,11 @@ std::vector<std::string> run_two_memories(int size,
 }  // namespace
 
 TEST_CASE(
-    "two memories: a call goes to the backend whose memory it is in and gives the sum of all "
-    "ranks") {
+    "host and device: a call goes to the backend of its memory and gives the sum of all ranks") {
   using enum Collective;
   for (const int size : {1, 2, 3, 4})
-    for (const auto& outcome : run_two_memories(size, [size](ProcessGroup&group, Sides&sides) {
+    for (const auto& outcome :
+         run_on_host_and_device(size, [size](ProcessGroup&group, Sides&sides) {
            std::fill(sides.on_host.begin(), sides.on_host.end(),
                      1.0f + static_cast<float>(group.rank()));
            sides.on_device = sides.on_host;
@@ -107,10 +107,10 @@ TEST_CASE(
       CHECK(outcome == "");
 }
 
-TEST_CASE("two memories: ranks whose block is empty go the same way as the others") {
-  for (const auto& outcome : run_two_memories(4, [](ProcessGroup&group, Sides&sides) {
+TEST_CASE("host and device: ranks with an empty block use the same backend as the others") {
+  for (const auto& outcome : run_on_host_and_device(4, [](ProcessGroup&group, Sides&sides) {
          const std::span whole(sides.on_device.data(), 3);
-         std::vector<float> nothing;  // the last rank's block, which is nowhere
+         std::vector<float> nothing;  // the last rank's block is empty
          const bool has_block = group.rank() < 3;
          std::iota(whole.begin(), whole.end(), 1.0f);
          const auto block =
@@ -124,10 +124,10 @@ TEST_CASE("two memories: ranks whose block is empty go the same way as the other
 }
 
 TEST_CASE(
-    "two memories: a rank that fails on the device ends the others' wait on the host with its "
+    "host and device: a failure on the device ends the calls of other ranks on the host, with its "
     "cause") {
   std::atomic<int> others = 2;
-  const auto outcomes = run_two_memories(3, [&](ProcessGroup& group, Sides& sides) {
+  const auto outcomes = run_on_host_and_device(3, [&](ProcessGroup& group, Sides& sides) {
     if (group.rank() != 1) {
       const Leaves leaves(others);
       return group.all_reduce(std::span(sides.on_host));
@@ -136,7 +136,8 @@ TEST_CASE(
     try {
       group.all_reduce(std::span(sides.on_device));
     } catch (const Error&) {
-      while (others > 0) std::this_thread::yield();  // its leaving is not what ends them
+      // Stay until the others have ended, so that it is not this rank's exit that ends them.
+      while (others > 0) std::this_thread::yield();
       throw;
     }
   });
@@ -144,25 +145,60 @@ TEST_CASE(
     CHECK(outcome.find("the device is broken") != std::string::npos);
 }
 
-TEST_CASE("two memories: backends of different ranks are refused") {
+TEST_CASE("host and device: backends of different ranks are an error") {
   const auto one = make_threads_world(1), two = make_threads_world(2);
   CHECK_THROWS_WITH_AS(
-      make_two_memory_backend(make_schedule_backend(make_threads_transport(one, 0)),
-                              make_schedule_backend(make_threads_transport(two, 1)),
-                              [](const void*) { return false; }),
-      "a backend for two memories: expected both to be of the same rank, got rank 0 of 1 over "
-      "threads and rank 1 of 2 over threads",
+      make_host_and_device_backend(make_schedule_backend(make_threads_transport(one, 0)),
+                                   make_schedule_backend(make_threads_transport(two, 1)),
+                                   [](const void*) { return false; }),
+      "a backend for host and device: expected the same rank and size of both, got rank 0 of 1 "
+      "over threads and rank 1 of 2 over threads",
       Error);
 }
 
-TEST_CASE("two memories: a group that is given the device of another rank says so and goes on") {
+TEST_CASE(
+    "host and device: a group can still be used after the device of another rank was rejected") {
   ProcessGroup group(make_schedule_backend(make_threads_transport(make_threads_world(1), 0)));
   const auto two = make_threads_world(2);
-  CHECK_THROWS_AS(group.add_device(make_schedule_backend(make_threads_transport(two, 1)),
-                                   [](const void*) { return false; }),
-                  Error);
+  const auto of_rank_1 = [&](ProcessGroup&) {
+    return make_schedule_backend(make_threads_transport(two, 1));
+  };
+  CHECK_THROWS_AS(group.add_device(of_rank_1, [](const void*) { return false; }), Error);
   std::vector<float> data{3};
   group.all_reduce(std::span(data));
   CHECK(data[0] == 3);
   CHECK(group.backend_name() == "threads");
+}
+
+TEST_CASE("host and device: sub-groups have a device backend and the fence of their group") {
+  const auto host = make_threads_world(4), device = make_threads_world(4);
+  const std::shared_ptr<ThreadsWorld> halves[] = {make_threads_world(2), make_threads_world(2)};
+  const auto outcomes = on_threads(4, [&](int rank) {
+    Sides sides;
+    int fences = 0;
+    ProcessGroup group(make_schedule_backend(make_threads_transport(host, rank)));
+    const auto device_backend = [&](ProcessGroup& of) {
+      const auto& world = of.size() == 4 ? device : halves[rank / 2];
+      return std::make_unique<Witness>(
+          make_schedule_backend(make_threads_transport(world, of.rank())), sides.device_saw,
+          sides.device_is_broken);
+    };
+    group.add_device(device_backend, [&](const void* address) { return sides.is_device(address); });
+    group.set_fence([&] {
+      ++fences;
+      return [] {};
+    });
+
+    ProcessGroup half = group.split(rank / 2);
+    require(half.backend_name() == "threads+threads", "the backend is {}", half.backend_name());
+    sides.device_saw.clear();
+    fences = 0;
+    std::fill(sides.on_device.begin(), sides.on_device.end(), 1.0f);
+    half.all_reduce(std::span(sides.on_device));
+    require(sides.on_device[59] == 2, "the sum is {}", sides.on_device[59]);
+    require(sides.device_saw == std::vector{Collective::all_reduce}, "the device saw {} calls",
+            sides.device_saw.size());
+    require(fences == 1, "{} fences for one call", fences);
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
 }

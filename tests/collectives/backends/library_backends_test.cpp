@@ -1,4 +1,4 @@
-// Gloo behind the Backend seam, against the plain sum. (MPI's ranks need mpirun:
+// Gloo behind the Backend seam, against plain sums. (MPI's ranks need mpirun; they are tested in
 // tests/cli/bench/collectives_test.cpp.)
 #include "collectives/backends/library_backends.hpp"
 
@@ -23,14 +23,14 @@ std::vector<float> numbers(int rank, std::size_t begin, std::size_t count) {
   return values;
 }
 
-// doctest's CHECK is not for threads: a body throws what is wrong.
+// doctest's CHECK is not thread-safe, so the body of a rank throws.
 void must_equal(const std::vector<float>& seen, const std::vector<float>& wanted,
                 const std::string& what) {
-  require(seen == wanted, "{} gave {} where {} is right", what, fmt::join(seen, " "),
+  require(seen == wanted, "{} gave {} instead of {}", what, fmt::join(seen, " "),
           fmt::join(wanted, " "));
 }
 
-// Every collective that Gloo has, of `count` elements.
+// Checks every collective of the gloo backend with `count` elements.
 void collectives_are_right(ProcessGroup& group, std::size_t count) {
   const int p = group.size(), r = group.rank(), root = p - 1;
   std::vector<float> sum(count, 0), largest(count, 0), all;
@@ -63,7 +63,7 @@ void collectives_are_right(ProcessGroup& group, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("gloo gives what the plain sum gives") {
+TEST_CASE("gloo gives the plain sums") {
   if (!gloo_is_here()) {
     MESSAGE("skipped: this build has no Gloo");
     return;
@@ -73,14 +73,14 @@ TEST_CASE("gloo gives what the plain sum gives") {
     const auto port = free_port();
     const auto outcomes = on_threads(size, [&](int rank) {
       ProcessGroup group(make_gloo_backend(place_of(rank, size, port)));
-      require(group.backend_name() == "gloo", "it calls itself {}", group.backend_name());
+      require(group.backend_name() == "gloo", "the backend is {}", group.backend_name());
       for (const std::size_t count : {0, 1, 3, 5, 1000}) collectives_are_right(group, count);
     });
     for (const auto& outcome : outcomes) CHECK(outcome == "");
   }
 }
 
-TEST_CASE("gloo is not split") {
+TEST_CASE("gloo cannot be split") {
   if (!gloo_is_here()) return;
   const auto port = free_port();
   const auto outcomes = on_threads(
@@ -89,7 +89,7 @@ TEST_CASE("gloo is not split") {
     CHECK(outcome == "the gloo backend cannot be split into sub-groups");
 }
 
-TEST_CASE("gloo says what it does not have") {
+TEST_CASE("a collective that gloo lacks is an error that names it") {
   if (!gloo_is_here()) {
     CHECK_THROWS_WITH_AS(
         make_gloo_backend(RankInfo{}),
@@ -103,14 +103,14 @@ TEST_CASE("gloo says what it does not have") {
     group.reduce_scatter(std::span<const float>(in), std::span(out));
   });
   for (const auto& outcome : outcomes)
-    CHECK(outcome == "gloo has no reduce_scatter that could be compared with ours; leave gloo out");
+    CHECK(outcome == "the gloo backend has no reduce_scatter; leave gloo out");
 }
 
-TEST_CASE("mpi needs mpirun, and says so") {
+TEST_CASE("mpi without mpirun is an error that says so") {
   const char* expected =
       mpi_is_here()
-          ? "the mpi backend works among processes that mpirun has started, and this one was "
-            "started otherwise"
+          ? "the mpi backend needs processes that mpirun has started, and mpirun did not start "
+            "this one"
           : "this build has no MPI: install libopenmpi-dev, then configure and build again";
   CHECK_THROWS_WITH_AS(make_mpi_backend(), expected, Error);
 }

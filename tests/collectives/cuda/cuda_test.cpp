@@ -1,7 +1,8 @@
-// The GPU's collectives against the plain sum; and without a GPU, the sentence that says so.
+// The GPU's collectives against plain sums; without a GPU, the sentence that says so.
 #include <cstdio>
 #include <optional>
 
+#include "collectives/backends/library_backends.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/half.hpp"
@@ -15,7 +16,7 @@ using cuda::DeviceBuffer;
 
 namespace {
 
-// Says why, in the words by which ctest counts a test as skipped.
+// Prints the reason in the form by which ctest counts a test as skipped.
 bool skipped() {
   const auto missing = cuda::what_is_missing();
   if (missing) std::printf("SKIPPED: %s\n", missing->c_str());
@@ -33,7 +34,7 @@ std::vector<T> numbers(int rank, std::size_t begin, std::size_t count) {
   return values;
 }
 
-// `values` in memory of the GPU, `before` elements into an allocation: on 16 bytes, or beside it.
+// `values` in GPU memory, `before` elements into an allocation: aligned to 16 bytes or not.
 template <class T>
 struct OnGpu {
   OnGpu(const std::vector<T>& values, std::size_t before)
@@ -47,9 +48,8 @@ struct OnGpu {
     std::vector<T> all(count + skip);
     buffer.copy_to(all.data(), all.size() * sizeof(T));
     for (std::size_t i = 0; i < count; ++i)
-      require(static_cast<float>(all[i + skip]) == wanted[i],
-              "{}: element {} is {}, and {} is right", what, i, static_cast<float>(all[i + skip]),
-              wanted[i]);
+      require(static_cast<float>(all[i + skip]) == wanted[i], "{}: element {} is {} instead of {}",
+              what, i, static_cast<float>(all[i + skip]), wanted[i]);
   }
   std::size_t count, skip;
   DeviceBuffer buffer;
@@ -92,18 +92,17 @@ void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t b
 
 }  // namespace
 
-TEST_CASE("what is missing is said in one sentence") {
+TEST_CASE("a missing GPU is reported in one sentence") {
   const auto missing = cuda::what_is_missing();
   if (!missing) return;
   CHECK(cuda::device_count() == 0);
   CHECK_THROWS_WITH(cuda::choose_device(0), missing->c_str());
   CHECK_THROWS_WITH(cuda::make_one_gpu_world(2), missing->c_str());
   CHECK_THROWS_WITH(cuda::make_cuda_ipc_backend(place_of(0, 1, 1)), missing->c_str());
-  if (cuda::nccl_is_here())
-    CHECK_THROWS_WITH(cuda::make_nccl_backend(place_of(0, 1, 1)), missing->c_str());
+  if (nccl_is_here()) CHECK_THROWS_WITH(make_nccl_backend(place_of(0, 1, 1)), missing->c_str());
 }
 
-TEST_CASE("ranks that share a GPU get what the plain sum gives") {
+TEST_CASE("ranks that share a GPU get the plain sums") {
   if (skipped()) return;
   for (const int size : {1, 2, 3, 4, 8})
     for (const std::size_t before : {0, 1}) {
@@ -123,7 +122,7 @@ TEST_CASE("ranks that share a GPU get what the plain sum gives") {
     }
 }
 
-TEST_CASE("a rank that shares a GPU and never calls is named") {
+TEST_CASE("a rank that shares a GPU and never makes the call is named") {
   if (skipped()) return;
   const auto world = cuda::make_one_gpu_world(2, Seconds(1));
   const auto outcomes = on_threads(
@@ -131,17 +130,17 @@ TEST_CASE("a rank that shares a GPU and never calls is named") {
   CHECK(testing::contains(outcomes[0], "these did not call it within 1 s: 1"));
 }
 
-TEST_CASE("memory of the host is refused by name") {
+TEST_CASE("memory of the host is an error that says what to use") {
   if (skipped()) return;
   ProcessGroup group(cuda::make_one_gpu_backend(cuda::make_one_gpu_world(1), 0));
   std::vector<float> host(4);
-  CHECK_THROWS_WITH(group.all_reduce(std::span(host)),
-                    "all_reduce of 4 fp32 (sum, ring): this group is for memory of a GPU, and a "
-                    "buffer of the host was given: allocate it with "
-                    "DeviceBuffer or cudaMalloc");
+  CHECK_THROWS_WITH(
+      group.all_reduce(std::span(host)),
+      "all_reduce of 4 fp32 (sum, ring): expected memory of a GPU, got a buffer of the "
+      "host: allocate it with DeviceBuffer or cudaMalloc");
 }
 
-TEST_CASE("processes over cuda_ipc get what the plain sum gives") {
+TEST_CASE("processes over cuda_ipc get the plain sums") {
   if (skipped()) return;
   for (const std::string collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"})
     for (const std::string type : {"fp32", "fp16", "bf16"}) {
@@ -152,14 +151,14 @@ TEST_CASE("processes over cuda_ipc get what the plain sum gives") {
            "4B,1000000B,100MB", "--backends", "cuda_ipc", "--repeat", "4", "--warmup", "1"},
           {}, Seconds(100));
       CHECK(outcome.err == "");
-      CHECK(outcome.exit_code == 0);  // it is not where an element is wrong
+      CHECK(outcome.exit_code == 0);  // not 0 if an element is wrong
     }
 }
 
-TEST_CASE("nccl gives what the plain sum gives, one rank for each GPU") {
+TEST_CASE("nccl gives the plain sums, with one rank for each GPU") {
   if (skipped()) return;
   const std::string ranks = std::to_string(std::min(8, cuda::device_count()));
-  if (!cuda::nccl_is_here()) {
+  if (!nccl_is_here()) {
     std::printf("SKIPPED: this build has no NCCL\n");
     return;
   }
@@ -173,9 +172,9 @@ TEST_CASE("nccl gives what the plain sum gives, one rank for each GPU") {
   }
 }
 
-TEST_CASE("two ranks of nccl that share a GPU are told so") {
+TEST_CASE("nccl reports two ranks that share a GPU") {
   if (skipped()) return;
-  if (!cuda::nccl_is_here() || cuda::device_count() > 1) {
+  if (!nccl_is_here() || cuda::device_count() > 1) {
     std::printf("SKIPPED: this needs NCCL and exactly one GPU\n");
     return;
   }
@@ -184,6 +183,6 @@ TEST_CASE("two ranks of nccl that share a GPU are told so") {
                                             {}, Seconds(60));
   CHECK(outcome.exit_code != 0);
   CHECK(testing::contains(outcome.err, "ranks 0 and 1 share GPU "));
-  CHECK(testing::contains(outcome.err, cuda::nccl_version()));
+  CHECK(testing::contains(outcome.err, nccl_version()));
   CHECK(testing::contains(outcome.err, "NCCL_MULTI_RANK_GPU_ENABLE=1"));
 }

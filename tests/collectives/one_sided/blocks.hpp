@@ -1,6 +1,5 @@
-// The blocks of a GPU kernel as threads of the CPU, for tests: every block of every rank is a
-// thread, which delays itself at places that a seed decides, and runs the very functions that the
-// kernels run.
+// The blocks of a GPU kernel as CPU threads, for tests. Every block of every rank is a thread that
+// runs the same functions as the kernels, with delays at random places that a seed determines.
 #pragma once
 
 #include <barrier>
@@ -17,7 +16,7 @@
 
 namespace ringside::tests {
 
-// A team of one thread, which dawdles.
+// A team of one thread, with random delays.
 struct SlowThread {
   std::uint64_t seed = 0, who = 0;
   mutable Number moment = 0;
@@ -30,7 +29,7 @@ struct SlowThread {
   }
 };
 
-// There are more blocks than cores here: who waits lets others run.
+// Yields while it waits, because the tests have more blocks than cores.
 template <class Side>
 struct Yielding : Side {
   static void pause() { std::this_thread::yield(); }
@@ -40,28 +39,29 @@ struct BlockWorld {
   BlockWorld(int rank_count, int block_count, Number start = 0)
       : ranks(rank_count), blocks(block_count) {
     for (int r = 0; r < ranks; ++r) {
-      desks.push_back(std::make_unique<one_sided::Desk>());
-      desk_of.push_back(desks.back().get());
+      mailboxes.push_back(std::make_unique<one_sided::Mailbox>());
+      mailbox_of.push_back(mailboxes.back().get());
       for (int b = 0; b < blocks; ++b) {
-        desks.back()->counts[b] = start;
-        for (auto& lane : desks.back()->lanes[b]) lane.published.value = start;
+        mailboxes.back()->counts[b] = start;
+        for (auto& channel : mailboxes.back()->channels[b]) channel.published.value = start;
       }
     }
   }
 
-  one_sided::Seat seat(int rank, int block, std::uint64_t budget = 1u << 30) const {
+  one_sided::BlockContext context(int rank, int block, std::uint64_t budget = 1u << 30) const {
     return {.rank = rank,
             .size = ranks,
             .block = block,
             .blocks = blocks,
             .budget = budget,
-            .desks = desk_of.data()};
+            .mailboxes = mailbox_of.data()};
   }
 
-  // body(thread, seat, call) for each block of each rank and each of `calls` calls. The blocks of a
-  // rank begin a call together, as those of a kernel do; ranks do not wait for each other.
+  // Calls body(thread, context, call) on each block of each rank, for each of `calls` calls. The
+  // blocks of a rank begin a call together, as in a kernel; ranks do not wait for each other.
   void run(int calls, std::uint64_t seed,
-           const std::function<void(const SlowThread&, const one_sided::Seat&, int)>& body) const {
+           const std::function<void(const SlowThread&, const one_sided::BlockContext&, int)>& body)
+      const {
     std::vector<std::unique_ptr<std::barrier<>>> launches;
     for (int r = 0; r < ranks; ++r) launches.push_back(std::make_unique<std::barrier<>>(blocks));
     std::vector<std::thread> threads;
@@ -71,19 +71,19 @@ struct BlockWorld {
           const SlowThread thread{.seed = seed, .who = static_cast<std::uint64_t>(r * blocks + b)};
           for (int call = 0; call < calls; ++call) {
             launches[static_cast<std::size_t>(r)]->arrive_and_wait();
-            body(thread, seat(r, b), call);
+            body(thread, context(r, b), call);
           }
         });
     for (auto& thread : threads) thread.join();
   }
 
   int ranks, blocks;
-  std::vector<std::unique_ptr<one_sided::Desk>> desks;
-  std::vector<one_sided::Desk*> desk_of;
+  std::vector<std::unique_ptr<one_sided::Mailbox>> mailboxes;
+  std::vector<one_sided::Mailbox*> mailbox_of;
 };
 
-// Buffers of all ranks, on 16 bytes, or beside it. Element i of rank r is a small whole number:
-// sums are exact in every type.
+// Buffers of all ranks, aligned to 16 bytes or not. The elements are small integers, so sums are
+// exact in every type.
 template <class T>
 struct BlockData {
   BlockData(int ranks, std::size_t count, bool in_place, bool on_16_bytes, bool avg = false)

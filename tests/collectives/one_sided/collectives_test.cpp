@@ -1,5 +1,6 @@
-// What the GPU's kernels do, run by threads that delay each other: right for every count, type and
-// number of blocks, also where the numbers wrap around, and an end where a peer is lost.
+// The functions of the GPU's kernels, run by CPU threads with random delays: correct results for
+// every count, type and number of blocks, also when the numbers wrap around; and an end when a peer
+// is lost.
 #include "collectives/one_sided/collectives.hpp"
 #include "collectives/half.hpp"
 
@@ -8,14 +9,15 @@
 #include <doctest/doctest.h>
 
 #include "collectives/algorithms/recursive_doubling.hpp"
+#include "collectives/half.hpp"
 #include "tests/collectives/one_sided/blocks.hpp"
 
 using namespace ringside;
 using namespace ringside::tests;
 using collectives::Bf16;
 using collectives::Fp16;
+using one_sided::BlockContext;
 using one_sided::Range;
-using one_sided::Seat;
 
 namespace {
 
@@ -24,16 +26,17 @@ using Side = Yielding<one_sided::HostSide>;
 enum class Kind { two_shot, one_shot, ring };
 
 template <class T>
-bool all_reduce(Kind kind, const SlowThread& thread, const Seat& seat, const BlockData<T>& data) {
+bool all_reduce(Kind kind, const SlowThread& thread, const BlockContext& context,
+                const BlockData<T>& data) {
   if (kind == Kind::two_shot)
-    return one_sided::two_shot_all_reduce<Side>(thread, seat, data.buffers);
+    return one_sided::two_shot_all_reduce<Side>(thread, context, data.buffers);
   if (kind == Kind::one_shot)
-    return one_sided::one_shot_all_reduce<Side>(thread, seat, data.buffers, data.elements);
-  return one_sided::pull_all_reduce<Side>(thread, seat, data.buffers,
-                                          ring_plan(seat.size, seat.rank));
+    return one_sided::one_shot_all_reduce<Side>(thread, context, data.buffers, data.elements);
+  return one_sided::pull_all_reduce<Side>(thread, context, data.buffers,
+                                          ring_plan(context.size, context.rank));
 }
 
-// Elements, of all ranks, that are not what they should be, and calls that have lost a peer.
+// How many elements of all ranks are wrong, plus how many blocks have lost a peer.
 template <class T>
 std::size_t wrong_of(Kind kind, int ranks, int blocks, std::size_t count, bool in_place, bool packs,
                      bool avg, Number start = 0) {
@@ -41,8 +44,8 @@ std::size_t wrong_of(Kind kind, int ranks, int blocks, std::size_t count, bool i
   const BlockData<T> data(ranks, count, in_place, packs, avg);
   std::atomic<std::size_t> wrong = 0;
   world.run(1, count + static_cast<std::size_t>(blocks),
-            [&](const SlowThread& thread, const Seat& seat, int) {
-              if (!all_reduce(kind, thread, seat, data)) ++wrong;
+            [&](const SlowThread& thread, const BlockContext& context, int) {
+              if (!all_reduce(kind, thread, context, data)) ++wrong;
             });
   for (int r = 0; r < ranks; ++r)
     for (std::size_t i = 0; i < count; ++i)
@@ -81,36 +84,35 @@ TEST_CASE("blocks: one-shot sums exactly") {
   check_all_counts<Bf16>(Kind::one_shot);
 }
 
-TEST_CASE("blocks: the ring by schedule sums exactly") {
+TEST_CASE("blocks: the ring, from its schedule, sums exactly") {
   check_all_counts<float>(Kind::ring);
   check_all_counts<Fp16>(Kind::ring);
 }
 
-TEST_CASE("blocks: nothing is lost where the numbers wrap around") {
+TEST_CASE("blocks: sums are exact when the numbers wrap around") {
   for (const Kind kind : {Kind::two_shot, Kind::one_shot, Kind::ring})
     for (Number start = 0xffffffff - 8; start != 2; ++start)
       CHECK(wrong_of<float>(kind, 3, 2, 100, false, true, false, start) == 0);
 }
 
 TEST_CASE(
-    "blocks: calls of all kinds follow each other without a pause and two packets are enough") {
+    "blocks: calls of all kinds follow each other without waiting, and two packets are enough") {
   constexpr int ranks = 3, blocks = 2, calls = 60;
   const BlockWorld world(ranks, blocks, 0xffffffff - 100);
   const BlockData<float> packets(ranks, 80, false, true);
-  std::vector<BlockData<float>>
-      data;  // of its own for each call, so that only packets are used again
+  std::vector<BlockData<float>> data;  // [call], so that only the packets are used again
   for (int call = 0; call < calls; ++call)
     data.emplace_back(ranks, 20 + static_cast<std::size_t>(call * 13 % 57), false, true);
   std::atomic<int> lost = 0;
-  world.run(calls, 5, [&](const SlowThread& thread, const Seat& seat, int call) {
+  world.run(calls, 5, [&](const SlowThread& thread, const BlockContext& context, int call) {
     auto& of_call = data[static_cast<std::size_t>(call)];
     if (call % 3 != 0) {
       auto buffers = of_call.buffers;
       for (int r = 0; r < ranks; ++r)
         buffers.packet[r] = packets.packets[call & 1][static_cast<std::size_t>(r)];
-      lost += !one_sided::one_shot_all_reduce<Side>(thread, seat, buffers, of_call.elements);
+      lost += !one_sided::one_shot_all_reduce<Side>(thread, context, buffers, of_call.elements);
     } else {
-      lost += !all_reduce(call % 2 ? Kind::two_shot : Kind::ring, thread, seat, of_call);
+      lost += !all_reduce(call % 2 ? Kind::two_shot : Kind::ring, thread, context, of_call);
     }
   });
   CHECK(lost == 0);
@@ -122,7 +124,7 @@ TEST_CASE(
   CHECK(wrong == 0);
 }
 
-TEST_CASE("blocks: reduce_scatter and all_gather and broadcast") {
+TEST_CASE("blocks: reduce_scatter, all_gather and broadcast give the right elements") {
   for (const int ranks : {1, 2, 4})
     for (const std::size_t count : {0, 3, 64, 203}) {
       CAPTURE(ranks);
@@ -132,10 +134,10 @@ TEST_CASE("blocks: reduce_scatter and all_gather and broadcast") {
       BlockData<float> gathered(ranks, count, false, false);
       for (int r = 0; r < ranks; ++r) gathered.buffers.input[r] += gathered.buffers.chunks[r].begin;
       std::atomic<int> lost = 0;
-      world.run(1, count, [&](const SlowThread& thread, const Seat& seat, int) {
-        lost += !one_sided::direct_reduce_scatter<Side>(thread, seat, scattered.buffers);
-        lost += !one_sided::direct_all_gather<Side>(thread, seat, gathered.buffers);
-        lost += !one_sided::direct_broadcast<Side>(thread, seat, sent.buffers, count, ranks - 1);
+      world.run(1, count, [&](const SlowThread& thread, const BlockContext& context, int) {
+        lost += !one_sided::direct_reduce_scatter<Side>(thread, context, scattered.buffers);
+        lost += !one_sided::direct_all_gather<Side>(thread, context, gathered.buffers);
+        lost += !one_sided::direct_broadcast<Side>(thread, context, sent.buffers, count, ranks - 1);
       });
       CHECK(lost == 0);
       int wrong = 0;
@@ -154,7 +156,7 @@ TEST_CASE("blocks: reduce_scatter and all_gather and broadcast") {
     }
 }
 
-TEST_CASE("blocks: a rank that never comes is named and nobody is left spinning") {
+TEST_CASE("blocks: a rank that never arrives is named and no other rank spins on") {
   const BlockWorld world(3, 2);
   const BlockData<float> data(3, 100, false, true);
   std::atomic<int> lost = 0;
@@ -162,19 +164,20 @@ TEST_CASE("blocks: a rank that never comes is named and nobody is left spinning"
   for (const int rank : {0, 2})
     for (const int block : {0, 1})
       threads.emplace_back([&, rank, block] {
-        // Rank 0 has patience for a moment, rank 2 without end: it must be told.
-        const auto seat = world.seat(rank, block, rank == 0 ? 2000 : 1ull << 60);
-        lost += !one_sided::two_shot_all_reduce<Side>(SlowThread{}, seat, data.buffers);
+        // Rank 0 has a small budget; rank 2 has an unlimited one and ends only when rank 0 tells
+        // it.
+        const auto context = world.context(rank, block, rank == 0 ? 2000 : 1ull << 60);
+        lost += !one_sided::two_shot_all_reduce<Side>(SlowThread{}, context, data.buffers);
       });
   for (auto& thread : threads) thread.join();
   CHECK(lost == 4);
-  CHECK(world.desks[0]->trouble.waiting_for == 1 + 1);
-  CHECK(world.desks[0]->trouble.number == 1);
-  CHECK(world.desks[2]->trouble.waiting_for == 0);
-  CHECK(world.desks[1]->aborted.value == 1);
+  CHECK(world.mailboxes[0]->stall.waiting_for == 1 + 1);
+  CHECK(world.mailboxes[0]->stall.number == 1);
+  CHECK(world.mailboxes[2]->stall.waiting_for == 0);
+  CHECK(world.mailboxes[1]->aborted.value == 1);
 }
 
-TEST_CASE("stripes share out every element once and are cut on packs") {
+TEST_CASE("stripes cover every element once and are cut at multiples of a pack") {
   for (const std::size_t begin : {0, 1, 4, 7})
     for (const std::size_t count : {0, 1, 3, 8, 9, 100})
       for (const int parts : {1, 2, 7}) {
@@ -190,7 +193,7 @@ TEST_CASE("stripes share out every element once and are cut on packs") {
       }
 }
 
-TEST_CASE("a schedule is pulled only where nobody writes what another has yet to read") {
+TEST_CASE("a schedule is pulled only if no rank overwrites what another has yet to read") {
   for (int ranks = 1; ranks <= one_sided::most_ranks; ++ranks)
     for (int rank = 0; rank < ranks; ++rank) CHECK(ring_plan(ranks, rank).steps == 2 * (ranks - 1));
   const std::vector<collectives::Schedule> exchange{

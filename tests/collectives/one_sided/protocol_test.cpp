@@ -1,5 +1,5 @@
-// The one-sided protocol: while it is compiled, between threads that delay each other, and where
-// the numbers wrap around.
+// The one-sided protocol: at compile time, between threads with random delays, and when the numbers
+// wrap around.
 #include "collectives/one_sided/protocol.hpp"
 
 #include <atomic>
@@ -16,7 +16,7 @@ using one_sided::HostMemory;
 
 namespace {
 
-// For one thread, and for the compiler, which can run the steps as it reads them.
+// For a single thread, and for the compiler, which runs the steps in a static_assert.
 struct PlainMemory {
   static constexpr Number load_acquire(const Number& word) { return word; }
   static constexpr void store_release(Number& word, Number value) { word = value; }
@@ -26,32 +26,32 @@ struct PlainMemory {
   static constexpr void pause() {}
 };
 
-// Two slots: two messages go without an answer, the third when the first has been read.
+// With two slots, two messages can be sent at once, and the third when the first has been read.
 constexpr bool two_slots_take_two_messages(Number start) {
-  one_sided::Lane lane{{start}, {start}};
+  one_sided::Channel channel{{start}, {start}};
   using M = PlainMemory;
-  bool right =
-      one_sided::slot_is_free<M>(lane, start + 1, 2) && !one_sided::has_come<M>(lane, start + 1);
-  one_sided::publish<M>(lane, start + 1);
-  right =
-      right && one_sided::has_come<M>(lane, start + 1) && !one_sided::has_come<M>(lane, start + 2);
-  right = right && one_sided::slot_is_free<M>(lane, start + 2, 2);
-  one_sided::publish<M>(lane, start + 2);
-  right = right && !one_sided::slot_is_free<M>(lane, start + 3, 2);
-  one_sided::free_slot<M>(lane, start + 1);
-  return right && one_sided::slot_is_free<M>(lane, start + 3, 2) &&
-         !one_sided::slot_is_free<M>(lane, start + 4, 2);
+  bool right = one_sided::slot_is_free<M>(channel, start + 1, 2) &&
+               !one_sided::has_arrived<M>(channel, start + 1);
+  one_sided::publish<M>(channel, start + 1);
+  right = right && one_sided::has_arrived<M>(channel, start + 1) &&
+          !one_sided::has_arrived<M>(channel, start + 2);
+  right = right && one_sided::slot_is_free<M>(channel, start + 2, 2);
+  one_sided::publish<M>(channel, start + 2);
+  right = right && !one_sided::slot_is_free<M>(channel, start + 3, 2);
+  one_sided::free_slot<M>(channel, start + 1);
+  return right && one_sided::slot_is_free<M>(channel, start + 3, 2) &&
+         !one_sided::slot_is_free<M>(channel, start + 4, 2);
 }
 
 constexpr bool a_sleeper_is_woken_once() {
   using M = PlainMemory;
-  one_sided::Bell bell;
-  bool right = !one_sided::must_wake<M>(bell);
-  one_sided::about_to_sleep<M>(bell);
-  right = right && one_sided::must_wake<M>(bell) && !one_sided::must_wake<M>(bell);
-  one_sided::about_to_sleep<M>(bell);
-  one_sided::woken<M>(bell);
-  return right && !one_sided::must_wake<M>(bell);
+  one_sided::Doorbell doorbell;
+  bool right = !one_sided::must_wake<M>(doorbell);
+  one_sided::about_to_sleep<M>(doorbell);
+  right = right && one_sided::must_wake<M>(doorbell) && !one_sided::must_wake<M>(doorbell);
+  one_sided::about_to_sleep<M>(doorbell);
+  one_sided::woken<M>(doorbell);
+  return right && !one_sided::must_wake<M>(doorbell);
 }
 
 constexpr one_sided::Waited spin_with(bool ready, Number abort_word) {
@@ -69,12 +69,12 @@ static_assert(spin_with(true, 0) == one_sided::Waited::ready &&
               spin_with(true, 1) == one_sided::Waited::ready);
 static_assert(spin_with(false, 1) == one_sided::Waited::aborted &&
               spin_with(false, 0) == one_sided::Waited::out_of_budget);
-static_assert(sizeof(one_sided::Lane) == 256 && alignof(one_sided::Flag) == 128,
-              "every flag has its lines for itself");
+static_assert(sizeof(one_sided::Channel) == 256 && alignof(one_sided::Flag) == 128,
+              "every flag has cache lines of its own");
 
 std::size_t wrong_words(Number slots, std::size_t words, Number start, Number messages,
                         std::uint64_t seed) {
-  OneLane world(slots, words, start);
+  OneChannel world(slots, words, start);
   std::thread sender([&] { send_messages<HostMemory>(world, messages, seed); });
   const std::size_t wrong = receive_messages<HostMemory>(world, messages, seed);
   sender.join();
@@ -83,7 +83,7 @@ std::size_t wrong_words(Number slots, std::size_t words, Number start, Number me
 
 }  // namespace
 
-TEST_CASE("messages of any length arrive whole and in order whatever delays either side") {
+TEST_CASE("messages of any length arrive complete and in order, whichever side is slow") {
   std::uint64_t seed = 0;
   for (const Number slots : {1u, 2u, 8u})
     for (const std::size_t words :
@@ -94,29 +94,30 @@ TEST_CASE("messages of any length arrive whole and in order whatever delays eith
     }
 }
 
-TEST_CASE("nothing is lost where the numbers wrap around") {
+TEST_CASE("messages arrive complete when the numbers wrap around") {
   for (const Number slots : {1u, 4u})
     CHECK(wrong_words(slots, 16, 0xffffffff - 500, 1000, slots) == 0);
 }
 
-TEST_CASE("four threads pass messages round a ring") {
+TEST_CASE("four ranks pass messages around a ring") {
   constexpr int size = 4;
   constexpr Number messages = 2000;
-  std::vector<std::unique_ptr<OneLane>> lanes;  // [r] from r to r+1
-  for (int r = 0; r < size; ++r) lanes.push_back(std::make_unique<OneLane>(2, 33, 0));
+  std::vector<std::unique_ptr<OneChannel>> channels;  // [r] from r to r+1
+  for (int r = 0; r < size; ++r) channels.push_back(std::make_unique<OneChannel>(2, 33, 0));
   std::atomic<std::size_t> wrong = 0;
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r) {
     const auto s = static_cast<std::size_t>(r);
-    threads.emplace_back([&, s] { send_messages<HostMemory>(*lanes[s], messages, s); });
-    threads.emplace_back([&, s] { wrong += receive_messages<HostMemory>(*lanes[s], messages, s); });
+    threads.emplace_back([&, s] { send_messages<HostMemory>(*channels[s], messages, s); });
+    threads.emplace_back(
+        [&, s] { wrong += receive_messages<HostMemory>(*channels[s], messages, s); });
   }
   for (auto& thread : threads) thread.join();
   CHECK(wrong == 0);
 }
 
 TEST_CASE("a waiter ends when the abort word is raised") {
-  OneLane world(2, 1, 0);
+  OneChannel world(2, 1, 0);
   std::string told;
   std::thread receiver([&] {
     try {
@@ -131,32 +132,32 @@ TEST_CASE("a waiter ends when the abort word is raised") {
   CHECK(told == "the other side has given up");
 }
 
-TEST_CASE("a sleeper never misses the bell") {
-  // The sleep is a loop here, and looks at nothing but the bell: had both missed each other, it
-  // would last until the deadline.
-  one_sided::Lane lane;
-  one_sided::Bell bell;
+TEST_CASE("a sleeper never misses the doorbell") {
+  // The sleep is a loop here that reads only the doorbell. If sleeper and waker missed each other,
+  // it would last until the deadline.
+  one_sided::Channel channel;
+  one_sided::Doorbell doorbell;
   constexpr Number rounds = 20000;
   std::thread waker([&] {
     for (Number i = 1; i <= rounds; ++i) {
-      while (!one_sided::slot_is_free<HostMemory>(lane, i, 1)) std::this_thread::yield();
+      while (!one_sided::slot_is_free<HostMemory>(channel, i, 1)) std::this_thread::yield();
       delay(3, 5, i);
-      one_sided::publish<HostMemory>(lane, i);
-      one_sided::must_wake<HostMemory>(bell);  // leaves asleep at 0: to a futex that is the wake-up
+      one_sided::publish<HostMemory>(channel, i);
+      one_sided::must_wake<HostMemory>(doorbell);  // sets asleep to 0, which wakes the loop below
     }
   });
   int missed = 0;
   for (Number i = 1; i <= rounds; ++i) {
-    while (!one_sided::has_come<HostMemory>(lane, i)) {
-      one_sided::about_to_sleep<HostMemory>(bell);
+    while (!one_sided::has_arrived<HostMemory>(channel, i)) {
+      one_sided::about_to_sleep<HostMemory>(doorbell);
       const Deadline deadline = Deadline::after(Seconds(2));
-      const bool slept = !one_sided::has_come<HostMemory>(lane, i);
-      while (slept && HostMemory::load_relaxed(bell.asleep.value) == 1 && !deadline.expired())
+      const bool slept = !one_sided::has_arrived<HostMemory>(channel, i);
+      while (slept && HostMemory::load_relaxed(doorbell.asleep.value) == 1 && !deadline.expired())
         std::this_thread::yield();
       missed += deadline.expired();
-      one_sided::woken<HostMemory>(bell);
+      one_sided::woken<HostMemory>(doorbell);
     }
-    one_sided::free_slot<HostMemory>(lane, i);
+    one_sided::free_slot<HostMemory>(channel, i);
   }
   waker.join();
   CHECK(missed == 0);

@@ -1,14 +1,13 @@
-// What a reader of one_sided.hpp should see once: the same protocol with one word changed, and
-// ThreadSanitizer's answer.
+// The one-sided protocol with one memory order weakened, to show what ThreadSanitizer reports.
 //
 //   weakened_protocol none | publish | free_slot | two_shot | one_shot | ring
 //
-// `publish` stores the flag `published` relaxed instead of with release; `free_slot` does so with
-// `released`; the others are the collectives of one_sided_collectives.hpp, as GPU kernels run them,
-// with all their flags relaxed. On x86, where every store is a release to the processor, both go
-// well whatever is tried, and would until the day of another compiler or processor. Built with
-// RINGSIDE_SANITIZE=thread only, where its tests expect that both are reported as data races, and
-// the protocol as it is, is not.
+// `publish` stores the flag `published` relaxed instead of with release; `free_slot` does the same
+// with `released`. The others run the collectives of one_sided/collectives.hpp with all flags
+// relaxed. On x86 every store is a release for the processor, so the weakened protocol seems to
+// work, and would fail with another compiler or processor. This program is built with
+// RINGSIDE_SANITIZE=thread only. Its tests expect a data race for each weakened flag, and none for
+// `none`.
 #include <atomic>
 #include <cstdio>
 #include <string_view>
@@ -27,42 +26,42 @@ using RelaxedMemory = Relaxed<one_sided::HostMemory>;
 
 template <class SenderMemory, class ReceiverMemory>
 std::size_t run() {
-  OneLane world(4, 64, 0);
+  OneChannel world(4, 64, 0);
   std::thread sender([&] { send_messages<SenderMemory>(world, 1000, 1); });
   const std::size_t wrong = receive_messages<ReceiverMemory>(world, 1000, 1);
   sender.join();
   return wrong;
 }
 
-// By two blocks of each of three ranks, four times: new inputs, as a kernel before this one would
-// write them, an all-reduce, and a look at the result.
+// Two blocks on each of three ranks, four rounds of three calls: write new inputs, as an earlier
+// kernel would; all-reduce; check the result.
 template <class Side>
 std::size_t run_blocks(std::string_view kind) {
   constexpr int ranks = 3;
   const BlockWorld world(ranks, 2);
   const BlockData<float> data(ranks, 1000, false, true);
   std::atomic<std::size_t> wrong = 0;
-  world.run(12, 1, [&](const SlowThread& thread, const one_sided::Seat& seat, int call) {
+  world.run(12, 1, [&](const SlowThread& thread, const one_sided::BlockContext& context, int call) {
     const one_sided::Range part =
-        one_sided::stripe<float>({0, data.elements}, seat.block, seat.blocks);
+        one_sided::stripe<float>({0, data.elements}, context.block, context.blocks);
     auto buffers = data.buffers;
-    float* const input = const_cast<float*>(buffers.input[seat.rank]);
+    float* const input = const_cast<float*>(buffers.input[context.rank]);
     const float more = static_cast<float>(call / 3);
     if (call % 3 == 0)
       for (std::size_t i = part.begin; i < part.end; ++i)
-        input[i] = BlockData<float>::number(seat.rank, i) + more;
+        input[i] = BlockData<float>::number(context.rank, i) + more;
     if (call % 3 == 2)
       for (std::size_t i = part.begin; i < part.end; ++i)
-        wrong += buffers.output[seat.rank][i] !=
+        wrong += buffers.output[context.rank][i] !=
                  BlockData<float>::sum(ranks, i) + static_cast<float>(ranks) * more;
     if (call % 3 != 1) return;
     for (int r = 0; r < ranks; ++r)
       buffers.packet[r] = data.packets[call & 1][static_cast<std::size_t>(r)];
-    if (kind == "two_shot") one_sided::two_shot_all_reduce<Side>(thread, seat, buffers);
+    if (kind == "two_shot") one_sided::two_shot_all_reduce<Side>(thread, context, buffers);
     if (kind == "one_shot")
-      one_sided::one_shot_all_reduce<Side>(thread, seat, buffers, data.elements);
+      one_sided::one_shot_all_reduce<Side>(thread, context, buffers, data.elements);
     if (kind == "ring")
-      one_sided::pull_all_reduce<Side>(thread, seat, buffers, ring_plan(ranks, seat.rank));
+      one_sided::pull_all_reduce<Side>(thread, context, buffers, ring_plan(ranks, context.rank));
   });
   return wrong;
 }

@@ -1,5 +1,6 @@
-// A sender and a receiver that share a lane, for tests of the one-sided protocol: the steps of
-// one_sided.hpp with plain data in the slots, so that ThreadSanitizer watches the very protocol.
+// A sender and a receiver that share a channel, for tests of the one-sided protocol. They use the
+// steps of protocol.hpp with plain data in the slots, so that ThreadSanitizer checks the protocol
+// itself.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +17,32 @@ namespace ringside::tests {
 namespace one_sided = collectives::one_sided;
 using one_sided::Number;
 
-// Slots of as many words as the longest message has. `start` is the message before the first: other
-// than 0, to see the numbers wrap around.
-struct OneLane {
-  OneLane(Number slot_count, std::size_t slot_words, Number start)
+// The slots have room for the longest message. `start` is the number before the first message; a
+// value other than 0 lets the numbers wrap around.
+struct OneChannel {
+  OneChannel(Number slot_count, std::size_t slot_words, Number start)
       : slots(slot_count),
         words(slot_words),
         first(start + 1),
         memory(slot_count * slot_words),
         lengths(slot_count) {
-    lane.published.value = lane.released.value = start;
+    channel.published.value = channel.released.value = start;
   }
   std::uint32_t* slot(Number number) {
     return memory.data() + one_sided::slot_of(number, slots) * words;
   }
 
-  one_sided::Lane lane;
+  one_sided::Channel channel;
   one_sided::Flag aborted;
   const Number slots;
   const std::size_t words;
   const Number first;
-  std::vector<std::uint32_t> memory;  // plain words, which only the protocol protects
+  std::vector<std::uint32_t> memory;  // plain words, protected by the protocol alone
   std::vector<std::size_t> lengths;   // [slot]
 };
 
-// Message i has this many words, and word w of it is this: what a late or an early reader would not
-// see.
+// The length of message i, and its word w. A reader that is too early or too late sees other
+// values.
 inline std::size_t length_of(std::uint64_t seed, Number i, std::size_t most) {
   return random_below(most + 1, seed, 1, i);
 }
@@ -49,17 +50,16 @@ inline std::uint32_t word_of(std::uint64_t seed, Number i, std::size_t w) {
   return static_cast<std::uint32_t>(random_bits(seed, 2 + i, w));
 }
 
-// Now and then, at places that the seed decides: a moment in which the other side may get ahead.
+// Sometimes sleeps or yields, as the seed determines, so that the other side can get ahead.
 inline void delay(std::uint64_t seed, std::uint64_t side, Number i) {
   const auto roll = random_below(64, seed, 100 + side, i);
   if (roll == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
   if (roll < 8) std::this_thread::yield();
 }
 
-// Waits as the transports do that cannot sleep: a bounded spin, then a yield, and no end but the
-// abort word.
+// Spins for a bounded time and then yields, until ready() or until the abort flag is raised.
 template <class Memory, class Ready>
-void wait_for(OneLane& world, Ready ready) {
+void wait_for(OneChannel& world, Ready ready) {
   for (;;) {
     const auto waited = one_sided::spin<Memory>(ready, world.aborted, 100);
     if (waited == one_sided::Waited::ready) return;
@@ -70,31 +70,31 @@ void wait_for(OneLane& world, Ready ready) {
 }
 
 template <class Memory>
-void send_messages(OneLane& world, Number count, std::uint64_t seed) {
+void send_messages(OneChannel& world, Number count, std::uint64_t seed) {
   for (Number i = 0; i < count; ++i) {
     const Number number = world.first + i;
     wait_for<Memory>(
-        world, [&] { return one_sided::slot_is_free<Memory>(world.lane, number, world.slots); });
+        world, [&] { return one_sided::slot_is_free<Memory>(world.channel, number, world.slots); });
     const std::size_t length = length_of(seed, i, world.words);
     world.lengths[one_sided::slot_of(number, world.slots)] = length;
     for (std::size_t w = 0; w < length; ++w) world.slot(number)[w] = word_of(seed, i, w);
     delay(seed, 0, i);
-    one_sided::publish<Memory>(world.lane, number);
+    one_sided::publish<Memory>(world.channel, number);
   }
 }
 
-// Returns how many words were not what they should be.
+// Returns how many words were wrong.
 template <class Memory>
-std::size_t receive_messages(OneLane& world, Number count, std::uint64_t seed) {
+std::size_t receive_messages(OneChannel& world, Number count, std::uint64_t seed) {
   std::size_t wrong = 0;
   for (Number i = 0; i < count; ++i) {
     const Number number = world.first + i;
-    wait_for<Memory>(world, [&] { return one_sided::has_come<Memory>(world.lane, number); });
+    wait_for<Memory>(world, [&] { return one_sided::has_arrived<Memory>(world.channel, number); });
     const std::size_t length = world.lengths[one_sided::slot_of(number, world.slots)];
     wrong += length != length_of(seed, i, world.words);
     for (std::size_t w = 0; w < length; ++w) wrong += world.slot(number)[w] != word_of(seed, i, w);
     delay(seed, 1, i);
-    one_sided::free_slot<Memory>(world.lane, number);
+    one_sided::free_slot<Memory>(world.channel, number);
   }
   return wrong;
 }

@@ -1,4 +1,4 @@
-// Which algorithm a call takes.
+// Which algorithm a call selects.
 #include "collectives/selection/algorithm_selection.hpp"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,8 @@ using namespace ringside::tests;
 
 namespace {
 
-// A network with a core for every rank, on which a message costs as much as so many bytes.
+// A network on which a message costs as much as `bytes_per_message` bytes, with a core for every
+// rank.
 MachineCosts network(double bytes_per_message) {
   MachineCosts costs{.common = {.alpha = 1e-5, .overhead = 1e-6, .slice_bytes = 256 * 1024}};
   for (auto& per_byte : costs.per_byte) per_byte = {1e-5 / bytes_per_message, 0, 1e-12};
@@ -21,36 +22,35 @@ MachineCosts network(double bytes_per_message) {
 }
 
 AlgorithmSelection by(const MachineCosts& costs) {
-  AlgorithmSelection choice;
-  choice.set_costs(costs);
-  return choice;
+  AlgorithmSelection selection;
+  selection.set_costs(costs);
+  return selection;
 }
 
 }  // namespace
 
-TEST_CASE("without a word and without costs the default of the catalogue is taken") {
+TEST_CASE("without forced algorithms and costs, the selection is the default of the catalogue") {
   for (const Collective collective : all_collectives)
     CHECK(&AlgorithmSelection().choose(collective, 1000, DataType::fp32, 4) ==
           &find_algorithm(collective));
 }
 
-TEST_CASE("what is forced is taken, and the rest is as it was") {
-  AlgorithmSelection choice("all_reduce=two_shot,broadcast=chain");
-  CHECK(choice.choose(Collective::all_reduce, 1, DataType::fp32, 4).name == "two_shot");
-  CHECK(choice.choose(Collective::broadcast, 1, DataType::fp32, 4).name == "chain");
-  CHECK(choice.choose(Collective::reduce, 1, DataType::fp32, 4).name == "binomial");
-  choice.set_costs(network(1000));
-  CHECK(choice.choose(Collective::all_reduce, 1, DataType::fp32, 4).name == "two_shot");
+TEST_CASE("forced algorithms are selected, and other collectives keep theirs") {
+  AlgorithmSelection selection("all_reduce=two_shot,broadcast=chain");
+  CHECK(selection.choose(Collective::all_reduce, 1, DataType::fp32, 4).name == "two_shot");
+  CHECK(selection.choose(Collective::broadcast, 1, DataType::fp32, 4).name == "chain");
+  CHECK(selection.choose(Collective::reduce, 1, DataType::fp32, 4).name == "binomial");
+  selection.set_costs(network(1000));
+  CHECK(selection.choose(Collective::all_reduce, 1, DataType::fp32, 4).name == "two_shot");
   CHECK(AlgorithmSelection("all_reduce=naive")
             .choose(Collective::all_reduce, 1, DataType::fp32, 4)
             .name == "naive");
 }
 
-TEST_CASE("a wrong name says which there are") {
+TEST_CASE("an unknown name is an error that lists the known ones") {
   CHECK_THROWS_WITH_AS(AlgorithmSelection("all_reduce"),
                        "'all_reduce' does not name an algorithm: write collective=algorithm, such "
-                       "as all_reduce=ring, with commas in "
-                       "between",
+                       "as all_reduce=ring, separated by commas",
                        Error);
   CHECK_THROWS_WITH_AS(
       AlgorithmSelection("reduce_scatter=tree"),
@@ -60,12 +60,13 @@ TEST_CASE("a wrong name says which there are") {
   CHECK_THROWS_AS(AlgorithmSelection("all_reduce="), Error);
 }
 
-TEST_CASE("few bytes take few messages, many bytes take short ones, and the choice turns once") {
+TEST_CASE(
+    "few bytes select few messages, many bytes select short ones, and the selection changes once") {
   for (const int size : {4, 8, 13, 16}) {
     CAPTURE(size);
-    const AlgorithmSelection choice = by(network(10000));
+    const AlgorithmSelection selection = by(network(10000));
     const auto name = [&](Collective collective, std::size_t count) {
-      return choice.choose(collective, count, DataType::fp32, size).name;
+      return selection.choose(collective, count, DataType::fp32, size).name;
     };
     CHECK((name(Collective::all_reduce, 1) == "recursive_doubling" ||
            name(Collective::all_reduce, 1) == "one_shot"));
@@ -83,20 +84,20 @@ TEST_CASE("few bytes take few messages, many bytes take short ones, and the choi
   }
 }
 
-TEST_CASE("dearer messages turn the choice later") {
-  const auto turn = [](double bytes_per_message) {
-    const AlgorithmSelection choice = by(network(bytes_per_message));
+TEST_CASE("costlier messages move the change of the selection to larger buffers") {
+  const auto turning_point = [](double bytes_per_message) {
+    const AlgorithmSelection selection = by(network(bytes_per_message));
     std::size_t count = 1;
-    while (choice.choose(Collective::all_reduce, count, DataType::fp32, 8).name ==
-           choice.choose(Collective::all_reduce, 1, DataType::fp32, 8).name)
+    while (selection.choose(Collective::all_reduce, count, DataType::fp32, 8).name ==
+           selection.choose(Collective::all_reduce, 1, DataType::fp32, 8).name)
       count *= 2;
     return count;
   };
-  CHECK(turn(1e3) < turn(1e5));
-  CHECK(turn(1e5) < turn(1e7));
+  CHECK(turning_point(1e3) < turning_point(1e5));
+  CHECK(turning_point(1e5) < turning_point(1e7));
 }
 
-TEST_CASE("cautionary tales are never chosen where there is another") {
+TEST_CASE("a cautionary algorithm is never selected if there is another") {
   for (const double bytes_per_message : {1.0, 1e4, 1e9})
     for (const Collective collective : all_collectives)
       for (const std::size_t count : {0, 1, 1000, 1'000'000})
@@ -110,7 +111,7 @@ TEST_CASE("cautionary tales are never chosen where there is another") {
   CHECK_FALSE(find_algorithm(Collective::gather, "linear").cautionary);
 }
 
-TEST_CASE("the same kind of call always takes the same algorithm, by bytes and not by elements") {
+TEST_CASE("calls with the same number of bytes select the same algorithm, whatever their type") {
   const AlgorithmSelection first = by(built_in_costs("tcp")), second = by(built_in_costs("tcp"));
   for (std::size_t count = 1; count < 1'000'000; count = count * 3 + 1) {
     CHECK(&first.choose(Collective::all_reduce, count, DataType::fp32, 4) ==
@@ -120,8 +121,8 @@ TEST_CASE("the same kind of call always takes the same algorithm, by bytes and n
   }
 }
 
-TEST_CASE("ranks whose calibrations differ choose alike because they take rank 0's") {
-  // For rank 0 a message costs next to nothing, for the others it costs a gigabyte.
+TEST_CASE("ranks with different calibrations select alike because all use rank 0's") {
+  // On rank 0 a message costs as much as one byte, on the others as much as a gigabyte.
   const auto choose = [](ProcessGroup& group) {
     const auto name = group.algorithm_for(Collective::all_reduce, 30000, DataType::fp32).name;
     require(name == "ring", "rank {} chose {}", group.rank(), name);
@@ -129,7 +130,8 @@ TEST_CASE("ranks whose calibrations differ choose alike because they take rank 0
     group.all_reduce(std::span(x));
     require(x[29999] == static_cast<float>(group.size()), "the sum is {}", x[29999]);
   };
-  for (const auto connect : {&ProcessGroup::over_tcp, &ProcessGroup::over_shm})
+  for (const Connect connect :
+       std::initializer_list<Connect>{ProcessGroup::over_tcp, ProcessGroup::over_shm})
     for (const int size : {2, 3, 4}) {
       const auto port = free_port();
       const auto outcomes = on_threads(size, [&](int rank) {
@@ -142,7 +144,7 @@ TEST_CASE("ranks whose calibrations differ choose alike because they take rank 0
     }
 }
 
-TEST_CASE("a group counts neither messages nor calls for what it agreed on when it was made") {
+TEST_CASE("the messages by which a new group agrees on costs do not count in its figures") {
   GroupOptions options;
   options.algorithms = AlgorithmSelection("all_reduce=ring");
   for (const auto& outcome : run_tcp(

@@ -1,5 +1,5 @@
-// The calibration file: what is kept is found again, other machines' entries stay, and a broken
-// file is a warning.
+// The calibration file: what is written is read again, entries of other machines stay, and an
+// invalid file is a warning.
 #include "collectives/selection/calibration.hpp"
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A cache folder of the test's own, in force while it lives.
+// A cache folder of this test, used while the object lives.
 class CacheFolder {
  public:
   CacheFolder() {
@@ -41,7 +41,7 @@ class CacheFolder {
   std::optional<std::string> before_;
 };
 
-// Numbers that nobody would have built in.
+// Costs that differ from all built-in ones.
 MachineCosts odd_costs(double factor) {
   MachineCosts costs = built_in_costs("tcp");
   costs.common.alpha = 0.001 * factor;
@@ -50,7 +50,8 @@ MachineCosts odd_costs(double factor) {
   return costs;
 }
 
-// Within a hundred thousandth. (Approx by itself is as lenient to a microsecond as to a second.)
+// Within a relative error of 1e-5. (By default Approx also allows an absolute error, too large for
+// microseconds.)
 doctest::Approx about(double value) {
   return doctest::Approx(value).scale(1e-15);
 }
@@ -69,7 +70,7 @@ void check_same(const MachineCosts& a, const MachineCosts& b) {
 
 }  // namespace
 
-TEST_CASE("without a file there are the values built in, for each transport others") {
+TEST_CASE("without a file the costs are built in, and differ between transports") {
   const CacheFolder cache;
   for (const char* transport : {"tcp", "shm", "threads"}) {
     CHECK(costs_here(transport) == built_in_costs(transport));
@@ -92,13 +93,13 @@ TEST_CASE("the file lies in XDG_CACHE_HOME or in the home folder's cache") {
   CHECK(calibration_file() == "");
   CHECK(costs_here("tcp") == built_in_costs("tcp"));
   CHECK_THROWS_WITH_AS(keep_calibration({}),
-                       "there is no folder to keep the calibration in: set HOME or XDG_CACHE_HOME",
+                       "there is no folder for the calibration file: set HOME or XDG_CACHE_HOME",
                        Error);
   if (home) ::setenv("HOME", home->c_str(), 1);
   ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);
 }
 
-TEST_CASE("what is kept is found again, and what is there of others stays") {
+TEST_CASE("costs that are written are read again, and entries of others stay") {
   const CacheFolder cache;
   keep_calibration({{"tcp", odd_costs(1)}, {"shm", odd_costs(2)}});
   check_same(costs_here("tcp"), odd_costs(1));
@@ -119,7 +120,7 @@ TEST_CASE("what is kept is found again, and what is there of others stays") {
   CHECK(std::count_if(file["entries"].begin(), file["entries"].end(),
                       [](const auto& entry) { return entry["host"] == "some-other-host"; }) == 1);
   CHECK(std::distance(fs::directory_iterator(calibration_file().parent_path()),
-                      fs::directory_iterator()) == 1);  // nothing beside it
+                      fs::directory_iterator()) == 1);  // no temporary file is left
 }
 
 TEST_CASE("an entry for another host or another number of cores is not for this machine") {
@@ -137,7 +138,7 @@ TEST_CASE("an entry for another host or another number of cores is not for this 
   }
 }
 
-TEST_CASE("a broken file counts as none and is written anew") {
+TEST_CASE("an invalid file counts as missing and is replaced") {
   const CacheFolder cache;
   keep_calibration({{"tcp", odd_costs(1)}});
   const nlohmann::json good = nlohmann::json::parse(std::ifstream(calibration_file()));
@@ -161,14 +162,14 @@ TEST_CASE("a broken file counts as none and is written anew") {
   }
 }
 
-TEST_CASE("a folder that cannot be written to is said") {
+TEST_CASE("a folder that cannot be written to is an error that names it") {
   const CacheFolder cache;
   const std::string folder = *environment("XDG_CACHE_HOME");
   fs::create_directories(folder);
   std::ofstream(fs::path(folder) / "ringside") << "a file where a folder should be";
   CHECK_THROWS_WITH_AS(keep_calibration({{"tcp", odd_costs(1)}}),
-                       fmt::format("cannot write the calibration to {}: may you write there? "
-                                   "XDG_CACHE_HOME names another folder",
+                       fmt::format("cannot write the calibration to {}: make the folder writable, "
+                                   "or set XDG_CACHE_HOME to another one",
                                    (fs::path(folder) / "ringside" / "calibration.json").string())
                            .c_str(),
                        Error);

@@ -1,5 +1,4 @@
-// The cost model against the formulas of the literature, and against what the executor really
-// sends.
+// The cost model against the formulas of the literature and against the messages of the executor.
 #include "collectives/selection/cost_model.hpp"
 
 #include <cmath>
@@ -16,7 +15,7 @@ using namespace ringside::collectives;
 
 namespace {
 
-// The model of the papers: alpha + beta b for a message, which keeps the ports busy for as long.
+// The model of the papers: a message takes alpha + beta b and keeps both ports busy for that time.
 constexpr double alpha = 1e-5, beta = 3e-9, adding = 7e-10;
 constexpr CostParameters hockney{.alpha = alpha, .beta = beta, .gamma = adding, .overhead = alpha};
 
@@ -25,7 +24,8 @@ double seconds(Collective collective, std::string_view name, int size, std::uint
   return cost_of(find_algorithm(collective, name), size, bytes, parameters).seconds;
 }
 
-// Within a hundred thousandth. (Approx by itself is as lenient to a microsecond as to a second.)
+// Within a relative error of 1e-5. (By default Approx also allows an absolute error, too large for
+// microseconds.)
 doctest::Approx about(double value) {
   return doctest::Approx(value).scale(1e-15);
 }
@@ -56,7 +56,7 @@ TEST_CASE("the cost of each algorithm is the formula of the literature for 2 to 
     CHECK(seconds(broadcast, "binomial", p, bytes) == is(log * (alpha + n * beta)));
     CHECK(seconds(broadcast, "linear", p, bytes) == is(links * (alpha + n * beta)));
     CHECK(seconds(broadcast, "chain", p, bytes) ==
-          is(links * (alpha + n * beta)));  // nothing is cut here
+          is(links * (alpha + n * beta)));  // without slices
     CHECK(seconds(reduce, "binomial", p, bytes) == is(log * (alpha + n * (beta + adding))));
     CHECK(seconds(reduce, "chain", p, bytes) == is(links * (alpha + n * (beta + adding))));
     CHECK(seconds(barrier, "dissemination", p, 0) == is(log * alpha));
@@ -72,8 +72,7 @@ TEST_CASE("the cost of each algorithm is the formula of the literature for 2 to 
   }
 }
 
-TEST_CASE(
-    "any number of ranks costs recursive doubling two more steps than the power of two below") {
+TEST_CASE("recursive doubling costs two more steps than the next lower power of two") {
   for (const int p : {3, 5, 6, 7, 9, 12, 17}) {
     CAPTURE(p);
     const double n = 16000, steps = rounded_up_log2(p + 1) - 1;
@@ -83,17 +82,17 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a chain in slices is a pipeline") {
+TEST_CASE("a chain with slices is a pipeline") {
   CostParameters sliced = hockney;
   sliced.slice_bytes = 1000;
   for (const int p : {2, 3, 6}) {
     CAPTURE(p);
-    // k slices follow each other at the distance of one, and the last has p-2 more links before it.
+    // One slice follows another on each link, and the last one has p-2 more links to pass.
     CHECK(seconds(Collective::broadcast, "chain", p, 50000, sliced) ==
           about((50 + p - 2) * (alpha + 1000 * beta)));
   }
-  // Where slices are too many to be looked at one by one, as many messages are paid for: twice the
-  // buffer, twice the time.
+  // If there are too many slices to walk one by one, each longer one costs as many messages: twice
+  // the buffer takes twice the time.
   sliced.slice_bytes = 100;
   const double once = seconds(Collective::broadcast, "chain", 6, 100'000'000, sliced),
                twice = seconds(Collective::broadcast, "chain", 6, 200'000'000, sliced);
@@ -101,17 +100,17 @@ TEST_CASE("a chain in slices is a pipeline") {
   CHECK(once == about(1e6 * (alpha + 100 * beta)).epsilon(0.005));
 }
 
-TEST_CASE("the next message need not wait until the last one has arrived") {
+TEST_CASE("a message can leave before the previous one has arrived") {
   CostParameters logp{.alpha = 10e-6, .beta = 1e-9, .gamma = 0, .overhead = 2e-6};
-  // The root sends 5 messages 2 us apart, each with a microsecond of bytes; the last one arrives a
-  // delay after that.
+  // The root sends 5 messages of 2 us overhead and 1 us of bytes each; the last one arrives after
+  // the delay.
   CHECK(seconds(Collective::broadcast, "linear", 6, 1000, logp) == about(4 * 3e-6 + 11e-6));
   CHECK(seconds(Collective::gather, "linear", 6, 6000, logp) == about(11e-6 + 4 * 3e-6));
 }
 
-TEST_CASE("what comes waits until what lay there has left") {
-  // Rank 0 has chunk 0 from rank 3, and hands it on to rank 1 once chunks 1 and 2 have left. Rank
-  // 2's chunk 0 has long come by then.
+TEST_CASE("a received chunk waits until the old content has left") {
+  // Rank 0 receives chunk 0 from rank 3 and forwards it to rank 1 once chunks 1 and 2 have left.
+  // Rank 2's chunk 0 has arrived long before.
   constexpr ChunkRange first{0}, others{1, 2};
   const auto send = [](int to, ChunkRange chunks) {
     return Step{.send = Send{.to = to, .chunks = chunks}, .receive = {}};
@@ -132,14 +131,15 @@ TEST_CASE("what comes waits until what lay there has left") {
         about(2 * alpha + 3 * n * beta + n * adding));
 }
 
-TEST_CASE("ranks that share cores wait for the work of all and for their turn") {
+TEST_CASE("ranks that share cores wait for the work of all ranks and for their turn") {
   CostParameters crowded{
       .alpha = 10e-6, .beta = 0, .gamma = 0, .overhead = 5e-6, .turn = 3e-6, .cores = 2};
   const Cost cost = cost_of(find_algorithm(Collective::all_reduce, "two_shot"), 6, 0, crowded);
   CHECK(cost.work == about(60 * 2 * 5e-6));  // 10 messages from each of 6 ranks, two ends each
   CHECK(cost.seconds == about(cost.work / 2));
   CHECK(cost.path < cost.work / 2);
-  // One message after the other, each longer by a turn for each of the two further ranks on a core.
+  // One message after the other; each takes two turns longer, for the two further ranks on its
+  // core.
   CHECK(seconds(Collective::broadcast, "chain", 6, 0, crowded) == about(5 * (10e-6 + 2 * 3e-6)));
   crowded.cores = 0;
   CHECK(seconds(Collective::broadcast, "chain", 6, 0, crowded) == about(5 * 10e-6));
@@ -149,7 +149,7 @@ TEST_CASE("ranks that share cores wait for the work of all and for their turn") 
         about(2 * (2 * (1e-7 + 1000 * 4e-10) + 1000 * 2e-10)));
 }
 
-TEST_CASE("what the model counts is what the executor sends to the byte and the message") {
+TEST_CASE("the model counts exactly the bytes and messages that the executor sends") {
   for (const int size : {2, 3, 4, 6}) {
     for (const Algorithm& algorithm : all_algorithms()) {
       if (algorithm.collective != Collective::all_reduce) continue;
@@ -174,7 +174,7 @@ TEST_CASE("what the model counts is what the executor sends to the byte and the 
             const Sent sent{group.traffic().messages_sent - before.messages_sent,
                             group.traffic().payload_bytes_sent - before.payload_bytes_sent};
             require(sent == expected,
-                    "rank {} sent {} bytes in {} messages, and the model says {} in {}",
+                    "rank {} sent {} bytes in {} messages, but the model expects {} in {}",
                     group.rank(), sent.bytes, sent.messages, expected.bytes, expected.messages);
           },
           options);
@@ -182,7 +182,7 @@ TEST_CASE("what the model counts is what the executor sends to the byte and the 
   }
 }
 
-TEST_CASE("costs of bytes are taken between the lengths that were measured") {
+TEST_CASE("costs per byte are interpolated between the measured lengths") {
   MachineCosts machine{.common = {.alpha = 5},
                        .per_byte = {{1, 10, 100}, {2, 20, 200}, {4, 40, 400}}};
   CHECK(machine.at(4).beta == about(1));
@@ -193,7 +193,7 @@ TEST_CASE("costs of bytes are taken between the lengths that were measured") {
   CHECK(machine.at(0).alpha == 5);
 }
 
-TEST_CASE("64 ranks are costed in the twinkling of an eye") {
+TEST_CASE("the cost of all algorithms for 64 ranks is computed within seconds") {
   CostParameters sliced{
       .alpha = 2e-5, .beta = 1e-10, .gamma = 1e-11, .overhead = 5e-6, .slice_bytes = 262144};
   const auto start = Clock::now();
@@ -204,15 +204,15 @@ TEST_CASE("64 ranks are costed in the twinkling of an eye") {
   const auto broadcast = [&](const char* name) {
     return seconds(Collective::broadcast, name, 64, 100'000'000, sliced);
   };
-  CHECK(broadcast("chain") < broadcast("binomial") / 2);  // still a fine pipeline
+  CHECK(broadcast("chain") < broadcast("binomial") / 2);  // still a pipeline
 }
 
-TEST_CASE("schedules that wait for a message that never comes are an error and no endless loop") {
+TEST_CASE("schedules that wait for a message that is never sent are an error") {
   std::vector<Schedule> schedules =
       make_schedules(find_algorithm(Collective::all_reduce, "ring"), 3);
   schedules[1].steps[2].send.reset();
   CHECK_THROWS_WITH_AS(cost_of(schedules, Chunks::even(300, 3), 1, hockney),
-                       "rank 0 waits for a message that is never sent: these schedules do not come "
-                       "to an end (ringside prove says why)",
+                       "rank 0 waits for a message that is never sent: these schedules do not end "
+                       "(ringside prove says why)",
                        Error);
 }

@@ -1,9 +1,7 @@
-// What shared memory has of its own: messages longer than a slot, buffers that peers read in place,
-// and what becomes of these.
+// What shared memory has of its own: messages longer than a slot.
 #include "collectives/transport/shm/shm.hpp"
 
-#include <filesystem>
-#include <numeric>
+#include <algorithm>
 
 #include "tests/collectives/worlds.hpp"
 
@@ -42,11 +40,6 @@ void sums_are_right(ProcessGroup& group, std::span<float> mine, std::span<float>
   all_equal(mine, sum, "all_reduce in place");
 }
 
-std::size_t open_files() {
-  const auto files = std::filesystem::directory_iterator("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
-}
-
 }  // namespace
 
 TEST_CASE("messages longer than a slot travel in pieces") {
@@ -61,49 +54,6 @@ TEST_CASE("messages longer than a slot travel in pieces") {
       });
       for (const auto& outcome : outcomes) CHECK(outcome == "");
     }
-}
-
-TEST_CASE("buffers that a group allocates give the same results over every transport") {
-  for (const int size : {1, 2, 3, 4})
-    on_every_transport(size, [](ProcessGroup& group) {
-      for (const std::size_t count : {0, 1, 1000, 300007}) {
-        auto x = group.allocate<float>(count), y = group.allocate<float>(count);
-        require(x.size() == count && x.span().size() == count, "a buffer of {} has {} elements",
-                count, x.size());
-        all_equal(x.span(), 0, "a new buffer");
-        sums_are_right(group, x.span(), y.span());
-      }
-    });
-}
-
-TEST_CASE("shared and ordinary buffers can be mixed") {
-  const auto outcomes = run_shm(3, [](ProcessGroup& group) {
-    auto shared = group.allocate<float>(100003);
-    std::vector<float> ordinary(100003);
-    for (int round = 0; round < 6; ++round)
-      (group.rank() + round) % 2 == 0 ? sums_are_right(group, shared.span(), ordinary)
-                                      : sums_are_right(group, ordinary, shared.span());
-  });
-  for (const auto& outcome : outcomes) CHECK(outcome == "");
-}
-
-TEST_CASE("buffers that are freed do not pile up") {
-  const std::size_t before = open_files();
-  std::size_t during = 0;
-  const auto outcomes = run_shm(2, [&](ProcessGroup& group) {
-    for (int i = 0; i < 50; ++i) {
-      auto x = group.allocate<float>(50000);
-      std::fill(x.span().begin(), x.span().end(), 1.0f);
-      group.all_reduce(x.span());
-      all_equal(x.span(), 2, "all_reduce");
-    }
-    group.barrier();
-    if (group.rank() == 0) during = open_files();
-    group.barrier();
-  });
-  for (const auto& outcome : outcomes) CHECK(outcome == "");
-  CHECK(during < before + 20);  // sockets and segments of two ranks; no buffer
-  CHECK(open_files() == before);
 }
 
 TEST_CASE("slots that are no power of two are refused") {

@@ -1,16 +1,23 @@
-#include "collectives/work.hpp"
+#include "collectives/call_queue.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
 
 #include "base/profiler_range.hpp"
+#include "base/start_thread.hpp"
 #include "base/trace.hpp"
+#include "collectives/backends/host_and_device.hpp"
 
 namespace ringside::collectives {
 
-// What callers and the queue's thread share. The mutex guards all of it, and who may use the
-// backend: the thread while the queue is not empty, the caller otherwise.
+// What callers and the queue's thread share, guarded by the mutex. While the queue is not empty,
+// only the thread uses the backend; otherwise only the caller does.
 struct CallQueue::Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::shared_ptr<Work::State>> queue;  // the front is being carried out
+  std::deque<std::shared_ptr<Work::State>> queue;  // the front is under way
   CallTimes times;
   bool closing = false;
 };
@@ -22,12 +29,12 @@ struct Work::State {
   void* output;
   bool done = false;
   std::exception_ptr error = {};
-  Trace* trace = nullptr;  // of the thread that made the call
+  Trace* trace = nullptr;  // the trace of the thread that made the call
   std::function<void()> wait_for_input = {};
   Clock::time_point queued = {};
 };
 
-// For the trace: the call itself, and its caller's standing still for it.
+// Adds the call, and below the caller's wait for it, to the trace.
 static void note_call(Trace* trace, const Call& call, Clock::time_point queued,
                       Clock::time_point start) {
   if (!trace) return;
@@ -73,6 +80,8 @@ CallQueue::~CallQueue() {
 }
 
 Work CallQueue::start(const Call& call, const void* input, void* output) {
+  // First of all: if the thread cannot be started, nothing may be left in the queue.
+  if (!thread_.joinable()) thread_ = start_thread("asynchronous calls", [this] { serve(); });
   auto state = std::make_shared<Work::State>(Work::State{shared_, call, input, output});
   if ((state->trace = Trace::here())) state->queued = Clock::now();
   if (fence_) state->wait_for_input = fence_();
@@ -80,7 +89,6 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
     const std::lock_guard lock(shared_->mutex);
     shared_->queue.push_back(state);
   }
-  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
   shared_->changed.notify_all();
   return Work(std::move(state));
 }
@@ -109,6 +117,11 @@ void CallQueue::abort(const std::string& cause) noexcept {
     shared_->changed.wait(lock, [this] { return shared_->queue.empty(); });
   }
   backend_->abort(cause);
+}
+
+void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
+  backend_ = make_host_and_device_backend(std::move(backend_), std::move(device),
+                                          std::move(is_device_memory));
 }
 
 bool CallQueue::idle() const {

@@ -1,0 +1,26 @@
+#include "base/shared_library.hpp"
+
+#include <dlfcn.h>
+
+#include "base/error.hpp"
+
+namespace ringside {
+
+SharedLibrary::SharedLibrary(const std::string& name, const std::string& file,
+                             const std::string& folder)
+    : file_(file), handle_(::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  if (!handle_) handle_ = ::dlopen((folder + "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  require(handle_ != nullptr,
+          "{} cannot be opened: neither the loader nor {} has {}; install it, or add its folder to "
+          "LD_LIBRARY_PATH",
+          name, folder, file);
+}
+
+void* SharedLibrary::address_of(const char* function_name) const {
+  void* const address = ::dlsym(handle_, function_name);
+  require(address != nullptr, "{} is too old: it has no function {}; install a newer version",
+          file_, function_name);
+  return address;
+}
+
+}  // namespace ringside

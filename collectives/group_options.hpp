@@ -1,0 +1,24 @@
+// How a group runs its calls: timeouts, algorithms, an emulated link.
+#pragma once
+
+#include <optional>
+
+#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/selection/algorithm_selection.hpp"
+#include "collectives/transport/link.hpp"
+
+namespace ringside::collectives {
+
+struct GroupOptions {
+  ExecutorOptions executor;
+  AlgorithmSelection algorithms;
+  // Slows the group down to the speed of such a network (transport/emulated_link.hpp).
+  std::optional<Link> link = {};
+};
+
+// The defaults, changed by RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never),
+// RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,...") and RINGSIDE_LINK
+// ("1Gbps,50us").
+GroupOptions group_options_from_environment();
+
+}  // namespace ringside::collectives
