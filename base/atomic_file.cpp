@@ -9,11 +9,11 @@
 
 #include "base/error.hpp"
 
-namespace ringside::transformer {
+namespace ringside {
 namespace {
 
-// So that renames reach the disk in the order in which they were made. Some file systems cannot do
-// it for folders, and need not.
+// Makes a rename durable before the next one. Ignores errors: some file systems cannot sync a
+// directory and do not need it.
 void sync_folder_of(const std::filesystem::path& path) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -25,15 +25,15 @@ void sync_folder_of(const std::filesystem::path& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), beside_(path_.string() + fmt::format(".{}.part", ::getpid())) {
-  file_ = std::fopen(beside_.c_str(), "wb");
+    : path_(std::move(path)), temporary_(path_.string() + fmt::format(".{}.part", ::getpid())) {
+  file_ = std::fopen(temporary_.c_str(), "wb");
   require(file_ != nullptr, "cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 
 AtomicFile::~AtomicFile() {
   if (file_ == nullptr) return;
   std::fclose(file_);
-  std::remove(beside_.c_str());
+  std::remove(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -47,14 +47,14 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::commit() {
-  // Without fsync a crash of the machine could keep the rename and lose the bytes.
+  // Without fsync, a crash of the machine could keep the rename but lose the bytes.
   const bool kept = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
   require(kept, "cannot write {}: {}", path_.string(), std::strerror(errno));
   const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-  if (closed && std::rename(beside_.c_str(), path_.c_str()) == 0) return sync_folder_of(path_);
+  if (closed && std::rename(temporary_.c_str(), path_.c_str()) == 0) return sync_folder_of(path_);
   const int reason = errno;
-  std::remove(beside_.c_str());
+  std::remove(temporary_.c_str());
   fail("cannot write {}: {}", path_.string(), std::strerror(reason));
 }
 
-}  // namespace ringside::transformer
+}  // namespace ringside

@@ -1,4 +1,4 @@
-// Files that are never seen half written.
+// Files that appear complete or not at all.
 #pragma once
 
 #include <cstdio>
@@ -6,13 +6,14 @@
 #include <span>
 #include <string_view>
 
-namespace ringside::transformer {
+namespace ringside {
 
-// Writes beside `path`, and takes its place only when all is on the disk:
+// Writes to a temporary file next to `path`. commit() renames it to `path` once all bytes are on
+// the disk:
 //
 //     AtomicFile file("model.safetensors");
 //     file.write(...);
-//     file.commit();      // without it, for instance after an exception, nothing is left behind
+//     file.commit();      // without it (after an exception) `path` is unchanged
 //
 // Every function throws Error with the path and the system's reason.
 class AtomicFile {
@@ -27,8 +28,8 @@ class AtomicFile {
   void commit();
 
  private:
-  std::filesystem::path path_, beside_;
+  std::filesystem::path path_, temporary_;
   std::FILE* file_ = nullptr;
 };
 
-}  // namespace ringside::transformer
+}  // namespace ringside

@@ -1,4 +1,4 @@
-// Time: a monotonic clock, and the deadline that every wait in Ringside carries.
+// A monotonic clock, and the deadline that every wait in Ringside has.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@ class Deadline {
 
   bool expired() const { return Clock::now() >= end_; }
   Seconds remaining() const { return std::max(Seconds(0), Seconds(end_ - Clock::now())); }
-  Seconds total() const { return total_; }  // what it was set to: for messages
+  // The seconds that it was created with, for messages.
+  Seconds total() const { return total_; }
 
-  // For poll(2) and its kin: milliseconds left, rounded up, so that a wait does not turn into a
-  // busy loop at the end.
+  // For poll(2): milliseconds left, rounded up, so that the last wait does not become a busy loop.
   int remaining_ms() const {
     return static_cast<int>(std::min(remaining().count() * 1e3 + 1, 1e9));
   }

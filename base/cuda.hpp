@@ -1,6 +1,5 @@
-// What both halves of the GPU, collectives' and autograd's, say to CUDA: calls that are checked,
-// and a stream and an event that go when their owner goes, also when its constructor throws. Only
-// files that are compiled where the CUDA Toolkit is include this.
+// Helpers for the CUDA runtime, used by collectives/ and autograd/: checked calls, and owners of a
+// stream and of an event. Include it only in files that are built with the CUDA Toolkit.
 #pragma once
 
 #include <string>
@@ -12,10 +11,10 @@
 
 namespace ringside {
 
-// Throws Error unless `result` is success: "all_reduce of 8 fp32 (sum) on rank 1, device 0:
-// launching the kernel: invalid argument (cudaErrorInvalidValue)". `what` says what was tried, and
-// for whom; as kernels fail after their launch, it may be an earlier one that did. Also clears
-// CUDA's memory of the last error, so that it is told once.
+// Throws Error unless `result` is success: "all_reduce of 8 fp32 (sum) on rank 1: launching the
+// kernel, device 0: invalid argument (cudaErrorInvalidValue)". `what` names the attempt. A kernel
+// fails after its launch, so the cause may be an earlier one. Clears CUDA's last error, so that it
+// is reported once.
 inline void check_cuda(cudaError_t result, std::string_view what) {
   if (result == cudaSuccess) return;
   int device = -1;
@@ -25,7 +24,7 @@ inline void check_cuda(cudaError_t result, std::string_view what) {
   fail("{}, {}: {} ({})", what, where, cudaGetErrorString(result), cudaGetErrorName(result));
 }
 
-// Of the calling thread's device; it does not wait for the default stream, nor that for it.
+// A stream on the calling thread's device. It does not synchronise with the default stream.
 class CudaStream {
  public:
   explicit CudaStream(std::string_view what) {
@@ -34,12 +33,13 @@ class CudaStream {
   ~CudaStream() { static_cast<void>(cudaStreamDestroy(stream_)); }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
-  operator cudaStream_t() const { return stream_; }  // NOLINT: it stands where a stream stands
+  operator cudaStream_t() const { return stream_; }  // NOLINT: converts on purpose
 
  private:
   cudaStream_t stream_ = nullptr;
 };
 
+// An event on the calling thread's device.
 class CudaEvent {
  public:
   CudaEvent(unsigned flags, std::string_view what) {
@@ -48,7 +48,7 @@ class CudaEvent {
   ~CudaEvent() { static_cast<void>(cudaEventDestroy(event_)); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
-  operator cudaEvent_t() const { return event_; }  // NOLINT: likewise
+  operator cudaEvent_t() const { return event_; }  // NOLINT: converts on purpose
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -1,4 +1,4 @@
-// Environment variables, read with the same care as any other input from outside.
+// Environment variables, checked like any other input.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace ringside {
 
-// The variable's value; nothing if it is unset or empty.
+// The variable's value; nullopt if it is unset or empty.
 std::optional<std::string> environment(const char* name);
 
-// The variable as an integer; nothing if unset or empty. Throws Error naming the variable if it is
-// not a number in [low, high].
+// The variable as an integer; nullopt if it is unset or empty. Throws Error with its name if it is
+// not an integer in [low, high].
 std::optional<std::int64_t> integer_environment(const char* name, std::int64_t low,
                                                 std::int64_t high);
 

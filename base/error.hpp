@@ -1,7 +1,5 @@
-// The one way in which Ringside says that something is wrong.
-//
-// A message is a sentence for the person in front of the terminal: what was expected, what was
-// seen, what to do.
+// The exception that Ringside throws. Its message is written for the user: what was expected, what
+// was seen, and what to do next.
 #pragma once
 
 #include <stdexcept>
@@ -24,8 +22,8 @@ template <class... Args>
   throw Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Throws Error with a formatted message unless `condition` holds. For input from outside and for
-// the contracts of public functions.
+// Throws Error with a formatted message unless `condition` holds. Checks user input and the
+// preconditions of public functions.
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(format, std::forward<Args>(args)...);

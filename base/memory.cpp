@@ -16,7 +16,7 @@ Bytes smaller(Bytes a, Bytes b) {
   return std::min(*a, *b);
 }
 
-// The number in a file that holds nothing else; "max" and what else is no number are nothing.
+// The number in a file that holds only a number; nullopt if it holds something else, such as "max".
 Bytes number_in(const fs::path& path) {
   std::ifstream file(path);
   std::uint64_t number = 0;
@@ -33,16 +33,16 @@ Bytes number_after(const fs::path& path, const std::string& key) {
   return std::nullopt;
 }
 
-// The names that the two versions of control groups have for the same things.
+// File names and keys, which differ between the two versions of control groups.
 struct Names {
   const char *limit, *used, *reclaimable;
 };
 constexpr Names version_2{"memory.max", "memory.current", "inactive_file"};
 constexpr Names version_1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 
-// What is left to the tightest of a group and those above it, up to `top`. Cached files that are
-// not in use would make room.
-Bytes left_to_group(fs::path group, const fs::path& top, const Names& names) {
+// The least memory left in a group or any group above it, up to `top`. Inactive cached files count
+// as free: the kernel can drop them.
+Bytes left_in_group(fs::path group, const fs::path& top, const Names& names) {
   Bytes left;
   for (;;) {
     if (const Bytes limit = number_in(group / names.limit)) {
@@ -57,9 +57,9 @@ Bytes left_to_group(fs::path group, const fs::path& top, const Names& names) {
   }
 }
 
-// /proc/self/cgroup has lines "number:controllers:/path"; in version 2 there is one, "0::/path". In
-// a container the path may be the host's and not exist here: then its top is ours.
-Bytes left_to_groups(const fs::path& root) {
+// /proc/self/cgroup has lines "number:controllers:/path"; in version 2 one line, "0::/path". In a
+// container the path may be the host's and not exist here; then the process is in the top group.
+Bytes left_in_groups(const fs::path& root) {
   const fs::path mounted = root / "sys/fs/cgroup";
   std::ifstream file(root / "proc/self/cgroup");
   Bytes left;
@@ -68,12 +68,12 @@ Bytes left_to_groups(const fs::path& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1),
                       path = line.substr(second + 1);
-    const bool old = controllers == "memory";
-    if (!old && !controllers.empty()) continue;
-    const fs::path top = old ? mounted / "memory" : mounted;
+    const bool is_version_1 = controllers == "memory";
+    if (!is_version_1 && !controllers.empty()) continue;
+    const fs::path top = is_version_1 ? mounted / "memory" : mounted;
     const fs::path group = (top / fs::path(path).relative_path()).lexically_normal();
-    left = smaller(
-        left, left_to_group(fs::exists(group) ? group : top, top, old ? version_1 : version_2));
+    left = smaller(left, left_in_group(fs::exists(group) ? group : top, top,
+                                       is_version_1 ? version_1 : version_2));
   }
   return left;
 }
@@ -82,18 +82,18 @@ Bytes left_to_groups(const fs::path& root) {
 
 std::optional<std::uint64_t> available_memory(const fs::path& root) {
   Bytes machine = number_after(root / "proc/meminfo", "MemAvailable:");
-  if (machine) *machine *= 1024;  // it is in KiB
-  return smaller(machine, left_to_groups(root));
+  if (machine) *machine *= 1024;  // from KiB
+  return smaller(machine, left_in_groups(root));
 }
 
 std::optional<std::uint64_t> peak_resident_memory(const fs::path& root) {
   Bytes peak = number_after(root / "proc/self/status", "VmHWM:");
-  if (peak) *peak *= 1024;  // it is in KiB
+  if (peak) *peak *= 1024;  // from KiB
   return peak;
 }
 
 void reset_peak_resident_memory() {
-  std::ofstream("/proc/self/clear_refs") << 5;  // proc(5)
+  std::ofstream("/proc/self/clear_refs") << 5;  // 5 resets VmHWM: proc(5)
 }
 
 }  // namespace ringside

@@ -1,4 +1,4 @@
-// How much memory a program may still ask for.
+// How much memory the process may still allocate, and how much it has used.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace ringside {
 
-// Bytes that can be had without pushing anything out to swap: what the kernel calls MemAvailable,
-// or what is left to this process's control group (a container, a batch job) where that is less.
-// Nothing where the system does not say. `root` is "/" but for tests.
+// Bytes that can be allocated without swapping: the kernel's MemAvailable, or what is left in this
+// process's control group (a container, a batch job) if that is less. nullopt if the system does
+// not tell. Tests pass another `root`.
 std::optional<std::uint64_t> available_memory(const std::filesystem::path& root = "/");
 
-// The most that this process ever had in memory at once, in bytes, since its start or the last
-// reset: what the kernel calls VmHWM. Nothing where the system does not say.
+// The peak resident memory of this process in bytes, since its start or the last reset: the
+// kernel's VmHWM. nullopt if the system does not tell.
 std::optional<std::uint64_t> peak_resident_memory(const std::filesystem::path& root = "/");
-void reset_peak_resident_memory();  // to what it has now; nothing happens where the system does not
-                                    // allow it
+// Sets the peak to the current value. Does nothing if the system does not allow it.
+void reset_peak_resident_memory();
 
 }  // namespace ringside

@@ -7,8 +7,7 @@
 namespace ringside {
 namespace {
 
-// Null where no profiler has attached itself: the header's functions then do nothing, and give
-// this.
+// Null if no profiler is attached.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t created = nvtxDomainCreateA("ringside");
   return created;
@@ -19,8 +18,8 @@ nvtxDomainHandle_t domain() {
 ProfilerRange::ProfilerRange(std::string_view name, std::string_view what, std::string_view about) {
   if (!domain()) return;
   std::string text(name);
-  for (const auto more : {what, about})
-    if (!more.empty()) text.append(" ").append(more);
+  for (const auto part : {what, about})
+    if (!part.empty()) text.append(" ").append(part);
   nvtxEventAttributes_t attributes{};
   attributes.version = NVTX_VERSION;
   attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;

@@ -1,22 +1,21 @@
-// Ranges that a profiler outside of this process sees, beside what the GPU does meanwhile: NVTX,
-// which Nsight Systems reads. Whoever tells the recorder (trace.hpp) of a phase, a call or a wait
-// opens one for the same time.
+// NVTX ranges, which Nsight Systems shows beside the work of the GPU. Code that records a phase, a
+// call or a wait in a Trace (trace.hpp) opens a range for the same time.
 //
 //     nsys profile --trace=cuda,nvtx ringside train -n 2 ...
 //
-// There is nothing to switch on. A profiler that starts the program names itself in the environment
-// (NVTX_INJECTION64_PATH); where none does, a range costs a look at a pointer. In a build without
-// the CUDA Toolkit there are none.
+// There is no switch. A profiler announces itself in the environment (NVTX_INJECTION64_PATH);
+// without one, a range only tests a pointer. In a build without the CUDA Toolkit ranges do nothing.
 #pragma once
 
 #include <string_view>
 
 namespace ringside {
 
-// From its making to its end, on the calling thread. Ranges of a thread lie within each other.
+// A range from construction to destruction, on the calling thread. Ranges of a thread are nested.
 class ProfilerRange {
  public:
-  // Named by all of these, with blanks between: "backward", "wait for all_reduce bucket 3".
+  // The name of the range is the three arguments joined by spaces: "backward", "wait for all_reduce
+  // bucket 3".
   explicit ProfilerRange(std::string_view name, std::string_view what = {},
                          std::string_view about = {});
   ~ProfilerRange();

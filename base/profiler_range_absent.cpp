@@ -1,4 +1,4 @@
-// In a build without the CUDA Toolkit, where NVTX's header is missing.
+// Replaces profiler_range.cpp in a build without the CUDA Toolkit, which has the header of NVTX.
 #include "base/profiler_range.hpp"
 
 namespace ringside {

@@ -1,10 +1,9 @@
-// Random numbers that depend on their counters alone, so that any rank can make the numbers of any
-// other.
+// Random numbers that are pure functions of their arguments, so that any rank can compute the
+// numbers of any other.
 //
-// A counter-based generator in the manner of Salmon et al., "Parallel random numbers: as easy as 1,
-// 2, 3" (SC 2011), with the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) as the mixing
-// function: random_bits(seed, stream, i) is the i-th number of a stream, computed without the ones
-// before it.
+// A counter-based generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
+// that mixes bits with the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+// random_bits(seed, stream, i) is number i of a stream, computed without the numbers before it.
 #pragma once
 
 #include <cmath>
@@ -31,16 +30,16 @@ constexpr double random_uniform(std::uint64_t seed, std::uint64_t stream, std::u
   return static_cast<double>(random_bits(seed, stream, counter) >> 11) * 0x1p-53;
 }
 
-// Uniform in 0..n-1, n > 0. The bias, n / 2^64, is of no consequence here.
+// Uniform in 0..n-1, n > 0. The bias of the remainder, n / 2^64, is negligible.
 constexpr std::uint64_t random_below(std::uint64_t n, std::uint64_t seed, std::uint64_t stream,
                                      std::uint64_t counter) {
   return random_bits(seed, stream, counter) % n;
 }
 
-// Standard normal, by Box and Muller's transform of two uniforms.
+// Standard normal: the Box-Muller transform of two uniform numbers.
 inline double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter) {
-  const double u =
-      1.0 - random_uniform(seed, stream, 2 * counter);  // (0, 1]: the logarithm is finite
+  // u is in (0, 1], so its logarithm is finite.
+  const double u = 1.0 - random_uniform(seed, stream, 2 * counter);
   const double v = random_uniform(seed, stream, 2 * counter + 1);
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }

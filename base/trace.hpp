@@ -1,15 +1,17 @@
-// What one rank did when: spans of time, in two lanes, and how much memory was held in between.
+// The trace of one rank: spans of time in two lanes, and samples of the memory in use.
 //
-//     compute         ┌ forward ──────────┐┌ backward ────────────────┐┌ finish ──┐┌ optimizer ┐       phases
-//                      linear  rms_norm ...  linear backward ...        wait                            ops and waits, within them
-//     communication                             ┌ all_reduce ┐┌ all_reduce ────────┐                    calls
+//     compute        ┌ forward ─────────┐┌ backward ──────────┐┌ finish ─┐┌ optimizer ┐  phases
+//                     linear  rms_norm .. linear backward ...   wait                     ops, waits
+//     communication                          ┌ all_reduce ┐┌ all_reduce ─┐               calls
 //
-// A wait is time in which the rank's own thread stood still until a call had ended: communication
-// that computation does not hide. Whoever has something to tell asks Trace::here(), which costs
-// next to nothing where nobody records:
+// In a wait the rank's thread blocks until a call has ended: communication that computation does
+// not hide. Code that records asks Trace::here(), which only reads a thread-local pointer:
 //
 //     Trace trace;
-//     { const Trace::On on(trace);  ... this thread's work, and the calls that it starts, are recorded ... }
+//     {
+//       const Trace::On on(trace);
+//       ...                           // records this thread's work, and the calls that it starts
+//     }
 //     for (const auto& span : trace.spans()) ...
 #pragma once
 
@@ -34,19 +36,18 @@ class Trace {
     Kind kind = Kind::op;
     std::string name;  // "forward", "linear", "all_reduce"
     Clock::time_point start, end;
-    std::string about = {};  // of a call and of a wait for one: what the data is called, "bucket 3"
-    std::uint64_t bytes = 0;  // of a call's whole buffer
-    Clock::time_point queued =
-        {};  // of a call: when it was made; it starts when those before it have ended
+    std::string about = {};         // calls and their waits: the label of the data, "bucket 3"
+    std::uint64_t bytes = 0;        // calls: the size of the whole buffer
+    Clock::time_point queued = {};  // calls: when it was made; it starts after earlier calls end
   };
-  // Bytes that were held at that time, by kind: memory_kinds() names them.
+  // Bytes in use at that time, one number for each of memory_kinds().
   struct Memory {
     Clock::time_point time;
     std::vector<std::int64_t> bytes;
   };
 
-  // Records what the calling thread does while it lives. The trace must outlive the calls that are
-  // started meanwhile.
+  // Records the calling thread's work until it is destroyed. The trace must outlive the calls that
+  // the thread starts.
   class On {
    public:
     explicit On(Trace& trace) : before_(std::exchange(here_, &trace)) {}
@@ -58,18 +59,18 @@ class Trace {
     Trace* before_;
   };
 
-  // The trace of the calling thread; nullptr where nobody records.
+  // The trace of the calling thread; nullptr if there is none.
   static Trace* here() { return here_; }
 
-  // Any thread may add.
+  // Any thread may call these.
   void add(Span span);
   void add(Memory memory);
 
-  // Once nothing is added any more: in the order in which they ended.
+  // In the order in which the spans ended. Call these when no thread adds any more.
   const std::vector<Span>& spans() const { return spans_; }
   const std::vector<Memory>& memory() const { return memory_; }
 
-  // What the columns of Memory::bytes are; "held" where nobody has told.
+  // The names of the numbers in Memory::bytes. The default is one, "held".
   const std::vector<std::string>& memory_kinds() const { return memory_kinds_; }
   void set_memory_kinds(std::vector<std::string> kinds) { memory_kinds_ = std::move(kinds); }
 
@@ -81,11 +82,11 @@ class Trace {
   std::vector<std::string> memory_kinds_{"held"};
 };
 
-// The name as it stands in figures and files.
+// The names in reports and files.
 const char* name_of(Trace::Lane lane);
 const char* name_of(Trace::Kind kind);
 
-// A phase of a step, from its making to its end, on the calling thread.
+// Records a phase of a training step from construction to destruction, on the calling thread.
 class TracedPhase {
  public:
   explicit TracedPhase(const char* name)

@@ -1,4 +1,4 @@
-# Gloo, as Debian packages it (libgloo-dev). Defines Gloo::gloo and Gloo_FOUND.
+# Finds Gloo, which Debian packages as libgloo-dev. Defines Gloo::gloo and Gloo_FOUND.
 
 find_path(Gloo_INCLUDE_DIR gloo/rendezvous/context.h)
 find_library(Gloo_LIBRARY gloo)

@@ -1,4 +1,5 @@
-# PCRE2 for text in bytes, as Debian packages it (libpcre2-dev). Defines PCRE2::pcre2-8 and PCRE2_FOUND.
+# Finds the 8-bit library of PCRE2, which Debian packages as libpcre2-dev. Defines PCRE2::pcre2-8
+# and PCRE2_FOUND.
 
 find_path(PCRE2_INCLUDE_DIR pcre2.h)
 find_library(PCRE2_LIBRARY pcre2-8)

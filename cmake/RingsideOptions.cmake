@@ -1,4 +1,4 @@
-# What every target of Ringside is compiled with, and the two functions that the folders use.
+# The compile options of every target, and the function with which each folder defines its library.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -23,18 +23,21 @@ endif()
 if(RINGSIDE_NATIVE AND NOT RINGSIDE_SANITIZE)
   target_compile_options(ringside_options INTERFACE -march=native)
 endif()
-# fmt's headers switch on -Og for themselves, even in a debug build. With the variable tracking that comes with it, gdb takes the whole
-# file for optimised and stops before a function's arguments have arrived.
+# fmt's headers enable -Og for their own functions, even in a debug build, and -Og enables variable
+# tracking. gdb then treats the whole file as optimised and stops before a function's arguments are
+# in place.
 target_compile_options(ringside_options INTERFACE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-fno-var-tracking>)
 if(RINGSIDE_SANITIZE)
   target_compile_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE})
   if(RINGSIDE_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(ringside_options INTERFACE -Wno-tsan)  # Asio's fences, which it does not model; each context here has one thread
+    # GCC warns that ThreadSanitizer does not model Asio's fences. That is harmless here: each
+    # io_context has one thread.
+    target_compile_options(ringside_options INTERFACE -Wno-tsan)
   endif()
 endif()
 
-# ringside_library(NAME SOURCES... [LINK TARGETS...]): one folder, one static library.
+# ringside_library(NAME SOURCES... [LINK TARGETS...]): defines the static library of one folder.
 function(ringside_library name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_library(ringside_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})

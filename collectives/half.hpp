@@ -22,7 +22,7 @@ namespace ringside::collectives {
 // The fp32 of the same value as the fp16 with these bits. Exact, also for subnormal numbers.
 constexpr float fp32_from_fp16(std::uint16_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16;
-  // Exponent and fraction at the place of fp32's. The exponent's bias is still 15.
+  // Exponent and fraction at their bits in fp32. The exponent's bias is still 15.
   const std::uint32_t magnitude = (half & 0x7fffu) << 13;
   if (magnitude >= 0x7c00u << 13) {  // infinity, or NaN, which becomes a quiet NaN
     const std::uint32_t quiet = magnitude > 0x7c00u << 13 ? 0x400000u : 0;

@@ -296,12 +296,6 @@ Work ProcessGroup::all_gather_async(const void* input, void* output, std::size_t
   return state_->start(make_call(Collective::all_gather, type, count, label), input, output);
 }
 
-Work ProcessGroup::broadcast_async(void* data, std::size_t count, DataType type, int root,
-                                   std::string_view label) {
-  return state_->start(make_rooted(make_call(Collective::broadcast, type, count, label), root),
-                       nullptr, data);
-}
-
 void ProcessGroup::require_equal(const char* collective, std::size_t expected, std::size_t seen) {
   require(expected == seen, "{}: expected a span of {} elements, got {}", collective, expected,
           seen);

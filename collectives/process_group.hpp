@@ -111,8 +111,6 @@ class ProcessGroup {
                             ReduceOp op, std::string_view label = {});
   Work all_gather_async(const void* input, void* output, std::size_t count, DataType type,
                         std::string_view label = {});
-  Work broadcast_async(void* data, std::size_t count, DataType type, int root,
-                       std::string_view label = {});
 
   // The length and the beginning of rank r's block when `count` elements are divided among all
   // ranks. If they do not divide evenly, the first blocks have one more element.
@@ -175,21 +173,6 @@ class ProcessGroup {
   template <Element T>
   Work all_reduce_async(std::span<T> data, ReduceOp op = ReduceOp::sum) {
     return all_reduce_async(data.data(), data.data(), data.size(), data_type_of<T>(), op);
-  }
-  template <Element T>
-  Work reduce_scatter_async(std::span<const T> input, std::span<T> output,
-                            ReduceOp op = ReduceOp::sum) {
-    require_equal("reduce_scatter", block_size(input.size(), rank()), output.size());
-    return reduce_scatter_async(input.data(), output.data(), input.size(), data_type_of<T>(), op);
-  }
-  template <Element T>
-  Work all_gather_async(std::span<const T> input, std::span<T> output) {
-    require_equal("all_gather", block_size(output.size(), rank()), input.size());
-    return all_gather_async(input.data(), output.data(), output.size(), data_type_of<T>());
-  }
-  template <Element T>
-  Work broadcast_async(std::span<T> data, int root) {
-    return broadcast_async(data.data(), data.size(), data_type_of<T>(), root);
   }
 
   // ---- Sub-groups and devices

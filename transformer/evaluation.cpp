@@ -6,7 +6,7 @@
 #include <span>
 
 #include "autograd/engine/engine.hpp"
-#include "autograd/tensor/bf16.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "base/error.hpp"
 
 namespace ringside::transformer {
@@ -55,12 +55,13 @@ void take_down(const Model& model, const Tensor& hidden, std::span<const Tokens>
     std::vector<double>& of_sequence = evaluation.log_probabilities.emplace_back();
     if (keep_logits)
       evaluation.logits.push_back(
-          Tensor::empty({length, vocabulary}, autograd::wide_type(model.dtype())));
+          Tensor::empty({length, vocabulary}, autograd::compute_dtype(model.dtype())));
     for (std::int64_t first = 0; first < length; first += rows) {
       const std::int64_t count = std::min(rows, length - first);
       const Tensor own = hidden.narrow(0, static_cast<std::int64_t>(s), 1).narrow(1, first, count);
-      const Tensor logits =
-          autograd::wide(model.head(own)).reshape({count, vocabulary}).to(autograd::Device::cpu);
+      const Tensor logits = autograd::to_compute_dtype(model.head(own))
+                                .reshape({count, vocabulary})
+                                .to(autograd::Device::cpu);
       if (keep_logits) evaluation.logits.back().narrow(0, first, count).copy_(logits);
       autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
         const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();

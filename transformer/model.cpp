@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "autograd/engine/checkpointing.hpp"
-#include "autograd/tensor/bf16.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "base/error.hpp"
 
 namespace ringside::transformer {
@@ -44,7 +44,7 @@ Model::Model(const Config& config, DType dtype, autograd::Device device)
       model_(config, dtype),
       lm_head_(config.d_model, config.vocabulary, false, {}, dtype),
       rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta,
-                                       autograd::wide_type(dtype))) {
+                                       autograd::compute_dtype(dtype))) {
   register_module("model", model_);
   register_module("lm_head", lm_head_);
   if (config.tied_head) lm_head_.weight = model_.embed_tokens.weight;

@@ -1,4 +1,5 @@
 #include "transformer/parallel_strategy.hpp"
+#include "autograd/optim/clip.hpp"
 
 #include <cmath>
 

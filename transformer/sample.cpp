@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "autograd/tensor/bf16.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 
@@ -42,8 +42,9 @@ class Reader {
                                            tokens.end());
     const auto count = static_cast<std::int64_t>(unseen.size());
     const Tensor hidden = model_.hidden(Tensor::from(unseen, {1, count}), &past_);
-    return values_of(autograd::wide(model_.head(hidden.narrow(1, count - 1, 1)).contiguous())
-                         .to(autograd::Device::cpu));
+    return values_of(
+        autograd::to_compute_dtype(model_.head(hidden.narrow(1, count - 1, 1)).contiguous())
+            .to(autograd::Device::cpu));
   }
 
  private:

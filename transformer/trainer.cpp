@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "autograd/engine/engine.hpp"
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/trace.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/tensor/layout.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "parallel/replicate.hpp"
 
 namespace ringside::zero {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/optim/clip.hpp"
 #include "base/error.hpp"
 #include "parallel/replicate.hpp"
 
@@ -95,13 +96,13 @@ double PartitionedOptimizer::grad_norm_squared() const {
   return squares;
 }
 
-// What the optimizer keeps of a parameter of this type, told by one of two numbers: state of shape
-// [2] is kept for every number, any other (the count of steps) once.
-std::vector<NamedTensor> PartitionedOptimizer::pattern_of_state(
-    const NamedTensor& parameter) const {
+// A rank without a share asks an optimizer of one number.
+std::vector<autograd::StateEntry> PartitionedOptimizer::state_layout(
+    autograd::DType parameter) const {
+  if (share_) return share_->state_layout(parameter);
   ParameterGroup group;
-  group.parameters.push_back({parameter.name, Tensor::zeros({2}, parameter.tensor.dtype())});
-  return make_({group})->state();
+  group.parameters.push_back({"", Tensor::zeros({1}, parameter)});
+  return make_({group})->state_layout(parameter);
 }
 
 void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
@@ -121,11 +122,11 @@ void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
                                        [](const Part& part) { return part.count > 0; });
       if (keeper != of_ranks.end())
         once[static_cast<std::size_t>(keeper - of_ranks.begin())] = {0, 1};
-      for (const auto& [name, pattern] : pattern_of_state(parameter)) {
-        const bool of_every_number = pattern.elements() == 2;
-        const Tensor whole = collect(mine_of(name), of_every_number ? of_ranks : once,
-                                     of_every_number ? parameter.tensor.shape() : pattern.shape(),
-                                     pattern.dtype(), group_, name);
+      for (const autograd::StateEntry& entry : state_layout(parameter.tensor.dtype())) {
+        const std::string name = parameter.name + "." + entry.name;
+        const Tensor whole =
+            collect(mine_of(name), entry.per_element ? of_ranks : once,
+                    entry.shape_for(parameter.tensor.shape()), entry.dtype, group_, name);
         if (whole.defined()) see({name, whole});
       }
     }
@@ -138,16 +139,14 @@ void PartitionedOptimizer::fill_state(const FillTensor& fill) {
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
       const NamedTensor& parameter = groups()[g].parameters[i];
       const Part mine = parts(g, i)[static_cast<std::size_t>(group_.rank())];
-      for (const auto& [name, pattern] : pattern_of_state(parameter)) {
-        const bool of_every_number = pattern.elements() == 2;
-        const Tensor whole = Tensor::empty(
-            of_every_number ? parameter.tensor.shape() : pattern.shape(), pattern.dtype());
+      for (const autograd::StateEntry& entry : state_layout(parameter.tensor.dtype())) {
+        const std::string name = parameter.name + "." + entry.name;
+        const Tensor whole = Tensor::empty(entry.shape_for(parameter.tensor.shape()), entry.dtype);
         fill({name, whole});
-        const auto found = std::find_if(
-            all.begin(), all.end(),
-            [&, &wanted = name](const NamedTensor& each) { return each.name == wanted; });
+        const auto found = std::find_if(all.begin(), all.end(),
+                                        [&](const NamedTensor& each) { return each.name == name; });
         if (found == all.end()) continue;
-        const Tensor numbers = of_every_number ? part_of(whole, mine) : whole;
+        const Tensor numbers = entry.per_element ? part_of(whole, mine) : whole;
         found->tensor.copy_(numbers.reshape(found->tensor.shape()));
       }
     }

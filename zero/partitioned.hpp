@@ -43,6 +43,9 @@ class PartitionedOptimizer : public autograd::Optimizer {
   // numbers.
   std::vector<autograd::NamedTensor> state() const override;
 
+  // Of the optimizer of this rank's share, which is the same on all ranks.
+  std::vector<autograd::StateEntry> state_layout(autograd::DType parameter) const override;
+
   // The whole state, in the names, shapes and order in which the optimizer of a single process has
   // it. Every rank must call it.
   void visit_state(const SeeTensor& see) const;
@@ -76,7 +79,6 @@ class PartitionedOptimizer : public autograd::Optimizer {
   void update(const Slot&, const autograd::ParameterGroup&) override {
   }  // the share's optimizer does that
   void share_out(const autograd::ParameterGroup& added);
-  std::vector<autograd::NamedTensor> pattern_of_state(const autograd::NamedTensor& parameter) const;
 
   Make make_;
   std::size_t shared_out_ = 0;                  // groups

@@ -1,4 +1,4 @@
-// Stands in for memory.cpp and kernels_on_cuda.cpp where no CUDA Toolkit was found.
+// Replaces memory.cpp and kernels_on_cuda.cpp in a build without the CUDA Toolkit.
 #include "autograd/cuda/of_device.hpp"
 #include "base/error.hpp"
 

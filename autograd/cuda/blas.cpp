@@ -1,35 +1,27 @@
 #include "autograd/cuda/blas.hpp"
 
 #include <cublas_api.h>
-#include <dlfcn.h>
 
 #include <string>
 
 #include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
 #include "base/environment.hpp"
+#include "base/shared_library.hpp"
 
 namespace ringside::autograd::cuda {
 namespace {
 
-// The functions of cuBLAS that are used, found by name.
+// The functions of cuBLAS that this file calls, found by name.
 struct Library {
   Library();
 
-  template <class Function>
-  void find(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(dlsym(handle, name));
-    require(function != nullptr,
-            "{} has no function {}: it is not the cuBLAS {} that this program was built for", file,
-            name, CUBLAS_VER_MAJOR);
-  }
   void check(cublasStatus_t status, const char* what) const {
     if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLAS: {}: {}", what, status_string(status));
   }
 
-  std::string file = fmt::format("libcublas.so.{}", CUBLAS_VER_MAJOR);
-  void* handle = nullptr;
+  SharedLibrary file;
   decltype(cublasCreate_v2)* create = nullptr;
   decltype(cublasDestroy_v2)* destroy = nullptr;
   decltype(cublasSetStream_v2)* set_stream = nullptr;
@@ -40,45 +32,38 @@ struct Library {
   decltype(cublasGetStatusString)* status_string = nullptr;
 };
 
-// Where the loader looks, and where it lay when this was built.
-Library::Library() {
-  handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    handle =
-        dlopen((std::string(RINGSIDE_CUDA_LIBRARIES "/") + file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  require(handle != nullptr,
-          "cuBLAS is not here, which multiplies matrices on the GPU: neither the loader "
-          "nor " RINGSIDE_CUDA_LIBRARIES " has {}; put its folder into LD_LIBRARY_PATH",
-          file);
-  find(create, "cublasCreate_v2");
-  find(destroy, "cublasDestroy_v2");
-  find(set_stream, "cublasSetStream_v2");
-  find(set_workspace, "cublasSetWorkspace_v2");
-  find(set_math_mode, "cublasSetMathMode");
-  find(gemm, "cublasGemmEx_64");
-  find(batched_gemm, "cublasGemmStridedBatchedEx_64");
-  find(status_string, "cublasGetStatusString");
+Library::Library()
+    : file("cuBLAS", fmt::format("libcublas.so.{}", CUBLAS_VER_MAJOR), RINGSIDE_CUDA_LIBRARIES) {
+  file.find(create, "cublasCreate_v2");
+  file.find(destroy, "cublasDestroy_v2");
+  file.find(set_stream, "cublasSetStream_v2");
+  file.find(set_workspace, "cublasSetWorkspace_v2");
+  file.find(set_math_mode, "cublasSetMathMode");
+  file.find(gemm, "cublasGemmEx_64");
+  file.find(batched_gemm, "cublasGemmStridedBatchedEx_64");
+  file.find(status_string, "cublasGetStatusString");
 }
 
 const Library& library() {
-  static const Library the_one;
-  return the_one;
+  static const Library opened;
+  return opened;
 }
 
-// A thread's handle. With a workspace and a stream of its own it gives the same bits on every run.
+// The cuBLAS handle of a thread. cuBLAS gives the same bits on every run if each handle has its own
+// stream and workspace.
 class Handle {
  public:
   Handle() {
-    library().check(library().create(&handle_), "making a handle");
+    library().check(library().create(&handle_), "creating a handle");
     library().check(library().set_stream(handle_, compute_stream()), "setting the stream");
     workspace_ = cuda_memory().allocate(workspace_bytes);
     if (workspace_)
       library().check(library().set_workspace(handle_, workspace_, workspace_bytes),
                       "setting the workspace");
-    // Parts of a long sum are added up in fp32 too, not in the type of the result.
+    // Partial sums of long products are added in fp32 too, not in the type of the result.
     library().check(
         library().set_math_mode(handle_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
-        "setting the way of adding up");
+        "setting the math mode");
   }
   ~Handle() {
     static_cast<void>(library().destroy(handle_));
@@ -93,8 +78,8 @@ class Handle {
   }
 
  private:
-  static constexpr std::size_t workspace_bytes = std::size_t{32}
-                                                 << 20;  // what cuBLAS advises for Hopper
+  // 32 MiB, which cuBLAS recommends for Hopper.
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   cublasHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
 };
@@ -110,19 +95,19 @@ cublasComputeType_t compute_type(const Tensor& a) {
 
 }  // namespace
 
-// cuBLAS sees matrices by columns, so what lies here by rows is transposed to it: it is asked for
-// C^T = op(B)^T op(A)^T.
+// cuBLAS expects column-major matrices and sees our row-major ones transposed. So this asks for C^T
+// = op(B)^T op(A)^T.
 void blas_gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
-  const auto way = [](Transpose t) { return t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const auto op = [](Transpose t) { return t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const std::int64_t m = p.m, n = p.n, k = p.k, lda = p.a == Transpose::yes ? m : k,
                      ldb = p.b == Transpose::yes ? k : n;
   const float one = 1;
   const auto& lib = library();
   const auto status =
-      p.count == 1 ? lib.gemm(Handle::of_thread(), way(p.b), way(p.a), n, m, k, &one, b.address(),
+      p.count == 1 ? lib.gemm(Handle::of_thread(), op(p.b), op(p.a), n, m, k, &one, b.address(),
                               type_of(b), ldb, a.address(), type_of(a), lda, &p.beta, c.address(),
                               type_of(c), n, compute_type(a), CUBLAS_GEMM_DEFAULT)
-                   : lib.batched_gemm(Handle::of_thread(), way(p.b), way(p.a), n, m, k, &one,
+                   : lib.batched_gemm(Handle::of_thread(), op(p.b), op(p.a), n, m, k, &one,
                                       b.address(), type_of(b), ldb, k * n, a.address(), type_of(a),
                                       lda, m * k, &p.beta, c.address(), type_of(c), n, m * n,
                                       p.count, compute_type(a), CUBLAS_GEMM_DEFAULT);

@@ -1,5 +1,5 @@
-// A block on a GPU (block.hpp), and the launch of a kernel on a stream. Marked as host and device
-// because kernels are; on the host nobody runs it.
+// The thread block of a GPU (block.hpp), and the launch of a kernel on a stream. Its functions are
+// __host__ __device__ because kernels are; the host never calls them.
 #pragma once
 
 #include <nv/target>
@@ -12,9 +12,10 @@ namespace ringside::autograd::cuda {
 
 class DeviceBlock {
  public:
-  static constexpr int most_warps = 32;
+  static constexpr int max_warps = 32;
 
-  __host__ __device__ DeviceBlock(std::byte* shared, float* said) : shared_(shared), said_(said) {}
+  __host__ __device__ DeviceBlock(std::byte* shared, float* scratch)
+      : shared_(shared), scratch_(scratch) {}
 
   __host__ __device__ int thread() const {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(threadIdx.x);), (return 0;))
@@ -30,13 +31,13 @@ class DeviceBlock {
   }
   __host__ __device__ void sync() { NV_IF_TARGET(NV_IS_DEVICE, (__syncthreads();)) }
 
-  // First within each warp, by shuffles; then each warp's result through shared memory, which all
-  // threads add up in the same order.
+  // Reduces within each warp by shuffles. Then all threads reduce the results of the warps, through
+  // shared memory and in the same order.
   __host__ __device__ float sum(float x) {
-    return all(x, [](float a, float b) { return a + b; });
+    return reduce(x, [](float a, float b) { return a + b; });
   }
   __host__ __device__ float max(float x) {
-    return all(x, [](float a, float b) { return a < b ? b : a; });
+    return reduce(x, [](float a, float b) { return a < b ? b : a; });
   }
   __host__ __device__ std::byte* shared() const { return shared_; }
 
@@ -50,47 +51,54 @@ class DeviceBlock {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return sqrtf(x);), (return x;))
   }
 
-  // For kernels of tiles (tiles.hpp).
+  // For kernels that use tiles (tiles.hpp).
   template <class T, int m, int n>
-  using Product = DeviceProduct<T, m, n>;
-  using Group = DeviceGroup;
-  __host__ __device__ void copy_later([[maybe_unused]] void* into,
+  using Accumulator = DeviceAccumulator<T, m, n>;
+  using RowGroup = DeviceRowGroup;
+  __host__ __device__ void copy_async([[maybe_unused]] void* into,
                                       [[maybe_unused]] const void* from) {
     NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);))
   }
-  __host__ __device__ void end_of_batch() { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_commit();)) }
-  __host__ __device__ void finish_copies([[maybe_unused]] int but) {
-    NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(but));))
+  __host__ __device__ void commit_copies() { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_commit();)) }
+  __host__ __device__ void wait_copies([[maybe_unused]] int newest) {
+    NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(newest));))
   }
 
  private:
   template <class Combine>
-  __host__ __device__ float all(float x, [[maybe_unused]] const Combine& combine) {
-    NV_IF_TARGET(
-        NV_IS_DEVICE,
-        (for (int distance = 16; distance > 0; distance /= 2) x =
-             combine(x, __shfl_xor_sync(0xffffffffu, x, distance));
-         const int warps = static_cast<int>(blockDim.x / 32); if (warps == 1) return x;
-         if (threadIdx.x % 32 == 0) said_[threadIdx.x / 32] = x; __syncthreads(); x = said_[0];
-         for (int warp = 1; warp < warps; ++warp) x = combine(x, said_[warp]); __syncthreads();))
+  __host__ __device__ float reduce(float x, [[maybe_unused]] const Combine& combine) {
+    NV_IF_TARGET(NV_IS_DEVICE, (x = reduce_on_device(x, combine);))
+    return x;
+  }
+  template <class Combine>
+  __device__ float reduce_on_device(float x, const Combine& combine) {
+    for (int distance = 16; distance > 0; distance /= 2)
+      x = combine(x, __shfl_xor_sync(0xffffffffu, x, distance));
+    const int warps = static_cast<int>(blockDim.x / 32);
+    if (warps == 1) return x;
+    if (threadIdx.x % 32 == 0) scratch_[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = scratch_[0];
+    for (int warp = 1; warp < warps; ++warp) x = combine(x, scratch_[warp]);
+    __syncthreads();
     return x;
   }
 
   std::byte* shared_;
-  float* said_;  // a number of each warp
+  float* scratch_;  // one float per warp
 };
 static_assert(Block<DeviceBlock> && TileBlock<DeviceBlock>);
 
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads) run(const __grid_constant__ Kernel kernel) {
-  static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 32 * DeviceBlock::most_warps);
+  static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 32 * DeviceBlock::max_warps);
   extern __shared__ uint4 shared[];
-  __shared__ float said[DeviceBlock::most_warps];
-  DeviceBlock block(reinterpret_cast<std::byte*>(shared), said);
+  __shared__ float scratch[DeviceBlock::max_warps];
+  DeviceBlock block(reinterpret_cast<std::byte*>(shared), scratch);
   kernel(block);
 }
 
-// More than 48 KiB of shared memory must be asked for.
+// A kernel must opt in to more than 48 KiB of dynamic shared memory.
 template <class Kernel>
 cudaError_t launch(const Kernel& kernel, std::int64_t blocks, cudaStream_t stream) {
   if (blocks == 0) return cudaSuccess;

@@ -1,24 +1,24 @@
-// Every kernel that is launched, compiled for the GPU.
+// Compiles every kernel for the GPU.
 #include <tuple>
 
 #include "autograd/cuda/device_block.cuh"
 #include "autograd/kernels/shared/attention.hpp"
+#include "autograd/kernels/shared/attention_backward.hpp"
 #include "autograd/kernels/shared/cross_entropy.hpp"
 #include "autograd/kernels/shared/elementwise.hpp"
 #include "autograd/kernels/shared/embedding.hpp"
 #include "autograd/kernels/shared/optimizer.hpp"
 #include "autograd/kernels/shared/rms_norm.hpp"
 #include "autograd/kernels/shared/rope.hpp"
-#include "autograd/kernels/shared/square_sums.hpp"
 #include "autograd/kernels/shared/strided.hpp"
-#include "autograd/kernels/shared/sum.hpp"
+#include "autograd/kernels/shared/sums.hpp"
 
 namespace ringside::autograd::cuda {
 
-// Those of both types of numbers, each made because its address is taken. What is missing in this
-// file is an error of the linker.
+// The kernels for both element types. Taking the address of launch<Kernel> instantiates it. A
+// kernel that is launched but missing here is a linker error.
 template <class S>
-struct OfNumbers {
+struct KernelsOf {
   static constexpr std::tuple launches{launch<Elementwise<S, Add>>,
                                        launch<Elementwise<S, Subtract>>,
                                        launch<Elementwise<S, Multiply>>,
@@ -54,13 +54,13 @@ struct OfNumbers {
                                        launch<SquareSums<S>>,
                                        launch<RmsNorm<S>>,
                                        launch<RmsNormBackward<S>>,
-                                       launch<SumOfLines<S>>,
+                                       launch<ColumnSums<S>>,
                                        launch<Rope<S>>,
                                        launch<Embedding<S>>,
                                        launch<EmbeddingBackward<S>>};
 };
-template struct OfNumbers<float>;
-template struct OfNumbers<Bf16>;
+template struct KernelsOf<float>;
+template struct KernelsOf<Bf16>;
 
 template cudaError_t launch(const CrossEntropy<float, Bf16>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const OptimizerUpdate<AdamWRule, Bf16, float>&, std::int64_t,
@@ -71,7 +71,7 @@ template cudaError_t launch(const OptimizerUpdate<MomentumRule, Bf16, float>&, s
                             cudaStream_t);
 template cudaError_t launch(const Total<double, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Total<float, float>&, std::int64_t, cudaStream_t);
-template cudaError_t launch(const SumParts<float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const PartialSums<float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const Fill<std::int32_t>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<std::uint16_t, std::uint16_t>&, std::int64_t,
                             cudaStream_t);

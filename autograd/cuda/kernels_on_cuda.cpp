@@ -11,13 +11,13 @@ namespace {
 struct CudaLauncher {
   static constexpr Device device = Device::cuda;
 
-  // A multiprocessor holds 2048 threads.
-  std::int64_t most_blocks(int threads) const {
+  // A multiprocessor runs up to 2048 threads.
+  std::int64_t max_blocks(int threads) const {
     thread_local const int processors = [] {
       int number = 0, count = 0;
-      check_cuda(cudaGetDevice(&number), "asking for the device");
+      check_cuda(cudaGetDevice(&number), "reading the current device");
       check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, number),
-                 "asking a GPU what it is");
+                 "reading the number of multiprocessors");
       return count;
     }();
     return std::int64_t{2048 / threads} * processors;
@@ -36,7 +36,7 @@ struct CudaLauncher {
 }  // namespace
 
 const DeviceKernels& cuda_kernels() {
-  static_cast<void>(cuda_memory());  // throws where there is no GPU
+  static_cast<void>(cuda_memory());  // throws if there is no GPU
   static const cuda::KernelsOn<CudaLauncher> kernels;
   return kernels;
 }

@@ -1,7 +1,7 @@
 // The launch of a kernel on a GPU, for files that nvcc does not compile.
 //
-// launch() is defined in device_block.cuh and made for each kernel in kernels.cu; one that is
-// missing there is an error of the linker.
+// launch() is defined in device_block.cuh and instantiated for each kernel in kernels.cu. A kernel
+// that is missing there is a linker error.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace ringside::autograd::cuda {
 
-// Runs `kernel` (block.hpp) with `blocks` blocks, after all that is on the stream. Returns when the
-// launch is on its way: what a kernel did wrong is told by a later call.
+// Queues `kernel` (block.hpp) with `blocks` blocks on the stream, and returns without waiting for
+// it. An error in the running kernel is reported by a later CUDA call.
 template <class Kernel>
 cudaError_t launch(const Kernel& kernel, std::int64_t blocks, cudaStream_t stream);
 

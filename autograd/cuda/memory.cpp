@@ -1,4 +1,4 @@
-// Memory of a GPU, and the stream of each thread.
+// The memory of a GPU, and the compute stream of each thread.
 #include <cstring>
 #include <memory>
 
@@ -9,17 +9,16 @@ namespace ringside::autograd {
 namespace cuda {
 namespace {
 
-// Memory of the host that a GPU reads by itself. A copy out of any other would make the host wait
-// for the whole stream: so small ones (ids, targets) go by way of this.
+// Pinned host memory, through which small copies to the GPU go (ids, targets). A copy from pageable
+// memory would make the host wait for the whole stream.
 //
-//     [ copied | under way | free ............ ]     begun again from the left when it is full, and what is under way has arrived
+//     [ done | in flight | free ............ ]     when it is full: wait for the copies in flight,
+//                                                  then start again from the left
 class Staging {
  public:
   static constexpr std::size_t size = std::size_t{4} << 20;
 
-  Staging() {
-    check_cuda(cudaMallocHost(&memory_, size), "allocating memory of the host for copies");
-  }
+  Staging() { check_cuda(cudaMallocHost(&memory_, size), "allocating pinned memory for copies"); }
   ~Staging() { static_cast<void>(cudaFreeHost(memory_)); }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -29,9 +28,9 @@ class Staging {
       check_cuda(cudaEventSynchronize(last_), "waiting for copies");
       used_ = 0;
     }
-    std::byte* const place = static_cast<std::byte*>(memory_) + used_;
-    std::memcpy(place, host, bytes);
-    check_cuda(cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, compute_stream()),
+    std::byte* const staged = static_cast<std::byte*>(memory_) + used_;
+    std::memcpy(staged, host, bytes);
+    check_cuda(cudaMemcpyAsync(device, staged, bytes, cudaMemcpyHostToDevice, compute_stream()),
                "copying to the GPU");
     check_cuda(cudaEventRecord(last_, compute_stream()), "recording an event");
     used_ += (bytes + 15) / 16 * 16;
@@ -40,7 +39,7 @@ class Staging {
  private:
   void* memory_ = nullptr;
   std::size_t used_ = 0;
-  CudaEvent last_{cudaEventDisableTiming, "making an event"};
+  CudaEvent last_{cudaEventDisableTiming, "creating an event"};
 };
 
 class CudaMemory final : public DeviceMemory {
@@ -50,8 +49,8 @@ class CudaMemory final : public DeviceMemory {
     const cudaError_t result = cudaGetDeviceCount(&count);
     static_cast<void>(cudaGetLastError());
     require(result == cudaSuccess && count > 0,
-            "there is no GPU that this process may use ({}): choose the device cpu or emulated; "
-            "nvidia-smi shows what there is",
+            "found no GPU that this process can use ({}): choose the device cpu or emulated; "
+            "nvidia-smi lists the GPUs",
             result == cudaSuccess ? "none is visible" : cudaGetErrorString(result));
   }
 
@@ -90,14 +89,14 @@ class CudaMemory final : public DeviceMemory {
   void synchronise() override { check_cuda(cudaStreamSynchronize(compute_stream()), "computing"); }
 
   std::function<void()> fence() override {
-    const auto place = std::make_shared<CudaEvent>(cudaEventDisableTiming, "making an event");
-    check_cuda(cudaEventRecord(*place, compute_stream()), "recording an event");
-    return [place] { check_cuda(cudaEventSynchronize(*place), "computing"); };
+    const auto event = std::make_shared<CudaEvent>(cudaEventDisableTiming, "creating an event");
+    check_cuda(cudaEventRecord(*event, compute_stream()), "recording an event");
+    return [event] { check_cuda(cudaEventSynchronize(*event), "computing"); };
   }
 
   std::size_t free_bytes() const override {
     std::size_t free = 0, all = 0;
-    check_cuda(cudaMemGetInfo(&free, &all), "asking how much memory is free");
+    check_cuda(cudaMemGetInfo(&free, &all), "reading how much memory is free");
     return free;
   }
 };
@@ -105,7 +104,7 @@ class CudaMemory final : public DeviceMemory {
 }  // namespace
 
 cudaStream_t compute_stream() {
-  thread_local const CudaStream stream("making a stream");
+  thread_local const CudaStream stream("creating a stream");
   return stream;
 }
 

@@ -1,5 +1,5 @@
-// What device_memory() and device_kernels() choose from. Those of cuda throw Error, with a
-// sentence, where this build or this machine has no GPU.
+// The implementations that device_memory() and device_kernels() choose from. The cuda_ functions
+// throw Error if this build or this machine has no GPU.
 #pragma once
 
 #include "autograd/kernels/device_kernels.hpp"

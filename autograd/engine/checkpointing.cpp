@@ -16,11 +16,11 @@ Tensor without_history(const std::function<Tensor(const Tensor&)>& function, con
 }  // namespace
 
 Tensor checkpoint(std::function<Tensor(const Tensor&)> function, const Tensor& x) {
-  if (!grad_enabled() || !x.requires_grad()) return function(x);
+  if (!is_recorded({x})) return function(x);
   Tensor y = without_history(function, x);
   return record("checkpoint", y, {x},
                 [function = std::move(function), x](const Node&, const Tensor& dy) -> Gradients {
-                  const EnableGrad history;  // backward has switched it off
+                  const EnableGrad history;  // it is off within backward
                   const Tensor input = x.detach().set_requires_grad(true);
                   backward(function(input), dy);
                   return {input.grad()};

@@ -1,11 +1,11 @@
-// Activation checkpointing: memory for time.
+// Activation checkpointing: less memory, more time.
 //
-//     forward     x ──[ block ]── y     nothing that the block's ops would save is kept, only x
-//     backward    x ──[ block ]── y     computed again, this time with history, and passed backward at once
+//     forward     x ──[ block ]── y     without history: only x is saved
+//     backward    x ──[ block ]── y     computed again with history, then backward at once
 //
-// One forward more for each block, about a third of a step's time; and instead of what every op of
-// every block saves there are the blocks' inputs, and what the ops of ONE block save. Chen et al.,
-// "Training deep nets with sublinear memory cost" (2016), section 4.
+// It costs one more forward pass of each block, about a third of a step's time. Memory holds the
+// inputs of all blocks and the saved tensors of ONE block, instead of those of all blocks. Chen et
+// al., "Training deep nets with sublinear memory cost" (2016), section 4.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@
 
 namespace ringside::autograd {
 
-// function(x), and the same gradients to the bit, of x and of every leaf that `function` uses. It
-// is called again during backward, and must give the same numbers then and use nothing that has a
-// history of its own but x. Hooks of leaves fire during backward as ever, once if all uses of the
-// leaf are in this one function. Where no history is recorded, or x requires no gradient, it is
-// plainly function(x).
+// Returns function(x), with bitwise the same gradients of x and of the leaves that `function` uses.
+// `function` is called again during backward: it must compute the same numbers then, and must use
+// no tensor with history except x. Hooks of leaves run during backward as usual; a hook runs once
+// if all uses of its leaf are in this one function. If history is off or x requires no gradient,
+// this is a plain call of function(x).
 Tensor checkpoint(std::function<Tensor(const Tensor&)> function, const Tensor& x);
 
 }  // namespace ringside::autograd

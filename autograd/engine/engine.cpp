@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "autograd/engine/node.hpp"
-#include "autograd/tensor/layout.hpp"
+#include "autograd/kernels/copy.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-// What the engine keeps about a node that it has not run yet.
+// A node that is not ready yet.
 struct Pending {
-  int awaited = 0;  // gradients of its output that are still to come: one per edge that leads here
-  Tensor grad;      // the sum of those that came; undefined if none did
+  int awaited = 0;  // gradients of its output that have not arrived: one per edge to this node
+  Tensor grad;      // the sum of those that have arrived; undefined if none has
 };
 
 struct Ready {
@@ -22,8 +22,8 @@ struct Ready {
   Tensor grad;
   std::uint64_t arrival;
 
-  // For std::priority_queue, which puts the largest first: the latest-made node; among equals
-  // (AccumulateGrads) the first to arrive.
+  // std::priority_queue pops the largest first: the node recorded last; among equals
+  // (AccumulateGrads) the one that became ready first.
   bool operator<(const Ready& other) const {
     return node->sequence() != other.node->sequence() ? node->sequence() < other.node->sequence()
                                                       : arrival > other.arrival;
@@ -36,8 +36,8 @@ class Engine {
     count_dependencies(*root);
     ready_.push({std::move(root), std::move(seed), arrivals_++});
     while (!ready_.empty()) {
-      // The queue gives its top out as const only to protect its order, and the order does not look
-      // at what is moved from here.
+      // top() is const to protect the order of the queue. The order does not depend on the gradient
+      // that is moved out here.
       auto& top = const_cast<Ready&>(ready_.top());
       const std::shared_ptr<Node> node = top.node;
       Tensor grad = std::move(top.grad);
@@ -47,8 +47,7 @@ class Engine {
   }
 
  private:
-  // Walks the graph once, with a list instead of recursion, and counts the edges that lead to each
-  // node.
+  // Visits each node once, with a list instead of recursion, and counts the edges that lead to it.
   void count_dependencies(Node& root) {
     std::vector<Node*> unseen{&root};
     pending_[&root];
@@ -56,10 +55,8 @@ class Engine {
       Node* const node = unseen.back();
       unseen.pop_back();
       require(!node->released(),
-              "backward: {} was passed by an earlier backward, which released what it had saved; "
-              "compute the loss anew, or add the "
-              "losses "
-              "and go back once",
+              "backward: an earlier backward has run {} and released what it saved; compute the "
+              "loss again, or add the losses and call backward once",
               node->name());
       for (const std::shared_ptr<Node>& next : node->edges()) {
         if (!next) continue;
@@ -71,15 +68,15 @@ class Engine {
   }
 
   void run_node(Node& node, Tensor grad) {
-    for (const GradHook& hook : node.grad_hooks)
+    const std::vector<GradHook> hooks = node.grad_hooks;  // a copy, because a hook may add another
+    for (const GradHook& hook : hooks)
       if (grad.defined()) hook(grad);
     Gradients gradients;
     if (grad.defined()) gradients = node.backward(grad);
     Profile::note_backward(node.name());
     grad = {};
     const std::vector<std::shared_ptr<Node>> edges = node.edges();
-    if (edges.empty())
-      return;  // an AccumulateGrad: nothing follows, and it lives on for the next pass
+    if (edges.empty()) return;  // an AccumulateGrad, which is not released: it serves the next pass
     node.release();
     require(gradients.empty() || gradients.size() == edges.size(),
             "backward of {}: expected {} gradients, one per input, got {}", node.name(),
@@ -89,8 +86,8 @@ class Engine {
       if (edges[input]) deliver(node, input, edges[input], std::move(gradients[input]));
   }
 
-  // Hands the gradient of one input to the node that made it, which is ready when this was the last
-  // one that it waited for.
+  // Adds the gradient of one input to the node that computed that input. The node is ready when no
+  // other gradient is awaited.
   void deliver(const Node& from, std::size_t input, const std::shared_ptr<Node>& to, Tensor grad) {
     Pending& pending = pending_.at(to.get());
     if (grad.defined()) {
@@ -106,8 +103,8 @@ class Engine {
     pending_.erase(to.get());
   }
 
-  // a + b, in the memory of one of them if nobody else can see it. An op may have handed one buffer
-  // to two inputs (add does), and views of it too (reshape does): such a buffer is only ever read.
+  // a + b, in the memory of one of them if no other tensor uses it. An op may have returned one
+  // buffer for two inputs (add does) or a view of it (reshape does); such a buffer must not change.
   static Tensor sum_of(Tensor a, Tensor b) {
     if (is_exclusive(a) && a.is_contiguous()) {
       accumulate_into(a, b);
@@ -127,17 +124,17 @@ class Engine {
   std::uint64_t arrivals_ = 0;
 };
 
-thread_local int passes_under_way = 0;
+thread_local int running_passes = 0;
 
 struct Pass {
-  Pass() { ++passes_under_way; }
-  ~Pass() { --passes_under_way; }
+  Pass() { ++running_passes; }
+  ~Pass() { --running_passes; }
 };
 
 }  // namespace
 
 bool in_backward() {
-  return passes_under_way > 0;
+  return running_passes > 0;
 }
 
 void backward(const Tensor& loss, const Tensor& seed) {
@@ -145,10 +142,10 @@ void backward(const Tensor& loss, const Tensor& seed) {
   require(root != nullptr,
           "backward: the loss of shape {} depends on no tensor that requires a gradient",
           loss.shape());
-  require(
-      seed.defined() || loss.elements() == 1,
-      "backward: a loss of shape {} has no one gradient; give a seed of that shape, or sum() it",
-      loss.shape());
+  require(seed.defined() || loss.elements() == 1,
+          "backward: expected a loss of one element, got shape {}; give a seed of that shape, or "
+          "sum() the loss",
+          loss.shape());
   require(!seed.defined() || (seed.shape() == loss.shape() && seed.dtype() == loss.dtype()),
           "backward: expected a seed of {} {}, got {} {}", name_of(loss.dtype()), loss.shape(),
           seed.defined() ? name_of(seed.dtype()) : "", seed.defined() ? seed.shape() : Shape{});

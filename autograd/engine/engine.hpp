@@ -1,5 +1,4 @@
-// The engine: runs the recorded graph backwards and tells, through hooks, when each gradient is
-// ready.
+// backward: runs the recorded graph in reverse order. Hooks report when each gradient is ready.
 //
 // Read node.hpp first, then engine.cpp.
 #pragma once
@@ -8,21 +7,20 @@
 
 namespace ringside::autograd {
 
-// Adds d(loss)/d(leaf) to the grad of every leaf that requires one and that `loss` was made of.
-// `seed` is the gradient of the loss itself: of its shape and dtype, or undefined for 1, which asks
-// for a loss of one element.
+// Adds d(loss)/d(leaf) to the gradient of each leaf that requires one and that `loss` depends on.
+// `seed` is the gradient of the loss itself, of its shape and dtype; undefined means 1, and the
+// loss must then have one element.
 //
-// A node runs as soon as all gradients of its output have arrived, the latest-made of the ready
-// ones first; an AccumulateGrad goes before all others. So gradients of the last layers come first,
-// and each parameter's hooks run while the rest is still to be computed. The graph is released on
-// the way: saved tensors go as soon as they have served. A second pass through it throws Error,
-// before anything is changed. Nothing here is shared between threads. Hooks may throw: the pass
-// ends there, and the graph is no longer of use.
+// A node is ready when all gradients of its output have arrived. Of the ready nodes an
+// AccumulateGrad runs first, then the op that was recorded last. So the gradients of the last
+// layers come first, and the hooks of their parameters run while earlier layers are still to be
+// computed. Each node is released after it has run, which frees its saved tensors. A second pass
+// through the same graph throws Error and changes nothing. Threads share nothing. If a hook throws,
+// the pass ends, and the graph cannot be used any more.
 void backward(const Tensor& loss, const Tensor& seed = {});
 
-// Whether a backward() is under way on this thread: what runs forward then
-// (autograd/engine/checkpointing.hpp) computes something again, and its own backward follows at
-// once.
+// Whether this thread is inside a backward(). A forward that runs then is a recomputation
+// (checkpointing.hpp), and its own backward follows at once.
 bool in_backward();
 
 }  // namespace ringside::autograd

@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "autograd/engine/tensor_impl.hpp"
-#include "autograd/tensor/layout.hpp"
+#include "autograd/kernels/copy.hpp"
+#include "autograd/tensor/tensor_impl.hpp"
 
 namespace ringside::autograd {
 
@@ -11,9 +11,9 @@ namespace {
 
 thread_local std::uint64_t last_sequence = 0;
 
-// Nodes that are about to go, while some release() up the stack is taking a graph apart; nullptr
-// otherwise.
-thread_local std::vector<std::shared_ptr<Node>>* condemned = nullptr;
+// The nodes that wait for their destruction, while a release() further up the stack takes a graph
+// apart; otherwise nullptr.
+thread_local std::vector<std::shared_ptr<Node>>* waiting = nullptr;
 
 }  // namespace
 
@@ -27,17 +27,17 @@ Node::~Node() {
   release();
 }
 
-// A chain of a million nodes must not be destroyed by a million nested destructors. So the edges of
-// a dying node are put on a list, and the outermost release() empties it: each node dies from
-// there, with nothing left to destroy but itself. The edges are on the list before the saved
-// tensors go, because saved tensors lead to the same nodes.
+// A million nodes in a chain must not be destroyed by a million nested destructors. So a node moves
+// its edges to a list before it is destroyed, and the outermost release() empties that list: each
+// node is destroyed from there, without edges of its own. The edges move before the saved tensors
+// are freed, because saved tensors lead to the same nodes.
 void Node::release() {
   released_ = true;
   std::vector<std::shared_ptr<Node>> mine;
-  const bool outermost = condemned == nullptr;
-  if (outermost) condemned = &mine;
+  const bool outermost = waiting == nullptr;
+  if (outermost) waiting = &mine;
   for (auto& edge : edges_)
-    if (edge) condemned->push_back(std::move(edge));
+    if (edge) waiting->push_back(std::move(edge));
   edges_.clear();
   grad_hooks.clear();
   release_saved();
@@ -46,7 +46,7 @@ void Node::release() {
     const std::shared_ptr<Node> next = std::move(mine.back());
     mine.pop_back();
   }
-  condemned = nullptr;
+  waiting = nullptr;
 }
 
 OpNode::OpNode(const char* name, const Tensor& output, std::vector<std::shared_ptr<Node>> edges,
@@ -56,22 +56,22 @@ OpNode::OpNode(const char* name, const Tensor& output, std::vector<std::shared_p
 }
 
 OpNode::~OpNode() {
-  release();
-}  // here, while backward_ still exists
+  release();  // while backward_ still exists: ~Node() is too late
+}
 
 Gradients OpNode::backward(const Tensor& grad) {
   return backward_(*this, grad);
 }
 
-// Its sequence is the largest there is, so that it runs, and its hooks fire, as soon as it is
-// ready.
+// The largest sequence number: the node runs, and its hooks with it, as soon as it is ready.
 AccumulateGrad::AccumulateGrad(Tensor leaf)
     : Node("AccumulateGrad", leaf.shape(), leaf.dtype(), std::numeric_limits<std::uint64_t>::max()),
       leaf_(std::move(leaf)) {}
 
 namespace {
-// Whether a gradient can become the parameter's own without a copy: nobody else holds it, and it is
-// all of its buffer.
+
+// Whether a gradient can become the parameter's own without a copy: no other tensor uses its
+// buffer, and it fills that buffer.
 bool may_be_kept(const Tensor& grad) {
   return is_exclusive(grad) && grad.is_contiguous() &&
          grad.storage()->bytes() ==
@@ -84,6 +84,7 @@ Tensor as_own_gradient(const Tensor& grad) {
   grad.storage()->set_kind(MemoryKind::gradients);
   return grad;
 }
+
 }  // namespace
 
 Gradients AccumulateGrad::backward(const Tensor& grad) {
@@ -92,7 +93,7 @@ Gradients AccumulateGrad::backward(const Tensor& grad) {
     accumulate_into(leaf.grad, grad);  // in place: it may be a view into a bucket
   else
     leaf.grad = as_own_gradient(grad);
-  const auto hooks = leaf.hooks;  // a copy: a hook may remove itself
+  const auto hooks = leaf.hooks;  // a copy, because a hook may remove itself
   for (const auto& [id, hook] : hooks) hook(leaf_);
   return {};
 }
@@ -118,7 +119,8 @@ void attach(Tensor& output, std::shared_ptr<Node> node) {
   output.impl_->grad_fn = std::move(node);
 }
 
-bool any_requires_grad(std::initializer_list<Tensor> inputs) {
+bool is_recorded(std::initializer_list<Tensor> inputs) {
+  if (!grad_enabled()) return false;
   for (const Tensor& input : inputs)
     if (input.defined() && input.requires_grad()) return true;
   return false;

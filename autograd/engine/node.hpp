@@ -1,19 +1,20 @@
-// Node: one op of the recorded graph. AccumulateGrad: the node in which a parameter's gradient
-// arrives.
+// Node: one op of the recorded graph. AccumulateGrad: the node that receives the gradient of a
+// parameter.
 //
-//     loss.grad_fn                 a graph of nodes: arrows point from a result to what it was made of, the way gradients flow
+//     loss.grad_fn          arrows point from a result to its inputs, the way gradients flow
 //         |
 //     [cross_entropy] --> [linear] --> [rms_norm] --> ...
 //                             |
-//                             +--> [AccumulateGrad of weight] : weight.grad += gradient, then the hooks
+//                             +--> [AccumulateGrad of weight]
+//                                     weight.grad += gradient, then the hooks run
 //
-// A node has exactly one output. What its backward needs of the forward pass is captured by its
-// function and goes away with it, as soon as the engine has passed (or the last tensor that leads
-// here is gone).
+// A node has exactly one output. Its backward function captures what it needs of the forward pass
+// (the saved tensors). They are freed when the engine has run the node, or when the last tensor
+// whose history leads here is gone.
 //
-// Ownership points one way: tensor -> grad_fn -> edges -> ... -> AccumulateGrad -> parameter. A
-// parameter knows its AccumulateGrad only weakly, and a node that needs its own output saves it
-// detached; hence no cycles.
+// Ownership has one direction: tensor -> grad_fn -> edges -> ... -> AccumulateGrad -> parameter. A
+// parameter holds its AccumulateGrad only weakly, and a node that needs its own output saves it
+// detached. So there are no cycles of references.
 #pragma once
 
 #include <cstdint>
@@ -22,38 +23,38 @@
 #include <string>
 #include <vector>
 
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
 #include "autograd/tensor/tensor.hpp"
 
 namespace ringside::autograd {
 
-using Gradients =
-    std::vector<Tensor>;  // one per input of the op; undefined where none is asked for
+// One per input of the op; undefined for an input that needs none.
+using Gradients = std::vector<Tensor>;
 
 class Node {
  public:
   Node(const char* name, Shape output_shape, DType output_dtype, std::uint64_t sequence);
-  virtual ~Node();  // of any depth of graph, on a constant amount of stack
+  // Destroys a graph of any depth on a constant amount of stack.
+  virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   const char* name() const { return name_; }
-  const Shape& output_shape() const {
-    return output_shape_;
-  }  // the shape of the gradient that comes in
+  // Shape and dtype of the gradient that backward() receives.
+  const Shape& output_shape() const { return output_shape_; }
   DType output_dtype() const { return output_dtype_; }
-  // Larger is later. The engine prefers the latest ready node, which is the order of the forward
-  // pass, reversed.
+  // Grows in the order of the forward pass. The engine runs the ready node with the largest number,
+  // so backward reverses that order.
   std::uint64_t sequence() const { return sequence_; }
 
-  // Where the gradient of each input goes; nullptr where none is asked for.
+  // The node that receives the gradient of each input; nullptr for an input that needs none.
   const std::vector<std::shared_ptr<Node>>& edges() const { return edges_; }
   bool needs(std::size_t input) const { return edges_[input] != nullptr; }
 
-  // From the gradient of the output to the gradients of the inputs.
+  // Gradients of the inputs from `grad`, the gradient of the output.
   virtual Gradients backward(const Tensor& grad) = 0;
 
-  // Lets go of saved tensors and edges; a later backward through here throws.
+  // Frees saved tensors and edges; a later backward pass through this node throws.
   void release();
   bool released() const { return released_; }
 
@@ -71,13 +72,13 @@ class Node {
   bool released_ = false;
 };
 
-// The node of an op: its backward is a function beside the op's forward, and what that function
-// captures is what is saved.
+// The node of an op. Its backward is a lambda written below the op's forward; the lambda's captures
+// are the saved tensors.
 class OpNode final : public Node {
  public:
-  // Gradients of the inputs from `grad`, that of the output; node.needs(i) tells which are asked
-  // for. It may hand on `grad` itself or a view of it, but never writes into it: others may hold
-  // the same buffer.
+  // Gradients of the inputs from `grad`, the gradient of the output; node.needs(i) tells whether
+  // input i needs one. The function may return `grad` itself or a view of it, but must not write to
+  // it: other nodes may hold the same buffer.
   using Backward = std::function<Gradients(const Node& node, const Tensor& grad)>;
 
   OpNode(const char* name, const Tensor& output, std::vector<std::shared_ptr<Node>> edges,
@@ -90,9 +91,9 @@ class OpNode final : public Node {
   Backward backward_;
 };
 
-// Adds what arrives to the parameter's gradient, then calls the parameter's hooks. The engine runs
-// it once per backward pass, when the gradients of ALL uses of the parameter are summed: a weight
-// used twice (tied) is written, and announced, once.
+// Adds the incoming gradient to the parameter's gradient, then calls the parameter's hooks. The
+// engine runs it once per backward pass, when the gradients of ALL uses of the parameter are
+// summed. So a weight that is used twice (tied) is written once, and its hooks run once.
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(Tensor leaf);
@@ -102,28 +103,30 @@ class AccumulateGrad final : public Node {
   Tensor leaf_;
 };
 
-// The node that receives the gradient of `tensor`: its grad_fn, or its AccumulateGrad; nullptr if
-// it requires none.
+// The node that receives the gradient of `tensor`: its grad_fn, or the AccumulateGrad of a leaf;
+// nullptr if it requires no gradient.
 std::shared_ptr<Node> gradient_edge(const Tensor& tensor);
 
-// Whether this handle is the only way to reach the numbers behind it, so that they may be
-// overwritten.
+// Whether no other handle or tensor uses this memory, so that it may be overwritten.
 bool is_exclusive(const Tensor& tensor);
 
-void attach(Tensor& output, std::shared_ptr<Node> node);  // output becomes the result of node
-bool any_requires_grad(std::initializer_list<Tensor> inputs);
+// Makes `output` the result of `node`.
+void attach(Tensor& output, std::shared_ptr<Node> node);
 
-// How an op ends: `return record("silu", y, {x}, [x](const Node&, const Tensor& dy) -> Gradients {
-// ... });` Makes y the result of an op on `inputs`, unless history is off or no input requires a
-// gradient; then `backward` is dropped.
+// Whether an op on these inputs is recorded: history is on, and one of them requires a gradient.
+bool is_recorded(std::initializer_list<Tensor> inputs);
+
+// The last line of an op. Makes `output` the result of an op on `inputs`, if the op is recorded;
+// otherwise `backward` is dropped.
+//
+//     return record("silu", y, {x}, [x](const Node&, const Tensor& dy) -> Gradients { ... });
 template <class Backward>
 Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs,
               Backward&& backward) {
   Profile::note_forward(name);
-  if (!grad_enabled() || !any_requires_grad(inputs)) return output;
+  if (!is_recorded(inputs)) return output;
   std::vector<std::shared_ptr<Node>> edges;
-  for (const Tensor& input : inputs)
-    edges.push_back(input.defined() ? gradient_edge(input) : nullptr);
+  for (const Tensor& input : inputs) edges.push_back(gradient_edge(input));
   attach(output, std::make_shared<OpNode>(name, output, std::move(edges),
                                           std::forward<Backward>(backward)));
   return output;

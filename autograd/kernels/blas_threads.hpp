@@ -1,9 +1,10 @@
-// How a BLAS that brings threads of its own is told not to use them: blas_threads_openblas.cpp, or
-// blas_threads_other.cpp for a BLAS that has none.
+// Stops a BLAS from using its own threads. Implemented in blas_threads_openblas.cpp, and for a BLAS
+// without threads in blas_threads_other.cpp.
 #pragma once
 
 namespace ringside::autograd {
 
-void use_blas_on_one_thread();  // for calls from this thread; cheap, and called before each
+// For calls from this thread. It is cheap, and gemm calls it before each product.
+void use_blas_on_one_thread();
 
 }  // namespace ringside::autograd

@@ -2,15 +2,15 @@
 
 #include "autograd/kernels/blas_threads.hpp"
 
-extern "C" void openblas_set_num_threads(
-    int);  // cblas.h may be the reference BLAS's, which does not declare it
+// Declared here because cblas.h may be the reference BLAS's, which lacks it.
+extern "C" void openblas_set_num_threads(int);
 
 namespace ringside::autograd {
 
-// OpenBLAS comes in flavours. The one on pthreads has one number of threads for the process, set
-// here once. The one on OpenMP asks OpenMP, which keeps a number per calling thread; so that is set
-// on each, through the runtime that OpenBLAS itself brought along. (The loops of parallel.hpp name
-// their number of threads and do not care.)
+// OpenBLAS built for pthreads has one number of threads for the process: it is set once. OpenBLAS
+// built for OpenMP uses OpenMP's number, which is kept per calling thread: it is set at each call,
+// in the OpenMP runtime that OpenBLAS loaded. The loops of parallel.hpp pass their number of
+// threads explicitly, so this does not affect them.
 void use_blas_on_one_thread() {
   using SetThreads = void (*)(int);
   static const SetThreads set_openmp_threads = [] {

@@ -1,12 +1,14 @@
-// exp that a compiler can vectorise: softmax and sigmoid live on it.
+// fast_exp: an exp that compilers vectorise, for softmax and sigmoid.
 //
-// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln(2) / 2 = 0.347, and e^r by its Taylor
-// series, broken off where the rest is below half a unit in the last place: r^8/8! < 6e-9 for fp32,
-// r^14/14! < 5e-18 for fp64. r = x - n ln 2 is taken in two steps, ln 2 = high + low, where n *
-// high is exact (Cody and Waite, "Software Manual for the Elementary Functions", 1980, chapter 6).
+//     e^x = 2^n e^r        n = round(x / ln 2), r = x - n ln 2, |r| <= ln(2) / 2 = 0.347
 //
-// Within 2 units in the last place of std::exp (a test sees to it). Results below the smallest
-// normal number are 0, above the largest infinity; NaN stays NaN.
+// e^r is its Taylor series, cut where the remainder is below half a unit in the last place: r^8/8!
+// < 6e-9 for fp32, r^14/14! < 5e-18 for fp64. r is computed in two steps with ln 2 = high + low, so
+// that n * high is exact (Cody and Waite, "Software Manual for the Elementary Functions", 1980,
+// chapter 6).
+//
+// The result is within 2 units in the last place of std::exp (tested). A result below the smallest
+// normal number becomes 0, one above the largest becomes infinity; NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -16,8 +18,8 @@
 namespace ringside::autograd {
 
 inline float fast_exp(float x) {
-  constexpr float round =
-      0x1.8p23f;  // adding it leaves the nearest integer in the low bits of the mantissa
+  // Adding `round` leaves the nearest integer in the low bits of the mantissa.
+  constexpr float round = 0x1.8p23f;
   constexpr float log2_e = 1.44269504f, ln2_high = 0x1.62ep-1f, ln2_low = 0x1.0bfbe8p-15f;
   const float shifted = x * log2_e + round;
   const float n = shifted - round;
@@ -30,8 +32,8 @@ inline float fast_exp(float x) {
   series = series * r + 0.5f;
   series = series * r + 1.0f;
   series = series * r + 1.0f;
-  // 2^n as the product of two powers, because n = 128 (x near the upper end) is not the exponent of
-  // any float.
+  // 2^n is the product of two powers, because near the upper end n = 128 is too large for the
+  // exponent of a float.
   const std::int32_t exponent =
                          std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(round),
                      half = exponent >> 1;

@@ -1,5 +1,5 @@
-// FunctionRef: a callable passed by address, for functions that call it before they return. It owns
-// nothing and allocates nothing.
+// FunctionRef: a reference to any callable of one signature. It owns and allocates nothing, so it
+// is for functions that use the callable only until they return.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class FunctionRef<Result(Args...)> {
  public:
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-      FunctionRef(F&& f)  // NOLINT: a conversion on purpose
+      FunctionRef(F&& f)  // NOLINT: implicit on purpose
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> Result {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

@@ -1,5 +1,5 @@
-// Which library: measured on two cores of an AMD EPYC (Zen 4), Debian 12, fp32, GFLOP/s, the best
-// of seven runs:
+// Why OpenBLAS. fp32 in GFLOP/s, the best of seven runs, two cores of an AMD EPYC (Zen 4), Debian
+// 12:
 //
 //                                     1 thread            2 threads
 //      m     n     k              OpenBLAS  oneDNN     OpenBLAS  oneDNN
@@ -10,21 +10,21 @@
 //       64   256    32   q k^T        84      100
 //       64    32   256   p v         116      113
 //
-// oneDNN 2.6 wins 3 to 10 % on one thread, and wins or loses on two; it has no fp64. One library
-// that does both types, and that every distribution has, is worth more than that.
+// oneDNN 2.6 is 3 to 10 % faster on one thread in most cases, and faster or slower on two. It has
+// no fp64. OpenBLAS has both dtypes and is part of every distribution.
 //
-// Threads: OpenBLAS is called on one thread only, and C is cut into slices here. So it does not
-// matter which of its flavours (serial, pthread, OpenMP) is installed, ranks that are threads do
-// not wait for each other on its one pool, and the bits depend on threads() alone.
+// Threads: OpenBLAS runs on one thread only; gemm_in_slices() divides C among threads. So any build
+// of OpenBLAS (serial, pthread, OpenMP) works, ranks that are threads do not wait for each other in
+// its thread pool, and the bits depend on threads() only.
 #include "autograd/kernels/gemm.hpp"
 
 #include <cblas.h>
 
 #include <algorithm>
 
-#include "autograd/engine/profile.hpp"
 #include "autograd/kernels/blas_threads.hpp"
 #include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/profile.hpp"
 
 namespace ringside::autograd {
 
@@ -60,7 +60,7 @@ void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t
                     std::int64_t k, T alpha, const T* a, std::int64_t lda, const T* b,
                     std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
   if (m == 0 || n == 0) return;
-  if (k == 0) {  // an empty sum; not every BLAS accepts it
+  if (k == 0) {  // an empty sum, which not every BLAS accepts
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
     return;
@@ -69,8 +69,8 @@ void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t
   const GemmTimer timer({a_transposed, b_transposed, m, n, k});
   const auto ta = a_transposed == Transpose::yes ? CblasTrans : CblasNoTrans,
              tb = b_transposed == Transpose::yes ? CblasTrans : CblasNoTrans;
-  // Slices of the longer side of C, in units of 16 rows or columns (a register tile), at least 2
-  // MFLOP each.
+  // Slices of the longer side of C, in units of 16 rows or columns (a register tile). Each slice is
+  // at least 2 MFLOP of work.
   constexpr std::int64_t unit = 16;
   const bool by_rows = m >= n;
   const std::int64_t length = by_rows ? m : n, units = (length + unit - 1) / unit;

@@ -1,5 +1,5 @@
-// gemm: general matrix multiplication, the one thing here that is left to a library (OpenBLAS;
-// measured in docs and below gemm.cpp's head).
+// gemm: general matrix multiplication, the only computation that is left to a library (a BLAS;
+// gemm.cpp compares two).
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace ringside::autograd {
 enum class Transpose { no, yes };
 
 // C = alpha op(A) op(B) + beta C, all row-major; op(A) is m x k, op(B) is k x n, C is m x n. `lda`,
-// `ldb`, `ldc` are the distances of rows as stored (of A itself, not of op(A)). With beta = 0, C is
-// written without being read. C overlaps neither A nor B. Uses threads() of parallel.hpp. Equal
-// arguments give equal bits with equal numbers of threads.
+// `ldb`, `ldc` are the distances between stored rows, in elements (of A itself, not of op(A)). With
+// beta = 0, C is written and not read. C must not overlap A or B. It uses threads() threads
+// (parallel.hpp); equal arguments with equal numbers of threads give equal bits.
 void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
           std::int64_t k, float alpha, const float* a, std::int64_t lda, const float* b,
           std::int64_t ldb, float beta, float* c, std::int64_t ldc);

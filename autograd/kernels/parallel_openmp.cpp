@@ -31,9 +31,7 @@ void parallel_for_pieces(std::int64_t count, std::int64_t grain,
                          FunctionRef<void(int, std::int64_t, std::int64_t)> body) {
   if (count <= 0) return;
   const int pieces = pieces_of(count, grain);
-  if (pieces == 1)
-    return body(0, 0,
-                count);  // without OpenMP: nothing is started, and a debugger steps straight in
+  if (pieces == 1) return body(0, 0, count);  // without OpenMP: a debugger steps straight in
   std::exception_ptr error;
 #pragma omp parallel for num_threads(pieces) schedule(static, 1)
   for (int piece = 0; piece < pieces; ++piece) {

@@ -1,5 +1,5 @@
-// In place of parallel_openmp.cpp where the compiler has no OpenMP, or ThreadSanitizer watches:
-// every loop runs on the thread that calls it.
+// Replaces parallel_openmp.cpp if the compiler has no OpenMP, or in a build for ThreadSanitizer:
+// every loop runs on the calling thread.
 #include "autograd/kernels/parallel.hpp"
 #include "base/error.hpp"
 

@@ -1,8 +1,8 @@
-// Walking over tensors of any strides, one row (the last dimension) at a time.
+// Rows: iterates over tensors of any strides, one row (the last dimension) at a time.
 //
-// Ops loop over rows and, within a row, over neighbours in memory, which is what vectorises. Where
-// the rows of a tensor lie is answered here: for a contiguous tensor row r begins at r * n; for a
-// transposed view the index is taken apart, dimension by dimension.
+// Ops loop over rows, and within a row over neighbours in memory, which vectorises. Rows computes
+// where each row begins: at r * n in a contiguous tensor; in a transposed view from the indices of
+// the leading dimensions.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace ringside::autograd {
 
-// Where row r of a tensor begins, in elements, r counting the rows in order of their indices.
+// offset(r): where row r begins, in elements. Rows are numbered in the order of their indices.
 class Rows {
  public:
   Rows(const Shape& shape, const Shape& strides) : shape_(shape), strides_(strides) {
@@ -23,8 +23,7 @@ class Rows {
       shape_.pop_back(), strides_.pop_back();
     }
     count_ = elements_of(shape_);
-    // Neighbouring dimensions that lie in memory as one are walked as one; of a contiguous tensor
-    // one dimension is left.
+    // Adjacent dimensions are merged if their strides allow it; a contiguous tensor keeps one.
     for (std::size_t d = shape_.size(); d-- > 1;) {
       if (shape_[d] != 1 && shape_[d - 1] != 1 && strides_[d - 1] != strides_[d] * shape_[d])
         continue;
@@ -51,11 +50,11 @@ class Rows {
   }
 
  private:
-  Shape shape_, strides_;  // of the rows, without the last dimension
+  Shape shape_, strides_;  // without the last dimension
   std::int64_t count_ = 0, length_ = 1, element_stride_ = 1;
 };
 
-// How many rows make a piece of work worth a thread of its own.
+// How many rows are enough work for one more thread.
 inline std::int64_t row_grain(std::int64_t row_length) {
   return std::max<std::int64_t>(1, (1 << 15) / std::max<std::int64_t>(1, row_length));
 }

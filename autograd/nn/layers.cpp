@@ -5,14 +5,12 @@
 
 #include "autograd/kernels/parallel.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 
 namespace ringside::autograd {
 
-// FNV-1a (Fowler, Noll, Vo; RFC 9923): names that differ in one letter get streams that have
-// nothing in common.
+// FNV-1a (Fowler, Noll, Vo; RFC 9923): names that differ in one letter get unrelated streams.
 std::uint64_t stream_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char letter : name)
@@ -24,8 +22,8 @@ namespace {
 
 template <class Draw>
 void fill_drawn(const char* op, const Tensor& tensor, Draw draw) {
-  if (tensor.device() !=
-      Device::cpu) {  // drawn on the host, so that a model begins with the same bits everywhere
+  // The host draws for all devices, so that a model starts with the same bits everywhere.
+  if (tensor.device() != Device::cpu) {
     const Tensor drawn = Tensor::empty(tensor.shape(), tensor.dtype());
     fill_drawn(op, drawn, draw);
     return tensor.copy_(drawn);

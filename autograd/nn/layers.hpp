@@ -1,9 +1,8 @@
-// Layers with parameters of their own: Linear, Embedding, RMSNorm; and how parameters get their
-// first values.
+// Layers with parameters: Linear, Embedding, RMSNorm; and the initialisation of parameters.
 //
-// First values depend on a seed and a name alone (and an element's index), not on order, rank or
-// dtype: every rank makes the same model without talking, and a rank that holds a slice of a weight
-// can make that slice.
+// An initial value depends on a seed, a name and the index of the element only; not on order, rank
+// or dtype. So every rank makes the same model without communication, and a rank that holds a part
+// of a weight can initialise that part.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +12,18 @@
 
 namespace ringside::autograd {
 
-// Which random numbers fill a tensor: those of `seed`, in the stream that `name` (usually the
-// parameter's full name) stands for.
+// The random numbers that fill a tensor: those of `seed` in the stream of `name`, usually the full
+// name of the parameter.
 struct Init {
   std::uint64_t seed = 0;
   std::string_view name;
 };
 
-std::uint64_t stream_of(std::string_view name);  // for base/random.hpp
+// The stream of a name, for base/random.hpp.
+std::uint64_t stream_of(std::string_view name);
 
-// Fill a contiguous tensor: element i from counter first + i (`first`: where a slice begins in the
-// whole).
+// Fill a contiguous tensor: element i takes the random number first + i of the stream. For a part
+// of a weight, `first` is where the part begins.
 void fill_normal(const Tensor& tensor, double mean, double deviation, Init init,
                  std::int64_t first = 0);
 void fill_uniform(const Tensor& tensor, double low, double high, Init init, std::int64_t first = 0);
@@ -31,27 +31,26 @@ void fill_uniform(const Tensor& tensor, double low, double high, Init init, std:
 // y = x weight^T + bias: x [..., in] -> [..., out].
 class Linear : public Module {
  public:
-  // weight [out, in] and, if asked for, bias [out], both uniform in +-1/sqrt(in), as in torch. bias
-  // draws from init.name + ".bias".
+  // weight [out, in] and optionally bias [out], both uniform in +-1/sqrt(in), as in torch. The bias
+  // uses the stream init.name + ".bias".
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true, Init init = {},
          DType dtype = DType::fp32);
   Tensor forward(const Tensor& x) const;
-  // cross_entropy(forward(x), targets) of a layer without bias, whose outputs are logits: see
+  // cross_entropy(forward(x), targets) of a layer without bias whose outputs are logits; see
   // linear_cross_entropy in ops.hpp.
   Tensor cross_entropy(const Tensor& x, const Tensor& targets) const;
 
-  Tensor weight, bias;  // bias is undefined without
+  Tensor weight, bias;  // bias is undefined if there is none
 };
 
-// Rows of a table: ids int32 [...] -> [..., size].
+// Rows of a table, selected by ids: ids int32 [...] -> [..., size].
 class Embedding : public Module {
  public:
   // weight [count, size], standard normal as in torch.
   Embedding(std::int64_t count, std::int64_t size, Init init = {}, DType dtype = DType::fp32);
   Tensor forward(const Tensor& ids) const;
-  bool backward_reads_parameters() const override {
-    return false;
-  }  // the ids alone say where a gradient goes
+  // Backward needs the ids only.
+  bool backward_reads_parameters() const override { return false; }
 
   Tensor weight;
 };
@@ -59,8 +58,8 @@ class Embedding : public Module {
 // x [..., size] -> same: see rms_norm in ops.hpp.
 class RMSNorm : public Module {
  public:
-  explicit RMSNorm(std::int64_t size, double eps = 1e-5,
-                   DType dtype = DType::fp32);  // weight [size], ones
+  // weight [size], ones.
+  explicit RMSNorm(std::int64_t size, double eps = 1e-5, DType dtype = DType::fp32);
   Tensor forward(const Tensor& x) const;
 
   Tensor weight;

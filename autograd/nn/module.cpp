@@ -8,7 +8,7 @@ namespace ringside::autograd {
 
 void Module::check_name(const std::string& name) const {
   require(!name.empty() && name.find('.') == std::string::npos,
-          "Module: '{}' is no name; it must not be empty nor hold a dot", name);
+          "Module: '{}' is no name: it must not be empty and must not contain a dot", name);
   const auto has_name = [&](const auto& entry) { return entry.first == name; };
   const bool taken = std::any_of(parameters_.begin(), parameters_.end(), has_name) ||
                      std::any_of(buffers_.begin(), buffers_.end(), has_name) ||

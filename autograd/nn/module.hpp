@@ -1,4 +1,4 @@
-// Module: a piece of a model; a tree of names for its parameters.
+// Module: a part of a model, with its parameters; modules form a tree, which gives them names.
 //
 //     struct Mlp : Module {
 //       Linear up{8, 32}, down{32, 8};
@@ -7,9 +7,9 @@
 //     };
 //     Mlp{}.named_parameters()   ->   up.weight, up.bias, down.weight, down.bias
 //
-// What is registered are the members themselves, by address; so to tie two weights, assign one to
-// the other as in torch: `head.weight = embedding.weight`. For the same reason a module can be
-// neither copied nor moved.
+// The members themselves are registered, by address. So two weights are tied by an assignment, as
+// in torch: `head.weight = embedding.weight`. For the same reason a module cannot be copied or
+// moved.
 #pragma once
 
 #include <cstdint>
@@ -39,57 +39,61 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Parameters of this module, then of its children, in the order of registration; names are joined
-  // by dots. A tensor that is there twice (tied) is listed once, under its first name, unless
-  // keep_duplicates. Members left undefined (no bias) are skipped. Frozen parameters
-  // (requires_grad() == false) are listed like others. Without `recurse`, those of this module
-  // alone.
+  // The parameters of this module, then of its children, in the order of registration; dots join
+  // the names. A tied tensor is listed once, under its first name, unless keep_duplicates is set.
+  // Undefined members (no bias) are left out; frozen parameters (requires_grad() == false) are not.
+  // Without `recurse`, only the parameters of this module itself.
   std::vector<NamedTensor> named_parameters(bool keep_duplicates = false,
                                             bool recurse = true) const;
   std::vector<Tensor> parameters() const;
-  std::vector<NamedTensor> named_buffers()
-      const;  // state that is not trained (tables), in the same order
+  // Tensors that are not trained (tables), in the same order.
+  std::vector<NamedTensor> named_buffers() const;
 
-  // Moves the numbers of all parameters and buffers there. Parameters stay the same variables, and
-  // drop their gradients. Before optimizers and parallel forms are made, which look at where
+  // Moves all parameters and buffers to `device`. Parameters stay the same variables and drop their
+  // gradients. Call it before optimizers and parallel strategies are made: they read where
   // parameters are.
   void to(Device device) const;
 
   void zero_grad(bool set_to_none = true) const;
   void set_requires_grad(bool value);  // of all parameters: false freezes this module
 
-  // This module, named "", and all below it: parents first, in the order of registration.
+  // This module, named "", and all modules below it: parents first, in the order of registration.
   std::vector<NamedModule> named_modules();
 
-  // Called before each forward of this module, and after it with what it returned: how something
-  // from outside (an inspection, a form that fetches parameters when they are needed) listens to a
-  // model that knows nothing of it. A hook may ask the output for a hook of its own,
-  // Tensor::register_hook, which then runs before backward enters this module. They run in the
-  // order of their registration, on the thread of forward, and return an id for
-  // remove_forward_hook. Source of the names: torch.nn.Module.
+  // A forward pre-hook runs before each forward of this module; a forward hook runs after it, with
+  // its output. So other code (an inspection, a strategy that fetches parameters when they are
+  // needed) follows a model that does not know it. A forward hook may call register_hook on the
+  // output; that hook runs before backward enters this module. Hooks run in the order of
+  // registration, on the thread of forward. A hook may register and remove hooks, itself included;
+  // this takes effect from the next forward. Returns an id for remove_forward_hook. Names as in
+  // torch.nn.Module.
   int register_forward_pre_hook(ForwardPreHook hook);
   int register_forward_hook(ForwardHook hook);
-  void remove_forward_hook(int id);  // of either kind; nothing happens if it is not there
+  void remove_forward_hook(int id);  // of either kind; does nothing for an unknown id
 
-  // Whether backward through this module reads its parameters' numbers. Most do, for the gradient
-  // of their input.
+  // Whether backward through this module reads the values of its parameters. Most modules do, for
+  // the gradient of their input.
   virtual bool backward_reads_parameters() const { return true; }
 
  protected:
-  // How a module's forward lets itself be listened to: `return with_hooks([&] { return linear(x,
-  // weight, bias); });`
+  // Runs the hooks around `body`, the computation of a forward:
+  //
+  //     return with_hooks([&] { return linear(x, weight, bias); });
   template <class Body>
   Tensor with_hooks(Body&& body) const {
-    for (const auto& [id, hook] : forward_pre_hooks_) hook();
+    // Copies, because a hook may register or remove hooks.
+    const auto before = forward_pre_hooks_;
+    for (const auto& [id, hook] : before) hook();
     const Tensor output = body();
-    for (const auto& [id, hook] : forward_hooks_) hook(output);
+    const auto after = forward_hooks_;
+    for (const auto& [id, hook] : after) hook(output);
     return output;
   }
 
-  // `member` must live in the object that registers it (or be owned by it, as an element of a
-  // vector of unique_ptr). A parameter that is defined is made to require a gradient. Throws if the
-  // name is empty, holds a dot, or is taken. Register children in the order in which forward uses
-  // them: DDP's buckets rely on it for overlap.
+  // `member` must be a member of the registering object, or be owned by it (an element of a vector
+  // of unique_ptr). A defined parameter is set to require a gradient. Throws Error if the name is
+  // empty, contains a dot, or is taken. Register children in the order in which forward uses them:
+  // DDP orders its buckets by it, so that communication overlaps with backward.
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member);
   void register_module(std::string name, Module& member);

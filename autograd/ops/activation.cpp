@@ -1,25 +1,26 @@
-// relu, silu, swiglu: what bends between two linear layers.
+// relu, silu, swiglu: the nonlinear functions between two linear layers.
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/tensor/bf16.hpp"
+#include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-constexpr std::int64_t grain =
-    1 << 14;  // elements that make a piece of work worth a thread of its own
+constexpr std::int64_t grain = 1 << 14;  // elements that are enough work for one more thread
 
 }  // namespace
 
-// x [...] -> y = max(x, 0), same shape.  dy/dx = 1 where x > 0, else 0
+// x [...] -> y = max(x, 0), same shape
+//
+//     dy/dx = 1 if x > 0, else 0
 Tensor relu(const Tensor& input) {
   const Tensor x = input.contiguous();
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor y = empty_like(x);
   if (x.device() != Device::cpu)
     device_kernels(x.device()).relu(x, y);
   else
@@ -30,11 +31,11 @@ Tensor relu(const Tensor& input) {
       parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i)
-          py[i] = px[i] < 0 ? 0 : px[i];  // NaN stays NaN: a sick model must show it
+          py[i] = px[i] < 0 ? 0 : px[i];  // NaN stays NaN, so that a broken model shows it
       });
     });
   return record("relu", y, {x}, [x](const Node&, const Tensor& grad) -> Gradients {
-    const Tensor dy = grad.contiguous(), dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor dy = grad.contiguous(), dx = empty_like(x);
     if (x.device() != Device::cpu)
       device_kernels(x.device()).relu_backward(dy, x, dx);
     else
@@ -51,10 +52,12 @@ Tensor relu(const Tensor& input) {
   });
 }
 
-// x [...] -> y = x s, s = sigmoid(x), same shape.  dy/dx = s + x s (1 - s) = s (1 + x (1 - s))
+// x [...] -> y = x s, s = sigmoid(x), same shape
+//
+//     dy/dx = s + x s (1 - s) = s (1 + x (1 - s))
 Tensor silu(const Tensor& input) {
   const Tensor x = input.contiguous();
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor y = empty_like(x);
   if (x.device() != Device::cpu)
     device_kernels(x.device()).silu(x, y);
   else
@@ -68,7 +71,7 @@ Tensor silu(const Tensor& input) {
       });
     });
   return record("silu", y, {x}, [x](const Node&, const Tensor& grad) -> Gradients {
-    const Tensor dy = grad.contiguous(), dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor dy = grad.contiguous(), dx = empty_like(x);
     if (x.device() != Device::cpu)
       device_kernels(x.device()).silu_backward(dy, x, dx);
     else
@@ -90,18 +93,20 @@ Tensor silu(const Tensor& input) {
 
 // g (gate), u (up), both [...] -> y = silu(g) u, same shape.
 //
-//     dy/du = silu(g) = g s        dy/dg = u s (1 + g (1 - s))        s = sigmoid(g), computed again rather than kept
+//     dy/du = silu(g) = g s        dy/dg = u s (1 + g (1 - s))        s = sigmoid(g)
+//
+// s is not saved: backward computes it again.
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   require_alike("swiglu", gate, up);
   require_same_shape("swiglu", gate, up);
   const Tensor g = gate.contiguous(), u = up.contiguous();
-  Tensor y = Tensor::empty(g.shape(), g.dtype(), g.device());
+  const Tensor y = empty_like(g);
   if (g.device() != Device::cpu)
     device_kernels(g.device()).swiglu(g, u, y);
   else
     dispatch_stored(g.dtype(), "swiglu", [&](auto zero) {
       using S = decltype(zero);
-      using T = Wide<S>;
+      using T = Compute<S>;
       const S *const pg = g.data<S>(), *const pu = u.data<S>();
       S* const py = y.data<S>();
       parallel_for(g.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
@@ -113,14 +118,13 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
       });
     });
   return record("swiglu", y, {g, u}, [g, u](const Node&, const Tensor& grad) -> Gradients {
-    const Tensor dy = grad.contiguous(), dg = Tensor::empty(g.shape(), g.dtype(), g.device()),
-                 du = Tensor::empty(g.shape(), g.dtype(), g.device());
+    const Tensor dy = grad.contiguous(), dg = empty_like(g), du = empty_like(u);
     if (g.device() != Device::cpu)
       device_kernels(g.device()).swiglu_backward(dy, g, u, dg, du);
     else
       dispatch_stored(g.dtype(), "swiglu", [&](auto zero) {
         using S = decltype(zero);
-        using T = Wide<S>;
+        using T = Compute<S>;
         const S *const pg = g.data<S>(), *const pu = u.data<S>(), *const pdy = dy.data<S>();
         S *const pdg = dg.data<S>(), *const pdu = du.data<S>();
         parallel_for(g.elements(), grain, [&](std::int64_t begin, std::int64_t end) {

@@ -1,33 +1,40 @@
-// causal_attention: softmax(q k^T / sqrt(D)) v, every query looking back only.
+// causal_attention: softmax(q k^T / sqrt(D)) v, where each query sees only the keys up to its own
+// position.
 //
-// The scores of a head are a T x T matrix, of which the upper half is not wanted, and which is far
-// larger than q, k and v. So it is made a block of queries at a time, small enough to stay in the
-// L2 cache, and only up to the last key that a query of the block sees:
+// The scores of one head are a T x T matrix, much larger than q, k and v, and its upper half is
+// not used. So the CPU computes a block of queries at a time: small enough for the L2 cache, and
+// only up to the last key that a query of the block sees:
 //
-//        keys -->                       scratch holds one block of rows at a time
-//      q +--+                           S = Q K^T / sqrt(D)    gemm       [block, visible]
-//      u |##|                           P = softmax(S)         rows
-//      e +--+--+                        Y = P V                gemm       [block, D]
-//      r |#####|
-//      i +-----+--+                     Backward makes S and P again from q, k and one saved number per row (the logarithm of the
-//      softmax's e |########|                     sum), which costs one gemm in six and saves the T x T matrix of every head: s
-//      +--------+
-//                                       dV += P^T dY,  dP = dY V^T,  dS = P (dP - sum_j P dP) / sqrt(D),  dQ = dS K,  dK += dS^T Q
+//               keys -->
+//      q     +--+                 scratch memory holds one block of rows:
+//      u     |##|
+//      e     +--+--+              S = Q K^T / sqrt(D)    gemm           [block, visible]
+//      r     |#####|              P = softmax(S)         row by row     [block, visible]
+//      i     +-----+--+           Y = P V                gemm           [block, D]
+//      e     |########|
+//      s     +--------+
 //
-// Dao et al., "FlashAttention" (2022), appendix B.2 has the derivation; Dao, "FlashAttention-2"
-// (2023), section 3.1 the saved logarithm.
+// Backward computes S and P of each block again, from q, k and one saved number per row, the
+// logarithm of its sum. This costs one more gemm (six instead of five) and saves the T x T matrix
+// of every head:
+//
+//      dV += P^T dY        dP = dY V^T        dS = P (dP - sum_j P dP) / sqrt(D)
+//      dQ  = dS K          dK += dS^T Q
+//
+// Dao et al., "FlashAttention" (2022), appendix B.2 derives these formulas; Dao, "FlashAttention-2"
+// (2023), section 3.1 introduces the saved logarithm.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "autograd/engine/node.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/gemm.hpp"
 #include "autograd/kernels/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
@@ -39,10 +46,11 @@ constexpr auto plain = Transpose::no, transposed = Transpose::yes;
 struct Sizes {
   std::int64_t batch, heads, kv_heads, queries, keys, head_size;
 
-  std::int64_t group() const { return heads / kv_heads; }  // query heads that share a key head
-  std::int64_t visible(std::int64_t i) const {
-    return i + 1 + keys - queries;
-  }  // how many keys query i sees
+  // How many query heads share a key head.
+  std::int64_t group() const { return heads / kv_heads; }
+  // How many keys query i sees.
+  std::int64_t visible(std::int64_t i) const { return i + 1 + keys - queries; }
+  // How many queries are computed at a time.
   std::int64_t block() const {
     return std::clamp<std::int64_t>((1 << 16) / std::max<std::int64_t>(keys, 1), 16, 64);
   }
@@ -63,8 +71,8 @@ Matrix<T> head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
           std::max(x.strides()[2], x.size(3))};
 }
 
-// One row of scores -> probabilities of the first `visible`, 0 for the rest. Returns the logarithm
-// of the sum.
+// One row of scores -> probabilities in place: of the first `visible` keys, 0 for the rest. Returns
+// the logarithm of the sum of exp(score).
 template <class T>
 T softmax_row(T* row, std::int64_t visible, std::int64_t width) {
   T largest = row[0];
@@ -83,7 +91,7 @@ T softmax_row(T* row, std::int64_t visible, std::int64_t width) {
   return largest + std::log(total);
 }
 
-// q, k, v of one head -> y, and the logarithm of each row's sum.
+// q, k, v of one head -> y, and the logarithm of the sum of each row.
 template <class T>
 void forward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Matrix<T> y,
                   T* log_sums, T* scores) {
@@ -100,8 +108,29 @@ void forward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Mat
   }
 }
 
-// One row: scores s -> probabilities p in place; and, from dp, ds = p (dp - sum_j p_j dp_j) scale
-// in place.
+// All heads, divided among threads.
+void forward_heads(const Sizes& sizes, const Tensor& q_stored, const Tensor& k_stored,
+                   const Tensor& v_stored, const Tensor& y_stored, const Tensor& log_sums) {
+  const Tensor q = to_compute_dtype(q_stored), k = to_compute_dtype(k_stored),
+               v = to_compute_dtype(v_stored), y = compute_buffer(y_stored);
+  const std::int64_t heads = sizes.batch * sizes.heads, scratch_size = sizes.block() * sizes.keys;
+  const Tensor scratch = Tensor::empty({pieces_of(heads, 1), scratch_size}, q.dtype());
+  dispatch(q.dtype(), "causal_attention", [&](auto zero) {
+    using T = decltype(zero);
+    parallel_for_pieces(heads, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t b = i / sizes.heads, h = i % sizes.heads, kv_head = h / sizes.group();
+        forward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head),
+                     head_of<T>(v, b, kv_head), head_of<T>(y, b, h),
+                     log_sums.data<T>() + i * sizes.queries,
+                     scratch.data<T>() + piece * scratch_size);
+      }
+    });
+  });
+  convert_into(y_stored, y);
+}
+
+// One row, in place: scores s -> probabilities p, and dp -> ds = p (dp - sum_j p_j dp_j) scale.
 template <class T>
 void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
                           std::int64_t width) {
@@ -117,8 +146,8 @@ void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
   std::fill(dp + visible, dp + width, T(0));
 }
 
-// q, k, v, dy of one query head -> dq; dk and dv are added to, or written if this is the first head
-// of its group.
+// q, k, v, dy of one query head -> dq, dk, dv. The first head of a group writes dk and dv; the
+// others add to them.
 template <class T>
 void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Matrix<T> dy,
                    const T* log_sums, Matrix<T> dq, Matrix<T> dk, Matrix<T> dv, bool first_of_group,
@@ -126,12 +155,12 @@ void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Ma
   const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(sizes.head_size)));
   const std::int64_t d = sizes.head_size, block = sizes.block(),
                      blocks = (sizes.queries + block - 1) / block;
-  // The last block first, for it sees all keys: it writes dk and dv, so that they need not be set
-  // to zeros; the others add.
+  // The last block sees all keys, so it runs first and writes all of dk and dv. The other blocks
+  // add to them, and no pass is needed to fill them with zeros.
   for (std::int64_t index = blocks; index-- > 0;) {
     const std::int64_t begin = index * block, end = std::min(begin + block, sizes.queries),
                        rows = end - begin, width = sizes.visible(end - 1);
-    const T keep = index == blocks - 1 && first_of_group ? 0 : 1;
+    const T beta = index == blocks - 1 && first_of_group ? 0 : 1;
     gemm(plain, transposed, rows, width, d, scale, q.row(begin), q.stride, k.data, k.stride, T(0),
          p, width);
     gemm(plain, transposed, rows, width, d, T(1), dy.row(begin), dy.stride, v.data, v.stride, T(0),
@@ -139,13 +168,45 @@ void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Ma
     for (std::int64_t i = begin; i < end; ++i)
       softmax_row_backward(p + (i - begin) * width, dp + (i - begin) * width, log_sums[i], scale,
                            sizes.visible(i), width);
-    gemm(transposed, plain, width, d, rows, T(1), p, width, dy.row(begin), dy.stride, keep, dv.data,
+    gemm(transposed, plain, width, d, rows, T(1), p, width, dy.row(begin), dy.stride, beta, dv.data,
          dv.stride);
     gemm(plain, plain, rows, d, width, T(1), dp, width, k.data, k.stride, T(0), dq.row(begin),
          dq.stride);
-    gemm(transposed, plain, width, d, rows, T(1), dp, width, q.row(begin), q.stride, keep, dk.data,
+    gemm(transposed, plain, width, d, rows, T(1), dp, width, q.row(begin), q.stride, beta, dk.data,
          dk.stride);
   }
+}
+
+// All groups of heads, divided among threads. The heads of one group run one after the other,
+// because they add to the same dk and dv.
+void backward_heads(const Sizes& sizes, const Tensor& q_stored, const Tensor& k_stored,
+                    const Tensor& v_stored, const Tensor& log_sums, const Tensor& dy_stored,
+                    const Tensor& dq_stored, const Tensor& dk_stored, const Tensor& dv_stored) {
+  const Tensor q = to_compute_dtype(q_stored), k = to_compute_dtype(k_stored),
+               v = to_compute_dtype(v_stored), dy = to_compute_dtype(dy_stored),
+               dq = compute_buffer(dq_stored), dk = compute_buffer(dk_stored),
+               dv = compute_buffer(dv_stored);
+  const std::int64_t groups = sizes.batch * sizes.kv_heads,
+                     scratch_size = sizes.block() * sizes.keys;
+  const Tensor scratch = Tensor::empty({pieces_of(groups, 1), 2, scratch_size}, q.dtype());
+  dispatch(q.dtype(), "causal_attention", [&](auto zero) {
+    using T = decltype(zero);
+    parallel_for_pieces(groups, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
+      T *const p = scratch.data<T>() + piece * 2 * scratch_size, *const dp = p + scratch_size;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t b = i / sizes.kv_heads, kv_head = i % sizes.kv_heads;
+        for (std::int64_t h = kv_head * sizes.group(); h < (kv_head + 1) * sizes.group(); ++h)
+          backward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head),
+                        head_of<T>(v, b, kv_head), head_of<T>(dy, b, h),
+                        log_sums.data<T>() + (b * sizes.heads + h) * sizes.queries,
+                        head_of<T>(dq, b, h), head_of<T>(dk, b, kv_head),
+                        head_of<T>(dv, b, kv_head), h == kv_head * sizes.group(), p, dp);
+      }
+    });
+  });
+  convert_into(dq_stored, dq);
+  convert_into(dk_stored, dk);
+  convert_into(dv_stored, dv);
 }
 
 Sizes checked_sizes(const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -166,86 +227,40 @@ Sizes checked_sizes(const Tensor& q, const Tensor& k, const Tensor& v) {
   return sizes;
 }
 
-// q [B, H, Tq, D], k, v [B, H_kv, Tk, D], dy as q -> dq, dk, dv, each in its input's memory order.
-// Heads of a group go one after the other, for they add to the same dk and dv; groups are shared
-// out to threads.
-Gradients attention_backward(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v,
-                             const Tensor& log_sums, const Tensor& dy) {
-  const Tensor dq = empty_in_order_of(q), dk = empty_in_order_of(k), dv = empty_in_order_of(v);
-  const std::int64_t groups = sizes.batch * sizes.kv_heads,
-                     scratch_size = sizes.block() * sizes.keys;
-  const Tensor scratch = Tensor::empty({pieces_of(groups, 1), 2, scratch_size}, q.dtype());
-  dispatch(q.dtype(), "causal_attention", [&](auto zero) {
-    using T = decltype(zero);
-    parallel_for_pieces(groups, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
-      T *const p = scratch.data<T>() + piece * 2 * scratch_size, *const dp = p + scratch_size;
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t b = i / sizes.kv_heads, kv_head = i % sizes.kv_heads;
-        for (std::int64_t h = kv_head * sizes.group(); h < (kv_head + 1) * sizes.group(); ++h)
-          backward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head),
-                        head_of<T>(v, b, kv_head), head_of<T>(dy, b, h),
-                        log_sums.data<T>() + (b * sizes.heads + h) * sizes.queries,
-                        head_of<T>(dq, b, h), head_of<T>(dk, b, kv_head),
-                        head_of<T>(dv, b, kv_head), h == kv_head * sizes.group(), p, dp);
-      }
-    });
-  });
-  return {dq, dk, dv};
-}
-
-Tensor attention_on_device(const Sizes& sizes, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size},
-                                 q.dtype(), q.device())
-                       .transpose(1, 2);
-  const Tensor log_sums =
-      Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, DType::fp32, q.device());
-  device_kernels(q.device()).attention(q, k, v, y, log_sums);
-  // y is what the next op keeps too, so it costs nothing to keep; detached, for a node that holds
-  // its own output is a cycle.
-  return record(
-      "causal_attention", y, {q, k, v},
-      [q, k, v, y = y.detach(), log_sums](const Node&, const Tensor& grad) -> Gradients {
-        const Tensor dy = with_dense_rows(grad), dq = empty_in_order_of(q),
-                     dk = empty_in_order_of(k), dv = empty_in_order_of(v);
-        device_kernels(q.device()).attention_backward(q, k, v, y, log_sums, dy, dq, dk, dv);
-        return {dq, dk, dv};
-      });
-}
-
 }  // namespace
 
 // q [B, H, Tq, D], k, v [B, H_kv, Tk, D] -> y [B, H, Tq, D], in memory [B, Tq, H, D]
+//
+// dq, dk, dv have the memory order of q, k, v.
 Tensor causal_attention(const Tensor& q_input, const Tensor& k_input, const Tensor& v_input) {
   const Sizes sizes = checked_sizes(q_input, k_input, v_input);
   const Tensor q = with_dense_rows(q_input), k = with_dense_rows(k_input),
                v = with_dense_rows(v_input);
-  if (q.device() != Device::cpu) return attention_on_device(sizes, q, k, v);
-  const DType kept = q.dtype(), computed = wide_type(kept);
-  Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size}, computed)
-                 .transpose(1, 2);
-  const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries}, computed);
-  const std::int64_t heads = sizes.batch * sizes.heads, scratch_size = sizes.block() * sizes.keys;
-  const Tensor scratch = Tensor::empty({pieces_of(heads, 1), scratch_size}, computed);
-  dispatch(computed, "causal_attention", [&, q = wide(q), k = wide(k), v = wide(v)](auto zero) {
-    using T = decltype(zero);
-    parallel_for_pieces(heads, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t b = i / sizes.heads, h = i % sizes.heads, kv_head = h / sizes.group();
-        forward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head),
-                     head_of<T>(v, b, kv_head), head_of<T>(y, b, h),
-                     log_sums.data<T>() + i * sizes.queries,
-                     scratch.data<T>() + piece * scratch_size);
-      }
-    });
-  });
-  y = rounded(y, kept);
-  return record("causal_attention", y, {q, k, v},
-                [sizes, q, k, v, log_sums, kept](const Node&, const Tensor& dy) -> Gradients {
-                  Gradients gradients = attention_backward(sizes, wide(q), wide(k), wide(v),
-                                                           log_sums, wide(with_dense_rows(dy)));
-                  for (Tensor& gradient : gradients) gradient = rounded(gradient, kept);
-                  return gradients;
-                });
+  const Tensor log_sums = Tensor::empty({sizes.batch, sizes.heads, sizes.queries},
+                                        compute_dtype(q.dtype()), q.device());
+  const Tensor y = Tensor::empty({sizes.batch, sizes.queries, sizes.heads, sizes.head_size},
+                                 q.dtype(), q.device())
+                       .transpose(1, 2);
+  const bool on_cpu = q.device() == Device::cpu;
+  if (on_cpu)
+    forward_heads(sizes, q, k, v, y, log_sums);
+  else
+    device_kernels(q.device()).attention(q, k, v, y, log_sums);
+
+  // A device also saves y, which gives sum_j P dP = sum_d Y dY. The next op saves y as well, so it
+  // takes no memory of its own. It is detached: a node that holds its own output would be a cycle.
+  const Tensor saved_y = on_cpu ? Tensor() : y.detach();
+  return record(
+      "causal_attention", y, {q, k, v},
+      [sizes, q, k, v, saved_y, log_sums](const Node&, const Tensor& grad) -> Gradients {
+        const Tensor dy = with_dense_rows(grad), dq = empty_in_order_of(q),
+                     dk = empty_in_order_of(k), dv = empty_in_order_of(v);
+        if (q.device() == Device::cpu)
+          backward_heads(sizes, q, k, v, log_sums, dy, dq, dk, dv);
+        else
+          device_kernels(q.device()).attention_backward(q, k, v, saved_y, log_sums, dy, dq, dk, dv);
+        return {dq, dk, dv};
+      });
 }
 
 }  // namespace ringside::autograd

@@ -1,4 +1,4 @@
-// What ops require of their inputs, said the same way by all of them.
+// Checks of arguments that several ops share.
 #pragma once
 
 #include "autograd/tensor/tensor.hpp"
@@ -6,7 +6,7 @@
 
 namespace ringside::autograd {
 
-// Of one type and on one device.
+// One dtype and one device.
 inline void require_alike(const char* op, const Tensor& a, const Tensor& b) {
   require(a.dtype() == b.dtype(), "{}: expected tensors of one type, got {} {} and {} {}", op,
           name_of(a.dtype()), a.shape(), name_of(b.dtype()), b.shape());
@@ -23,6 +23,11 @@ inline void require_same_shape(const char* op, const Tensor& a, const Tensor& b)
 inline void require_ids(const char* op, const char* what, const Tensor& ids) {
   require(ids.dtype() == DType::int32, "{}: expected {} of int32, got {} {}", op, what,
           name_of(ids.dtype()), ids.shape());
+}
+
+// The shape without its last dimension: how many rows a tensor has, and in which order.
+inline Shape leading(const Shape& shape) {
+  return Shape(shape.begin(), shape.end() - 1);
 }
 
 }  // namespace ringside::autograd

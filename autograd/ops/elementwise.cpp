@@ -1,4 +1,4 @@
-// add, mul, scale: element by element, with broadcasting.
+// add, mul, scale: elementwise, with broadcasting.
 #include <algorithm>
 
 #include "autograd/engine/node.hpp"
@@ -6,14 +6,13 @@
 #include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-// [4, 1, 3] and [2, 1] -> [4, 2, 3]: aligned at the right, sizes of 1 and missing ones are
+// [4, 1, 3] and [2, 1] -> [4, 2, 3]: aligned at the right; sizes of 1 and missing ones are
 // stretched.
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
   Shape shape(std::max(a.size(), b.size()));
@@ -21,20 +20,21 @@ Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
     const std::int64_t from_a = i <= a.size() ? a[a.size() - i] : 1,
                        from_b = i <= b.size() ? b[b.size() - i] : 1;
     require(from_a == from_b || from_a == 1 || from_b == 1,
-            "{}: shapes {} and {} do not go together", op, a, b);
+            "{}: shapes {} and {} cannot be broadcast together", op, a, b);
     shape[shape.size() - i] = from_a == 1 ? from_b : from_a;
   }
   return shape;
 }
 
-// y = f(a, b), element by element; on a device, by the kernel that is the same.
-using OfDevice = void (DeviceKernels::*)(const Tensor& a, const Tensor& b, const Tensor& y) const;
+// y = f(a, b) for each element: on the CPU by the loops here, on a device by its `kernel`.
+using DeviceKernel = void (DeviceKernels::*)(const Tensor& a, const Tensor& b,
+                                             const Tensor& y) const;
 template <class F>
-Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f, OfDevice of_device) {
+Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f, DeviceKernel kernel) {
   require_alike(op, a, b);
-  Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype(), a.device());
+  const Tensor y = Tensor::empty(broadcast_shape(op, a.shape(), b.shape()), a.dtype(), a.device());
   if (a.device() != Device::cpu) {
-    (device_kernels(a.device()).*of_device)(a, b, y);
+    (device_kernels(a.device()).*kernel)(a, b, y);
     return y;
   }
   dispatch_stored(a.dtype(), op, [&](auto zero) {
@@ -70,11 +70,11 @@ Tensor combine(const char* op, const Tensor& a, const Tensor& b, F f, OfDevice o
   return y;
 }
 
-// The gradient of a stretched input: what arrived at all copies of an element is summed. Of one
-// that was not stretched: dy itself.
+// The gradient of a stretched input: the sum over all copies of each element. If the input was not
+// stretched, it is dy itself.
 Tensor sum_to(const Tensor& dy, const Shape& shape) {
   if (dy.shape() == shape) return dy;
-  Tensor dx = Tensor::zeros(shape, dy.dtype(), dy.device());
+  const Tensor dx = Tensor::zeros(shape, dy.dtype(), dy.device());
   if (dy.device() != Device::cpu) {
     device_kernels(dy.device()).sum_to(dy, dx);
     return dx;
@@ -83,9 +83,7 @@ Tensor sum_to(const Tensor& dy, const Shape& shape) {
     using T = decltype(zero);
     const Rows from(dy), to(dy.shape(), stretched_strides(shape, dx.strides(), dy.shape()));
     const std::int64_t n = from.length(), from_step = from.element_stride();
-    // Rows::element_stride says 1 for rows of one element, so it is asked for only where there are
-    // more.
-    const std::int64_t to_step = to.element_stride();
+    const std::int64_t to_step = to.element_stride();  // 0: the rows are summed
     for (std::int64_t row = 0; row < from.count(); ++row) {
       const T* const f = dy.data<T>() + from.offset(row);
       T* const t = dx.data<T>() + to.offset(row);
@@ -103,9 +101,9 @@ Tensor sum_to(const Tensor& dy, const Shape& shape) {
 
 }  // namespace
 
-// a, b -> y, all of the broadcast shape.  dy/da = dy/db = 1
+// a, b -> y = a + b, broadcast.  dy/da = dy/db = 1
 Tensor add(const Tensor& a, const Tensor& b) {
-  Tensor y = combine(
+  const Tensor y = combine(
       "add", a, b, [](auto x1, auto x2) { return x1 + x2; }, &DeviceKernels::add);
   return record(
       "add", y, {a, b},
@@ -122,9 +120,9 @@ Tensor product(const char* op, const Tensor& a, const Tensor& b) {
 }
 }  // namespace
 
-// a, b -> y, all of the broadcast shape.  dy/da = b, dy/db = a
+// a, b -> y = a b, broadcast.  dy/da = b, dy/db = a
 Tensor mul(const Tensor& a, const Tensor& b) {
-  Tensor y = product("mul", a, b);
+  const Tensor y = product("mul", a, b);
   return record("mul", y, {a, b}, [a, b](const Node& node, const Tensor& dy) -> Gradients {
     return {node.needs(0) ? sum_to(product("mul", dy, b), a.shape()) : Tensor(),
             node.needs(1) ? sum_to(product("mul", dy, a), b.shape()) : Tensor()};
@@ -134,7 +132,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 namespace {
 Tensor times(const Tensor& x, double factor) {
   if (x.device() == Device::cpu) return product("scale", x, Tensor::scalar(factor, x.dtype()));
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor y = empty_like(x);
   device_kernels(x.device()).scale(x.detach().contiguous(), factor, y);
   return y;
 }

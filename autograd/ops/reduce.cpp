@@ -1,4 +1,6 @@
-// sum, mean, mse_loss: from many numbers to one, added up in fp64.
+// sum, mean, mse_loss: a tensor to one number, summed in fp64 on the CPU.
+//
+// On a device the result stays there, and so does its gradient: the host waits for no number.
 #include <array>
 #include <numeric>
 #include <vector>
@@ -8,15 +10,16 @@
 #include "autograd/kernels/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
+#include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-constexpr std::int64_t grain = 1 << 16;
+constexpr std::int64_t grain = 1 << 16;  // elements that are enough work for one more thread
 
-// Sum of term(i) over [0, count). Each piece sums its own, and these are added in order: the bits
-// depend on the number of threads only.
+// The sum of term(i) over [0, count). Each piece sums its own terms, and the sums are added in
+// order, so the bits depend on the number of threads only.
 template <class Term>
 double sum_of(std::int64_t count, Term term) {
   std::vector<double> of_piece(static_cast<std::size_t>(pieces_of(count, grain)), 0.0);
@@ -29,53 +32,24 @@ double sum_of(std::int64_t count, Term term) {
   return std::accumulate(of_piece.begin(), of_piece.end(), 0.0);
 }
 
-// The device's sum stays on the device, as do the gradients that follow: nobody waits for numbers.
-Tensor scaled_sum_on_device(const char* op, const Tensor& x, double factor) {
-  Tensor total = Tensor::empty({}, x.dtype(), x.device());
-  device_kernels(x.device()).sum(x, factor, total);
-  return record(op, total, {x},
-                [shape = x.shape(), factor](const Node&, const Tensor& dy) -> Gradients {
-                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-                  device_kernels(dy.device()).fill_with(dx, dy, factor);
-                  return {dx};
-                });
-}
-
-// x [...] -> factor * sum of x, a scalar.  dx = factor * dy everywhere
+// x [...] -> y = factor * sum of x, a scalar.  dx = factor * dy everywhere
 Tensor scaled_sum(const char* op, const Tensor& x_input, double factor) {
-  const Tensor x = x_input.contiguous();
-  dispatch(x.dtype(), op, [](auto) {});  // the type is checked on every device
-  if (x.device() != Device::cpu) return scaled_sum_on_device(op, x, factor);
-  double total = 0;
+  const Tensor x = x_input.contiguous(), y = Tensor::empty({}, x.dtype(), x.device());
   dispatch(x.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
-    total = sum_of(x.elements(),
-                   [px = x.data<T>()](std::int64_t i) { return static_cast<double>(px[i]); });
+    if (x.device() != Device::cpu) return device_kernels(x.device()).sum(x, factor, y);
+    const T* const px = x.data<T>();
+    y.fill_(factor *
+            sum_of(x.elements(), [&](std::int64_t i) { return static_cast<double>(px[i]); }));
   });
-  return record(op, Tensor::scalar(factor * total, x.dtype()), {x},
+  return record(op, y, {x},
                 [shape = x.shape(), factor](const Node&, const Tensor& dy) -> Gradients {
-                  return {Tensor::full(shape, factor * dy.item(), dy.dtype())};
-                });
-}
-
-Tensor mse_loss_on_device(const Tensor& x, const Tensor& t) {
-  const double n = static_cast<double>(x.elements());
-  const auto difference = [x, t] {
-    const Tensor d = Tensor::empty(x.shape(), x.dtype(), x.device());
-    device_kernels(x.device()).subtract(x, t, d);
-    return d;
-  };
-  Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  device_kernels(x.device()).sum_of_squares(std::array{difference()}, 1 / n, loss);
-  return record("mse_loss", loss, {x, t},
-                [difference, n](const Node& node, const Tensor& dy) -> Gradients {
-                  const auto gradient = [&](double factor) {  // factor dy (x - t)
-                    const Tensor d = difference();
-                    device_kernels(d.device()).scale_by(d, dy, factor, d);
-                    return d;
-                  };
-                  return {node.needs(0) ? gradient(2 / n) : Tensor(),
-                          node.needs(1) ? gradient(-2 / n) : Tensor()};
+                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+                  if (dx.device() == Device::cpu)
+                    dx.fill_(factor * dy.item());
+                  else
+                    device_kernels(dx.device()).fill_with(dx, dy, factor);
+                  return {dx};
                 });
 }
 
@@ -90,43 +64,66 @@ Tensor mean(const Tensor& x) {
   return scaled_sum("mean", x, 1.0 / static_cast<double>(x.elements()));
 }
 
-// x, t (target), both [...] -> mean of (x - t)^2, a scalar.  dx = 2 (x - t) / n * dy, dt = -dx
+namespace {
+
+// The mean of (x - t)^2, written to `loss`.
+void mean_square(const Tensor& x, const Tensor& t, const Tensor& loss) {
+  const double n = static_cast<double>(x.elements());
+  dispatch(x.dtype(), "mse_loss", [&](auto zero) {
+    using T = decltype(zero);
+    if (x.device() != Device::cpu) {
+      const DeviceKernels& kernels = device_kernels(x.device());
+      const Tensor difference = empty_like(x);
+      kernels.subtract(x, t, difference);
+      return kernels.sum_of_squares(std::array{difference}, 1 / n, loss);
+    }
+    const T *const px = x.data<T>(), *const pt = t.data<T>();
+    const double total = sum_of(x.elements(), [&](std::int64_t i) {
+      const double difference = static_cast<double>(px[i]) - static_cast<double>(pt[i]);
+      return difference * difference;
+    });
+    loss.fill_(total / n);
+  });
+}
+
+// factor (x - t) / n * dloss
+Tensor scaled_difference(const Tensor& x, const Tensor& t, const Tensor& dloss, double factor) {
+  const Tensor dx = empty_like(x);
+  const double n = static_cast<double>(x.elements());
+  if (x.device() != Device::cpu) {
+    const DeviceKernels& kernels = device_kernels(x.device());
+    kernels.subtract(x, t, dx);
+    kernels.scale_by(dx, dloss, factor / n, dx);
+    return dx;
+  }
+  const double scale = factor * dloss.item() / n;
+  dispatch(x.dtype(), "mse_loss", [&](auto zero) {
+    using T = decltype(zero);
+    const T *const px = x.data<T>(), *const pt = t.data<T>(), f = static_cast<T>(scale);
+    T* const pdx = dx.data<T>();
+    parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) pdx[i] = f * (px[i] - pt[i]);
+    });
+  });
+  return dx;
+}
+
+}  // namespace
+
+// x, t (target), both [...] -> mean of (x - t)^2, a scalar.  dx = 2 (x - t) / n * dloss, dt = -dx
 Tensor mse_loss(const Tensor& x_input, const Tensor& target) {
   require_alike("mse_loss", x_input, target);
   require_same_shape("mse_loss", x_input, target);
   require(x_input.elements() > 0, "mse_loss: expected at least one element, got shape {}",
           x_input.shape());
   const Tensor x = x_input.contiguous(), t = target.contiguous();
-  dispatch(x.dtype(), "mse_loss", [](auto) {});
-  if (x.device() != Device::cpu) return mse_loss_on_device(x, t);
-  const double n = static_cast<double>(x.elements());
-  double total = 0;
-  dispatch(x.dtype(), "mse_loss", [&](auto zero) {
-    using T = decltype(zero);
-    total = sum_of(x.elements(), [px = x.data<T>(), pt = t.data<T>()](std::int64_t i) {
-      const double difference = static_cast<double>(px[i]) - static_cast<double>(pt[i]);
-      return difference * difference;
-    });
-  });
-  return record("mse_loss", Tensor::scalar(total / n, x.dtype()), {x, t},
-                [x, t, n](const Node& node, const Tensor& dy) -> Gradients {
-                  const auto gradient = [&](double factor) {  // factor * (x - t)
-                    Tensor dx = Tensor::empty(x.shape(), x.dtype());
-                    dispatch(x.dtype(), "mse_loss", [&](auto zero) {
-                      using T = decltype(zero);
-                      const T *const px = x.data<T>(), *const pt = t.data<T>(),
-                                     f = static_cast<T>(factor);
-                      T* const pdx = dx.data<T>();
-                      parallel_for(x.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                        for (std::int64_t i = begin; i < end; ++i) pdx[i] = f * (px[i] - pt[i]);
-                      });
-                    });
-                    return dx;
-                  };
-                  const double factor = 2 * dy.item() / n;
-                  return {node.needs(0) ? gradient(factor) : Tensor(),
-                          node.needs(1) ? gradient(-factor) : Tensor()};
+  const Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  mean_square(x, t, loss);
+  return record("mse_loss", loss, {x, t},
+                [x, t](const Node& node, const Tensor& dloss) -> Gradients {
+                  return {node.needs(0) ? scaled_difference(x, t, dloss, 2) : Tensor(),
+                          node.needs(1) ? scaled_difference(x, t, dloss, -2) : Tensor()};
                 });
 }
 

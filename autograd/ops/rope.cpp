@@ -7,7 +7,6 @@
 #include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
@@ -34,12 +33,14 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double thet
 
 namespace {
 
-// x [..., T, D] -> y, every pair (x_i, x_{i + D/2}) of row t turned by the angle of position first
-// + t and frequency i:
+// x [..., T, D] -> y: each pair (x_i, x_{i + D/2}) of row t is rotated by the angle of position
+// first_position + t and frequency i:
 //
 //     | y_i       |   | cos  -sin | | x_i       |
-//     | y_{i+D/2} | = | sin   cos | | x_{i+D/2} |            direction -1 turns back: sin changes its sign
-Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position, int direction) {
+//     | y_{i+D/2} | = | sin   cos | | x_{i+D/2} |
+//
+// Direction -1 rotates back: sin changes its sign.
+Tensor rotate(const Tensor& x, const RopeTable& table, std::int64_t first_position, int direction) {
   Tensor y = empty_in_order_of(x);
   if (x.device() != Device::cpu) {
     device_kernels(x.device()).rope(x, table.cos, table.sin, first_position, direction, y);
@@ -49,14 +50,13 @@ Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position
   const Rows x_rows(x), y_rows(y);
   dispatch_stored(x.dtype(), "rope", [&](auto zero) {
     using S = decltype(zero);
-    using T = Wide<S>;
+    using T = Compute<S>;
     const T sign = static_cast<T>(direction);
     parallel_for(x_rows.count(), row_grain(2 * half), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t position = first_position + row % tokens;
-        const T *const cos = table.cos.data<T>() + position * half, *const sin =
-                                                                        table.sin.data<T>() +
-                                                                        position * half;
+        const T* const cos = table.cos.data<T>() + position * half;
+        const T* const sin = table.sin.data<T>() + position * half;
         const S* const px = x.data<S>() + x_rows.offset(row);
         S* const py = y.data<S>() + y_rows.offset(row);
 #pragma omp simd
@@ -73,27 +73,27 @@ Tensor turn(const Tensor& x, const RopeTable& table, std::int64_t first_position
 
 }  // namespace
 
-// x [..., T, D], table [positions, D/2] -> y [..., T, D].  A rotation's transpose is the rotation
-// back: dx = turn(dy, -angle)
+// x [..., T, D], table [positions, D/2] -> y [..., T, D]
+//
+// The transpose of a rotation matrix is the rotation back: dx = rotate(dy, -angle).
 Tensor rope(const Tensor& x_input, const RopeTable& table, std::int64_t first_position) {
   const Tensor x = with_dense_rows(x_input);
   require(x.dim() >= 2 && x.size(-1) % 2 == 0 && table.cos.dim() == 2 &&
               table.cos.size(1) * 2 == x.size(-1) && table.sin.shape() == table.cos.shape(),
           "rope: expected x [..., T, D] with D even and tables [positions, D/2], got {} and {}",
           x.shape(), table.cos.shape());
-  require(wide_type(x.dtype()) == table.cos.dtype(),
-          "rope: expected tables of {}, the type that {} is computed in, got {}",
-          name_of(wide_type(x.dtype())), name_of(x.dtype()), name_of(table.cos.dtype()));
+  require(compute_dtype(x.dtype()) == table.cos.dtype(),
+          "rope: expected tables of {}, the compute dtype of {}, got {}",
+          name_of(compute_dtype(x.dtype())), name_of(x.dtype()), name_of(table.cos.dtype()));
   require(x.device() == table.cos.device() && x.device() == table.sin.device(),
           "rope: expected tables on {} as x, got them on {} and {}", name_of(x.device()),
           name_of(table.cos.device()), name_of(table.sin.device()));
   require(first_position >= 0 && first_position + x.size(-2) <= table.cos.size(0),
           "rope: positions {}..{} are not all in a table of {}", first_position,
           first_position + x.size(-2) - 1, table.cos.size(0));
-  Tensor y = turn(x, table, first_position, +1);
-  return record("rope", y, {x},
+  return record("rope", rotate(x, table, first_position, +1), {x},
                 [table, first_position](const Node&, const Tensor& dy) -> Gradients {
-                  return {turn(with_dense_rows(dy), table, first_position, -1)};
+                  return {rotate(with_dense_rows(dy), table, first_position, -1)};
                 });
 }
 

@@ -1,5 +1,5 @@
-// Views: the same memory, seen in another way. Their backward looks at the gradient in the opposite
-// way.
+// Views and copies: members of Tensor that are ops. A view shares the memory of its input; its
+// backward is the opposite view of the gradient.
 #include <algorithm>
 
 #include "autograd/engine/node.hpp"
@@ -17,7 +17,7 @@ std::size_t dimension(const char* op, const Tensor& x, std::int64_t d) {
   return static_cast<std::size_t>(index);
 }
 
-// Replaces a -1 by what is left over.
+// The shape with a -1 replaced by the size that is left.
 Shape resolved(const Tensor& x, Shape shape) {
   const auto inferred = std::find(shape.begin(), shape.end(), -1);
   if (inferred != shape.end()) {
@@ -33,7 +33,7 @@ Shape resolved(const Tensor& x, Shape shape) {
 }
 
 Tensor copy_of(const char* op, const Tensor& x) {
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor y = empty_like(x);
   y.copy_(x);
   return record(op, y, {x}, [](const Node&, const Tensor& dy) -> Gradients { return {dy}; });
 }
@@ -43,10 +43,7 @@ Tensor copy_of(const char* op, const Tensor& x) {
 Tensor Tensor::reshape(Shape shape) const {
   const Tensor x = contiguous();
   shape = resolved(x, std::move(shape));
-  Shape strides(shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
-  Tensor y = make_view(x, x.offset(), std::move(shape), std::move(strides));
+  const Tensor y = make_view(x, x.offset(), shape, row_major_strides(shape));
   return record("reshape", y, {x},
                 [before = x.shape()](const Node&, const Tensor& dy) -> Gradients {
                   return {dy.reshape(before)};
@@ -59,7 +56,7 @@ Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
   Shape new_shape = shape(), new_strides = strides();
   std::swap(new_shape[d0], new_shape[d1]);
   std::swap(new_strides[d0], new_strides[d1]);
-  Tensor y = make_view(*this, offset(), std::move(new_shape), std::move(new_strides));
+  const Tensor y = make_view(*this, offset(), std::move(new_shape), std::move(new_strides));
   return record("transpose", y, {*this}, [dim0, dim1](const Node&, const Tensor& dy) -> Gradients {
     return {dy.transpose(dim0, dim1)};
   });
@@ -72,7 +69,8 @@ Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length)
           shape());
   Shape new_shape = shape();
   new_shape[d] = length;
-  Tensor y = make_view(*this, offset() + start * strides()[d], std::move(new_shape), strides());
+  const Tensor y =
+      make_view(*this, offset() + start * strides()[d], std::move(new_shape), strides());
   return record("narrow", y, {*this},
                 [before = shape(), dim, start, length](const Node&, const Tensor& dy) -> Gradients {
                   const Tensor dx = Tensor::zeros(before, dy.dtype(), dy.device());
@@ -91,10 +89,9 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::to(Device target) const {
   if (device() == target) return *this;
-  Tensor y = empty(shape(), dtype(), target);
+  const Tensor y = empty(shape(), dtype(), target);
   y.copy_(*this);
-  if (!grad_enabled() || !requires_grad())
-    return y;  // a copy, and no op that a profile should know of
+  if (!is_recorded({*this})) return y;  // a plain copy, which a profile does not count as an op
   return record("to", y, {*this}, [before = device()](const Node&, const Tensor& dy) -> Gradients {
     return {dy.to(before)};
   });

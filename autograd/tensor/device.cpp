@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "autograd/cuda/of_device.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {
@@ -13,17 +12,6 @@ Device device_named(std::string_view name) {
   require(found != all_devices.end(), "there is no device '{}': choose cpu, cuda or emulated",
           name);
   return *found;
-}
-
-DeviceMemory& device_memory(Device device) {
-  require(device != Device::cpu,
-          "the memory of the CPU is no DeviceMemory: its tensors are read and written in place");
-  return device == Device::cuda ? cuda_memory() : emulated_memory();
-}
-
-const DeviceKernels& device_kernels(Device device) {
-  require(device != Device::cpu, "the CPU has no DeviceKernels: its loops are in ops/");
-  return device == Device::cuda ? cuda_kernels() : emulated_kernels();
 }
 
 }  // namespace ringside::autograd

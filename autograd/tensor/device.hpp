@@ -1,11 +1,10 @@
-// Device: where the numbers of a tensor lie, and who computes with them.
+// Device: where the elements of a tensor are stored, and what computes with them.
 //
-//     cpu         the heap of this process; the loops in ops/
-//     cuda        memory of the GPU that this thread has chosen; the kernels of cuda/kernels/
-//     emulated    the heap, used as if it were a GPU's: the host may not look into it, and the ops run the GPU's kernels, emulated
-//     on the
-//                 CPU. Slow; for stepping through kernels in a debugger, and so that all that is done on a GPU is tested where
-//                 there is none
+//     cpu         the heap of this process; the loops in ops/ compute
+//     cuda        memory of the GPU that this thread has selected; the kernels in kernels/shared/
+//     emulated    the heap, but the host may not read it directly; the kernels of cuda, run on
+//                 the CPU. Slow: for stepping through kernels in a debugger, and for testing
+//                 all device code without a GPU
 #pragma once
 
 #include <array>
@@ -29,7 +28,7 @@ constexpr const char* name_of(Device device) {
   return "unknown";
 }
 
-// The device of that name. Throws Error that lists the names.
+// The device of this name. Throws Error that lists the names.
 Device device_named(std::string_view name);
 
 }  // namespace ringside::autograd

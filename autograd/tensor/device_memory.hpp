@@ -1,14 +1,14 @@
-// DeviceMemory: how memory of a device is had, and how bytes get there and back. The lower half of
-// what a device is; the upper is device_kernels.hpp.
+// DeviceMemory: allocates memory of a device and copies bytes to and from it. It is one half of a
+// device; the other half, DeviceKernels (kernels/device_kernels.hpp), computes.
 //
-// Everything happens on the calling thread's COMPUTE STREAM, which is made when it is first used:
-// kernels and copies of one thread (a rank) are carried out in the order in which they were asked
-// for, while the host goes on. Only what gives numbers to the host waits.
+// All work goes to the COMPUTE STREAM of the calling thread, which is created at its first use. A
+// stream executes the kernels and copies of one thread (a rank) in the order of the calls, while
+// the host continues. Only calls that return numbers to the host wait.
 //
-//     host      copy_in ── kernel ── kernel ── copy_out ─┐          ┌─ goes on
+//     host      copy_in ── kernel ── kernel ── copy_out ─┐           ┌─ continues
 //     stream         [copy][  kernel  ][   kernel   ][copy]──────────┘
 //
-// The CPU has none of it: its tensors are never asked for here.
+// The CPU has no DeviceMemory.
 #pragma once
 
 #include <cstddef>
@@ -24,41 +24,41 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // How large a buffer is made for `bytes`, of which there is at least one: buffers of one size
-  // serve each other (storage.cpp keeps them).
+  // The size of the buffer that is allocated for `bytes`; at least 1. Buffers of equal size can
+  // replace each other in the cache of storage.cpp.
   virtual std::size_t buffer_size(std::size_t bytes) const = 0;
-  // A buffer of `size`, as buffer_size() gave it, aligned to 256; nullptr where there is no such
-  // memory. free() may not throw.
+  // A buffer of `size`, a result of buffer_size(), aligned to 256 bytes; nullptr if the device is
+  // out of memory. free() must not throw.
   virtual void* allocate(std::size_t size) = 0;
   virtual void free(void* buffer) noexcept = 0;
 
-  // copy_in returns when `host` may be written again, copy_out when the bytes are there, and
-  // within() at once.
+  // copy_in returns when `host` may be overwritten, copy_out when the bytes have arrived,
+  // copy_within at once.
   virtual void copy_in(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::size_t bytes) = 0;
   virtual void copy_within(void* to, const void* from, std::size_t bytes) = 0;
 
-  // Returns when all that this thread has asked for is done.
+  // Returns when all earlier work of this thread is done.
   virtual void synchronise() = 0;
 
-  // A place in this thread's stream, here and now. What is returned waits, on any thread, until all
-  // that was asked for before is done: so that another thread may read what this one has the device
-  // compute.
+  // Marks the current end of this thread's stream. The returned function waits, on any thread,
+  // until all work before the mark is done. Another thread calls it before it reads results of this
+  // one.
   virtual std::function<void()> fence() = 0;
 
-  // Bytes that could still be allocated.
+  // Bytes that can still be allocated.
   virtual std::size_t free_bytes() const = 0;
 
  protected:
   DeviceMemory() = default;
 };
 
-// Of cuda or emulated. Throws Error, with a sentence that says what is missing, where there is no
-// such device, and for the CPU.
+// The memory of cuda or emulated. Throws Error that says what is missing if this build or machine
+// has no such device, and for the CPU. Defined in kernels/devices.cpp.
 DeviceMemory& device_memory(Device device);
 
-// How large the GPU's buffers are: multiples of 512 bytes, and above 1 MiB of 2 MiB, so that sizes
-// which differ little are one size, and what a buffer shares with another process (CUDA IPC) is
+// Buffer sizes on a GPU: multiples of 512 bytes, and of 2 MiB above 1 MiB. So nearly equal requests
+// get buffers of one size, and a buffer that is shared with another process (CUDA IPC) consists of
 // whole pages.
 constexpr std::size_t cuda_buffer_size(std::size_t bytes) {
   const std::size_t unit = bytes > (std::size_t{1} << 20) ? std::size_t{2} << 20 : 512;

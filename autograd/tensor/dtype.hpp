@@ -1,14 +1,11 @@
-// Element types of tensors, and the one switch that turns a type known at run time into a template
-// argument.
-//
-// Reading order of this folder, an afternoon in all: storage.hpp, tensor.hpp, node.hpp, engine.cpp
-// (how gradients flow), then ops.hpp and any file of ops/ (forward and backward side by side),
-// module.hpp, optimizer.hpp.
+// DType: the type of a tensor's elements. dispatch() turns a dtype known at run time into a
+// template argument.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "autograd/tensor/bf16.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {
@@ -16,8 +13,8 @@ namespace ringside::autograd {
 enum class DType : std::uint8_t {
   fp32,
   fp64,
-  int32,  // token ids; it carries no gradient
-  bf16,   // only kept, never computed in: see bf16.hpp
+  int32,  // token ids; without gradient
+  bf16,   // storage only: ops compute in fp32 (bf16.hpp)
 };
 
 constexpr std::size_t size_of(DType type) {
@@ -52,9 +49,22 @@ template <>
 constexpr DType dtype_of<std::int32_t>() {
   return DType::int32;
 }
+template <>
+constexpr DType dtype_of<Bf16>() {
+  return DType::bf16;
+}
 
-// Calls body(T{}) with T = float or double: `dispatch(x.dtype(), "silu", [&](auto zero) { using T =
-// decltype(zero); ... })`. Throws Error naming the op for any other type.
+// The dtype in which ops compute on elements stored as `storage`: fp32 for bf16, otherwise the
+// storage dtype itself.
+constexpr DType compute_dtype(DType storage) {
+  return storage == DType::bf16 ? DType::fp32 : storage;
+}
+
+// Calls body(T{}) with T = float or double, the compute dtypes:
+//
+//     dispatch(x.dtype(), "silu", [&](auto zero) { using T = decltype(zero); ... });
+//
+// Throws Error naming the op for any other dtype.
 template <class Body>
 void dispatch(DType type, const char* op, Body&& body) {
   switch (type) {
@@ -67,6 +77,14 @@ void dispatch(DType type, const char* op, Body&& body) {
       break;
   }
   fail("{}: expected a tensor of fp32 or fp64, got {}", op, name_of(type));
+}
+
+// The same over storage dtypes: T may also be Bf16. For loops that only copy elements, and for
+// loops that convert each element where they read or write it.
+template <class Body>
+void dispatch_stored(DType type, const char* op, Body&& body) {
+  if (type == DType::bf16) return body(Bf16{});
+  dispatch(type, op, body);
 }
 
 }  // namespace ringside::autograd

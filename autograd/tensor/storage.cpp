@@ -1,5 +1,6 @@
 #include "autograd/tensor/storage.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -13,8 +14,8 @@
 
 namespace ringside::autograd {
 
-// One line of the ledger. Atomic, for a storage may be destroyed on another thread than its
-// maker's.
+// One line of the ledger. Atomic, because a storage may be destroyed on another thread than the one
+// that allocated it.
 struct MemoryLine {
   std::atomic<std::int64_t> current{0}, peak{0};
 
@@ -43,9 +44,9 @@ struct MemoryCounter {
   }
 };
 
-// The freed buffers of one thread on one device, by size. A buffer goes back to the cache that it
-// came from, whoever lets go of it last: the kernels that still read it are in that thread's
-// stream, and so are those that will write it next.
+// The freed buffers of one thread on one device, by size. A buffer returns to the cache that it
+// came from, on whatever thread it is freed: kernels that still read it are in the stream of the
+// cache's thread, and so are the kernels that will write it next.
 class DeviceCache {
  public:
   explicit DeviceCache(Device device) : memory_(device_memory(device)) {}
@@ -53,7 +54,7 @@ class DeviceCache {
   DeviceCache(const DeviceCache&) = delete;
   DeviceCache& operator=(const DeviceCache&) = delete;
 
-  // The calling thread's; storages keep it when the thread has ended.
+  // The cache of the calling thread. Storages keep it alive after the thread has ended.
   static const std::shared_ptr<DeviceCache>& of_thread(Device device) {
     std::shared_ptr<DeviceCache>& cache = caches_[static_cast<std::size_t>(device)];
     if (!cache) cache = std::make_shared<DeviceCache>(device);
@@ -64,8 +65,8 @@ class DeviceCache {
       if (cache) cache->clear();
   }
 
-  // nullptr where there is no such memory, even after all that is kept was given back. `fetched`
-  // counts what the device was asked for.
+  // nullptr if the device is out of memory, even after the cache is cleared. `fetched` counts the
+  // allocations from the device.
   void* take(std::size_t bytes, std::int64_t& fetched) {
     const std::size_t size = memory_.buffer_size(bytes);
     {
@@ -115,23 +116,22 @@ std::shared_ptr<MemoryCounter>& counter_of_thread() {
   return counter;
 }
 
-std::size_t rounded(std::size_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
+std::size_t aligned_size(std::size_t bytes) {
+  return (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
 }
 
-// Buffers that this thread freed, by size. A training step frees what the next one asks for, size
-// by size; taking those again saves the page faults of fresh memory, which cost as much as a pass
-// over it.
+// The freed CPU buffers of this thread, by size. A training step allocates the same sizes as the
+// step before. Reuse avoids the page faults of fresh memory, which cost as much as a pass over it.
 class Cache {
  public:
-  static constexpr std::size_t smallest = 64 << 10;  // below, malloc keeps its own
+  static constexpr std::size_t smallest = 64 << 10;  // malloc caches smaller buffers itself
 
   ~Cache() {
     ended_ = true;
     clear();
   }
 
-  // The cache of this thread; nullptr once the thread is ending and has destroyed it.
+  // The cache of this thread; nullptr after it is destroyed at the end of the thread.
   static Cache* of_thread() {
     if (ended_) return nullptr;
     thread_local Cache cache;
@@ -164,20 +164,20 @@ thread_local bool Cache::ended_ = false;
 thread_local std::int64_t fetched_from_system = 0;
 
 std::byte* allocate_buffer(std::size_t bytes) {
-  const std::size_t size = rounded(bytes == 0 ? 1 : bytes);
+  const std::size_t size = aligned_size(bytes);
   Cache* const cache = size < Cache::smallest ? nullptr : Cache::of_thread();
   void* buffer = cache ? cache->take(size) : nullptr;
   if (!buffer && cache) ++fetched_from_system;
   if (!buffer) buffer = std::aligned_alloc(alignment, size);
   if (!buffer && cache) {
-    cache->clear();  // what is kept in other sizes may be just what is missing
+    cache->clear();  // frees the cached buffers of other sizes
     buffer = std::aligned_alloc(alignment, size);
   }
   return static_cast<std::byte*>(buffer);
 }
 
 void free_buffer(void* buffer, std::size_t bytes) {
-  const std::size_t size = rounded(bytes == 0 ? 1 : bytes);
+  const std::size_t size = aligned_size(bytes);
   if (Cache* const cache = size < Cache::smallest ? nullptr : Cache::of_thread())
     cache->give(buffer, size);
   else
@@ -232,7 +232,7 @@ void Storage::restore() {
   data_ = cache_ ? static_cast<std::byte*>(cache_->take(bytes_, fetched_from_system))
                  : allocate_buffer(bytes_);
   if (!data_)
-    fail("out of memory{}{}: a tensor of {} bytes was asked for, {} bytes are in use by this rank",
+    fail("out of memory{}{}: cannot allocate a tensor of {} bytes; this rank uses {} bytes",
          cache_ ? " on " : "", cache_ ? name_of(device_) : "", bytes_, memory_use().current);
   counter_->add(kind_, static_cast<std::int64_t>(bytes_));
 }

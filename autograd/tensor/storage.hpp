@@ -1,7 +1,6 @@
-// Storage: the buffer that tensors look into, and the count of how much memory such buffers hold.
+// Storage: the buffer that tensors are views of, and the ledger of the memory that buffers hold.
 //
-// Where memory lives is known here and in device_memory.hpp alone; a Tensor only ever asks for the
-// address.
+// Only this file and device_memory.hpp allocate memory of a device; a Tensor uses the address.
 #pragma once
 
 #include <array>
@@ -16,14 +15,14 @@ namespace ringside::autograd {
 struct MemoryCounter;
 class DeviceCache;
 
-// What a buffer is for: the columns of the ledger (memory_use).
+// What a buffer is used for; the ledger (memory_use) counts each kind.
 enum class MemoryKind { parameters, gradients, optimizer_state, activations, communication };
 inline constexpr std::array all_memory_kinds{MemoryKind::parameters, MemoryKind::gradients,
                                              MemoryKind::optimizer_state, MemoryKind::activations,
                                              MemoryKind::communication};
 const char* name_of(MemoryKind kind);  // "optimizer state"
 
-// While it lives, what this thread allocates is of this kind. Where there is none, it is
+// While it lives, this thread allocates buffers of this kind. Without a MemoryScope the kind is
 // activations.
 class MemoryScope {
  public:
@@ -38,12 +37,12 @@ class MemoryScope {
 
 class Storage {
  public:
-  // A buffer of `bytes`, aligned to 64, its contents undefined. Throws Error if there is no such
-  // memory, or no such device.
+  // A buffer of `bytes`, aligned to 64 bytes, its contents undefined. Throws Error if the device is
+  // out of memory or does not exist.
   static std::shared_ptr<Storage> allocate(std::size_t bytes, Device device = Device::cpu);
 
-  // A window on memory of someone else (a shared segment, a file mapping), kept alive by `owner`.
-  // It is not counted in memory_use().
+  // Memory that something else allocated (a shared segment, a file mapping). The storage keeps
+  // `owner` alive, and memory_use() does not count it.
   static std::shared_ptr<Storage> borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner,
                                          Device device = Device::cpu);
 
@@ -55,15 +54,15 @@ class Storage {
   Device device() const { return device_; }
   std::size_t bytes() const { return bytes_; }
 
-  // Gives the buffer back while tensors still look into it, and fetches a new one of the same size,
-  // its contents undefined: how a parameter sharded over ranks (ZeRO stage 3, FSDP) exists only
-  // while its layer runs. Between the two, reading a tensor of this storage throws. Both do nothing
-  // if there is nothing to do; both throw Error on borrowed memory.
+  // drop() frees the buffer while tensors still use this storage; restore() allocates a new one of
+  // the same size, its contents undefined. So a parameter that is sharded over ranks (ZeRO stage 3,
+  // FSDP) takes memory only while its layer runs. In between, reading a tensor of this storage
+  // throws. A second drop() or restore() does nothing; both throw Error for borrowed memory.
   void drop();
   void restore();
 
-  // Books the buffer under another kind, as when a gradient that an op computed becomes the
-  // parameter's own. Borrowed memory is in no book, and stays so.
+  // Counts the buffer as another kind, for instance when the result of an op becomes the gradient
+  // of a parameter. Borrowed memory is not counted.
   void set_kind(MemoryKind kind);
 
  private:
@@ -72,29 +71,30 @@ class Storage {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_ = Device::cpu;
-  std::shared_ptr<DeviceCache> cache_;      // where a device's buffer came from and goes back to
+  std::shared_ptr<DeviceCache> cache_;      // of a device's buffer, which returns there
   std::shared_ptr<MemoryCounter> counter_;  // of the thread that allocated; none if borrowed
   MemoryKind kind_ = MemoryKind::activations;
   std::shared_ptr<void> owner_;  // of borrowed memory
 };
 
-// Bytes that live storages hold and the most they ever held, counted for the calling thread's
-// allocations alone: a rank that is a thread sees its own. Storages count until they are destroyed,
-// on whatever thread that happens.
+// Bytes in storages now and at the peak. Only allocations of the calling thread count, so a rank
+// that is a thread sees its own. A storage counts until it is destroyed, on any thread.
 struct MemoryUse {
   std::int64_t current = 0, peak = 0;
 };
 MemoryUse memory_use();
-MemoryUse memory_use(MemoryKind kind);  // of one kind; the kinds' peaks need not be at one moment
-void reset_peak_memory();               // peak := current, of all
+MemoryUse memory_use(MemoryKind kind);  // the peaks of the kinds may be at different times
+void reset_peak_memory();               // peak = current, for all kinds and their sum
 
-// Freed buffers of a thread are kept for its next allocation of the same size (the next training
-// step asks for exactly the same ones, and fresh pages cost a fault each; asking a GPU's driver for
-// memory takes longer than most kernels). This gives them back to the system.
+// Returns the cached buffers of this thread to the system. Each thread caches the buffers that it
+// frees for its next allocation of the same size: the next training step asks for the same sizes,
+// each fresh page costs a page fault, and an allocation by a GPU's driver takes longer than most
+// kernels.
 void release_cached_memory();
 
-// How many buffers this thread has asked the system for so far, because it had none of that size
-// left: in a steady state no more. On the CPU those of 64 KiB and more are counted.
+// How many buffers this thread has allocated from the system so far, because its cache had none of
+// that size. In a steady state the number stays constant. On the CPU only buffers of 64 KiB and
+// more count.
 std::int64_t system_allocations();
 
 }  // namespace ringside::autograd

@@ -1,15 +1,22 @@
-// Tensor: an array of numbers that remembers how it was made, so that gradients can be asked of it.
+// Tensor: an array of numbers that remembers how it was computed, so that gradients can flow back.
 //
-// A Tensor is a handle: copies are the same variable (same data, same gradient, same history), as
-// in Python. detach() makes another variable on the same data.
+// A Tensor is a handle, as in Python: copies are the same variable (same data, same gradient, same
+// history). detach() makes another variable on the same data.
 //
-//     Tensor --> storage, offset, shape, strides, dtype        where the numbers are (on which device, the storage knows)
-//            --> grad_fn : Node                                 the op that made it (none: it is a leaf, made by the user)
-//            --> grad, hooks                                    leaves that require a gradient (parameters)
+//     Tensor --> storage, offset, shape, strides, dtype    where the numbers are
+//            --> grad_fn : Node                            the op that computed it; none for a leaf
+//            --> grad, hooks                               of leaves that require a gradient
 //
-// Every argument that does not fit throws ringside::Error with what was expected and what was seen.
-// A tensor and its graph belong to one thread at a time; different threads may work on different
+// An argument that does not fit throws ringside::Error with what was expected and what was seen. A
+// tensor and its graph belong to one thread at a time; different threads may work on different
 // graphs without locks.
+//
+// Some members need more than this room knows. They are declared here and defined in the room that
+// has what they need; a heading says where. No header of this room includes one of those rooms.
+//
+// Reading order of autograd/: storage.hpp, this header, engine/node.hpp, engine/engine.cpp (how
+// gradients flow), ops/ops.hpp and one file of ops/ (forward and backward side by side),
+// nn/module.hpp, optim/optimizer.hpp.
 #pragma once
 
 #include <cstdint>
@@ -21,40 +28,44 @@
 #include <vector>
 
 #include "autograd/tensor/dtype.hpp"
+#include "autograd/tensor/grad_mode.hpp"
 #include "autograd/tensor/storage.hpp"
 
 namespace ringside::autograd {
 
-using Shape = std::vector<std::int64_t>;  // also strides, in elements; {} is a scalar
+// The size of each dimension; {} is a scalar. Also strides, in elements.
+using Shape = std::vector<std::int64_t>;
 
 std::int64_t elements_of(const Shape& shape);  // 1 for {}
 std::string to_string(const Shape& shape);     // "[2, 3]"
 
-class Node;
-class AccumulateGrad;
+class Node;            // engine/node.hpp
+class AccumulateGrad;  // engine/node.hpp
 class Tensor;
 
-// Called with the parameter after its gradient is complete. It must not own the parameter: that
-// would be a cycle of references.
+// Called with the parameter when its gradient is complete. The hook must not own the parameter:
+// that would be a cycle of references.
 using PostAccumulateGradHook = std::function<void(const Tensor& parameter)>;
-// Called with the gradient of a tensor that an op made, once it is complete and before that op's
-// backward runs.
+// Called with the gradient of an op's result, when it is complete and before the op's backward
+// runs.
 using GradHook = std::function<void(const Tensor& grad)>;
 
 class Tensor {
  public:
-  Tensor() = default;  // undefined: no gradient, no bias. Only defined() and copies are allowed.
+  // Undefined: "no gradient", "no bias". Only defined(), is_same() and copies are allowed.
+  Tensor() = default;
 
-  // New tensors: contiguous, row-major, owning fresh memory, leaves without gradient. On a device
-  // other than the CPU numbers are fp32, bf16 or int32; fp64 is refused.
-  static Tensor empty(Shape shape, DType dtype = DType::fp32,
-                      Device device = Device::cpu);  // contents undefined
+  // New tensors: contiguous, row-major, on fresh memory, leaves without gradient. On a device other
+  // than the CPU the dtype is fp32, bf16 or int32; fp64 throws. The contents of empty() are
+  // undefined.
+  static Tensor empty(Shape shape, DType dtype = DType::fp32, Device device = Device::cpu);
   static Tensor zeros(Shape shape, DType dtype = DType::fp32, Device device = Device::cpu);
   static Tensor full(Shape shape, double value, DType dtype = DType::fp32,
                      Device device = Device::cpu);
+  static Tensor scalar(double value, DType dtype = DType::fp32, Device device = Device::cpu);
+  // A copy of `values`, whose type gives the dtype: float, double or std::int32_t.
   template <class T>
-  static Tensor from(std::span<const T> values, Shape shape,
-                     Device device = Device::cpu);  // copies; the type is T's
+  static Tensor from(std::span<const T> values, Shape shape, Device device = Device::cpu);
   template <class T>
   static Tensor from(const std::vector<T>& values, Shape shape, Device device = Device::cpu) {
     return from(std::span<const T>(values), std::move(shape), device);
@@ -63,17 +74,15 @@ class Tensor {
   static Tensor from(std::initializer_list<T> values, Shape shape, Device device = Device::cpu) {
     return from(std::span<const T>(values.begin(), values.size()), std::move(shape), device);
   }
-  static Tensor scalar(double value, DType dtype = DType::fp32, Device device = Device::cpu);
 
-  // A contiguous window on `storage`, `offset` elements in: how gradients live in buckets, and
-  // parameters in flat buffers.
+  // A contiguous view of `storage` that starts at element `offset`: gradients are views of buckets,
+  // and parameters views of flat buffers.
   static Tensor view_of(std::shared_ptr<Storage> storage, std::int64_t offset, Shape shape,
                         DType dtype = DType::fp32);
 
   bool defined() const { return impl_ != nullptr; }
-  bool is_same(const Tensor& other) const {
-    return impl_ == other.impl_;
-  }  // the same variable, not merely equal numbers
+  // Whether both are the same variable; equal numbers are not enough.
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
 
   const Shape& shape() const;
   const Shape& strides() const;
@@ -86,71 +95,75 @@ class Tensor {
   Device device() const;
   bool is_contiguous() const;
 
-  // The address of the first element. Throws if T is not the dtype, the storage is dropped, or its
-  // memory is not the host's to look into. Valid while the storage lives.
+  // The address of the first element, valid while the storage lives. Throws if T is not the dtype,
+  // if the storage is dropped, or if the tensor is on another device than the CPU.
   template <class T>
   T* data() const;
-  // All elements in order; throws if not contiguous.
+  // All elements in order. Throws as data() does, and if the tensor is not contiguous.
   template <class T>
   std::span<T> values() const;
-  // The one element of a tensor that has one. Of a device's this waits until it is computed.
+  // The only element of a tensor. On a device it waits until the element is computed.
   double item() const;
-  // The address of the first element on whatever device: for those who hand it on (collectives,
-  // kernels) and do not look. Throws if the storage is dropped.
+  // The address of the first element on any device, for code that passes it on (collectives,
+  // kernels) and does not read it. Throws if the storage is dropped.
   std::byte* address() const;
 
+  // Another variable on the same memory, without history; it requires no gradient.
+  Tensor detach() const;
+
+  // ---- Copying: kernels/copy.cpp ----
+
   // Copies the numbers of `source` (same shape and dtype, any strides, any device) into this
-  // tensor's memory. No history is recorded.
+  // tensor. No history is recorded.
   void copy_(const Tensor& source) const;
+  // Sets all elements of a contiguous tensor.
   void fill_(double value) const;
 
-  // Ops that look at the same memory in another way; they are differentiable. contiguous() is this
-  // tensor itself if it can be; reshape views if contiguous and copies otherwise, and one size may
-  // be -1.
+  // ---- Views and copies, as differentiable ops: ops/view.cpp ----
+
+  // A view if this tensor is contiguous, otherwise a copy. One size may be -1 and is computed.
   Tensor reshape(Shape shape) const;
+  // A view with two dimensions exchanged.
   Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
-  Tensor narrow(std::int64_t dim, std::int64_t start,
-                std::int64_t length) const;  // [start, start + length) of one dimension
+  // A view of [start, start + length) in dimension `dim`.
+  Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
+  // This tensor if it is contiguous, otherwise a contiguous copy.
   Tensor contiguous() const;
-  Tensor clone() const;  // a copy on memory of its own, contiguous
-  Tensor detach()
-      const;  // another variable on the same memory, without history and not requiring a gradient
-  Tensor to(Device device)
-      const;  // the same numbers there, contiguous; this tensor itself if it is there
+  // A contiguous copy on fresh memory.
+  Tensor clone() const;
+  // This tensor if it is on `device`, otherwise a contiguous copy there.
+  Tensor to(Device device) const;
 
-  // --- Autograd
-  // -------------------------------------------------------------------------------------------------------------------
+  // ---- Gradients: engine/gradients.cpp ----
 
-  bool requires_grad() const;  // of a leaf: as set; of an op's result: whether any input did
+  bool requires_grad() const;  // of a leaf: as set; of a result: whether any input requires one
   bool is_leaf() const;        // made by the user, not by an op
-  Tensor& set_requires_grad(bool value);  // leaves of floating type only
+  Tensor& set_requires_grad(bool value);         // of a leaf of fp32, fp64 or bf16
+  const std::shared_ptr<Node>& grad_fn() const;  // nullptr for a leaf
 
-  // The accumulated gradient: undefined until a backward pass reached this leaf.
+  // The accumulated gradient: undefined until a backward pass reaches this leaf.
   const Tensor& grad() const;
-  // Makes `grad` (same shape and dtype, contiguous; a view into a bucket as well) the place where
-  // gradients of this leaf are added up. Whatever it holds counts as accumulated already. An
-  // undefined tensor drops the gradient.
+  // Backward passes add the gradients of this leaf to `grad`: same shape and dtype, contiguous; it
+  // may be a view of a bucket. The numbers in it count as accumulated. An undefined tensor drops
+  // the gradient.
   void set_grad(Tensor grad) const;
-  // Drops the gradient, or sets it to zeros where it lies (buckets).
+  // Drops the gradient, or fills it with zeros where it is (for buckets).
   void zero_grad(bool set_to_none = true) const;
 
   // Calls `hook` once per backward pass that reaches this leaf, after its last use is accumulated.
-  // Hooks run in the order of their registration, on the thread of backward(). Returns an id for
-  // remove_hook.
+  // Hooks run in the order of registration, on the thread of backward(). A hook may remove itself.
+  // Returns an id for remove_hook.
   int register_post_accumulate_grad_hook(PostAccumulateGradHook hook) const;
-  void remove_hook(int id) const;  // nothing happens if it is not there
-  // For results of ops; on a leaf it throws. The hook lives as long as the graph does.
+  void remove_hook(int id) const;  // does nothing for an unknown id
+  // For results of ops; throws for a leaf. The hook lives as long as the graph.
   void register_hook(GradHook hook) const;
 
-  // Lets this leaf look at other memory of the same shape and dtype (a slice of a flat buffer; on
-  // whatever device). The numbers are not copied; the gradient, hooks and identity stay. `source`
-  // must be contiguous.
+  // Points this leaf at the memory of `source`: same shape and dtype, contiguous, on any device (a
+  // part of a flat buffer). No numbers are copied. The gradient, hooks and identity stay.
   void set_data(const Tensor& source) const;
 
-  const std::shared_ptr<Node>& grad_fn() const;  // nullptr for a leaf
-
  private:
-  friend class AccumulateGrad;  // and what node.hpp and layout.hpp declare:
+  friend class AccumulateGrad;  // and functions of engine/node.hpp and layout.hpp:
   friend std::shared_ptr<Node> gradient_edge(const Tensor&);
   friend Tensor make_view(const Tensor&, std::int64_t, Shape, Shape);
   friend void attach(Tensor&, std::shared_ptr<Node>);
@@ -161,33 +174,6 @@ class Tensor {
   const Impl& impl() const;  // throws if undefined
 
   std::shared_ptr<Impl> impl_;
-};
-
-// Whether ops record history on this thread: on by default, and off within backward().
-bool grad_enabled();
-
-// While alive, ops on this thread record no history: evaluation, generation, optimizer steps.
-class NoGrad {
- public:
-  NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool before_;
-};
-
-// The reverse, within the reach of a NoGrad.
-class EnableGrad {
- public:
-  EnableGrad();
-  ~EnableGrad();
-  EnableGrad(const EnableGrad&) = delete;
-  EnableGrad& operator=(const EnableGrad&) = delete;
-
- private:
-  bool before_;
 };
 
 struct NamedTensor {

@@ -113,7 +113,7 @@ void write_stream(const std::string& path, const Ids& ids) {
             "the id {} does not fit into {} bytes: write to a file named .u32", id, sizeof(Id));
     stream.push_back(static_cast<Id>(id));
   }
-  transformer::AtomicFile file(path);
+  AtomicFile file(path);
   file.write(std::as_bytes(std::span(stream)));
   file.commit();
 }
@@ -125,7 +125,7 @@ void write_ids(const std::string& path, const Ids& ids) {
   if (kind != ".json")
     throw UsageError(fmt::format(
         "the name of {} must end in .u16, .u32 or .json to say how the ids are written", path));
-  transformer::AtomicFile file(path);
+  AtomicFile file(path);
   file.write(Json(ids).dump() + "\n");
   file.commit();
 }

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
 #include "base/trace.hpp"
 #include "cli/report/trace_file.hpp"
 #include "collectives/process_group.hpp"

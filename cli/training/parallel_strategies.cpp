@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "autograd/optim/clip.hpp"
 #include "base/error.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/flat.hpp"

@@ -256,8 +256,7 @@ class NcclBackend final : public Backend {
       default:
         fail(
             "{}: the nccl backend supports all_reduce, reduce_scatter, all_gather, broadcast, "
-            "reduce "
-            "and barrier",
+            "reduce and barrier",
             describe(call));
     }
   }

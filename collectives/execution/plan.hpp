@@ -25,7 +25,7 @@ struct Plan {
   std::vector<int> reused_after;    // [step] the last send of the received chunk: afterwards the
                                     // next segment may reuse the chunk's scratch
 
-  // The place of the data: in the input until something is received into a chunk, from then on in
+  // Where the data lies: in the input until something is received into a chunk, from then on in
   // the output.
   std::vector<bool> from_input;   // [step] the data to send lies in the input
   std::vector<bool> first_touch;  // [step] the first receive into these chunks: an add reads the

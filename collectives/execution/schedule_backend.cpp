@@ -1,4 +1,4 @@
-// Our own collectives: schedules, run by the executor over a transport.
+// Our own collectives: an executor carries out schedules over a transport.
 #include <map>
 #include <tuple>
 #include <vector>
@@ -29,25 +29,23 @@ class ScheduleBackend final : public Backend {
 
   void run(const Call& call, const void* input, void* output) override {
     failure_.throw_if_any();
-    const Schedule& schedule = schedule_of(call);
-    const Chunks chunks = chunks_of(call, schedule);
     try {
+      const Schedule& schedule = schedule_of(call);
+      const Chunks chunks = chunks_of(call, schedule);
       executor_->run({schedule, call, next_number(call), chunks,
                       buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
                                  static_cast<std::byte*>(output))});
+      if (call.reduce == ReduceOp::avg) divide_sum(call, chunks, output);
     } catch (const RankFailure& failure) {
       failure_.keep(failure);
       throw;
-    } catch (const std::exception& error) {
+    } catch (const Error& error) {
       failure_.keep(RankFailure(rank(), error.what()));
       throw;
+    } catch (const std::exception& error) {  // the executor has not told anybody of this one
+      abort(fmt::format("rank {} failed in {}: {}", rank(), describe(call), error.what()));
+      failure_.throw_if_any();
     }
-    if (call.reduce != ReduceOp::avg) return;
-    if (call.collective == Collective::all_reduce ||
-        (call.collective == Collective::reduce && rank() == call.root))
-      scale_for_avg(call.type, output, call.count, size());
-    if (call.collective == Collective::reduce_scatter)
-      scale_for_avg(call.type, output, chunks.size(rank()), size());
   }
 
   void interrupt(const std::string& cause) noexcept override {
@@ -70,7 +68,16 @@ class ScheduleBackend final : public Backend {
   }
 
  private:
-  // The schedule of a call, made once for each kind of call: executors keep what follows from it.
+  // The sum is complete: each element is divided once, where the result is kept.
+  void divide_sum(const Call& call, const Chunks& chunks, void* output) const {
+    if (call.collective == Collective::all_reduce ||
+        (call.collective == Collective::reduce && rank() == call.root))
+      scale_for_avg(call.type, output, call.count, size());
+    if (call.collective == Collective::reduce_scatter)
+      scale_for_avg(call.type, output, chunks.size(rank()), size());
+  }
+
+  // Made once for each kind of call, and kept: executors refer to it.
   const Schedule& schedule_of(const Call& call) {
     const auto kind = std::tuple(call.collective, call.algorithm, call.root, call.peer);
     const auto found = schedules_.find(kind);
@@ -88,8 +95,8 @@ class ScheduleBackend final : public Backend {
     return {.chunks = 1, .steps = {step}};
   }
 
-  // All ranks count their collectives; two ranks that send and receive count what goes from the one
-  // to the other.
+  // All ranks count their collectives together. Two ranks count the sends from the one to the
+  // other.
   std::uint64_t next_number(const Call& call) {
     if (call.collective != Collective::point_to_point) return ++collectives_;
     return ++(rank() == call.root ? sent_to_[call.peer] : received_from_[call.root]);

@@ -3,7 +3,7 @@
 // It does what a schedule says and nothing more, so it is the one to read first, and to step
 // through first:
 //
-//     RINGSIDE_EXECUTOR=simple gdb --args ringside hello -n 4
+//     RINGSIDE_EXECUTOR=simple gdb --args build/debug/bin/ringside hello -n 4 --backend threads
 //     (gdb) break SimpleExecutor::exchange_messages
 //
 // The whole buffer lies in a workspace: the input is copied in before the first step, and the

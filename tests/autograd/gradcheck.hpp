@@ -1,5 +1,4 @@
-// The judge of every backward: gradients from the engine against central finite differences, in
-// fp64.
+// check_gradients: compares the gradients of the engine with central finite differences, in fp64.
 #pragma once
 
 #include <cmath>
@@ -15,7 +14,7 @@
 
 namespace ringside::autograd {
 
-// Standard normal numbers, the same for the same name.
+// Standard normal numbers, the same for each call with the same name.
 inline Tensor random_tensor(Shape shape, const std::string& name, DType dtype = DType::fp64) {
   const Tensor tensor = Tensor::empty(std::move(shape), dtype);
   fill_normal(tensor, 0, 1, {1234, name});
@@ -42,8 +41,8 @@ inline double largest_difference(const Tensor& a, const Tensor& b) {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// sum of weight * y, the scalar whose derivatives are compared. The weights are random, so that no
-// error cancels out.
+// sum of weight * y, the scalar whose derivatives are compared. The weights are random, so that
+// errors do not cancel.
 inline double weighted_sum(const Tensor& y, const std::vector<double>& weights) {
   const std::vector<double> values = to_vector(y);
   double total = 0;

@@ -8,7 +8,7 @@
 
 using namespace ringside;
 
-TEST_CASE("an unset or empty variable is nothing") {
+TEST_CASE("an unset or empty variable has no value") {
   unsetenv("RINGSIDE_TEST");
   CHECK(!environment("RINGSIDE_TEST"));
   setenv("RINGSIDE_TEST", "", 1);
@@ -16,7 +16,7 @@ TEST_CASE("an unset or empty variable is nothing") {
   CHECK(!integer_environment("RINGSIDE_TEST", 0, 9));
 }
 
-TEST_CASE("an integer variable is a whole number within its bounds") {
+TEST_CASE("an integer variable that is no integer within its bounds is an Error") {
   setenv("RINGSIDE_TEST", "7", 1);
   CHECK(integer_environment("RINGSIDE_TEST", 0, 9) == 7);
   for (const char* bad : {"7x", "x", "10", "-1", "7 ", "99999999999999999999"}) {

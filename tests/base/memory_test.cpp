@@ -20,14 +20,14 @@ TEST_CASE("this machine has memory") {
   CHECK(*available_memory() > 1'000'000);
 }
 
-TEST_CASE("without control groups the kernel's word counts") {
+TEST_CASE("without control groups MemAvailable is what is available") {
   TemporaryDirectory root;
   CHECK_FALSE(available_memory(root.path()).has_value());
   root.write("proc/meminfo", meminfo);
   CHECK(available_memory(root.path()) == 600 * 1024);
 }
 
-TEST_CASE("the tightest control group of version 2 counts") {
+TEST_CASE("the tightest control group of version 2 is the limit") {
   TemporaryDirectory root;
   root.write("proc/meminfo", meminfo);
   root.write("proc/self/cgroup", "0::/jobs/7\n");
@@ -43,14 +43,14 @@ TEST_CASE("the tightest control group of version 2 counts") {
   CHECK(available_memory(root.path()) == 0);
 }
 
-TEST_CASE("in a container the top of the control groups is its own") {
+TEST_CASE("in a container whose path is not visible the top control group is the limit") {
   TemporaryDirectory root;
   root.write("proc/self/cgroup", "0::/not/visible/here\n");
   root.write("sys/fs/cgroup/memory.max", "5000\n");
   CHECK(available_memory(root.path()) == 5000);
 }
 
-TEST_CASE("control groups of version 1 count too") {
+TEST_CASE("a control group of version 1 is a limit too") {
   TemporaryDirectory root;
   root.write("proc/meminfo", meminfo);
   root.write("proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/a\n");
@@ -59,15 +59,15 @@ TEST_CASE("control groups of version 1 count too") {
   CHECK(available_memory(root.path()) == 4000);
 }
 
-TEST_CASE("the most that a process had in memory is told until it is reset") {
+TEST_CASE("peak resident memory grows with the memory that a process touches") {
   TemporaryDirectory root;
   CHECK_FALSE(ringside::peak_resident_memory(root.path()).has_value());
   root.write("proc/self/status",
              "Name:\tringside\nVmPeak:\t   900 kB\nVmHWM:\t   500 kB\nVmRSS:\t   400 kB\n");
   CHECK(ringside::peak_resident_memory(root.path()) == 500 * 1024);
-  constexpr std::size_t much = 100'000'000;
+  constexpr std::size_t size = 100'000'000;
   const auto before = ringside::peak_resident_memory();
   REQUIRE(before.has_value());
-  { const std::vector<char> touched(much, 1); }
-  CHECK(*ringside::peak_resident_memory() > *before + much / 2);
+  { const std::vector<char> touched(size, 1); }
+  CHECK(*ringside::peak_resident_memory() > *before + size / 2);
 }

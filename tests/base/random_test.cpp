@@ -4,7 +4,7 @@
 
 using namespace ringside;
 
-TEST_CASE("a number depends on seed, stream and counter, each of them") {
+TEST_CASE("a number depends on the seed and the stream and the counter") {
   const auto bits = random_bits(1, 2, 3);
   CHECK(bits == random_bits(1, 2, 3));
   CHECK(bits != random_bits(0, 2, 3));
@@ -13,7 +13,7 @@ TEST_CASE("a number depends on seed, stream and counter, each of them") {
   CHECK(random_bits(1, 2, 3) != random_bits(1, 3, 2));
 }
 
-TEST_CASE("uniform and normal numbers have the moments they should") {
+TEST_CASE("uniform and normal numbers have the right mean and variance") {
   double uniform_sum = 0, normal_sum = 0, normal_squares = 0;
   const int n = 100000;
   for (int i = 0; i < n; ++i) {

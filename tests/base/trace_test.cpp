@@ -1,4 +1,4 @@
-// The recorder: what it records, on which threads, and that it is silent where nobody has asked.
+// What a Trace records, and on which threads.
 #include "base/trace.hpp"
 
 #include <thread>
@@ -7,13 +7,13 @@
 
 using namespace ringside;
 
-TEST_CASE("nothing is recorded where nobody records") {
+TEST_CASE("without a trace nothing is recorded") {
   CHECK(Trace::here() == nullptr);
   const TracedPhase phase("forward");
   CHECK(Trace::here() == nullptr);
 }
 
-TEST_CASE("a phase is a span from its making to its end") {
+TEST_CASE("a phase is a span from construction to destruction") {
   Trace trace;
   {
     const Trace::On on(trace);
@@ -33,7 +33,7 @@ TEST_CASE("a phase is a span from its making to its end") {
   CHECK(forward.end <= step.end);
 }
 
-TEST_CASE("each thread records for itself and may be lent to another trace for a while") {
+TEST_CASE("each thread has its own trace and may record into another for a while") {
   Trace ours, inner, theirs;
   const Trace::On on(ours);
   std::thread([&] {

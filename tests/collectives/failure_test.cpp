@@ -11,6 +11,7 @@
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/bootstrap/rendezvous.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -50,10 +51,6 @@ void over_every_transport(int size, const std::function<void(ProcessGroup&)>& bo
   }
   INFO("over tcp");
   check(run_tcp(size, body, options));
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

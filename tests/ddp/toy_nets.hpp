@@ -9,7 +9,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/optim/optimizer.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
 
 namespace ringside::tests {

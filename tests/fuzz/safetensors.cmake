@@ -1,4 +1,4 @@
-# What reads checkpoints, fed with damaged files for a second and a half each (safetensors.hpp).
+# Fuzzes each reader of checkpoint files for 1.5 seconds (safetensors.hpp).
 foreach(target safetensors safetensors_config safetensors_index)
   add_executable(fuzz_${target} fuzz/${target}_target.cpp fuzz/safetensors_driver.cpp)
   target_link_libraries(fuzz_${target} PRIVATE ringside::transformer ringside::base fmt::fmt)

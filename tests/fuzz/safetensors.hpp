@@ -1,10 +1,10 @@
-// Fuzzing of what reads checkpoints: files are input from outside, and whatever is in them, the
-// worst that may happen is an Error.
+// Fuzzing of the readers of checkpoint files. A reader must accept any file or throw Error; it must
+// never crash.
 //
-// A target (safetensors_target.cpp, ..._config_target.cpp, ..._index_target.cpp) has the entry
-// point that libFuzzer asks for, and so can be linked with -fsanitize=fuzzer where clang has it.
-// What ctest runs needs no clang: safetensors_driver.cpp, which makes inputs by damaging good ones,
-// each from a seed and a number alone.
+// Each target (safetensors_target.cpp, safetensors_config_target.cpp, safetensors_index_target.cpp)
+// has the entry point of libFuzzer, so it can be linked with clang's -fsanitize=fuzzer. ctest runs
+// it without clang: safetensors_driver.cpp damages valid inputs. Each input depends only on a seed
+// and a number.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@
 #include <string>
 #include <vector>
 
-// Throws, or worse, if a reader does anything but accept the input or refuse it with an Error.
+// Gives the input to the reader. Throws or crashes unless the reader accepts it or throws Error.
 // Returns 0.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace ringside::fuzz {
 
-std::vector<std::string> good_inputs();  // of the target
-std::vector<std::string> words();        // that are worth putting into one
-void repair(std::string& input);  // puts right what would keep nearly every damaged input from
-                                  // being looked at any further
-bool was_accepted();              // whether the last input was
+std::vector<std::string> good_inputs();  // valid inputs of the target
+std::vector<std::string> words();        // tokens to insert into an input
+bool was_accepted();                     // whether the reader accepted the last input
+
+// Repairs what would make the reader reject nearly every damaged input at once, such as a length.
+void repair(std::string& input);
 
 }  // namespace ringside::fuzz

@@ -1,4 +1,4 @@
-// The config.json of a checkpoint.
+// Fuzzes the reader of config.json.
 #include "tests/fuzz/safetensors.hpp"
 
 #include <stdexcept>
@@ -34,11 +34,14 @@ bool was_accepted() {
 
 std::vector<std::string> good_inputs() {
   return {
-      R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":29,"hidden_size":16,"intermediate_size":20,)"
-      R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":12,"hidden_act":"silu",)"
-      R"("rms_norm_eps":3e-05,"rope_theta":700.0,"tie_word_embeddings":false,"attention_bias":false,"rope_scaling":null})",
-      R"({"model_type":"llama","vocab_size":29,"hidden_size":16,"intermediate_size":20,"num_hidden_layers":2,)"
-      R"("num_attention_heads":4,"head_dim":4,"mlp_bias":false,"rope_parameters":{"rope_theta":700.0,"rope_type":"default"}})"};
+      R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":29,)"
+      R"("hidden_size":16,"intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,)"
+      R"("num_key_value_heads":2,"max_position_embeddings":12,"hidden_act":"silu",)"
+      R"("rms_norm_eps":3e-05,"rope_theta":700.0,"tie_word_embeddings":false,)"
+      R"("attention_bias":false,"rope_scaling":null})",
+      R"({"model_type":"llama","vocab_size":29,"hidden_size":16,"intermediate_size":20,)"
+      R"("num_hidden_layers":2,"num_attention_heads":4,"head_dim":4,"mlp_bias":false,)"
+      R"("rope_parameters":{"rope_theta":700.0,"rope_type":"default"}})"};
 }
 
 std::vector<std::string> words() {

@@ -1,7 +1,7 @@
-// fuzz_NAME SECONDS [SEED]            damages good inputs for so long
-// fuzz_NAME --only NUMBER [SEED]      the input of this number again, for a debugger
+//     fuzz_NAME SECONDS [SEED]            runs damaged inputs for this time
+//     fuzz_NAME --only NUMBER [SEED]      runs one input again, for a debugger
 //
-// Input number i of a seed is always the same, so what it finds can be found again.
+// Input number i of a seed is always the same, so a failure can be reproduced.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -23,10 +23,10 @@ using namespace ringside;
 
 volatile std::uint64_t number_now = 0;
 
-// Random numbers for one input.
-class Dice {
+// The random numbers of one input.
+class InputRandom {
  public:
-  Dice(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
+  InputRandom(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
   std::size_t below(std::size_t n) {
     return n == 0 ? 0 : random_below(n, seed_, number_, counter_++);
   }
@@ -35,41 +35,41 @@ class Dice {
   std::uint64_t seed_, number_, counter_ = 0;
 };
 
-void damage(std::string& input, Dice& dice) {
+void damage(std::string& input, InputRandom& random) {
   static const auto words = fuzz::words();
-  const std::size_t at = dice.below(input.size() + 1),
-                    length = dice.below(std::min<std::size_t>(input.size() - at, 24) + 1);
-  switch (dice.below(7)) {
+  const std::size_t at = random.below(input.size() + 1),
+                    length = random.below(std::min<std::size_t>(input.size() - at, 24) + 1);
+  switch (random.below(7)) {
     case 0:
-      if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << dice.below(8)));
+      if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << random.below(8)));
       return;
     case 1:
-      if (at < input.size()) input[at] = static_cast<char>(dice.below(256));
+      if (at < input.size()) input[at] = static_cast<char>(random.below(256));
       return;
     case 2:
       input.erase(at, length);
       return;
     case 3:
-      input.insert(at, input.substr(dice.below(input.size() + 1), length));
+      input.insert(at, input.substr(random.below(input.size() + 1), length));
       return;
     case 4:
-      input.insert(at, words[dice.below(words.size())]);
+      input.insert(at, words[random.below(words.size())]);
       return;
     case 5:
-      input.replace(at, length, words[dice.below(words.size())]);
+      input.replace(at, length, words[random.below(words.size())]);
       return;
     default:
-      input.resize(dice.below(input.size() + 1));
+      input.resize(random.below(input.size() + 1));
       return;
   }
 }
 
 std::string input_of(std::uint64_t seed, std::uint64_t number) {
   static const auto good = fuzz::good_inputs();
-  Dice dice(seed, number);
-  std::string input = good[dice.below(good.size())];
-  for (std::size_t left = dice.below(5); left > 0; --left) damage(input, dice);
-  if (dice.below(4) != 0) fuzz::repair(input);
+  InputRandom random(seed, number);
+  std::string input = good[random.below(good.size())];
+  for (std::size_t left = random.below(5); left > 0; --left) damage(input, random);
+  if (random.below(4) != 0) fuzz::repair(input);
   return input;
 }
 
@@ -77,8 +77,8 @@ void run(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-// Only what may be called in a handler.
-void tell_and_end(int signal) {
+// A signal handler, so it calls only async-signal-safe functions.
+void report_and_raise(int signal) {
   char text[64] = "ended by a signal at input --only ";
   std::size_t end = 34;
   char digits[20];
@@ -100,8 +100,8 @@ int fuzz_for(double seconds, std::uint64_t seed) {
     accepted += fuzz::was_accepted();
   }
   fmt::print("{} inputs of seed {}, {} of them accepted\n", number, seed, accepted);
-  const bool sound = accepted > 0 && accepted < number / 2;  // otherwise this test looks at nothing
-  if (!sound) fmt::print("too many or too few were accepted\n");
+  const bool sound = accepted > 0 && accepted < number / 2;  // otherwise the test is meaningless
+  if (!sound) fmt::print("expected some inputs to be accepted, but less than half\n");
   return sound ? 0 : 1;
 }
 
@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   const bool once = argc > 2 && std::string(argv[1]) == "--only";
   const std::uint64_t seed =
       argc > (once ? 3 : 2) ? std::strtoull(argv[once ? 3 : 2], nullptr, 10) : 1;
-  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, tell_and_end);
+  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, report_and_raise);
   try {
     if (!once) return fuzz_for(argc > 1 ? std::strtod(argv[1], nullptr) : 1.5, seed);
     const std::string input = input_of(seed, std::strtoull(argv[2], nullptr, 10));

@@ -1,5 +1,5 @@
-// The index of a checkpoint in shards: whatever it says, the names that come of it are those of
-// files beside it.
+// Fuzzes the reader of a sharded checkpoint's index. Whatever the index contains, the reader must
+// return only names of files in the same folder.
 #include "tests/fuzz/safetensors.hpp"
 
 #include <filesystem>
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   accepted = true;
-  if (file_of.empty()) throw std::logic_error("an index of nothing was accepted");
+  if (file_of.empty()) throw std::logic_error("an empty index was accepted");
   const std::filesystem::path folder = "/folder";
   for (const auto& [name, file] : file_of) {
     const auto path = (folder / file).lexically_normal();
@@ -42,10 +42,11 @@ bool was_accepted() {
 }
 
 std::vector<std::string> good_inputs() {
-  return {
-      R"({"metadata":{"total_size":26936},"weight_map":{"model.embed_tokens.weight":"model-00001-of-00002.safetensors",)"
-      R"("model.layers.0.mlp.up_proj.weight":"model-00001-of-00002.safetensors","model.norm.weight":"model-00002-of-00002.safetensors"}})",
-      R"({"weight_map":{"a":"a.safetensors"}})"};
+  return {R"({"metadata":{"total_size":26936},"weight_map":{)"
+          R"("model.embed_tokens.weight":"model-00001-of-00002.safetensors",)"
+          R"("model.layers.0.mlp.up_proj.weight":"model-00001-of-00002.safetensors",)"
+          R"("model.norm.weight":"model-00002-of-00002.safetensors"}})",
+          R"({"weight_map":{"a":"a.safetensors"}})"};
 }
 
 std::vector<std::string> words() {

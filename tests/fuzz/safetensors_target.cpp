@@ -1,3 +1,4 @@
+// Fuzzes the reader of .safetensors files.
 #include "tests/fuzz/safetensors.hpp"
 
 #include <cstring>
@@ -20,13 +21,13 @@ using ringside::transformer::SafetensorsFile;
 
 bool accepted = false;
 
-// A file in memory, with a path.
+// A file in memory that has a path.
 class MemoryFile {
  public:
   MemoryFile(const std::uint8_t* data, std::size_t size)
       : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
     if (descriptor_ < 0 || ::write(descriptor_, data, size) != static_cast<ssize_t>(size))
-      throw std::runtime_error("no file in memory");
+      throw std::runtime_error("cannot create a file in memory");
   }
   ~MemoryFile() { ::close(descriptor_); }
   MemoryFile(const MemoryFile&) = delete;
@@ -37,20 +38,21 @@ class MemoryFile {
   int descriptor_;
 };
 
-// What an accepted file has said must be so: its arrays fill it, and each can be read.
+// Checks what the reader says about a file that it accepted: the arrays fit into the file, and each
+// can be read.
 void check_promises(SafetensorsFile& file, std::size_t size) {
   std::uint64_t bytes = 0;
   for (const auto& [name, entry] : file.entries()) {
-    double bytes_of_shape = static_cast<double>(
-        ringside::transformer::bytes_of(entry.type));  // a double does not wrap around
+    // A double, because the product of a damaged shape may overflow an integer.
+    double bytes_of_shape = static_cast<double>(ringside::transformer::bytes_of(entry.type));
     for (const std::int64_t extent : entry.shape) bytes_of_shape *= static_cast<double>(extent);
     if (entry.bytes() > size || bytes_of_shape != static_cast<double>(entry.bytes()))
-      throw std::logic_error("an array of other than its shape's bytes was accepted");
-    std::vector<std::byte> room(entry.bytes());
-    file.read(name, room);
+      throw std::logic_error("an array was accepted whose size does not match its shape");
+    std::vector<std::byte> bytes_read(entry.bytes());
+    file.read(name, bytes_read);
     bytes += entry.bytes();
   }
-  if (bytes + 8 > size) throw std::logic_error("more bytes were promised than there are");
+  if (bytes + 8 > size) throw std::logic_error("an accepted file claims more bytes than it has");
 }
 
 std::string with_length(const std::string& header, std::size_t data) {
@@ -83,16 +85,16 @@ bool was_accepted() {
 }
 
 std::vector<std::string> good_inputs() {
-  return {
-      with_length("{}", 0),
-      with_length(
-          R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
-          R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})",
-          24),
-      with_length(
-          R"({"model.layers.0.mlp.up_proj.weight":{"dtype":"F32","shape":[0,2147483648,2147483648],"data_offsets":[0,0]},)"
-          R"("x":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},"y":{"dtype":"I64","shape":[1,1,1],"data_offsets":[1,9]}}   )",
-          9)};
+  return {with_length("{}", 0),
+          with_length(R"({"__metadata__":{"format":"pt"},)"
+                      R"("a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+                      R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]}})",
+                      24),
+          with_length(R"({"model.layers.0.mlp.up_proj.weight":)"
+                      R"({"dtype":"F32","shape":[0,2147483648,2147483648],"data_offsets":[0,0]},)"
+                      R"("x":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},)"
+                      R"("y":{"dtype":"I64","shape":[1,1,1],"data_offsets":[1,9]}}   )",
+                      9)};
 }
 
 std::vector<std::string> words() {
@@ -126,8 +128,8 @@ std::vector<std::string> words() {
           "24"};
 }
 
-// The header's length, so that the header is read: of what follows the first brace up to the last
-// one.
+// Sets the length of the header so that it ends at the last brace. Otherwise the reader would
+// reject nearly every input before it parses the header.
 void repair(std::string& input) {
   const std::size_t end = input.rfind('}');
   if (end == std::string::npos || end < 8) return;

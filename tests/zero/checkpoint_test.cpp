@@ -2,6 +2,8 @@
 // out again to any number of ranks.
 #include <cmath>
 
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/clip.hpp"
 #include "tests/zero/stages.hpp"
 #include "zero/optimizer.hpp"
 

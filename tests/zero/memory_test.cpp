@@ -9,6 +9,7 @@
 //     stage 1         4 n           4 n          8 n / p
 //     stage 2         4 n           4 n / p      8 n / p
 //     stage 3         4 n / p       4 n / p      8 n / p
+#include "autograd/optim/adamw.hpp"
 #include "tests/zero/llama.hpp"
 #include "tests/zero/stages.hpp"
 #include "zero/optimizer.hpp"

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/flat.hpp"
 #include "ddp/naive.hpp"

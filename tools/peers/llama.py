@@ -1,4 +1,4 @@
-"""The peers' side of the comparisons: the Llama block of transformer/ in PyTorch, with the same sizes, and the sentence that says what to install."""
+"""The Llama model of transformer/ in PyTorch, with the same sizes, for the comparisons."""
 import importlib.util
 import sys
 
@@ -11,13 +11,15 @@ SIZES = {  # d_model, heads, d_ff, layers, vocabulary
 
 def require_torch():
     if importlib.util.find_spec("torch") is None:
-        print(f"{sys.argv[0]}: {sys.executable} has no torch: install it (pip install torch, in a venv outside the repository) and start "
-              "this with that Python", file=sys.stderr)
+        print(f"{sys.argv[0]}: {sys.executable} has no torch: install it (pip install torch, in a "
+              "venv outside the repository) and run this script with that Python", file=sys.stderr)
         sys.exit(2)
 
 
 def make_llama(model_name, batch, sequence):
-    """Called with tokens [batch, sequence] it returns logits [batch, sequence, vocabulary]. First values are those of seed 0."""
+    """Returns a model that maps tokens [batch, sequence] to logits [batch, sequence, vocabulary].
+
+    Its initial values are those of seed 0."""
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
@@ -33,7 +35,8 @@ def make_llama(model_name, batch, sequence):
         def forward(self, x):
             return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
 
-    angles = torch.outer(torch.arange(sequence).float(), 10000.0 ** (-torch.arange(0, size, 2).float() / size))
+    angles = torch.outer(torch.arange(sequence).float(),
+                         10000.0 ** (-torch.arange(0, size, 2).float() / size))
     cos, sin = torch.cat([angles, angles], 1).cos(), torch.cat([angles, angles], 1).sin()
     hidden_keys = torch.full((sequence, sequence), float("-inf")).triu(1)
 
@@ -56,7 +59,8 @@ def make_llama(model_name, batch, sequence):
 
         def forward(self, x):
             h = self.n1(x)
-            q, k, v = (f(h).view(batch, sequence, heads, size).transpose(1, 2) for f in (self.q, self.k, self.v))
+            q, k, v = (f(h).view(batch, sequence, heads, size).transpose(1, 2)
+                       for f in (self.q, self.k, self.v))
             x = x + self.o(attend(rope(q), rope(k), v).transpose(1, 2).reshape(batch, sequence, d))
             h = self.n2(x)
             return x + self.down(F.silu(self.gate(h)) * self.up(h))

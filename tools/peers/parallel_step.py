@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Data parallelism and sharding of ours beside PyTorch's, in turn, on this machine.
+"""Compares data parallelism and ZeRO with PyTorch's on this machine.
 
-    tools/peers/parallel_step.py [--ringside build/release/bin/ringside] [--backends shm,tcp] [--rounds 3] [--json FILE]
+    tools/peers/parallel_step.py [--ringside build/release/bin/ringside] [--backends shm,tcp]
+                                 [--rounds 3] [--json FILE]
 
-Needs a Python that has torch (any version from 1.13 on); the project itself does not. The same Llama, sizes, batch, clipping and AdamW on
-both sides, fp32, so many processes on this machine, each on so many threads. PyTorch's ranks talk by Gloo over loopback:
+Needs a Python with torch 1.13 or newer; the project itself does not. Both sides run the same Llama
+model, sizes, batch, clipping and AdamW in fp32, with the same number of processes and threads.
+PyTorch's ranks communicate through Gloo over loopback:
 
-    no communication    each rank for itself                  bench ddp, the same
+    no communication    each rank alone                       bench ddp, none
     data parallel       DistributedDataParallel               bench ddp, bucketed
-    ZeRO-1              the same, ZeroRedundancyOptimizer     bench zero, zero1
+    ZeRO-1              DDP and ZeroRedundancyOptimizer       bench zero, zero1
     FSDP                fully_shard of each block             bench zero, zero3
 
-Each round starts ours once and PyTorch once, so that a machine that drifts does so for both, and on both sides the forms take turns step by
-step. A step's time is the slowest rank's; what is printed are medians over the steps, and of these over the rounds.
+Each round runs Ringside once and PyTorch once, so that a slow phase of the machine affects both. On
+both sides the strategies take turns, one step each. The time of a step is that of the slowest rank.
+Prints medians over the rounds of the medians over the steps.
 """
 import argparse
 import json
@@ -26,61 +29,66 @@ import time
 
 from llama import SIZES, make_llama, require_torch
 
-FORMS = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1", "zero3": "FSDP"}
+STRATEGIES = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1",
+              "zero3": "FSDP"}
 
 
-def make_contender(form, said):
-    """A model and its optimizer under one of FORMS."""
+def make_contender(strategy, args):
+    """The model and its optimizer under one of STRATEGIES."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    model = make_llama(said.model, said.batch, said.sequence)
+    model = make_llama(args.model, args.batch, args.sequence)
     options = {"lr": 1e-4, "weight_decay": 0.1}
-    if form in ("bucketed", "zero1"):
-        model = DistributedDataParallel(model, bucket_cap_mb=said.bucket_mb, gradient_as_bucket_view=True)
-    if form == "zero1":
+    if strategy in ("bucketed", "zero1"):
+        model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb,
+                                        gradient_as_bucket_view=True)
+    if strategy == "zero1":
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
-        return model, ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, parameters_as_bucket_view=True, **options)
-    if form == "zero3":
+        return model, ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW,
+                                              parameters_as_bucket_view=True, **options)
+    if strategy == "zero3":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        mesh = init_device_mesh("cpu", (said.ranks,))
+        mesh = init_device_mesh("cpu", (args.ranks,))
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
     return model, torch.optim.AdamW(model.parameters(), **options)
 
 
-def contenders_of(said):
-    """Those that this version of PyTorch can make, and why the others are missing."""
+def contenders_of(args):
+    """The contenders that this version of PyTorch supports, and why it lacks the others."""
     contenders, missing = {}, {}
-    for form in said.forms.split(","):
+    for strategy in args.strategies.split(","):
         try:
-            contenders[form] = make_contender(form, said)
-        except Exception as error:  # whatever this version says
-            missing[form] = f"{type(error).__name__}: {error}".splitlines()[0]
+            contenders[strategy] = make_contender(strategy, args)
+        except Exception as error:  # any error: the strategy is not supported
+            missing[strategy] = f"{type(error).__name__}: {error}".splitlines()[0]
     return contenders, missing
 
 
-def torch_rank(said):
+def torch_rank(args):
     import torch
     import torch.distributed as dist
     import torch.nn.functional as F
 
-    torch.set_num_threads(said.threads)
+    torch.set_num_threads(args.threads)
     torch.set_num_interop_threads(1)
     dist.init_process_group("gloo")
-    vocabulary = SIZES[said.model][-1]
-    contenders, missing = contenders_of(said)
+    vocabulary = SIZES[args.model][-1]
+    contenders, missing = contenders_of(args)
     generator = torch.Generator().manual_seed(dist.get_rank())
-    tokens, targets = (torch.randint(vocabulary, (said.batch, said.sequence), generator=generator) for _ in range(2))
+    tokens, targets = (torch.randint(vocabulary, (args.batch, args.sequence), generator=generator)
+                       for _ in range(2))
 
-    def step(form, model, optimizer):
+    def step(strategy, model, optimizer):
         dist.barrier()
         start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=form not in ("bucketed", "zero1"))  # DDP's gradients are views into its buckets
+        # DDP's gradients are views into its buckets.
+        optimizer.zero_grad(set_to_none=strategy not in ("bucketed", "zero1"))
         F.cross_entropy(model(tokens).view(-1, vocabulary), targets.view(-1)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -88,106 +96,124 @@ def torch_rank(said):
         dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
         return float(seconds)
 
-    times = {form: [] for form in contenders}
-    for _ in range(2 + said.steps):
-        for form, contender in contenders.items():
-            times[form].append(step(form, *contender))
+    times = {strategy: [] for strategy in contenders}
+    for _ in range(2 + args.steps):
+        for strategy, contender in contenders.items():
+            times[strategy].append(step(strategy, *contender))
     if dist.get_rank() == 0:
-        print(json.dumps({"version": torch.__version__, "missing": missing,
-                          "step_ms": {form: statistics.median(seconds[2:]) * 1e3 for form, seconds in times.items()}}))
+        step_ms = {strategy: statistics.median(seconds[2:]) * 1e3
+                   for strategy, seconds in times.items()}
+        print(json.dumps({"version": torch.__version__, "missing": missing, "step_ms": step_ms}))
     dist.destroy_process_group()
 
 
-def run_torch(said):
+def run_torch(args):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    place = {"WORLD_SIZE": str(said.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {**os.environ, "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, *sys.argv, "--torch-rank"]
-    ranks = [subprocess.Popen(command, env={**os.environ, **place, "RANK": str(r)}, stdout=subprocess.PIPE if r == 0 else subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL if r else None, text=True) for r in range(said.ranks)]
+    ranks = [subprocess.Popen(command, env={**environment, "RANK": str(r)}, text=True,
+                              stdout=subprocess.DEVNULL if r else subprocess.PIPE,
+                              stderr=subprocess.DEVNULL if r else None)
+             for r in range(args.ranks)]
     answer = ranks[0].communicate()[0]
     if any(rank.wait() != 0 for rank in ranks):
-        sys.exit("a rank of PyTorch failed: what it said stands above")
+        sys.exit("a rank of PyTorch failed: its message is above")
     return json.loads(answer.splitlines()[-1])
 
 
-def run_ours(said, bench, more):
+def run_ringside(args, bench, more):
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        command = [said.ringside, "bench", bench, "-n", str(said.ranks), "--model", said.model, "--batch", str(said.batch), "--sequence",
-                   str(said.sequence), "--threads", str(said.threads), "--steps", str(said.steps), "--json", file.name, *more]
+        command = [args.ringside, "bench", bench, "-n", str(args.ranks), "--model", args.model,
+                   "--batch", str(args.batch), "--sequence", str(args.sequence),
+                   "--threads", str(args.threads), "--steps", str(args.steps),
+                   "--json", file.name, *more]
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
-            sys.exit(f"this failed: {' '.join(command)}")
+            sys.exit(f"the command failed: {' '.join(command)}")
         return json.load(file)
 
 
-def one_round_of_ours(said):
-    """(form, backend) -> milliseconds."""
-    asked, rows = said.forms.split(","), []
-    figures = run_ours(said, "ddp", ["--backend", said.backends, "--forms", "bucketed", "--buckets", str(said.bucket_mb)])
+def run_ringside_round(args):
+    """(strategy, backend) -> milliseconds."""
+    asked, rows = args.strategies.split(","), []
+    figures = run_ringside(args, "ddp", ["--backend", args.backends, "--forms", "bucketed",
+                                         "--buckets", str(args.bucket_mb)])
     for one in figures if isinstance(figures, list) else [figures]:
         rows += [(row["form"], row["backend"], row["step_ms"]) for row in one["rows"]]
-    sharded = [form for form in asked if form.startswith("zero")]
+    sharded = [strategy for strategy in asked if strategy.startswith("zero")]
     if sharded:
-        figures = run_ours(said, "zero", ["--backend", said.backends, "--forms", ",".join(sharded), "--bucket-mb", str(said.bucket_mb)])
+        figures = run_ringside(args, "zero", ["--backend", args.backends,
+                                              "--forms", ",".join(sharded),
+                                              "--bucket-mb", str(args.bucket_mb)])
         rows += [(row["form"], row["backend"], row["step_ms"]) for row in figures]
-    return {(form, backend): ms for form, backend, ms in rows if form in asked}
+    return {(strategy, backend): ms for strategy, backend, ms in rows if strategy in asked}
 
 
-def print_table(said, ours, theirs):
-    backends = said.backends.split(",")
-    print(f"  {'step (ms)':<18}" + "".join(f"{'ringside ' + b:>16}" for b in backends) + f"{'torch gloo':>14}" +
-          "".join(f"{'torch / ' + b:>14}" for b in backends))
-    for form, name in FORMS.items():
-        if form not in said.forms.split(","):
+def print_table(args, ours, theirs):
+    backends = args.backends.split(",")
+    print(f"  {'step (ms)':<18}" + "".join(f"{'ringside ' + b:>16}" for b in backends) +
+          f"{'torch gloo':>14}" + "".join(f"{'torch / ' + b:>14}" for b in backends))
+    for strategy, name in STRATEGIES.items():
+        if strategy not in args.strategies.split(","):
             continue
-        own = [ours[form, backend] for backend in backends]
-        line = f"  {name:<18}" + "".join(f"{ms:>10.0f}{ms / ours['none', b]:>6.2f}" for ms, b in zip(own, backends))
-        if form in theirs:
-            line += f"{theirs[form]:>8.0f}{theirs[form] / theirs['none']:>6.2f}" + "".join(f"{theirs[form] / ms:>14.2f}" for ms in own)
+        own = [ours[strategy, backend] for backend in backends]
+        line = f"  {name:<18}" + "".join(f"{ms:>10.0f}{ms / ours['none', b]:>6.2f}"
+                                         for ms, b in zip(own, backends))
+        if strategy in theirs:
+            line += f"{theirs[strategy]:>8.0f}{theirs[strategy] / theirs['none']:>6.2f}"
+            line += "".join(f"{theirs[strategy] / ms:>14.2f}" for ms in own)
         print(line)
-    print("  beside each time its ratio to the step without communication")
+    print("  beside each time: its ratio to the step without communication")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringside", default="build/release/bin/ringside")
     parser.add_argument("--model", default="lab", choices=SIZES)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=2, help="sequences of each rank")
+    parser.add_argument("--batch", type=int, default=2, help="sequences per rank")
     parser.add_argument("--sequence", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1, help="of each rank")
+    parser.add_argument("--threads", type=int, default=1, help="threads per rank")
     parser.add_argument("--bucket-mb", type=float, default=25)
-    parser.add_argument("--backends", default="shm,tcp", help="of ours: shm, tcp, or both")
-    parser.add_argument("--forms", default=",".join(FORMS), help="some of these; none is what the others are held against")
+    parser.add_argument("--backends", default="shm,tcp",
+                        help="Ringside's backends: shm, tcp, or both")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES),
+                        help="some of these; none is the baseline")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=7)
-    parser.add_argument("--json", help="write the medians there")
+    parser.add_argument("--json", help="write the medians to this file")
     parser.add_argument("--torch-rank", action="store_true", help=argparse.SUPPRESS)
-    said = parser.parse_args()
+    args = parser.parse_args()
     require_torch()
-    if "none" not in said.forms.split(","):
-        said.forms = "none," + said.forms
-    if said.torch_rank:
-        return torch_rank(said)
+    if "none" not in args.strategies.split(","):
+        args.strategies = "none," + args.strategies
+    if args.torch_rank:
+        return torch_rank(args)
 
     ours, theirs, answer = {}, {}, {}
-    for _ in range(said.rounds):
-        for key, ms in one_round_of_ours(said).items():
+    for _ in range(args.rounds):
+        for key, ms in run_ringside_round(args).items():
             ours.setdefault(key, []).append(ms)
-        answer = run_torch(said)
-        for form, ms in answer["step_ms"].items():
-            theirs.setdefault(form, []).append(ms)
-    ours, theirs = ({key: statistics.median(ms) for key, ms in side.items()} for side in (ours, theirs))
-    print(f"{said.model}, batch {said.batch} x {said.sequence} of each of {said.ranks} ranks, {said.threads} thread(s) each, fp32, AdamW; torch "
-          f"{answer['version']}; medians of {said.rounds} rounds of {said.steps} steps")
-    print_table(said, ours, theirs)
-    for form, why in answer["missing"].items():
-        print(f"  torch's {FORMS[form]} is not here: {why}")
-    if said.json:
-        rows = [{"form": form, "library": f"ringside {backend}", "step_ms": ms} for (form, backend), ms in ours.items()]
-        rows += [{"form": form, "library": f"torch {answer['version']} gloo", "step_ms": ms} for form, ms in theirs.items()]
-        with open(said.json, "w") as file:
+        answer = run_torch(args)
+        for strategy, ms in answer["step_ms"].items():
+            theirs.setdefault(strategy, []).append(ms)
+    ours, theirs = ({key: statistics.median(ms) for key, ms in side.items()}
+                    for side in (ours, theirs))
+    print(f"{args.model}, batch {args.batch} x {args.sequence} of each of {args.ranks} ranks, "
+          f"{args.threads} thread(s) each, fp32, AdamW; torch {answer['version']}; "
+          f"medians of {args.rounds} rounds of {args.steps} steps")
+    print_table(args, ours, theirs)
+    for strategy, why in answer["missing"].items():
+        print(f"  torch's {STRATEGIES[strategy]} is not available: {why}")
+    if args.json:
+        rows = [{"form": strategy, "library": f"ringside {backend}", "step_ms": ms}
+                for (strategy, backend), ms in ours.items()]
+        rows += [{"form": strategy, "library": f"torch {answer['version']} gloo", "step_ms": ms}
+                 for strategy, ms in theirs.items()]
+        with open(args.json, "w") as file:
             json.dump(rows, file, indent=2)
 
 

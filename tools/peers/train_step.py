@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A training step of ours beside PyTorch's, in turn, on this machine.
+"""Compares the time of a training step with PyTorch's on this machine.
 
     tools/peers/train_step.py [--ringside build/release/bin/ringside] [--threads 1,2] [--rounds 3]
 
-Needs a Python that has torch (any version from 1.13 on); the project itself does not. The same Llama block, sizes, batch, clipping and
-AdamW on both sides, fp32. Each round starts `ringside bench train` once and PyTorch once, so that a machine that drifts does so for both;
-what is printed are medians over the rounds, with the peak of resident memory of each process.
+Needs a Python with torch 1.13 or newer; the project itself does not. Both sides run the same Llama
+model, sizes, batch, clipping and AdamW in fp32. Each round runs `ringside bench train` once and
+PyTorch once, so that a slow phase of the machine affects both. Prints the medians over the rounds,
+and the peak resident memory of each process.
 """
 import argparse
 import json
@@ -43,16 +44,18 @@ def torch_step(model_name, batch, sequence, threads, steps):
 
 
 def child(command):
-    """Runs it and returns its peak of resident memory in MB."""
-    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+    """Runs the command and returns its peak resident memory in MB."""
+    pid = os.posix_spawnp(command[0], command, os.environ,
+                          file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
     _, status, usage = os.wait4(pid, 0)
     if status != 0:
-        sys.exit(f"this failed: {' '.join(command)}")
+        sys.exit(f"the command failed: {' '.join(command)}")
     return usage.ru_maxrss * 1024 / 1e6
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringside", default="build/release/bin/ringside")
     parser.add_argument("--model", default="lab", choices=SIZES)
     parser.add_argument("--batch", type=int, default=4)
@@ -61,29 +64,35 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--torch-child", type=int, help=argparse.SUPPRESS)
-    said = parser.parse_args()
+    args = parser.parse_args()
     require_torch()
-    if said.torch_child:
-        return print(json.dumps(torch_step(said.model, said.batch, said.sequence, said.torch_child, said.steps)))
+    if args.torch_child:
+        return print(json.dumps(torch_step(args.model, args.batch, args.sequence, args.torch_child,
+                                           args.steps)))
 
-    sizes = ["--model", said.model, "--batch", str(said.batch), "--sequence", str(said.sequence), "--steps", str(said.steps)]
-    print(f"{said.model}, batch {said.batch} x {said.sequence}, fp32, AdamW; medians of {said.rounds} rounds of {said.steps} steps")
-    for threads in said.threads.split(","):
+    sizes = ["--model", args.model, "--batch", str(args.batch), "--sequence", str(args.sequence),
+             "--steps", str(args.steps)]
+    print(f"{args.model}, batch {args.batch} x {args.sequence}, fp32, AdamW; "
+          f"medians of {args.rounds} rounds of {args.steps} steps")
+    for threads in args.threads.split(","):
         ours, theirs, alone, our_peak, their_peak, version = [], [], [], [], [], ""
-        for _ in range(said.rounds):
+        for _ in range(args.rounds):
             with tempfile.NamedTemporaryFile(suffix=".json") as file:
-                our_peak.append(child([said.ringside, "bench", "train", *sizes, "--threads", threads, "--json", file.name]))
+                our_peak.append(child([args.ringside, "bench", "train", *sizes,
+                                       "--threads", threads, "--json", file.name]))
                 row = json.load(file)[0]
             ours.append(row["step_ms"])
             alone.append(row["gemm_alone_ms"])
-            answer = subprocess.run([sys.executable, __file__, *sizes, "--torch-child", threads], check=True, capture_output=True, text=True)
+            answer = subprocess.run([sys.executable, __file__, *sizes, "--torch-child", threads],
+                                    check=True, capture_output=True, text=True)
             row = json.loads(answer.stdout.splitlines()[-1])
             theirs.append(row["step_ms"])
             their_peak.append(row["peak_mb"])
             version = row["version"]
         a, b, c = (statistics.median(x) for x in (ours, theirs, alone))
-        print(f"  {threads} thread(s)   ringside {a:.0f} ms, {max(our_peak):.0f} MB   torch {version} {b:.0f} ms, {max(their_peak):.0f} MB   "
-              f"torch/ringside {b / a:.2f}   ringside / its matrix products alone {a / c:.2f}")
+        print(f"  {threads} thread(s)   ringside {a:.0f} ms, {max(our_peak):.0f} MB   "
+              f"torch {version} {b:.0f} ms, {max(their_peak):.0f} MB   "
+              f"torch/ringside {b / a:.2f}   ringside / its matrix products only {a / c:.2f}")
 
 
 if __name__ == "__main__":

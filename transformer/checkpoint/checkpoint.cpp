@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "autograd/tensor/bf16.hpp"
+#include "autograd/tensor/dtype.hpp"
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
 #include "transformer/checkpoint/model_files.hpp"

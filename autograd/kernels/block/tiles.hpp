@@ -1,14 +1,16 @@
-// Matrices in the memory that a block's threads share, and what the threads do with them together:
-// attention is written in this algebra.
+// Tiles: matrices in the shared memory of a block, and what the block's threads compute with them.
+// Attention is written with these operations.
 //
-//     Tile<T, m, n>        a matrix in shared memory
-//     fetch, keep          from global memory into a tile, and back; what a matrix does not have is 0 in the tile
-//     Product<T, m, n>     B::Product: a sum of products of tiles, which lies in the registers of all threads together
-//     for_each_row         a few neighbouring threads for each row, which add up and compare among themselves (B::Group)
+//     Tile<T, m, n>                  a matrix in shared memory
+//     load_tile_async, store_tile    between global memory and a tile; elements outside of the
+//                                    matrix in global memory are 0 in the tile
+//     B::Accumulator<T, m, n>        a sum of products of tiles, in the registers of all threads
+//     for_each_row                   a group of neighbouring threads for each row (B::RowGroup),
+//                                    which reduces among its threads
 //
-// Who computes which numbers of a product is the block's own affair: a thread its columns on the
-// CPU, a warp its 16 x 16 squares on tensor cores (device_tiles.cuh). So a kernel never asks where
-// a number of a product lies; it says what is to be done with each (for_each).
+// The block decides which thread computes which elements of an accumulator: on the CPU a thread has
+// some columns, on tensor cores a warp has 16 x 8 matrices (device_tiles.cuh). So a kernel never
+// depends on where an element is; it only says what to do with each one (Accumulator::for_each).
 #pragma once
 
 #include <utility>
@@ -17,13 +19,13 @@
 
 namespace ringside::autograd::cuda {
 
-// Kernels that multiply tiles have so many threads on a GPU: four warps, between which a product is
-// cut in a fixed way.
-inline constexpr int product_threads = 128;
+// Threads per block on a GPU of a kernel that multiplies tiles: four warps, which divide an
+// accumulator in a fixed way.
+inline constexpr int tile_threads = 128;
 
-// A row is longer than its numbers by 16 bytes. Without, a column would lie in one of the 32 banks
-// of shared memory and its numbers would be read one after the other; so eight rows' packs at the
-// same column lie in eight different groups of four banks.
+// Rows are padded by 16 bytes, against bank conflicts. Shared memory has 32 banks of 4 bytes.
+// Without padding a column would lie in one or two banks, and reads of it would be serialised. With
+// it the packs of eight consecutive rows at the same column cover all 32 banks.
 template <class T, int m, int n>
 struct Tile {
   static_assert(m % 32 == 0 && n % 32 == 0);
@@ -43,102 +45,107 @@ constexpr Transposed<T, m, n> transposed(Tile<T, m, n> tile) {
   return {tile};
 }
 
-// Cuts shared memory into pieces, in the order in which they are asked for. All pieces lie on 32
-// bytes if the first does.
-class Cutter {
+// Divides shared memory into tiles and arrays, one after the other. Sizes are multiples of 32
+// bytes, so each allocation is as aligned as the first, up to 32 bytes.
+class SharedAllocator {
  public:
-  constexpr explicit Cutter(std::byte* shared) : next_(shared) {}
+  constexpr explicit SharedAllocator(std::byte* shared) : next_(shared) {}
 
   template <class T, int m, int n>
   constexpr Tile<T, m, n> tile() {
-    return {reinterpret_cast<T*>(cut(Tile<T, m, n>::bytes))};
+    return {reinterpret_cast<T*>(take(Tile<T, m, n>::bytes))};
   }
   template <class T, int count>
-  constexpr T* numbers() {
+  constexpr T* array() {
     static_assert(sizeof(T) * count % 32 == 0);
-    return reinterpret_cast<T*>(cut(sizeof(T) * count));
+    return reinterpret_cast<T*>(take(sizeof(T) * count));
   }
 
  private:
-  constexpr std::byte* cut(std::size_t bytes) { return std::exchange(next_, next_ + bytes); }
+  constexpr std::byte* take(std::size_t bytes) { return std::exchange(next_, next_ + bytes); }
   std::byte* next_;
 };
 
-// A matrix in global memory, of which a tile shows a part: `rows` and `columns` are what there is
-// from its first number on. T may be const.
+// A matrix in global memory from the first element of a tile on: `rows` and `columns` count what is
+// left of it, and may be more or less than the tile has. T may be const.
 template <class T>
-struct Part {
+struct MatrixView {
   T* data;
-  std::int64_t stride;  // from row to row
+  std::int64_t stride;  // elements from row to row
   std::int64_t rows;
   int columns;
-  bool packs;  // rows begin on 16 bytes and are whole packs
+  bool packs;  // rows are aligned to 16 bytes and whole packs long
 };
 
-// Asks for a tile of the matrix; zeros where it ends. There for the thread's own eyes after
-// finish_copies(), for all after a sync() then.
+// Starts to load a tile of the matrix, with zeros beyond its end. This thread may read what it
+// loaded after wait_copies(); the other threads may after a sync() that follows.
 template <class T, int m, int n, class B>
-constexpr void fetch(B& block, const Tile<T, m, n>& tile, const Part<const T>& part) {
+constexpr void load_tile_async(B& block, const Tile<T, m, n>& tile,
+                               const MatrixView<const T>& matrix) {
   constexpr int size = Pack<T>::size, packs_in_row = n / size;
   for (int i = block.thread(); i < m * packs_in_row; i += block.threads()) {
     const int row = i / packs_in_row, column = i % packs_in_row * size;
     T* const into = &tile(row, column);
-    const T* const from = part.data + row * part.stride + column;
-    if (part.packs && row < part.rows && column < part.columns) {
-      block.copy_later(into, from);
+    const T* const from = matrix.data + row * matrix.stride + column;
+    if (matrix.packs && row < matrix.rows && column < matrix.columns) {
+      block.copy_async(into, from);
       continue;
     }
     Pack<T> pack{};
     for (int k = 0; k < size; ++k)
-      if (row < part.rows && column + k < part.columns) pack.at[k] = from[k];
+      if (row < matrix.rows && column + k < matrix.columns) pack.at[k] = from[k];
     store(into, pack);
   }
 }
 
-// Writes the tile into as much of the matrix as there is.
+// Stores the part of the tile that lies within the matrix.
 template <class T, int m, int n, class B>
-constexpr void keep(B& block, const Tile<T, m, n>& tile, const Part<T>& part) {
+constexpr void store_tile(B& block, const Tile<T, m, n>& tile, const MatrixView<T>& matrix) {
   constexpr int size = Pack<T>::size, packs_in_row = n / size;
   for (int i = block.thread(); i < m * packs_in_row; i += block.threads()) {
     const int row = i / packs_in_row, column = i % packs_in_row * size;
-    if (row >= part.rows || column >= part.columns) continue;
-    T* const into = part.data + row * part.stride + column;
+    if (row >= matrix.rows || column >= matrix.columns) continue;
+    T* const into = matrix.data + row * matrix.stride + column;
     const Pack<T> pack = load(&tile(row, column));
-    if (part.packs)
+    if (matrix.packs)
       store(into, pack);
     else
       for (int k = 0; k < size; ++k)
-        if (column + k < part.columns) into[k] = pack.at[k];
+        if (column + k < matrix.columns) into[k] = pack.at[k];
   }
 }
 
-// body(row, group) for rows 0 .. rows-1. The threads of a group share out the row's columns: from
-// group.index(), every group.count()-th; and group.sum(x), group.max(x) give all of them the same.
+// Calls body(row, group) for rows 0 .. rows-1. The threads of a group divide the columns of the
+// row: each begins at group.index() and takes every group.count()-th. group.sum(x) and group.max(x)
+// give all threads of the group the same result.
 template <class B, class Body>
 constexpr void for_each_row(B& block, int rows, const Body& body) {
-  const typename B::Group group(block);
+  const typename B::RowGroup group(block);
   for (int row = block.thread() / group.count(); row < rows; row += block.threads() / group.count())
     body(row, group);
 }
 
-// What a block offers to kernels of tiles besides Block's. Both are constructed from the block.
+// What a block offers to kernels of tiles in addition to Block. Accumulator and RowGroup are
+// constructed from the block.
 //
-//     Product<T, m, n> c(block)             m x n zeros
-//     c.add(a, b)                           + a b     with a [m, k] and b [k, n], tiles of T
-//     c.add(a, transposed(b))               + a b^T   with b [n, k]
-//     c.for_each(body)                      body(row, column, number), every number by the thread that has it
-//     c.for_each(other, body)               body(row, column, number, number of another product of the same kind)
+//     Accumulator<T, m, n> c(block)         m x n zeros, in fp32
+//     c.add_product(a, b)                   c += a b     with tiles a [m, k] and b [k, n] of T
+//     c.add_product(a, transposed(b))       c += a b^T   with b [n, k]
+//     c.for_each(body)                      body(row, column, c[row, column]) for every element, on
+//                                           the thread that holds it
+//     c.for_each(other, body)               body(row, column, c[row, column], other[row, column])
 //
-//     copy_later(into, from)                16 bytes from global to shared memory, without a thread that waits for them
-//     end_of_batch(), finish_copies(n)      closes a batch of copies; waits for those that this thread asked for, but the n newest batches
+//     copy_async(into, from)    starts to copy 16 bytes from global to shared memory
+//     commit_copies()           closes a batch of copies
+//     wait_copies(n)            waits for this thread's copies, but not for its n newest batches
 template <class B>
 concept TileBlock = Block<B> &&
-    requires(B& block, float* shared, const float* global, typename B::Group group) {
-  typename B::template Product<float, 64, 32>;
-  typename B::template Product<Bf16, 64, 32>;
-  block.copy_later(shared, global);
-  block.end_of_batch();
-  block.finish_copies(1);
+    requires(B& block, float* shared, const float* global, typename B::RowGroup group) {
+  typename B::template Accumulator<float, 64, 32>;
+  typename B::template Accumulator<Bf16, 64, 32>;
+  block.copy_async(shared, global);
+  block.commit_copies();
+  block.wait_copies(1);
   { group.index() } -> std::same_as<int>;
   { group.count() } -> std::same_as<int>;
   { group.sum(1.0f) } -> std::same_as<float>;

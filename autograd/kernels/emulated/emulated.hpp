@@ -1,5 +1,4 @@
-// A launch on the CPU: every kernel of this folder in a debugger, under sanitizers, and on machines
-// without a GPU.
+// Launches of the GPU's kernels on the CPU: for debuggers, sanitizers, and machines without a GPU.
 #pragma once
 
 #include <barrier>
@@ -18,109 +17,110 @@
 
 namespace ringside::autograd::cuda {
 
-// What the threads of one emulated block have in common.
-class EmulatedTeam {
+// What the threads of an emulated block share: the barrier, scratch memory for reductions, and the
+// kernel's shared memory.
+class EmulatedSharedState {
  public:
-  EmulatedTeam(int threads, std::size_t shared_bytes)
+  EmulatedSharedState(int threads, std::size_t shared_bytes)
       : threads_(threads),
         barrier_(threads),
-        said_(static_cast<std::size_t>(threads)),
-        shared_((shared_bytes + sizeof(Sixteen) - 1) / sizeof(Sixteen)) {}
+        scratch_(static_cast<std::size_t>(threads)),
+        shared_((shared_bytes + sizeof(Aligned) - 1) / sizeof(Aligned)) {}
 
   int threads() const { return threads_; }
   std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
   void sync() {
     if (threads_ > 1) barrier_.arrive_and_wait();
   }
-  // Combines what every thread says, in the order of the threads.
+  // Combines the values of all threads, in the order of the threads. Returns the result to each.
   template <class Combine>
-  float all(int thread, float value, const Combine& combine) {
+  float reduce(int thread, float value, const Combine& combine) {
     if (threads_ == 1) return value;
-    said_[static_cast<std::size_t>(thread)] = value;
-    barrier_.arrive_and_wait();
-    float result = said_[0];
-    for (std::size_t t = 1; t < said_.size(); ++t) result = combine(result, said_[t]);
-    barrier_.arrive_and_wait();
+    scratch_[static_cast<std::size_t>(thread)] = value;
+    barrier_.arrive_and_wait();  // all values are written
+    float result = scratch_[0];
+    for (std::size_t t = 1; t < scratch_.size(); ++t) result = combine(result, scratch_[t]);
+    barrier_.arrive_and_wait();  // all values are read
     return result;
   }
 
  private:
-  struct alignas(16) Sixteen {
+  struct alignas(16) Aligned {
     std::byte bytes[16];
   };
   int threads_;
   std::barrier<> barrier_;
-  std::vector<float> said_;
-  std::vector<Sixteen> shared_;
+  std::vector<float> scratch_;
+  std::vector<Aligned> shared_;
 };
 
 class EmulatedBlock {
  public:
-  EmulatedBlock(EmulatedTeam& team, int thread, std::int64_t index, std::int64_t count)
-      : team_(team), thread_(thread), index_(index), count_(count) {}
+  EmulatedBlock(EmulatedSharedState& state, int thread, std::int64_t index, std::int64_t count)
+      : state_(state), thread_(thread), index_(index), count_(count) {}
 
   int thread() const { return thread_; }
-  int threads() const { return team_.threads(); }
+  int threads() const { return state_.threads(); }
   std::int64_t index() const { return index_; }
   std::int64_t count() const { return count_; }
-  void sync() { team_.sync(); }
+  void sync() { state_.sync(); }
   float sum(float x) {
-    return team_.all(thread_, x, [](float a, float b) { return a + b; });
+    return state_.reduce(thread_, x, [](float a, float b) { return a + b; });
   }
   float max(float x) {
-    return team_.all(thread_, x, [](float a, float b) { return a < b ? b : a; });
+    return state_.reduce(thread_, x, [](float a, float b) { return a < b ? b : a; });
   }
-  std::byte* shared() { return team_.shared(); }
+  std::byte* shared() { return state_.shared(); }
   static float exp(float x) { return fast_exp(x); }
   static float log(float x) { return std::log(x); }
   static float sqrt(float x) { return std::sqrt(x); }
 
-  // For kernels of tiles (tiles.hpp).
+  // For kernels that use tiles (tiles.hpp).
   template <class T, int m, int n>
-  using Product = EmulatedProduct<T, m, n>;
-  using Group = EmulatedGroup;
-  void copy_later(void* into, const void* from) { copies_.copy_later(into, from); }
-  void end_of_batch() { copies_.end_of_batch(); }
-  void finish_copies(int but) { copies_.finish_copies(but); }
+  using Accumulator = EmulatedAccumulator<T, m, n>;
+  using RowGroup = EmulatedRowGroup;
+  void copy_async(void* into, const void* from) { copies_.copy_async(into, from); }
+  void commit_copies() { copies_.commit_copies(); }
+  void wait_copies(int newest) { copies_.wait_copies(newest); }
 
  private:
-  EmulatedTeam& team_;
-  EmulatedCopies copies_;
+  EmulatedSharedState& state_;
+  EmulatedAsyncCopies copies_;
   int thread_;
   std::int64_t index_, count_;
 };
 static_assert(Block<EmulatedBlock> && TileBlock<EmulatedBlock>);
 
-// How launches are emulated: as given, a loop that a debugger can follow (shared out to the rank's
-// threads, as all loops of the CPU). For tests: real threads for the threads of a block, and for
-// blocks that are under way at once.
+// How a launch is emulated. The default is a loop over blocks of one thread, easy to follow in a
+// debugger; like every loop of the CPU it is divided among the rank's threads. Tests run `threads`
+// real threads per block, and several blocks at once.
 struct Emulation {
   int threads = 1, blocks_at_once = 1;
 };
 
-// Runs `kernel` on `blocks` blocks and returns when all are done. `B` is EmulatedBlock, or what a
-// test puts in its place.
+// Runs `kernel` on `blocks` blocks and returns when all are done. A test may pass another block
+// type as B.
 template <class B = EmulatedBlock, class Kernel>
 void launch_emulated(const Kernel& kernel, std::int64_t blocks, Emulation emulation = {}) {
   if (emulation.threads == 1 && emulation.blocks_at_once == 1)
     return parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-      EmulatedTeam team(1, kernel.shared_bytes());
+      EmulatedSharedState state(1, kernel.shared_bytes());
       for (std::int64_t index = begin; index < end; ++index) {
-        B block(team, 0, index, blocks);
+        B block(state, 0, index, blocks);
         kernel(block);
       }
     });
-  std::vector<std::unique_ptr<EmulatedTeam>> teams;
+  std::vector<std::unique_ptr<EmulatedSharedState>> states;
   std::vector<std::jthread> threads;
-  for (int place = 0; place < emulation.blocks_at_once; ++place) {
-    EmulatedTeam& team = *teams.emplace_back(
-        std::make_unique<EmulatedTeam>(emulation.threads, kernel.shared_bytes()));
+  for (int first = 0; first < emulation.blocks_at_once; ++first) {
+    EmulatedSharedState& state = *states.emplace_back(
+        std::make_unique<EmulatedSharedState>(emulation.threads, kernel.shared_bytes()));
     for (int thread = 0; thread < emulation.threads; ++thread)
-      threads.emplace_back([&kernel, &team, blocks, place, thread, emulation] {
-        for (std::int64_t index = place; index < blocks; index += emulation.blocks_at_once) {
-          B block(team, thread, index, blocks);
+      threads.emplace_back([&kernel, &state, blocks, first, thread, emulation] {
+        for (std::int64_t index = first; index < blocks; index += emulation.blocks_at_once) {
+          B block(state, thread, index, blocks);
           kernel(block);
-          team.sync();  // the next block takes over the shared memory
+          state.sync();  // the next block reuses the shared memory
         }
       });
   }

@@ -1,5 +1,5 @@
-// The memory of the emulated device: the heap. Kernels run as soon as they are asked for, so
-// nothing is ever waited for.
+// Memory of the emulated device: the heap. A launch returns when its kernel is done, so
+// synchronise() and fence() have nothing to wait for.
 #include "autograd/cuda/of_device.hpp"
 
 #include <cstdlib>
@@ -12,8 +12,8 @@ namespace {
 
 class EmulatedMemory final : public DeviceMemory {
  public:
-  // To the kernel's largest load, and no more: a kernel that reads beyond its buffer is found by
-  // AddressSanitizer.
+  // Rounded up to one pack, a kernel's largest load, and no further: AddressSanitizer then finds a
+  // kernel that reads beyond its buffer.
   std::size_t buffer_size(std::size_t bytes) const override {
     return bytes == 0 ? 16 : (bytes + 15) / 16 * 16;
   }

@@ -1,4 +1,5 @@
-// What a block of the CPU offers to kernels of tiles (tiles.hpp).
+// The CPU's part of tiles.hpp: accumulators, row groups and asynchronous copies of an emulated
+// block.
 #pragma once
 
 #include <cstring>
@@ -8,19 +9,19 @@
 
 namespace ringside::autograd::cuda {
 
-// Each thread has some columns of the product. (Rows would do as well, but for a missing sync():
-// who writes the rows of a left factor himself, and then needs only them, would not miss it; on a
-// GPU he needs others'.)
+// Each thread holds some columns of the accumulator, and so reads all rows of the left factor.
+// Tests that look for a missing sync() depend on this. If a thread held rows, it could write the
+// rows of a left factor and then read only those, and a missing sync() in between would not show.
 template <class T, int m, int n>
-class EmulatedProduct {
+class EmulatedAccumulator {
  public:
   template <class B>
-  explicit EmulatedProduct(const B& block)
+  explicit EmulatedAccumulator(const B& block)
       : begin_(n * block.thread() / block.threads()),
         end_(n * (block.thread() + 1) / block.threads()) {}
 
   template <int k>
-  void add(const Tile<T, m, k>& a, const Tile<T, k, n>& b) {
+  void add_product(const Tile<T, m, k>& a, const Tile<T, k, n>& b) {
     for (int row = 0; row < m; ++row)
       for (int i = 0; i < k; ++i) {
         const float factor = a(row, i);
@@ -28,18 +29,18 @@ class EmulatedProduct {
           at_[row][column] += factor * static_cast<float>(b(i, column));
       }
   }
-  // Sixteen sums side by side, which a compiler can turn into vectors; one sum it must not.
+  // Sixteen partial sums, which the compiler can vectorize. It may not reorder a single sum.
   template <int k>
-  void add(const Tile<T, m, k>& a, const Transposed<T, n, k>& b) {
+  void add_product(const Tile<T, m, k>& a, const Transposed<T, n, k>& b) {
     constexpr int width = 16;
     for (int row = 0; row < m; ++row)
       for (int column = begin_; column < end_; ++column) {
-        float parts[width] = {}, all = 0;
+        float partials[width] = {}, all = 0;
         for (int i = 0; i < k; i += width)
           for (int j = 0; j < width; ++j)
-            parts[j] +=
+            partials[j] +=
                 static_cast<float>(a(row, i + j)) * static_cast<float>(b.tile(column, i + j));
-        for (const float part : parts) all += part;
+        for (const float part : partials) all += part;
         at_[row][column] += all;
       }
   }
@@ -49,7 +50,7 @@ class EmulatedProduct {
       for (int column = begin_; column < end_; ++column) body(row, column, at_[row][column]);
   }
   template <class Body>
-  void for_each(EmulatedProduct& other, const Body& body) {
+  void for_each(EmulatedAccumulator& other, const Body& body) {
     for (int row = 0; row < m; ++row)
       for (int column = begin_; column < end_; ++column)
         body(row, column, at_[row][column], other.at_[row][column]);
@@ -60,26 +61,26 @@ class EmulatedProduct {
   float at_[m][n] = {};
 };
 
-// A row is one thread's.
-struct EmulatedGroup {
+// One thread for each row.
+struct EmulatedRowGroup {
   template <class B>
-  explicit EmulatedGroup(const B&) {}
+  explicit EmulatedRowGroup(const B&) {}
   int index() const { return 0; }
   int count() const { return 1; }
   float sum(float x) const { return x; }
   float max(float x) const { return x; }
 };
 
-// Copies of one thread, made as late as they may be: who looks too early finds what was there
-// before.
-class EmulatedCopies {
+// The asynchronous copies of one thread. They are delayed until wait_copies(), so that a kernel
+// that reads too early sees the old contents.
+class EmulatedAsyncCopies {
  public:
-  void copy_later(void* into, const void* from) { copies_.push_back({into, from, batch_}); }
-  void end_of_batch() { ++batch_; }
-  void finish_copies(int but) {
+  void copy_async(void* into, const void* from) { copies_.push_back({into, from, batch_}); }
+  void commit_copies() { ++batch_; }
+  void wait_copies(int newest) {
     std::size_t left = 0;
     for (const Copy& copy : copies_)
-      if (copy.batch < batch_ - but)
+      if (copy.batch < batch_ - newest)
         std::memcpy(copy.into, copy.from, 16);
       else
         copies_[left++] = copy;

@@ -1,16 +1,15 @@
-// cross_entropy on a GPU: a block for each row of logits. The formulas are those of
-// ops/cross_entropy.cpp.
+// cross_entropy on a GPU: a block for each row of logits. ops/cross_entropy.cpp has the formulas.
 //
-//     forward    reads a row twice (the second time from cache, if it has less than some ten thousand numbers) and may write the gradient in its place
-//     backward   from the saved logarithms, for logits that were kept
-//     the sum    of all losses is Total's (square_sums.hpp): one block, in fp64
+//     CrossEntropy           losses; also the gradient, which may overwrite the logits
+//     CrossEntropyBackward   the gradient, from saved logits and logarithms of sums
+//     Total (sums.hpp)       the sum of all losses: one block, in fp64
 //
-// The largest number of a row and the sum of exp(x - largest) are found in one pass: where a thread
-// meets a larger number, what it has added up so far is scaled down (Milakov and Gimelshein,
-// "Online normalizer calculation for softmax", 2018).
+// One pass over a row finds its maximum and the sum of exp(x - maximum). When a thread meets a
+// larger number, it scales down what it has summed so far (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018). The gradient takes a second pass, which reads the row
+// from cache if it has less than about ten thousand elements.
 //
-// Bytes per logit in fp32: 4 read and 4 written, and 4 that are read again. Some 40 registers, no
-// shared memory.
+// Bytes per fp32 logit: 4 read, 4 read again, 4 written. About 40 registers, no shared memory.
 #pragma once
 
 #include <limits>
@@ -19,7 +18,7 @@
 
 namespace ringside::autograd::cuda {
 
-// What of a row's targets counts.
+// The class of each row. A row whose target is ignore_index has loss 0 and gradient 0.
 struct Targets {
   const std::int32_t* targets;
   std::int64_t vocabulary;
@@ -31,29 +30,29 @@ struct Targets {
   }
 };
 
-// One row: (exp(z - log_sum) - [v == target]) weight, which may go where z is; zeros where the
-// target does not count.
+// One row of the gradient: (exp(z - log_sum) - [v == target]) weight, or zeros if the target is
+// ignored. `gradient` may be z.
 template <class S, class G, Block B>
 constexpr void cross_entropy_gradient(B& block, const S* z, G* gradient, const Targets& targets,
                                       std::int64_t row, float log_sum, float weight, bool packs) {
   using Step = Narrower<S, G>;
   const bool counts = !targets.ignored(row), whole = targets.vocabulary % Pack<Step>::size == 0;
   for_each<Step>(block, targets.vocabulary, packs && whole, [&](std::int64_t i, auto width) {
-    Lanes<width.value> dz{};
+    Floats<width.value> dz{};
     if (counts) {
-      dz = widened<width.value>(z + i);
+      dz = load_floats<width.value>(z + i);
       for (int k = 0; k < width.value; ++k)
         dz.at[k] =
             B::exp(dz.at[k] - log_sum) * weight - (i + k == targets.targets[row] ? weight : 0.0f);
     }
-    narrow_into<width.value>(gradient + i, dz);
+    store_floats<width.value>(gradient + i, dz);
   });
 }
 
-// logits z [rows, V] -> losses [rows]: log sum exp(z) - z[target], 0 where the target does not
-// count. And, where they are not nullptr, log_sums [rows], and gradient [rows, V], which may be the
-// logits' own place if G is S. A target that is no token makes the loss NaN, and nothing beside the
-// row is read for it. A block takes every count()-th row.
+// logits z [rows, V] -> losses [rows]: log sum exp(z) - z[target], or 0 if the target is ignored.
+// Also writes log_sums [rows] and gradient [rows, V], if they are not nullptr. If G is S, gradient
+// may be the logits. A target outside of the vocabulary makes the loss NaN and reads nothing
+// outside of the row. A block takes every count()-th row.
 template <class S, class G>
 struct CrossEntropy {
   static constexpr int threads = 512;
@@ -63,7 +62,7 @@ struct CrossEntropy {
   G* gradient;
   std::int64_t rows;
   float weight;  // of the gradient
-  bool packs;    // in_packs(V, logits), and of gradient
+  bool packs;    // fits_packs(V, logits), and gradient
 
   constexpr std::int64_t blocks() const { return rows; }
   constexpr std::size_t shared_bytes() const { return 0; }
@@ -73,7 +72,8 @@ struct CrossEntropy {
     for (std::int64_t row = block.index(); row < rows; row += block.count()) {
       const S* const z = logits + row * targets.vocabulary;
       const bool counts = !targets.ignored(row);
-      // Read before anybody may write the gradient there, which is after the meetings below.
+      // Read before the barriers in log_sum_exp: after them other threads may overwrite it with the
+      // gradient.
       const float chosen = targets.valid(row) ? static_cast<float>(z[targets.targets[row]])
                                               : std::numeric_limits<float>::quiet_NaN();
       const float log_sum = counts ? log_sum_exp(block, z) : 0.0f;
@@ -90,10 +90,11 @@ struct CrossEntropy {
  private:
   template <Block B>
   constexpr float log_sum_exp(B& block, const S* z) const {
-    float largest = std::numeric_limits<float>::lowest(),
-          total = 0;  // not -infinity, from which -infinity could not be subtracted
+    // Starts at lowest(), not -infinity: a masked logit is -infinity, and the difference of two
+    // infinities is NaN.
+    float largest = std::numeric_limits<float>::lowest(), total = 0;
     for_each<S>(block, targets.vocabulary, packs, [&](std::int64_t i, auto width) {
-      const auto zi = widened<width.value>(z + i);
+      const auto zi = load_floats<width.value>(z + i);
       float now = largest;
       for (int k = 0; k < width.value; ++k) now = now < zi.at[k] ? zi.at[k] : now;
       if (largest < now) total *= B::exp(largest - now);
@@ -105,14 +106,14 @@ struct CrossEntropy {
   }
 };
 
-// logits, log_sums, and the gradient of the loss on the device -> gradient = (softmax - [v ==
-// target]) dloss factor. May go where the logits are.
+// logits, log_sums and dloss, the gradient of the loss -> gradient = (softmax(z) - [v == target])
+// dloss factor. `gradient` may be the logits.
 template <class S, class G>
 struct CrossEntropyBackward {
   static constexpr int threads = 512;
   const S* logits;
   Targets targets;
-  const float *log_sums, *dloss;  // dloss: one number, or nullptr for 1
+  const float *log_sums, *dloss;  // dloss: one number on the device, or nullptr for 1
   G* gradient;
   std::int64_t rows;
   float factor;

@@ -1,24 +1,25 @@
-// Element by element over contiguous memory, 16 bytes of each input and output at a time; what is
-// left at the end one by one.
+// Elementwise operations on contiguous memory, one pack of each input and output at a time, and the
+// remaining elements one by one.
 //
-//     numbers   [ tile of 4096 ][ tile ][ tile ][ rest ]      blocks take tiles in turn, the threads of a block share out a tile
+//     elements   [ 4096 ][ 4096 ][ 4096 ][ rest ]      blocks take ranges in turn;
+//                                                      the threads of a block divide a range
 //
-// What is computed is a type of its own (Silu, Add, ...), with so many inputs and outputs:
-// `apply<B>(in, out)` for one element, in fp32.
+// An operation is a type (Silu, Add, ...) with numbers of inputs and outputs, and a function
+// apply<B>(in, out) that computes one element in fp32.
 #pragma once
 
 #include "autograd/kernels/block/block.hpp"
 
 namespace ringside::autograd::cuda {
 
-// for_each_from over 0..n-1, a tile of it to each block in turn. `packs`: whether the addresses are
-// those of packs (in_packs(0, ...)).
+// for_each_in_range over 0..n-1, in ranges of 4096 elements that the blocks take in turn. `packs`:
+// whether all addresses are aligned to 16 bytes, fits_packs(0, ...).
 template <class S, Block B, class Body>
-constexpr void for_each_in_tiles(B& block, std::int64_t n, bool packs, const Body& body) {
-  constexpr std::int64_t tile = 4096;
-  for (std::int64_t begin = block.index() * tile; begin < n; begin += block.count() * tile) {
-    const std::int64_t end = begin + tile;
-    for_each_from<S>(block, begin, end < n ? end : n, packs, body);
+constexpr void for_each_in_ranges(B& block, std::int64_t n, bool packs, const Body& body) {
+  constexpr std::int64_t length = 4096;
+  for (std::int64_t begin = block.index() * length; begin < n; begin += block.count() * length) {
+    const std::int64_t end = begin + length;
+    for_each_in_range<S>(block, begin, end < n ? end : n, packs, body);
   }
 }
 
@@ -36,26 +37,26 @@ struct Elementwise {
   template <Block B>
   constexpr void operator()(B& block) const {
     if (op.nothing_to_do()) return;
-    for_each_in_tiles<S>(block, n, packs, [&](std::int64_t i, auto width) {
+    for_each_in_ranges<S>(block, n, packs, [&](std::int64_t i, auto width) {
       constexpr int w = width.value;
-      Lanes<w> x[Op::inputs]{}, y[Op::outputs]{};
-      for (int k = 0; k < Op::inputs; ++k) x[k] = widened<w>(in[k] + i);
-      for (int lane = 0; lane < w; ++lane) {
-        float given[Op::inputs]{}, made[Op::outputs]{};
-        for (int k = 0; k < Op::inputs; ++k) given[k] = x[k].at[lane];
-        op.template apply<B>(given, made);
-        for (int k = 0; k < Op::outputs; ++k) y[k].at[lane] = made[k];
+      Floats<w> x[Op::inputs]{}, y[Op::outputs]{};
+      for (int k = 0; k < Op::inputs; ++k) x[k] = load_floats<w>(in[k] + i);
+      for (int j = 0; j < w; ++j) {
+        float inputs[Op::inputs]{}, outputs[Op::outputs]{};
+        for (int k = 0; k < Op::inputs; ++k) inputs[k] = x[k].at[j];
+        op.template apply<B>(inputs, outputs);
+        for (int k = 0; k < Op::outputs; ++k) y[k].at[j] = outputs[k];
       }
-      for (int k = 0; k < Op::outputs; ++k) narrow_into<w>(out[k] + i, y[k]);
+      for (int k = 0; k < Op::outputs; ++k) store_floats<w>(out[k] + i, y[k]);
     });
   }
 };
 
-// ---- What is computed ----
+// ---- Operations ----
 
-template <int given, int made>
+template <int input_count, int output_count>
 struct Operation {
-  static constexpr int inputs = given, outputs = made;
+  static constexpr int inputs = input_count, outputs = output_count;
   constexpr bool nothing_to_do() const { return false; }
 };
 
@@ -98,8 +99,8 @@ struct ScaleBy : Operation<1, 1> {
 struct Relu : Operation<1, 1> {
   template <class B>
   constexpr void apply(const float (&in)[1], float (&out)[1]) const {
-    out[0] = in[0] < 0 ? 0 : in[0];
-  }  // NaN stays NaN
+    out[0] = in[0] < 0 ? 0 : in[0];  // NaN stays NaN
+  }
 };
 struct ReluBackward : Operation<2, 1> {  // dy, x
   template <class B>
@@ -135,7 +136,7 @@ struct SwigluBackward : Operation<3, 2> {  // dy, gate, up -> dgate, dup
   }
 };
 
-// ---- x = value, or constant * *factor where a factor is given ----
+// ---- x = value; or constant * *factor, if factor is not nullptr ----
 template <class S>
 struct Fill {
   static constexpr int threads = 256;

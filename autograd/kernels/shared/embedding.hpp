@@ -1,12 +1,12 @@
-// embedding on a GPU: a block for each token forward, and for each id that was used backward.
+// embedding on a GPU: forward, a block for each token; backward, a block for each id in use.
 //
-// Two tokens may have the same id, and then both add to the same row of the gradient. Atomic
-// additions would do it in an order that changes from run to run. So the host, which has the ids
-// anyway, sorts them: the tokens of one id are neighbours, in their order, and one block adds them.
+// Tokens with the same id add to the same row of the gradient. Atomic additions would add them in
+// an order that changes from run to run. So the host, which has the ids anyway, sorts them, and one
+// block sums all tokens of an id in their order:
 //
-//     ids             3 1 3 0 1 3
-//     sorted          0 1 1 3 3 3      a run of equal ids is the work of the block that meets its beginning
-//     of token        3 1 4 0 2 5
+//     ids          3 1 3 0 1 3
+//     sorted       0 1 1 3 3 3      the block that finds the first of equal ids sums the run
+//     of_token     3 1 4 0 2 5      the token that each sorted id comes from
 #pragma once
 
 #include "autograd/kernels/block/block.hpp"
@@ -30,14 +30,13 @@ struct Embedding {
     for (std::int64_t t = block.index(); t < tokens; t += block.count()) {
       const S* const row = w + ids[t] * n;
       for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-        narrow_into<width.value>(y + t * n + i, widened<width.value>(row + i));
+        store_floats<width.value>(y + t * n + i, load_floats<width.value>(row + i));
       });
     }
   }
 };
 
-// dy [tokens, n] -> the rows of dw [V, n] whose id is among the sorted ones; the others stay as
-// they are.
+// dy [tokens, n] -> dw [V, n]. Writes the rows whose ids occur, and no others.
 template <class S>
 struct EmbeddingBackward {
   static constexpr int threads = 128;
@@ -57,12 +56,12 @@ struct EmbeddingBackward {
       std::int64_t end = begin + 1;
       while (end < tokens && sorted[end] == id) ++end;
       for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-        Lanes<width.value> total{};
+        Floats<width.value> total{};
         for (std::int64_t t = begin; t < end; ++t) {
-          const auto dyi = widened<width.value>(dy + of_token[t] * n + i);
+          const auto dyi = load_floats<width.value>(dy + of_token[t] * n + i);
           for (int k = 0; k < width.value; ++k) total.at[k] += dyi.at[k];
         }
-        narrow_into<width.value>(dw + id * n + i, total);
+        store_floats<width.value>(dw + id * n + i, total);
       });
     }
   }

@@ -1,21 +1,22 @@
-// SGD and AdamW on a GPU, for many parameters in one launch. The formulas are those of
-// optimizer.cpp.
+// SGD and AdamW on a GPU, for many parameters in one launch. optim/sgd.cpp and optim/adamw.cpp have
+// the formulas.
 //
-// A parameter of bf16 has a master in fp32, to which the step is made; the parameter is the master,
-// rounded. All arithmetic is fp32.
+// A bf16 parameter has an fp32 master copy. The step updates the master; the parameter is the
+// master rounded to bf16. All arithmetic is fp32.
 //
-// Bytes per number: AdamW reads gradient, values and two moments and writes all but the gradient,
-// 28 in fp32; with bf16 parameters and gradients, 2 + 12 read and 12 + 2 written, 28 too. SGD with
-// momentum 20, without 12. Some 40 registers, no shared memory.
+// Bytes per element: AdamW reads gradient, value and two moments and writes all but the gradient:
+// 28 in fp32. With bf16 parameters and gradients it reads 2 + 12 and writes 12 + 2: also 28. SGD
+// takes 20 with momentum and 12 without. About 40 registers, no shared memory.
 #pragma once
 
 #include "autograd/kernels/block/block.hpp"
-#include "autograd/kernels/block/slices.hpp"
+#include "autograd/kernels/block/tensor_table.hpp"
 
 namespace ringside::autograd::cuda {
 
-// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  p = keep p - step_size m / (sqrt(v)
-// scale_v + eps)
+//   m = beta1 m + (1 - beta1) g
+//   v = beta2 v + (1 - beta2) g^2
+//   p = keep p - step_size m / (sqrt(v) scale_v + eps)
 struct AdamWRule {
   static constexpr int states = 2;  // m, v
   float beta1, beta2, eps, gradient_scale;
@@ -37,7 +38,8 @@ struct AdamWRule {
   }
 };
 
-// g += decay p;  p -= learning_rate g
+//   g += decay p
+//   p -= learning_rate g
 struct SgdRule {
   static constexpr int states = 0;
   float gradient_scale;
@@ -52,8 +54,9 @@ struct SgdRule {
   }
 };
 
-// g += decay p;  m = momentum m + g;  p -= learning_rate m, or with Nesterov's momentum
-// learning_rate (g + momentum m)
+//   g += decay p
+//   m = momentum m + g
+//   p -= learning_rate m, or with Nesterov momentum p -= learning_rate (g + momentum m)
 struct MomentumRule {
   static constexpr int states = 1;  // m
   float momentum, gradient_scale;
@@ -70,74 +73,75 @@ struct MomentumRule {
   }
 };
 
-// S: of parameters, float or Bf16; G: of gradients.
+// One step of many parameters. S is the type of the parameters, float or Bf16, and G that of the
+// gradients.
 template <class Rule, class S, class G>
 struct OptimizerUpdate {
   static constexpr int threads = 256, states = Rule::states, room = states == 0 ? 1 : states;
 
-  struct Parameter : SlicePlace {
-    float* values;  // what the step is made to: the parameter, or its master
-    S* rounded;     // of a parameter with a master: the parameter; else nullptr
+  struct Parameter : TableEntry {
+    float* values;  // the master if there is one, otherwise the parameter
+    S* rounded;     // the parameter if there is a master, otherwise nullptr
     const G* gradient;
-    float* state[room];  // as the rule counts them
+    float* state[room];  // Rule::states of them
     typename Rule::Factors factors;
 
-    constexpr bool on_packs() const {
-      bool fits = in_packs(0, values, gradient) && (!rounded || in_packs(0, rounded));
-      for (int i = 0; i < states; ++i) fits = fits && in_packs(0, state[i]);
+    constexpr bool all_fit_packs() const {
+      bool fits = fits_packs(0, values, gradient) && (!rounded || fits_packs(0, rounded));
+      for (int i = 0; i < states; ++i) fits = fits && fits_packs(0, state[i]);
       return fits;
     }
   };
-  Slices<Parameter, 48> slices;
+  TensorTable<Parameter, 48> table;
   Rule rule;
 
-  constexpr std::int64_t blocks() const { return slices.blocks; }
+  constexpr std::int64_t blocks() const { return table.blocks; }
   constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    const auto [parameter, begin, end] = slices.share_of(block.index());
-    for_each_from<Narrower<S, G>>(
+    const auto [parameter, begin, end] = table.work_of(block.index());
+    for_each_in_range<Narrower<S, G>>(
         block, begin, end, parameter.packs, [&](std::int64_t i, auto width) {
           constexpr int n = width.value;
-          const auto gradient = widened<n>(parameter.gradient + i);
-          auto values = widened<n>(parameter.values + i);
-          Lanes<n> state[room]{};
-          for (int s = 0; s < states; ++s) state[s] = widened<n>(parameter.state[s] + i);
+          const auto gradient = load_floats<n>(parameter.gradient + i);
+          auto values = load_floats<n>(parameter.values + i);
+          Floats<n> state[room]{};
+          for (int s = 0; s < states; ++s) state[s] = load_floats<n>(parameter.state[s] + i);
           for (int k = 0; k < n; ++k) {
-            float of_number[room]{};
-            for (int s = 0; s < states; ++s) of_number[s] = state[s].at[k];
-            rule.template update<B>(parameter.factors, gradient.at[k], values.at[k], of_number);
-            for (int s = 0; s < states; ++s) state[s].at[k] = of_number[s];
+            float element[room]{};
+            for (int s = 0; s < states; ++s) element[s] = state[s].at[k];
+            rule.template update<B>(parameter.factors, gradient.at[k], values.at[k], element);
+            for (int s = 0; s < states; ++s) state[s].at[k] = element[s];
           }
-          for (int s = 0; s < states; ++s) narrow_into<n>(parameter.state[s] + i, state[s]);
-          narrow_into<n>(parameter.values + i, values);
-          if (parameter.rounded) narrow_into<n>(parameter.rounded + i, values);
+          for (int s = 0; s < states; ++s) store_floats<n>(parameter.state[s] + i, state[s]);
+          store_floats<n>(parameter.values + i, values);
+          if (parameter.rounded) store_floats<n>(parameter.rounded + i, values);
         });
   }
 };
 
-// Numbers of many tensors, times factor.
+// Multiplies all elements of many tensors by factor, in place.
 template <class S>
 struct ScaleMany {
   static constexpr int threads = 256;
-  struct Part : SlicePlace {
-    S* numbers;
-    constexpr bool on_packs() const { return in_packs(0, numbers); }
+  struct Entry : TableEntry {
+    S* values;
+    constexpr bool all_fit_packs() const { return fits_packs(0, values); }
   };
-  Slices<Part, 96> slices;
+  TensorTable<Entry, 96> table;
   float factor;
 
-  constexpr std::int64_t blocks() const { return slices.blocks; }
+  constexpr std::int64_t blocks() const { return table.blocks; }
   constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    const auto [part, begin, end] = slices.share_of(block.index());
-    for_each_from<S>(block, begin, end, part.packs, [&](std::int64_t i, auto width) {
-      auto x = widened<width.value>(part.numbers + i);
+    const auto [entry, begin, end] = table.work_of(block.index());
+    for_each_in_range<S>(block, begin, end, entry.packs, [&](std::int64_t i, auto width) {
+      auto x = load_floats<width.value>(entry.values + i);
       for (int k = 0; k < width.value; ++k) x.at[k] *= factor;
-      narrow_into<width.value>(part.numbers + i, x);
+      store_floats<width.value>(entry.values + i, x);
     });
   }
 };

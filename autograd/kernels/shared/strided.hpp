@@ -1,31 +1,32 @@
-// The same for views of any strides: every thread takes an element apart into indices, and finds
-// where it lies in each tensor.
+// Operations on views of any strides. A thread converts the number of an element into indices, and
+// the indices into an offset in each tensor:
 //
-//     element 5 of [2, 3]   =   (1, 2)   ->   1 * strides[t][0] + 2 * strides[t][1]        in tensor t
+//     element 5 of [2, 3]   =   (1, 2)   ->   1 * strides[t][0] + 2 * strides[t][1] in tensor t
 //
-// The model's own views are read as they are by the kernels that need them; what comes here is
-// rare, and goes element by element.
+// These kernels go element by element. They are rarely used: attention and rope read the model's
+// views directly.
 #pragma once
 
 #include "autograd/kernels/block/block.hpp"
 
 namespace ringside::autograd::cuda {
 
-inline constexpr int most_dims = 8;
+inline constexpr int max_dims = 8;
 
-// A shape, and the strides with which each of some tensors is read in it (0: stretched).
+// A shape, and the strides with which each tensor is read in it. Stride 0 repeats an element along
+// the dimension (broadcasting).
 template <int tensors>
-struct Places {
+struct Layouts {
   int dims = 0;
-  std::int64_t shape[most_dims]{}, strides[tensors][most_dims]{};
+  std::int64_t shape[max_dims]{}, strides[tensors][max_dims]{};
 
   constexpr std::int64_t elements() const {
     std::int64_t n = 1;
     for (int d = 0; d < dims; ++d) n *= shape[d];
     return n;
   }
-  // offset[t]: where element i, counted row by row, lies in tensor t.
-  constexpr void find(std::int64_t i, std::int64_t (&offset)[tensors]) const {
+  // Sets offset[t] to the offset of element i in tensor t. Elements are counted in row-major order.
+  constexpr void offsets_of(std::int64_t i, std::int64_t (&offset)[tensors]) const {
     for (int t = 0; t < tensors; ++t) offset[t] = 0;
     for (int d = dims; d-- > 0;) {
       const std::int64_t index = i % shape[d];
@@ -41,41 +42,41 @@ constexpr void for_each_element(B& block, std::int64_t n, const Body& body) {
   for (std::int64_t i = block.index() * block.threads() + block.thread(); i < n; i += step) body(i);
 }
 
-// y = x, converted where the types differ.
+// y = x, converted if the types differ.
 template <class From, class To>
 struct CopyStrided {
   static constexpr int threads = 256;
   const From* x;
   To* y;
-  Places<2> places;  // of x, y
+  Layouts<2> layouts;  // of x, y
 
   constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    for_each_element(block, places.elements(), [&](std::int64_t i) {
+    for_each_element(block, layouts.elements(), [&](std::int64_t i) {
       std::int64_t at[2]{};
-      places.find(i, at);
+      layouts.offsets_of(i, at);
       y[at[1]] = To(x[at[0]]);
     });
   }
 };
 
-// y = op(a, b), op one of elementwise.hpp. y may be a, if they are read alike.
+// y = op(a, b), with an operation of elementwise.hpp. y may be a, if both have the same layout.
 template <class S, class Op>
 struct CombineStrided {
   static constexpr int threads = 256;
   const S *a, *b;
   S* y;
-  Places<3> places;  // of a, b, y
+  Layouts<3> layouts;  // of a, b, y
 
   constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    for_each_element(block, places.elements(), [&](std::int64_t i) {
+    for_each_element(block, layouts.elements(), [&](std::int64_t i) {
       std::int64_t at[3]{};
-      places.find(i, at);
+      layouts.offsets_of(i, at);
       const float in[2]{static_cast<float>(a[at[0]]), static_cast<float>(b[at[1]])};
       float out[1]{};
       Op{}.template apply<B>(in, out);
@@ -84,14 +85,14 @@ struct CombineStrided {
   }
 };
 
-// x = sum of y over the dimensions along which x is stretched: a thread for each element of x.
+// x = y summed over the dimensions along which x is broadcast. A thread for each element of x.
 template <class S>
 struct SumTo {
   static constexpr int threads = 256;
   const S* y;
   S* x;
-  Places<2> kept;    // of x, y: the dimensions that x has
-  Places<1> summed;  // of y: the others
+  Layouts<2> kept;    // of x, y: the dimensions along which x is not broadcast
+  Layouts<1> summed;  // of y: the other dimensions
 
   constexpr std::size_t shared_bytes() const { return 0; }
 
@@ -100,10 +101,10 @@ struct SumTo {
     const std::int64_t copies = summed.elements();
     for_each_element(block, kept.elements(), [&](std::int64_t i) {
       std::int64_t at[2]{}, copy[1]{};
-      kept.find(i, at);
+      kept.offsets_of(i, at);
       float total = 0;
       for (std::int64_t c = 0; c < copies; ++c) {
-        summed.find(c, copy);
+        summed.offsets_of(c, copy);
         total += static_cast<float>(y[at[1] + copy[0]]);
       }
       x[at[0]] = S(total);

@@ -6,7 +6,8 @@
 #include <thread>
 
 #include "autograd/engine/engine.hpp"
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
+#include "autograd/optim/adamw.hpp"
 #include "base/clock.hpp"
 #include "base/trace.hpp"
 #include "cli/bench/median.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
 #include "cli/report/json_file.hpp"
 
 namespace ringside::cli {

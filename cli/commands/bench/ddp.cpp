@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "autograd/engine/profile.hpp"
 #include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/profile.hpp"
 #include "cli/bench/median.hpp"
 #include "cli/bench/training/ddp_report.hpp"
 #include "cli/bench/training/strategies.hpp"

@@ -9,9 +9,11 @@
 #include <thread>
 
 #include "autograd/engine/engine.hpp"
-#include "autograd/engine/profile.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/profile.hpp"
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/clip.hpp"
 #include "autograd/optim/optimizer.hpp"
 #include "autograd/tensor/device_memory.hpp"
 #include "autograd/tensor/storage.hpp"

@@ -1,5 +1,4 @@
-// The judge of devices: what an op gives there, forward and backward, against what it gives on the
-// CPU.
+// check_against_cpu: compares an op on the device under test, forward and backward, with the CPU.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +11,9 @@
 #include <doctest/doctest.h>
 
 #include "autograd/engine/engine.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/tensor/bf16.hpp"
 #include "tests/autograd/device/device_under_test.hpp"
 
 namespace ringside::tests {
@@ -30,14 +29,14 @@ inline Tensor drawn(Shape shape, const std::string& name, DType dtype = DType::f
   return tensor;
 }
 
-// The numbers of a tensor of any device and type, widened.
+// The elements of a tensor of any device and dtype, in fp32.
 inline std::vector<float> numbers_of(const Tensor& tensor) {
   const autograd::NoGrad no_history;
-  const Tensor home = autograd::wide(tensor.detach().to(Device::cpu)).contiguous();
+  const Tensor home = autograd::to_compute_dtype(tensor.detach().to(Device::cpu)).contiguous();
   return {home.values<float>().begin(), home.values<float>().end()};
 }
 
-// The largest difference, as a share of the largest number. Infinite where something is not finite.
+// The largest difference relative to the largest element; infinity if an element is not finite.
 inline double apart(const Tensor& seen, const Tensor& expected) {
   REQUIRE(seen.shape() == expected.shape());
   const std::vector<float> a = numbers_of(seen), b = numbers_of(expected);
@@ -51,8 +50,8 @@ inline double apart(const Tensor& seen, const Tensor& expected) {
   return difference / largest;
 }
 
-// The norm of the difference, as a share of the norm: for what many roundings to bf16 have passed
-// through, where single numbers are a matter of luck.
+// The norm of the difference relative to the norm. For results of many roundings to bf16, where the
+// error of a single element is random.
 inline double apart_in_norm(const Tensor& seen, const Tensor& expected) {
   REQUIRE(seen.shape() == expected.shape());
   const std::vector<float> a = numbers_of(seen), b = numbers_of(expected);
@@ -91,8 +90,8 @@ inline Outcome run_on(Device device, const Function& function, const std::vector
   return outcome;
 }
 
-// Output and every gradient of `function` on the device under test are those of the CPU. Inputs lie
-// on the CPU.
+// Checks that the output and all gradients of `function` on the device under test equal the CPU's.
+// The inputs are on the CPU.
 inline void check_against_cpu(const std::string& what, const Function& function,
                               const std::vector<Tensor>& inputs) {
   CAPTURE(what);

@@ -1,5 +1,5 @@
-// Which device the tests of this folder are about: every file is in two programs, which differ in
-// where this is answered (on_emulated.cpp, on_cuda.cpp).
+// The device under test. Each test of this folder is in two programs; on_emulated.cpp and
+// on_cuda.cpp define these functions for one program each.
 #pragma once
 
 #include "autograd/tensor/device.hpp"
@@ -8,8 +8,8 @@ namespace ringside::tests {
 
 autograd::Device device_under_test();
 
-// Whether that device is missing. Then it says why, in the words by which ctest counts a test as
-// skipped.
+// Whether this machine lacks the device. Then it prints the reason in the form by which ctest
+// counts a test as skipped.
 bool skipped();
 
 }  // namespace ringside::tests

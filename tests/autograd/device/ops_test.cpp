@@ -1,5 +1,5 @@
-// Every op on a device against the CPU, forward and backward: sizes that are no whole number of
-// packs, views, several types.
+// Each op on a device against the CPU, forward and backward: sizes that are not a multiple of a
+// pack, views, several dtypes.
 #include "autograd/kernels/device_kernels.hpp"
 #include "tests/autograd/device/against_cpu.hpp"
 
@@ -13,7 +13,7 @@ constexpr std::array kept_types{DType::fp32, DType::bf16};
 
 }  // namespace
 
-TEST_CASE("device elementwise ops equal the CPU's for all sizes of the tail and on views") {
+TEST_CASE("device elementwise ops equal the CPU's for all sizes of the tail and for views") {
   if (skipped()) return;
   for (const std::int64_t n : {1, 3, 4, 7, 8, 9, 31, 4096, 4099, 70001}) {
     CAPTURE(n);
@@ -44,7 +44,7 @@ TEST_CASE("device elementwise ops equal the CPU's for all sizes of the tail and 
   }
 }
 
-TEST_CASE("device add and mul stretch as on the CPU") {
+TEST_CASE("device add and mul broadcast as on the CPU") {
   if (skipped()) return;
   const auto both = [](const auto& in) { return in[0] * in[1] + in[1]; };
   check_against_cpu("a row", both, {drawn({5, 7}, "a"), drawn({7}, "b")});
@@ -55,16 +55,16 @@ TEST_CASE("device add and mul stretch as on the CPU") {
                     {drawn({3, 2, 5}, "a"), drawn({2, 1}, "b")});
   const Shape many{2, 2, 2, 2, 2, 2, 2, 2, 2};
   const Tensor x = Tensor::zeros(many, DType::fp32, device_under_test());
-  CHECK_NOTHROW(x.transpose(0, 4).contiguous());  // nine dimensions, of which some lie as one
+  CHECK_NOTHROW(x.transpose(0, 4).contiguous());  // nine dimensions, some of which are merged
   Tensor reversed = x;
   for (const std::int64_t d : {0, 1, 2, 3}) reversed = reversed.transpose(d, 8 - d);
   CHECK_THROWS_WITH_AS(reversed.contiguous(),
                        "copy_: a view of shape [2, 2, 2, 2, 2, 2, 2, 2, 2] has more than 8 "
-                       "dimensions that do not lie in memory as one; copy it on the CPU",
+                       "dimensions that are not contiguous; copy it on the CPU",
                        Error);
 }
 
-TEST_CASE("device views and copies differentiate") {
+TEST_CASE("device gradients through views and copies") {
   if (skipped()) return;
   for (const DType type : kept_types)
     check_against_cpu("views",
@@ -127,7 +127,7 @@ TEST_CASE("device rope equals the CPU's on views and in odd sizes") {
                        Error);
 }
 
-TEST_CASE("device embedding equals the CPU's with equal ids and gives the same bits every time") {
+TEST_CASE("device embedding equals the CPU's for equal ids, with the same bits every time") {
   if (skipped()) return;
   const Tensor ids = Tensor::from({3, 1, 3, 0, 1, 3, 8, 8, 8, 8}, {2, 5});
   for (const DType type : kept_types)
@@ -160,13 +160,12 @@ TEST_CASE("device sums equal the CPU's") {
   }
   CHECK_THROWS_WITH_AS(sum(drawn({3}, "x", DType::bf16).to(device_under_test())),
                        "sum: expected a tensor of fp32 or fp64, got bf16", Error);
-  // A sum of so many is wrong from the third digit on if it is added up one after the other in
-  // fp32.
+  // Added one after the other in fp32, a sum of so many elements would be wrong in its third digit.
   CHECK(sum(Tensor::full({1 << 22}, 0.1, DType::fp32, device_under_test())).item() ==
         doctest::Approx(0.1 * (1 << 22)).epsilon(1e-5));
 }
 
-TEST_CASE("device attention equals the CPU's on views with grouped heads and with a past") {
+TEST_CASE("device attention equals the CPU's on views, with grouped heads and with a KV cache") {
   if (skipped()) return;
   // B, H, H_kv, Tq, Tk, D; tensors are views of [B, T, H, D], as in a model
   struct Case {
@@ -194,8 +193,7 @@ TEST_CASE("device attention equals the CPU's on views with grouped heads and wit
                        Error);
 }
 
-TEST_CASE(
-    "device losses equal the CPU's with rows that do not count and with the logits in blocks") {
+TEST_CASE("device losses equal the CPU's with ignored rows and with logits in blocks") {
   if (skipped()) return;
   const Tensor targets = Tensor::from({2, -100, 0, 6, 1, 1, -100, 3, 4, 5}, {2, 5});
   for (const DType type : kept_types) {

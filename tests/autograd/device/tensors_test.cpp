@@ -1,5 +1,5 @@
-// Tensors on a device: how they are made, moved and looked at, and what is said where the host may
-// not look.
+// Tensors on a device: making, copying and reading them, and the errors where the host may not
+// read.
 #include <thread>
 
 #include "autograd/tensor/device_memory.hpp"
@@ -9,7 +9,7 @@ using namespace ringside;
 using namespace ringside::autograd;
 using namespace ringside::tests;
 
-TEST_CASE("device tensors are made and filled and copied and come home") {
+TEST_CASE("device tensors are made, filled, copied, and copied back to the host") {
   if (skipped()) return;
   const Device device = device_under_test();
   const Tensor x = Tensor::from({1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}, {2, 3}, device);
@@ -25,17 +25,17 @@ TEST_CASE("device tensors are made and filled and copied and come home") {
   const Tensor zeros = Tensor::zeros({3, 2}, DType::fp32, device);
   zeros.copy_(x.transpose(0, 1));  // within the device
   CHECK(numbers_of(zeros) == std::vector<float>{1, 4, 2, 5, 3, 6});
-  zeros.transpose(0, 1).copy_(Tensor::full({2, 3}, 9));  // from the host into a view
+  zeros.transpose(0, 1).copy_(Tensor::full({2, 3}, 9));  // from the host to a view
   CHECK(numbers_of(zeros) == std::vector<float>(6, 9.0f));
   const Tensor home = Tensor::zeros({2, 3});
-  home.narrow(1, 0, 2).copy_(x.narrow(1, 1, 2));  // from a view into a view of the host
+  home.narrow(1, 0, 2).copy_(x.narrow(1, 1, 2));  // from a view to a view on the host
   CHECK(numbers_of(home) == std::vector<float>{2, 3, 0, 5, 6, 0});
   CHECK(Tensor::from({1, 2, 3}, {3}, device).to(Device::cpu).values<std::int32_t>()[2] == 3);
-  CHECK(numbers_of(rounded(wide(Tensor::full({5}, 1.5, DType::bf16, device)), DType::bf16)) ==
-        std::vector<float>(5, 1.5f));
+  CHECK(numbers_of(to_storage_dtype(to_compute_dtype(Tensor::full({5}, 1.5, DType::bf16, device)),
+                                    DType::bf16)) == std::vector<float>(5, 1.5f));
 }
 
-TEST_CASE("device moves differentiate") {
+TEST_CASE("device gradients through copies between devices") {
   if (skipped()) return;
   Tensor x = drawn({4}, "x");
   x.set_requires_grad(true);
@@ -43,37 +43,37 @@ TEST_CASE("device moves differentiate") {
   CHECK(numbers_of(x.grad()) == std::vector<float>(4, 3.0f));
 }
 
-TEST_CASE("device memory is not the host's to look into") {
+TEST_CASE("the host cannot read a tensor on a device") {
   if (skipped()) return;
   const Device device = device_under_test();
   const Tensor x = Tensor::zeros({2, 3}, DType::fp32, device);
   const std::string name = name_of(device);
-  const std::string expected = "the numbers of this tensor of shape [2, 3] lie on " + name +
-                               ", where the host cannot look: take them home with .to(Device::cpu)";
+  const std::string expected = "this tensor of shape [2, 3] is on " + name +
+                               ", where the host cannot read it: copy it with .to(Device::cpu)";
   CHECK_THROWS_WITH_AS(x.data<float>(), expected.c_str(), Error);
   CHECK_THROWS_WITH_AS(x.values<float>(), expected.c_str(), Error);
   CHECK(x.address() != nullptr);
   CHECK_THROWS_WITH_AS(
       Tensor::zeros({2}, DType::fp64, device),
-      ("a tensor of fp64 is for the CPU alone: on " + name + " numbers are fp32 or bf16").c_str(),
+      ("expected fp32, bf16 or int32 on " + name + ", got fp64, which only the CPU has").c_str(),
       Error);
   CHECK_THROWS_WITH_AS(
       drawn({2}, "x", DType::fp64).to(device),
-      ("a tensor of fp64 is for the CPU alone: on " + name + " numbers are fp32 or bf16").c_str(),
+      ("expected fp32, bf16 or int32 on " + name + ", got fp64, which only the CPU has").c_str(),
       Error);
 }
 
-TEST_CASE("device and host in one op are both named") {
+TEST_CASE("an op with tensors on host and device names both") {
   if (skipped()) return;
   const Device device = device_under_test();
   const std::string name = name_of(device);
   const Tensor there = Tensor::zeros({2, 3}, DType::fp32, device), here = Tensor::zeros({2, 3});
-  const auto said = [&](const char* op, const std::string& first, const std::string& second) {
+  const auto message = [&](const char* op, const std::string& first, const std::string& second) {
     return std::string(op) + ": expected tensors on one device, got [2, 3] on " + first +
            " and [2, 3] on " + second + "; move one with .to()";
   };
-  CHECK_THROWS_WITH_AS(add(there, here), said("add", name, "cpu").c_str(), Error);
-  CHECK_THROWS_WITH_AS(linear(here, there), said("linear", "cpu", name).c_str(), Error);
+  CHECK_THROWS_WITH_AS(add(there, here), message("add", name, "cpu").c_str(), Error);
+  CHECK_THROWS_WITH_AS(linear(here, there), message("linear", "cpu", name).c_str(), Error);
   Tensor leaf = Tensor::zeros({2, 3});
   CHECK_THROWS_WITH_AS(
       leaf.set_grad(there),
@@ -84,7 +84,7 @@ TEST_CASE("device and host in one op are both named") {
       ("backward: expected a seed on cpu as the loss, got one on " + name).c_str(), Error);
 }
 
-TEST_CASE("device storage is dropped and restored and booked like the host's") {
+TEST_CASE("device storage is dropped, restored and counted like the host's") {
   if (skipped()) return;
   const Device device = device_under_test();
   const auto before = memory_use(MemoryKind::communication).current;
@@ -103,8 +103,7 @@ TEST_CASE("device storage is dropped and restored and booked like the host's") {
   CHECK(numbers_of(x) == std::vector<float>(1000, 1.0f));
 }
 
-TEST_CASE(
-    "device buffers that are freed serve the next of their size and go back to their thread") {
+TEST_CASE("device buffers are cached for the next of their size and return to their thread") {
   if (skipped()) return;
   const Device device = device_under_test();
   release_cached_memory();
@@ -117,7 +116,7 @@ TEST_CASE(
   Tensor again = Tensor::empty({12345}, DType::fp32, device);
   CHECK(again.address() == first);
   CHECK(system_allocations() == fetched);
-  std::thread([&] { again = Tensor(); }).join();  // let go of elsewhere
+  std::thread([&] { again = Tensor(); }).join();  // freed on another thread
   CHECK(Tensor::empty({12345}, DType::fp32, device).address() == first);
   release_cached_memory();
   again = Tensor::empty({12345}, DType::fp32, device);
@@ -125,7 +124,7 @@ TEST_CASE(
   Tensor outlives;
   std::thread([&] {
     outlives = Tensor::full({100}, 3, DType::fp32, device);
-  }).join();  // its thread, and that thread's cache, are gone
+  }).join();  // its thread and the cache of that thread are gone
   CHECK(numbers_of(outlives) == std::vector<float>(100, 3.0f));
 }
 
@@ -139,13 +138,13 @@ TEST_CASE("device fences wait on other threads") {
   CHECK(x.narrow(0, 5, 1).item() == 2);
 }
 
-TEST_CASE("device names are read and sizes of the GPU's buffers are rounded up") {
+TEST_CASE("device_named reads names, and cuda_buffer_size rounds up") {
   CHECK(device_named("emulated") == Device::emulated);
   CHECK_THROWS_WITH_AS(device_named("gpu"),
                        "there is no device 'gpu': choose cpu, cuda or emulated", Error);
-  CHECK_THROWS_WITH_AS(
-      device_memory(Device::cpu),
-      "the memory of the CPU is no DeviceMemory: its tensors are read and written in place", Error);
+  CHECK_THROWS_WITH_AS(device_memory(Device::cpu),
+                       "the CPU has no DeviceMemory: its tensors are read and written in place",
+                       Error);
   constexpr std::size_t mib = 1 << 20;
   CHECK(cuda_buffer_size(0) == 512);
   CHECK(cuda_buffer_size(512) == 512);

@@ -31,7 +31,7 @@ std::vector<float> numbers(const Tensor& tensor) {
 
 }  // namespace
 
-TEST_CASE("checkpointing changes no bit of any gradient and fires every hook once") {
+TEST_CASE("checkpointing changes no bit of any gradient and runs every hook once") {
   Layer first, second;
   std::vector<std::vector<float>> gradients[2];
   for (const bool checkpointed : {false, true}) {
@@ -63,7 +63,7 @@ TEST_CASE("checkpointing changes no bit of any gradient and fires every hook onc
   CHECK((gradients[0] == gradients[1]));
 }
 
-TEST_CASE("a chain of checkpoints keeps its inputs and little else") {
+TEST_CASE("a chain of checkpoints saves its inputs and little else") {
   std::vector<std::unique_ptr<Layer>> layers;
   for (int i = 0; i < 16; ++i) layers.push_back(std::make_unique<Layer>());
   std::int64_t peak[2];
@@ -85,13 +85,13 @@ TEST_CASE("a chain of checkpoints keeps its inputs and little else") {
   CHECK(peak[1] <= 16 * of_input + gradients + 8 * of_input);
 }
 
-TEST_CASE("without history a checkpoint is the function alone") {
+TEST_CASE("without history a checkpoint is a plain call of its function") {
   const Layer layer;
   int calls = 0;
   const auto function = [&](const Tensor& x) { return ++calls, layer.forward(x); };
   const Tensor plain = input();
   const Tensor y =
-      checkpoint(function, plain);  // x requires no gradient, the layer does: ordinary history
+      checkpoint(function, plain);  // x requires no gradient, but the layer does: ordinary history
   CHECK(y.requires_grad());
   backward(mean(y));
   CHECK(calls == 1);
@@ -101,7 +101,7 @@ TEST_CASE("without history a checkpoint is the function alone") {
   CHECK(calls == 2);
 }
 
-TEST_CASE("what a checkpointed function throws comes out of backward") {
+TEST_CASE("an exception of a checkpointed function leaves backward") {
   int calls = 0;
   const Tensor x = input().set_requires_grad(true);
   const Tensor y = checkpoint(

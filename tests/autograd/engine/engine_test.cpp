@@ -1,4 +1,4 @@
-// The pitfalls of an autograd engine, a test for each.
+// One test for each known pitfall of an autograd engine.
 #include "autograd/engine/engine.hpp"
 
 #include <memory>
@@ -20,7 +20,7 @@ Tensor parameter(std::vector<double> values) {
   return Tensor::from(values, {size}).set_requires_grad(true);
 }
 
-// An op whose backward is watched: y = x, and `run` is called with the name when the engine passes.
+// The op y = x, whose backward appends `name` to `order`.
 Tensor watched(const char* name, const Tensor& x, std::vector<std::string>& order) {
   return record(name, x.detach(), {x}, [name, &order](const Node&, const Tensor& dy) -> Gradients {
     order.push_back(name);
@@ -30,13 +30,13 @@ Tensor watched(const char* name, const Tensor& x, std::vector<std::string>& orde
 
 }  // namespace
 
-TEST_CASE("a tensor that is used several times gets the sum of the gradients") {
+TEST_CASE("the gradient of a tensor that is used several times is the sum over its uses") {
   const Tensor x = parameter({2});
   backward(sum(x * x + x * 3.0 + x));
   CHECK(x.grad().item() == 2 * 2 + 3 + 1);
 }
 
-TEST_CASE("gradients add up over passes until they are dropped") {
+TEST_CASE("gradients accumulate over passes until they are dropped") {
   const Tensor x = parameter({1, 2});
   backward(sum(x));
   backward(sum(x * 2.0));
@@ -47,7 +47,7 @@ TEST_CASE("gradients add up over passes until they are dropped") {
   CHECK(to_vector(x.grad()) == std::vector<double>{1, 1});
 }
 
-TEST_CASE("copies of a tensor are the same variable and detached ones are not") {
+TEST_CASE("a copy of a tensor is the same variable, and a detached tensor is another one") {
   Tensor x = Tensor::full({1}, 2, DType::fp64);
   const Tensor copy = x, detached = x.detach();
   x.set_requires_grad(true);
@@ -58,10 +58,10 @@ TEST_CASE("copies of a tensor are the same variable and detached ones are not") 
   CHECK(copy.grad().item() == 2);
 }
 
-TEST_CASE("a buffer handed to two consumers is never written into") {
-  // add hands the very same buffer to a and b. Then `tenfold`, made earlier and so run later,
-  // brings a's second gradient while b still waits: adding it to the first one in place would
-  // change what b is about to read.
+TEST_CASE("a gradient buffer that two nodes share is never written to") {
+  // add returns one buffer as the gradient of both a and b. `tenfold`, recorded earlier and so run
+  // later, delivers a second gradient to a while b still waits. Adding it in place would change the
+  // buffer that b reads next.
   const Tensor x = parameter({1, 1}), y = parameter({1, 1});
   const Tensor b = y * 1.0, a = x * 1.0, tenfold = a * 10.0;
   const Tensor s = a + b;
@@ -70,21 +70,21 @@ TEST_CASE("a buffer handed to two consumers is never written into") {
   CHECK(to_vector(y.grad()) == std::vector<double>{1, 1});
 }
 
-TEST_CASE("gradients of two leaves are never one buffer") {
+TEST_CASE("two leaves never share one gradient buffer") {
   const Tensor x = parameter({1, 1}), y = parameter({1, 1});
   const Tensor seed = Tensor::full({2}, 1, DType::fp64);
   backward(x + y, seed);
   CHECK(x.grad().storage() != y.grad().storage());
   x.grad().fill_(7);
   CHECK(to_vector(y.grad()) == std::vector<double>{1, 1});
-  CHECK(to_vector(seed) == std::vector<double>{1, 1});  // nor is the caller's seed taken
+  CHECK(to_vector(seed) == std::vector<double>{1, 1});  // the caller keeps its seed
   backward(x + y, seed);
   CHECK(to_vector(seed) == std::vector<double>{1, 1});
 }
 
-TEST_CASE("a view of a gradient is never written into either") {
-  // As above, but what a gets first is a view of the shared buffer: a tensor that nobody else
-  // holds, on memory that b still needs.
+TEST_CASE("a view of a shared gradient buffer is never written to") {
+  // As above, but the first gradient of a is a view of the shared buffer: only a holds this tensor,
+  // but b still needs its memory.
   const Tensor x = parameter({1, 1}), y = parameter({1, 1});
   const Tensor b = y.reshape({2, 1}) * 1.0, a = x * 1.0, tenfold = a * 10.0;
   const Tensor s = a.reshape({2, 1}) + b;
@@ -93,7 +93,7 @@ TEST_CASE("a view of a gradient is never written into either") {
   CHECK(to_vector(y.grad()) == std::vector<double>{1, 1});
 }
 
-TEST_CASE("a gradient that lives in a bucket is written in place") {
+TEST_CASE("a gradient that is a view of a bucket is written in place") {
   const Tensor bucket = Tensor::zeros({5}, DType::fp64);
   const Tensor x = parameter({1, 2}), y = parameter({3, 4, 5});
   x.set_grad(bucket.narrow(0, 0, 2));
@@ -108,20 +108,20 @@ TEST_CASE("a gradient that lives in a bucket is written in place") {
   CHECK(to_vector(bucket) == std::vector<double>{1, 1, 4, 4, 4});
 }
 
-TEST_CASE("a hook fires once per pass for a tied weight and after its last use") {
+TEST_CASE("the hook of a tied weight runs once per pass, after the last use") {
   const Tensor w = parameter({1, 2});
   std::vector<double> seen;
   w.register_post_accumulate_grad_hook(
       [&](const Tensor& p) { seen.push_back(p.grad().data<double>()[0]); });
-  const Tensor early = mul(w, w);     // used twice at the beginning of the model
-  const Tensor late = mul(early, w);  // and once at its end: w^3
+  const Tensor early = mul(w, w);     // two uses at the beginning of the model
+  const Tensor late = mul(early, w);  // and one at its end: w^3
   backward(sum(late));
-  CHECK(seen == std::vector<double>{3});  // once, and complete: 3 w^2
+  CHECK(seen == std::vector<double>{3});  // one call, with the complete gradient 3 w^2
   backward(sum(w));
   CHECK(seen == std::vector<double>{3, 4});
 }
 
-TEST_CASE("hooks follow readiness and not the order of arguments") {
+TEST_CASE("hooks run in the order in which gradients become ready") {
   const Tensor first = parameter({1}), second = parameter({1}), third = parameter({1});
   std::vector<std::string> order;
   const auto watch = [&](const Tensor& p, const char* name) {
@@ -129,13 +129,13 @@ TEST_CASE("hooks follow readiness and not the order of arguments") {
   };
   watch(first, "first"), watch(second, "second"), watch(third, "third");
   const Tensor one = mul(first, first);
-  const Tensor two = mul(second, one);   // the parameter is the left argument here,
-  const Tensor three = mul(two, third);  // and the right one here
+  const Tensor two = mul(second, one);   // here the parameter is the left argument,
+  const Tensor three = mul(two, third);  // and here the right one
   backward(sum(three));
   CHECK(order == std::vector<std::string>{"third", "second", "first"});
 }
 
-TEST_CASE("a hook fires before older ops run") {
+TEST_CASE("the hook of a parameter runs before the backward of earlier ops") {
   const Tensor x = parameter({1}), w = parameter({1});
   std::vector<std::string> order;
   w.register_post_accumulate_grad_hook([&](const Tensor&) { order.push_back("hook of w"); });
@@ -144,7 +144,7 @@ TEST_CASE("a hook fires before older ops run") {
   CHECK(order == std::vector<std::string>{"new", "hook of w", "old"});
 }
 
-TEST_CASE("an op waits for all of its consumers and of the ready ones the latest runs first") {
+TEST_CASE("a node waits for all its consumers, and the ready node recorded last runs first") {
   const Tensor x = parameter({1});
   std::vector<std::string> order;
   const Tensor root = watched("root", x, order);
@@ -154,7 +154,7 @@ TEST_CASE("an op waits for all of its consumers and of the ready ones the latest
   CHECK(order == std::vector<std::string>{"left end", "right", "left", "root"});
 }
 
-TEST_CASE("a hook on a result sees its whole gradient before the op runs") {
+TEST_CASE("a hook on a result gets its complete gradient before the backward of the op") {
   const Tensor x = parameter({2});
   std::vector<std::string> order;
   const Tensor y = watched("op", x, order);
@@ -165,7 +165,7 @@ TEST_CASE("a hook on a result sees its whole gradient before the op runs") {
   CHECK(order == std::vector<std::string>{"hook", "op"});
 }
 
-TEST_CASE("a removed hook no longer fires and a hook may remove itself") {
+TEST_CASE("a removed hook no longer runs, and a hook may remove itself") {
   const Tensor x = parameter({1});
   int kept = 0, removed = 0, once = 0, id = 0;
   const int gone = x.register_post_accumulate_grad_hook([&](const Tensor&) { ++removed; });
@@ -180,7 +180,7 @@ TEST_CASE("a removed hook no longer fires and a hook may remove itself") {
   CHECK(kept == 2);
 }
 
-TEST_CASE("frozen and unused parameters get no gradient and fire no hook") {
+TEST_CASE("frozen and unused parameters get no gradient and no hook call") {
   const Tensor used = parameter({1}), unused = parameter({1});
   Tensor frozen = parameter({5});
   frozen.set_requires_grad(false);
@@ -197,7 +197,7 @@ TEST_CASE("frozen and unused parameters get no gradient and fire no hook") {
       "register_post_accumulate_grad_hook: expected a leaf that requires a gradient", Error);
 }
 
-TEST_CASE("a very deep graph is walked and destroyed without recursion") {
+TEST_CASE("a very deep graph is run and destroyed without recursion") {
   const int depth = 200000;
   const auto deep = [&](const Tensor& x) {
     Tensor y = x;
@@ -208,10 +208,10 @@ TEST_CASE("a very deep graph is walked and destroyed without recursion") {
   {
     const Tensor never_walked = deep(x);
     CHECK(never_walked.item() == depth + 1);
-  }  // destroyed here, all of it at once
+  }  // the whole graph is destroyed here
   backward(sum(deep(x)));
   CHECK(x.grad().item() == depth + 1);
-  const auto deep_saved = [&] {  // mul saves its inputs, a second way from node to node
+  const auto deep_saved = [&] {  // mul saves its inputs, which lead from node to node as well
     Tensor y = x;
     for (int i = 0; i < depth; ++i) y = mul(y, x);
     return y;
@@ -222,7 +222,7 @@ TEST_CASE("a very deep graph is walked and destroyed without recursion") {
   CHECK(x.grad().item() == depth + 1);
 }
 
-TEST_CASE("nothing refers to itself: graph and parameters go with their last handle") {
+TEST_CASE("no cycle of references: graph and parameters are freed with their last handle") {
   std::weak_ptr<Storage> parameter_memory, saved_memory;
   std::weak_ptr<Node> node;
   {
@@ -244,7 +244,7 @@ TEST_CASE("nothing refers to itself: graph and parameters go with their last han
   CHECK(node.expired());
 }
 
-TEST_CASE("saved tensors go as the engine passes") {
+TEST_CASE("a node frees its saved tensors as soon as it has run") {
   const Tensor x = parameter({1, 2});
   Tensor squared = mul(x, x);
   const std::weak_ptr<Storage> saved = squared.storage();
@@ -255,25 +255,23 @@ TEST_CASE("saved tensors go as the engine passes") {
   CHECK(!saved.expired());
   x.register_post_accumulate_grad_hook([&](const Tensor&) { alive_in_hook = !saved.expired(); });
   backward(loss);
-  CHECK(!alive_in_hook);  // although `loss` still lives
+  CHECK(!alive_in_hook);  // although `loss` is still alive
 }
 
-TEST_CASE("a second pass through a graph is refused and changes nothing") {
+TEST_CASE("a second pass through a graph throws and changes nothing") {
   const Tensor x = parameter({2});
   const Tensor shared = mul(x, x), loss1 = sum(shared), loss2 = sum(shared * 3.0);
   backward(loss1);
   CHECK(x.grad().item() == 4);
   const char* message =
-      "backward: sum was passed by an earlier backward, which released what it had saved; compute "
-      "the loss anew, or add the losses "
-      "and go "
-      "back once";
+      "backward: an earlier backward has run sum and released what it saved; compute the loss "
+      "again, or add the losses and call backward once";
   CHECK_THROWS_WITH_AS(backward(loss1), message, Error);
-  CHECK_THROWS_AS(backward(loss2), Error);  // a part of it was released
+  CHECK_THROWS_AS(backward(loss2), Error);  // part of its graph is released
   CHECK(x.grad().item() == 4);
 }
 
-TEST_CASE("no history is recorded under NoGrad nor within backward") {
+TEST_CASE("no history is recorded under NoGrad or within backward") {
   const Tensor x = parameter({2});
   {
     const NoGrad no_history;
@@ -292,11 +290,11 @@ TEST_CASE("no history is recorded under NoGrad nor within backward") {
   CHECK(!mul(Tensor::zeros({2}), Tensor::zeros({2})).requires_grad());
 }
 
-TEST_CASE("a hook that throws ends the pass and the engine is as before") {
+TEST_CASE("a hook that throws ends the pass and the next pass works") {
   const Tensor x = parameter({2});
   const int id =
-      x.register_post_accumulate_grad_hook([](const Tensor&) { fail("the wire is cut"); });
-  CHECK_THROWS_WITH_AS(backward(sum(mul(x, x))), "the wire is cut", Error);
+      x.register_post_accumulate_grad_hook([](const Tensor&) { fail("the hook failed"); });
+  CHECK_THROWS_WITH_AS(backward(sum(mul(x, x))), "the hook failed", Error);
   CHECK(grad_enabled());
   x.remove_hook(id);
   x.zero_grad();
@@ -304,21 +302,34 @@ TEST_CASE("a hook that throws ends the pass and the engine is as before") {
   CHECK(x.grad().item() == 4);
 }
 
-TEST_CASE("backward says what it cannot do") {
+TEST_CASE("backward names the loss or seed that does not fit") {
   const Tensor x = parameter({1, 2});
   CHECK_THROWS_WITH_AS(
       backward(Tensor::zeros({2})),
       "backward: the loss of shape [2] depends on no tensor that requires a gradient", Error);
-  CHECK_THROWS_WITH_AS(
-      backward(x * 2.0),
-      "backward: a loss of shape [2] has no one gradient; give a seed of that shape, or sum() it",
-      Error);
+  CHECK_THROWS_WITH_AS(backward(x * 2.0),
+                       "backward: expected a loss of one element, got shape [2]; give a seed of "
+                       "that shape, or sum() the loss",
+                       Error);
   CHECK_THROWS_WITH_AS(backward(x * 2.0, Tensor::zeros({2})),
                        "backward: expected a seed of fp64 [2], got fp32 [2]", Error);
   CHECK_THROWS_AS(backward(Tensor()), Error);
 }
 
-TEST_CASE("an op whose backward is wrong in shape or number is named") {
+TEST_CASE("a hook on a result may register another hook there") {
+  const Tensor x = parameter({2});
+  const Tensor y = mul(x, x);
+  int first = 0, second = 0;
+  y.register_hook([&](const Tensor&) {
+    ++first;
+    for (int i = 0; i < 8; ++i) y.register_hook([&](const Tensor&) { ++second; });
+  });
+  backward(sum(y));
+  CHECK(first == 1);
+  CHECK(second == 0);
+}
+
+TEST_CASE("an op whose backward returns a wrong shape or number of gradients is named") {
   const Tensor x = parameter({1, 2});
   const auto returns = [&](Gradients gradients) {
     return record("student's op", x.detach(), {x},
@@ -338,7 +349,7 @@ TEST_CASE("a leaf can be its own loss") {
   CHECK(x.grad().item() == 1);
 }
 
-TEST_CASE("threads run graphs of their own at the same time") {
+TEST_CASE("threads run different graphs at the same time") {
   std::vector<double> results(4);
   std::vector<std::thread> ranks;
   for (std::size_t rank = 0; rank < results.size(); ++rank)

@@ -1,4 +1,4 @@
-// What the ops stand on: exp, gemm, threads.
+// exp, gemm and threads, which the ops use.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -100,7 +100,7 @@ TEST_CASE("fast_exp is exact at zero and right beyond its range") {
   check(double{});
 }
 
-TEST_CASE("gemm multiplies every transpose with padding and alpha and beta") {
+TEST_CASE("gemm handles every transpose, padded rows, alpha and beta") {
   for (const Transpose ta : {Transpose::no, Transpose::yes}) {
     for (const Transpose tb : {Transpose::no, Transpose::yes}) {
       check_gemm<double>(5, 7, 3, ta, tb, 1, 0);
@@ -113,7 +113,7 @@ TEST_CASE("gemm multiplies every transpose with padding and alpha and beta") {
   }
 }
 
-TEST_CASE("gemm in slices equals gemm in one piece for tall and wide results") {
+TEST_CASE("gemm in slices equals gemm in one piece, for tall and wide results") {
   for (const int n : {2, 3}) {
     const Threads scope(n);
     for (const Transpose ta : {Transpose::no, Transpose::yes}) {
@@ -125,14 +125,14 @@ TEST_CASE("gemm in slices equals gemm in one piece for tall and wide results") {
   }
 }
 
-TEST_CASE("gemm writes over what it does not read") {
+TEST_CASE("gemm with beta 0 overwrites C without reading it") {
   const std::vector<double> one = {1};
   double c = std::nan("");
   gemm(Transpose::no, Transpose::no, 1, 1, 1, 1.0, one.data(), 1, one.data(), 1, 0.0, &c, 1);
   CHECK(c == 1);
 }
 
-TEST_CASE("parallel_for covers every index once with any number of threads") {
+TEST_CASE("parallel_for covers each index once with any number of threads") {
   for (const int n : {1, 2, 3, 8}) {
     const Threads scope(n);
     for (const std::int64_t count : {0, 1, 2, 7, 1000}) {
@@ -146,7 +146,7 @@ TEST_CASE("parallel_for covers every index once with any number of threads") {
   }
 }
 
-TEST_CASE("one thread means the calling thread in one piece") {
+TEST_CASE("with one thread a loop runs in one piece on the calling thread") {
   int calls = 0;
   std::thread::id where;
   parallel_for(1 << 20, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -157,7 +157,7 @@ TEST_CASE("one thread means the calling thread in one piece") {
   CHECK(where == std::this_thread::get_id());
 }
 
-TEST_CASE("with one thread nothing starts another one and neither does the BLAS") {
+TEST_CASE("with one thread neither the loops nor the BLAS start another thread") {
   const auto threads_of_process = [] {
     const std::filesystem::path tasks = "/proc/self/task";
     return std::filesystem::exists(tasks)
@@ -165,7 +165,7 @@ TEST_CASE("with one thread nothing starts another one and neither does the BLAS"
                : 0;
   };
   std::ptrdiff_t before = 0, after = 0;
-  std::thread([&] {  // a new thread, as a rank may be
+  std::thread([&] {  // a new thread, as a rank may be one
     const Tensor a = random_tensor({300, 300}, "a", DType::fp32), c = Tensor::empty({300, 300});
     before = threads_of_process();
     gemm(Transpose::no, Transpose::no, 300, 300, 300, 1.0f, a.data<float>(), 300, a.data<float>(),
@@ -177,7 +177,7 @@ TEST_CASE("with one thread nothing starts another one and neither does the BLAS"
   CHECK(after == before);
 }
 
-TEST_CASE("a loop within a loop runs serially and exceptions come back to the caller") {
+TEST_CASE("a loop within a loop runs serially, and exceptions reach the caller") {
   const Threads scope(2);
   std::atomic<int> inner{0};
   parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
@@ -190,7 +190,7 @@ TEST_CASE("a loop within a loop runs serially and exceptions come back to the ca
       "the last piece fails", Error);
 }
 
-TEST_CASE("the number of threads belongs to the thread that set it") {
+TEST_CASE("each thread has its own number of threads") {
   const Threads scope(3);
   int elsewhere = 0;
   std::thread([&] { elsewhere = threads(); }).join();
@@ -201,7 +201,7 @@ TEST_CASE("the number of threads belongs to the thread that set it") {
 
 namespace {
 
-// The gradients of a small model of every threaded op, with `n` threads.
+// The gradients of a small model that contains every threaded op, with `n` threads.
 std::vector<double> gradients_with_threads(int n) {
   const Threads scope(n);
   const std::int64_t B = 2, T = 96, H = 4, D = 16, width = H * D, vocabulary = 130;
@@ -229,7 +229,7 @@ std::vector<double> gradients_with_threads(int n) {
 
 }  // namespace
 
-TEST_CASE("equal numbers of threads give equal bits and different numbers give nearly equal ones") {
+TEST_CASE("equal numbers of threads give equal bits; other numbers give nearly equal results") {
   const std::vector<double> one = gradients_with_threads(1), two = gradients_with_threads(2);
   CHECK(one == gradients_with_threads(1));
   CHECK(two == gradients_with_threads(2));

@@ -48,7 +48,7 @@ std::vector<std::string> names(const std::vector<NamedTensor>& tensors) {
 
 }  // namespace
 
-TEST_CASE("parameters come in the order of registration with dotted names") {
+TEST_CASE("parameters are listed in the order of registration, with dotted names") {
   const Model model;
   CHECK(names(model.named_parameters()) ==
         std::vector<std::string>{"embed.weight", "layers_0.up.weight", "layers_0.up.bias",
@@ -81,17 +81,18 @@ TEST_CASE("a frozen module is listed and gets no gradient") {
   CHECK(!block.down.weight.grad().defined());
 }
 
-TEST_CASE("names that cannot be are refused") {
+TEST_CASE("an empty name, a name with a dot and a taken name throw") {
   Anything module;
   module.add("a", module.a);
   CHECK_THROWS_WITH_AS(module.add("a", module.b), "Module: the name 'a' is registered already",
                        Error);
   CHECK_THROWS_WITH_AS(module.add("a.b", module.b),
-                       "Module: 'a.b' is no name; it must not be empty nor hold a dot", Error);
+                       "Module: 'a.b' is no name: it must not be empty and must not contain a dot",
+                       Error);
   CHECK_THROWS_AS(module.add("", module.b), Error);
 }
 
-TEST_CASE("first values depend on seed and name and index alone") {
+TEST_CASE("initial values depend on seed, name and index only") {
   const Linear a(4, 3, true, {1, "a"}), again(4, 3, true, {1, "a"}),
       other_name(4, 3, true, {1, "b"}), other_seed(4, 3, true, {2, "a"});
   CHECK(largest_difference(a.weight, again.weight) == 0);
@@ -106,11 +107,11 @@ TEST_CASE("first values depend on seed and name and index alone") {
 
   const Tensor whole = Tensor::empty({10}), slice = Tensor::empty({4});
   fill_normal(whole, 0, 1, {7, "w"});
-  fill_normal(slice, 0, 1, {7, "w"}, 6);  // what a rank does that holds the end of a weight
+  fill_normal(slice, 0, 1, {7, "w"}, 6);  // as on a rank that holds the end of a weight
   CHECK(largest_difference(whole.narrow(0, 6, 4), slice) == 0);
 }
 
-TEST_CASE("the layers compute what their ops do") {
+TEST_CASE("a layer computes the same as its op") {
   const Tensor x = random_tensor({3, 4}, "x", DType::fp32);
   const Linear layer(4, 2);
   CHECK(largest_difference(layer.forward(x), linear(x, layer.weight, layer.bias)) == 0);
@@ -121,7 +122,7 @@ TEST_CASE("the layers compute what their ops do") {
   CHECK(largest_difference(table.forward(ids), embedding(ids, table.weight)) == 0);
 }
 
-TEST_CASE("modules are listed with their names and parents first") {
+TEST_CASE("named_modules lists parents before their children") {
   Model model;
   std::vector<std::string> seen;
   for (const auto& [name, module] : model.named_modules()) seen.push_back(name);
@@ -133,7 +134,7 @@ TEST_CASE("modules are listed with their names and parents first") {
         std::vector<std::string>{"weight", "bias"});
 }
 
-TEST_CASE("hooks run before and after forward and before backward enters a module") {
+TEST_CASE("hooks run before forward, after it, and before backward enters a module") {
   Linear first(2, 2), second(2, 2);
   std::vector<std::string> events;
   const int before = second.register_forward_pre_hook([&] { events.emplace_back("before"); });
@@ -166,4 +167,31 @@ TEST_CASE("hooks run before and after forward and before backward enters a modul
   second.remove_forward_hook(after);
   run();
   CHECK(events == std::vector<std::string>{"gradient", "gradient of the first"});
+}
+
+TEST_CASE("a forward hook may remove itself and others, and register new ones") {
+  Linear layer(2, 2);
+  std::vector<std::string> events;
+  int before = 0, after = 0;
+  before = layer.register_forward_pre_hook([&] {
+    events.emplace_back("before, once");
+    layer.remove_forward_hook(before);
+    for (int i = 0; i < 8; ++i)
+      layer.register_forward_pre_hook([&] { events.emplace_back("before, new"); });
+  });
+  layer.register_forward_pre_hook([&] { events.emplace_back("before, always"); });
+  after = layer.register_forward_hook([&](const Tensor&) {
+    events.emplace_back("after, once");
+    layer.remove_forward_hook(after);
+  });
+  layer.register_forward_hook([&](const Tensor&) { events.emplace_back("after, always"); });
+
+  layer.forward(Tensor::full({1, 2}, 1.0));
+  CHECK(events ==
+        std::vector<std::string>{"before, once", "before, always", "after, once", "after, always"});
+  events.clear();
+  layer.forward(Tensor::full({1, 2}, 1.0));
+  CHECK(events.size() == 10);
+  CHECK(events.front() == "before, always");
+  CHECK(events.back() == "after, always");
 }

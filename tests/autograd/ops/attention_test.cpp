@@ -10,7 +10,7 @@ using namespace ringside::autograd;
 
 namespace {
 
-// The definition, written out one number at a time.
+// The definition, computed element by element.
 Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
   const std::int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), d = q.size(3),
                      kv_heads = k.size(1), keys = k.size(2);
@@ -57,9 +57,7 @@ Tensor attention(const std::vector<Tensor>& in) {
 
 }  // namespace
 
-TEST_CASE(
-    "causal_attention equals its definition over several blocks of queries and with grouped "
-    "heads") {
+TEST_CASE("causal_attention equals its definition for several blocks and for grouped heads") {
   for (const Case& c :
        {Case{1, 1, 1, 1, 1, 1}, Case{2, 3, 3, 5, 5, 4}, Case{1, 4, 2, 7, 7, 3},
         Case{1, 2, 1, 130, 130, 8}, Case{2, 2, 2, 1, 9, 4}, Case{1, 2, 1, 65, 70, 5}}) {
@@ -68,13 +66,13 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("causal_attention differentiates with one head and with grouped heads") {
+TEST_CASE("gradients of causal_attention with one head and with grouped heads") {
   for (const Case& c : {Case{1, 1, 1, 1, 1, 1}, Case{1, 1, 1, 5, 5, 3}, Case{2, 4, 2, 3, 3, 2},
                         Case{1, 3, 1, 2, 6, 4}, Case{1, 2, 1, 67, 67, 2}})
     check_gradients("attention", attention, inputs_of(c));
 }
 
-TEST_CASE("causal_attention reads transposed views in place and differentiates through them") {
+TEST_CASE("causal_attention reads transposed views in place; gradients through them") {
   const auto through_views = [](const std::vector<Tensor>& in) {
     const Tensor y =
         causal_attention(in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2));
@@ -99,7 +97,7 @@ TEST_CASE("no query sees a later key") {
   CHECK(largest_difference(before.narrow(2, 0, 5), after.narrow(2, 0, 5)) == 0);
 }
 
-TEST_CASE("a last query of a long sequence gives what it gave within the sequence") {
+TEST_CASE("the last queries with a KV cache give the same result as in the whole sequence") {
   const std::vector<Tensor> in = inputs_of({1, 2, 2, 9, 9, 4});
   const Tensor last = causal_attention(in[0].narrow(2, 8, 1), in[1], in[2]);
   CHECK(largest_difference(last, attention(in).narrow(2, 8, 1)) < 1e-14);
@@ -111,7 +109,7 @@ TEST_CASE("attention does not overflow on large scores in fp32") {
   for (const double y : to_vector(causal_attention(q, q, v))) CHECK(std::isfinite(y));
 }
 
-TEST_CASE("attention says what does not fit") {
+TEST_CASE("attention names the shape that does not fit") {
   const auto zeros = [](Shape shape) { return Tensor::zeros(std::move(shape)); };
   CHECK_THROWS_WITH_AS(
       causal_attention(zeros({1, 3, 4, 2}), zeros({1, 2, 4, 2}), zeros({1, 2, 4, 2})),

@@ -1,4 +1,4 @@
-// Every op: its values against the formula written out, its backward against finite differences.
+// Each op: its values against its formula, its gradients against finite differences.
 #include "autograd/ops/ops.hpp"
 
 #include <cmath>
@@ -23,7 +23,7 @@ Tensor ids_of(std::vector<std::int32_t> values, Shape shape) {
 
 }  // namespace
 
-TEST_CASE("add and mul stretch as NumPy does") {
+TEST_CASE("add and mul broadcast as NumPy does") {
   const Tensor a = doubles({1, 2, 3, 4, 5, 6}, {2, 3}), row = doubles({10, 20, 30}, {3}),
                column = doubles({100, 200}, {2, 1});
   CHECK(to_vector(add(a, row)) == std::vector<double>{11, 22, 33, 14, 25, 36});
@@ -36,7 +36,7 @@ TEST_CASE("add and mul stretch as NumPy does") {
   CHECK(to_vector(a * 2.0) == std::vector<double>{2, 4, 6, 8, 10, 12});
 }
 
-TEST_CASE("add and mul and scale differentiate on odd and stretched shapes") {
+TEST_CASE("gradients of add, mul and scale on odd and broadcast shapes") {
   const std::vector<std::pair<Shape, Shape>> shapes = {
       {{}, {}},           {{1}, {1}},       {{7}, {7}},          {{3, 5}, {5}},
       {{5}, {3, 5}},      {{3, 1}, {1, 5}}, {{2, 3, 5}, {3, 1}}, {{1, 3, 1}, {2, 1, 4}},
@@ -56,7 +56,7 @@ TEST_CASE("add and mul and scale differentiate on odd and stretched shapes") {
                   {random_tensor({3, 5}, "a"), random_tensor({5, 3}, "b")});
 }
 
-TEST_CASE("views differentiate") {
+TEST_CASE("gradients through views") {
   check_gradients("reshape",
                   [](auto& in) {
                     return in[0].reshape({5, -1});
@@ -77,7 +77,7 @@ TEST_CASE("views differentiate") {
   check_gradients("clone", [](auto& in) { return in[0].clone(); }, {random_tensor({3, 5}, "x")});
 }
 
-TEST_CASE("matmul multiplies and differentiates in batches and with a shared right side") {
+TEST_CASE("matmul and its gradients, in batches and with a single right matrix") {
   CHECK(
       to_vector(matmul(doubles({1, 2, 3, 4, 5, 6}, {2, 3}), doubles({1, 0, 2, 1, 0, 3}, {3, 2}))) ==
       std::vector<double>{5, 11, 14, 23});
@@ -96,7 +96,7 @@ TEST_CASE("matmul multiplies and differentiates in batches and with a shared rig
                   {random_tensor({3, 5}, "a"), random_tensor({4, 5}, "b")});
 }
 
-TEST_CASE("linear multiplies by the transposed weight and differentiates with and without bias") {
+TEST_CASE("linear multiplies by the transposed weight; its gradients with and without bias") {
   const Tensor x = doubles({1, 2, 3}, {1, 3}), w = doubles({1, 0, 0, 1, 1, 1}, {2, 3}),
                b = doubles({10, 20}, {2});
   CHECK(to_vector(linear(x, w)) == std::vector<double>{1, 6});
@@ -113,7 +113,7 @@ TEST_CASE("linear multiplies by the transposed weight and differentiates with an
                   {random_tensor({3, 1}, "x"), random_tensor({1, 1}, "w")});
 }
 
-TEST_CASE("relu and silu and swiglu have the values and derivatives of their formulas") {
+TEST_CASE("relu, silu and swiglu have the values and gradients of their formulas") {
   CHECK(to_vector(relu(doubles({-1, 0, 2}, {3}))) == std::vector<double>{0, 0, 2});
   CHECK(std::isnan(relu(doubles({std::nan("")}, {1})).item()));
   CHECK(silu(doubles({2}, {1})).item() == doctest::Approx(2 / (1 + std::exp(-2.0))).epsilon(1e-14));
@@ -130,7 +130,7 @@ TEST_CASE("relu and silu and swiglu have the values and derivatives of their for
                   {random_tensor({3, 5}, "x")});
 }
 
-TEST_CASE("rms_norm has rows of mean square one and differentiates") {
+TEST_CASE("rms_norm gives rows of mean square 1; its gradients") {
   const Tensor y = rms_norm(random_tensor({2, 8}, "x"), Tensor::full({8}, 1, DType::fp64), 0);
   for (int row = 0; row < 2; ++row) {
     double squares = 0;
@@ -145,7 +145,7 @@ TEST_CASE("rms_norm has rows of mean square one and differentiates") {
                     {random_tensor(shape, "x"), random_tensor({shape.back()}, "w")});
 }
 
-TEST_CASE("add_rms_norm equals add then rms_norm and differentiates through both results") {
+TEST_CASE("add_rms_norm equals add and then rms_norm; its gradients through both results") {
   const std::vector<Tensor> inputs = {random_tensor({3, 7}, "x"), random_tensor({3, 7}, "r"),
                                       random_tensor({7}, "w")};
   const SumAndNorm both = add_rms_norm(inputs[0], inputs[1], inputs[2]);
@@ -162,7 +162,7 @@ TEST_CASE("add_rms_norm equals add then rms_norm and differentiates through both
       inputs);
 }
 
-TEST_CASE("rope turns number i with number i plus half by the angle of its position") {
+TEST_CASE("rope rotates element i with element i + D/2 by the angle of its position") {
   const RopeTable table = rope_table(10, 4, 100, DType::fp64);
   const Tensor x = random_tensor({1, 3, 4}, "x"), y = rope(x, table, 2);
   for (int t = 0; t < 3; ++t) {
@@ -176,10 +176,10 @@ TEST_CASE("rope turns number i with number i plus half by the angle of its posit
     }
   }
   CHECK(largest_difference(rope(x.narrow(1, 0, 1), table), x.narrow(1, 0, 1)) ==
-        0);  // position 0 is not turned
+        0);  // position 0 is not rotated
 }
 
-TEST_CASE("rope differentiates and keeps the memory order of its input") {
+TEST_CASE("rope keeps the memory order of its input; its gradients") {
   const RopeTable table = rope_table(9, 6, 10000, DType::fp64);
   for (const Shape& shape : {Shape{1, 6}, Shape{5, 6}, Shape{2, 3, 4, 6}})
     check_gradients("rope", [&](auto& in) { return rope(in[0], table, 1); },
@@ -191,7 +191,7 @@ TEST_CASE("rope differentiates and keeps the memory order of its input") {
   CHECK(transposed(std::vector<Tensor>{random_tensor({2, 4, 3, 6}, "x")}).is_contiguous());
 }
 
-TEST_CASE("embedding picks rows and sums the gradients of equal ids") {
+TEST_CASE("embedding selects rows and sums the gradients of equal ids") {
   const Tensor ids = ids_of({2, 0, 2, 1, 2, 2}, {2, 3});
   const Tensor weight = doubles({1, 2, 3, 4, 5, 6}, {3, 2});
   CHECK(to_vector(embedding(ids, weight)) ==
@@ -202,7 +202,7 @@ TEST_CASE("embedding picks rows and sums the gradients of equal ids") {
                     {random_tensor({4, n}, "w")});
 }
 
-TEST_CASE("cross_entropy has the value of its formula and differentiates") {
+TEST_CASE("cross_entropy has the value and gradients of its formula") {
   const Tensor logits = doubles({1, 2, 3, 0, 0, 0}, {2, 3});
   const double row0 = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0)) - 2,
                row1 = std::log(3.0);
@@ -212,7 +212,7 @@ TEST_CASE("cross_entropy has the value of its formula and differentiates") {
         doctest::Approx(row0).epsilon(1e-14));
   CHECK(cross_entropy(logits, ids_of({-100, -100}, {2})).item() == 0);
   CHECK(cross_entropy(doubles({1e4, 0}, {1, 2}), ids_of({1}, {1})).item() ==
-        doctest::Approx(1e4));  // nothing overflows
+        doctest::Approx(1e4));  // without overflow
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 3, 33}}) {
     const Shape tokens(shape.begin(), shape.end() - 1);
     std::vector<std::int32_t> targets;
@@ -230,13 +230,13 @@ TEST_CASE("cross_entropy has the value of its formula and differentiates") {
 
 namespace {
 
-// x [tokens, n], W [V, n] and targets, of which some do not count.
-struct Foretelling {
+// x [tokens, n], W [V, n] and targets, some of them ignored.
+struct Prediction {
   Tensor x, w, targets;
 };
 
-Foretelling foretelling(std::int64_t tokens, std::int64_t n, std::int64_t vocabulary,
-                        DType dtype = DType::fp64) {
+Prediction prediction(std::int64_t tokens, std::int64_t n, std::int64_t vocabulary,
+                      DType dtype = DType::fp64) {
   std::vector<std::int32_t> targets;
   for (std::int64_t t = 0; t < tokens; ++t)
     targets.push_back(t % 5 == 3 ? -100 : static_cast<std::int32_t>(7 * t % vocabulary));
@@ -244,9 +244,9 @@ Foretelling foretelling(std::int64_t tokens, std::int64_t n, std::int64_t vocabu
           Tensor::from(targets, {tokens})};
 }
 
-// The loss, dx and dW, of a loss whose own gradient is `seed`.
-std::vector<Tensor> results_of(Foretelling f, double seed,
-                               const std::function<Tensor(const Foretelling&)>& op) {
+// The loss, dx and dW for a gradient `seed` of the loss.
+std::vector<Tensor> results_of(Prediction f, double seed,
+                               const std::function<Tensor(const Prediction&)>& op) {
   f.x = f.x.clone().set_requires_grad(true), f.w = f.w.clone().set_requires_grad(true);
   const Tensor loss = op(f);
   backward(loss, Tensor::scalar(seed, loss.dtype()));
@@ -255,14 +255,14 @@ std::vector<Tensor> results_of(Foretelling f, double seed,
 
 }  // namespace
 
-TEST_CASE("linear_cross_entropy is cross_entropy of linear however many rows go together") {
+TEST_CASE("linear_cross_entropy equals cross_entropy of linear for any number of rows at once") {
   for (const std::int64_t rows : {1, 2, 5, 12, 13, 100, 0}) {
     CAPTURE(rows);
     for (const double seed : {1.0, 0.25}) {
-      const auto f = foretelling(13, 6, 37);
+      const auto f = prediction(13, 6, 37);
       const auto expected = results_of(
-          f, seed, [](const Foretelling& g) { return cross_entropy(linear(g.x, g.w), g.targets); });
-      const auto fused = results_of(f, seed, [&](const Foretelling& g) {
+          f, seed, [](const Prediction& g) { return cross_entropy(linear(g.x, g.w), g.targets); });
+      const auto fused = results_of(f, seed, [&](const Prediction& g) {
         return linear_cross_entropy(g.x, g.w, g.targets, -100, rows);
       });
       for (std::size_t i = 0; i < 3; ++i) CHECK(largest_difference(expected[i], fused[i]) < 1e-15);
@@ -270,8 +270,7 @@ TEST_CASE("linear_cross_entropy is cross_entropy of linear however many rows go 
   }
 }
 
-TEST_CASE(
-    "linear_cross_entropy differentiates in leading dimensions and with rows that do not count") {
+TEST_CASE("gradients of linear_cross_entropy with leading dimensions and ignored rows") {
   const Tensor targets = ids_of({1, 0, -100, 6, 3, -100}, {2, 3});
   for (const std::int64_t rows : {1, 4, 6})
     check_gradients(
@@ -284,8 +283,8 @@ TEST_CASE(
       {random_tensor({3, 2, 5}, "x"), random_tensor({7, 5}, "w")});
 }
 
-TEST_CASE("linear_cross_entropy computes no gradient that nobody asks for") {
-  auto f = foretelling(9, 4, 11);
+TEST_CASE("linear_cross_entropy computes only gradients that are needed") {
+  auto f = prediction(9, 4, 11);
   const double expected = cross_entropy(linear(f.x, f.w), f.targets).item();
   CHECK(linear_cross_entropy(f.x, f.w, f.targets).item() ==
         doctest::Approx(expected).epsilon(1e-14));
@@ -309,17 +308,15 @@ TEST_CASE("linear_cross_entropy does not overflow and keeps a NaN") {
       linear_cross_entropy(doubles({std::nan(""), 0}, {1, 2}), w, ids_of({1}, {1})).item()));
 }
 
-TEST_CASE(
-    "linear_cross_entropy never holds all logits and gives the same bits with any number of "
-    "threads") {
+TEST_CASE("linear_cross_entropy never stores all logits; its bits do not depend on threads") {
   const std::int64_t tokens = 2048, n = 32, vocabulary = 8192;
-  const auto f = foretelling(tokens, n, vocabulary, DType::fp32);
-  const auto op = [](const Foretelling& g) { return linear_cross_entropy(g.x, g.w, g.targets); };
+  const auto f = prediction(tokens, n, vocabulary, DType::fp32);
+  const auto op = [](const Prediction& g) { return linear_cross_entropy(g.x, g.w, g.targets); };
   reset_peak_memory();
   const auto before = memory_use().current;
   const auto one = results_of(f, 1, op);
-  CHECK(memory_use().peak - before <
-        tokens * vocabulary * 4 * 6 / 10);  // half of the logits, and what is small
+  // About half of the logits, and small tensors.
+  CHECK(memory_use().peak - before < tokens * vocabulary * 4 * 6 / 10);
   for (const int n_threads : {2, 3, 4}) {
     set_threads(n_threads);
     const auto several = results_of(f, 1, op);
@@ -328,8 +325,8 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("rows of logits are cut into equal blocks") {
-  CHECK(cross_entropy_rows(1024, 256) == 1024);  // 32 MiB hold 32768 of them
+TEST_CASE("rows of logits are divided into equal blocks") {
+  CHECK(cross_entropy_rows(1024, 256) == 1024);  // 32 MiB hold 32768 rows
   CHECK(cross_entropy_rows(1024, 10000) == 512);
   CHECK(cross_entropy_rows(2048, 10000) == 683);
   CHECK(cross_entropy_rows(1024, 1 << 20) == 64);
@@ -337,7 +334,7 @@ TEST_CASE("rows of logits are cut into equal blocks") {
   CHECK(cross_entropy_rows(0, 10) == 1);
 }
 
-TEST_CASE("sum and mean and mse_loss add up and differentiate") {
+TEST_CASE("sum, mean and mse_loss have the values and gradients of their formulas") {
   CHECK(sum(doubles({1, 2, 3.5}, {3})).item() == 6.5);
   CHECK(mean(doubles({1, 2, 3, 6}, {2, 2})).item() == 3);
   CHECK(mse_loss(doubles({1, 2}, {2}), doubles({3, 5}, {2})).item() == 6.5);
@@ -352,13 +349,15 @@ TEST_CASE("sum and mean and mse_loss add up and differentiate") {
                   {random_tensor({3, 5}, "x")});
 }
 
-TEST_CASE("shapes that do not fit are named together with what was expected") {
+TEST_CASE("a wrong shape throws an error with the expected and the given shape") {
   const auto zeros = [](Shape shape) { return Tensor::zeros(std::move(shape)); };
   const auto says = [](const char* expected, auto call) {
     CAPTURE(expected);
     CHECK_THROWS_WITH_AS(call(), expected, Error);
   };
-  says("add: shapes [2, 3] and [2] do not go together", [&] { add(zeros({2, 3}), zeros({2})); });
+  says("add: shapes [2, 3] and [2] cannot be broadcast together", [&] {
+    add(zeros({2, 3}), zeros({2}));
+  });
   says("mul: expected tensors of one type, got fp32 [2] and fp64 [2]",
        [&] { mul(zeros({2}), Tensor::zeros({2}, DType::fp64)); });
   says(

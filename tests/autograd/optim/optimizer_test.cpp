@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "autograd/nn/layers.hpp"
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/clip.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/error.hpp"
 #include "tests/autograd/gradcheck.hpp"
 
@@ -22,7 +25,7 @@ NamedTensor parameter(const std::string& name, std::vector<double> values,
 
 }  // namespace
 
-TEST_CASE("SGD follows its formula with decay and momentum and Nesterov") {
+TEST_CASE("SGD follows its formula, with decay, momentum and Nesterov's momentum") {
   const NamedTensor p = parameter("p", {1}, {0.5});
   SGD({{{p}, 0.1, 0}}).step();
   CHECK(p.tensor.item() == doctest::Approx(1 - 0.1 * 0.5).epsilon(1e-14));
@@ -62,14 +65,15 @@ TEST_CASE("AdamW follows Algorithm 2 of its paper over several steps") {
   }
 }
 
-TEST_CASE("the first step of AdamW is the learning rate in the direction of the sign") {
+TEST_CASE(
+    "the first step of AdamW has the size of the learning rate and the sign of the gradient") {
   const NamedTensor p = parameter("p", {1, 1}, {1e-3, -50});
   AdamW({{{p}, 0.25, 0}}).step();
   CHECK(p.tensor.data<double>()[0] == doctest::Approx(0.75).epsilon(1e-4));
   CHECK(p.tensor.data<double>()[1] == doctest::Approx(1.25).epsilon(1e-4));
 }
 
-TEST_CASE("groups have their own rates and a parameter without gradient stays as it is") {
+TEST_CASE("each group has its own rates, and a parameter without gradient does not change") {
   const NamedTensor a = parameter("a", {1}, {1}), b = parameter("b", {1}, {1}),
                     c = parameter("c", {1}, {});
   SGD optimizer({{{a}, 0.1, 0}, {{b, c}, 0.5, 0}});
@@ -93,7 +97,7 @@ TEST_CASE("groups have their own rates and a parameter without gradient stays as
   CHECK(adam.state()[5].tensor.item() == 0);  // c was not updated
 }
 
-TEST_CASE("state is there by name and a copy of it continues exactly") {
+TEST_CASE("state has names, and a copy of it continues with the same bits") {
   const auto steps = [](const Tensor& p, AdamW& optimizer, int from, int to) {
     for (int t = from; t < to; ++t) {
       p.set_grad(Tensor::full({2}, std::cos(t), DType::fp64));
@@ -118,7 +122,29 @@ TEST_CASE("state is there by name and a copy of it continues exactly") {
   CHECK(largest_difference(p.tensor, q.tensor) == 0);
 }
 
-TEST_CASE("an optimizer works on a slice of a flat buffer as on a parameter") {
+TEST_CASE("state_layout declares what state() holds, entry by entry") {
+  for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
+    const Tensor p = Tensor::zeros({2, 1}, dtype);
+    const std::vector<ParameterGroup> groups = {{{{"p", p}}, 0.1, 0}};
+    const auto check = [&](const Optimizer& optimizer, std::size_t entries) {
+      const std::vector<StateEntry> layout = optimizer.state_layout(dtype);
+      const std::vector<NamedTensor> state = optimizer.state();
+      REQUIRE(layout.size() == entries + (dtype == DType::bf16 ? 1 : 0));
+      REQUIRE(state.size() == layout.size());
+      for (std::size_t i = 0; i < layout.size(); ++i) {
+        CHECK(state[i].name == "p." + layout[i].name);
+        CHECK(state[i].tensor.shape() == layout[i].shape_for(p.shape()));
+        CHECK(state[i].tensor.dtype() == layout[i].dtype);
+        CHECK(layout[i].per_element == (layout[i].name != "step"));
+      }
+    };
+    check(AdamW(groups), 3);
+    check(SGD(groups, {.momentum = 0.9}), 2);
+    check(SGD(groups), 0);
+  }
+}
+
+TEST_CASE("an optimizer updates a part of a flat buffer like any parameter") {
   const Tensor flat = Tensor::from<double>({1, 2, 3, 4}, {4}),
                flat_grad = Tensor::full({4}, 1, DType::fp64);
   const Tensor shard = flat.narrow(0, 1, 2);
@@ -127,13 +153,13 @@ TEST_CASE("an optimizer works on a slice of a flat buffer as on a parameter") {
   CHECK(to_vector(flat) == std::vector<double>{1, 1, 2, 4});
 }
 
-TEST_CASE("clipping scales to the largest norm and returns the norm from before") {
+TEST_CASE("clipping scales gradients to the maximal norm and returns the norm before") {
   const NamedTensor a = parameter("a", {0, 0}, {3, 0}), b = parameter("b", {0}, {4}),
                     c = parameter("c", {0}, {});
   const std::vector<Tensor> all = {a.tensor, b.tensor, c.tensor};
   CHECK(grad_norm_squared(all) == 25);
   CHECK(clip_grad_norm(all, 10) == 5);
-  CHECK(b.tensor.grad().item() == 4);  // small enough: not touched
+  CHECK(b.tensor.grad().item() == 4);  // below the maximal norm: unchanged
   CHECK(clip_grad_norm(all, 1) == 5);
   CHECK(b.tensor.grad().item() == doctest::Approx(0.8).epsilon(1e-6));
   CHECK(std::sqrt(grad_norm_squared(all)) == doctest::Approx(1).epsilon(1e-6));
@@ -142,7 +168,7 @@ TEST_CASE("clipping scales to the largest norm and returns the norm from before"
                        "clip_grad_norm: expected a maximal norm above 0, got 0", Error);
 }
 
-TEST_CASE("a gradient scale holds for one step and leaves the gradients alone") {
+TEST_CASE("a gradient scale holds for one step and does not change the gradients") {
   for (const bool adamw : {false, true}) {
     const NamedTensor a = parameter("a", {1, 2}, {3, 4}), b = parameter("b", {1, 2}, {1.5, 2});
     const auto make = [&](const NamedTensor& p) -> std::unique_ptr<Optimizer> {
@@ -167,7 +193,7 @@ TEST_CASE("the norm of many small fp32 gradients is summed in fp64") {
   CHECK(grad_norm_squared(std::vector<Tensor>{p}) == doctest::Approx(4.194304).epsilon(1e-7));
 }
 
-TEST_CASE("an optimizer refuses what it cannot update") {
+TEST_CASE("an optimizer rejects parameters that it cannot update") {
   const NamedTensor p = parameter("p", {1}, {});
   CHECK_THROWS_WITH_AS(SGD({{{p, {"again", p.tensor}}, 0.1, 0}}),
                        "optimizer: 'again' is listed twice; it would be updated twice", Error);

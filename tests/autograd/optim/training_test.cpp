@@ -1,8 +1,11 @@
-// All of it together: small nets that must learn.
+// All rooms together: small models that must learn.
 #include <cmath>
 #include <vector>
 
+#include "autograd/optim/adamw.hpp"
+#include "autograd/optim/clip.hpp"
 #include "autograd/optim/optimizer.hpp"
+#include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
 #include "tests/autograd/gradcheck.hpp"
 
@@ -20,7 +23,7 @@ struct Net : Module {
   Tensor forward(const Tensor& x) const { return down.forward(relu(up.forward(x))); }
 };
 
-// One block of a Llama, hand-made: enough to see all ops of a transformer learn together.
+// One block of a Llama, made from single layers, so that all ops of a transformer train together.
 struct TinyTransformer : Module {
   static constexpr std::int64_t vocabulary = 11, width = 16, heads = 4, kv_heads = 2, head_size = 4,
                                 hidden = 32;
@@ -60,7 +63,7 @@ struct TinyTransformer : Module {
 
 }  // namespace
 
-TEST_CASE("a small net learns the sine with either optimizer") {
+TEST_CASE("a small model learns the sine with either optimizer") {
   const Tensor x = Tensor::empty({64, 1}), t = Tensor::empty({64, 1});
   for (int i = 0; i < 64; ++i)
     x.data<float>()[i] = static_cast<float>(i) / 10 - 3.2f,
@@ -108,7 +111,7 @@ TEST_CASE("a tiny transformer with a tied head learns to copy the token before t
   CHECK(last < 0.5);
 }
 
-TEST_CASE("a step leaves no memory behind") {
+TEST_CASE("a training step frees all its memory") {
   const Net net;
   const Tensor x = random_tensor({16, 1}, "x", DType::fp32),
                t = random_tensor({16, 1}, "t", DType::fp32);

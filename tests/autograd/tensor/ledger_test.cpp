@@ -1,4 +1,4 @@
-// The ledger: live bytes by kind.
+// The ledger: bytes in use by kind.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -6,6 +6,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
+#include "autograd/optim/adamw.hpp"
 #include "autograd/optim/optimizer.hpp"
 
 using namespace ringside;
@@ -19,7 +20,7 @@ std::int64_t now(MemoryKind kind) {
 
 }  // namespace
 
-TEST_CASE("memory is activations unless a scope or an owner says otherwise") {
+TEST_CASE("memory counts as activations unless a scope or set_kind changes it") {
   const auto before = now(MemoryKind::activations);
   const Tensor plain = Tensor::zeros({100});
   CHECK(now(MemoryKind::activations) == before + 400);
@@ -39,12 +40,12 @@ TEST_CASE("memory is activations unless a scope or an owner says otherwise") {
   CHECK(now(MemoryKind::activations) == before + 400);
 }
 
-TEST_CASE("parameters and gradients and the optimizer's state are booked where they belong") {
+TEST_CASE("parameters, gradients and optimizer state are counted as their kinds") {
   const auto parameters = now(MemoryKind::parameters), gradients = now(MemoryKind::gradients),
              state = now(MemoryKind::optimizer_state), activations = now(MemoryKind::activations),
              all = memory_use().current;
   {
-    Linear layer(10, 20);  // 220 numbers
+    Linear layer(10, 20);  // 220 elements
     CHECK(now(MemoryKind::parameters) == parameters + 4 * 220);
     AdamW optimizer({{layer.named_parameters(), 0.1, 0}});
     CHECK(now(MemoryKind::optimizer_state) == state + 8 * 220 + 2 * 4);
@@ -76,7 +77,7 @@ TEST_CASE("each kind has its own peak") {
   CHECK(memory_use(MemoryKind::communication).peak == before.current);
 }
 
-TEST_CASE("a buffer keeps its kind through a drop and under another name") {
+TEST_CASE("a buffer keeps its kind when it is dropped and restored, and set_kind moves it") {
   const Tensor tensor = Tensor::zeros({100});
   const auto gradients = now(MemoryKind::gradients);
   tensor.storage()->drop();

@@ -13,7 +13,7 @@
 using namespace ringside;
 using namespace ringside::autograd;
 
-TEST_CASE("tensors are made with shape and type and value") {
+TEST_CASE("a new tensor has the given shape, dtype and values") {
   const Tensor x = Tensor::full({2, 3}, 1.5);
   CHECK(x.shape() == Shape{2, 3});
   CHECK(x.strides() == Shape{3, 1});
@@ -44,9 +44,8 @@ TEST_CASE("views share memory and know whether they are contiguous") {
   CHECK(x.contiguous().is_same(x));
   CHECK(x.reshape({3, -1}).storage() == x.storage());
   CHECK(x.clone().storage() != x.storage());
-  CHECK(Tensor::zeros({2, 1, 3})
-            .transpose(0, 1)
-            .is_contiguous());  // strides of sizes of 1 do not matter
+  // The stride of a dimension of size 1 does not matter.
+  CHECK(Tensor::zeros({2, 1, 3}).transpose(0, 1).is_contiguous());
   CHECK(Tensor::zeros({0, 5}).transpose(0, 1).is_contiguous());
   n.fill_(0);
   CHECK(to_vector(x) == std::vector<double>{1, 2, 3, 0, 0, 0});
@@ -54,7 +53,7 @@ TEST_CASE("views share memory and know whether they are contiguous") {
   CHECK(to_vector(x) == std::vector<double>{1, 2, 8, 0, 0, 9});
 }
 
-TEST_CASE("rows of any view are found where they lie") {
+TEST_CASE("Rows finds the rows of any view") {
   const Tensor base = Tensor::empty({2, 3, 4, 5});
   for (std::int64_t i = 0; i < base.elements(); ++i) base.data<float>()[i] = static_cast<float>(i);
   for (const Tensor& view : {base, base.transpose(1, 2), base.transpose(0, 1), base.narrow(1, 1, 2),
@@ -70,12 +69,12 @@ TEST_CASE("rows of any view are found where they lie") {
   }
 }
 
-TEST_CASE("an undefined tensor and a wrong type or size are said in words") {
+TEST_CASE("an undefined tensor, a wrong dtype and a wrong size throw errors that name them") {
   const auto says = [](const char* expected, auto call) {
     CHECK_THROWS_WITH_AS(call(), expected, Error);
   };
   const Tensor x = Tensor::zeros({2, 3});
-  says("this tensor is undefined (a missing gradient or bias?): nothing can be asked of it",
+  says("expected a defined tensor, got an undefined one (a missing gradient or bias?)",
        [] { Tensor().shape(); });
   says("expected a tensor of fp64, got fp32 [2, 3]", [&] { x.data<double>(); });
   says("size: dimension 2 of a tensor of shape [2, 3]", [&] { x.size(2); });
@@ -95,18 +94,18 @@ TEST_CASE("an undefined tensor and a wrong type or size are said in words") {
     x.set_grad(Tensor::zeros({3, 2}).transpose(0, 1));
   });
   says("copy_: expected fp32 [2, 3], got fp32 [6]", [&] { x.copy_(Tensor::zeros({6})); });
-  says("set_requires_grad: expected a tensor of fp32 or fp64, got int32",
+  says("set_requires_grad: expected a tensor of fp32, fp64 or bf16, got int32",
        [] { Tensor::zeros({1}, DType::int32).set_requires_grad(true); });
   Tensor w = Tensor::zeros({2}).set_requires_grad(true), y = w + w;
   says("set_requires_grad: expected a leaf, got the result of add; detach() it first",
        [&] { y.set_requires_grad(false); });
   says(
-      "register_hook: expected the result of an op, got a leaf; it has "
-      "register_post_accumulate_grad_hook",
+      "register_hook: expected the result of an op, got a leaf; use "
+      "register_post_accumulate_grad_hook for a leaf",
       [&] { w.register_hook([](const Tensor&) {}); });
 }
 
-TEST_CASE("set_data moves a parameter into a flat buffer and keeps its identity") {
+TEST_CASE("set_data points a parameter at a flat buffer and keeps its identity") {
   const Tensor flat = Tensor::from<double>({1, 2, 3, 4}, {4});
   const Tensor p = Tensor::zeros({2}, DType::fp64).set_requires_grad(true), copy = p;
   int fired = 0;
@@ -119,7 +118,7 @@ TEST_CASE("set_data moves a parameter into a flat buffer and keeps its identity"
   CHECK_THROWS_AS(p.set_data(flat), Error);
 }
 
-TEST_CASE("a dropped storage gives its memory back and says so when it is read") {
+TEST_CASE("a dropped storage frees its memory, and reading it throws") {
   const std::int64_t before = memory_use().current;
   const Tensor x = Tensor::full({1000}, 1);
   CHECK(memory_use().current - before == 4000);
@@ -136,7 +135,7 @@ TEST_CASE("a dropped storage gives its memory back and says so when it is read")
   CHECK(memory_use().current - before == 4000);
 }
 
-TEST_CASE("borrowed memory is used in place and its owner lives as long as the tensors do") {
+TEST_CASE("borrowed memory is used in place and its owner lives as long as the tensors") {
   auto owner = std::make_shared<std::vector<double>>(6, 1.0);
   const std::weak_ptr<std::vector<double>> watch = owner;
   const std::int64_t before = memory_use().current;
@@ -153,7 +152,7 @@ TEST_CASE("borrowed memory is used in place and its owner lives as long as the t
   CHECK(watch.expired());
 }
 
-TEST_CASE("memory is counted per thread and its peak is kept") {
+TEST_CASE("memory use and its peak are counted per thread") {
   reset_peak_memory();
   const std::int64_t before = memory_use().current;
   { const Tensor large = Tensor::zeros({1 << 20}); }
@@ -167,11 +166,11 @@ TEST_CASE("memory is counted per thread and its peak is kept") {
     CHECK(memory_use().current == 4 << 20);
   }).join();
   CHECK(memory_use().current == before);
-  from_elsewhere = {};  // freed here, counted there
+  from_elsewhere = {};  // freed on this thread, counted for the other
   CHECK(memory_use().current == before);
 }
 
-TEST_CASE("a freed buffer serves the next tensor of its size until it is released") {
+TEST_CASE("a freed buffer is cached for the next tensor of its size") {
   release_cached_memory();
   const float* address = nullptr;
   {

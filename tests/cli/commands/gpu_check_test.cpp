@@ -1,5 +1,5 @@
-// tools/gpu-check: what it says without a GPU; and, with programs that only play their parts, its
-// table, its file and how it ends.
+// tools/gpu-check: its message without a GPU and, with scripts that stand in for nvidia-smi and
+// ringside, its table, its JSON file and its exit code.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +10,7 @@
 
 #include "cli/report/json_file.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside::testing;
 using ringside::cli::Json;
@@ -24,23 +25,23 @@ void write_program(const fs::path& path, const std::string& text) {
   fs::permissions(path, fs::perms::owner_all);
 }
 
-// A machine with one GPU, and binaries that do nothing but write what --json asks for.
-struct Stage {
-  Stage() {
+// A fake machine with one GPU, and fake binaries that only write the file of --json.
+struct FakeMachine {
+  FakeMachine() {
     write_program(folder / "path" / "nvidia-smi",
-                  "case $1 in --list-gpus) echo 'GPU 0: Pretended';; *) echo 'Pretended \"GPU\", "
+                  "case $1 in --list-gpus) echo 'GPU 0: Fake';; *) echo 'Fake \"GPU\", "
                   "1.0';; esac");
     write_program(folder / "path" / "compute-sanitizer",
-                  "while [ \"$1\" != \"$PRETENDED\" ]; do shift; done; exec \"$@\"");
+                  "while [ \"$1\" != \"$FAKE_RINGSIDE\" ]; do shift; done; exec \"$@\"");
     write_program(
         folder / "build" / "bin" / "ringside",
-        "[ \"$1 $2\" != \"$FAILING\" ] || { echo 'ringside: it did not work' >&2; exit 1; }\n"
+        "[ \"$1 $2\" != \"$FAILING\" ] || { echo 'ringside: it broke on purpose' >&2; exit 1; }\n"
         "while [ $# -gt 0 ]; do [ \"$1\" != --json ] || echo '[{\"ratio\": 1}]' >\"$2\"; shift; "
         "done\necho done");
     write_program(folder / "build" / "tests" / "autograd" / "device" / "test_device_cuda",
-                  "echo 'SKIPPED: two GPUs are wanted'");
+                  "echo 'SKIPPED: it needs two GPUs'");
   }
-  ~Stage() { fs::remove_all(folder); }
+  ~FakeMachine() { fs::remove_all(folder); }
 
   Outcome check(const std::string& failing) const {
     const std::string path = fmt::format("{}:{}", (folder / "path").string(), std::getenv("PATH"));
@@ -48,7 +49,7 @@ struct Stage {
                         (folder / "out").string()},
                        {{"PATH", path},
                         {"FAILING", failing},
-                        {"PRETENDED", (folder / "build" / "bin" / "ringside").string()}});
+                        {"FAKE_RINGSIDE", (folder / "build" / "bin" / "ringside").string()}});
   }
   Json file() const {
     std::ifstream file(folder / "out" / "gpu-check.json");
@@ -58,13 +59,9 @@ struct Stage {
   fs::path folder = fs::temp_directory_path() / fmt::format("ringside-gpu-check-{}", ::getpid());
 };
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
-TEST_CASE("gpu-check says that there is no GPU and ends with 2") {
+TEST_CASE("gpu-check reports that it found no GPU and exits with 2") {
   if (fs::exists("/dev/nvidia0")) {
     MESSAGE("SKIPPED: this machine has a GPU");
     return;
@@ -72,19 +69,19 @@ TEST_CASE("gpu-check says that there is no GPU and ends with 2") {
   const auto outcome = run_program({RINGSIDE_GPU_CHECK});
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.err ==
-        "gpu-check: there is no GPU on this machine: nvidia-smi lists none, and /dev has no "
+        "gpu-check: found no GPU on this machine: nvidia-smi lists none, and /dev has no "
         "nvidia0\n");
   CHECK(outcome.out == "");
 }
 
-TEST_CASE("gpu-check runs every step and writes one table and one file") {
-  const Stage stage;
-  const auto outcome = stage.check("");
+TEST_CASE("gpu-check runs every step and writes one table and one JSON file") {
+  const FakeMachine machine;
+  const auto outcome = machine.check("");
   CAPTURE(outcome.out);
   CAPTURE(outcome.err);
   CHECK(outcome.exit_code == 0);
-  const Json file = stage.file();
-  CHECK(file.at("device") == "Pretended GPU, 1.0");
+  const Json file = machine.file();
+  CHECK(file.at("device") == "Fake GPU, 1.0");
   CHECK(file.at("gpus") == 1);
   CHECK(file.at("kernels_bf16").at(0).at("ratio") == 1);
   CHECK(file.contains("all_reduce"));
@@ -100,16 +97,16 @@ TEST_CASE("gpu-check runs every step and writes one table and one file") {
   CHECK(file.at("steps").at(0).at("note") == "1 skipped, see the log");
   CHECK(contains(
       outcome.out,
-      "\nall_reduce nccl          not run         0  one GPU: NCCL wants one for each rank\n"));
+      "\nall_reduce nccl          not run         0  one GPU: NCCL needs one for each rank\n"));
 }
 
-TEST_CASE("gpu-check ends with 1 where a step fails and runs the others") {
-  const Stage stage;
-  const auto outcome = stage.check("bench all_reduce");
+TEST_CASE("gpu-check exits with 1 if a step fails and still runs the others") {
+  const FakeMachine machine;
+  const auto outcome = machine.check("bench all_reduce");
   CAPTURE(outcome.out);
   CHECK(outcome.exit_code == 1);
-  CHECK(
-      contains(outcome.out, "gpu-check: all_reduce: FAILED (exit 1: ringside: it did not work ["));
+  CHECK(contains(outcome.out,
+                 "gpu-check: all_reduce: FAILED (exit 1: ringside: it broke on purpose ["));
   CHECK(contains(outcome.out, "gpu-check: kernels fp32: ok\n"));
-  CHECK(stage.file().at("steps").at(3).at("result") == "FAILED");
+  CHECK(machine.file().at("steps").at(3).at("result") == "FAILED");
 }

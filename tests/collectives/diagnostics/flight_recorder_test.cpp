@@ -14,9 +14,11 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
+using ringside::tests::contains;
 
 namespace {
 
@@ -48,10 +50,6 @@ struct Recorder : FlightRecorder {
     }
   }
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

@@ -155,10 +155,10 @@ TEST_CASE("ranks with different executors say so, however short the message is")
     });
     for (const auto& text : outcomes) {
       CAPTURE(text);
-      CHECK(text.find("runs the simple executor") + text.find("runs the simple one") !=
-            2 * std::string::npos);
-      CHECK(text.find("set RINGSIDE_EXECUTOR to the same value on every rank") !=
-            std::string::npos);
+      const auto says = [&](const char* part) { return text.find(part) != std::string::npos; };
+      CHECK((says("runs the simple executor") || says("runs the simple one")));
+      CHECK((says("runs the pipelined executor") || says("runs the pipelined one")));
+      CHECK(says("set RINGSIDE_EXECUTOR to the same value on every rank"));
     }
   }
 }

@@ -59,7 +59,7 @@ void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed)
   for (std::size_t i = 0; i < seen.size(); ++i) {
     CHECK(numbers_of(seen[i].tensor) ==
           numbers_of(expected[i].tensor));  // the first values, to the bit
-    judged[i].tensor.copy_(wide(expected[i].tensor.detach()));
+    judged[i].tensor.copy_(to_compute_dtype(expected[i].tensor.detach()));
   }
   const Tensor tokens = some_tokens(3, 17, 1), targets = some_tokens(3, 17, 2);
   for (Model* model : {&judge, &here, &there}) {

@@ -1,10 +1,11 @@
-// Attention to be solved by the kernels, and its definition in fp64.
+// An attention problem with random inputs: its solution by the kernels, and by the definition in
+// fp64.
 #pragma once
 
 #include <cmath>
 #include <vector>
 
-#include "autograd/kernels/shared/attention.hpp"
+#include "autograd/kernels/shared/attention_backward.hpp"
 #include "tests/autograd/kernels/emulated/emulations.hpp"
 
 namespace ringside::tests {
@@ -14,14 +15,15 @@ using namespace autograd::cuda;
 struct AttentionCase {
   std::int64_t batch, heads, kv_heads, queries, keys;
   int head_size;
-  bool rows_apart = false;  // rows lie as in [B, T, H, D], with some numbers between, so that they
-                            // do not begin on 16 bytes
+  // Rows are stored as in [B, T, H, D], with 3 elements between them, so that they are not aligned
+  // to 16 bytes.
+  bool padded_rows = false;
 };
 
 template <class S>
 struct AttentionProblem {
-  explicit AttentionProblem(const AttentionCase& given)
-      : c(given),
+  explicit AttentionProblem(const AttentionCase& attention_case)
+      : c(attention_case),
         sizes{c.batch, c.heads, c.kv_heads, c.queries, c.keys, c.head_size},
         q(numbers<S>(length(c.heads, c.queries), 1)),
         k(numbers<S>(length(c.kv_heads, c.keys), 2)),
@@ -33,10 +35,10 @@ struct AttentionProblem {
         dv(k.size()),
         log_sums(static_cast<std::size_t>(c.batch * c.heads * c.queries)),
         delta(log_sums.size()) {
-    for (S& x : q) x = S(4.0f * static_cast<float>(x));  // so that softmax has something to choose
+    for (S& x : q) x = S(4.0f * static_cast<float>(x));  // spreads the probabilities
   }
 
-  std::int64_t row() const { return c.head_size + (c.rows_apart ? 3 : 0); }
+  std::int64_t row() const { return c.head_size + (c.padded_rows ? 3 : 0); }
   std::int64_t length(std::int64_t heads, std::int64_t tokens) const {
     return c.batch * heads * tokens * row();
   }
@@ -44,8 +46,8 @@ struct AttentionProblem {
   // [B, H, T, D], or a view of [B, T, H, D].
   template <class T>
   Heads<T> heads_of(T* data, std::int64_t heads, std::int64_t tokens) const {
-    return c.rows_apart ? Heads<T>{data, tokens * heads * row(), row(), heads * row()}
-                        : Heads<T>{data, heads * tokens * row(), tokens * row(), row()};
+    return c.padded_rows ? Heads<T>{data, tokens * heads * row(), row(), heads * row()}
+                         : Heads<T>{data, heads * tokens * row(), tokens * row(), row()};
   }
   Heads<const S> queries_of(const std::vector<S>& x) const {
     return heads_of(x.data(), c.heads, c.queries);
@@ -69,11 +71,11 @@ struct AttentionProblem {
     });
   }
   template <class B>
-  void take_delta(Emulation emulation) {
+  void compute_delta(Emulation emulation) {
     const AttentionDelta<S> kernel{sizes, queries_of(dy), queries_of(y), delta.data()};
     launch_emulated<B>(kernel, kernel.blocks(), emulation);
   }
-  AttentionGradients<S> gradients() const {
+  AttentionBackwardInputs<S> gradients() const {
     return {sizes,      scale(),        queries_of(q),   keys_of(k),
             keys_of(v), queries_of(dy), log_sums.data(), delta.data()};
   }
@@ -95,7 +97,7 @@ struct AttentionProblem {
     });
   }
 
-  // The definition, and its derivative.
+  // The definition of attention and of its derivatives.
   struct Expected {
     std::vector<double> y, log_sums, delta, dq, dk, dv;
   };

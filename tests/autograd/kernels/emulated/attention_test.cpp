@@ -1,4 +1,4 @@
-#include "autograd/kernels/shared/attention.hpp"
+#include "autograd/kernels/shared/attention_backward.hpp"
 
 #include <cstring>
 
@@ -19,7 +19,7 @@ void check(const AttentionCase& c, Emulation emulation) {
   CAPTURE(emulation.threads);
   AttentionProblem<S> problem(c);
   problem.template forward<EmulatedBlock>(emulation);
-  problem.template take_delta<EmulatedBlock>(emulation);
+  problem.template compute_delta<EmulatedBlock>(emulation);
   problem.template keys_backward<EmulatedBlock>(emulation);
   problem.template queries_backward<EmulatedBlock>(emulation);
   const auto expected = problem.expected();
@@ -31,8 +31,8 @@ void check(const AttentionCase& c, Emulation emulation) {
   CHECK(difference(problem.dv, expected.dv) < tolerance<S>);
 }
 
-// The diagonal at every place of a tile, heads that share keys, more keys than queries, heads of
-// any size.
+// The diagonal in different places of a tile, heads that share keys, more keys than queries, and
+// heads of many sizes.
 const AttentionCase cases[] = {
     {1, 1, 1, 1, 1, 1},          {2, 2, 1, 5, 5, 3},          {1, 4, 2, 64, 64, 8},
     {1, 1, 1, 65, 65, 16},       {1, 2, 1, 63, 130, 32},      {1, 1, 1, 3, 200, 40},
@@ -50,7 +50,7 @@ TEST_CASE("cuda attention: forward and backward in bf16 equal the definition") {
   for (const AttentionCase& c : cases) check<Bf16>(c, {});
 }
 
-TEST_CASE("cuda attention: several threads a block and blocks at once") {
+TEST_CASE("cuda attention: several threads per block and several blocks at once") {
   for (const AttentionCase& c :
        {AttentionCase{1, 2, 1, 65, 70, 8}, AttentionCase{1, 1, 1, 33, 130, 40, true}}) {
     check<float>(c, {3, 2});
@@ -64,7 +64,7 @@ TEST_CASE("cuda attention: the same bits on every run and for any number of thre
   for (auto* const problem : {&one, &other}) {
     const Emulation emulation = problem == &one ? Emulation{} : Emulation{4, 2};
     problem->forward<EmulatedBlock>(emulation);
-    problem->take_delta<EmulatedBlock>(emulation);
+    problem->compute_delta<EmulatedBlock>(emulation);
     problem->keys_backward<EmulatedBlock>(emulation);
     problem->queries_backward<EmulatedBlock>(emulation);
   }
@@ -77,7 +77,7 @@ TEST_CASE("cuda attention: the same bits on every run and for any number of thre
   CHECK(same(one.dv, other.dv));
 }
 
-TEST_CASE("cuda attention: scores that would overflow exp are nothing special") {
+TEST_CASE("cuda attention: scores that would overflow exp give finite results") {
   AttentionProblem<float> problem({1, 1, 1, 80, 80, 16});
   for (float& x : problem.q) x *= 200;
   problem.forward<EmulatedBlock>({});
@@ -85,13 +85,13 @@ TEST_CASE("cuda attention: scores that would overflow exp are nothing special") 
   for (const float log_sum : problem.log_sums) CHECK(std::isfinite(log_sum));
 }
 
-TEST_CASE("cuda attention: what is beside the rows is not touched") {
+TEST_CASE("cuda attention: elements between the rows are not written") {
   const AttentionCase c{1, 2, 1, 33, 40, 5, true};
   AttentionProblem<float> problem(c);
   for (auto* const written : {&problem.y, &problem.dq, &problem.dk, &problem.dv})
     std::fill(written->begin(), written->end(), 77.0f);
   problem.forward<EmulatedBlock>({});
-  problem.take_delta<EmulatedBlock>({});
+  problem.compute_delta<EmulatedBlock>({});
   problem.keys_backward<EmulatedBlock>({});
   problem.queries_backward<EmulatedBlock>({});
   for (auto* const written : {&problem.y, &problem.dq, &problem.dk, &problem.dv})
@@ -99,7 +99,7 @@ TEST_CASE("cuda attention: what is beside the rows is not touched") {
       CHECK(((*written)[i] == 77.0f) == (i % 8 >= 5));
 }
 
-TEST_CASE("cuda attention: shared memory fits a GPU of the A100's generation") {
+TEST_CASE("cuda attention: shared memory fits a GPU of the A100 generation") {
   constexpr std::size_t most = 163 * 1024;
   for (const int head_size : {32, 64, 128})
     with_padded_head_size(head_size, [&](auto d) {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/kernels/shared/square_sums.hpp"
+#include "autograd/kernels/shared/sums.hpp"
 #include "tests/autograd/kernels/emulated/emulations.hpp"
 
 using namespace ringside::autograd;
@@ -25,8 +25,8 @@ struct Problem {
   }
   std::int64_t rows() const { return static_cast<std::int64_t>(targets.size()); }
 
-  // Losses, logarithms of sums, and gradients, all for `weight`; logarithms only where the target
-  // counts.
+  // By the definition, with gradients times `weight`. The losses, logarithms and gradients of
+  // ignored targets are 0.
   struct Expected {
     std::vector<double> losses, log_sums, gradient;
   };
@@ -63,8 +63,8 @@ CrossEntropy<S, G> kernel(Problem<S>& problem, G* gradient, float weight) {
           .gradient = gradient,
           .rows = problem.rows(),
           .weight = weight,
-          .packs = in_packs(problem.n, problem.logits.data()) &&
-                   (!gradient || in_packs(problem.n, gradient))};
+          .packs = fits_packs(problem.n, problem.logits.data()) &&
+                   (!gradient || fits_packs(problem.n, gradient))};
 }
 
 template <class S, class G>
@@ -79,7 +79,7 @@ void check(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emu
   launch_emulated(kernel<S, G>(problem, gradient.data(), 0.25f), blocks, emulation);
   CHECK(difference(problem.losses, expected.losses) < 1e-5);
   CHECK(difference(gradient, expected.gradient) < tolerance<G>);
-  // The same, made afterwards.
+  // The same gradient, computed afterwards.
   const float dloss = 0.5f;
   std::vector<G> later(gradient.size());
   launch_emulated(CrossEntropyBackward<S, G>{.logits = problem.logits.data(),
@@ -89,11 +89,11 @@ void check(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emu
                                              .gradient = later.data(),
                                              .rows = rows,
                                              .factor = 0.5f,
-                                             .packs = in_packs(n, problem.logits.data()) &&
-                                                      in_packs(n, later.data())},
+                                             .packs = fits_packs(n, problem.logits.data()) &&
+                                                      fits_packs(n, later.data())},
                   blocks, emulation);
   CHECK(difference(later, expected.gradient) < tolerance<G>);
-  // The same, in the place of the logits.
+  // The same gradient, written over the logits.
   if constexpr (std::is_same_v<S, G>) {
     launch_emulated(kernel<S, S>(problem, problem.logits.data(), 0.25f), blocks, emulation);
     CHECK(difference(problem.logits, expected.gradient) < tolerance<G>);
@@ -103,8 +103,8 @@ void check(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emu
 }  // namespace
 
 TEST_CASE(
-    "cuda cross_entropy: losses and gradients equal the definition in packs and not and in the "
-    "logits' place") {
+    "cuda cross_entropy: losses and gradients equal the definition with packs and without and "
+    "over the logits") {
   for (const Emulation emulation : emulations)
     for (const std::int64_t n : {1, 5, 8, 12, 33, 136})
       for (const std::int64_t blocks : {2, 7}) {
@@ -117,12 +117,12 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "cuda cross_entropy: logits that would overflow and masked ones and a target that is none") {
+    "cuda cross_entropy: logits that would overflow and masked logits and a target outside of the "
+    "vocabulary") {
   Problem<float> problem(3, 20);
   for (float& x : problem.logits) x *= 1000;
   for (std::size_t i = 40; i < 44; ++i)
-    problem.logits[i] = -std::numeric_limits<float>::infinity();  // the first pack of the last row,
-                                                                  // and its largest so far
+    problem.logits[i] = -std::numeric_limits<float>::infinity();  // the first pack of the last row
   problem.targets = {2, 20, 7};
   launch_emulated(kernel<float, float>(problem, nullptr, 0), 3);
   CHECK(std::isfinite(problem.losses[0]));

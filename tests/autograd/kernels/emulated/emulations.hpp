@@ -1,5 +1,6 @@
-// How the tests run kernels on the CPU: as a debugger does, and with several threads a block and
-// two blocks at once, for ThreadSanitizer to watch.
+// Helpers of the kernel tests: test data, comparison, and how to run kernels on the CPU. Each test
+// runs the loop that a debugger sees, and then several threads per block and two blocks at once for
+// ThreadSanitizer.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +16,12 @@
 
 namespace ringside::tests {
 
-using autograd::Wide;
+using autograd::Compute;
 
 inline constexpr std::array emulations{autograd::cuda::Emulation{1, 1},
                                        autograd::cuda::Emulation{3, 2}};
 
-// Numbers between -1 and 1, the same for the same seed.
+// Random numbers between -1 and 1. Equal seeds give equal numbers.
 template <class S>
 std::vector<S> numbers(std::int64_t count, std::uint64_t seed) {
   std::vector<S> all;
@@ -30,14 +31,14 @@ std::vector<S> numbers(std::int64_t count, std::uint64_t seed) {
   return all;
 }
 
-// The largest difference, against the largest number of the two.
+// The largest difference, relative to the largest number of both vectors.
 template <class S, class T>
 double difference(const std::vector<S>& seen, const std::vector<T>& expected) {
   double largest = 1e-30, apart = 0;
   if (seen.size() != expected.size()) return std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    const auto a = static_cast<double>(static_cast<Wide<S>>(seen[i])),
-               b = static_cast<double>(static_cast<Wide<T>>(expected[i]));
+    const auto a = static_cast<double>(static_cast<Compute<S>>(seen[i])),
+               b = static_cast<double>(static_cast<Compute<T>>(expected[i]));
     largest = std::max({largest, std::abs(a), std::abs(b)});
     apart = std::max(apart,
                      std::isfinite(a) ? std::abs(a - b) : std::numeric_limits<double>::infinity());
@@ -45,8 +46,8 @@ double difference(const std::vector<S>& seen, const std::vector<T>& expected) {
   return apart / largest;
 }
 
-// How far kernels may be from fp64, as a share of the largest number: rounding of fp32, or of the
-// results to bf16.
+// How much kernels may differ from fp64, relative to the largest number: rounding to fp32, or of
+// the results to bf16.
 template <class S>
 inline constexpr double tolerance = std::is_same_v<S, autograd::Bf16> ? 1e-2 : 1e-5;
 

@@ -1,15 +1,15 @@
-// What a reader of block.hpp should see once: kernels with one sync() left out, and
-// ThreadSanitizer's answer.
+// Shows that every sync() in the kernels is needed, and that none is missing.
 //
-//   missing_sync
+//     missing_sync
 //
-// Runs each kernel that says sync() with three threads a block and two blocks at once: as it is,
-// which must be no data race; and then once for each place in its text where it says sync(),
-// without that one, which must be. Prints a line for each, and ends with 1 if any was not as it
-// must be. Results are of no interest here: what is read too early may well be right, for years.
+// Runs each kernel that calls sync() with three threads per block and two blocks at once, under
+// ThreadSanitizer. The complete kernel must have no data race. Then each sync() in its source is
+// left out in turn, and ThreadSanitizer must report a race. Prints a line for each run, and exits
+// with 1 if any result was unexpected. The kernels' results are not compared: a value that is read
+// too early is often right by luck.
 //
-// Built with RINGSIDE_SANITIZE=thread only. There is no list of places: the block that forgets is
-// told where sync() is called from.
+// Only built with RINGSIDE_SANITIZE=thread. The program needs no list of the sync() calls: the
+// block learns the location of each caller from std::source_location.
 #include <atomic>
 #include <cstdio>
 #include <mutex>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "autograd/kernels/shared/optimizer.hpp"
-#include "autograd/kernels/shared/square_sums.hpp"
+#include "autograd/kernels/shared/sums.hpp"
 #include "tests/autograd/kernels/emulated/attention_problem.hpp"
 
 namespace {
@@ -31,7 +31,7 @@ std::atomic<int> reports = 0;
 }  // namespace
 
 extern "C" {
-// Reports are counted, not shown: each of them is expected, or told by name.
+// Counts the reports and hides their text: the program prints what each one means.
 void __tsan_on_report(void*);
 void __tsan_on_report(void*) {
   ++reports;
@@ -47,35 +47,35 @@ namespace {
 using namespace ringside::autograd;
 using namespace ringside::tests;
 
-using Place = std::string;  // file:line
+using Location = std::string;  // file:line
 
-std::mutex places_mutex;
-std::set<Place> places;  // that have called sync() since it was emptied
-Place forgotten;
+std::mutex locations_mutex;
+std::set<Location> locations;  // of the sync() calls since the last clear()
+Location omitted;
 
-// A block that forgets one of its sync()s.
-class ForgetfulBlock : public EmulatedBlock {
+// A block that ignores the sync() at `omitted`.
+class BlockWithoutSync : public EmulatedBlock {
  public:
   using EmulatedBlock::EmulatedBlock;
   void sync(const std::source_location& where = std::source_location::current()) {
     const std::string file = where.file_name();
-    const Place here = file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line());
+    const Location here = file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line());
     if (thread() == 0) {
-      const std::scoped_lock lock(places_mutex);
-      places.insert(here);
+      const std::scoped_lock lock(locations_mutex);
+      locations.insert(here);
     }
-    if (here != forgotten) EmulatedBlock::sync();
+    if (here != omitted) EmulatedBlock::sync();
   }
 };
 
-// Whether ThreadSanitizer finds something. In a process of its own, since it tells of each pair of
-// places once.
+// Whether ThreadSanitizer reports a race without this sync(). Runs in a child process, because
+// ThreadSanitizer reports each pair of locations only once per process.
 template <class Run>
-bool races_without(const Place& place, const Run& run) {
+bool races_without(const Location& location, const Run& run) {
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
-    forgotten = place;
+    omitted = location;
     run();
     _exit(reports > 0 ? 1 : 0);
   }
@@ -84,33 +84,33 @@ bool races_without(const Place& place, const Run& run) {
   return status != 0;
 }
 
-// How many lines were not as they must be.
+// Runs a kernel complete and with each sync() left out. Returns the number of unexpected results.
 template <class Run>
 int examine(const char* kernel, const Run& run) {
-  places.clear();
+  locations.clear();
   run();
-  std::printf("%-26s as it is: %s\n", kernel, reports == 0 ? "no race" : "A RACE");
+  std::printf("%-26s complete: %s\n", kernel, reports == 0 ? "no race" : "A RACE");
   int wrong = reports.exchange(0) != 0;
-  const auto found = places;
-  for (const Place& place : found) {
-    const bool races = races_without(place, run);
-    std::printf("%-26s without sync() of %s: %s\n", kernel, place.c_str(),
-                races ? "found out" : "NOT FOUND OUT");
+  const auto found = locations;
+  for (const Location& location : found) {
+    const bool races = races_without(location, run);
+    std::printf("%-26s without sync() of %s: %s\n", kernel, location.c_str(),
+                races ? "race found" : "NO RACE FOUND");
     wrong += !races;
   }
-  if (found.empty()) std::printf("%-26s says no sync()\n", kernel), ++wrong;
+  if (found.empty()) std::printf("%-26s calls no sync()\n", kernel), ++wrong;
   return wrong;
 }
 
 int examine_attention() {
-  constexpr Emulation emulation{
-      3, 2};  // three, so that no thread meets its own numbers again by chance
+  // Three threads, so that no thread happens to read only what it wrote itself.
+  constexpr Emulation emulation{3, 2};
   AttentionProblem<float> problem({1, 2, 1, 66, 66, 8});
-  int wrong = examine("attention forward", [&] { problem.forward<ForgetfulBlock>(emulation); });
-  problem.take_delta<EmulatedBlock>(emulation);
-  wrong += examine("attention keys", [&] { problem.keys_backward<ForgetfulBlock>(emulation); });
-  return wrong +
-         examine("attention queries", [&] { problem.queries_backward<ForgetfulBlock>(emulation); });
+  int wrong = examine("attention forward", [&] { problem.forward<BlockWithoutSync>(emulation); });
+  problem.compute_delta<EmulatedBlock>(emulation);
+  wrong += examine("attention keys", [&] { problem.keys_backward<BlockWithoutSync>(emulation); });
+  return wrong + examine("attention queries",
+                         [&] { problem.queries_backward<BlockWithoutSync>(emulation); });
 }
 
 }  // namespace
@@ -118,22 +118,21 @@ int examine_attention() {
 int main() {
   int wrong = examine_attention();
   const auto many = numbers<float>(100, 1);
-  double total = 0, parts[2] = {};
+  double total = 0, partials[2] = {};
   wrong += examine("total", [&] {
-    launch_emulated<ForgetfulBlock>(Total<float, double>{many.data(), 100, &total}, 1, {4, 1});
+    launch_emulated<BlockWithoutSync>(Total<float, double>{many.data(), 100, &total}, 1, {4, 1});
   });
   SquareSums<float> squares{};
   for (int i = 0; i < 2; ++i) {
-    SquareSums<float>::Part part{};
-    part.elements = 100, part.numbers = many.data();
-    squares.slices.add(part);
+    SquareSums<float>::Entry entry{};
+    entry.elements = 100, entry.values = many.data();
+    squares.table.add(entry);
   }
-  squares.parts = parts;
+  squares.partials = partials;
   wrong += examine("sums of squares", [&] {
-    launch_emulated<ForgetfulBlock>(squares, squares.blocks(), {4, 2});
+    launch_emulated<BlockWithoutSync>(squares, squares.blocks(), {4, 2});
   });
-  std::printf("missing_sync: %s\n", wrong == 0
-                                        ? "every sync() left out was found out, and nothing else"
-                                        : "not as it must be, see above");
+  std::printf("missing_sync: %s\n", wrong == 0 ? "a race for each omitted sync(), and no other"
+                                               : "unexpected results, see above");
   return wrong == 0 ? 0 : 1;
 }

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/kernels/shared/square_sums.hpp"
+#include "autograd/kernels/shared/sums.hpp"
 #include "autograd/optim/optimizer.hpp"
 #include "tests/autograd/kernels/emulated/emulations.hpp"
 
@@ -12,21 +12,21 @@ using namespace ringside::tests;
 
 namespace {
 
-// Some tensors: longer than a block's piece, empty, of one number, and one that does not begin on
-// 16 bytes.
-constexpr std::int64_t lengths[] = {3 * slice_piece + 5, 0, 1, 40, 1003};
-constexpr std::size_t count = std::size(lengths), crooked = 4;
+// Tensors of different lengths: more elements than one block takes, none, one; and one tensor whose
+// memory is not aligned to 16 bytes.
+constexpr std::int64_t lengths[] = {3 * elements_per_block + 5, 0, 1, 40, 1003};
+constexpr std::size_t count = std::size(lengths), unaligned = 4;
 
 template <class S>
 struct Tensors {
   explicit Tensors(std::uint64_t seed) {
     for (std::size_t i = 0; i < count; ++i) memory[i] = numbers<S>(lengths[i] + 1, seed + i);
   }
-  S* at(std::size_t i) { return memory[i].data() + (i == crooked); }
+  S* at(std::size_t i) { return memory[i].data() + (i == unaligned); }
   std::vector<S> memory[count];
 };
 
-// What optimizer.cpp computes, three steps of it, in fp64.
+// The update of optim/adamw.cpp, in fp64.
 struct Reference {
   double p, m, v;
 };
@@ -54,17 +54,17 @@ void check(Rule rule, const Factors& factors, const Definition& definition, Emul
     for (std::int64_t j = 0; j < lengths[i]; ++j)
       expected[i].push_back({static_cast<double>(values.at(i)[j]), 0, 0});
   for (int t = 1; t <= 3; ++t) {
-    OptimizerUpdate<Rule, S, G> kernel{.slices = {}, .rule = rule};
+    OptimizerUpdate<Rule, S, G> kernel{.table = {}, .rule = rule};
     for (std::size_t i = 0; i < count; ++i) {
-      typename OptimizerUpdate<Rule, S, G>::Parameter slice{};
-      slice.elements = lengths[i];
-      slice.values = values.at(i);
-      if constexpr (with_master) slice.rounded = rounded.at(i);
-      slice.gradient = gradients.at(i);
-      if (Rule::states > 0) slice.state[0] = m.at(i);
-      if constexpr (Rule::states > 1) slice.state[1] = v.at(i);
-      slice.factors = factors(t);
-      kernel.slices.add(slice);
+      typename OptimizerUpdate<Rule, S, G>::Parameter parameter{};
+      parameter.elements = lengths[i];
+      parameter.values = values.at(i);
+      if constexpr (with_master) parameter.rounded = rounded.at(i);
+      parameter.gradient = gradients.at(i);
+      if (Rule::states > 0) parameter.state[0] = m.at(i);
+      if constexpr (Rule::states > 1) parameter.state[1] = v.at(i);
+      parameter.factors = factors(t);
+      kernel.table.add(parameter);
       for (std::size_t j = 0; j < expected[i].size(); ++j)
         definition(expected[i][j], 0.5 * static_cast<double>(float(gradients.at(i)[j])), t);
     }
@@ -82,9 +82,9 @@ void check(Rule rule, const Factors& factors, const Definition& definition, Emul
     }
   CHECK(apart < 2e-6);
   CHECK(apart_rounded == 0);
-  // Nobody wrote beside the tensors.
+  // Nothing was written outside of the tensors.
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t beside = i == crooked ? 0 : static_cast<std::size_t>(lengths[i]);
+    const std::size_t beside = i == unaligned ? 0 : static_cast<std::size_t>(lengths[i]);
     CHECK(values.memory[i][beside] == numbers<float>(lengths[i] + 1, 1 + i)[beside]);
     CHECK(m.memory[i][beside] == 0);
   }
@@ -121,69 +121,68 @@ TEST_CASE("cuda SGD: without momentum and with it and with Nesterov's") {
   }
 }
 
-TEST_CASE(
-    "cuda totals: squares of many tensors are added up in fp64, also those that fp32 could not "
-    "hold") {
+TEST_CASE("cuda totals: squares of many tensors are summed in fp64, even if they overflow fp32") {
   for (const Emulation emulation : emulations) {
     Tensors<float> gradients(3);
     gradients.at(0)[7] = 1e25f;
     double expected = 0;
     SquareSums<float> kernel{};
     for (std::size_t i = 0; i < count; ++i) {
-      SquareSums<float>::Part part{};
-      part.elements = lengths[i], part.numbers = gradients.at(i);
-      kernel.slices.add(part);
+      SquareSums<float>::Entry entry{};
+      entry.elements = lengths[i], entry.values = gradients.at(i);
+      kernel.table.add(entry);
       for (std::int64_t j = 0; j < lengths[i]; ++j)
         expected +=
             static_cast<double>(gradients.at(i)[j]) * static_cast<double>(gradients.at(i)[j]);
     }
-    std::vector<double> parts(static_cast<std::size_t>(kernel.blocks()));
-    kernel.parts = parts.data();
+    std::vector<double> partials(static_cast<std::size_t>(kernel.blocks()));
+    kernel.partials = partials.data();
     double total = 0;
     launch_emulated(kernel, kernel.blocks(), emulation);
-    launch_emulated(Total<double, double>{parts.data(), kernel.blocks(), &total}, 1, emulation);
+    launch_emulated(Total<double, double>{partials.data(), kernel.blocks(), &total}, 1, emulation);
     CHECK(total == doctest::Approx(expected).epsilon(1e-12));
   }
 }
 
-TEST_CASE("cuda scaling: many tensors in one launch and nothing beside them") {
+TEST_CASE("cuda scaling: many tensors in one launch and no element outside of them") {
   for (const Emulation emulation : emulations) {
     Tensors<Bf16> tensors(5), before(5);
-    ScaleMany<Bf16> kernel{.slices = {}, .factor = 0.375f};
+    ScaleMany<Bf16> kernel{.table = {}, .factor = 0.375f};
     for (std::size_t i = 0; i < count; ++i) {
-      ScaleMany<Bf16>::Part part{};
-      part.elements = lengths[i], part.numbers = tensors.at(i);
-      kernel.slices.add(part);
+      ScaleMany<Bf16>::Entry entry{};
+      entry.elements = lengths[i], entry.values = tensors.at(i);
+      kernel.table.add(entry);
     }
     launch_emulated(kernel, kernel.blocks(), emulation);
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < count; ++i) {
       for (std::int64_t j = 0; j < lengths[i]; ++j)
         wrong += tensors.at(i)[j].bits != Bf16(0.375f * float(before.at(i)[j])).bits;
-      const std::size_t beside = i == crooked ? 0 : static_cast<std::size_t>(lengths[i]);
+      const std::size_t beside = i == unaligned ? 0 : static_cast<std::size_t>(lengths[i]);
       wrong += tensors.memory[i][beside].bits != before.memory[i][beside].bits;
     }
     CHECK(wrong == 0);
   }
 }
 
-TEST_CASE("cuda slices: every number is some block's and the table says when it is full") {
-  Slices<SquareSums<float>::Part, 3> slices{};
+TEST_CASE("cuda tensor table: every element belongs to one block and a full table says so") {
+  TensorTable<SquareSums<float>::Entry, 3> table{};
   const float number = 0;
-  for (const std::int64_t length : {slice_piece + 1, std::int64_t{1}, 2 * slice_piece}) {
-    CHECK(!slices.full());
-    SquareSums<float>::Part part{};
-    part.elements = length, part.numbers = &number;
-    slices.add(part);
+  for (const std::int64_t length :
+       {elements_per_block + 1, std::int64_t{1}, 2 * elements_per_block}) {
+    CHECK(!table.full());
+    SquareSums<float>::Entry entry{};
+    entry.elements = length, entry.values = &number;
+    table.add(entry);
   }
-  CHECK(slices.full());
-  CHECK(slices.blocks == 2 + 1 + 2);
+  CHECK(table.full());
+  CHECK(table.blocks == 2 + 1 + 2);
   std::int64_t seen[3] = {};
-  for (int block = 0; block < slices.blocks; ++block) {
-    const auto share = slices.share_of(block);
-    const auto which = static_cast<std::size_t>(&share.slice - slices.at);
-    CHECK(share.begin == seen[which]);
-    seen[which] = share.end;
+  for (int block = 0; block < table.blocks; ++block) {
+    const auto work = table.work_of(block);
+    const auto which = static_cast<std::size_t>(&work.entry - table.at);
+    CHECK(work.begin == seen[which]);
+    seen[which] = work.end;
   }
-  for (std::size_t i = 0; i < 3; ++i) CHECK(seen[i] == slices.at[i].elements);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(seen[i] == table.at[i].elements);
 }

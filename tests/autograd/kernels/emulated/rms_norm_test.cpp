@@ -27,7 +27,7 @@ void check_forward(std::int64_t rows, std::int64_t n, bool with_residual, std::i
                              .rows = rows,
                              .n = n,
                              .eps = eps,
-                             .packs = in_packs(n, x.data(), y.data())},
+                             .packs = fits_packs(n, x.data(), y.data())},
                   blocks, emulation);
   std::vector<double> expected_y, expected_r;
   std::vector<S> expected_sum(x.size());
@@ -52,7 +52,7 @@ void check_forward(std::int64_t rows, std::int64_t n, bool with_residual, std::i
 template <class S>
 void check_backward(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emulation) {
   const auto dy = numbers<S>(rows * n, 1), x = numbers<S>(rows * n, 2), w = numbers<S>(n, 3);
-  std::vector<float> r, parts(static_cast<std::size_t>(blocks * n), 77.0f);
+  std::vector<float> r, partials(static_cast<std::size_t>(blocks * n), 77.0f);
   std::vector<double> expected_dx, expected_dw(w.size());
   for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
     const auto at = [&](const std::vector<S>& all, std::size_t i) {
@@ -78,20 +78,21 @@ void check_backward(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emul
                          .w = w.data(),
                          .r = r.data(),
                          .dx = dx.data(),
-                         .parts = parts.data(),
+                         .partials = partials.data(),
                          .rows = rows,
                          .n = n,
-                         .packs = in_packs(n, dy.data(), x.data(), dx.data(), w.data())},
+                         .packs = fits_packs(n, dy.data(), x.data(), dx.data(), w.data())},
       blocks, emulation);
-  launch_emulated(SumOfLines<S>{.parts = parts.data(), .total = dw.data(), .lines = blocks, .n = n},
-                  2, emulation);
+  launch_emulated(
+      ColumnSums<S>{.partials = partials.data(), .total = dw.data(), .rows = blocks, .n = n}, 2,
+      emulation);
   CHECK(difference(dx, expected_dx) < tolerance<S>);
   CHECK(difference(dw, expected_dw) < tolerance<S>);
 }
 
 }  // namespace
 
-TEST_CASE("cuda rms_norm: rows in packs and not and more and fewer of them than blocks") {
+TEST_CASE("cuda rms_norm: rows with packs and without and more and fewer rows than blocks") {
   for (const Emulation emulation : emulations)
     for (const std::int64_t n : {3, 7, 8, 40, 515})
       for (const std::int64_t blocks : {1, 3}) {

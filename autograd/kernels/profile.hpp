@@ -1,14 +1,14 @@
-// Where the time of a training step goes: which op, forward or backward, and how much of it in
-// matrix products.
+// Profile: the time that each op takes in a training step, forward and backward, and the part of it
+// that matrix products take.
 //
-//     Profile profile;                          the ops of this thread report to it while it lives
+//     Profile profile;                          while it lives, the ops of this thread report to it
 //     loss = model.loss(...);  backward(loss);
 //     clip_grad_norm(...);     profile.mark("clip");
 //     for (const auto& op : profile.ops()) ...
 //
-// Forward, an op is given the time since the last report: what is not an op itself counts for the
-// op that comes next. Where a Trace (base/trace.hpp) records too, each report becomes a span there,
-// and tells how much memory is held by then.
+// Each report charges the op with the time since the previous report. So in forward, time outside
+// of ops is charged to the next op. If this thread records a Trace (base/trace.hpp), each report
+// also becomes a span there, with the memory in use.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ namespace ringside::autograd {
 struct OpTime {
   std::string name;
   double forward = 0, backward = 0;  // seconds
-  int calls = 0;                     // forward
+  int calls = 0;                     // of forward
 };
 
-// A product that was computed: C = op(A) op(B), m x k times k x n, so often.
+// C = op(A) op(B), m x k times k x n, computed `calls` times.
 struct Product {
   Transpose a, b;
   std::int64_t m, n, k;
@@ -40,21 +40,21 @@ struct Product {
 
 class Profile {
  public:
-  // `settle` is called before every look at the clock: on a device, where ops only begin when they
-  // are asked for, it waits until all are done. The step takes longer for it.
-  explicit Profile(std::function<void()> settle = {});
+  // `synchronise` is called before each reading of the clock. On a device a call only starts an
+  // op, so it must wait until all ops are done; this makes the step slower.
+  explicit Profile(std::function<void()> synchronise = {});
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // The time since the last report was that of `name`, which is no op.
+  // Charges the time since the last report to `name`, which is no op.
   void mark(std::string_view name) { entry(name).forward += lap(name, ""); }
 
   const std::vector<OpTime>& ops() const { return ops_; }  // in the order of their first report
-  double gemm_seconds() const { return gemm_seconds_; }    // of the ops' time
+  double gemm_seconds() const { return gemm_seconds_; }    // included in the times of the ops
   const std::vector<Product>& products() const { return products_; }
 
-  // What ops, the engine and gemm call. They do nothing on a thread that has no profile.
+  // Reports of ops, the engine and gemm. On a thread without a profile they do nothing.
   static void note_forward(const char* op) {
     if (active_) active_->add_forward(op);
   }
@@ -64,7 +64,7 @@ class Profile {
   static void note_gemm(const Product& product, double seconds) {
     if (active_) active_->add_gemm(product, seconds);
   }
-  // What comes next begins now: the time since the last report was nobody's.
+  // The time since the last report is charged to nothing: the next op begins now.
   static void begin() {
     if (active_) active_->last_ = Clock::now();
   }
@@ -79,7 +79,7 @@ class Profile {
 
   static constinit thread_local Profile* active_;
   Profile* outer_;
-  std::function<void()> settle_;
+  std::function<void()> synchronise_;
   Clock::time_point last_ = Clock::now();
   std::vector<OpTime> ops_;
   std::vector<Product> products_;

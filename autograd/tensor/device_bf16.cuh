@@ -1,5 +1,5 @@
-// How nvcc's side of a file rounds to bf16 (bf16_number.hpp): a GPU has an instruction for what
-// takes seven of integers.
+// bf16_bits() in a file that nvcc compiles: a GPU rounds to bf16 with one instruction, where
+// bf16_by_integers() takes seven. Included by bf16.hpp only.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "autograd/engine/profile.hpp"
+#include "autograd/kernels/profile.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -12,8 +12,8 @@ namespace ringside::autograd {
 
 constinit thread_local Profile* Profile::active_ = nullptr;
 
-Profile::Profile(std::function<void()> settle)
-    : outer_(std::exchange(active_, this)), settle_(std::move(settle)) {}
+Profile::Profile(std::function<void()> synchronise)
+    : outer_(std::exchange(active_, this)), synchronise_(std::move(synchronise)) {}
 
 Profile::~Profile() {
   active_ = outer_;
@@ -25,7 +25,7 @@ OpTime& Profile::entry(std::string_view name) {
   return found != ops_.end() ? *found : ops_.emplace_back(OpTime{std::string(name)});
 }
 
-// The ledger, kind by kind.
+// Records how much memory of each kind is in use.
 static void add_memory(Trace& trace, Clock::time_point now) {
   if (trace.memory().empty()) {
     std::vector<std::string> names;
@@ -38,7 +38,7 @@ static void add_memory(Trace& trace, Clock::time_point now) {
 }
 
 double Profile::lap(std::string_view op, const char* direction) {
-  if (settle_) settle_();
+  if (synchronise_) synchronise_();
   const auto now = Clock::now(), start = std::exchange(last_, now);
   if (Trace* trace = Trace::here()) {
     trace->add(

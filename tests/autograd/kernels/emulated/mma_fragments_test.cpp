@@ -1,6 +1,6 @@
-// A warp, emulated as the manual of PTX describes it, multiplies two 16 x 16 squares by the places
-// of warp_squares.hpp.
-#include "autograd/kernels/block/warp_squares.hpp"
+// Emulates ldmatrix and mma.sync as the PTX manual defines them, and multiplies two 16 x 16
+// matrices with the positions of mma_fragments.hpp.
+#include "autograd/kernels/block/mma_fragments.hpp"
 
 #include <array>
 
@@ -11,12 +11,12 @@ using namespace ringside::autograd::cuda;
 namespace {
 
 constexpr int warp = 32;
-using Square = std::array<std::array<float, 16>, 16>;
-using Registers =
-    std::array<std::array<std::array<float, 2>, 4>, warp>;  // [thread][register][low or high half]
+using Matrix = std::array<std::array<float, 16>, 16>;
+// [thread][register][low or high half]
+using Registers = std::array<std::array<std::array<float, 2>, 4>, warp>;
 
-Square square(int seed) {
-  Square all{};
+Matrix filled(int seed) {
+  Matrix all{};
   for (int r = 0; r < 16; ++r)
     for (int c = 0; c < 16; ++c)
       all[static_cast<std::size_t>(r)][static_cast<std::size_t>(c)] =
@@ -24,41 +24,42 @@ Square square(int seed) {
   return all;
 }
 
-float at(const Square& from, int row, int column) {
+float at(const Matrix& from, int row, int column) {
   return from.at(static_cast<std::size_t>(row)).at(static_cast<std::size_t>(column));
 }
 
-// ldmatrix.sync.aligned.m8n8.x4.shared.b16: "thread t / 4 * ... each thread loads a fragment of a
-// row": of part p, thread t receives two neighbours of row t / 4, or, with .trans, of column t / 4.
+// ldmatrix.sync.aligned.m8n8.x4.shared.b16: of each of the four 8 x 8 matrices, thread t receives
+// two neighbouring elements of row t / 4 or, with .trans, of column t / 4.
 template <class RowOf>
-Registers ldmatrix(const Square& from, bool trans, RowOf row_of) {
+Registers ldmatrix(const Matrix& from, bool trans, RowOf row_of) {
   Registers all{};
   for (int t = 0; t < warp; ++t)
-    for (int part = 0; part < 4; ++part)
+    for (int matrix = 0; matrix < 4; ++matrix)
       for (int half = 0; half < 2; ++half) {
         const int line = t / 4, along = t % 4 * 2 + half;
-        const auto begin = row_of(part * 8 + (trans ? along : line));
-        all[static_cast<std::size_t>(t)][static_cast<std::size_t>(part)]
+        const auto begin = row_of(matrix * 8 + (trans ? along : line));
+        all[static_cast<std::size_t>(t)][static_cast<std::size_t>(matrix)]
            [static_cast<std::size_t>(half)] =
                at(from, begin.row, begin.column + (trans ? line : along));
       }
   return all;
 }
 
-// mma.sync.aligned.m16n8k16.row.col: which numbers of A [16, 16] and B [16, 8] the registers are,
-// by the tables of the manual.
-Place of_a(int t, int i) {  // a0 .. a7, two to a register
+// mma.sync.aligned.m16n8k16.row.col: the positions of a thread's elements in A [16, 16], B [16, 8]
+// and C [16, 8], from the tables of the manual.
+Position of_a(int t, int i) {  // a0 .. a7, two to a register
   const bool upper = i < 2 || (i >= 4 && i < 6);
   return {t / 4 + (upper ? 0 : 8), t % 4 * 2 + i % 2 + (i < 4 ? 0 : 8)};
 }
-Place of_b(int t, int i) {  // b0 .. b3
+Position of_b(int t, int i) {  // b0 .. b3
   return {t % 4 * 2 + i % 2 + (i < 2 ? 0 : 8), t / 4};
 }
-Place of_c(int t, int i) {  // c0 .. c3
+Position of_c(int t, int i) {  // c0 .. c3
   return {t / 4 + (i < 2 ? 0 : 8), t % 4 * 2 + i % 2};
 }
 
-// The product, [16, 8], as sums of threads; b's registers are `first` and the one after.
+// The product [16, 8], as each thread's four accumulator elements. B is in registers `first` and
+// `first` + 1.
 std::array<std::array<float, 4>, warp> mma(const Registers& a, const Registers& b,
                                            std::size_t first) {
   float full_a[16][16] = {}, full_b[16][8] = {};
@@ -81,19 +82,19 @@ std::array<std::array<float, 4>, warp> mma(const Registers& a, const Registers& 
 }
 
 void check_product(bool transposed) {
-  const Square a = square(1), b = square(2);
-  const Registers left = ldmatrix(a, false, row_of_left);
-  const Registers right =
-      transposed ? ldmatrix(b, false, row_of_right_transposed) : ldmatrix(b, true, row_of_right);
+  const Matrix a = filled(1), b = filled(2);
+  const Registers left = ldmatrix(a, false, ldmatrix_row_a);
+  const Registers right = transposed ? ldmatrix(b, false, ldmatrix_row_b_transposed)
+                                     : ldmatrix(b, true, ldmatrix_row_b);
   for (int half = 0; half < 2; ++half) {
     const auto sums = mma(left, right, static_cast<std::size_t>(2 * half));
     for (int t = 0; t < warp; ++t)
       for (int i = 0; i < 4; ++i) {
-        const Place place = place_of_sum(t, i);
+        const Position position = accumulator_position(t, i);
         float expected = 0;
         for (int k = 0; k < 16; ++k) {
-          const int column = place.column + 8 * half;
-          expected += at(a, place.row, k) * (transposed ? at(b, column, k) : at(b, k, column));
+          const int column = position.column + 8 * half;
+          expected += at(a, position.row, k) * (transposed ? at(b, column, k) : at(b, k, column));
         }
         CHECK(sums[static_cast<std::size_t>(t)][static_cast<std::size_t>(i)] == expected);
       }
@@ -103,8 +104,8 @@ void check_product(bool transposed) {
 }  // namespace
 
 TEST_CASE(
-    "cuda tiles: a warp's registers hold the product of two squares where the kernels look for "
-    "it") {
+    "cuda tiles: mma on ldmatrix fragments puts the product of two matrices where "
+    "accumulator_position says") {
   check_product(false);
   check_product(true);
 }

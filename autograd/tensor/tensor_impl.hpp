@@ -1,4 +1,5 @@
-// What a Tensor handle points to. Only tensor.cpp and node.cpp look inside.
+// Tensor::Impl: the variable that Tensor handles share. Included by tensor.cpp, layout.cpp and the
+// files of engine/ only.
 #pragma once
 
 #include <memory>
@@ -17,11 +18,12 @@ struct Tensor::Impl {
   bool contiguous = true;
   std::int64_t elements = 0;
 
+  // The gradient side, read and written by engine/ only. This room never looks into a Node.
   bool requires_grad = false;
-  std::shared_ptr<Node> grad_fn;  // of a result
+  std::shared_ptr<Node> grad_fn;  // of an op's result
 
-  // Of a leaf that requires a gradient. Weak, for AccumulateGrad holds the leaf; while any graph
-  // uses the leaf, there is exactly one.
+  // Of a leaf that requires a gradient. Weak, because AccumulateGrad holds the leaf; while any
+  // graph uses the leaf, there is exactly one.
   std::weak_ptr<AccumulateGrad> accumulate_grad;
   Tensor grad;
   std::vector<std::pair<int, PostAccumulateGradHook>> hooks;

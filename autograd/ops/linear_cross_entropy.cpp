@@ -1,0 +1,218 @@
+// linear_cross_entropy: cross_entropy(x W^T, targets), without all logits at once.
+//
+// Blocks of rows of x are computed one after the other:
+//
+//     z = x W^T                                             [block, V]    the only logits in memory
+//     loss += log sum_v exp(z[t, v]) - z[t, target]
+//     dz = (softmax(z[t])[v] - [v == target]) / count       [block, V]    overwrites z
+//     dx = dz W                                             [block, n]
+//     dW += dz^T x                                          [V, n]
+//
+// The gradients are computed during forward, while z is in memory; to compute z again in backward
+// would cost a third more. Backward only multiplies them by the gradient of the loss. After Hsu et
+// al., "Liger Kernel" (2024).
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/copy.hpp"
+#include "autograd/kernels/device_kernels.hpp"
+#include "autograd/kernels/exp.hpp"
+#include "autograd/kernels/matrix_product.hpp"
+#include "autograd/kernels/rows.hpp"
+#include "autograd/ops/checks.hpp"
+#include "autograd/ops/loss.hpp"
+#include "autograd/ops/ops.hpp"
+#include "autograd/tensor/layout.hpp"
+
+namespace ringside::autograd {
+
+std::int64_t cross_entropy_rows(std::int64_t tokens, std::int64_t vocabulary) {
+  // A block has at most `logits` logits, but at least `fewest` rows: a product of fewer rows is
+  // slow (docs/performance.md).
+  constexpr std::int64_t logits = 1 << 23, fewest = 64;
+  const std::int64_t most = std::max(fewest, logits / vocabulary);
+  const std::int64_t blocks = std::max<std::int64_t>(1, (tokens + most - 1) / most);
+  return std::max<std::int64_t>(1, (tokens + blocks - 1) / blocks);
+}
+
+namespace {
+
+constexpr auto transposed = Transpose::yes;
+
+// The tensors of one call, all on one device. bf16 x and w are used as they are on a device, and
+// converted to fp32 on the CPU.
+struct LossProblem {
+  Tensor x, w, targets;  // [tokens, n], [V, n], [tokens]
+  std::int32_t ignore_index;
+  double weight;  // of one token in the mean
+  Tensor dx, dw;  // undefined if not needed; dw has the compute dtype
+  Tensor losses;  // [tokens]
+
+  bool wants_gradient() const { return dx.defined() || dw.defined(); }
+};
+
+// Rows first .. first + count - 1 of a contiguous tensor [rows, ...], as [count, size].
+Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t count, std::int64_t size) {
+  return make_view(all, all.offset() + first * size, {count, size}, {size, 1});
+}
+
+// One row of logits z -> -log softmax(z)[target]. With `gradient`, z becomes (softmax(z) - [v ==
+// target]) weight.
+template <class T>
+double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T weight) {
+  T largest = z[0];
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t v = 0; v < n; ++v) largest = std::max(largest, z[v]);
+  const T chosen = z[target];
+  T total = 0;
+  if (!gradient) {
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t v = 0; v < n; ++v) total += fast_exp(z[v] - largest);
+  } else {
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t v = 0; v < n; ++v) {
+      z[v] = fast_exp(z[v] - largest);
+      total += z[v];
+    }
+    const T factor = weight / total;
+#pragma omp simd
+    for (std::int64_t v = 0; v < n; ++v) z[v] *= factor;
+    z[target] -= weight;
+  }
+  return static_cast<double>(largest + std::log(total)) - static_cast<double>(chosen);
+}
+
+// Logits z of rows `first` and following -> their losses, and with a gradient wanted z := dz. An
+// ignored row has loss 0 and gradient 0.
+void losses_on_cpu(const LossProblem& problem, std::int64_t first, const Tensor& z) {
+  const std::int64_t rows = z.size(0), vocabulary = z.size(1);
+  const std::int32_t* const targets = problem.targets.data<std::int32_t>() + first;
+  double* const losses = problem.losses.data<double>() + first;
+  dispatch(z.dtype(), "linear_cross_entropy", [&](auto zero) {
+    using T = decltype(zero);
+    T* const logits = z.data<T>();
+    const T weight = static_cast<T>(problem.weight);
+    const bool gradient = problem.wants_gradient();
+    parallel_for(rows, row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        T* const of_row = logits + row * vocabulary;
+        if (targets[row] == problem.ignore_index) {
+          losses[row] = 0;
+          std::fill_n(of_row, vocabulary, T(0));
+        } else {
+          losses[row] = loss_of_row(of_row, vocabulary, targets[row], gradient, weight);
+        }
+      }
+    });
+  });
+}
+
+// The same on a device. Returns dz, which is z, or a new bf16 tensor for bf16 products.
+Tensor losses_on_device(const LossProblem& problem, std::int64_t first, const Tensor& z) {
+  const DeviceKernels& kernels = device_kernels(z.device());
+  const std::int64_t rows = z.size(0);
+  const Tensor targets = rows_of(problem.targets, first, rows, 1),
+               losses = rows_of(problem.losses, first, rows, 1);
+  if (!problem.wants_gradient()) {
+    const Tensor log_sums = Tensor::empty({rows}, DType::fp32, z.device());
+    kernels.cross_entropy(z, targets, problem.ignore_index, losses, log_sums);
+    return z;
+  }
+  const Tensor dz =
+      problem.x.dtype() == z.dtype() ? z : Tensor::empty(z.shape(), problem.x.dtype(), z.device());
+  kernels.cross_entropy_with_gradient(z, targets, problem.ignore_index, problem.weight, losses, dz);
+  return dz;
+}
+
+// The drawing at the head of this file: all blocks of rows.
+void losses_and_gradients(const LossProblem& problem, std::int64_t rows_at_once) {
+  const Tensor &x = problem.x, &w = problem.w;
+  const std::int64_t tokens = problem.targets.elements(), vocabulary = w.size(0), n = w.size(1);
+  const Tensor scratch = Tensor::empty({std::min(rows_at_once, tokens), vocabulary},
+                                       compute_dtype(x.dtype()), x.device());
+  for (std::int64_t first = 0; first < tokens; first += rows_at_once) {
+    const std::int64_t rows = std::min(rows_at_once, tokens - first);
+    const Tensor z = rows_of(scratch, 0, rows, vocabulary), part = rows_of(x, first, rows, n);
+    multiply({.b = transposed, .m = rows, .n = vocabulary, .k = n}, part, w, z);
+    Tensor dz = z;
+    if (x.device() == Device::cpu)
+      losses_on_cpu(problem, first, z);
+    else
+      dz = losses_on_device(problem, first, z);
+    if (problem.dx.defined())
+      multiply({.m = rows, .n = n, .k = vocabulary}, dz, w, rows_of(problem.dx, first, rows, n));
+    if (problem.dw.defined())  // the first block writes, the others add
+      multiply(
+          {.a = transposed, .m = vocabulary, .n = n, .k = rows, .beta = first > 0 ? 1.0f : 0.0f},
+          dz, part, problem.dw);
+  }
+}
+
+// The gradient for a loss of gradient 1, multiplied by the scalar `dloss` in place: nothing else
+// uses its memory.
+void scale_in_place(const Tensor& gradient, const Tensor& dloss) {
+  if (!gradient.defined()) return;
+  if (gradient.device() != Device::cpu)
+    return device_kernels(gradient.device()).scale_by(gradient, dloss, 1, gradient);
+  const double factor = dloss.item();
+  if (factor == 1) return;
+  dispatch(gradient.dtype(), "linear_cross_entropy", [&](auto zero) {
+    using T = decltype(zero);
+    T* const g = gradient.data<T>();
+    const T f = static_cast<T>(factor);
+    parallel_for(gradient.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) g[i] *= f;
+    });
+  });
+}
+
+}  // namespace
+
+// x [tokens, n], W [V, n], targets [tokens] -> loss, a scalar
+Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight,
+                            const Tensor& targets_input, std::int32_t ignore_index,
+                            std::int64_t rows_at_once) {
+  require_ids("linear_cross_entropy", "targets", targets_input);
+  require_alike("linear_cross_entropy", x_input, weight);
+  require(x_input.dim() >= 1 && weight.dim() == 2 && weight.size(0) > 0 &&
+              x_input.size(-1) == weight.size(1) &&
+              leading(x_input.shape()) == targets_input.shape(),
+          "linear_cross_entropy: expected x [..., n], weight [V, n] and targets [...], got {}, {} "
+          "and {}",
+          x_input.shape(), weight.shape(), targets_input.shape());
+  const Tensor x = x_input.contiguous(), w = weight.contiguous();
+  const DType stored = x.dtype(), computed = compute_dtype(stored);
+  const Device device = x.device();
+  const bool on_cpu = device == Device::cpu;
+  // The host checks the targets, whatever device x is on.
+  const Tensor on_host = targets_input.to(Device::cpu).contiguous();
+  const std::int64_t tokens = on_host.elements(), vocabulary = w.size(0),
+                     count =
+                         count_targets("linear_cross_entropy", on_host, vocabulary, ignore_index);
+
+  LossProblem problem{.x = on_cpu ? to_compute_dtype(x) : x,
+                      .w = on_cpu ? to_compute_dtype(w) : w,
+                      .targets = on_host.to(device),
+                      .ignore_index = ignore_index,
+                      .weight = weight_of(count),
+                      .dx = {},
+                      .dw = {},
+                      .losses = empty_losses(tokens, device)};
+  if (is_recorded({x})) problem.dx = empty_like(problem.x);
+  if (is_recorded({w}))  // without tokens there is no block that writes it
+    problem.dw = tokens > 0 ? Tensor::empty(w.shape(), computed, device)
+                            : Tensor::zeros(w.shape(), computed, device);
+  losses_and_gradients(problem,
+                       rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, vocabulary));
+  return record(
+      "linear_cross_entropy", mean_loss(problem.losses, count, computed), {x, w},
+      [dx = problem.dx, dw = problem.dw, stored](const Node&, const Tensor& dloss) -> Gradients {
+        scale_in_place(dx, dloss);
+        scale_in_place(dw, dloss);
+        return {to_storage_dtype(dx, stored), to_storage_dtype(dw, stored)};
+      });
+}
+
+}  // namespace ringside::autograd

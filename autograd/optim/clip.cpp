@@ -1,0 +1,90 @@
+#include "autograd/optim/clip.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include "autograd/kernels/copy.hpp"
+#include "autograd/kernels/device_kernels.hpp"
+#include "autograd/kernels/parallel.hpp"
+#include "base/error.hpp"
+
+namespace ringside::autograd {
+
+namespace {
+
+constexpr std::int64_t grain = 1 << 16;  // elements that are enough work for one more thread
+
+std::vector<Tensor> gradients_on(Device device, std::span<const Tensor> parameters) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : parameters)
+    if (parameter.device() == device && parameter.grad().defined())
+      gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+// The host waits once, for one number, however many gradients there are.
+double grad_norm_squared_on(Device device, std::span<const Tensor> parameters) {
+  const std::vector<Tensor> gradients = gradients_on(device, parameters);
+  if (gradients.empty()) return 0;
+  const Tensor total = Tensor::empty({}, DType::fp32, device);
+  device_kernels(device).sum_of_squares(gradients, 1, total);
+  return total.item();
+}
+
+}  // namespace
+
+double grad_norm_squared(std::span<const Tensor> parameters) {
+  double total = grad_norm_squared_on(Device::cuda, parameters) +
+                 grad_norm_squared_on(Device::emulated, parameters);
+  for (const Tensor& stored : gradients_on(Device::cpu, parameters)) {
+    const Tensor gradient = to_compute_dtype(stored);
+    dispatch(gradient.dtype(), "grad_norm_squared", [&](auto zero) {
+      using T = decltype(zero);
+      const T* const g = gradient.data<T>();
+      std::vector<double> of_piece(static_cast<std::size_t>(pieces_of(gradient.elements(), grain)),
+                                   0.0);
+      parallel_for_pieces(gradient.elements(), grain,
+                          [&](int piece, std::int64_t begin, std::int64_t end) {
+                            double squares = 0;
+#pragma omp simd reduction(+ : squares)
+                            for (std::int64_t i = begin; i < end; ++i)
+                              squares += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+                            of_piece[static_cast<std::size_t>(piece)] = squares;
+                          });
+      for (const double squares : of_piece) total += squares;
+    });
+  }
+  return total;
+}
+
+void scale_grads(std::span<const Tensor> parameters, double factor) {
+  if (factor == 1) return;
+  for (const Device device : {Device::cuda, Device::emulated})
+    if (const std::vector<Tensor> gradients = gradients_on(device, parameters); !gradients.empty())
+      device_kernels(device).scale_all(gradients, factor);
+  for (const Tensor& gradient : gradients_on(Device::cpu, parameters)) {
+    dispatch_stored(gradient.dtype(), "scale_grads", [&](auto zero) {
+      using T = decltype(zero);
+      T* const g = gradient.data<T>();
+      const auto f = static_cast<Compute<T>>(factor);
+      parallel_for(gradient.elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) g[i] = g[i] * f;
+      });
+    });
+  }
+}
+
+double clip_factor(double norm, double max_norm) {
+  require(max_norm > 0, "clip_grad_norm: expected a maximal norm above 0, got {}", max_norm);
+  const double factor = max_norm / (norm + 1e-6);
+  return factor >= 1 ? 1 : factor;  // NaN stays NaN, so that it is noticed
+}
+
+double clip_grad_norm(std::span<const Tensor> parameters, double max_norm) {
+  const double norm = std::sqrt(grad_norm_squared(parameters));
+  scale_grads(parameters, clip_factor(norm, max_norm));
+  return norm;
+}
+
+}  // namespace ringside::autograd
