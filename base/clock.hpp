@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 namespace ringside {
 
@@ -11,6 +12,13 @@ using Seconds = std::chrono::duration<double>;
 
 inline double seconds_since(Clock::time_point start) {
   return Seconds(Clock::now() - start).count();
+}
+
+// For ppoll(2) and futex(2). Durations above 10^6 s count as 10^6 s.
+inline timespec to_timespec(Seconds duration) {
+  const double seconds = std::min(duration.count(), 1e6);
+  const auto whole = static_cast<std::time_t>(seconds);
+  return {whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
 }
 
 class Deadline {

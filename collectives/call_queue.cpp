@@ -8,7 +8,7 @@
 #include "base/profiler_range.hpp"
 #include "base/start_thread.hpp"
 #include "base/trace.hpp"
-#include "collectives/backends/host_and_device.hpp"
+#include "collectives/host_and_device.hpp"
 
 namespace ringside::collectives {
 

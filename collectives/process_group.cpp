@@ -9,15 +9,11 @@
 
 #include "base/environment.hpp"
 #include "base/start_thread.hpp"
-#include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/bootstrap/connect.hpp"
 #include "collectives/call_queue.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/selection/calibration.hpp"
-#include "collectives/transport/automatic.hpp"
-#include "collectives/transport/emulated_link.hpp"
-#include "collectives/transport/shm/shm.hpp"
-#include "collectives/transport/tcp.hpp"
-#include "collectives/transport/threads.hpp"
+#include "collectives/selection/link_costs.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -49,13 +45,12 @@ AlgorithmSelection selection_behind(AlgorithmSelection algorithms, const std::op
   return algorithms;
 }
 
-ProcessGroup make_group(std::unique_ptr<Transport> bare, const GroupOptions& options,
-                        int hosts = 1) {
-  auto transport = behind_link(std::move(bare), options.link);
+ProcessGroup make_group(Connections bare, const GroupOptions& options, int hosts = 1) {
+  Connections connections = behind_link(std::move(bare), options.link);
   AlgorithmSelection algorithms =
-      selection_behind(options.algorithms, options.link, transport->name(), hosts);
-  algorithms = agree_on_costs(*transport, options.executor, std::move(algorithms), hosts);
-  return ProcessGroup(make_schedule_backend(std::move(transport), options.executor),
+      selection_behind(options.algorithms, options.link, connections.transport->name(), hosts);
+  algorithms = agree_on_costs(connections, options.executor, std::move(algorithms), hosts);
+  return ProcessGroup(make_schedule_backend(std::move(connections), options.executor),
                       std::move(algorithms));
 }
 
@@ -160,9 +155,9 @@ void ProcessGroup::barrier() {
 ProcessGroup ProcessGroup::split(int color, int key) {
   struct Bid {
     std::int32_t color, key;
-    Transport::Contact contact;
+    Endpoint endpoint;
   };
-  const Bid mine{color, key, state_->calls.backend().open_door()};
+  const Bid mine{color, key, state_->calls.backend().listen()};
   std::vector<Bid> bids(size());
   all_gather(&mine, bids.data(), sizeof(Bid) * size(), DataType::uint8, "split");
 
@@ -171,14 +166,15 @@ ProcessGroup ProcessGroup::split(int color, int key) {
     if (bids[r].color == color) members.push_back(r);
   std::stable_sort(members.begin(), members.end(),
                    [&](int a, int b) { return bids[a].key < bids[b].key; });
-  std::vector<Transport::Contact> contacts;
-  for (const int r : members) contacts.push_back(bids[r].contact);
+  std::vector<Endpoint> endpoints;
+  for (const int r : members) endpoints.push_back(bids[r].endpoint);
   const auto my_rank =
       static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
 
   const auto name = fmt::format("{}{}split{}.color{}", state_->name,
                                 state_->name.empty() ? "" : ".", ++state_->splits, color);
-  ProcessGroup group(state_->calls.backend().found(name, my_rank, contacts), state_->algorithms);
+  ProcessGroup group(state_->calls.backend().connect_sub_group(name, my_rank, endpoints),
+                     state_->algorithms);
   group.state_->name = name;
   if (state_->make_device_backend)
     group.add_device(state_->make_device_backend, state_->is_device_memory);
@@ -332,8 +328,8 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
   const auto run_rank = [&](int rank, const std::function<void(ProcessGroup&)>& rank_body) {
     std::optional<ProcessGroup> group;
     try {
-      auto transport = behind_link(make_threads_transport(world, rank), options.link);
-      group.emplace(make_schedule_backend(std::move(transport), options.executor), algorithms);
+      Connections connections = behind_link(connect_threads(world, rank), options.link);
+      group.emplace(make_schedule_backend(std::move(connections), options.executor), algorithms);
       rank_body(*group);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);

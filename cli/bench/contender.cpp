@@ -11,15 +11,12 @@
 #include "cli/bench/limits.hpp"
 #include "cli/bench/process_layout.hpp"
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/bootstrap/connect.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/execution/backend.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/transport/emulated_link.hpp"
-#include "collectives/transport/shm/shm.hpp"
-#include "collectives/transport/tcp.hpp"
-#include "collectives/transport/threads.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -91,15 +88,15 @@ void measure_threads(const std::function<std::unique_ptr<Backend>(int)>& make, c
 }
 
 // Our collectives over that transport, behind the link that is asked for.
-std::unique_ptr<Backend> ours_over(std::unique_ptr<collectives::Transport> transport) {
+std::unique_ptr<Backend> ours_over(collectives::Connections connections) {
   const auto options = collectives::group_options_from_environment();
-  return make_schedule_backend(behind_link(std::move(transport), options.link), options.executor);
+  return make_schedule_backend(behind_link(std::move(connections), options.link), options.executor);
 }
 
 void measure_with_threads(Lane& lane) {
   lane.measure = [](const Block& block, std::vector<RankRecord>& records) {
     const auto world = collectives::make_threads_world(static_cast<int>(records.size()));
-    const auto make = [&](int rank) { return ours_over(make_threads_transport(world, rank)); };
+    const auto make = [&](int rank) { return ours_over(connect_threads(world, rank)); };
     measure_threads(make, block, true, records);
   };
 }

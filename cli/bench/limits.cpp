@@ -9,7 +9,7 @@
 
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/bootstrap/rendezvous.hpp"
-#include "collectives/transport/tcp.hpp"
+#include "collectives/transport/socket_options.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -46,7 +46,7 @@ Relay relay_of(const Call& call, int rank, int ranks) {
 class BareRing final : public Backend {
  public:
   explicit BareRing(const collectives::RankInfo& rank_info)
-      : rank_(rank_info.rank), size_(rank_info.size), mesh_(collectives::meet(rank_info)) {
+      : rank_(rank_info.rank), size_(rank_info.size), mesh_(collectives::connect_mesh(rank_info)) {
     if (size_ == 1) return;
     for (auto& socket : mesh_.data)
       if (socket) collectives::set_up_data_socket(socket->native_handle());

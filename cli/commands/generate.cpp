@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "autograd/kernels/parallel.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/training/device_option.hpp"
@@ -19,7 +20,6 @@
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/data/vocabulary.hpp"
 #include "transformer/inference/generation.hpp"
-#include "transformer/printable.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -89,7 +89,7 @@ void generate(const Arguments& args) {
   transformer::load_parameters(args.init, model);
   const auto text = transformer::generate(model, tokens, args.tokens, args.sample);
   tokens.insert(tokens.end(), text.begin(), text.end());
-  fmt::print("{}\n", transformer::printable(vocabulary.bytes_of(tokens)));
+  fmt::print("{}\n", printable(vocabulary.bytes_of(tokens)));
 }
 
 }  // namespace

@@ -17,11 +17,11 @@
 
 #include "base/atomic_file.hpp"
 #include "base/clock.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/report/json_file.hpp"
 #include "transformer/data/corpus.hpp"
-#include "transformer/printable.hpp"
 #include "transformer/tokenizer/bpe_trainer.hpp"
 #include "transformer/tokenizer/tokenizer_file.hpp"
 
@@ -71,12 +71,7 @@ double per(double a, std::size_t b) {
 
 // On one line, in quotes, fit for a terminal.
 std::string quoted(const std::string& bytes) {
-  std::string text;
-  for (const char c : transformer::printable(
-           std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()))) {
-    text += c == '\n' ? "\\n" : c == '\t' ? "\\t" : std::string(1, c);
-  }
-  return fmt::format("\"{}\"", text);
+  return fmt::format("\"{}\"", printable_line(bytes));
 }
 
 void train(const Arguments& args) {

@@ -1,38 +1,18 @@
-// A file descriptor that closes itself, and the few system calls of the launcher that make one or
-// throw.
+// The few system calls of the launcher that make file descriptors, or throw.
 #pragma once
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/file_descriptor.hpp"
 
 namespace ringside::cli {
 
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor() { close(); }
-
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-  void close() {
-    if (is_open()) ::close(std::exchange(fd_, -1));
-  }
-
- private:
-  int fd_ = -1;
-};
+using ringside::FileDescriptor;
 
 struct Pipe {
   FileDescriptor read_end;

@@ -14,6 +14,7 @@
 #include "autograd/kernels/parallel.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/parallel_strategies.hpp"
@@ -22,7 +23,6 @@
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/checkpoint/step_dump.hpp"
 #include "transformer/memory.hpp"
-#include "transformer/printable.hpp"
 #include "transformer/single_process.hpp"
 
 namespace ringside::cli {
@@ -193,7 +193,7 @@ void print_sample(const TrainingPlan& plan, const Model& model, const ParallelSt
   if (strategy.rank() != 0) return;
   fmt::print("\n--- a sample of {} {}, temperature {} ---\n{}\n", tokens.size(),
              plan.vocabulary->is_bytes() ? "bytes" : "tokens", plan.sample.temperature,
-             transformer::printable(plan.vocabulary->bytes_of(tokens)));
+             printable(plan.vocabulary->bytes_of(tokens)));
 }
 
 // What is kept of a run. Every rank does it, since what there is to keep may be shared out; rank 0

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/words.hpp"
 #include "collectives/proof/verify.hpp"
 
 namespace ringside::cli {
@@ -85,10 +86,6 @@ int columns(const std::string& text) {
 
 std::string padded(const std::string& text, int width) {
   return text + std::string(std::max(1, width - columns(text)), ' ');
-}
-
-bool contains(ChunkRange range, int chunk) {
-  return chunk >= range.first && chunk < range.first + range.count;
 }
 
 // What becomes of the messages of this step.

@@ -1,13 +1,12 @@
-// How a buffer of `count` elements is cut into chunks.
+// How a buffer of `count` elements is divided into chunks.
 //
-// Floor plus remainder: the first `remainder` chunks are one unit longer than the others, so no
-// length is ever negative and any count is ordinary, 0 included. 10 elements in 4 chunks:
+// The first `remainder` chunks are one unit longer than the others, so any count is fine, 0 too.
+// 10 elements in 4 chunks:
 //
 //     chunk     0        1        2     3
 //            [0 1 2]  [3 4 5]   [6 7] [8 9]
 //
-// The unit is one element, or one cache line where the count is a whole number of lines, at least
-// one for each chunk.
+// The unit is one element, or a cache line where that divides the count well.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +18,11 @@ namespace ringside::collectives {
 
 class Chunks {
  public:
-  // Cut on single elements: what reduce_scatter and all_gather promise to their callers.
+  // The unit is an element: reduce_scatter and all_gather promise this division to their callers.
   static Chunks even(std::size_t count, int chunks) { return Chunks(count, chunks, 1); }
 
-  // Cut on borders of 64 bytes where the count allows it: for all_reduce, whose caller never sees
-  // the chunks.
+  // The unit is 64 bytes if `count` is a whole number of cache lines, at least one for each chunk;
+  // otherwise an element. For all_reduce, whose caller never sees the chunks.
   static Chunks aligned(std::size_t count, int chunks, std::size_t element_bytes) {
     const std::size_t line = 64 / element_bytes;
     const bool whole_lines = count % line == 0 && count / line >= static_cast<std::size_t>(chunks);
@@ -37,8 +36,8 @@ class Chunks {
   std::size_t begin(int i) const {
     return unit_ * (static_cast<std::size_t>(i) * floor_ + std::min<std::size_t>(i, remainder_));
   }
-  std::size_t size(int i) const { return begin(i + 1) - begin(i); }
   std::size_t begin(ChunkRange range) const { return begin(range.first); }
+  std::size_t size(int i) const { return begin(i + 1) - begin(i); }
   std::size_t size(ChunkRange range) const {
     return begin(range.first + range.count) - begin(range.first);
   }

@@ -1,25 +1,25 @@
-// Direct: everybody sends to everybody what that rank needs, with nobody in between.
+// Direct: every rank sends to every other rank what that rank needs, and nothing is forwarded.
 //
-// ONE-SHOT: every rank gets every other rank's whole buffer and adds them up for itself. One
-// message's delay and no more, if the messages travel at the same time; but each rank sends size-1
-// whole buffers. For a handful of numbers, where delay is all.
+// ONE-SHOT: every rank receives every other rank's whole buffer and computes the sum itself. If the
+// messages travel at the same time, that takes the latency of one message; but each rank sends
+// size-1 whole buffers. For very short buffers.
 //
-// TWO-SHOT: a reduce-scatter and an all-gather, each in the same manner with a p-th of the buffer
-// per message. As few bytes as the ring, 2 (size-1)/size of the buffer, in two delays where the
-// ring has 2 (size-1); but a rank speaks to all others, not to two.
+// TWO-SHOT: a direct reduce-scatter, then a direct all-gather, with 1/size of the buffer in each
+// message. It sends as few bytes as the ring, 2 (size-1)/size of the buffer, with the latency of
+// two messages instead of 2 (size-1). But a rank talks to all others, not to two neighbours.
 //
-// Source: NVIDIA's TensorRT-LLM and vLLM call the pair one-shot and two-shot in their custom
-// all-reduce; the direct exchange itself is the "direct" or "pairwise" algorithm of Thakur,
-// Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
-// International Journal of High Performance Computing Applications 19 (2005), pages 49-66.
+// Source: TensorRT-LLM and vLLM call the two one-shot and two-shot in their custom all-reduce. The
+// exchange is the "pairwise" algorithm of Thakur, Rabenseifner and Gropp, "Optimization of
+// collective communication operations in MPICH", International Journal of High Performance
+// Computing Applications 19 (2005), pages 49-66.
 #pragma once
 
 #include "collectives/algorithms/schedule.hpp"
 
 namespace ringside::collectives {
 
-// Afterwards chunk r on rank r holds the sum of all ranks' chunk r. In step s every rank serves the
-// one that sits s+1 to its right.
+// Afterwards chunk r on rank r holds the sum of all ranks' chunk r. In step s every rank sends to
+// rank+s+1.
 //
 //     size 3       chunk 0     chunk 1     chunk 2
 //     step 0
@@ -31,8 +31,7 @@ namespace ringside::collectives {
 //     rank 1       1           [0+1+2]     1             sends chunk 0 to rank 0
 //     rank 2       2           2           [0+1+2]       sends chunk 1 to rank 1
 //
-// What is sent is always a rank's own input, never a sum half done: so nobody waits for anybody
-// else's arithmetic.
+// A rank always sends its own input and never a partial sum, so no send waits for an addition.
 inline Schedule direct_reduce_scatter(int size, int rank) {
   Schedule schedule{.chunks = size, .steps = {}};
   for (int s = 1; s < size; ++s) {
@@ -75,11 +74,10 @@ inline Schedule two_shot_all_reduce(int size, int rank) {
   return schedule;
 }
 
-// The same, each rank adding up for itself. All must add in the same order, or the last bits
-// differ: rank 0's buffer first, then rank 1's, and so on, on every rank. That each rank sends and
-// receives one message at most in a step is then a question of who meets whom when: in step s the
-// ranks whose numbers add up to s exchange their inputs, a rank whose own number is half of s takes
-// its own.
+// Afterwards every rank holds the sum of all ranks' buffers, and has computed it itself. Every rank
+// adds in the same order, or the last bits would differ: first rank 0's buffer, then rank 1's, and
+// so on. In step s the ranks a and b with a + b = s exchange their inputs; if a = b, the rank takes
+// its own. So in each step a rank sends and receives at most one message.
 //
 //     size 3       step 0     step 1     step 2     step 3     step 4
 //     rank 0       0          0+1        0+1+2

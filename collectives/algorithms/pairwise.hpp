@@ -1,16 +1,17 @@
-// Pairwise exchange: the all-to-all. Every rank has a block for every rank; afterwards it has a
-// block from every rank.
+// Pairwise exchange: the all-to-all. Before, every rank has a chunk for every rank; afterwards it
+// has a chunk from every rank.
 //
-// Seen as a table with a row for each rank, the buffers are transposed:
+// As a table with a row for each rank, the buffers are transposed (r.c is chunk c of rank r's
+// input):
 //
-//     rank 0     0.0  0.1  0.2                    rank 0     0.0  1.0  2.0         r.c is chunk c of rank r's input
+//     rank 0     0.0  0.1  0.2                    rank 0     0.0  1.0  2.0
 //     rank 1     1.0  1.1  1.2        ──▶         rank 1     0.1  1.1  2.1
 //     rank 2     2.0  2.1  2.2                    rank 2     0.2  1.2  2.2
 //
-// In step s the ranks whose numbers add up to s (modulo size) exchange: rank r's chunk p lands in
-// rank p's chunk r, and the other way round. A rank thus receives into the very chunk that it has
-// just sent, which is why the exchange also works in place. Every block goes straight to where it
-// belongs, size-1 of them from each rank, and no algorithm can send less.
+// In step s the ranks a and b with a + b = s (modulo size) exchange: a's chunk b becomes b's chunk
+// a, and b's chunk a becomes a's chunk b. A rank receives into the chunk that it sends in the same
+// step, so the exchange also works in place. Each rank sends size-1 chunks directly to their
+// destination, and no algorithm sends less.
 //
 // Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
 // MPICH", International Journal of High Performance Computing Applications 19 (2005), pages 49-66,
@@ -27,7 +28,7 @@ inline Schedule pairwise_all_to_all(int size, int rank) {
   for (int s = 0; s < size; ++s) {
     const int peer = wrap(s - rank, size);
     Step step;
-    if (peer != rank) {  // a rank's block for itself stays where it is
+    if (peer != rank) {  // a rank's chunk for itself stays where it is
       step.send = Send{.to = peer, .chunks = {rank}, .input = peer};
       step.receive = Receive{.from = peer, .chunks = {peer}, .action = Action::overwrite};
     }

@@ -1,29 +1,28 @@
-// The ring: every rank sends to its right neighbour and receives from its left one, and no link is
-// ever idle.
+// The ring: every rank sends to its right neighbour and receives from its left one. No link is ever
+// idle.
 //
 //     ┌──▶ 0 ──▶ 1 ──▶ 2 ──▶ 3 ──┐        send to rank+1, receive from rank-1, both modulo size
 //     └──────────────────────────┘
 //
-// Over a whole all-reduce each rank sends 2 (size-1) chunks of 1/size of the buffer: for many ranks
-// not quite twice the buffer, however many they are, and no algorithm can send less. The price is 2
-// (size-1) steps, one after the other, which makes the ring the choice for long buffers.
+// In an all-reduce each rank sends 2 (size-1) chunks, each 1/size of the buffer. That is less than
+// twice the buffer for any number of ranks, and no algorithm sends less. It takes 2 (size-1) steps,
+// one after the other, so the ring is best for long buffers.
 //
 // Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations", Journal of Parallel and Distributed Computing 69 (2009), pages 117-124, which also
-// proves the bound. The chunks are counted here such that rank r ends the reduce-scatter with chunk
-// r, so that the halves are collectives of their own.
+// proves the bound. Here rank r ends the reduce-scatter with chunk r, so that each half is a
+// collective by itself.
 //
-// In the tables below a cell names the ranks whose contributions it holds, [ ] what has just
-// arrived.
+// In the tables a cell names the ranks whose contributions it holds; [ ] has just arrived.
 #pragma once
 
 #include "collectives/algorithms/schedule.hpp"
 
 namespace ringside::collectives {
 
-// Afterwards chunk r on rank r holds the sum of all ranks' chunk r; the other chunks hold sums half
-// done, of use to nobody. A chunk sets out from the right neighbour of its owner and goes once
-// round the ring; each rank adds its own part to it.
+// Afterwards chunk r on rank r holds the sum of all ranks' chunk r; the other chunks hold partial
+// sums. A chunk starts at the right neighbour of its owner and goes once round the ring. Each rank
+// adds its contribution.
 //
 //               chunk 0     chunk 1     chunk 2     chunk 3
 //     step 0
@@ -47,10 +46,10 @@ inline Schedule ring_reduce_scatter(int size, int rank) {
 
   Schedule schedule{.chunks = size, .steps = {}};
   for (int s = 0; s < size - 1; ++s) {
-    const int outgoing = wrap(
-        rank - 1 - s, size);  // what came in a step ago; at first the chunk of the left neighbour
-    const int incoming =
-        wrap(rank - 2 - s, size);  // in the last step, s = size-2, this is the rank's own
+    // First the left neighbour's chunk goes out, then the chunk that arrived in the step before.
+    const int outgoing = wrap(rank - 1 - s, size);
+    // In the last step, s = size-2, the rank's own chunk arrives.
+    const int incoming = wrap(rank - 2 - s, size);
     schedule.steps.push_back(Step{
         .send = Send{.to = right, .chunks = {outgoing}},
         .receive = Receive{.from = left, .chunks = {incoming}, .action = Action::add},
@@ -59,9 +58,9 @@ inline Schedule ring_reduce_scatter(int size, int rank) {
   return schedule;
 }
 
-// Before, chunk r on rank r is what rank r has to give; afterwards every rank holds every chunk. A
-// chunk sets out from its owner and goes once round the ring; each rank keeps a copy. (Whatever
-// lies in the other chunks before is overwritten: drawn as a dot.)
+// Before, rank r holds chunk r; afterwards every rank holds every chunk. A chunk starts at its
+// owner and goes once round the ring. Each rank keeps a copy. (A dot is a chunk with no content
+// yet.)
 //
 //               chunk 0     chunk 1     chunk 2     chunk 3
 //     step 0
@@ -85,8 +84,8 @@ inline Schedule ring_all_gather(int size, int rank) {
 
   Schedule schedule{.chunks = size, .steps = {}};
   for (int s = 0; s < size - 1; ++s) {
-    const int outgoing =
-        wrap(rank - s, size);  // at first the rank's own, then what came in a step ago
+    // First the rank's own chunk goes out, then the chunk that arrived in the step before.
+    const int outgoing = wrap(rank - s, size);
     const int incoming = wrap(rank - 1 - s, size);
     schedule.steps.push_back(Step{
         .send = Send{.to = right, .chunks = {outgoing}},
@@ -96,8 +95,8 @@ inline Schedule ring_all_gather(int size, int rank) {
   return schedule;
 }
 
-// Afterwards every rank holds the sum of all ranks' buffers. The reduce-scatter leaves finished
-// chunk r on rank r, and that is just what the all-gather starts from.
+// Afterwards every rank holds the sum of all ranks' buffers. The reduce-scatter leaves the sum of
+// chunk r on rank r, and the all-gather starts from there.
 inline Schedule ring_all_reduce(int size, int rank) {
   Schedule schedule = ring_reduce_scatter(size, rank);
   for (const Step& step : ring_all_gather(size, rank).steps) schedule.steps.push_back(step);

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "base/random.hpp"
-#include "collectives/call.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -23,25 +23,25 @@ Key hash_of(const std::string& job_key) {
   return {hash_of(job_key, 1), hash_of(job_key, 2)};
 }
 
-std::optional<std::string> reason_to_turn_away(const Hello& hello, const Key& key) {
-  if (hello.magic != Hello::expected_magic) return "it does not speak Ringside's language";
-  if (hello.version != Hello::our_version)
+std::optional<std::string> reason_to_turn_away(const Handshake& handshake, const Key& key) {
+  if (handshake.magic != Handshake::expected_magic) return "it does not speak Ringside's protocol";
+  if (handshake.version != Handshake::our_version)
     return fmt::format("it speaks version {} of the protocol, and this rank version {}",
-                       hello.version, Hello::our_version);
-  if (hello.key != key) return "its job key is not the key of this job";
+                       handshake.version, Handshake::our_version);
+  if (handshake.key != key) return "its job key is not the key of this job";
   return std::nullopt;
 }
 
 bool plausible(const Answer& answer, int size) {
-  if (answer.magic != Hello::expected_magic) return false;
+  if (answer.magic != Handshake::expected_magic) return false;
   if (answer.kind == Answer::refusal) return answer.bytes <= longest_refusal;
-  // A job of another size has another table: that is told when it has come.
+  // A job of another size has another table: table_from() reports that.
   return answer.kind == Answer::table &&
          answer.bytes <= 2 * static_cast<std::uint64_t>(size) * sizeof(Address);
 }
 
 std::vector<Address> table_from(const Answer& answer, std::string_view body, int size) {
-  require(answer.kind == Answer::table, "rank 0 refuses: {}", printable(body));
+  require(answer.kind == Answer::table, "rank 0 refuses: {}", printable_line(body));
   std::vector<Address> table(static_cast<std::size_t>(size));
   require(body.size() == table.size() * sizeof(Address),
           "rank 0 sent a table of {} bytes for {} ranks", body.size(), size);

@@ -1,10 +1,11 @@
-// The first words on a connection between ranks, and whether to believe them.
+// The first bytes on a connection between ranks, and how they are checked.
 //
-//     who connects says        Hello      96 bytes, always: nobody can make the other side wait for, or keep room for, a length it names
-//     rank 0 answers a join    Answer     12 bytes, then the table of addresses, or why there will be none
+//     the rank that connects sends    Handshake   always 96 bytes
+//     rank 0 answers a join with      Answer      12 bytes, then the table or a refusal
 //
-// Whatever comes in may be from a stranger: a browser, a port scanner, another job. These functions
-// judge bytes and do no I/O.
+// The fixed length keeps a stranger (a browser, a port scanner, another job) from making a rank
+// wait for a length of the stranger's choice, or reserve memory for it. These functions check bytes
+// and do no I/O.
 #pragma once
 
 #include <array>
@@ -14,17 +15,17 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/bootstrap/address.hpp"
 
 namespace ringside::collectives {
 
-// Two hashes of the job key, which is never sent as it is: a log or a stranger's socket shows only
-// these.
+// Two hashes of the job key. The key itself is never sent.
 using Key = std::array<std::uint64_t, 2>;
 Key hash_of(const std::string& job_key);
 
-struct Hello {
-  enum Purpose : std::uint16_t { join = 1, data, lifeline };
+struct Handshake {
+  // What the connection is for: to join the job at rank 0, or for messages between two ranks.
+  enum Purpose : std::uint16_t { join = 1, data, control };
   static constexpr std::uint32_t expected_magic = 0x4a474e52;  // "RNGJ"
   static constexpr std::uint16_t our_version = 1;
   std::uint32_t magic = expected_magic;
@@ -36,24 +37,24 @@ struct Hello {
   Address listens_on;
   char unused[8] = {};
 };
-static_assert(sizeof(Hello) == 96, "the layout is the wire format");
+static_assert(sizeof(Handshake) == 96, "the layout is the wire format");
 
-// Why whoever says this does not belong to the job of that key; nothing if he does.
-std::optional<std::string> reason_to_turn_away(const Hello& hello, const Key& key);
+// Why the sender is no member of the job with this key; nothing if it is one.
+std::optional<std::string> reason_to_turn_away(const Handshake& handshake, const Key& key);
 
 struct Answer {
   enum Kind : std::uint32_t { table = 1, refusal };
-  std::uint32_t magic = Hello::expected_magic;
+  std::uint32_t magic = Handshake::expected_magic;
   std::uint32_t kind = table;
-  std::uint32_t bytes = 0;
+  std::uint32_t bytes = 0;  // of the table or the refusal that follows
 };
 
-// Whether rank 0 of a job of `size` ranks may have said this: if not, nothing must be read, or kept
-// room for, after it.
+// Whether rank 0 of a job of `size` ranks could have sent this answer. If not, read nothing after
+// it and reserve no memory for it.
 bool plausible(const Answer& answer, int size);
 
-// The addresses of `size` ranks, from what follows an Answer. Throws Error where rank 0 refuses
-// (with its reason), or has sent no table of that size.
+// The addresses of `size` ranks, from the bytes after an Answer. Throws Error with rank 0's reason
+// if it refuses, and Error if the table has another size.
 std::vector<Address> table_from(const Answer& answer, std::string_view body, int size);
 
 }  // namespace ringside::collectives

@@ -40,8 +40,8 @@ ip::address address_of_interface(const std::string& name, const ip::address& ali
     others.push_back(fmt::format("{} ({})", each->ifa_name, address->to_string()));
   }
   fail(
-      "RINGSIDE_INTERFACE={} is no network interface of this host with an {} address, as "
-      "MASTER_ADDR is one; there {}: {}",
+      "RINGSIDE_INTERFACE={} is not a network interface of this host with an {} address, as "
+      "MASTER_ADDR has; there {}: {}",
       name, alike.is_v6() ? "IPv6" : "IPv4", others.size() == 1 ? "is" : "are",
       others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
 }

@@ -1,4 +1,4 @@
-// RINGSIDE_INTERFACE: by which of a host's networks the ranks reach each other.
+// RINGSIDE_INTERFACE: the network by which the ranks of several hosts reach each other.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace ringside::collectives {
 
-// The address of a network interface of this host, IPv4 or IPv6 like `alike`. Throws Error with a
-// list of those that there are if there is no such interface, or it has no such address. Link-local
-// addresses (fe80::...) are passed over: other hosts cannot use them as they are.
+// The address of a network interface of this host; IPv4 or IPv6 as `alike` is. Throws Error with a
+// list of the interfaces if there is none of that name, or if it has no such address. Skips
+// link-local addresses (fe80::...): other hosts cannot use them without a scope.
 boost::asio::ip::address address_of_interface(const std::string& name,
                                               const boost::asio::ip::address& alike);
 

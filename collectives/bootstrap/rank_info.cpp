@@ -1,6 +1,10 @@
 #include "collectives/bootstrap/rank_info.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <climits>
+#include <optional>
+#include <string_view>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -9,7 +13,7 @@
 namespace ringside::collectives {
 namespace {
 
-// The names under which one launcher tells a process where it stands.
+// The names of the variables in which a launcher tells a process its rank.
 struct Names {
   const char* launcher;
   const char *rank, *size, *local_rank, *local_size;
@@ -26,6 +30,7 @@ constexpr Names open_mpi{"Open MPI",
                          "PMIX_NAMESPACE"};
 constexpr Names slurm{"Slurm",         "SLURM_PROCID",          "SLURM_NTASKS",
                       "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID"};
+constexpr int highest_port = 65535;
 
 int read_int(const char* name, int low, int high, int otherwise) {
   return static_cast<int>(integer_environment(name, low, high).value_or(otherwise));
@@ -49,13 +54,41 @@ std::string without_brackets(const std::string& address) {
   return in_brackets ? address.substr(1, address.size() - 2) : address;
 }
 
-// Two jobs at a time on one host get two ports.
+std::optional<int> positive_integer(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value > 0 ? std::optional(value) : std::nullopt;
+}
+
+// Two jobs on one host at the same time get different ports, most likely. They lie below the range
+// from which Linux takes ports for outgoing connections.
 std::uint16_t port_of_job(const std::string& job) {
   std::uint64_t hash = 0;
   for (const char c : job) hash = mix_bits(hash + static_cast<unsigned char>(c) + 1);
-  return static_cast<std::uint16_t>(
-      20000 +
-      hash % 12000);  // below the range from which Linux takes ports for outgoing connections
+  return static_cast<std::uint16_t>(20000 + hash % 12000);
+}
+
+// Slurm's list for the job step, then for the job, is exact; SLURM_NTASKS_PER_NODE is set only
+// where the user has asked for a number, and is a maximum.
+int local_size_from_slurm(int size) {
+  for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
+    if (const auto tasks = environment(name))
+      return std::min(size, tasks_of_node(*tasks, read_int("SLURM_NODEID", 0, INT_MAX, 0)));
+  return std::min(size, read_int(slurm.local_size, 1, INT_MAX, size));
+}
+
+std::uint16_t master_port(const Names& launcher, const std::string& job) {
+  const bool of_job = &launcher != &torchrun && !job.empty();
+  const int port = read_int("MASTER_PORT", 1, highest_port, of_job ? port_of_job(job) : 29500);
+  // torchrun's agent may keep its store at MASTER_PORT. Rank 0 then listens at the next port.
+  if (environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True")
+    return static_cast<std::uint16_t>(port);
+  require(port < highest_port,
+          "MASTER_PORT={} belongs to torchrun's store, and rank 0 listens at the port after it, "
+          "which does not exist: choose a lower MASTER_PORT",
+          port);
+  return static_cast<std::uint16_t>(port + 1);
 }
 
 }  // namespace
@@ -76,6 +109,27 @@ std::string first_host_of(const std::string& node_list) {
   return node_list.substr(0, bracket) + node_list.substr(bracket + 1, number_end - bracket - 1);
 }
 
+int tasks_of_node(const std::string& tasks_per_node, int node) {
+  // Each entry is a number of tasks, followed by (xN) if it holds for N nodes.
+  std::int64_t first = 0;  // the first node of the next entry
+  for (std::size_t begin = 0; begin < tasks_per_node.size();) {
+    const std::size_t end = std::min(tasks_per_node.find(',', begin), tasks_per_node.size());
+    const std::string_view entry = std::string_view(tasks_per_node).substr(begin, end - begin);
+    const std::size_t bracket = std::min(entry.find("(x"), entry.size());
+    const auto tasks = positive_integer(entry.substr(0, bracket));
+    const auto nodes = bracket == entry.size() ? std::optional(1)
+                       : entry.back() == ')'
+                           ? positive_integer(entry.substr(bracket + 2, entry.size() - bracket - 3))
+                           : std::nullopt;
+    require(tasks && nodes, "SLURM_TASKS_PER_NODE={} is not a list of numbers such as 2(x3),1",
+            tasks_per_node);
+    first += *nodes;
+    if (node < first) return *tasks;
+    begin = end + 1;
+  }
+  fail("SLURM_TASKS_PER_NODE={} has no node {}", tasks_per_node, node);
+}
+
 RankInfo rank_info_from_environment() {
   RankInfo rank_info;
   rank_info.interface = environment("RINGSIDE_INTERFACE").value_or("");
@@ -89,8 +143,8 @@ RankInfo rank_info_from_environment() {
           "{}={} does not fit {}={}: ranks are numbered from 0 to {}", names->rank, rank_info.rank,
           names->size, rank_info.size, rank_info.size - 1);
   rank_info.local_rank = read_int(names->local_rank, 0, INT_MAX, rank_info.rank);
-  rank_info.local_size =
-      names == &slurm ? rank_info.size : read_int(names->local_size, 1, INT_MAX, rank_info.size);
+  rank_info.local_size = names == &slurm ? local_size_from_slurm(rank_info.size)
+                                         : read_int(names->local_size, 1, INT_MAX, rank_info.size);
 
   const std::string job = environment(names->job).value_or("");
   rank_info.job_key = environment("RINGSIDE_JOB_KEY").value_or(job);
@@ -104,12 +158,7 @@ RankInfo rank_info_from_environment() {
         "this job has ranks on several hosts, and {} does not say where rank 0 is: set MASTER_ADDR",
         names->launcher);
   }
-  const bool own_port = names != &torchrun && !job.empty();
-  rank_info.master_port = static_cast<std::uint16_t>(
-      read_int("MASTER_PORT", 1, 65535, own_port ? port_of_job(job) : 29500));
-  // torchrun's agent may keep a store of its own on MASTER_PORT; ours is then its neighbour.
-  if (environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True")
-    rank_info.master_port += 1;
+  rank_info.master_port = master_port(*names, job);
   return rank_info;
 }
 

@@ -1,4 +1,5 @@
-// A rank's place in its job, as the launcher wrote it into the environment.
+// A rank's number in its job, and how it finds the others, as the launcher put it into the
+// environment.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +16,33 @@ struct RankInfo {
   int local_size = 1;
   std::string master_address = "127.0.0.1";  // where rank 0 listens
   std::uint16_t master_port = 29500;
-  std::string interface;  // the network interface by which others reach this rank; empty: the one
-                          // towards rank 0
-  std::string job_key;    // checked on every connection; it keeps jobs apart, it is no protection
-                          // against an attacker
-  Seconds connect_timeout{60};  // until all ranks must have come
+  // The network interface at which the others reach this rank; empty: the one towards rank 0.
+  std::string interface;
+  // Checked on every connection. It keeps jobs apart; it is no protection against an attacker.
+  std::string job_key;
+  Seconds connect_timeout{60};  // until all ranks must be connected
 };
 
 // Reads torchrun's names: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
-// Where RANK and WORLD_SIZE are unset, Open MPI's (OMPI_COMM_WORLD_RANK, ...) and then Slurm's
-// (SLURM_PROCID, ...); where none of them is set, a world of one. MASTER_ADDR and MASTER_PORT,
-// where a launcher does not set them, follow from the job: the first host of Slurm's node list,
-// 127.0.0.1 for a job on one host, and a port made from the job's id. RINGSIDE_JOB_KEY is the job
-// key (otherwise the launcher's job id), and RINGSIDE_INTERFACE the name of the network interface,
-// and RINGSIDE_CONNECT_TIMEOUT the seconds of connect_timeout. Throws Error naming the variable
-// that is wrong or missing.
+// If RANK and WORLD_SIZE are unset, Open MPI's (OMPI_COMM_WORLD_RANK, ...), then Slurm's
+// (SLURM_PROCID, ...); if none is set, a world of one rank. A launcher that does not set
+// MASTER_ADDR and MASTER_PORT leaves them to the job: the first host of Slurm's node list, or
+// 127.0.0.1 for a job on one host, and a port derived from the job's id. RINGSIDE_JOB_KEY is the
+// job key (default: the launcher's job id), RINGSIDE_INTERFACE the interface,
+// RINGSIDE_CONNECT_TIMEOUT the time to connect in seconds. Throws Error that names the wrong or
+// missing variable.
 RankInfo rank_info_from_environment();
 
-// A number for the job, of which every message carries a copy (MessageHeader::job): the key itself
-// is not told.
+// A number for the job, of which every message carries a copy (MessageHeader::job). It does not
+// reveal the key.
 std::uint32_t job_number(const std::string& job_key);
 
-// The first host of Slurm's notation: "node[03-07,9],login" is "node03". Exposed for its test.
+// The first host of a node list in Slurm's notation: of "node[03-07,9],login", "node03". Public for
+// its test.
 std::string first_host_of(const std::string& node_list);
+
+// How many tasks Slurm runs on node `node`, from its list of numbers: "2(x3),1" has 2 tasks on
+// nodes 0 to 2, and 1 on node 3. Public for its test. Throws Error if the list has no such node.
+int tasks_of_node(const std::string& tasks_per_node, int node);
 
 }  // namespace ringside::collectives

@@ -1,37 +1,32 @@
-// How ranks that are connected over sockets found sub-groups: with sockets again, and with the same
-// kind of transport on them.
+// How the ranks of a group connect in sub-groups (ProcessGroup::split).
+//
+// Every rank calls listen() and sends its endpoint to all others. Then every rank calls connect()
+// with the endpoints of its own sub-group.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <optional>
+#include <array>
+#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap/rendezvous.hpp"
-#include "collectives/transport/transport.hpp"
-
 namespace ringside::collectives {
 
-// Makes one rank's transport of the connections between all of them.
-using MakeTransport = std::function<std::unique_ptr<Transport>(const RankInfo&, Mesh)>;
+struct Connections;
 
-class Founder {
+// Where a rank listens: bytes that only the rank's kind of connections can read.
+using Endpoint = std::array<std::byte, 64>;
+
+class SubGroupConnector {
  public:
-  // `own` is where this rank listens in the group that there is.
-  Founder(const RankInfo& rank_info, const Address& own, MakeTransport make)
-      : rank_info_(rank_info), own_(own), make_(std::move(make)) {}
+  virtual ~SubGroupConnector() = default;
 
-  // Transport::open_door() and Transport::found().
-  Transport::Contact open_door();
-  std::unique_ptr<Transport> found(const std::string& name, int rank,
-                                   const std::vector<Transport::Contact>& members);
+  virtual Endpoint listen() = 0;
 
- private:
-  RankInfo rank_info_;
-  Address own_;
-  MakeTransport make_;
-  std::optional<Entrance> entrance_;
+  // Connects the sub-group `name`, in which this rank is number `rank`, and rank r listens at
+  // members[r]. All members pass the same name, which no other sub-group of this group has. Blocks
+  // until all members are connected, or throws Error.
+  virtual Connections connect(const std::string& name, int rank,
+                              const std::vector<Endpoint>& members) = 0;
 };
 
 }  // namespace ringside::collectives

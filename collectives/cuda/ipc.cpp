@@ -26,6 +26,7 @@
 #include "collectives/cuda/pointer.hpp"
 #include "collectives/execution/first_failure.hpp"
 #include "collectives/group_options.hpp"
+#include "collectives/half.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::collectives::cuda {

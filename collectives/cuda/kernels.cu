@@ -1,6 +1,7 @@
 #include "collectives/cuda/kernels.hpp"
 
 #include "collectives/cuda/device_side.cuh"
+#include "collectives/half.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {

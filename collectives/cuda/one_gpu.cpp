@@ -14,6 +14,7 @@
 #include "collectives/cuda/kernels.hpp"
 #include "collectives/cuda/pointer.hpp"
 #include "collectives/execution/first_failure.hpp"
+#include "collectives/half.hpp"
 #include "collectives/proof/pull.hpp"
 
 namespace ringside::collectives::cuda {

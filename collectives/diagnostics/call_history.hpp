@@ -1,9 +1,9 @@
-// What a rank has called last, by number.
+// The last calls of a rank, by number.
 //
-// Ranks that make different calls need not notice it there: a small message is gone before anybody
-// waits, and what shows is a later call, or a neighbour that has left. So who waits for long tells
-// the others what it has called, and whoever hears it compares: two histories name the very call at
-// which the ranks parted.
+// Ranks that make different calls may not notice it in those calls: a small message is delivered
+// before anybody waits, and the error shows in a later call, or when a neighbour has left. So a
+// rank that waits for long tells the others its history. Two histories name the first call in which
+// the ranks differ.
 #pragma once
 
 #include <algorithm>
@@ -20,22 +20,22 @@ namespace ringside::collectives {
 
 class CallHistory {
  public:
-  static constexpr std::uint64_t capacity =
-      48;  // calls; a send or recv is numbered by its pair alone, and does not belong here
+  // How many calls are kept. A send or recv is no part of it: each pair of ranks numbers its own.
+  static constexpr std::uint64_t capacity = 48;
 
-  // Call number `number` of the group begins: the one after last().
+  // Call number `number` of the group begins; it follows last().
   void add(std::uint64_t number, const Call& call) {
     calls_[number % capacity] = call;
     last_ = number;
     first_ = first_ == 0 ? number : std::max(first_, number < capacity ? 1 : number - capacity + 1);
   }
 
-  // What is remembered: first() to last(); both 0 where there is nothing.
+  // The calls that are kept have the numbers first() to last(); both are 0 if there is none.
   std::uint64_t first() const { return first_; }
   std::uint64_t last() const { return last_; }
   const Call& at(std::uint64_t number) const { return calls_[number % capacity]; }
 
-  // The first call that both remember and that is not the same.
+  // The number of the first call that both histories have and that differs.
   std::optional<std::uint64_t> parted_from(const CallHistory& other) const {
     if (first_ == 0 || other.first_ == 0) return std::nullopt;
     for (std::uint64_t n = std::max(first_, other.first_); n <= std::min(last_, other.last_); ++n)
@@ -43,8 +43,8 @@ class CallHistory {
     return std::nullopt;
   }
 
-  // As bytes for another rank: the number of the first call, then the calls. What comes from there
-  // is not trusted: bytes that are no history are none.
+  // The wire format: the number of the first call, then the calls. from_bytes() returns an empty
+  // history for bytes that are not one.
   static constexpr std::size_t most_bytes = sizeof(std::uint64_t) + capacity * sizeof(Call);
   std::string bytes() const {
     if (first_ == 0) return {};

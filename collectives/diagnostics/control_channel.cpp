@@ -1,44 +1,20 @@
 #include "collectives/diagnostics/control_channel.hpp"
 
-#include <array>
-#include <cstring>
-
-#include <poll.h>
-#include <sys/epoll.h>
-#include <boost/asio/buffer.hpp>
-
-#include "collectives/bootstrap/resources.hpp"
+#include "base/printable.hpp"
 
 namespace ringside::collectives {
 
-Lifeline::Lifeline(int rank, std::vector<std::optional<Socket>> sockets, const CallHistory& made)
-    : rank_(rank), made_(made), news_(::epoll_create1(EPOLL_CLOEXEC)), positions_(sockets.size()) {
-  if (news_.get() < 0) check_open_files(errno, fmt::format("rank {}", rank));
-  require(news_.get() >= 0, "the kernel gives rank {} no epoll: {}", rank, std::strerror(errno));
-  for (auto& socket : sockets) {
-    if (socket) {
-      socket->non_blocking(true);
-      epoll_event event{.events = EPOLLIN, .data = {}};
-      require(::epoll_ctl(news_.get(), EPOLL_CTL_ADD, socket->native_handle(), &event) == 0,
-              "rank {} cannot watch its connections: {}", rank, std::strerror(errno));
-    }
-    peers_.emplace_back().socket = std::move(socket);
-  }
-}
+ControlChannel::ControlChannel(int rank, int size) : rank_(rank), peers_(size) {}
 
-Lifeline::~Lifeline() {
-  if (gave_up_) return;
-  for (Peer& peer : peers_) tell_calls(peer, News{});
-}
-
-void Lifeline::listen() {
-  for (std::size_t r = 0; r < peers_.size(); ++r) hear(static_cast<int>(r));
+void ControlChannel::listen(Seconds patience) {
+  receive(patience);
   if (failure_) throw *failure_;
 }
 
-void Lifeline::explain(int peer, const std::string& symptom) {
+void ControlChannel::explain(int peer, const std::string& symptom) {
   const Deadline deadline = Deadline::after(Seconds(1));
-  while (!deadline.expired() && !peers_[peer].said_goodbye) listen_for(deadline.remaining_ms());
+  listen();
+  while (!deadline.expired() && !peers_[peer].said_goodbye) listen(deadline.remaining());
   if (peers_[peer].said_goodbye)
     throw RankFailure(
         peer,
@@ -46,96 +22,96 @@ void Lifeline::explain(int peer, const std::string& symptom) {
   throw RankFailure(peer, fmt::format("the connection to rank {} broke: {}", peer, symptom));
 }
 
-void Lifeline::give_up(const RankFailure& cause) noexcept {
+void ControlChannel::abort(const RankFailure& cause) noexcept {
   gave_up_ = true;
-  News news;
-  news.kind = News::gave_up;
-  news.rank = cause.rank;
-  news.text = cause.cause;
-  for (Peer& peer : peers_) tell(peer, news);
+  ControlMessage message;
+  message.kind = ControlMessage::gave_up;
+  message.rank = cause.rank;
+  message.text = cause.cause;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_) send(r, message);
 }
 
-void Lifeline::tell_position(const Position& mine) noexcept {
-  positions_[rank_] = mine;
-  positions_[rank_].heard = Clock::now();
-  News news;
-  news.kind = News::position;
-  news.rank = mine.waiting_for;
-  news.step = mine.step;
-  news.sequence = mine.sequence;
-  news.call = mine.call;
-  for (Peer& peer : peers_) tell_calls(peer, news);
+void ControlChannel::tell_position(const Position& mine) noexcept {
+  peers_[rank_].position = mine;
+  peers_[rank_].position.heard = Clock::now();
+  ControlMessage message;
+  message.kind = ControlMessage::position;
+  message.rank = mine.waiting_for;
+  message.step = mine.step;
+  message.sequence = mine.sequence;
+  message.call = mine.call;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_) send_with_history(r, message);
 }
 
-void Lifeline::listen_for(int milliseconds) {
-  pollfd watched{news(), POLLIN, 0};
-  if (::poll(&watched, 1, milliseconds) > 0) listen();
-}
-
-void Lifeline::hear(int r) {
-  Peer& peer = peers_[r];
-  std::array<char, 1024> bytes;
-  while (peer.socket && !peer.closed) {
-    boost::system::error_code error;
-    const std::size_t n = peer.socket->read_some(boost::asio::buffer(bytes), error);
-    if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) return;
-    peer.news.feed({bytes.data(), n});
-    take_news(r);
-    if (!error) continue;
-    peer.closed = true;
-    ::epoll_ctl(news_.get(), EPOLL_CTL_DEL, peer.socket->native_handle(),
-                nullptr);  // it would be news for ever
-    if (!peer.said_goodbye && !failure_)
-      failure_ = RankFailure(r, fmt::format("rank {} is gone: its connection closed without a "
-                                            "goodbye, as when a process is killed or crashes",
-                                            r));
-  }
-}
-
-std::vector<Position> Lifeline::positions(Seconds patience) {
+std::vector<Position> ControlChannel::positions(Seconds patience) {
+  const auto current = [this] {
+    std::vector<Position> all;
+    for (const Peer& peer : peers_) all.push_back(peer.position);
+    return all;
+  };
   const Deadline deadline = Deadline::after(patience);
   listen();
-  while (!deadline.expired() && !all_recent(positions_)) listen_for(deadline.remaining_ms());
-  return positions_;
-}
-
-void Lifeline::take_news(int r) {
-  try {
-    while (const auto news = peers_[r].news.next()) act_on(r, *news);
-  } catch (const Error& nonsense) {
-    if (!failure_) failure_ = RankFailure(r, fmt::format("rank {} sends {}", r, nonsense.what()));
+  auto positions = current();
+  while (!deadline.expired() && !all_recent(positions)) {
+    listen(deadline.remaining());
+    positions = current();
   }
+  return positions;
 }
 
-void Lifeline::act_on(int r, const News& news) {
-  if (news.kind == News::gave_up) {
-    peers_[r].said_goodbye = true;
-    const std::string cause = printable(news.text);
+void ControlChannel::interrupt(const RankFailure& cause) noexcept {
+  const std::lock_guard lock(interruption_mutex_);
+  if (!interruption_) interruption_ = cause;
+  interrupted_.store(true, std::memory_order_release);
+}
+
+void ControlChannel::throw_if_interrupted() const {
+  if (!interrupted_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(interruption_mutex_);
+  throw *interruption_;
+}
+
+void ControlChannel::say_goodbye() noexcept {
+  if (gave_up_) return;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_) send_with_history(r, {.kind = ControlMessage::goodbye});
+}
+
+void ControlChannel::accept(int r, const ControlMessage& message) {
+  Peer& peer = peers_[r];
+  if (message.kind == ControlMessage::gave_up) {
+    peer.said_goodbye = true;
+    const std::string cause = printable_line(message.text);
     if (!failure_)
-      failure_ = RankFailure(news.rank, fmt::format("{} (as rank {} tells)", cause, r), cause);
+      failure_ = RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, r), cause);
     return;
   }
-  if (news.kind == News::goodbye) peers_[r].said_goodbye = true;
-  Position& theirs = positions_[r];
-  if (!news.text.empty()) theirs.made = CallHistory::from_bytes(news.text);
-  if (news.kind == News::position)
-    theirs = {news.sequence, news.call, news.step, news.rank, Clock::now(), theirs.made};
+  if (message.kind == ControlMessage::goodbye) peer.said_goodbye = true;
+  Position& position = peer.position;
+  if (!message.text.empty()) position.made = CallHistory::from_bytes(message.text);
+  if (message.kind == ControlMessage::position)
+    position = {message.sequence, message.call, message.step,
+                message.rank,     Clock::now(), position.made};
 }
 
-// With the calls that the peer has not been told of, if there are any.
-void Lifeline::tell_calls(Peer& peer, News news) noexcept {
-  if (peer.told != made_.last()) news.text = made_.bytes();
-  tell(peer, news);
-  if (peer.unsent.empty()) peer.told = made_.last();
+void ControlChannel::lost(int peer) {
+  if (!peers_[peer].said_goodbye)
+    note_failure(peer,
+                 fmt::format("rank {} is gone: its connection closed without a goodbye, as when a "
+                             "process is killed or crashes",
+                             peer));
 }
 
-// Never waits. Whoever is stopped for hours, in a debugger say, does not listen, and in the end the
-// connection is full: then older positions are better forgotten than newer ones kept back.
-void Lifeline::tell(Peer& peer, const News& news) noexcept {
-  if (!peer.socket || peer.closed) return;
-  if (peer.unsent.empty() || news.kind != News::position) peer.unsent += to_bytes(news);
-  boost::system::error_code error;
-  peer.unsent.erase(0, peer.socket->write_some(boost::asio::buffer(peer.unsent), error));
+void ControlChannel::note_failure(int peer, const std::string& sentence) {
+  if (!failure_) failure_ = RankFailure(peer, sentence);
+}
+
+// Adds the history where the peer has not been told the latest call.
+void ControlChannel::send_with_history(int peer, ControlMessage message) noexcept {
+  if (peers_[peer].told_until != history_.last()) message.text = history_.bytes();
+  if (send(peer, message)) peers_[peer].told_until = history_.last();
 }
 
 }  // namespace ringside::collectives

@@ -1,91 +1,100 @@
-// The lifeline: a second connection between every two ranks, which carries no data, only news.
+// The control channel: how ranks tell each other about failures and about where they are. It
+// carries no data of a collective.
 //
-// It is how a rank learns, while it waits for somebody else, that a third has died: the connection
-// closes. Whoever leaves in good order says goodbye first; whoever gives up tells why. So every
-// survivor can name the first cause, not only the neighbour's silence.
+// A rank that gives up tells the cause to all others. A rank that waits for long tells its
+// position. A rank that leaves says goodbye: a connection that closes without a goodbye means that
+// the process has died. So every survivor names the first cause, not only its silent neighbour.
+//
+// An executor asks the channel when its transport has nothing for poll_interval. All functions but
+// interrupt() belong to the thread that runs the collectives.
 #pragma once
 
+#include <atomic>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-#include <boost/asio/ip/tcp.hpp>
-
+#include "base/clock.hpp"
+#include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/control_message.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/diagnostics/position.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives {
 
-class Lifeline {
+class ControlChannel {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  // For how long at most a rank waits for its transport before it asks the control channel.
+  static constexpr Seconds poll_interval{0.05};
 
-  // sockets[r] leads to rank r; sockets[rank] is empty. `made` is what this rank has called; it
-  // must outlive the lifeline.
-  Lifeline(int rank, std::vector<std::optional<Socket>> sockets, const CallHistory& made);
-  ~Lifeline();  // says goodbye, unless this rank has given up
-  Lifeline(const Lifeline&) = delete;
-  Lifeline& operator=(const Lifeline&) = delete;
+  ControlChannel(int rank, int size);
+  virtual ~ControlChannel() = default;
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Takes in all news that have come. Throws RankFailure if a rank has died or given up.
-  void listen();
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
 
-  // Called because the data connection to `peer` broke: waits for the news that explains it, and
-  // throws RankFailure in any case.
+  // Takes in the messages that have arrived; waits up to `patience` for the first. Throws
+  // RankFailure if a rank has died or given up.
+  void listen(Seconds patience = Seconds(0));
+
+  // Throws RankFailure in any case. Call it when a transport reports ConnectionBroken: it waits up
+  // to a second for the message that explains why.
   [[noreturn]] void explain(int peer, const std::string& symptom);
 
-  // Whether `peer` is known to have left in good order: for transports that no broken data
-  // connection tells.
-  bool has_left(int peer) const { return peers_[peer].said_goodbye; }
+  // Tells every other rank why this one gives up. Their next listen() throws RankFailure with this
+  // cause. This rank says no goodbye then.
+  void abort(const RankFailure& cause) noexcept;
 
-  void give_up(const RankFailure& cause) noexcept;
-  void tell_position(const Position& mine) noexcept;  // to everybody
-  // Where everybody stands, once all have told recently, or `patience` is over. Throws as listen().
+  // Tells every other rank where this one is, and its history() where that has changed.
+  void tell_position(const Position& mine) noexcept;
+
+  // The last positions that the ranks have told, indexed by rank. Waits up to `patience` until all
+  // are recent. Throws as listen() does.
   std::vector<Position> positions(Seconds patience);
 
-  // What to poll for input: one descriptor, however many ranks there are.
-  int news() const { return news_.get(); }
+  // The calls of this rank. The executor adds each collective before it begins.
+  CallHistory& history() { return history_; }
 
-  // Sleeps until there are news, for so long at most; then listens.
-  void listen_for(int milliseconds);
+  // The one function for another thread: from now on throw_if_interrupted() throws `cause`.
+  void interrupt(const RankFailure& cause) noexcept;
+  void throw_if_interrupted() const;
+
+ protected:
+  // Passes a message on to `peer` without ever waiting. False if it was dropped: a position may be,
+  // when the peer has not listened for long.
+  virtual bool send(int peer, const ControlMessage& message) noexcept = 0;
+
+  // Waits up to `patience` for a message, then calls accept() for each that has arrived, and lost()
+  // for each peer that cannot send any more.
+  virtual void receive(Seconds patience) = 0;
+
+  void accept(int peer, const ControlMessage& message);
+  void lost(int peer);
+  void note_failure(int peer, const std::string& sentence);  // the first one counts
+
+  // Destructors of derived classes call it, while send() still works.
+  void say_goodbye() noexcept;
 
  private:
   struct Peer {
-    std::optional<Socket> socket;
-    NewsReader news;
-    std::string unsent;  // what did not fit into the connection: the peer has not listened for long
-    std::uint64_t told = 0;  // the last of our calls that it has been told of
+    Position position;
+    std::uint64_t told_until = 0;  // the number of our last call that it has been told
     bool said_goodbye = false;
-    bool closed = false;
   };
-
-  // An epoll that watches all sockets: to poll them each by each would cost as much as to send a
-  // small message.
-  class Descriptor {
-   public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    ~Descriptor() { ::close(fd_); }
-    Descriptor(const Descriptor&) = delete;
-    int get() const { return fd_; }
-
-   private:
-    int fd_;
-  };
-
-  void hear(int peer);
-  void take_news(int peer);
-  void act_on(int peer, const News& news);
-  static void tell(Peer& peer, const News& news) noexcept;
-  void tell_calls(Peer& peer, News news) noexcept;
+  void send_with_history(int peer, ControlMessage message) noexcept;
 
   int rank_;
-  const CallHistory& made_;
-  Descriptor news_;
-  std::vector<Peer> peers_;
-  std::vector<Position> positions_;
-  std::optional<RankFailure> failure_;  // the first that was heard of
+  std::vector<Peer> peers_;  // [rank]
+  CallHistory history_;
+  std::optional<RankFailure> failure_;  // the first that this rank has heard of
   bool gave_up_ = false;
+
+  std::atomic<bool> interrupted_ = false;
+  mutable std::mutex interruption_mutex_;
+  std::optional<RankFailure> interruption_;
 };
 
 }  // namespace ringside::collectives

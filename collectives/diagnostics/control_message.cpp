@@ -7,7 +7,7 @@
 namespace ringside::collectives {
 namespace {
 
-struct NewsHeader {
+struct ControlHeader {
   static constexpr std::uint32_t expected_magic = 0x53574e52;  // "RNWS"
   std::uint32_t magic = expected_magic;
   std::uint32_t kind = 0;
@@ -18,41 +18,42 @@ struct NewsHeader {
   std::uint32_t text_bytes = 0;
   std::uint32_t unused = 0;
 };
-static_assert(sizeof(NewsHeader) == 96, "the layout is the wire format");
+static_assert(sizeof(ControlHeader) == 96, "the layout is the wire format");
 
 }  // namespace
 
-std::string to_bytes(const News& news) {
-  const std::string_view text = std::string_view(news.text).substr(0, longest_news_text);
-  NewsHeader header;
-  header.kind = news.kind;
-  header.rank = news.rank;
-  header.step = news.step;
-  header.sequence = news.sequence;
-  header.call = news.call;
+std::string to_bytes(const ControlMessage& message) {
+  const std::string_view text = std::string_view(message.text).substr(0, longest_control_text);
+  ControlHeader header;
+  header.kind = message.kind;
+  header.rank = message.rank;
+  header.step = message.step;
+  header.sequence = message.sequence;
+  header.call = message.call;
   header.text_bytes = static_cast<std::uint32_t>(text.size());
   return std::string(reinterpret_cast<const char*>(&header), sizeof header).append(text);
 }
 
-std::optional<News> NewsReader::next() {
-  if (unread_.size() < sizeof(NewsHeader)) return std::nullopt;
-  NewsHeader header;
+std::optional<ControlMessage> ControlMessageReader::next() {
+  if (unread_.size() < sizeof(ControlHeader)) return std::nullopt;
+  ControlHeader header;
   std::memcpy(static_cast<void*>(&header), unread_.data(), sizeof header);
-  const bool known = header.kind >= News::goodbye && header.kind <= News::position;
-  if (header.magic != NewsHeader::expected_magic || !known ||
-      header.text_bytes > longest_news_text) {
+  const bool known =
+      header.kind >= ControlMessage::goodbye && header.kind <= ControlMessage::position;
+  if (header.magic != ControlHeader::expected_magic || !known ||
+      header.text_bytes > longest_control_text) {
     unread_.clear();
-    fail("news that make no sense: do the ranks run different versions?");
+    fail("bytes that are not control messages: do the ranks run different versions?");
   }
   if (unread_.size() < sizeof header + header.text_bytes) return std::nullopt;
-  News news{static_cast<News::Kind>(header.kind),
-            header.rank,
-            header.step,
-            header.sequence,
-            header.call,
-            unread_.substr(sizeof header, header.text_bytes)};
+  ControlMessage message{static_cast<ControlMessage::Kind>(header.kind),
+                         header.rank,
+                         header.step,
+                         header.sequence,
+                         header.call,
+                         unread_.substr(sizeof header, header.text_bytes)};
   unread_.erase(0, sizeof header + header.text_bytes);
-  return news;
+  return message;
 }
 
 }  // namespace ringside::collectives

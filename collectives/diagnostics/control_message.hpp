@@ -1,9 +1,10 @@
-// What ranks tell each other over the lifeline, as bytes.
+// The messages of the control channel, and their wire format.
 //
-//     | magic  kind | rank  step | sequence | call, 64 bytes | length of text | text |        96 bytes, then the text
+//     | magic  kind | rank  step | sequence | call, 64 bytes | length of text | text |
+//       96 bytes in all, then the text
 //
-// What comes in is not trusted: a length that no rank would send is refused before anything is kept
-// for it.
+// The bytes may come from anywhere. The reader rejects a length that no rank would send before it
+// reserves memory for it.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +16,29 @@
 
 namespace ringside::collectives {
 
-struct News {
+struct ControlMessage {
   enum Kind : std::uint32_t { goodbye = 1, gave_up, position };
   Kind kind = goodbye;
-  std::int32_t rank = -1;  // the one to blame, or the one waited for
+  std::int32_t rank = -1;  // gave_up: the rank to blame. position: the peer it waits for
   std::uint32_t step = 0;
   std::uint64_t sequence = 0;
-  Call call;
-  std::string text;  // gave_up: the cause. Else: a CallHistory, or nothing
+  Call call = {};
+  std::string text = {};  // gave_up: the cause. Otherwise: a CallHistory, or nothing
 };
 
-inline constexpr std::size_t longest_news_text = 4096;
+inline constexpr std::size_t longest_control_text = 4096;
 
-// A text that is too long is cut.
-std::string to_bytes(const News& news);
+// Cuts a text that is too long.
+std::string to_bytes(const ControlMessage& message);
 
-// Takes bytes as they come, in pieces of any length, and gives the news that are complete.
-class NewsReader {
+// Takes bytes in pieces of any length, and returns the messages that are complete.
+class ControlMessageReader {
  public:
   void feed(std::string_view bytes) { unread_ += bytes; }
 
-  // The next piece of news; nothing while it has not come in full. Throws Error where the bytes are
-  // no news, and has then forgotten them.
-  std::optional<News> next();
+  // The next message; nothing if it is not complete yet. Throws Error if the bytes are not a
+  // message, and forgets them.
+  std::optional<ControlMessage> next();
 
  private:
   std::string unread_;

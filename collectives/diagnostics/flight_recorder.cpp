@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -30,22 +31,25 @@ bool write_all(int fd, const void* data, std::size_t bytes) {
   return true;
 }
 
-// The recorders of this process: one for each rank that lives in it. A signal handler walks it, so
-// it is of fixed size and lock-free.
+// The recorders of this process: one for each rank that lives in it. A signal handler reads the
+// array, so it has a fixed size and no lock.
 constexpr std::size_t most_recorders = 128;
 std::array<std::atomic<FlightRecorder*>, most_recorders> recorders{};
+std::atomic<int> handlers_running{0};
 
 void on_signal(int) {
   const int error = errno;
+  ++handlers_running;
   for (auto& recorder : recorders)
-    if (FlightRecorder* r = recorder.load()) r->write("asked for by SIGUSR1");
+    if (const FlightRecorder* r = recorder.load()) r->write_on_request("asked for by SIGUSR1");
+  --handlers_running;
   errno = error;
 }
 
-void enlist(FlightRecorder* recorder) {
-  for (auto& place : recorders) {
+void add_recorder(FlightRecorder* recorder) {
+  for (auto& entry : recorders) {
     FlightRecorder* none = nullptr;
-    if (place.compare_exchange_strong(none, recorder)) break;
+    if (entry.compare_exchange_strong(none, recorder)) break;
   }
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -53,11 +57,14 @@ void enlist(FlightRecorder* recorder) {
   ::sigaction(SIGUSR1, &action, nullptr);
 }
 
-void delist(FlightRecorder* recorder) {
-  for (auto& place : recorders) {
-    FlightRecorder* it = recorder;
-    place.compare_exchange_strong(it, nullptr);
+// A handler on another thread may have loaded the pointer just before: the recorder must live until
+// that handler is done. A handler on this thread runs to its end before this function continues.
+void remove_recorder(FlightRecorder* recorder) {
+  for (auto& entry : recorders) {
+    FlightRecorder* expected = recorder;
+    entry.compare_exchange_strong(expected, nullptr);
   }
+  while (handlers_running.load() > 0) std::this_thread::yield();
 }
 
 }  // namespace
@@ -72,11 +79,11 @@ FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& 
   group.copy(header_.group, sizeof header_.group - 1);
   if (folder_.empty()) return;
   file_ = (folder / fmt::format("{}{}{}.flight", group, group.empty() ? "" : ".", rank)).string();
-  enlist(this);
+  add_recorder(this);
 }
 
 FlightRecorder::~FlightRecorder() {
-  if (!folder_.empty()) delist(this);
+  if (!folder_.empty()) remove_recorder(this);
 }
 
 void FlightRecorder::begin(std::uint64_t sequence, const Call& call, std::uint32_t steps) {
@@ -103,13 +110,28 @@ void FlightRecorder::end(FlightEntry::State state) {
 }
 
 void FlightRecorder::write(const char* cause) noexcept {
+  if (!failed_.load()) {
+    header_.written_ns = now_ns();
+    std::strncpy(header_.cause, cause, sizeof header_.cause - 1);
+    failed_.store(true);
+  }
+  write_file(header_);
+}
+
+void FlightRecorder::write_on_request(const char* request) const noexcept {
+  if (failed_.load()) return write_file(header_);
+  FlightHeader header = header_;
+  header.written_ns = now_ns();
+  std::strncpy(header.cause, request, sizeof header.cause - 1);
+  write_file(header);
+}
+
+void FlightRecorder::write_file(const FlightHeader& header) const noexcept {
   if (folder_.empty()) return;
-  header_.written_ns = now_ns();
-  std::strncpy(header_.cause, cause, sizeof header_.cause - 1);
   ::mkdir(folder_.c_str(), 0777);
   const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return;  // the failure itself is told all the same
-  if (write_all(fd, &header_, sizeof header_)) write_all(fd, entries_.data(), sizeof entries_);
+  if (fd < 0) return;  // the rank still reports its failure
+  if (write_all(fd, &header, sizeof header)) write_all(fd, entries_.data(), sizeof entries_);
   ::close(fd);
 }
 

@@ -1,10 +1,11 @@
-// Reads what the flight recorders of all ranks have written, and finds out what happened.
+// Reads the files of all ranks' flight recorders, and works out what happened.
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <map>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
 
 namespace ringside::collectives {
@@ -14,7 +15,7 @@ Flight read_flight(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
   Flight flight;
-  require(bytes.size() >= sizeof flight.header, "{} is no flight recorder's file, or is cut off",
+  require(bytes.size() >= sizeof flight.header, "{} is not a flight recorder's file, or is cut off",
           path.string());
   std::memcpy(&flight.header, bytes.data(), sizeof flight.header);
   auto& header = flight.header;
@@ -22,7 +23,7 @@ Flight read_flight(const std::filesystem::path& path) {
       header.magic == FlightHeader::expected_magic && header.entries == FlightRecorder::capacity &&
           header.rank >= 0 && header.rank < header.size &&
           bytes.size() == sizeof header + header.entries * sizeof(FlightEntry),
-      "{} is no flight recorder's file, or is cut off, or is of another version", path.string());
+      "{} is not a flight recorder's file, or is cut off, or is of another version", path.string());
   header.cause[sizeof header.cause - 1] = '\0';
   header.group[sizeof header.group - 1] = '\0';
   flight.entries.resize(header.entries);
@@ -33,10 +34,6 @@ Flight read_flight(const std::filesystem::path& path) {
     return std::pair(a.began_ns, a.sequence) < std::pair(b.began_ns, b.sequence);
   });
   return flight;
-}
-
-std::string ranks_in_words(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 std::string line_of(const Flight& flight) {
@@ -57,8 +54,7 @@ std::string line_of(const Flight& flight) {
       last.waiting_for >= 0 ? fmt::format(", waiting for rank {}", last.waiting_for) : "");
 }
 
-// Point-to-point calls are numbered by each pair of ranks for itself, and say nothing of the
-// others.
+// Without point-to-point calls: each pair of ranks numbers its own.
 std::vector<FlightEntry> collectives_of(const Flight& flight) {
   std::vector<FlightEntry> entries = flight.entries;
   std::erase_if(entries, [](const FlightEntry& entry) {
@@ -67,11 +63,10 @@ std::vector<FlightEntry> collectives_of(const Flight& flight) {
   return entries;
 }
 
-// The first call that not all ranks made alike; nothing if there is none in what the recorders
-// still remember.
+// The first call in which the ranks differ; empty if the recorders have no such call.
 std::string divergence(const std::vector<Flight>& flights) {
-  std::map<std::uint64_t, std::map<std::string, std::vector<int>>>
-      calls;  // [sequence][call in words] the ranks that made it
+  // [sequence][call in words] the ranks that made it
+  std::map<std::uint64_t, std::map<std::string, std::vector<int>>> calls;
   for (const Flight& flight : flights)
     for (const FlightEntry& entry : collectives_of(flight))
       calls[entry.sequence][describe(entry.call)].push_back(flight.header.rank);
@@ -85,7 +80,7 @@ std::string divergence(const std::vector<Flight>& flights) {
   return "";
 }
 
-// Who is behind: all made the same calls, and some had not come to the last one.
+// The ranks that are behind: all made the same calls, but some had not reached the last one.
 std::string laggards(const std::vector<Flight>& flights) {
   const auto last_of = [](const Flight& flight) {
     const auto entries = collectives_of(flight);
@@ -99,12 +94,11 @@ std::string laggards(const std::vector<Flight>& flights) {
   if (behind.empty()) return "";
   return fmt::format(
       "All made the same calls, but {} had not come to call #{}, in which the others wait: look at "
-      "what {} did after the "
-      "call before it.",
+      "what {} did after the call before it.",
       ranks_in_words(behind), furthest, behind.size() == 1 ? "it" : "they");
 }
 
-// The flights of one group, in the order of ranks.
+// `flights` are those of one group, in the order of ranks.
 std::string postmortem_of_group(const std::vector<Flight>& flights) {
   const int size = flights.front().header.size;
   std::string text;

@@ -1,7 +1,7 @@
-// The upper of the two seams: a whole set of collectives.
+// The upper of the two seams: a Backend is a whole set of collectives.
 //
-// Our own schedules over a transport are one Backend; a library to compare with is another. A
-// ProcessGroup holds one and adds types.
+// Our own schedules over a transport are one Backend; NCCL, Gloo and MPI are others, for
+// comparison. A ProcessGroup holds a Backend and adds types.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "collectives/bootstrap/sub_group_connector.hpp"
 #include "collectives/call.hpp"
-#include "collectives/execution/pipelined_executor.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/execution/executor.hpp"
 
 namespace ringside::collectives {
 
@@ -23,19 +24,20 @@ class Backend {
   virtual std::string name() const = 0;
 
   // Blocks until this rank's part of `call` is done. Every rank makes the same calls in the same
-  // order. Buffers, in elements:
-  //     all_reduce      input count, output count            output may be input
-  //     reduce_scatter  input count, output count/size       output may be this rank's block of input
-  //     all_gather      input count/size, output count       input may be this rank's block of output
-  //     broadcast       output count (the root's is read)    input unused
-  //     reduce          input count, output count            output is used on the root only; it may be input
-  //     gather          input count/size, output count       output is used on the root only; input may be its block of it
-  //     scatter         input count, output count/size       input is used on the root only; output may be its block of it
-  //     all_to_all      input count, output count            output may be input
-  //     barrier         none
-  // A point_to_point is made by two ranks only, and numbered by them alone: rank root sends input,
-  // rank peer receives into output. Throws Error, RankFailure. After either the backend is of no
-  // further use: every later call fails with the first cause.
+  // order. Lengths of the buffers, in elements; "block" is this rank's 1/size of the other buffer:
+  //     collective      input         output        in place
+  //     all_reduce      count         count         output is input
+  //     reduce_scatter  count         count/size    output is a block of input
+  //     all_gather      count/size    count         input is a block of output
+  //     broadcast       unused        count         (the root's output is read)
+  //     reduce          count         root: count   output is input
+  //     gather          count/size    root: count   input is a block of output
+  //     scatter         root: count   count/size    output is a block of input
+  //     all_to_all      count         count         output is input
+  //     barrier         unused        unused
+  // Only two ranks make a point_to_point, and only they count it: rank root sends input, and rank
+  // peer receives into output. Throws Error or RankFailure. After either the backend has failed:
+  // every later call throws the first cause.
   virtual void run(const Call& call, const void* input, void* output) = 0;
 
   // Tells the others that this rank gives up, and why; their calls fail with this cause. Never
@@ -49,16 +51,13 @@ class Backend {
 
   virtual Traffic traffic() const = 0;
 
-  // Sub-groups: Transport::open_door() and found(). Libraries that are here to be compared with
-  // have none.
-  virtual Transport::Contact open_door() {
-    fail("the {} backend cannot be split into sub-groups", name());
-  }
-  virtual std::unique_ptr<Backend> found(const std::string& sub_group, int rank,
-                                         const std::vector<Transport::Contact>& members);
+  // For sub-groups: SubGroupConnector::listen() and connect(). Libraries to compare with have none.
+  virtual Endpoint listen() { fail("the {} backend cannot be split into sub-groups", name()); }
+  virtual std::unique_ptr<Backend> connect_sub_group(const std::string& sub_group, int rank,
+                                                     const std::vector<Endpoint>& members);
 };
 
-std::unique_ptr<Backend> make_schedule_backend(std::unique_ptr<Transport> transport,
+std::unique_ptr<Backend> make_schedule_backend(Connections connections,
                                                ExecutorOptions options = {});
 
 }  // namespace ringside::collectives

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "collectives/transport/transport.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives {
 

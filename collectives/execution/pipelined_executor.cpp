@@ -4,25 +4,13 @@
 #include <climits>
 #include <compare>
 #include <cstring>
+#include <optional>
+#include <span>
 
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
 namespace {
-
-bool contains(ChunkRange range, int chunk) {
-  return chunk >= range.first && chunk < range.first + range.count;
-}
-
-bool overlap(ChunkRange a, ChunkRange b) {
-  return a.first < b.first + b.count && b.first < a.first + a.count;
-}
-
-// A message without chunks is news of all that its sender has heard: whatever it has received
-// before belongs to it.
-bool send_follows(ChunkRange sent, ChunkRange received_before) {
-  return sent.count == 0 || overlap(sent, received_before);
-}
 
 // One slice of one step of one segment. The order of cursors is the order in which slices are sent,
 // and received.
@@ -31,263 +19,193 @@ struct Cursor {
   auto operator<=>(const Cursor&) const = default;
 };
 
-// One call, from its first slice to its last.
-class Run {
+// How a task's chunks are divided into slices and segments.
+struct Slicing {
+  Slicing(const Task& task, const Plan& plan, const ExecutorOptions& options);
+
+  int slices_of(ChunkRange range) const {
+    const std::size_t slices = (chunks.size(range) + slice_elements - 1) / slice_elements;
+    return std::max<int>(1, static_cast<int>(slices));
+  }
+  std::size_t bytes_of(ChunkRange range, int slice) const {
+    const std::size_t begin = slice * slice_elements;
+    return std::min(slice_elements, chunks.size(range) - begin) * element;
+  }
+  // In bytes, from the beginning of a buffer that holds the chunks of `within`.
+  std::size_t offset_of(ChunkRange range, int slice, ChunkRange within) const {
+    return (chunks.begin(range) - chunks.begin(within) + slice * slice_elements) * element;
+  }
+  // Scratch memory has room for one segment of every chunk.
+  std::size_t scratch_offset_of(ChunkRange range, int slice) const {
+    const auto row = static_cast<std::size_t>(range.first) * segment_slices;
+    return (row + slice % segment_slices) * slice_elements * element;
+  }
+  std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(chunks.chunks()) * segment_slices * slice_elements * element;
+  }
+
+  const Chunks& chunks;
+  std::size_t element;  // bytes
+  std::size_t slice_elements;
+  int segment_slices;
+  int segments;
+};
+
+Slicing::Slicing(const Task& task, const Plan& plan, const ExecutorOptions& options)
+    : chunks(task.chunks),
+      element(size_of(task.call.type)),
+      slice_elements(std::max<std::size_t>(1, options.slice_bytes / element)) {
+  int longest = 1;  // slices in a message
+  for (const Step& step : task.schedule.steps) {
+    if (step.send) longest = std::max(longest, slices_of(step.send->chunks));
+    if (step.receive) longest = std::max(longest, slices_of(step.receive->chunks));
+  }
+  // Ranks may slice a message of several chunks differently: then everything is one segment.
+  segment_slices = plan.single_chunks ? std::min(options.slices_per_segment, longest) : longest;
+  segments = task.schedule.steps.empty() ? 0 : (longest + segment_slices - 1) / segment_slices;
+}
+
+// The data path of one call, from its first slice to its last.
+class Pipeline {
  public:
-  Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call,
-      std::uint64_t sequence, const Chunks& chunks, const Buffers& buffers,
-      std::vector<std::byte>& scratch, FlightRecorder& recorder);
-  void carry_out();     // from the first slice to the last
-  void record() const;  // where this call stands, for the flight recorder
-  std::string where() const;
+  Pipeline(Transport& transport, const Plan& plan, const Task& task, const Buffers& buffers,
+           const Slicing& slicing, std::byte* scratch, const MessageHeader& header);
+  bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
+  void post_all_allowed();
+  void complete(const Completion& completion);
+  Progress progress() const;
 
  private:
-  void all_slices();
-  bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
-  void post_what_can_go();
-  void take(const Completion& completion);
-  void apply_own_slices();
-  void apply_held_slice();
-  void apply(std::span<const std::byte> payload);
-  int last_step() const { return static_cast<int>(plan_.schedule.steps.size()) - 1; }
-  void ask_around();
-  void compare_histories(const std::vector<Position>& positions);
-  Position position() const;
-  struct Others {
-    std::vector<int> silent;
-    std::string silence;  // "rank 2 does not answer: stopped, ..."; empty if all do
-    std::string waiting;  // "rank 3 waits for rank 2 in step 1 of call #7; ..."
-  };
-  Others others(const std::vector<Position>& positions) const;
-  void say_that_it_waits(double seconds);
-  void say_that_it_goes_on(double seconds);
-  [[noreturn]] void time_out();
-
   bool may_send(const Cursor& at) const;
   bool may_apply(const Cursor& at) const;
+  void post_send();
+  void post_receive();
+  void apply_own_slices();
+  void apply_received_slice();
+  void apply(std::span<const std::byte> payload);
 
-  const Step& step(const Cursor& at) const { return plan_.schedule.steps[at.step]; }
-  ChunkRange chunks_of(const Cursor& at, bool sending) const {
-    return sending ? step(at).send->chunks : step(at).receive->chunks;
-  }
-  int slices_of(ChunkRange range) const;
-  std::size_t bytes_of(ChunkRange range, int slice) const;
-  std::size_t offset_of(ChunkRange range, int slice, ChunkRange within) const;
-  std::span<const std::byte> to_be_sent(const Cursor& at) const;
-  const std::byte* in_input(ChunkRange range, int slice) const {
-    return buffers_.input + offset_of(range, slice, buffers_.given);
-  }
-  std::byte* place(ChunkRange range, int slice) const;
-  bool kept(ChunkRange range) const { return contains(buffers_.kept, range.first); }
-  bool to_itself(const Cursor& at) const {
+  const Step& step(const Cursor& at) const { return task_.schedule.steps[at.step]; }
+  bool from_itself(const Cursor& at) const {
     return at != end_ && step(at).receive && step(at).receive->from == transport_.rank();
   }
   MessageHeader header(const Cursor& at, ChunkRange range) const;
 
+  // Where a slice lies.
+  bool kept(ChunkRange range) const { return contains(buffers_.kept, range.first); }
+  const std::byte* in_input(ChunkRange range, int slice) const {
+    return buffers_.input + slicing_.offset_of(range, slice, buffers_.given);
+  }
+  std::byte* in_result(ChunkRange range, int slice) const;
+  std::span<const std::byte> payload_of(const Cursor& at) const;
+
   // The first slice at or after `at` that this rank sends (or receives).
-  Cursor settle(Cursor at, bool sending) const;
-  Cursor after(Cursor at, bool sending) const { return ++at.slice, settle(at, sending); }
+  Cursor seek(Cursor at, bool sending) const;
+  Cursor after(Cursor at, bool sending) const { return ++at.slice, seek(at, sending); }
 
   Transport& transport_;
-  const ExecutorOptions& options_;
   const Plan& plan_;
-  const Call& call_;
-  const std::uint64_t sequence_;
-  const Chunks& chunks_;
-  const Buffers& buffers_;
-  FlightRecorder& recorder_;
-  const std::size_t element_;
-  std::size_t slice_elements_;
-  int window_;  // slices per segment
-  Cursor end_;
-  std::byte* scratch_ = nullptr;
+  const Task& task_;
+  const Buffers buffers_;
+  const Slicing& slicing_;
+  std::byte* const scratch_;
+  const MessageHeader header_;  // all but step, slice and bytes
+  const Cursor end_;
 
-  std::uint64_t received_bytes_ = 0;
   Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
-  bool receive_posted_ = false, placed_ = false, warned_ = false;
-  std::optional<std::span<const std::byte>> held_;  // received, not yet applied
-  std::vector<std::byte> aside_;
+  bool receive_posted_ = false;
+  bool direct_ = false;  // the posted receive writes directly to where the slice belongs
+  std::optional<std::span<const std::byte>> received_;  // not yet applied
+  std::vector<std::byte> buffered_;
 };
 
-Run::Run(Transport& transport, const ExecutorOptions& options, const Plan& plan, const Call& call,
-         std::uint64_t sequence, const Chunks& chunks, const Buffers& buffers,
-         std::vector<std::byte>& scratch, FlightRecorder& recorder)
+Pipeline::Pipeline(Transport& transport, const Plan& plan, const Task& task, const Buffers& buffers,
+                   const Slicing& slicing, std::byte* scratch, const MessageHeader& header)
     : transport_(transport),
-      options_(options),
       plan_(plan),
-      call_(call),
-      sequence_(sequence),
-      chunks_(chunks),
+      task_(task),
       buffers_(buffers),
-      recorder_(recorder),
-      element_(size_of(call.type)),
-      slice_elements_(std::max<std::size_t>(1, options.slice_bytes / element_)),
-      window_(options.slices_per_segment) {
-  int longest = 1;
-  bool single_chunks = true;
-  for (const Step& s : plan_.schedule.steps)
-    for (const auto& range : {s.send ? s.send->chunks : ChunkRange{0, 0},
-                              s.receive ? s.receive->chunks : ChunkRange{0, 0}}) {
-      longest = std::max(longest, slices_of(range));
-      single_chunks = single_chunks && range.count <= 1;
-    }
-  if (!single_chunks)
-    window_ = longest;  // chunks that travel in company are not cut alike by all: one segment
-  window_ = std::min(window_, longest);
-  end_ = {(longest + window_ - 1) / window_, 0, 0};
-  if (plan_.schedule.steps.empty()) end_ = {0, 0, 0};
-
-  bool passes_through = false;  // some chunk is received that does not stay
-  for (int c = 0; c < chunks_.chunks(); ++c)
-    passes_through = passes_through || (plan_.received[c] && !contains(buffers_.kept, c));
-  require(
-      !passes_through || single_chunks,
-      "a schedule that moves several chunks in one message needs the whole buffer on every rank");
-  if (passes_through) {
-    const std::size_t slots = static_cast<std::size_t>(chunks_.chunks()) * window_;
-    if (scratch.size() < slots * slice_elements_ * element_)
-      scratch.resize(slots * slice_elements_ * element_);
-    scratch_ = scratch.data();
-  }
-  to_send_ = sent_ = settle({}, true);
-  to_receive_ = settle({}, false);
+      slicing_(slicing),
+      scratch_(scratch),
+      header_(header),
+      end_{slicing.segments, 0, 0} {
+  to_send_ = sent_ = seek({}, true);
+  to_receive_ = seek({}, false);
 }
 
-void Run::all_slices() {
-  auto last_progress = Clock::now();
-  while (!finished()) {
-    transport_.throw_if_interrupted();
-    post_what_can_go();
-    if (finished()) return;
-    const auto completion =
-        transport_.wait(Deadline::after(std::min(options_.timeout, Position::every)));
-    if (completion) {
-      received_bytes_ += completion->payload.size();
-      take(*completion);
-      record();
-      if (warned_) say_that_it_goes_on(seconds_since(last_progress));
-      last_progress = Clock::now();
-    } else {
-      ask_around();
-      const double waited = seconds_since(last_progress);
-      if (waited >= options_.timeout.count()) time_out();
-      if (!warned_ && options_.warn_after.count() > 0 && waited >= options_.warn_after.count())
-        say_that_it_waits(waited);
-    }
-  }
-}
-
-void Run::record() const {
-  const bool receiving = to_receive_ != end_ && !to_itself(to_receive_);
-  recorder_.progress(static_cast<std::uint32_t>(std::min(
-                         to_send_ < to_receive_ ? to_send_.step : to_receive_.step, last_step())),
-                     receiving ? step(to_receive_).receive->from : -1, received_bytes_);
-}
-
-// Nothing has moved for a while. That may be as it should; but ranks that wait for each other in
-// different calls will wait for ever.
-void Run::ask_around() {
-  transport_.tell_position(position());
-  const auto positions = transport_.positions(Seconds(0));
-  for (int r = 0; r < transport_.size(); ++r)
-    if (positions[r].recent() && positions[r].sequence == sequence_ &&
-        numbered_alike(call_, positions[r].call))
-      check_call(sequence_, call_, positions[r].call, transport_.rank(), r);
-  compare_histories(positions);
-}
-
-// Throws Error, with both calls in its text, where another rank is known to have made another call
-// than this one, be it long ago.
-void Run::compare_histories(const std::vector<Position>& positions) {
-  const CallHistory& ours = transport_.history();
-  for (int r = 0; r < transport_.size(); ++r) {
-    const CallHistory& theirs = positions[r].made;
-    if (const auto number = ours.parted_from(theirs))
-      check_call(*number, ours.at(*number), theirs.at(*number), transport_.rank(), r);
-  }
-}
-
-void Run::carry_out() {
-  try {
-    all_slices();
-  } catch (const OutOfStep&) {
-    // Which call was the first that was not alike? The others say so soon, if they wait as well.
-    transport_.tell_position(position());
-    compare_histories(transport_.positions(1.2 * Position::every));
-    throw;
-  } catch (const RankFailure& failure) {
-    if (!failure.heard_from_another()) compare_histories(transport_.positions(Seconds(0)));
-    throw;
-  }
-}
-
-void Run::post_what_can_go() {
+// Posts every send that may go, and the next receive.
+void Pipeline::post_all_allowed() {
   apply_own_slices();
-  while (may_send(to_send_)) {
-    transport_.post_send(step(to_send_).send->to, header(to_send_, chunks_of(to_send_, true)),
-                         to_be_sent(to_send_));
-    to_send_ = after(to_send_, true);
-  }
-  if (to_receive_ != end_ && !receive_posted_ && !to_itself(to_receive_)) {
-    const ChunkRange range = chunks_of(to_receive_, false);
-    const std::size_t bytes = bytes_of(range, to_receive_.slice);
-    placed_ = step(to_receive_).receive->action == Action::overwrite && may_apply(to_receive_) &&
-              bytes > 0;
-    transport_.post_receive(
-        step(to_receive_).receive->from, header(to_receive_, range),
-        placed_ ? std::span(place(range, to_receive_.slice), bytes) : std::span<std::byte>());
-    receive_posted_ = true;
-  }
+  while (may_send(to_send_)) post_send();
+  if (to_receive_ != end_ && !receive_posted_ && !from_itself(to_receive_)) post_receive();
 }
 
-void Run::take(const Completion& completion) {
+void Pipeline::post_send() {
+  const Send& send = *step(to_send_).send;
+  transport_.post_send(send.to, header(to_send_, send.chunks), payload_of(to_send_));
+  to_send_ = after(to_send_, true);
+}
+
+void Pipeline::post_receive() {
+  const Receive& receive = *step(to_receive_).receive;
+  const std::size_t bytes = slicing_.bytes_of(receive.chunks, to_receive_.slice);
+  direct_ = receive.action == Action::overwrite && may_apply(to_receive_) && bytes > 0;
+  std::span<std::byte> into;
+  if (direct_) into = {in_result(receive.chunks, to_receive_.slice), bytes};
+  transport_.post_receive(receive.from, header(to_receive_, receive.chunks), into);
+  receive_posted_ = true;
+}
+
+// A send or the receive is complete.
+void Pipeline::complete(const Completion& completion) {
   if (completion.kind == Completion::sent)
     sent_ = after(sent_, true);
   else
-    held_ = completion.payload;
-  if (!held_) return;
-  if (may_apply(to_receive_)) return apply_held_slice();
-  // It must wait for a send of ours out of the same chunk, and that may wait for the peer, which
-  // may be waiting for us to let go of this very slice, as when two ranks exchange a chunk. So it
-  // is laid aside.
+    received_ = completion.payload;
+  if (!received_) return;
+  if (may_apply(to_receive_)) return apply_received_slice();
+  // The slice must wait for a send out of the same chunk. Two ranks that exchange a chunk would
+  // wait for each other: each send is complete only when the peer has released the slice. So the
+  // slice is buffered.
   if (completion.kind == Completion::received) {
-    aside_.assign(held_->begin(), held_->end());
-    held_ = aside_;
+    buffered_.assign(received_->begin(), received_->end());
+    received_ = buffered_;
     transport_.release();
   }
 }
 
-// Where a rank sends to itself, no transport is asked.
-void Run::apply_own_slices() {
-  while (to_itself(to_receive_) && may_apply(to_receive_)) {
-    apply(to_be_sent(to_receive_));
+// A rank sends to itself without the transport.
+void Pipeline::apply_own_slices() {
+  while (from_itself(to_receive_) && may_apply(to_receive_)) {
+    apply(payload_of(to_receive_));
     to_receive_ = after(to_receive_, false);
   }
 }
 
-void Run::apply(std::span<const std::byte> payload) {
-  if (payload.empty()) return;
-  const Receive& receive = *step(to_receive_).receive;
-  std::byte* into = place(receive.chunks, to_receive_.slice);
-  const std::byte* ours =
-      plan_.first_touch[to_receive_.step] ? in_input(receive.chunks, to_receive_.slice) : into;
-  if (receive.action == Action::add)
-    combine(call_.type, call_.reduce, into, ours, payload.data(), payload.size() / element_);
-  else
-    std::memcpy(into, payload.data(), payload.size());
-}
-
-void Run::apply_held_slice() {
-  if (!placed_) apply(*held_);
-  if (aside_.empty() || held_->data() != aside_.data()) transport_.release();
-  held_.reset();
+void Pipeline::apply_received_slice() {
+  if (!direct_) apply(*received_);
+  if (buffered_.empty() || received_->data() != buffered_.data()) transport_.release();
+  received_.reset();
   receive_posted_ = false;
   to_receive_ = after(to_receive_, false);
 }
 
-bool Run::may_send(const Cursor& at) const {
+void Pipeline::apply(std::span<const std::byte> payload) {
+  if (payload.empty()) return;
+  const Receive& receive = *step(to_receive_).receive;
+  std::byte* into = in_result(receive.chunks, to_receive_.slice);
+  if (receive.action == Action::overwrite) {
+    std::memcpy(into, payload.data(), payload.size());
+    return;
+  }
+  const bool first = plan_.first_touch[to_receive_.step];
+  const std::byte* ours = first ? in_input(receive.chunks, to_receive_.slice) : into;
+  combine(task_.call.type, task_.call.reduce, into, ours, payload.data(),
+          payload.size() / slicing_.element);
+}
+
+bool Pipeline::may_send(const Cursor& at) const {
   if (at == end_) return false;
-  if (sent_ != at) {  // some are under way: all to one peer, and not more than the transport takes
+  if (sent_ != at) {  // some are under way: all to one peer, and no more than the transport takes
     int under_way = 0;
     for (Cursor c = sent_; c != at; c = after(c, true)) ++under_way;
     if (under_way >= transport_.window() || step(sent_).send->to != step(at).send->to) return false;
@@ -297,245 +215,137 @@ bool Run::may_send(const Cursor& at) const {
          to_receive_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
 }
 
-bool Run::may_apply(const Cursor& at) const {
+bool Pipeline::may_apply(const Cursor& at) const {
   const Plan::Need& need = plan_.receive_needs[at.step];
   if (need.step != Plan::none)
     return sent_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
   const int last_use = plan_.reused_after[at.step];
-  if (at.segment == 0 || last_use == Plan::none || kept(chunks_of(at, false))) return true;
-  return sent_ > Cursor{at.segment - 1, last_use,
-                        at.slice - window_};  // the scratch's last content has left
+  if (at.segment == 0 || last_use == Plan::none || kept(step(at).receive->chunks)) return true;
+  // The slice of the segment before must have left the scratch memory.
+  return sent_ > Cursor{at.segment - 1, last_use, at.slice - slicing_.segment_slices};
 }
 
-int Run::slices_of(ChunkRange range) const {
-  return std::max<int>(
-      1, static_cast<int>((chunks_.size(range) + slice_elements_ - 1) / slice_elements_));
+MessageHeader Pipeline::header(const Cursor& at, ChunkRange range) const {
+  MessageHeader header = header_;
+  header.step = static_cast<std::uint32_t>(at.step);
+  header.slice = static_cast<std::uint32_t>(at.slice);
+  header.bytes = slicing_.bytes_of(range, at.slice);
+  return header;
 }
 
-std::size_t Run::bytes_of(ChunkRange range, int slice) const {
-  const std::size_t begin = slice * slice_elements_;
-  return std::min(slice_elements_, chunks_.size(range) - begin) * element_;
+// In the output, or in scratch memory where the chunk only passes through this rank.
+std::byte* Pipeline::in_result(ChunkRange range, int slice) const {
+  if (kept(range)) return buffers_.output + slicing_.offset_of(range, slice, buffers_.kept);
+  return scratch_ + slicing_.scratch_offset_of(range, slice);
 }
 
-// In bytes, from the beginning of a buffer that holds the chunks of `within`.
-std::size_t Run::offset_of(ChunkRange range, int slice, ChunkRange within) const {
-  return (chunks_.begin(range) - chunks_.begin(within) + slice * slice_elements_) * element_;
-}
-
-std::span<const std::byte> Run::to_be_sent(const Cursor& at) const {
+std::span<const std::byte> Pipeline::payload_of(const Cursor& at) const {
   const Send& send = *step(at).send;
   const ChunkRange source{send.input.value_or(send.chunks.first), send.chunks.count};
   if (source.count == 0) return {};
-  return {plan_.from_input[at.step] ? in_input(source, at.slice) : place(source, at.slice),
-          bytes_of(source, at.slice)};
+  return {plan_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
+          slicing_.bytes_of(source, at.slice)};
 }
 
-std::byte* Run::place(ChunkRange range, int slice) const {
-  if (kept(range)) return buffers_.output + offset_of(range, slice, buffers_.kept);
-  return scratch_ + (static_cast<std::size_t>(range.first) * window_ + slice % window_) *
-                        slice_elements_ * element_;
-}
-
-MessageHeader Run::header(const Cursor& at, ChunkRange range) const {
-  MessageHeader h;
-  h.job = transport_.job();
-  h.sequence = sequence_;
-  h.call = call_;
-  h.step = static_cast<std::uint32_t>(at.step);
-  h.slice = static_cast<std::uint32_t>(at.slice);
-  h.bytes = bytes_of(range, at.slice);
-  return h;
-}
-
-Cursor Run::settle(Cursor at, bool sending) const {
-  const int steps = static_cast<int>(plan_.schedule.steps.size());
-  for (; at.segment < end_.segment; at = {at.segment + 1, 0, (at.segment + 1) * window_}) {
-    for (; at.step < steps; at = {at.segment, at.step + 1, at.segment * window_}) {
-      const bool takes_part = sending ? step(at).send && step(at).send->to != transport_.rank()
-                                      : step(at).receive.has_value();
-      if (takes_part &&
-          at.slice < std::min((at.segment + 1) * window_, slices_of(chunks_of(at, sending))))
-        return at;
+Cursor Pipeline::seek(Cursor at, bool sending) const {
+  const int steps = static_cast<int>(task_.schedule.steps.size());
+  const int per_segment = slicing_.segment_slices;
+  for (; at.segment < end_.segment; at = {at.segment + 1, 0, (at.segment + 1) * per_segment}) {
+    const int segment_end = (at.segment + 1) * per_segment;
+    for (; at.step < steps; at = {at.segment, at.step + 1, at.segment * per_segment}) {
+      const auto& [send, receive] = step(at);
+      const bool takes_part = sending ? send && send->to != transport_.rank() : receive.has_value();
+      if (!takes_part) continue;
+      const ChunkRange range = sending ? send->chunks : receive->chunks;
+      if (at.slice < std::min(segment_end, slicing_.slices_of(range))) return at;
     }
   }
   return end_;
 }
 
-std::string Run::where() const {
-  const int steps = static_cast<int>(plan_.schedule.steps.size());
-  const int at = std::min(to_send_ < to_receive_ ? to_send_.step : to_receive_.step, steps - 1);
-  return fmt::format("call #{}{}, {}, step {} of {}", sequence_,
-                     options_.group.empty() ? "" : " of sub-group " + options_.group,
-                     describe(call_), at + 1, steps);
+Progress Pipeline::progress() const {
+  if (to_receive_ != end_ && !from_itself(to_receive_))
+    return {to_receive_.step, step(to_receive_).receive->from, true};
+  return {sent_.step, step(sent_).send->to, false};
 }
 
-Position Run::position() const {
-  const bool receiving = to_receive_ != end_ && !to_itself(to_receive_);
-  Position mine;
-  mine.sequence = sequence_;
-  mine.call = call_;
-  mine.step = static_cast<std::uint32_t>(receiving ? to_receive_.step : sent_.step);
-  mine.waiting_for = receiving ? step(to_receive_).receive->from : step(sent_).send->to;
-  return mine;
-}
-
-// What is known of the other ranks: who has told nothing recently, and what the rest is doing.
-Run::Others Run::others(const std::vector<Position>& positions) const {
-  Others known;
-  std::vector<std::string> waiting;
-  for (int r = 0; r < transport_.size(); ++r) {
-    if (r == transport_.rank()) continue;
-    if (!positions[r].recent())
-      known.silent.push_back(r);
-    else if (r < 16)
-      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}", r,
-                                    positions[r].waiting_for, positions[r].step + 1,
-                                    positions[r].sequence));
-  }
-  if (!known.silent.empty())
-    known.silence =
-        fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives",
-                    fmt::join(known.silent, ", "), known.silent.size() == 1 ? "does" : "do");
-  known.waiting = fmt::format("{}", fmt::join(waiting, "; "));
-  return known;
-}
-
-void Run::say_that_it_waits(double seconds) {
-  warned_ = true;
-  const Others known = others(transport_.positions(Seconds(0)));
-  const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
-  options_.warn(fmt::format(
-      "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}",
-      transport_.rank(), position().waiting_for, seconds, where(), options_.timeout.count(),
-      known.silence, between, known.waiting));
-}
-
-void Run::say_that_it_goes_on(double seconds) {
-  warned_ = false;
-  options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", transport_.rank(),
-                            seconds, sequence_));
-}
-
-void Run::time_out() {
-  const Position mine = position();
-  const Others known = others(transport_.positions(1.2 * Position::every));
-  const int blamed = known.silent.empty() ? mine.waiting_for : known.silent.front();
-  throw RankFailure(
-      blamed,
-      fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}", known.silence,
-                  known.silence.empty() ? "" : "; ", transport_.rank(), mine.waiting_for,
-                  options_.timeout.count(), known.waiting.empty() ? "" : "; ", known.waiting));
+// Whether the chunks that are both given and kept lie at the same address in both buffers.
+bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t element) {
+  const ChunkRange given = buffers.given, kept = buffers.kept;
+  if (!overlap(given, kept)) return false;
+  const std::size_t begin = chunks.begin(std::max(given.first, kept.first));
+  return buffers.input + (begin - chunks.begin(given)) * element ==
+         buffers.output + (begin - chunks.begin(kept)) * element;
 }
 
 }  // namespace
 
-// Where the data lies at each step.
-static void place_data(Plan& p, bool in_place) {
-  p.received.assign(p.schedule.chunks, false);
-  const auto received = [&](ChunkRange range) {
-    return std::count(p.received.begin() + range.first,
-                      p.received.begin() + range.first + range.count, true);
-  };
-  for (const Step& step : p.schedule.steps) {
-    p.from_input.push_back(step.send && (step.send->input || received(step.send->chunks) == 0));
-    p.first_touch.push_back(step.receive && received(step.receive->chunks) == 0);
-    if (step.send && step.send->input && in_place &&
-        received({*step.send->input, step.send->chunks.count}) > 0)
-      p.keeps_input = true;
-    const auto mixed = [&](ChunkRange range) {
-      return received(range) > 0 && received(range) < range.count;
-    };
-    if (step.send && !step.send->input && mixed(step.send->chunks)) p.starts_in_output = true;
-    if (!step.receive) continue;
-    if (step.receive->action == Action::add && mixed(step.receive->chunks))
-      p.starts_in_output = true;
-    std::fill_n(p.received.begin() + step.receive->chunks.first, step.receive->chunks.count, true);
-  }
-  if (!p.starts_in_output) return;
-  p.first_touch.assign(p.first_touch.size(), false);
-  for (std::size_t s = 0; s < p.from_input.size(); ++s)
-    p.from_input[s] = p.from_input[s] && p.schedule.steps[s].send->input;
+void PipelinedExecutor::move_data(const Task& task) {
+  const std::size_t element = size_of(task.call.type);
+  const Chunks& chunks = task.chunks;
+  const Buffers& buffers = task.buffers;
+  const Plan& plan = plan_for(task.schedule, shares_memory(buffers, chunks, element));
+  if (plan.single_chunks || buffers.kept.count == chunks.chunks()) return pipeline(plan, task);
+
+  // A message of several chunks needs them side by side. A rank that keeps only some of them runs
+  // in a workspace, and copies those out.
+  workspace_.resize(chunks.count() * element);
+  Task through = task;
+  through.buffers.output = workspace_.data();
+  through.buffers.kept = {0, chunks.chunks()};
+  pipeline(plan_for(task.schedule, false), through);
+  const std::size_t bytes = chunks.size(buffers.kept) * element;
+  if (bytes > 0)
+    std::memcpy(buffers.output, workspace_.data() + chunks.begin(buffers.kept) * element, bytes);
 }
 
-Plan plan(Schedule schedule, bool in_place) {
-  Plan p;
-  p.schedule = std::move(schedule);
-  place_data(p, in_place);
-  const auto& steps = p.schedule.steps;
-  const int n = static_cast<int>(steps.size());
-  p.send_needs.resize(n), p.receive_needs.resize(n), p.reused_after.assign(n, Plan::none);
-  const auto reads = [&](int s) {  // what must not be overwritten before this step's send is done
-    const bool elsewhere = p.from_input[s] && (!in_place || p.keeps_input);
-    if (!steps[s].send || elsewhere) return ChunkRange{0, 0};
-    return ChunkRange{steps[s].send->input.value_or(steps[s].send->chunks.first),
-                      steps[s].send->chunks.count};
-  };
-  for (int s = 0; s < n; ++s) {
-    if (steps[s].send && !steps[s].send->input)
-      for (int d = s - 1; d >= 0 && p.send_needs[s].step == Plan::none; --d)
-        if (steps[d].receive && send_follows(steps[s].send->chunks, steps[d].receive->chunks))
-          p.send_needs[s] = {d, steps[d].receive->chunks == steps[s].send->chunks};
-    if (!steps[s].receive) continue;
-    const ChunkRange into = steps[s].receive->chunks;
-    for (int d = s; d >= 0 && p.receive_needs[s].step == Plan::none; --d)
-      if (overlap(reads(d), into)) p.receive_needs[s] = {d, reads(d) == into};
-    for (int d = 0; d < n; ++d)
-      if (overlap(reads(d), into)) p.reused_after[s] = d;
+void PipelinedExecutor::pipeline(const Plan& plan, const Task& task) {
+  const Buffers buffers = prepare(plan, task);
+  const Slicing slicing(task, plan, options_);
+  bool passes_through = false;  // some chunk is received that this rank does not keep
+  for (int c = 0; c < task.chunks.chunks(); ++c)
+    passes_through = passes_through || (plan.received[c] && !contains(buffers.kept, c));
+  if (passes_through && scratch_.size() < slicing.scratch_bytes())
+    scratch_.resize(slicing.scratch_bytes());
+
+  Pipeline pipeline(transport_, plan, task, buffers, slicing, scratch_.data(),
+                    header(task, 0, 0, 0));
+  while (!pipeline.finished()) {
+    pipeline.post_all_allowed();
+    if (pipeline.finished()) return;
+    pipeline.complete(wait(pipeline.progress()));
   }
-  return p;
 }
 
-// What is to be copied before the first step: chunks of the output that nothing is received into,
-// and what the plan asks for.
-static Buffers prepare(const Plan& plan, std::size_t element, const Chunks& chunks, Buffers buffers,
-                       std::vector<std::byte>& kept_input) {
-  const auto at = [&](auto* buffer, ChunkRange range, int c) {
-    return buffer + (chunks.begin(c) - chunks.begin(range)) * element;
-  };
+const Plan& PipelinedExecutor::plan_for(const Schedule& schedule, bool in_place) {
+  const auto key = std::pair(&schedule, in_place);
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) return found->second;
+  return plans_.emplace(key, plan(schedule, in_place)).first->second;
+}
+
+// Copies what must lie elsewhere before the first step: chunks of the output that nothing is
+// received into, and what the plan asks for. Returns where the data is then.
+Buffers PipelinedExecutor::prepare(const Plan& plan, const Task& task) {
+  const Chunks& chunks = task.chunks;
+  const std::size_t element = size_of(task.call.type);
+  Buffers buffers = task.buffers;
   for (int c = 0; c < chunks.chunks(); ++c) {
     const bool wanted = plan.starts_in_output || !plan.received[c];
     if (!wanted || chunks.size(c) == 0 || !contains(buffers.given, c) || !contains(buffers.kept, c))
       continue;
-    const std::byte* in = at(buffers.input, buffers.given, c);
-    std::byte* out = at(buffers.output, buffers.kept, c);
+    const auto offset = [&](ChunkRange within) {
+      return (chunks.begin(c) - chunks.begin(within)) * element;
+    };
+    const std::byte* in = buffers.input + offset(buffers.given);
+    std::byte* out = buffers.output + offset(buffers.kept);
     if (in != out) std::memcpy(out, in, chunks.size(c) * element);
   }
   if (plan.keeps_input) {
-    kept_input.assign(buffers.input, buffers.input + chunks.size(buffers.given) * element);
-    buffers.input = kept_input.data();
+    kept_input_.assign(buffers.input, buffers.input + chunks.size(buffers.given) * element);
+    buffers.input = kept_input_.data();
   }
   return buffers;
-}
-
-void warn_on_stderr(const std::string& sentence) {
-  fmt::print(stderr, "ringside: {}\n", sentence);
-}
-
-void Executor::run(const Plan& plan, const Call& call, std::uint64_t sequence, const Chunks& chunks,
-                   const Buffers& given_buffers) {
-  const Buffers buffers = prepare(plan, size_of(call.type), chunks, given_buffers, kept_input_);
-  recorder_.begin(sequence, call, static_cast<std::uint32_t>(plan.schedule.steps.size()));
-  if (call.collective != Collective::point_to_point) transport_.history().add(sequence, call);
-
-  Run run(transport_, options_, plan, call, sequence, chunks, buffers, scratch_, recorder_);
-  try {
-    run.record();
-    run.carry_out();
-    recorder_.end(FlightEntry::done);
-  } catch (const RankFailure& failure) {
-    const auto text =
-        fmt::format("{} [rank {} was in {}]", failure.what(), transport_.rank(), run.where());
-    const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
-    recorder_.end(FlightEntry::failed);
-    recorder_.write(told.what());
-    transport_.abort(told);
-    throw told;
-  } catch (const Error& error) {
-    recorder_.end(FlightEntry::failed);
-    recorder_.write(error.what());
-    transport_.abort(RankFailure(transport_.rank(), error.what()));
-    throw;
-  }
 }
 
 }  // namespace ringside::collectives

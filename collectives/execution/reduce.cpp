@@ -19,15 +19,14 @@ namespace {
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
-// Which of two numbers that are not numbers an addition hands on depends on their order: so always
-// the same one.
+// The processor's a + b returns one of two NaNs, depending on their order: so a NaN is always
+// replaced by the same one.
 template <class T>
 T one_nan(T x) {
   return x != x ? std::numeric_limits<T>::quiet_NaN() : x;
 }
 
-// Integers wrap around, as they do in NCCL and MPI: the sum is computed without a sign, where
-// overflow is defined.
+// Integers wrap around, as in NCCL and MPI: computed as unsigned, where overflow is defined.
 struct Sum {
   template <class T>
   T operator()(T a, T b) const {
@@ -50,8 +49,8 @@ struct Product {
   }
 };
 
-// Where neither is less, they are equal, and the bits of both together are theirs, or those of -0
-// if one is; or one is not a number, and then both together are not one either.
+// If neither number is less, either they are equal or one is a NaN. The OR of their bits is then
+// right: equal numbers keep their bits, -0 and +0 give -0, and with a NaN the result is a NaN.
 struct Min {
   template <class T>
   T operator()(T a, T b) const {
@@ -77,20 +76,21 @@ struct Max {
 
 template <class T, class Op>
 void combine_each(T* out, const T* a, const T* b, std::size_t count, Op op) {
-#pragma GCC ivdep  // `out` may be `a`, element by element, and overlaps nothing else
+// `out` may be `a`, and overlaps nothing else.
+#pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) out[i] = op(a[i], b[i]);
 }
 
-// The 16 bits of the nearest bf16, in the upper half of the word. What these operations make of two
-// bf16 is a number, or has zeros in the lower half: so that the addition makes no infinity of what
-// is not a number, as it could elsewhere (half.hpp).
+// The 16 bits of the nearest bf16, in the upper half of the word. A NaN needs no special case,
+// unlike in half.hpp: a NaN that these operations make of two bf16 has zeros in the lower half, so
+// rounding up cannot turn it into an infinity.
 inline std::uint32_t rounded_to_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   return (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
 }
 
-// Two bf16 lie in a word of 32 bits, and either half of it, with zeros in place of the other, is an
-// fp32: nothing has to be widened, which makes this twice as fast as a plain loop.
+// Two bf16 fill a word of 32 bits. Each half, with zeros in place of the other, is an fp32, so no
+// conversion is needed: twice as fast as a plain loop.
 template <class Op>
 void combine_each(Bf16* out, const Bf16* a, const Bf16* b, std::size_t count, Op op) {
   const auto upper = [](std::uint32_t word) { return std::bit_cast<float>(word & 0xffff0000u); };
@@ -114,7 +114,7 @@ void combine_one(Fp16& out, Fp16 a, Fp16 b, auto op) {
 }
 
 #ifdef __F16C__
-// The processor converts fp16 eight at a time, to the same bits as half.hpp.
+// The processor converts eight fp16 at once, with the same bits as half.hpp.
 template <class Op>
 void combine_each(Fp16* out, const Fp16* a, const Fp16* b, std::size_t count, Op op) {
   const auto widen = [](const Fp16* from) {
@@ -168,64 +168,6 @@ void divide(void* data, std::size_t count, int ranks) {
 }
 
 }  // namespace
-
-std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::uint8:
-      return 1;
-    case DataType::fp16:
-    case DataType::bf16:
-      return 2;
-    case DataType::fp32:
-    case DataType::int32:
-      return 4;
-    case DataType::fp64:
-    case DataType::int64:
-      return 8;
-  }
-  return 0;
-}
-
-std::string_view name_of(DataType type) {
-  switch (type) {
-    case DataType::fp32:
-      return "fp32";
-    case DataType::fp64:
-      return "fp64";
-    case DataType::int32:
-      return "int32";
-    case DataType::int64:
-      return "int64";
-    case DataType::fp16:
-      return "fp16";
-    case DataType::bf16:
-      return "bf16";
-    case DataType::uint8:
-      return "uint8";
-  }
-  return "unknown type";
-}
-
-std::string_view name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::avg:
-      return "avg";
-  }
-  return "unknown op";
-}
-
-bool is_floating(DataType type) {
-  return type == DataType::fp32 || type == DataType::fp64 || type == DataType::fp16 ||
-         type == DataType::bf16;
-}
 
 void combine(DataType type, ReduceOp op, void* into, const void* ours, const void* theirs,
              std::size_t count) {

@@ -1,12 +1,13 @@
-// Our own collectives: schedules, run by the executor over a transport.
-#include <algorithm>
-#include <cstring>
+// Our own collectives: an executor carries out schedules over a transport.
 #include <map>
-#include <optional>
 #include <tuple>
 #include <vector>
 
+#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/bootstrap/connections.hpp"
 #include "collectives/execution/backend.hpp"
+#include "collectives/execution/first_failure.hpp"
+#include "collectives/execution/make_executor.hpp"
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
@@ -14,32 +15,61 @@ namespace {
 
 class ScheduleBackend final : public Backend {
  public:
-  ScheduleBackend(std::unique_ptr<Transport> transport, ExecutorOptions options)
-      : transport_(std::move(transport)),
-        executor_(*transport_, options),
-        sent_to_(transport_->size()),
-        received_from_(transport_->size()) {}
+  ScheduleBackend(Connections connections, ExecutorOptions options)
+      : connections_(std::move(connections)),
+        executor_(
+            make_executor(*connections_.transport, *connections_.control, std::move(options))),
+        sent_to_(connections_.transport->size()),
+        received_from_(connections_.transport->size()) {}
 
-  int rank() const override { return transport_->rank(); }
-  int size() const override { return transport_->size(); }
-  std::string name() const override { return std::string(transport_->name()); }
-  Traffic traffic() const override { return transport_->traffic(); }
+  int rank() const override { return connections_.transport->rank(); }
+  int size() const override { return connections_.transport->size(); }
+  std::string name() const override { return std::string(connections_.transport->name()); }
+  Traffic traffic() const override { return connections_.transport->traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
-    if (broken_) throw *broken_;
-    const Chunks chunks = chunks_of(call);
+    failure_.throw_if_any();
     try {
-      carry_out(call, chunks,
-                buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
-                           static_cast<std::byte*>(output)));
+      const Schedule& schedule = schedule_of(call);
+      const Chunks chunks = chunks_of(call, schedule);
+      executor_->run({schedule, call, next_number(call), chunks,
+                      buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
+                                 static_cast<std::byte*>(output))});
+      if (call.reduce == ReduceOp::avg) divide_sum(call, chunks, output);
     } catch (const RankFailure& failure) {
-      broken_ = failure;
+      failure_.keep(failure);
       throw;
     } catch (const Error& error) {
-      broken_ = RankFailure(rank(), error.what());
+      failure_.keep(RankFailure(rank(), error.what()));
       throw;
+    } catch (const std::exception& error) {  // the executor has not told anybody of this one
+      abort(fmt::format("rank {} failed in {}: {}", rank(), describe(call), error.what()));
+      failure_.throw_if_any();
     }
-    if (call.reduce != ReduceOp::avg) return;
+  }
+
+  void interrupt(const std::string& cause) noexcept override {
+    connections_.control->interrupt(RankFailure(rank(), cause));
+  }
+
+  Endpoint listen() override { return connections_.connector->listen(); }
+
+  std::unique_ptr<Backend> connect_sub_group(const std::string& name, int rank,
+                                             const std::vector<Endpoint>& members) override {
+    ExecutorOptions options = executor_->options();
+    options.group = name;
+    return std::make_unique<ScheduleBackend>(connections_.connector->connect(name, rank, members),
+                                             options);
+  }
+
+  void abort(const std::string& cause) noexcept override {
+    connections_.control->abort(failure_.keep(RankFailure(rank(), cause)));
+    connections_.transport->cancel();
+  }
+
+ private:
+  // The sum is complete: each element is divided once, where the result is kept.
+  void divide_sum(const Call& call, const Chunks& chunks, void* output) const {
     if (call.collective == Collective::all_reduce ||
         (call.collective == Collective::reduce && rank() == call.root))
       scale_for_avg(call.type, output, call.count, size());
@@ -47,69 +77,15 @@ class ScheduleBackend final : public Backend {
       scale_for_avg(call.type, output, chunks.size(rank()), size());
   }
 
-  void interrupt(const std::string& cause) noexcept override {
-    transport_->interrupt(RankFailure(rank(), cause));
+  // Made once for each kind of call, and kept: executors refer to it.
+  const Schedule& schedule_of(const Call& call) {
+    const auto kind = std::tuple(call.collective, call.algorithm, call.root, call.peer);
+    const auto found = schedules_.find(kind);
+    if (found != schedules_.end()) return found->second;
+    return schedules_.emplace(kind, make_schedule(call)).first->second;
   }
 
-  Transport::Contact open_door() override { return transport_->open_door(); }
-
-  std::unique_ptr<Backend> found(const std::string& name, int rank,
-                                 const std::vector<Transport::Contact>& members) override {
-    ExecutorOptions options = executor_.options();
-    options.group = name;
-    return std::make_unique<ScheduleBackend>(transport_->found(name, rank, members), options);
-  }
-
-  void abort(const std::string& cause) noexcept override {
-    if (!broken_) broken_ = RankFailure(rank(), cause);
-    transport_->abort(*broken_);
-  }
-
- private:
-  struct Planned {
-    Plan plan;
-    bool several_chunks = false;  // some message moves more than one chunk
-  };
-
-  void carry_out(const Call& call, const Chunks& chunks, const Buffers& buffers) {
-    const Planned& planned = planned_for(call, in_place(buffers, chunks, size_of(call.type)));
-    if (!planned.several_chunks || buffers.kept.count == chunks.chunks())
-      return executor_.run(planned.plan, call, next_number(call), chunks, buffers);
-
-    // Chunks that travel in company need a whole buffer to pass through; what is to stay is copied
-    // from there.
-    workspace_.resize(chunks.count() * size_of(call.type));
-    const Buffers through{buffers.input, buffers.given, workspace_.data(), {0, chunks.chunks()}};
-    executor_.run(planned_for(call, false).plan, call, next_number(call), chunks, through);
-    const std::size_t bytes = chunks.size(buffers.kept) * size_of(call.type);
-    if (bytes > 0)
-      std::memcpy(buffers.output,
-                  workspace_.data() + chunks.begin(buffers.kept) * size_of(call.type), bytes);
-  }
-
-  // Whether the chunks that both buffers have are in the same place.
-  static bool in_place(const Buffers& buffers, const Chunks& chunks, std::size_t element) {
-    const int first = std::max(buffers.given.first, buffers.kept.first);
-    const int end = std::min(buffers.given.first + buffers.given.count,
-                             buffers.kept.first + buffers.kept.count);
-    return first < end &&
-           buffers.input + (chunks.begin(first) - chunks.begin(buffers.given)) * element ==
-               buffers.output + (chunks.begin(first) - chunks.begin(buffers.kept)) * element;
-  }
-
-  const Planned& planned_for(const Call& call, bool in_place) {
-    const auto key = std::tuple(call.collective, call.algorithm, call.root, call.peer, in_place);
-    const auto found = plans_.find(key);
-    if (found != plans_.end()) return found->second;
-    Planned planned{plan(schedule_of(call), in_place)};
-    for (const Step& step : planned.plan.schedule.steps)
-      planned.several_chunks = planned.several_chunks ||
-                               (step.send && step.send->chunks.count > 1) ||
-                               (step.receive && step.receive->chunks.count > 1);
-    return plans_.emplace(key, std::move(planned)).first->second;
-  }
-
-  Schedule schedule_of(const Call& call) const {
+  Schedule make_schedule(const Call& call) const {
     if (call.collective != Collective::point_to_point)
       return all_algorithms().at(call.algorithm).make(size(), rank(), call.root);
     Step step;
@@ -119,14 +95,14 @@ class ScheduleBackend final : public Backend {
     return {.chunks = 1, .steps = {step}};
   }
 
-  // All ranks count their collectives; two ranks that send and receive count what goes from the one
-  // to the other.
+  // All ranks count their collectives together. Two ranks count the sends from the one to the
+  // other.
   std::uint64_t next_number(const Call& call) {
     if (call.collective != Collective::point_to_point) return ++collectives_;
     return ++(rank() == call.root ? sent_to_[call.peer] : received_from_[call.root]);
   }
 
-  Chunks chunks_of(const Call& call) {
+  Chunks chunks_of(const Call& call, const Schedule& schedule) const {
     using enum Collective;
     switch (call.collective) {
       case reduce_scatter:
@@ -138,8 +114,7 @@ class ScheduleBackend final : public Backend {
       case point_to_point:
         return Chunks::even(call.count, 1);
       default:
-        return Chunks::aligned(call.count, planned_for(call, false).plan.schedule.chunks,
-                               size_of(call.type));
+        return Chunks::aligned(call.count, schedule.chunks, size_of(call.type));
     }
   }
 
@@ -172,25 +147,23 @@ class ScheduleBackend final : public Backend {
     fail("no buffers are known for {}", describe(call));
   }
 
-  std::unique_ptr<Transport> transport_;
-  Executor executor_;
-  std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t, bool>, Planned> plans_;
-  std::vector<std::byte> workspace_;  // kept between calls
+  Connections connections_;
+  std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t>, Schedule> schedules_;
+  std::unique_ptr<Executor> executor_;
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
-  std::optional<RankFailure> broken_;                   // the first failure
+  FirstFailure failure_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> Backend::found(const std::string&, int,
-                                        const std::vector<Transport::Contact>&) {
+std::unique_ptr<Backend> Backend::connect_sub_group(const std::string&, int,
+                                                    const std::vector<Endpoint>&) {
   fail("the {} backend cannot be split into sub-groups", name());
 }
 
-std::unique_ptr<Backend> make_schedule_backend(std::unique_ptr<Transport> transport,
-                                               ExecutorOptions options) {
-  return std::make_unique<ScheduleBackend>(std::move(transport), options);
+std::unique_ptr<Backend> make_schedule_backend(Connections connections, ExecutorOptions options) {
+  return std::make_unique<ScheduleBackend>(std::move(connections), options);
 }
 
 }  // namespace ringside::collectives

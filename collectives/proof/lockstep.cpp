@@ -10,15 +10,15 @@ namespace ringside::collectives {
 
 namespace {
 
-// What is on its way between two ranks: copies, since the sender may overwrite its own in the same
-// step.
+// A message between two ranks. It holds copies, since the sender may overwrite its chunks in the
+// same step.
 struct Message {
   std::vector<std::vector<double>> chunks;
   std::vector<std::uint64_t> sums;
   std::vector<bool> heard_from;
 };
 
-// Of rank r's input, before anything is added to it.
+// The fingerprint of a rank's input, before anything is added to it.
 std::uint64_t fingerprint_of_input(int rank) {
   return mix_bits(static_cast<std::uint64_t>(rank) + 1);
 }
@@ -61,8 +61,9 @@ bool lies_within(ChunkRange range, int chunks) {
          range.first <= chunks - range.count;
 }
 
-// What is wrong with one end of a message, whatever the other end says; empty if nothing is. `act`
-// is "sends" or "waits for", and `preposition` what belongs to it.
+// Checks one end of a message by itself: its peer and its chunks must exist. Returns what is wrong,
+// or
+// "". `act` and `preposition` are "sends" and "to", or "waits for" and "from".
 std::string fault_of_end(int rank, const char* act, const char* preposition, int peer,
                          ChunkRange range, int size, int chunks) {
   std::string but;
@@ -73,7 +74,7 @@ std::string fault_of_end(int rank, const char* act, const char* preposition, int
                                    preposition, peer, but);
 }
 
-// What rank `rank` does in step `step`: nothing, once its schedule is at an end.
+// What rank `rank` does in step `step`: nothing after the end of its schedule.
 const Step& step_of(const std::vector<Schedule>& schedules, int step, int rank) {
   static const Step idle;
   const std::vector<Step>& steps = schedules[rank].steps;
@@ -109,8 +110,8 @@ std::string fault_of_receive(const std::vector<Schedule>& schedules, int step, i
   if (!fault.empty()) return fault;
 
   const std::optional<Send>& sent = step_of(schedules, step, receive->from).send;
-  if (sent && sent->to == rank)
-    return "";  // where the chunks differ, the sender's side has said so
+  // If the chunks differ, fault_of_send() has said so.
+  if (sent && sent->to == rank) return "";
   return fmt::format("rank {} waits for {} from rank {}, but rank {} sends {}", rank,
                      in_words(receive->chunks), receive->from, receive->from,
                      sent ? fmt::format("{} to rank {}", in_words(*sent), sent->to) : "nothing");
@@ -202,8 +203,8 @@ void run_step(const std::vector<Schedule>& schedules, int step, std::vector<Rank
             states[rank].chunks.size(), schedules[rank].chunks);
   }
 
-  // A rank sends what it held before the step: so all messages leave before any arrives.
-  std::vector<Message> mailboxes(size);  // [rank]: what is on its way to this rank
+  // A rank sends what it held before the step, so all messages are packed before any is delivered.
+  std::vector<Message> mailboxes(size);  // [rank] the message to this rank
   for (int rank = 0; rank < size; ++rank) {
     const std::optional<Send>& send = step_of(schedules, step, rank).send;
     if (send) mailboxes[send->to] = pack(rank, states[rank], *send);

@@ -1,22 +1,19 @@
-// Lockstep: all ranks on ONE thread, one step at a time, so that a debugger sees the whole ring at
-// once.
+// Lockstep: all ranks on one thread, one step at a time, so that a debugger shows the whole ring.
 //
 //     (gdb) break run_step
 //     (gdb) run step all_reduce -n 4
 //     (gdb) print states              all ranks, all chunks
 //     (gdb) print states[1].chunks[2]
 //
-// No transport, no processes, no clock: the schedules alone, over numbers. `verify` runs the same
-// function over contributions, which are numbers too: where rank r's chunk is the vector with a one
-// at place r and zeros elsewhere, adding chunks counts how often each rank's contribution is in the
-// sum:
+// There is no transport and no clock: only the schedules, over numbers. verify() runs the same
+// function over contributions. A contribution is a vector with a one at the rank's index, so adding
+// chunks counts how often the sum holds each rank:
 //
 //     {1, 0, 0, 1}        ranks 0 and 3, each once: "0+3"
-//     {0, 2, 1, 1}        rank 0 is missing and rank 1 came twice
+//     {0, 2, 1, 1}        rank 0 is missing, and rank 1 is in it twice
 //
-// Beside what a chunk holds stands how it was added up, as a fingerprint of the whole expression in
-// which a+b and b+a are the same, but (a+b)+c and a+(b+c) are not, as in floating point: ranks with
-// the same fingerprint hold the same bits.
+// Each chunk also has a fingerprint of the order of its additions: a+b and b+a have the same one,
+// (a+b)+c and a+(b+c) do not. Chunks with equal fingerprints have equal bits in floating point.
 #pragma once
 
 #include <cstdint>
@@ -27,43 +24,39 @@
 
 namespace ringside::collectives {
 
-// What one rank has in hand between two steps.
+// What one rank holds between two steps.
 struct RankState {
-  std::vector<std::vector<double>> chunks;  // its buffer, cut into chunks
-  std::vector<std::uint64_t> sums;          // [chunk]: fingerprint of how it was added up
-  std::vector<bool>
-      heard_from;  // [r]: a message from rank r has come, or one from a rank that had heard from r
-  std::vector<std::vector<double>> input;  // its buffer as it was before the first step
+  std::vector<std::vector<double>> chunks;
+  std::vector<std::uint64_t> sums;         // [chunk] the fingerprint of its additions
+  std::vector<bool> heard_from;            // [r] heard from rank r, directly or through others
+  std::vector<std::vector<double>> input;  // the chunks before the first step
 };
 
-// All ranks before the first step, buffers[r] being what rank r has. A buffer is cut by
-// Chunks::even. Throws Error unless all buffers have the same length.
+// All ranks before the first step. buffers[r] is rank r's, divided by Chunks::even. Throws Error
+// unless all buffers have the same length.
 std::vector<RankState> start_with_numbers(const std::vector<std::vector<double>>& buffers,
                                           int chunks);
 
-// All ranks before the first step, each chunk of rank r being r's contribution: the vector with a
-// one at place r. With `name_chunks` as many places follow as there are chunks, with a one for the
-// chunk's own number: {0, 1, 0,  0, 0, 1} is chunk 2 of rank 1. That is for the all-to-all, where a
-// chunk may end in another chunk's place.
+// All ranks before the first step, where each chunk of rank r is r's contribution. With
+// `name_chunks` the chunk's own number follows in the same form, for collectives that move a chunk
+// to another index: on 3 ranks {0, 1, 0,  0, 0, 1} is chunk 2 of rank 1.
 std::vector<RankState> start_with_contributions(int size, int chunks, bool name_chunks = false);
 
-// What is wrong with step `step` of `schedules` before a byte has moved, in words: a peer that does
-// not exist, a message that nobody expects, one that is waited for in vain, chunks that do not
-// agree. Empty where sends and receives fit together.
+// What is wrong with the messages of step `step`: one sentence for each send that nobody expects
+// and each receive that nobody sends.
 std::vector<std::string> disagreements(const std::vector<Schedule>& schedules, int step);
 
-// Every rank takes step `step` of its schedule. schedules[r] and states[r] are rank r's. Throws
-// Error with the first of the disagreements, if there is one.
+// Every rank takes step `step`. schedules[r] and states[r] are rank r's. Throws Error with the
+// first disagreement, if there is one.
 void run_step(const std::vector<Schedule>& schedules, int step, std::vector<RankState>& states);
 
 // Every rank takes all its steps.
 void run_all_steps(const std::vector<Schedule>& schedules, std::vector<RankState>& states);
 
-// The chunks of one rank put together again.
+// The chunks of one rank, joined.
 std::vector<double> buffer_of(const RankState& state);
 
-// "chunk 3", "chunks 0 to 3", or "a message without payload"; of a send also "chunk 3 of its
-// input", and "... as chunk 2".
+// "chunk 3", "chunks 0 to 3", "a message without payload"; a send may add "of its input".
 std::string in_words(const Send& send);
 std::string in_words(const ChunkRange& range);
 

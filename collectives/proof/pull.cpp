@@ -36,8 +36,8 @@ void check_shape(const std::vector<Schedule>& schedules) {
   }
 }
 
-// known[r][x]: of how many steps of rank x rank r can be sure that they are done, before its step
-// `step`. A rank knows what those have known for whom it has waited.
+// What each rank knows of the others' progress. A rank that waits for another learns all that the
+// other knows.
 class Knowledge {
  public:
   explicit Knowledge(const std::vector<Schedule>& schedules)
@@ -58,6 +58,7 @@ class Knowledge {
     }
   }
 
+  // How many steps of rank `of` are done for certain when rank `rank` begins step `step`.
   int known(int rank, int step, int of) const {
     return before_[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)]
                   [static_cast<std::size_t>(of)];
@@ -68,8 +69,8 @@ class Knowledge {
   std::vector<std::vector<Counts>> before_;  // [step][rank][of]
 };
 
-// Whoever writes a chunk in a step must know that those who read it in an earlier or the same step
-// are done.
+// A rank that writes a chunk in a step must know that all ranks that read it in an earlier step, or
+// in the same one, are done.
 void check_order(const std::vector<Schedule>& schedules) {
   const Knowledge knowledge(schedules);
   const auto ranks = static_cast<int>(schedules.size()),

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
+#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/lockstep.hpp"
 
 namespace ringside::collectives {
@@ -10,16 +12,6 @@ namespace ringside::collectives {
 namespace {
 
 using Findings = std::vector<std::string>;
-
-// {"a", "b", "c"} as "a, b and c".
-std::string enumerate(const std::vector<std::string>& parts) {
-  std::string text;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) text += i + 1 == parts.size() ? " and " : ", ";
-    text += parts[i];
-  }
-  return text;
-}
 
 Findings faults_of_shape(Collective collective, const std::vector<Schedule>& schedules) {
   Findings found;
@@ -53,8 +45,8 @@ Findings faults_of_shape(Collective collective, const std::vector<Schedule>& sch
   return found;
 }
 
-// Only in an all_to_all may a chunk land in another chunk's place; elsewhere no contribution would
-// tell the two apart.
+// Only in an all_to_all may a chunk end as another chunk: elsewhere contributions carry no chunk
+// number, so this mistake would go unseen.
 std::string fault_of_landing(Collective collective, const std::vector<Schedule>& schedules,
                              int step, int rank) {
   const std::optional<Send>& send = schedules[rank].steps[step].send;
@@ -76,12 +68,11 @@ Findings faults_of_messages(Collective collective, const std::vector<Schedule>& 
   return found;
 }
 
-// Whose contributions chunk `chunk` on rank `rank` must hold at the end; nothing where the
-// collective does not care.
+// What a chunk must hold at the end.
 struct Wanted {
   enum { anything, all, one } what;
-  int whose = 0;   // for `one`
-  int chunk = -1;  // and which chunk of that rank's, where it may be another one than where it lies
+  int whose = 0;   // `one`: the rank that contributed it
+  int chunk = -1;  // `one`: which chunk of that rank; -1: the same chunk
 };
 
 Wanted wanted(Collective collective, int root, int rank, int chunk) {
@@ -109,8 +100,8 @@ Wanted wanted(Collective collective, int root, int rank, int chunk) {
   fail("verify does not know what collective number {} promises", static_cast<int>(collective));
 }
 
-// "holds rank 3 twice, should not hold rank 1 and lacks ranks 0 and 2"; empty if the chunk holds
-// just what is wanted.
+// "holds rank 3 twice, should not hold rank 1 and lacks ranks 0 and 2"; empty if the chunk is
+// right.
 std::string fault_of_chunk(const std::vector<double>& held, int size, Wanted want) {
   if (want.what == Wanted::anything) return "";
   std::vector<std::string> repeated;
@@ -151,7 +142,7 @@ Findings faults_at_the_end(Collective collective, const std::vector<RankState>& 
   return found;
 }
 
-// Where every rank ends with the same sum, every rank must have added it up in the same order.
+// In an all_reduce every rank must have added in the same order.
 Findings faults_of_order(const std::vector<RankState>& states) {
   Findings found;
   for (int rank = 1; rank < static_cast<int>(states.size()); ++rank) {
@@ -182,19 +173,6 @@ Findings faults_of_barrier(const std::vector<RankState>& states) {
 }
 
 }  // namespace
-
-std::string ranks_in_words(const std::vector<int>& ranks) {
-  std::vector<std::string> runs;
-  for (size_t begin = 0; begin < ranks.size();) {
-    size_t end = begin + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    if (end - begin <= 2) end = begin + 1;  // two neighbours read better one by one
-    runs.push_back(end - begin == 1 ? fmt::to_string(ranks[begin])
-                                    : fmt::format("{} to {}", ranks[begin], ranks[end - 1]));
-    begin = end;
-  }
-  return (ranks.size() == 1 ? "rank " : "ranks ") + enumerate(runs);
-}
 
 std::vector<std::string> verify(Collective collective, const std::vector<Schedule>& schedules,
                                 int root) {

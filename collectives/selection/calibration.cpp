@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.hpp"
+#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/execution/make_executor.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -178,8 +180,9 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
   }
 }
 
-AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& executor,
+AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,
                                   AlgorithmSelection algorithms, int hosts) {
+  Transport& transport = *connections.transport;
   MachineCosts costs;
   if (transport.rank() == 0) {
     costs = algorithms.costs() ? *algorithms.costs() : costs_here(transport.name());
@@ -194,10 +197,10 @@ AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& e
             .label = Label("what messages cost")};
   call.algorithm = static_cast<std::uint8_t>(&tree - all_algorithms().data());
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
-  const Plan plan_of_tree = plan(tree.make(transport.size(), transport.rank(), 0), true);
-  Executor(transport, executor)
-      .run(plan_of_tree, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}});
-  transport.forget_traffic();
+  const Schedule schedule = tree.make(transport.size(), transport.rank(), 0);
+  make_executor(transport, *connections.control, executor)
+      ->run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
+  transport.reset_traffic();
   algorithms.set_costs(costs);
   return algorithms;
 }

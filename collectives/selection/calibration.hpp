@@ -16,10 +16,10 @@
 #include <string>
 #include <string_view>
 
+#include "collectives/bootstrap/connections.hpp"
 #include "collectives/execution/pipelined_executor.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/selection/cost_model.hpp"
-#include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 
@@ -44,7 +44,7 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured);
 // the selection must not. Rank 0 uses the costs in `algorithms` if there are some, otherwise
 // costs_here(). Every rank calls this when the transport has just been connected. It broadcasts a
 // few numbers and does not count as a call of the group.
-AlgorithmSelection agree_on_costs(Transport& transport, const ExecutorOptions& executor,
+AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,
                                   AlgorithmSelection algorithms, int hosts = 1);
 
 }  // namespace ringside::collectives

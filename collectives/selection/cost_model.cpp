@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/execution/executor.hpp"
+#include "collectives/execution/plan.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -1,38 +1,36 @@
-// A transport behind a link (link.hpp): every message leaves when the way out has carried all of
-// its bytes, and arrives a latency later.
+// A transport behind an emulated link (link.hpp). A message departs when the sender's wire has
+// carried all its bytes, and arrives one latency later.
 //
-//     posted    ├─ a ─┤          ├ posted while a was leaving: the wire goes on without a gap
+//     posted    ├─ a ─┤          ├ b is posted while a departs: the wire continues without a gap
 //     wire      ├─ a: bytes / rate ─┼─ b: bytes / rate ─┤
 //     arrives                       └ latency ┴ a       └ latency ┴ b
 //
-// It stands before any other transport and holds messages back until they are due; then that one
-// carries them. What a rank sends shares one wire, to whomever it goes and in whichever sub-group:
-// a host has one network card. What it receives does not slow down what it sends (full duplex), and
-// does not wait for anything of its own. While the wire is busy the rank sleeps, so that the core
-// is free for whoever computes. When a message leaves is worked out from the one before and not
-// from when somebody woke up: a wake-up that comes late delays a message but not those behind it.
+// It wraps any other transport and holds messages back until they are due; then the inner transport
+// carries them. All sends of a rank share one wire, to any peer and in any sub-group, as a host
+// shares its network card. Receives do not slow down sends: the link is full duplex. While the wire
+// is busy the rank sleeps, so its core is free for computation. A message's departure follows from
+// the departure of the message before it, not from the time of a wake-up: a late wake-up delays one
+// message but not those behind it.
 //
-// News of failures and of where ranks stand go beside the link: they are not part of what is
-// measured.
+// The control channel does not pass the link: it is no part of what is measured.
 #pragma once
 
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "collectives/transport/link.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 
-// One rank's way out: when it is free.
+// The sender's end of a rank's link. Any thread may use it.
 class Wire {
  public:
   explicit Wire(const Link& link) : link_(link) {}
   const Link& link() const { return link_; }
 
-  // Takes up the wire for a message that is there at `now`, behind all earlier ones. Returns when
-  // its last byte has left. Any thread.
+  // Occupies the wire for a message that is ready at `now`, behind all earlier ones. Returns when
+  // the last byte departs.
   Clock::time_point carry(std::size_t bytes, Clock::time_point now);
 
  private:
@@ -41,9 +39,8 @@ class Wire {
   Clock::time_point free_{};
 };
 
-// `transport` behind that link; sub-groups founded from it share its wire. Without a link,
-// `transport` itself.
-std::unique_ptr<Transport> behind_link(std::unique_ptr<Transport> transport,
-                                       const std::optional<Link>& link);
+// `inner` behind `wire`. The transports of a rank's sub-groups share the rank's wire.
+std::unique_ptr<Transport> make_emulated_link(std::unique_ptr<Transport> inner,
+                                              std::shared_ptr<Wire> wire);
 
 }  // namespace ringside::collectives

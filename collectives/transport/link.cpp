@@ -17,8 +17,7 @@ constexpr std::pair<std::string_view, double> rates[] = {
 constexpr std::pair<std::string_view, double> times[] = {
     {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
-// Slower, and a single message could be on the wire for longer than a rank waits before it gives
-// up.
+// Beyond these limits a single message could take longer than a rank's timeout.
 constexpr double least_bits_per_second = 1e6, longest_latency = 10;
 
 std::string_view trimmed(std::string_view text) {
@@ -27,7 +26,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// A number and one of the units, whatever their case; nothing if it is no such thing.
+// A number followed by one of the units, in any case; nothing if the text has another form.
 template <std::size_t N>
 std::optional<double> with_unit(std::string_view text,
                                 const std::pair<std::string_view, double> (&units)[N]) {
@@ -43,7 +42,7 @@ std::optional<double> with_unit(std::string_view text,
   return std::nullopt;
 }
 
-// The number in the largest unit in which it is at least 1.
+// The value in the largest unit in which it is at least 1.
 template <std::size_t N>
 std::string in_unit(double value, const std::pair<const char*, double> (&units)[N]) {
   for (const auto& [name, scale] : units)
@@ -60,8 +59,7 @@ Link parse_link(std::string_view text) {
                                                        : with_unit(text.substr(comma + 1), times);
   require(bits && latency,
           "'{}' is no link: 1Gbps,50us is one (10^9 bits per second, 50 microseconds on the way); "
-          "rates are in Kbps, Mbps, Gbps or Tbps, "
-          "latencies in ns, us, ms or s",
+          "rates are in Kbps, Mbps, Gbps or Tbps, latencies in ns, us, ms or s",
           text);
   require(
       *bits >= least_bits_per_second,
@@ -91,12 +89,6 @@ std::optional<Link> link_from_environment() {
   } catch (const Error& error) {
     fail("RINGSIDE_LINK: {}", error.what());
   }
-}
-
-MachineCosts costs_behind(const Link& link, MachineCosts costs) {
-  costs.common.alpha += link.latency.count();
-  for (auto& bytes : costs.per_byte) bytes.beta += 1 / link.bytes_per_second;
-  return costs;
 }
 
 }  // namespace ringside::collectives

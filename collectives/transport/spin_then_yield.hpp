@@ -1,28 +1,21 @@
-// Waiting for a moment before going to sleep.
+// Polling for a moment before going to sleep.
 //
-// A sleep costs two system calls and a wake-up, some 10 microseconds; what is awaited often comes
-// sooner. But to spin would keep the core from the very peer that is to bring it, where there are
-// more ranks than cores. So between two looks the core is offered to whoever wants it.
+// A sleep costs two system calls and a wake-up, some 10 microseconds; a message often arrives
+// sooner. A loop that never gives up its core would keep it from the very peer that must send the
+// message, where there are more ranks than cores. So the loop yields the core between two polls.
 #pragma once
 
 #include <sched.h>
 
 #include "base/clock.hpp"
-#include "collectives/one_sided/protocol.hpp"
 
 namespace ringside::collectives {
 
-class Look {
+class SpinThenYield {
  public:
-  // Asks `done` again and again for some 50 microseconds. Returns whether it said yes. The first
-  // `before_an_offer` times, for a question that costs next to nothing, come without an offer: an
-  // answer of a peer that runs takes a fraction of a microsecond.
+  // Calls `done` repeatedly for about 50 microseconds. Returns whether it returned true.
   template <class Done>
-  bool until(Done done, int before_an_offer = 0) {
-    for (int i = 0; i < before_an_offer; ++i) {
-      if (done()) return true;
-      one_sided::HostMemory::pause();
-    }
+  bool until(Done done) {
     if (sleeps_at_once_ > 0) return --sleeps_at_once_, false;
     const auto start = Clock::now();
     double waited = 0;
@@ -31,16 +24,15 @@ class Look {
       ::sched_yield();
       waited = seconds_since(start);
     }
-    // A core that was offered and came back only after long went to somebody who has nothing to do
-    // with this job. Then it is better to sleep for a time, for the kernel prefers those who wake
-    // up.
-    if (waited > 10 * longest.count()) sleeps_at_once_ = sleeps_after_a_bad_offer;
+    // If the core came back late, a process outside of this job used it. Sleeping is better for a
+    // while then: the kernel prefers threads that wake up.
+    if (waited > 10 * longest.count()) sleeps_at_once_ = sleeps_after_a_late_return;
     return false;
   }
 
  private:
   static constexpr Seconds longest{50e-6};
-  static constexpr int sleeps_after_a_bad_offer = 100;
+  static constexpr int sleeps_after_a_late_return = 100;
   int sleeps_at_once_ = 0;
 };
 

@@ -3,216 +3,141 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <mutex>
+#include <vector>
 
 namespace ringside::collectives {
 
-namespace {
-struct Letter {
-  MessageHeader header;
-  std::span<const std::byte> payload;
+// The messages from one rank to another, in order.
+struct Mailbox {
+  struct Message {
+    MessageHeader header;
+    std::span<const std::byte> payload;  // in the sender's memory
+  };
+  std::deque<Message> messages;
+  int released = 0;         // messages that the receiver has released; their sends are complete
+  bool being_read = false;  // the receiver uses the payload of the first message
 };
 
-// From one rank to another, in order. `taken` letters have been released by the receiver since the
-// world began.
-struct Channel {
-  std::deque<Letter> letters;
-  std::uint64_t taken = 0;
-  bool in_hand = false;  // the receiver is reading the front letter's payload
-};
-}  // namespace
-
-class ThreadsWorld {
+class Mailboxes {
  public:
-  explicit ThreadsWorld(int ranks)
-      : size(ranks),
-        channels(ranks * ranks),
-        changed(ranks),
-        left(ranks, false),
-        positions(ranks) {}
-
-  Channel& channel(int from, int to) { return channels[from * size + to]; }
+  explicit Mailboxes(int ranks)
+      : size(ranks), boxes(ranks * ranks), changed(ranks), left(ranks, false) {}
 
   const int size;
-  std::mutex mutex;  // guards everything below
-  std::vector<Channel> channels;
-  std::vector<std::condition_variable> changed;  // [rank] something that concerns this rank
-  std::vector<bool> left;
-  std::vector<Position> positions;
-  std::optional<RankFailure> failure;  // the first cause
-  std::map<std::string, std::shared_ptr<ThreadsWorld>> sub_worlds;
+  std::mutex mutex;                              // guards everything below
+  std::vector<Mailbox> boxes;                    // [sender * size + receiver]
+  std::vector<std::condition_variable> changed;  // [rank] wakes that rank
+  std::vector<bool> left;                        // [rank] that rank's transport is gone
 };
 
 namespace {
 
 class ThreadsTransport final : public Transport {
  public:
-  ThreadsTransport(std::shared_ptr<ThreadsWorld> world, int rank)
-      : Transport(rank, world->size), world_(std::move(world)) {}
+  ThreadsTransport(std::shared_ptr<Mailboxes> shared, int rank)
+      : Transport(rank, shared->size), shared_(std::move(shared)) {}
 
   ~ThreadsTransport() override {
-    const std::lock_guard lock(world_->mutex);
-    world_->left[rank()] = true;
-    world_->positions[rank()].made = history();
-    for (int r = 0; r < size(); ++r)
-      world_->channel(rank(), r).letters.clear();  // our bytes go with us: nobody may look any more
-    for (auto& each : world_->changed) each.notify_all();
+    cancel();
+    const std::lock_guard lock(shared_->mutex);
+    shared_->left[rank()] = true;
+    for (auto& each : shared_->changed) each.notify_one();
   }
 
   std::string_view name() const override { return "threads"; }
-  std::uint32_t job() const override { return 0; }
   int window() const override { return 4; }
 
   void start_send(int peer, const MessageHeader& header,
                   std::span<const std::byte> payload) override {
-    const std::lock_guard lock(world_->mutex);
-    Channel& channel = world_->channel(rank(), peer);
-    channel.letters.push_back({header, payload});
-    awaited_.push_back({peer, channel.taken + channel.letters.size()});
-    world_->changed[peer].notify_one();
+    const std::lock_guard lock(shared_->mutex);
+    outbox(peer).messages.push_back({header, payload});
+    shared_->changed[peer].notify_one();
+    receiver_ = peer;
   }
 
   void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override {
-    receive_ = {peer, expected, into};
+    sender_ = peer, expected_ = expected, into_ = into;
   }
 
   std::optional<Completion> wait(const Deadline& deadline) override {
-    std::unique_lock lock(world_->mutex);
+    std::unique_lock lock(shared_->mutex);
     for (;;) {
-      if (auto done = look()) return done;
-      const auto until =
-          Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline.remaining());
-      if (world_->changed[rank()].wait_until(lock, until) == std::cv_status::timeout &&
-          deadline.expired())
-        return look();
+      if (receiver_ >= 0 && complete_send()) return Completion{Completion::sent, {}};
+      if (sender_ >= 0 && !inbox(sender_).being_read)
+        if (const auto payload = receive()) return Completion{Completion::received, *payload};
+      if (deadline.expired()) return std::nullopt;
+      shared_->changed[rank()].wait_for(lock, deadline.remaining());
     }
   }
 
   void release() override {
-    const std::lock_guard lock(world_->mutex);
-    if (in_hand()) take_letter();
+    const std::lock_guard lock(shared_->mutex);
+    if (sender_ >= 0 && inbox(sender_).being_read) release_message();
   }
 
-  void abort(const RankFailure& cause) noexcept override {
-    std::unique_lock lock(world_->mutex);
-    if (!world_->failure)
-      world_->failure = RankFailure(
-          cause.rank, fmt::format("{} (as rank {} tells)", cause.cause, rank()), cause.cause);
-    if (in_hand()) take_letter();
-    for (auto& each : world_->changed) each.notify_all();
-    // Our caller is about to give up the memory that the others may still be reading.
-    world_->changed[rank()].wait(lock, [this] { return !ours_in_hand(); });
-  }
-
-  void tell_position(const Position& mine) override {
-    const std::lock_guard lock(world_->mutex);
-    world_->positions[rank()] = mine;
-    world_->positions[rank()].heard = Clock::now();
-    world_->positions[rank()].made = history();
-    for (auto& each : world_->changed) each.notify_all();
-  }
-
-  Contact open_door() override { return {}; }  // who is in the same process need not be told where
-
-  std::unique_ptr<Transport> found(const std::string& name, int rank,
-                                   const std::vector<Contact>& members) override {
-    const std::lock_guard lock(world_->mutex);
-    auto& sub_world = world_->sub_worlds[name];
-    if (!sub_world) sub_world = make_threads_world(static_cast<int>(members.size()));
-    return make_threads_transport(sub_world, rank);
-  }
-
-  std::vector<Position> positions(Seconds patience) override {
-    const Deadline deadline = Deadline::after(patience);
-    std::unique_lock lock(world_->mutex);
-    throw_if_failed();
-    while (!deadline.expired() && !all_recent(world_->positions)) {
-      world_->changed[rank()].wait_for(lock, deadline.remaining());
-      throw_if_failed();
+  void cancel() noexcept override {
+    release();
+    std::unique_lock lock(shared_->mutex);
+    for (int r = 0; r < size(); ++r) {
+      shared_->changed[rank()].wait(lock, [&] { return !outbox(r).being_read; });
+      outbox(r).messages.clear();
     }
-    return world_->positions;
   }
 
  private:
-  struct Awaited {
-    int peer;
-    std::uint64_t number;  // of letters on that channel that must have been taken
-  };
-  struct Posted {
-    int peer = -1;  // -1: none
-    MessageHeader expected;
-    std::span<std::byte> into;
-  };
+  Mailbox& outbox(int receiver) const { return shared_->boxes[rank() * size() + receiver]; }
+  Mailbox& inbox(int sender) const { return shared_->boxes[sender * size() + rank()]; }
 
-  bool in_hand() const {
-    return receive_.peer >= 0 && world_->channel(receive_.peer, rank()).in_hand;
-  }
-  bool ours_in_hand() const {
-    for (int r = 0; r < size(); ++r)
-      if (world_->channel(rank(), r).in_hand) return true;
-    return false;
+  bool complete_send() {
+    Mailbox& box = outbox(receiver_);
+    if (box.released == 0 && !box.messages.empty()) throw_if_left(receiver_);
+    if (box.released == 0) return false;
+    --box.released;
+    return true;
   }
 
-  void throw_if_failed() {
-    if (world_->failure) throw *world_->failure;
+  std::optional<std::span<const std::byte>> receive() {
+    Mailbox& box = inbox(sender_);
+    if (box.messages.empty()) throw_if_left(sender_);
+    if (box.messages.empty()) return std::nullopt;
+    const auto [header, payload] = box.messages.front();
+    check_message(expected_, header, rank(), sender_);
+    box.being_read = true;
+    if (into_.empty()) return payload;  // until release()
+    std::memcpy(into_.data(), payload.data(), into_.size());
+    release_message();
+    return into_;
   }
 
-  std::optional<Completion> look() {
-    throw_if_failed();
-    if (!awaited_.empty() &&
-        world_->channel(rank(), awaited_.front().peer).taken >= awaited_.front().number) {
-      awaited_.pop_front();
-      return Completion{Completion::sent, {}};
-    }
-    if (receive_.peer < 0 || in_hand()) return std::nullopt;
-    Channel& channel = world_->channel(receive_.peer, rank());
-    if (channel.letters.empty()) {
-      if (world_->left[receive_.peer])
-        throw RankFailure(receive_.peer,
-                          fmt::format("rank {} has left the group, and rank {} still waits for it",
-                                      receive_.peer, rank()));
-      return std::nullopt;
-    }
-    return open_letter(channel.letters.front());
+  void release_message() {
+    Mailbox& box = inbox(sender_);
+    box.messages.pop_front();
+    box.being_read = false;
+    ++box.released;
+    shared_->changed[sender_].notify_one();
+    sender_ = -1;
   }
 
-  Completion open_letter(const Letter& letter) {
-    check_message(receive_.expected, letter.header, rank(), receive_.peer);
-    if (receive_.into.empty()) {
-      world_->channel(receive_.peer, rank()).in_hand = true;
-      return {Completion::received, letter.payload};
-    }
-    const std::span<std::byte> into = receive_.into;
-    std::memcpy(into.data(), letter.payload.data(), into.size());
-    take_letter();
-    return {Completion::received, into};
+  void throw_if_left(int peer) const {
+    if (shared_->left[peer]) throw ConnectionBroken(peer, "it has left");
   }
 
-  void take_letter() {
-    Channel& channel = world_->channel(receive_.peer, rank());
-    if (!channel.letters.empty()) channel.letters.pop_front();
-    channel.in_hand = false;
-    ++channel.taken;
-    world_->changed[receive_.peer].notify_one();
-    receive_.peer = -1;
-  }
-
-  std::shared_ptr<ThreadsWorld> world_;
-  std::deque<Awaited> awaited_;
-  Posted receive_;
+  std::shared_ptr<Mailboxes> shared_;
+  int receiver_ = -1;  // of the sends in flight
+  int sender_ = -1;    // of the receive; -1: none
+  MessageHeader expected_;
+  std::span<std::byte> into_;
 };
 
 }  // namespace
 
-std::shared_ptr<ThreadsWorld> make_threads_world(int size) {
-  require(size >= 1, "a world needs at least one rank, not {}", size);
-  return std::make_shared<ThreadsWorld>(size);
+std::shared_ptr<Mailboxes> make_mailboxes(int size) {
+  return std::make_shared<Mailboxes>(size);
 }
 
-std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<ThreadsWorld> world, int rank) {
-  require(rank >= 0 && rank < world->size, "rank {} is not in a world of {}", rank, world->size);
-  return std::make_unique<ThreadsTransport>(std::move(world), rank);
+std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<Mailboxes> mailboxes, int rank) {
+  return std::make_unique<ThreadsTransport>(std::move(mailboxes), rank);
 }
 
 }  // namespace ringside::collectives

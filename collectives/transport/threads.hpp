@@ -1,9 +1,8 @@
-// Ranks as threads of one process: the transport to read first, and the one to have under a
-// debugger.
+// Ranks as threads of one process: the transport to read first, and the one to run in a debugger.
 //
-// Nothing is copied on the way: the receiver is shown the sender's own bytes, and the sender's
-// `sent` is that the receiver has released them. One mutex guards the whole world; each rank sleeps
-// on a condition variable of its own.
+// A message is not copied on its way. The receiver reads the sender's own bytes, and the send
+// completes when the receiver has released them. One mutex guards the mailboxes of all ranks; each
+// rank sleeps on its own condition variable.
 #pragma once
 
 #include <memory>
@@ -12,11 +11,11 @@
 
 namespace ringside::collectives {
 
-class ThreadsWorld;  // what the ranks share
+class Mailboxes;  // what the ranks share: one mailbox for each ordered pair of ranks
 
-std::shared_ptr<ThreadsWorld> make_threads_world(int size);
+std::shared_ptr<Mailboxes> make_mailboxes(int size);
 
-// The end of `rank` in that world; each rank takes one, and destroys it when it leaves.
-std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<ThreadsWorld> world, int rank);
+// Every rank makes one. Its destruction tells peers that the rank has left.
+std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<Mailboxes> mailboxes, int rank);
 
 }  // namespace ringside::collectives

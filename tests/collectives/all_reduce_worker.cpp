@@ -1,5 +1,5 @@
-// A rank for the tests of failures: joins the job that its environment names, says "ready", and
-// makes all-reduces of COUNT floats until it is killed or told that something is wrong.
+// A rank for the tests of failures: it joins the job that its environment names, prints "ready",
+// and repeats all-reduces of COUNT floats until it is killed or a call fails.
 //
 //   all_reduce_worker COUNT [tcp|shm]
 #include <cstdio>

@@ -1,5 +1,6 @@
-// A call in words, and when two calls are the same.
+// Calls in words, labels, and which calls share a numbering.
 #include "collectives/call.hpp"
+#include "collectives/algorithms/catalogue.hpp"
 
 #include <doctest/doctest.h>
 
@@ -36,15 +37,13 @@ TEST_CASE("calls in words") {
   CHECK(describe(call) == "send/recv of 8 int64 from rank 2 to rank 1 for activations");
 }
 
-TEST_CASE("of a label that is too long the end is kept") {
+TEST_CASE("a label that is too long keeps its end") {
   CHECK(Label("model.layers.11.self_attention.query_projection.weight").view() ==
         "...1.self_attention.query_projection.weight");
   CHECK(Label("norm.weight").view() == "norm.weight");
 }
 
-TEST_CASE(
-    "the number of a send tells nothing about the number of a collective, nor about that of "
-    "another pair's send") {
+TEST_CASE("sends are not numbered with collectives, nor with the sends of another pair") {
   const Call reduction = make_call(Collective::all_reduce, DataType::fp32, 8);
   Call send = reduction, other;
   send.collective = Collective::point_to_point;

@@ -1,4 +1,4 @@
-// What every rank says when something goes wrong: who, in which call, and nobody is left waiting.
+// Failures: every rank names the rank to blame and the call, and no rank waits for ever.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,8 +8,8 @@
 
 #include <boost/asio/write.hpp>
 
+#include "collectives/bootstrap/connect.hpp"
 #include "collectives/bootstrap/rendezvous.hpp"
-#include "collectives/transport/threads.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -22,19 +22,18 @@ namespace {
 GroupOptions patience(double seconds) {
   GroupOptions options;
   options.executor.timeout = Seconds(seconds);
-  options.algorithms =
-      AlgorithmSelection("all_reduce=ring");  // in which every rank needs every other
+  // In a ring every rank needs every other.
+  options.algorithms = AlgorithmSelection("all_reduce=ring");
   return options;
 }
 
-// What each rank's body throws, over threads.
+// Runs `body` over threads. Returns the text of each rank's exception.
 std::vector<std::string> outcomes_over_threads(int size,
                                                const std::function<void(ProcessGroup&)>& body,
                                                const GroupOptions& options) {
   const auto world = make_threads_world(size);
   return on_threads(size, [&](int rank) {
-    ProcessGroup group(
-        make_schedule_backend(make_threads_transport(world, rank), options.executor));
+    ProcessGroup group(make_schedule_backend(connect_threads(world, rank), options.executor));
     body(group);
   });
 }
@@ -74,7 +73,7 @@ TEST_CASE("ranks that disagree on the count name both calls") {
 
 namespace {
 
-// Rank 2 makes `other`, all others `one`; both are named, by every rank that ends with an error,
+// Rank 2 calls `other`, all others call `one`. Every rank that ends with an error names both calls
 // within a second.
 struct Mismatch {
   std::string kind;
@@ -135,7 +134,7 @@ const std::vector<Mismatch> mismatches = {
      "reduce of 64 fp32 to rank 1 (sum, binomial)"},
 };
 
-// Checks what the ranks have said, and returns how many have said something.
+// Checks the texts of the ranks that ended with an error. Returns how many did.
 int named_by(const std::vector<std::string>& outcomes, const Mismatch& mismatch) {
   int ranks = 0;
   for (const auto& text : outcomes) {
@@ -152,19 +151,18 @@ int named_by(const std::vector<std::string>& outcomes, const Mismatch& mismatch)
 
 }  // namespace
 
-TEST_CASE("whatever it is that ranks disagree on both calls are named by all within a second") {
+TEST_CASE("every rank names both calls within a second whatever the ranks disagree on") {
   for (const Mismatch& mismatch : mismatches) {
     CAPTURE(mismatch.kind);
     const auto body = [&](ProcessGroup& group) {
       const auto start = Clock::now();
       try {
         (group.rank() == 2 ? mismatch.other : mismatch.one)(group);
-        for (int i = 0; i < 3; ++i)
-          all_reduce_of<double>(10)(
-              group);  // a rank that was done before it could notice goes on, and hears of it
+        // A rank whose call ended before it could notice the mismatch learns of it here.
+        for (int i = 0; i < 3; ++i) all_reduce_of<double>(10)(group);
       } catch (const Error&) {
-        require(seconds_since(start) < 3, "it took {:.1f} s",
-                seconds_since(start));  // one, and a busy machine
+        // One second, and time for a busy machine.
+        require(seconds_since(start) < 3, "it took {:.1f} s", seconds_since(start));
         throw;
       }
     };
@@ -174,7 +172,7 @@ TEST_CASE("whatever it is that ranks disagree on both calls are named by all wit
   }
 }
 
-TEST_CASE("ranks that disagree in their last call name it to those that still wait") {
+TEST_CASE("ranks that still wait learn of a disagreement in the last call of the others") {
   for (const Mismatch& mismatch : mismatches) {
     CAPTURE(mismatch.kind);
     const auto body = [&](ProcessGroup& group) {
@@ -186,7 +184,8 @@ TEST_CASE("ranks that disagree in their last call name it to those that still wa
   }
 }
 
-TEST_CASE("a disagreement of long ago is named rather than the call in which it shows") {
+TEST_CASE(
+    "the first call in which the ranks differ is named rather than a later one in which it shows") {
   const auto body = [](ProcessGroup& group) {
     all_reduce_of<float>(10)(group);
     broadcast_from(group.rank() == 2 ? 1 : 0, 64)(group);
@@ -219,7 +218,7 @@ TEST_CASE("ranks that disagree on the order name both calls") {
   });
 }
 
-TEST_CASE("a rank that leaves is named by those that wait for it") {
+TEST_CASE("ranks that wait for a rank that has left name it") {
   const auto body = [](ProcessGroup& group) {
     group.barrier();
     if (group.rank() == 1) return;
@@ -254,7 +253,7 @@ TEST_CASE("a rank that gives up tells the others why") {
   });
 }
 
-TEST_CASE("a rank that does not come in time is named by all others and they say where they are") {
+TEST_CASE("all ranks name a rank that does not call in time and say where they are") {
   const auto body = [](ProcessGroup& group) {
     std::vector<float> x(100);
     group.all_reduce(std::span(x));
@@ -262,7 +261,7 @@ TEST_CASE("a rank that does not come in time is named by all others and they say
     group.all_reduce(std::span(x));
   };
   over_every_transport(4, body, patience(1), [](const std::vector<std::string>& outcomes) {
-    for (const int rank : {0, 1, 2, 3}) {  // rank 2 too, when it comes at last, hears what happened
+    for (const int rank : {0, 1, 2, 3}) {  // rank 2 also, when it calls at last
       CAPTURE(outcomes[rank]);
       CHECK(contains(outcomes[rank],
                      "rank 2 does not answer: stopped, stuck, or busy outside of the collectives"));
@@ -274,7 +273,7 @@ TEST_CASE("a rank that does not come in time is named by all others and they say
   });
 }
 
-TEST_CASE("a rank that waits for long says so once and again when it goes on") {
+TEST_CASE("a rank that waits for long warns once and says when it goes on") {
   std::mutex mutex;
   std::vector<std::string> said;
   GroupOptions options = patience(20);
@@ -292,7 +291,7 @@ TEST_CASE("a rank that waits for long says so once and again when it goes on") {
     for (const auto& text : outcomes) CHECK(text == "");
     std::sort(said.begin(), said.end());
     CAPTURE(said);
-    REQUIRE(said.size() == 4);  // of ranks 0 and 1, each that it waits and that it goes on
+    REQUIRE(said.size() == 4);  // ranks 0 and 1 each say that they wait, and that they go on
     CHECK(contains(said[0],
                    "rank 0 has waited for rank 2 for 1 s in call #2, all_reduce of 100 fp32 (sum, "
                    "ring), step 1 of 4, and will up to 20 "
@@ -308,8 +307,7 @@ TEST_CASE("a rank that waits for long says so once and again when it goes on") {
   });
 }
 
-TEST_CASE(
-    "a rank that is told never to warn does not and neither does one that the deadline ends") {
+TEST_CASE("a rank does not warn if warnings are off or if its deadline is earlier") {
   for (const double after : {0.0, 5.0}) {
     GroupOptions options = patience(1);
     options.executor.warn_after = Seconds(after);
@@ -339,7 +337,7 @@ TEST_CASE("after a failure every later call fails with the first cause") {
   });
 }
 
-TEST_CASE("run_threads hands on the first cause") {
+TEST_CASE("run_threads throws the first cause") {
   CHECK_THROWS_WITH_AS(run_threads(3,
                                    [](ProcessGroup& group) {
                                      if (group.rank() == 1) fail("no more memory");
@@ -350,31 +348,30 @@ TEST_CASE("run_threads hands on the first cause") {
 
 namespace {
 
-// Ranks 0 and 1 make an all-reduce of 48000 floats over TCP, and rank 2 is a mere pair of
-// connections to each, with which `misdeed` does what it likes. Returns what ranks 0 and 1 say.
-std::vector<std::string> with_an_evil_rank_2(const std::function<void(Mesh&)>& misdeed,
-                                             const GroupOptions& options = patience(20)) {
+// Ranks 0 and 1 call an all-reduce of 48000 floats over TCP. Rank 2 has only its connections to
+// them, which `misdeed` abuses. Returns the errors of ranks 0 and 1.
+std::vector<std::string> with_faulty_rank_2(const std::function<void(Mesh&)>& misdeed,
+                                            const GroupOptions& options = patience(20)) {
   const auto port = free_port();
   std::atomic<int> ended = 0;
   auto outcomes = on_threads(3, [&](int rank) {
     if (rank == 2) {
-      Mesh mesh = meet(place_of(2, 3, port));
+      Mesh mesh = connect_mesh(rank_info_of(2, 3, port));
       misdeed(mesh);
-      while (ended < 2)
-        std::this_thread::sleep_for(std::chrono::milliseconds(
-            5));  // what else it has stays open: that is all the others see
+      // The other connections stay open until both ranks have ended.
+      while (ended < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       return;
     }
     const std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)> at_the_end(
         &ended, [](std::atomic<int>* count) { ++*count; });
-    ProcessGroup group = ProcessGroup::over_tcp(place_of(rank, 3, port), options);
+    ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port), options);
     all_reduce_of<float>(48000)(group);
   });
   outcomes.pop_back();
   return outcomes;
 }
 
-// The first message that rank 0 waits for from rank 2.
+// The first message that rank 0 expects from rank 2.
 MessageHeader first_header() {
   Call call;
   call.collective = Collective::all_reduce;
@@ -398,13 +395,13 @@ void say(std::optional<Mesh::Socket>& socket, const std::string& bytes) {
   boost::asio::write(*socket, boost::asio::buffer(bytes));
 }
 
-// Closes with a reset rather than in good order, as a host does that has forgotten the connection.
+// Closes with a reset instead of an orderly end, as a host does that has lost the connection.
 void reset(std::optional<Mesh::Socket>& socket) {
   socket->set_option(boost::asio::socket_base::linger(true, 0));
   socket->close();
 }
 
-// One rank has found it out, and the other has heard it from that one.
+// One rank notices the failure, and the other hears it from that rank.
 void check_all_say(const std::vector<std::string>& outcomes, const std::string& sentence) {
   for (const auto& text : outcomes) {
     CAPTURE(text);
@@ -414,8 +411,8 @@ void check_all_say(const std::vector<std::string>& outcomes, const std::string& 
 
 }  // namespace
 
-TEST_CASE("a connection that is reset in the middle of a message is named by all") {
-  const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
+TEST_CASE("all ranks name a connection that is reset in the middle of a message") {
+  const auto outcomes = with_faulty_rank_2([](Mesh& mesh) {
     say(mesh.data[0], bytes_of(first_header()) + std::string(1000, 'x'));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     reset(mesh.data[0]);
@@ -423,35 +420,35 @@ TEST_CASE("a connection that is reset in the middle of a message is named by all
   check_all_say(outcomes, "the connection to rank 2 broke: Connection reset by peer");
 }
 
-TEST_CASE("a connection that ends in the middle of a header is named by all") {
-  const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
+TEST_CASE("all ranks name a connection that ends in the middle of a header") {
+  const auto outcomes = with_faulty_rank_2([](Mesh& mesh) {
     say(mesh.data[0], bytes_of(first_header()).substr(0, 40));
-    mesh.data[0]->shutdown(
-        Mesh::Socket::shutdown_send);  // not closed: with bytes unread, that would be a reset
+    // Not closed: with unread bytes that would be a reset.
+    mesh.data[0]->shutdown(Mesh::Socket::shutdown_send);
   });
   check_all_say(outcomes, "the connection to rank 2 broke: End of file");
 }
 
-TEST_CASE("a rank whose connections are all reset in the middle of a message is said to be gone") {
-  const auto outcomes = with_an_evil_rank_2([](Mesh& mesh) {
+TEST_CASE("a rank whose connections are all reset is reported as gone") {
+  const auto outcomes = with_faulty_rank_2([](Mesh& mesh) {
     say(mesh.data[0], bytes_of(first_header()) + std::string(1000, 'x'));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    for (const int r : {0, 1}) reset(mesh.data[r]), reset(mesh.lifelines[r]);
+    for (const int r : {0, 1}) reset(mesh.data[r]), reset(mesh.control[r]);
   });
   check_all_say(outcomes,
                 "rank 2 is gone: its connection closed without a goodbye, as when a process is "
                 "killed or crashes");
 }
 
-TEST_CASE("a rank that says half a header and no more is named at the deadline") {
-  const auto outcomes = with_an_evil_rank_2(
+TEST_CASE("a rank that sends half a header is named at the deadline") {
+  const auto outcomes = with_faulty_rank_2(
       [](Mesh& mesh) { say(mesh.data[0], bytes_of(first_header()).substr(0, 40)); }, patience(0.6));
   check_all_say(outcomes,
                 "rank 2 does not answer: stopped, stuck, or busy outside of the collectives; "
                 "nothing came to rank ");
 }
 
-TEST_CASE("bytes that are no message and lengths that nobody expects are refused and told to all") {
+TEST_CASE("all ranks report bytes that are not a message and lengths that nobody expects") {
   struct Case {
     const char* sentence;
     std::function<void(MessageHeader&)> change;
@@ -472,7 +469,7 @@ TEST_CASE("bytes that are no message and lengths that nobody expects are refused
       {"but rank 2 makes call #1, collective 200 of 48000. Every rank",
        [](MessageHeader& h) { h.call.collective = static_cast<Collective>(200); }},
       {"but rank 2 makes call #1, all_reduce of 48000 unknown type (unknown op, algorithm 200) for "
-       "?[2J",
+       "\\x1b[2J",
        [](MessageHeader& h) {
          h.call.algorithm = 200, h.call.type = static_cast<DataType>(99),
          h.call.reduce = static_cast<ReduceOp>(99);
@@ -480,7 +477,7 @@ TEST_CASE("bytes that are no message and lengths that nobody expects are refused
        }},
   };
   for (const Case& c : cases) {
-    const auto outcomes = with_an_evil_rank_2([&](Mesh& mesh) {
+    const auto outcomes = with_faulty_rank_2([&](Mesh& mesh) {
       auto header = first_header();
       c.change(header);
       say(mesh.data[0], bytes_of(header));
@@ -489,10 +486,11 @@ TEST_CASE("bytes that are no message and lengths that nobody expects are refused
   }
 }
 
-TEST_CASE("news that make no sense are refused") {
-  for (const std::string& news : {std::string(96, 'x'), bytes_of(first_header())}) {
-    const auto outcomes = with_an_evil_rank_2([&](Mesh& mesh) { say(mesh.lifelines[1], news); });
+TEST_CASE("all ranks report bytes that are not control messages") {
+  for (const std::string& bytes : {std::string(96, 'x'), bytes_of(first_header())}) {
+    const auto outcomes = with_faulty_rank_2([&](Mesh& mesh) { say(mesh.control[1], bytes); });
     check_all_say(outcomes,
-                  "rank 2 sends news that make no sense: do the ranks run different versions?");
+                  "rank 2 sends bytes that are not control messages: do the ranks run different "
+                  "versions?");
   }
 }

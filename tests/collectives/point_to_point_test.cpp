@@ -1,4 +1,4 @@
-// send and recv: two ranks, while the others go their own way.
+// send and recv between two ranks, while the others do something else.
 #include <chrono>
 #include <thread>
 
@@ -25,7 +25,7 @@ std::vector<float> count_from(float first, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("what is sent arrives, in order, whatever its length") {
+TEST_CASE("messages of any length arrive in order") {
   on_every_transport(3, [](ProcessGroup& group) {
     for (const std::size_t count :
          {std::size_t(0), std::size_t(1), std::size_t(1003), std::size_t(700000)}) {
@@ -44,7 +44,7 @@ TEST_CASE("what is sent arrives, in order, whatever its length") {
   });
 }
 
-TEST_CASE("sends between two ranks do not disturb the count of anybody's calls") {
+TEST_CASE("sends between two ranks do not change the numbers of the collectives") {
   on_every_transport(4, [](ProcessGroup& group) {
     for (int round = 0; round < 5; ++round) {
       std::vector<float> x(100, static_cast<float>(group.rank()));
@@ -61,7 +61,7 @@ TEST_CASE("sends between two ranks do not disturb the count of anybody's calls")
   });
 }
 
-TEST_CASE("a pipeline hands on what it has received") {
+TEST_CASE("a pipeline passes on what it receives") {
   on_every_transport(4, [](ProcessGroup& group) {
     std::vector<std::int64_t> x(300);
     for (int micro_batch = 0; micro_batch < 8; ++micro_batch) {
@@ -75,7 +75,7 @@ TEST_CASE("a pipeline hands on what it has received") {
   });
 }
 
-TEST_CASE("a send and a recv that do not agree name both calls") {
+TEST_CASE("a send and a recv that differ name both calls") {
   const auto body = [](ProcessGroup& group) {
     std::vector<float> x(200);
     if (group.rank() == 0) group.send(std::span<const float>(x).first(100), 1);
@@ -93,7 +93,7 @@ TEST_CASE("a send and a recv that do not agree name both calls") {
     }
 }
 
-TEST_CASE("a recv for which nobody sends ends at the deadline, and says whom it waited for") {
+TEST_CASE("a recv without a send ends at the deadline and names the rank it waited for") {
   const auto outcomes = run_tcp(
       2,
       [](ProcessGroup& group) {
@@ -107,7 +107,7 @@ TEST_CASE("a recv for which nobody sends ends at the deadline, and says whom it 
   CHECK(contains(outcomes[0], "send/recv of 8 fp32 from rank 1 to rank 0"));
 }
 
-TEST_CASE("peers that make no sense are refused before anything is sent") {
+TEST_CASE("peers that do not exist are refused before anything is sent") {
   run_threads(2, [](ProcessGroup& group) {
     const auto text_of = [](auto call) -> std::string {
       try {

@@ -1,5 +1,5 @@
 // Failures of ranks that are processes: killed, stopped, or never started. The survivors name the
-// one to blame and end by themselves.
+// rank to blame and exit.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +17,7 @@ namespace {
 
 const std::string worker = ALL_REDUCE_WORKER;
 
-// The ranks of one job, started one by one, with no launcher to end them.
+// The ranks of one job, without a launcher that would end them.
 class Job {
  public:
   Job(const std::string& backend, int size, const Variables& more = {},
@@ -46,8 +46,8 @@ class Job {
   std::vector<std::unique_ptr<Program>> ranks_;
 };
 
-// Sockets on a port that are open or half open; TIME_WAIT, the kernel's own memory of a connection
-// that was closed, is not counted.
+// How many sockets on a port are open or half open. TIME_WAIT does not count: the kernel keeps it
+// for a minute after a connection has closed.
 int sockets_on(std::uint16_t port) {
   int found = 0;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -77,8 +77,7 @@ void each_backend(const std::function<void(const std::string&)>& test) {
   }
 }
 
-// Runs a script of sh with a /dev/shm of its own, where nobody else makes or leaves anything.
-// Nothing where the machine does not allow it.
+// Runs a script of sh with a private /dev/shm. Returns nothing where the machine does not allow it.
 std::optional<Outcome> with_own_shared_memory(const std::string& size, const std::string& script) {
   const std::vector<std::string> apart = {"unshare", "--mount", "--map-root-user", "sh", "-c"};
   const auto run = [&](const std::string& text) {
@@ -127,7 +126,7 @@ TEST_CASE("a killed rank 0 is named as well") {
   });
 }
 
-TEST_CASE("a stopped rank is named at the deadline and hears of it when it goes on") {
+TEST_CASE("a stopped rank is named at the deadline, and learns the cause when it continues") {
   each_backend([](const std::string& backend) {
     Job job(backend, 4, {{"RINGSIDE_TIMEOUT", "2"}});
     job.wait_until_ready();
@@ -140,7 +139,7 @@ TEST_CASE("a stopped rank is named at the deadline and hears of it when it goes 
   });
 }
 
-TEST_CASE("a stopped rank that goes on in time does no harm") {
+TEST_CASE("a rank that is stopped for a short time does no harm") {
   each_backend([](const std::string& backend) {
     Job job(backend, 3, {{"RINGSIDE_TIMEOUT", "20"}}, "1000");
     job.wait_until_ready();
@@ -153,7 +152,7 @@ TEST_CASE("a stopped rank that goes on in time does no harm") {
   });
 }
 
-TEST_CASE("a rank that is never started is named by all others at the deadline") {
+TEST_CASE("all others name a rank that is never started at the deadline") {
   const auto port = tests::free_port();
   std::vector<std::unique_ptr<Program>> ranks;
   for (const int rank : {0, 2})
@@ -167,9 +166,9 @@ TEST_CASE("a rank that is never started is named by all others at the deadline")
   CHECK(sockets_on(port) == 0);
 }
 
-TEST_CASE("ranks that share memory leave nothing in /dev/shm whenever they are killed") {
-  for (int i = 0; i < 8;
-       ++i) {  // the earliest while the ranks still meet, the latest in an all-reduce
+TEST_CASE("ranks that share memory leave nothing in /dev/shm, whenever they are killed") {
+  // The first kills come while the ranks still connect, the last ones in an all-reduce.
+  for (int i = 0; i < 8; ++i) {
     const auto script = fmt::format(
         "{}; sleep 0.{:03}; kill -9 $p{}; wait; ls -A /dev/shm; df --output=used /dev/shm",
         start_three_ranks("25000000"), 5 * i * i, i % 3);
@@ -178,8 +177,8 @@ TEST_CASE("ranks that share memory leave nothing in /dev/shm whenever they are k
     CAPTURE(outcome->out);
     CAPTURE(outcome->err);
     CHECK(outcome->survivors == "");
-    const auto end = outcome->out.find(
-        " Used\n");  // what ls prints comes before it: nothing, or the ranks' "ready"
+    // Before it stands the output of the ranks, "ready", and of ls, which must be empty.
+    const auto end = outcome->out.find(" Used\n");
     REQUIRE(end != std::string::npos);
     CHECK(std::stoi(outcome->out.substr(end + 6)) == 0);
     for (const auto& line : sorted_lines(outcome->out.substr(0, end)))
@@ -188,16 +187,15 @@ TEST_CASE("ranks that share memory leave nothing in /dev/shm whenever they are k
   }
 }
 
-TEST_CASE("a rank that may not open enough files says so and how to go on") {
+TEST_CASE("a rank that may not open enough files says so and what to do") {
 #if defined(__SANITIZE_ADDRESS__)
-  // Before it follows a pointer, that sanitizer asks by way of a pipe whether it may: without
-  // descriptors it blames innocent code.
+  // This sanitizer opens a pipe to check pointers: without descriptors it reports false errors.
   MESSAGE("SKIPPED: UndefinedBehaviorSanitizer itself needs to open files");
   return;
 #endif
   for (const char* backend : {"tcp", "shm"})
-    for (const int limit :
-         {6, 7, 8}) {  // before it goes to rank 0, while it does, and while it connects with all
+    // Too few before it connects to rank 0, while it does, and while it connects to all.
+    for (const int limit : {6, 7, 8}) {
       CAPTURE(backend);
       CAPTURE(limit);
       const auto script = fmt::format(
@@ -218,7 +216,7 @@ TEST_CASE("a rank that may not open enough files says so and how to go on") {
     }
 }
 
-TEST_CASE("ranks that find no free port say so and how to go on") {
+TEST_CASE("ranks that find no free port say so and what to do") {
   const std::vector<std::string> apart = {"unshare", "--net", "--map-root-user", "sh", "-c"};
   auto command = apart;
   command.emplace_back(
@@ -249,10 +247,10 @@ TEST_CASE("too little shared memory is an error that says how much is needed, on
   if (!outcome) return;
   CAPTURE(outcome->err);
   const std::string sentence = "MiB of shared memory for messages from 2 ranks, but /dev/shm has ";
-  std::size_t told = 0;
+  std::size_t ranks = 0;
   for (const auto& line : sorted_lines(outcome->err))
-    told += contains(line, sentence) && contains(line, "of 1.0 MiB: enlarge it");
-  CHECK(told == 3);
+    ranks += contains(line, sentence) && contains(line, "of 1.0 MiB: enlarge it");
+  CHECK(ranks == 3);
 }
 
 TEST_CASE("ranks in different containers are told that they cannot share memory") {
@@ -279,7 +277,7 @@ TEST_CASE("ranks in different containers are told that they cannot share memory"
 }
 
 TEST_CASE(
-    "every survivor leaves a record of its flight and the postmortem names the one that did not") {
+    "every survivor writes its flight record, and the postmortem names the rank that did not") {
   const auto folder =
       std::filesystem::temp_directory_path() / fmt::format("ringside-flights-{}", ::getpid());
   std::filesystem::remove_all(folder);

@@ -1,9 +1,8 @@
-// Groups made by dividing another one: who is in which, and that they can be used side by side.
+// Sub-groups: their members, and their use side by side.
 #include <filesystem>
 #include <numeric>
 
 #include "base/environment.hpp"
-#include "collectives/transport/automatic.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -13,7 +12,7 @@ using namespace ringside::tests;
 
 namespace {
 
-// The ranks that a group of floats was made of: each gives the number it had in the world.
+// The members of the group, by their ranks in the world.
 std::vector<int> members(ProcessGroup& group, int world_rank) {
   std::vector<std::int32_t> all(group.size());
   const std::int32_t mine = world_rank;
@@ -38,7 +37,7 @@ float sum_in(ProcessGroup& group, float mine, std::size_t count = 1000) {
 
 }  // namespace
 
-TEST_CASE("ranks of one color make up a group, in the order of their keys") {
+TEST_CASE("ranks of one color form a group, in the order of their keys") {
   for (const int size : {1, 2, 3, 4, 6})
     on_every_transport(size, [](ProcessGroup& world) {
       const int rank = world.rank(), n = world.size();
@@ -53,12 +52,12 @@ TEST_CASE("ranks of one color make up a group, in the order of their keys") {
       require_members(backwards, rank, all);
 
       ProcessGroup alone = world.split(-rank);
-      require(alone.size() == 1 && sum_in(alone, 3) == 3, "a group of one");
-      require(sum_in(world, 1) == static_cast<float>(n), "the world goes on");
+      require(alone.size() == 1 && sum_in(alone, 3) == 3, "the group of one rank is wrong");
+      require(sum_in(world, 1) == static_cast<float>(n), "the sum of the world is wrong");
     });
 }
 
-TEST_CASE("rows and columns of a mesh are used at the same time") {
+TEST_CASE("rows and columns of a mesh work at the same time") {
   on_every_transport(6, [](ProcessGroup& world) {
     const int columns = 3, row = world.rank() / columns, column = world.rank() % columns;
     ProcessGroup along_row = world.split(row), along_column = world.split(column);
@@ -79,7 +78,7 @@ TEST_CASE("rows and columns of a mesh are used at the same time") {
   });
 }
 
-TEST_CASE("a group can be divided again and outlives the one it came from") {
+TEST_CASE("a sub-group can be divided again and outlives its parent") {
   on_every_transport(4, [](ProcessGroup& world) {
     const auto quarter = [&] {
       ProcessGroup half = world.split(world.rank() / 2);
@@ -96,7 +95,7 @@ TEST_CASE("a group can be divided again and outlives the one it came from") {
   });
 }
 
-TEST_CASE("what is forced in a group is forced in its parts") {
+TEST_CASE("sub-groups use the algorithms that are forced in their parent") {
   GroupOptions options;
   options.algorithms = AlgorithmSelection("all_reduce=recursive_doubling");
   const auto outcomes = run_tcp(
@@ -111,7 +110,7 @@ TEST_CASE("what is forced in a group is forced in its parts") {
     CHECK(contains(text, "all_reduce of 10 fp32 (sum, recursive_doubling)"));
 }
 
-TEST_CASE("a failure in one part names it and leaves the other part alone") {
+TEST_CASE("a failure names its sub-group and leaves other sub-groups alone") {
   GroupOptions options;
   options.executor.timeout = Seconds(20);
   const auto body = [](ProcessGroup& world) {
@@ -129,17 +128,17 @@ TEST_CASE("a failure in one part names it and leaves the other part alone") {
   }
 }
 
-TEST_CASE("a member that does not come is waited for no longer than the time to connect") {
+TEST_CASE("a sub-group waits for a missing member until connect_timeout") {
   const auto port = free_port();
   const auto outcomes = on_threads(3, [&](int rank) {
-    RankInfo rank_info = place_of(rank, 3, port);
+    RankInfo rank_info = rank_info_of(rank, 3, port);
     rank_info.connect_timeout = Seconds(1);
     ProcessGroup group = ProcessGroup::over_tcp(rank_info, {});
     if (rank != 2) return void(group.split(0));
-    // What split() does, up to the point where this rank has told where it is.
+    // What split() does until this rank has sent its endpoint.
     struct {
       std::int32_t color = 0, key = 0;
-      Transport::Contact contact{};
+      Endpoint endpoint{};
     } bid;
     std::vector<std::byte> bids(3 * sizeof bid);
     group.all_gather(&bid, bids.data(), bids.size(), DataType::uint8, "split");
@@ -150,10 +149,10 @@ TEST_CASE("a member that does not come is waited for no longer than the time to 
           fmt::format("rank 2 came, but did not connect to rank {} within 1 s", rank));
 }
 
-TEST_CASE("ranks of one host share memory where nobody says otherwise") {
+TEST_CASE("ranks of one host share memory by default") {
   const auto port = free_port();
   const auto outcomes = on_threads(3, [&](int rank) {
-    ProcessGroup group = ProcessGroup::over("auto", place_of(rank, 3, port), {});
+    ProcessGroup group = ProcessGroup::over("auto", rank_info_of(rank, 3, port), {});
     require(group.backend_name() == "shm", "the backend is {}", group.backend_name());
     ProcessGroup pair = group.split(rank / 2);
     require(pair.backend_name() == (rank < 2 ? "shm" : "tcp"), "of {} ranks the backend is {}",

@@ -1,5 +1,4 @@
-// Worlds for tests: the same body on N ranks, as threads of the test's process, over each transport
-// in turn.
+// Runs a test's body on N ranks, which are threads of the test's process, over each transport.
 #pragma once
 
 #include <exception>
@@ -27,7 +26,7 @@ using collectives::GroupOptions;
 using collectives::ProcessGroup;
 using collectives::RankInfo;
 
-// A port that was free a moment ago.
+// A port that nobody uses at the moment.
 inline std::uint16_t free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -40,7 +39,7 @@ inline std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-inline RankInfo place_of(int rank, int size, std::uint16_t port) {
+inline RankInfo rank_info_of(int rank, int size, std::uint16_t port) {
   RankInfo rank_info;
   rank_info.rank = rank_info.local_rank = rank;
   rank_info.size = rank_info.local_size = size;
@@ -50,7 +49,7 @@ inline RankInfo place_of(int rank, int size, std::uint16_t port) {
   return rank_info;
 }
 
-// What each rank's thread ended with: the text of its exception, or "" if it ended well.
+// Runs `body` on one thread per rank. Returns the text of each rank's exception, or "" without one.
 inline std::vector<std::string> on_threads(int size, const std::function<void(int rank)>& body) {
   std::vector<std::string> outcome(size);
   std::vector<std::thread> threads;
@@ -73,7 +72,7 @@ inline std::vector<std::string> run_connected(Connect connect, int size, const B
                                               const GroupOptions& options) {
   const auto port = free_port();
   return on_threads(size, [&](int rank) {
-    ProcessGroup group = connect(place_of(rank, size, port), options);
+    ProcessGroup group = connect(rank_info_of(rank, size, port), options);
     body(group);
   });
 }
@@ -83,13 +82,13 @@ inline std::vector<std::string> run_tcp(int size, const Body& body,
   return run_connected(ProcessGroup::over_tcp, size, body, options);
 }
 
-// Each thread maps the segments for itself, as a process would.
+// Each thread maps the segments itself, as a process would.
 inline std::vector<std::string> run_shm(int size, const Body& body,
                                         const GroupOptions& options = {}) {
   return run_connected(ProcessGroup::over_shm, size, body, options);
 }
 
-// Runs `body` over every transport; fails the test where a rank throws.
+// Runs `body` over every transport. The test fails if a rank throws.
 inline void on_every_transport(int size, const Body& body, const GroupOptions& options = {}) {
   {
     INFO("over threads");

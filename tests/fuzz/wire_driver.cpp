@@ -1,11 +1,10 @@
-// A small fuzzer: valid inputs, changed by chance, for a bounded time. The same seed makes the same
-// inputs.
+// A small fuzzer: it mutates valid inputs for a limited time. The same seed gives the same inputs.
 //
-//   fuzz_wire [SECONDS [SEED]]     2 seconds and seed 1, if nothing is said
-//   fuzz_wire FILE                 one input again
+//   fuzz_wire [SECONDS [SEED]]     default: 2 seconds, seed 1
+//   fuzz_wire FILE                 repeats one input
 //
-// The input under way lies in fuzz_wire.input while it is tried (in the folder for temporary
-// files), so that one that crashes is there to be tried again.
+// The current input is in fuzz_wire.PID.input, in the folder for temporary files. If it crashes the
+// program, the file stays.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -41,7 +40,7 @@ std::string bytes_of(const T& words) {
   return std::string(reinterpret_cast<const char*>(&words), sizeof words);
 }
 
-// One valid input of each kind, its first byte saying for whom it is.
+// One valid input of each kind. The first byte selects the parser.
 std::vector<std::string> seeds() {
   Call call;
   call.collective = Collective::broadcast;
@@ -49,14 +48,14 @@ std::vector<std::string> seeds() {
   call.label = Label("model.norm.weight");
   MessageHeader header;
   header.call = call;
-  Hello hello;
-  hello.key = hash_of("fuzz");
+  Handshake handshake;
+  handshake.key = hash_of("fuzz");
   CallHistory history;
   for (std::uint64_t n = 1; n <= 60; ++n) history.add(n, call);
-  News position, cause, goodbye;
-  position.kind = News::position;
+  ControlMessage position, cause, goodbye;
+  position.kind = ControlMessage::position;
   position.text = history.bytes();
-  cause.kind = News::gave_up;
+  cause.kind = ControlMessage::gave_up;
   cause.text = "rank 2 is gone";
   Answer table, refusal;
   table.bytes = 4 * sizeof(Address);
@@ -64,12 +63,14 @@ std::vector<std::string> seeds() {
   refusal.bytes = 5;
   return {std::string(1, '\0') + bytes_of(MessageHeader{}),
           std::string(1, '\0') + bytes_of(header),
-          "\1" + bytes_of(hello),
+          "\1" + bytes_of(handshake),
           "\1" + bytes_of(table) + std::string(4 * sizeof(Address), '1'),
           "\1" + bytes_of(refusal) + "no 12",
           "\2" + to_bytes(position) + to_bytes(goodbye) + to_bytes(cause),
           "\2" + to_bytes(cause),
           "\3node[03-07,9],login",
+          "\3"
+          "2(x3),1",
           "\3"
           "29500",
           "\3[fd00::1]"};
@@ -117,10 +118,10 @@ void try_input(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-// A file that always holds the input under way, without a system call for each.
-class Flight {
+// A file that holds the current input. It is mapped, so an input needs no system call.
+class CurrentInput {
  public:
-  explicit Flight(std::string path) : path_(std::move(path)) {
+  explicit CurrentInput(std::string path) : path_(std::move(path)) {
     const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     require(fd >= 0 && ::ftruncate(fd, sizeof(std::uint64_t) + longest_input) == 0,
             "cannot write {}", path_);
@@ -130,9 +131,9 @@ class Flight {
     require(memory != MAP_FAILED, "cannot map {}", path_);
     memory_ = static_cast<char*>(memory);
   }
-  ~Flight() { std::filesystem::remove(path_); }
-  Flight(const Flight&) = delete;
-  Flight& operator=(const Flight&) = delete;
+  ~CurrentInput() { std::filesystem::remove(path_); }
+  CurrentInput(const CurrentInput&) = delete;
+  CurrentInput& operator=(const CurrentInput&) = delete;
 
   void hold(const std::string& input) {
     const std::uint64_t size = input.size();
@@ -156,7 +157,7 @@ void try_file(const std::string& path) {
 
 void fuzz(double seconds, std::uint64_t seed) {
   const auto corpus = seeds();
-  Flight flight(
+  CurrentInput current(
       (std::filesystem::temp_directory_path() / fmt::format("fuzz_wire.{}.input", ::getpid()))
           .string());
   Chance chance(seed);
@@ -166,7 +167,7 @@ void fuzz(double seconds, std::uint64_t seed) {
     for (std::size_t changes = inputs < corpus.size() ? 0 : 1 + chance.below(8); changes > 0;
          --changes)
       change(input, chance);
-    flight.hold(input);
+    current.hold(input);
     try_input(input);
   }
   fmt::print("{} inputs in {} s, seed {}: nothing found\n", inputs, seconds, seed);

@@ -1,12 +1,12 @@
-// Everything that judges bytes from outside, fed with bytes: message headers, greetings, news, node
-// lists.
+// The fuzz target for all parsers of bytes from outside: message headers, handshakes, control
+// messages, and the variables of launchers.
 //
-// Whatever comes, a parser may only accept it or throw Error, with a text that is short and fit for
-// a terminal. What is accepted must mean the same when it is written and read again. The sanitizers
-// watch the rest.
+// A parser must accept its input or throw Error, with a short text that is fit for a terminal. An
+// accepted input must mean the same when it is written and read again. The sanitizers check the
+// rest.
 //
-// The entry point is libFuzzer's, so that it can be linked with that; wire_driver.cpp is a small
-// fuzzer of our own that needs no other compiler.
+// The entry point is libFuzzer's, so it can be linked with that library. wire_driver.cpp is a small
+// fuzzer of our own, which needs no other compiler.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -38,8 +38,8 @@ void check_text(std::string_view text) {
         "a text with control characters");
 }
 
-// Runs `parse`; true if it throws no Error. The text is checked, unless the bytes are the user's
-// own.
+// Runs `parse`; true if it throws no Error. Checks the text of an Error, unless the bytes come from
+// the user.
 template <class Parse>
 bool accepts(Parse parse, bool from_outside = true) {
   try {
@@ -51,72 +51,70 @@ bool accepts(Parse parse, bool from_outside = true) {
   }
 }
 
-template <class Words>
-Words words_of(std::string_view bytes) {
-  Words words;
-  std::memcpy(static_cast<void*>(&words), bytes.data(), std::min(bytes.size(), sizeof words));
-  return words;
+template <class T>
+T from_bytes(std::string_view bytes) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), bytes.data(), std::min(bytes.size(), sizeof value));
+  return value;
 }
 
 void message(std::string_view bytes) {
-  const auto seen = words_of<MessageHeader>(bytes);
+  const auto seen = from_bytes<MessageHeader>(bytes);
   const bool same = accepts([&] { check_message(MessageHeader{}, seen, 0, 1); });
-  check(same == (seen == MessageHeader{}), "a header is accepted that is not the expected one");
+  check(same == (seen == MessageHeader{}), "check_message accepts an unexpected header");
   accepts([&] { check_message(seen, seen, 0, 1); });
   check_text(describe(seen.call));
 }
 
-void greeting(std::string_view bytes) {
+void handshake(std::string_view bytes) {
   const Key key = hash_of("fuzz");
-  const auto hello = words_of<Hello>(bytes);
-  const auto reason = reason_to_turn_away(hello, key);
-  check(reason.has_value() == (hello.magic != Hello::expected_magic ||
-                               hello.version != Hello::our_version || hello.key != key),
-        "a stranger is taken for a member");
+  const auto seen = from_bytes<Handshake>(bytes);
+  const auto reason = reason_to_turn_away(seen, key);
+  check(reason.has_value() == (seen.magic != Handshake::expected_magic ||
+                               seen.version != Handshake::our_version || seen.key != key),
+        "a stranger is accepted as a member");
   if (reason) check_text(*reason);
 
-  const auto answer = words_of<Answer>(bytes);
+  const auto answer = from_bytes<Answer>(bytes);
   if (!plausible(answer, 4)) return;
-  check(answer.bytes <= 1 << 20, "room is kept for more than a rank 0 would send");
+  check(answer.bytes <= 1 << 20, "memory is reserved for more than rank 0 would send");
   const auto body = bytes.substr(std::min(bytes.size(), sizeof answer));
   accepts([&] { check(table_from(answer, body, 4).size() == 4, "a table of another size"); });
 }
 
-// The news in `bytes`, fed in pieces of `piece` bytes, written again.
-std::string news_again(std::string_view bytes, std::size_t piece) {
-  NewsReader reader;
+// The control messages in `bytes`, read in pieces of `piece` bytes and written again.
+std::string rewritten(std::string_view bytes, std::size_t piece) {
+  ControlMessageReader reader;
   std::string again;
   accepts([&] {
     for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size()))) {
       reader.feed(bytes.substr(0, piece));
-      while (const auto news = reader.next()) {
-        check(news->text.size() <= longest_news_text, "news with a text that is too long");
-        const auto history = CallHistory::from_bytes(news->text);
-        check(history.last() - history.first() < CallHistory::capacity,
-              "a history that is too long");
+      while (const auto message = reader.next()) {
+        check(message->text.size() <= longest_control_text, "a control message is too long");
+        const auto history = CallHistory::from_bytes(message->text);
+        check(history.last() - history.first() < CallHistory::capacity, "a history is too long");
         if (history.first() != 0)
-          check(history.bytes() == news->text, "a history that changes on its way");
+          check(history.bytes() == message->text, "a history changes when it is written again");
         history.parted_from(CallHistory{});
-        again += to_bytes(*news);
+        again += to_bytes(*message);
       }
     }
   });
   return again;
 }
 
-void news(std::string_view bytes) {
-  const std::string whole = news_again(bytes, bytes.size() + 1);
-  check(whole == news_again(bytes, 7), "news that depend on the pieces they come in");
-  check(whole == news_again(whole, 64), "news that change on their way");
+void control_messages(std::string_view bytes) {
+  const std::string whole = rewritten(bytes, bytes.size() + 1);
+  check(whole == rewritten(bytes, 7), "control messages depend on how their bytes are divided");
+  check(whole == rewritten(whole, 64), "control messages change when they are written again");
 }
 
 void rank_info(std::string_view bytes) {
   const std::string text(bytes.substr(0, bytes.find('\0')));
   accepts(
-      [&] {
-        check(first_host_of(text).size() <= text.size(), "a host that is longer than its list");
-      },
+      [&] { check(first_host_of(text).size() <= text.size(), "a host is longer than its list"); },
       false);
+  accepts([&] { check(tasks_of_node(text, 3) > 0, "a node has no tasks"); }, false);
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
                            "MASTER_PORT", "RINGSIDE_CONNECT_TIMEOUT"}) {
     ::setenv("RANK", "1", 1), ::setenv("WORLD_SIZE", "2", 1);
@@ -124,7 +122,7 @@ void rank_info(std::string_view bytes) {
     accepts(
         [] {
           const RankInfo here = rank_info_from_environment();
-          check(here.rank >= 0 && here.rank < here.size, "a rank outside of its world");
+          check(here.rank >= 0 && here.rank < here.size, "a rank is outside of its world");
         },
         false);
     ::unsetenv(name);
@@ -135,17 +133,17 @@ void rank_info(std::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1,
-                               size - 1);  // the first byte says for whom
+  // The first byte selects the parser.
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 4) {
     case 0:
       message(bytes);
       break;
     case 1:
-      greeting(bytes);
+      handshake(bytes);
       break;
     case 2:
-      news(bytes);
+      control_messages(bytes);
       break;
     default:
       rank_info(bytes);

@@ -1,5 +1,5 @@
-// A job on two hosts, two ranks each: network namespaces (two_hosts.sh), started as a user would,
-// with a launcher on each host.
+// A job on two hosts with two ranks each, started by a launcher on each host. The hosts are network
+// namespaces (two_hosts.sh).
 #include <csignal>
 #include <cstdio>
 #include <utility>
@@ -17,8 +17,8 @@ std::vector<std::string> on_two_hosts(const std::string& script) {
   return {"unshare", "--net", "--map-root-user", "bash", TWO_HOSTS, script};
 }
 
-// Whether this machine lets a test have networks of its own. Where not, says so in the word that
-// ctest takes for "skipped".
+// Whether a test may create network namespaces here. If not, prints the word by which ctest
+// recognizes a skipped test.
 bool possible() {
   static const bool works = run_program(on_two_hosts("on_b true")).exit_code == 0;
   if (!works)
@@ -28,12 +28,16 @@ bool possible() {
   return works;
 }
 
-// `launch a COMMAND` starts its ranks on this host, `launch b COMMAND` on the other; `both COMMAND`
-// on both, and says how they ended.
+// Shell functions: `a COMMAND` launches the ranks of host a, `b COMMAND` those of host b. Each
+// prints the exit status of its launcher.
 std::string launchers(const std::string& master) {
   return fmt::format(R"(
     export RINGSIDE_JOB_KEY=two-hosts RINGSIDE_CONNECT_TIMEOUT=${{CONNECT:-20}}
-    launch_on() {{ host=$1; shift; $host {0} launch -n 2 --nnodes 2 --node-rank $NODE --master-addr '{1}' --master-port 29500 -- "$@"; }}
+    launch_on() {{
+      host=$1; shift
+      $host {0} launch -n 2 --nnodes 2 --node-rank $NODE --master-addr '{1}' \
+        --master-port 29500 -- "$@"
+    }}
     on_a() {{ "$@"; }}
     a() {{ NODE=0 launch_on on_a "$@"; echo "host a: $?"; }}
     b() {{ NODE=1 launch_on on_b "$@"; echo "host b: $?"; }}
@@ -47,7 +51,7 @@ Outcome run_hosts(const std::string& master, const std::string& script,
   return run_program(on_two_hosts(launchers(master) + script), {}, limit);
 }
 
-void expect_good_end(const Outcome& outcome) {
+void expect_success(const Outcome& outcome) {
   CAPTURE(outcome.out);
   CAPTURE(outcome.err);
   CHECK(contains(outcome.out, "host a: 0\n"));
@@ -65,13 +69,13 @@ TEST_CASE("two hosts say hello over IPv4 and over IPv6 with and without brackets
   for (const std::string master : {"10.77.0.1", "fd77::1", "[fd77::1]"}) {
     CAPTURE(master);
     const auto outcome = run_hosts(master, "a $ringside hello & b $ringside hello; wait $!");
-    expect_good_end(outcome);
+    expect_success(outcome);
     CHECK(contains(outcome.out, "[0] 4 ranks over tcp. Each collective on small whole numbers:\n"));
     CHECK(outcome.err == "");
   }
 }
 
-TEST_CASE("a job over a slow link ends well") {
+TEST_CASE("a job over a slow link succeeds") {
   if (!possible()) return;
   const auto outcome = run_hosts(
       "10.77.0.1",
@@ -79,19 +83,19 @@ TEST_CASE("a job over a slow link ends well") {
       "tc qdisc add dev wire0 root tbf rate 50mbit burst 32kbit latency 400ms && echo limited; "
       "a " +
           short_training + " & b " + short_training + "; wait $!");
-  expect_good_end(outcome);
+  expect_success(outcome);
   CHECK(contains(outcome.out, "limited\n"));
   if (!contains(outcome.out, "delayed\n"))
     MESSAGE("this kernel has no netem: the link was limited to 50 Mbit/s, but not delayed");
 }
 
-TEST_CASE("a host that starts seconds later is waited for") {
+TEST_CASE("a job waits for a host that starts seconds later") {
   if (!possible()) return;
-  expect_good_end(
+  expect_success(
       run_hosts("10.77.0.1", "a $ringside hello & sleep 2.5; b $ringside hello; wait $!"));
 }
 
-TEST_CASE("RINGSIDE_INTERFACE says by which network the data goes") {
+TEST_CASE("RINGSIDE_INTERFACE selects the network for the data") {
   if (!possible()) return;
   const std::string train = "a " + short_training + " >/dev/null & b " + short_training +
                             " >/dev/null; wait $!; echo $(came_by wire0) $(came_by wire1) bytes";
@@ -106,23 +110,22 @@ TEST_CASE("RINGSIDE_INTERFACE says by which network the data goes") {
   const auto [named_0, named_1] = bytes_by("export RINGSIDE_INTERFACE=wire1; ");
   CHECK(usual_0 > 1000000);
   CHECK(usual_1 < 100000);
-  CHECK(named_0 < 100000);  // here the ranks only meet
+  CHECK(named_0 < 100000);  // only the rendezvous
   CHECK(named_1 > 1000000);
 }
 
-TEST_CASE("an interface that does not exist is answered with those that do") {
+TEST_CASE("an unknown interface is refused with a list of those that exist") {
   if (!possible()) return;
   const auto outcome =
       run_hosts("10.77.0.1", "export RINGSIDE_INTERFACE=eth7 CONNECT=2; a $ringside hello");
   CAPTURE(outcome.err);
   CHECK(contains(outcome.err,
-                 "RINGSIDE_INTERFACE=eth7 is no network interface of this host with an IPv4 "
-                 "address, as MASTER_ADDR is one; there "
-                 "are: lo (127.0.0.1), wire0 (10.77.0.1), wire1 (10.78.0.1)\n"));
+                 "RINGSIDE_INTERFACE=eth7 is not a network interface of this host with an IPv4 "
+                 "address, as MASTER_ADDR has; there are: lo (127.0.0.1), wire0 (10.77.0.1), wire1 "
+                 "(10.78.0.1)\n"));
 }
 
-TEST_CASE(
-    "a port where nobody listens and one behind a wall are said to be so with address and time") {
+TEST_CASE("an unreachable rank 0 is reported with its address, the time and the cause") {
   if (!possible()) return;
   auto outcome = run_hosts("10.77.0.1", "export RINGSIDE_CONNECT_TIMEOUT=2; b $ringside hello");
   CHECK(contains(outcome.err,
@@ -132,7 +135,7 @@ TEST_CASE(
   CHECK(contains(outcome.err,
                  "ringside: rank 0 is not there: it cannot be reached at [fd77::1]:29500 within 2 "
                  "s (Connection refused)\n"));
-  // Answers are dropped on their way, as by a firewall: who knocks hears nothing.
+  // Replies are dropped, as by a firewall: a connection attempt gets no answer.
   outcome = run_hosts("10.77.0.1",
                       "export RINGSIDE_CONNECT_TIMEOUT=3; ip route add blackhole 10.77.0.2; a "
                       "$ringside hello & b $ringside hello; wait $!");
@@ -145,18 +148,17 @@ TEST_CASE(
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE("a master address that is not this host's own is said to be none") {
+TEST_CASE("rank 0 refuses a MASTER_ADDR that is not an address of its host") {
   if (!possible()) return;
   const auto outcome =
       run_hosts("10.77.0.9", "export RINGSIDE_CONNECT_TIMEOUT=1; a $ringside hello");
   CAPTURE(outcome.err);
   CHECK(contains(outcome.err,
                  "rank 0 cannot listen on 10.77.0.9:29500: Cannot assign requested address. "
-                 "MASTER_ADDR must be an address of the "
-                 "host of rank 0\n"));
+                 "MASTER_ADDR must be an address of the host of rank 0\n"));
 }
 
-TEST_CASE("when a host vanishes in the middle of a job all ranks end with a sentence") {
+TEST_CASE("when a host disappears in the middle of a job all ranks end with a sentence") {
   if (!possible()) return;
   const std::string training =
       "$ringside train --backend tcp --steps 1000000 --sequence 32 --batch 4 --threads 1";
@@ -169,7 +171,7 @@ TEST_CASE("when a host vanishes in the middle of a job all ranks end with a sent
   const auto outcome = program.wait(Seconds(40));
   CAPTURE(outcome.out);
   CAPTURE(outcome.err);
-  CHECK(seconds_since(cut) < 20);  // a deadline of 3 s, and the launcher's patience
+  CHECK(seconds_since(cut) < 20);  // a timeout of 3 s, and the time that the launcher waits
   CHECK(contains(outcome.out, "host a: 1\n"));
   CHECK(contains(outcome.out, "host b: 1\n"));
   CHECK(contains(outcome.err,

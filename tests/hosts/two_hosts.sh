@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Two hosts on one machine, for tests: network namespaces with an address each, joined by two cables.
+# Two hosts on one machine, for tests: two network namespaces, connected by two cables (veth).
 #
 #     host a   wire0 10.77.0.1  fd77::1  ---------------  10.77.0.2  fd77::2  wire0   host b
 #              wire1 10.78.0.1           ---------------  10.78.0.2           wire1
 #
 # usage: unshare --net --map-root-user two_hosts.sh SCRIPT
-# SCRIPT is run by this very shell, on host a; `on_b COMMAND...` runs something on host b, which has process numbers of its own as well, so
-# that nobody takes the two for one host. The namespaces have no names: they are gone when their last process is, whatever happened.
+#
+# This shell runs SCRIPT on host a; `on_b COMMAND...` runs a command on host b. Host b also has its
+# own process numbers, so that ranks do not take the two for one host. The namespaces have no names:
+# the kernel removes them with their last process.
 set -u
 
 unshare --net --pid --fork --kill-child sleep 600 &
@@ -18,7 +20,7 @@ while [ -z "$host_b" ] || [ "$(readlink "/proc/$host_b/ns/net")" = "$(readlink /
   sleep 0.01
   host_b=$(pgrep -P $holder)
 done
-# Without LeakSanitizer: it looks itself up in /proc, where a process of host b has another number.
+# Without LeakSanitizer: it looks for its own process number in /proc, which differs on host b.
 on_b() { ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 nsenter --target "$host_b" --net --pid -- "$@"; }
 
 ip link set lo up
@@ -33,7 +35,7 @@ done
 ip address add fd77::1/64 dev wire0 nodad
 on_b ip address add fd77::2/64 dev wire0 nodad
 
-# Bytes that have come in by a cable of host a.
+# The bytes that host a has received through a cable.
 came_by() { ip -s link show "$1" | awk '/RX:/ {getline; print $1}'; }
 
 eval "$1"

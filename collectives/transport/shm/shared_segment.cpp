@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "collectives/bootstrap/resources.hpp"
+#include "collectives/diagnostics/resources.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -29,8 +29,8 @@ double mebibytes(double bytes) {
   const auto block = static_cast<double>(space.f_frsize);
   fail(
       "{} needs {:.1f} MiB of shared memory {}, but {} has {:.1f} MiB left of {:.1f} MiB: enlarge "
-      "it (mount -o remount,size=1g {}; "
-      "docker run --shm-size=1g), use fewer ranks, or take another backend (--backend tcp)",
+      "it (mount -o remount,size=1g {}; docker run --shm-size=1g), use fewer ranks, or take "
+      "another backend (--backend tcp)",
       who, mebibytes(static_cast<double>(bytes)), purpose, folder,
       mebibytes(static_cast<double>(space.f_bavail) * block),
       mebibytes(static_cast<double>(space.f_blocks) * block), folder);
@@ -68,8 +68,7 @@ SharedSegment SharedSegment::create(std::size_t bytes, const std::string& who,
   if (fd < 0) check_open_files(errno, who);
   require(fd >= 0,
           "{} cannot make shared memory in {}: {}. Is {} a tmpfs that this user may write? "
-          "Otherwise take another backend "
-          "(--backend tcp)",
+          "Otherwise take another backend (--backend tcp)",
           who, folder, std::strerror(errno), folder);
   int error = 0;
   while ((error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == EINTR) {
@@ -87,8 +86,7 @@ SharedSegment SharedSegment::open(const Handle& handle) {
   if (fd < 0) check_open_files(errno, "this rank");
   require(fd >= 0,
           "the shared memory of process {} cannot be opened: {} ({}). The ranks must run as one "
-          "user, in one container; "
-          "otherwise take another backend (--backend tcp)",
+          "user, in one container; otherwise take another backend (--backend tcp)",
           handle.pid, std::strerror(errno), path);
   struct stat seen {};
   const bool whole =

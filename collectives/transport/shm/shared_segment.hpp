@@ -1,15 +1,13 @@
-// Memory that several processes of one host see.
+// Memory that several processes of one host share.
 //
-// A segment is a file in /dev/shm that never has a name: it is made with O_TMPFILE, and other
-// processes open it through its maker's /proc/PID/fd. So nothing can be left in /dev/shm whatever
-// happens to whom and when: the kernel frees the memory with the last process that maps it. What it
-// takes is that the processes see each other in /proc: one host, one process-ID namespace, one
-// user.
+// A segment is a file in /dev/shm that never has a name: it is created with O_TMPFILE, and other
+// processes open it through /proc/PID/fd of its creator. So nothing is left in /dev/shm, whenever a
+// process dies: the kernel frees the memory with the last process that maps it. The processes must
+// see each other in /proc: one host, one process-ID namespace, one user.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include <sys/types.h>
@@ -18,7 +16,7 @@ namespace ringside::collectives {
 
 class SharedSegment {
  public:
-  // Where another process finds a segment.
+  // How another process finds a segment.
   struct Handle {
     std::int32_t pid = 0;
     std::int32_t fd = -1;
@@ -27,14 +25,14 @@ class SharedSegment {
 
   SharedSegment() = default;
 
-  // A new one, filled with zeros. All of its memory is claimed here, so that a lack of it is an
-  // Error now, which says how much was needed and how much there is, and not a SIGBUS later.
-  // `purpose` completes "rank 0 needs 4.2 MiB of shared memory ...".
+  // Creates a segment filled with zeros. All its memory is reserved at once: a shortage is an Error
+  // here, which says how much is needed and how much is free, and not a SIGBUS later. `purpose`
+  // completes "rank 0 needs 4.2 MiB of shared memory ...".
   static SharedSegment create(std::size_t bytes, const std::string& who,
                               const std::string& purpose);
 
-  // Another's, which must keep it until open() has returned. Throws Error where it cannot be
-  // reached.
+  // Opens a segment of another process, which must keep it until open() has returned. Throws Error
+  // if that fails.
   static SharedSegment open(const Handle& handle);
 
   SharedSegment(SharedSegment&& other) noexcept { swap(other); }
@@ -47,13 +45,13 @@ class SharedSegment {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  Handle handle() const;  // of one that was created here
+  Handle handle() const;  // of a segment that this process created
 
  private:
   SharedSegment(int fd, std::size_t bytes);
   void swap(SharedSegment& other) noexcept;
 
-  int fd_ = -1;  // kept by the maker: it is how the others open it
+  int fd_ = -1;  // the creator keeps it: the others open the segment through it
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

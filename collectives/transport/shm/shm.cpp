@@ -1,17 +1,14 @@
 #include "collectives/transport/shm/shm.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
-#include <new>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "collectives/bootstrap/rendezvous.hpp"
-#include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/one_sided/protocol.hpp"
-#include "collectives/transport/shm/shm_meeting.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
 namespace ringside::collectives {
@@ -23,10 +20,10 @@ using one_sided::Flag;
 using one_sided::HostMemory;
 using one_sided::Number;
 
-// At the beginning of every segment: what concerns its owner as a whole.
-struct Hall {
+// At the beginning of every segment.
+struct SegmentHead {
   Doorbell doorbell;
-  Flag gave_up;  // not 0: some rank has given up, and the lifeline tells which and why
+  Flag left;  // not 0: the owner has left
 };
 
 // At the beginning of every slot; the payload follows.
@@ -35,48 +32,40 @@ struct alignas(128) SlotHeader {
 };
 static_assert(sizeof(SlotHeader) == 128);
 
-// One end of a lane.
-class LaneEnd {
+std::size_t channel_bytes(const ShmLayout& layout) {
+  return sizeof(Channel) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
+}
+
+// One side of a channel: the sender's or the receiver's.
+class ChannelEnd {
  public:
-  LaneEnd() = default;
-  LaneEnd(std::byte* memory, const ShmLayout& layout)
-      : lane_(reinterpret_cast<Channel*>(memory)),
+  ChannelEnd() = default;
+  ChannelEnd(std::byte* memory, const ShmLayout& layout)
+      : channel_(reinterpret_cast<Channel*>(memory)),
         slots_(memory + sizeof(Channel)),
         stride_(sizeof(SlotHeader) + layout.slot_bytes),
         count_(layout.slots) {}
 
-  static std::size_t bytes(const ShmLayout& layout) {
-    return sizeof(Channel) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
-  }
+  bool may_write() const { return one_sided::slot_is_free<HostMemory>(*channel_, next_, count_); }
+  bool may_read() const { return one_sided::has_arrived<HostMemory>(*channel_, next_); }
+  void publish() { one_sided::publish<HostMemory>(*channel_, next_++); }
+  void free_slot() { one_sided::free_slot<HostMemory>(*channel_, next_++); }
 
-  Number next = 1;  // the message that this side writes, or reads, next
-
-  bool may_write() const { return one_sided::slot_is_free<HostMemory>(*lane_, next, count_); }
-  bool may_read() const { return one_sided::has_arrived<HostMemory>(*lane_, next); }
-  void publish() { one_sided::publish<HostMemory>(*lane_, next++); }
-  void free_slot() { one_sided::free_slot<HostMemory>(*lane_, next++); }
-
-  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(slot()); }
+  MessageHeader& header() const { return reinterpret_cast<SlotHeader*>(slot())->message; }
   std::byte* payload() const { return slot() + sizeof(SlotHeader); }
 
  private:
-  std::byte* slot() const { return slots_ + one_sided::slot_of(next, count_) * stride_; }
+  std::byte* slot() const { return slots_ + one_sided::slot_of(next_, count_) * stride_; }
 
-  Channel* lane_ = nullptr;
+  Channel* channel_ = nullptr;
   std::byte* slots_ = nullptr;
   std::size_t stride_ = 0;
   Number count_ = 0;
+  Number next_ = 1;  // the piece that this side writes, or reads, next
 };
 
-// Where the lane from `from` to `to` lies in the segment of `to`.
-std::byte* lane_memory(const SharedWorld& world, int from, int to, const ShmLayout& layout) {
-  return world.segments[to].data() + sizeof(Hall) +
-         static_cast<std::size_t>(from < to ? from : from - 1) * LaneEnd::bytes(layout);
-}
-
 void futex_wait(const Number& word, Number value, Seconds at_most) {
-  const auto nanoseconds = static_cast<long>(at_most.count() * 1e9);
-  const timespec limit{nanoseconds / 1000000000, nanoseconds % 1000000000};
+  const timespec limit = to_timespec(at_most);
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 
@@ -86,29 +75,30 @@ void futex_wake(const Number& word) {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(const RankInfo& rank_info, Mesh mesh, SharedWorld world, const ShmLayout& layout,
-               MakeTransport again)
-      : Transport(rank_info.rank, rank_info.size),
-        founder_(rank_info, mesh.addresses[rank_info.rank], std::move(again)),
-        io_(std::move(mesh.io)),
-        world_(std::move(world)),
+  ShmTransport(int rank, std::uint32_t job, const ShmLayout& layout,
+               std::vector<SharedSegment> segments)
+      : Transport(rank, static_cast<int>(segments.size()), job),
         layout_(layout),
-        lifeline_(rank_info.rank, std::move(mesh.lifelines), history()),
-        job_(job_number(rank_info.job_key)),
-        to_(rank_info.size),
-        from_(rank_info.size) {
+        segments_(std::move(segments)),
+        to_(segments_.size()),
+        from_(segments_.size()) {
     for (int r = 0; r < size(); ++r)
-      if (r != rank()) {
-        to_[r] = LaneEnd(lane_memory(world_, rank(), r, layout), layout);
-        from_[r] = LaneEnd(lane_memory(world_, r, rank(), layout), layout);
+      if (r != rank) {
+        to_[r] = ChannelEnd(channel_memory(rank, r), layout);
+        from_[r] = ChannelEnd(channel_memory(r, rank), layout);
       }
     outgoing_.reserve(layout.slots);
   }
 
+  ~ShmTransport() override {
+    HostMemory::store_release(head(rank()).left.value, 1);
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) wake(r);
+  }
+
   std::string_view name() const override { return "shm"; }
-  std::uint32_t job() const override { return job_; }
   int window() const override { return static_cast<int>(layout_.slots); }
-  std::size_t slice_bytes() const override { return 128 * 1024; }  // a slot of the usual size
+  std::size_t slice_bytes() const override { return ShmOptions{}.slot_bytes; }
 
   void start_send(int peer, const MessageHeader& header,
                   std::span<const std::byte> payload) override {
@@ -123,43 +113,21 @@ class ShmTransport final : public Transport {
   std::optional<Completion> wait(const Deadline& deadline) override {
     std::optional<Completion> done;
     for (;;) {
-      if ((done = take_completion())) return done;
-      if (look_.until([&] { return (done = take_completion()).has_value() || has_given_up(); },
-                      quick_looks) &&
-          done)
-        return done;
-      if (has_given_up()) lifeline_.listen();
+      for (int i = 0; i < polls_without_yield; ++i) {
+        if ((done = complete())) return done;
+        HostMemory::pause();
+      }
+      if (poll_.until([&] { return (done = complete()).has_value(); })) return done;
+      throw_if_peer_left();
       if (deadline.expired()) return std::nullopt;
       sleep(deadline);
     }
   }
 
   void release() override {
-    if (!in_hand_) return;
-    in_hand_ = false;
-    free_slot();
-  }
-
-  void abort(const RankFailure& cause) noexcept override {
-    lifeline_.give_up(cause);
-    for (int r = 0; r < size(); ++r) {
-      if (r == rank()) continue;
-      HostMemory::store_release(hall(r).gave_up.value, 1);
-      wake(r);
-    }
-  }
-
-  void tell_position(const Position& mine) override { lifeline_.tell_position(mine); }
-
-  Contact open_door() override { return founder_.open_door(); }
-
-  std::unique_ptr<Transport> found(const std::string& name, int rank,
-                                   const std::vector<Contact>& members) override {
-    return founder_.found(name, rank, members);
-  }
-
-  std::vector<Position> positions(Seconds patience) override {
-    return lifeline_.positions(patience);
+    if (!reading_) return;
+    reading_ = false;
+    free_slot(std::exchange(incoming_.peer, -1));
   }
 
  private:
@@ -167,8 +135,8 @@ class ShmTransport final : public Transport {
     int peer;
     MessageHeader header;
     std::span<const std::byte> payload;
-    std::size_t done = 0;      // bytes that are in slots
-    bool handed_over = false;  // all of them, and the header
+    std::size_t done = 0;    // payload bytes that lie in slots
+    bool published = false;  // the header and the whole payload
   };
   struct Incoming {
     int peer = -1;  // -1: none
@@ -177,164 +145,143 @@ class ShmTransport final : public Transport {
     std::size_t done = 0;
   };
 
-  static constexpr int quick_looks = 32;
-  static constexpr Seconds longest_sleep{0.05};
+  // A poll costs next to nothing, and a peer that runs answers within a fraction of a microsecond.
+  static constexpr int polls_without_yield = 32;
 
-  Hall& hall(int r) const { return *reinterpret_cast<Hall*>(world_.segments[r].data()); }
+  SegmentHead& head(int r) const { return *reinterpret_cast<SegmentHead*>(segments_[r].data()); }
 
-  // Some rank has: the lifeline tells which and why.
-  bool has_given_up() const { return HostMemory::load_acquire(hall(rank()).gave_up.value) != 0; }
+  // The channel from one rank to another lies in the segment of the receiver.
+  std::byte* channel_memory(int from, int to) const {
+    const auto index = static_cast<std::size_t>(from < to ? from : from - 1);
+    return segments_[to].data() + sizeof(SegmentHead) + index * channel_bytes(layout_);
+  }
 
   void wake(int peer) {
-    Doorbell& doorbell = hall(peer).doorbell;
+    Doorbell& doorbell = head(peer).doorbell;
     if (one_sided::must_wake<HostMemory>(doorbell)) futex_wake(doorbell.asleep.value);
   }
 
-  std::optional<Completion> take_completion() {
+  std::optional<Completion> complete() {
     fill_slots();
-    if (!outgoing_.empty() && outgoing_.front().handed_over) {
+    if (!outgoing_.empty() && outgoing_.front().published) {
       outgoing_.erase(outgoing_.begin());
       return Completion{Completion::sent, {}};
     }
-    while (incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read())
-      if (auto done = take_piece()) return done;
+    while (can_receive())
+      if (const auto payload = take_piece()) return Completion{Completion::received, *payload};
     return std::nullopt;
   }
 
-  // Hands over as much of what is to be sent as there are free slots for.
+  // Writes as many pieces as there are free slots, in the order of the sends.
   void fill_slots() {
     for (Outgoing& message : outgoing_)
-      while (!message.handed_over) {
+      while (!message.published) {
         if (!to_[message.peer].may_write()) return;
         put_piece(message);
       }
   }
 
   void put_piece(Outgoing& message) {
-    LaneEnd& lane = to_[message.peer];
+    ChannelEnd& channel = to_[message.peer];
     const auto rest = message.payload.subspan(message.done);
     const auto piece = rest.first(std::min<std::size_t>(rest.size(), layout_.slot_bytes));
-    lane.header() = {message.header};
-    if (!piece.empty()) std::memcpy(lane.payload(), piece.data(), piece.size());
+    channel.header() = message.header;
+    if (!piece.empty()) std::memcpy(channel.payload(), piece.data(), piece.size());
     message.done += piece.size();
-    message.handed_over = message.done == message.payload.size();
-    lane.publish();
+    message.published = message.done == message.payload.size();
+    channel.publish();
     wake(message.peer);
   }
 
-  // Takes the piece that has come: the whole message, most often, which is then read where it lies.
-  std::optional<Completion> take_piece() {
-    const LaneEnd& lane = from_[incoming_.peer];
+  // Takes the next piece. Returns the payload when the message is complete. A message in one piece
+  // stays in its slot until release().
+  std::optional<std::span<const std::byte>> take_piece() {
+    const ChannelEnd& channel = from_[incoming_.peer];
     if (incoming_.done == 0)
-      check_message(incoming_.expected, lane.header().message, rank(), incoming_.peer);
+      check_message(incoming_.expected, channel.header(), rank(), incoming_.peer);
     const std::size_t bytes = incoming_.expected.bytes, rest = bytes - incoming_.done;
-    const std::span<const std::byte> piece(lane.payload(),
+    const std::span<const std::byte> piece(channel.payload(),
                                            std::min<std::size_t>(rest, layout_.slot_bytes));
     if (piece.size() == bytes && incoming_.into.empty()) {
-      in_hand_ = true;
-      return Completion{Completion::received, piece};
+      reading_ = true;
+      return piece;
     }
     if (incoming_.into.empty()) {
       if (scratch_.size() < bytes) scratch_.resize(bytes);
-      incoming_.into = std::span(scratch_.data(), bytes);
+      incoming_.into = std::span(scratch_).first(bytes);
     }
     if (!piece.empty())
       std::memcpy(incoming_.into.data() + incoming_.done, piece.data(), piece.size());
     incoming_.done += piece.size();
-    if (incoming_.done < bytes) {
-      free_slot_of(incoming_.peer);
-      return std::nullopt;
-    }
-    free_slot();
-    return Completion{Completion::received, incoming_.into};
+    free_slot(incoming_.peer);
+    if (incoming_.done < bytes) return std::nullopt;
+    incoming_.peer = -1;
+    return incoming_.into;
   }
 
-  void free_slot() { free_slot_of(std::exchange(incoming_.peer, -1)); }
-
-  void free_slot_of(int peer) {
+  void free_slot(int peer) {
     from_[peer].free_slot();
     wake(peer);
   }
 
-  bool can_hand_over() const {
-    for (const Outgoing& message : outgoing_)
-      if (!message.handed_over) return to_[message.peer].may_write();
-    return false;
-  }
+  bool receiving() const { return incoming_.peer >= 0 && !reading_; }
+  bool can_receive() const { return receiving() && from_[incoming_.peer].may_read(); }
 
-  // Whether take_completion() would get on.
-  bool could_move() const {
-    const bool sends = !outgoing_.empty() && (outgoing_.front().handed_over || can_hand_over());
-    const bool receives = incoming_.peer >= 0 && !in_hand_ && from_[incoming_.peer].may_read();
-    return sends || receives || has_given_up();
-  }
+  bool can_send() const { return !outgoing_.empty() && to_[outgoing_.front().peer].may_write(); }
 
-  // Until somebody rings, for 50 ms at most; then listens to the lifelines.
-  void sleep(const Deadline& deadline) {
-    Doorbell& doorbell = hall(rank()).doorbell;
-    one_sided::about_to_sleep<HostMemory>(doorbell);
-    if (!could_move())
-      futex_wait(doorbell.asleep.value, 1, std::min(deadline.remaining(), longest_sleep));
-    one_sided::woken<HostMemory>(doorbell);
-    if (could_move()) return;
-    lifeline_.listen_for(0);
+  // A peer that this rank waits for and that has left; -1: none.
+  int departed_peer() const {
     for (const int peer :
-         {outgoing_.empty() ? -1 : outgoing_.front().peer, in_hand_ ? -1 : incoming_.peer})
-      if (peer >= 0 && lifeline_.has_left(peer) && !could_move())
-        throw RankFailure(
-            peer, fmt::format("rank {} has left the group, and rank {} still waits for it", peer,
-                              rank()));
+         {receiving() ? incoming_.peer : -1, outgoing_.empty() ? -1 : outgoing_.front().peer})
+      if (peer >= 0 && HostMemory::load_acquire(head(peer).left.value) != 0) return peer;
+    return -1;
   }
 
-  Founder founder_;
-  std::unique_ptr<boost::asio::io_context> io_;  // outlives the lifeline's sockets
-  SharedWorld world_;
-  ShmLayout layout_;
-  Lifeline lifeline_;
-  std::uint32_t job_;
-  std::vector<LaneEnd> to_, from_;  // [peer]
-  std::vector<Outgoing> outgoing_;  // window() at most
-  Incoming incoming_;
-  Look look_;
-  bool in_hand_ = false;            // the executor reads the slot of the last message
-  std::vector<std::byte> scratch_;  // for a message in pieces that nobody has named a place for
-};
+  // A message that the peer published before it left is received first.
+  void throw_if_peer_left() const {
+    const int peer = departed_peer();
+    if (peer >= 0 && !can_send() && !can_receive()) throw ConnectionBroken(peer, "it has left");
+  }
 
-ShmLayout layout_for(const RankInfo& rank_info, const ShmOptions& options) {
-  require(std::has_single_bit(options.slots) && options.slot_bytes >= 1,
-          "shared memory needs a power of two of slots, not {} of {} bytes", options.slots,
-          options.slot_bytes);
-  const auto peers = static_cast<std::uint64_t>(std::max(1, rank_info.size - 1));
-  const std::uint64_t fits =
-      std::max<std::uint64_t>(4096, options.segment_bytes / peers / options.slots);
-  const std::uint64_t slot_bytes = std::min<std::uint64_t>(options.slot_bytes, fits);
-  return {static_cast<std::uint32_t>((slot_bytes + 127) / 128 * 128), options.slots};
-}
+  // Until a peer rings the doorbell, or until the deadline.
+  void sleep(const Deadline& deadline) {
+    Doorbell& doorbell = head(rank()).doorbell;
+    one_sided::about_to_sleep<HostMemory>(doorbell);
+    if (!can_send() && !can_receive() && departed_peer() < 0)
+      futex_wait(doorbell.asleep.value, 1, deadline.remaining());
+    one_sided::woken<HostMemory>(doorbell);
+  }
+
+  ShmLayout layout_;
+  std::vector<SharedSegment> segments_;  // [rank]
+  std::vector<ChannelEnd> to_, from_;    // [peer]
+  std::vector<Outgoing> outgoing_;       // window() at most
+  Incoming incoming_;
+  bool reading_ = false;            // the executor reads the payload in the slot
+  std::vector<std::byte> scratch_;  // for a message in pieces without a place of its own
+  SpinThenYield poll_;
+};
 
 }  // namespace
 
-std::unique_ptr<Transport> make_shm(const RankInfo& rank_info, Mesh& mesh,
-                                    const ShmOptions& options, MakeTransport again) {
-  const ShmLayout layout = layout_for(rank_info, options);
-  SharedWorld world = share_segments(
-      rank_info, mesh, layout,
-      sizeof(Hall) + static_cast<std::size_t>(rank_info.size - 1) * LaneEnd::bytes(layout));
-  mesh.data.clear();
-  return std::make_unique<ShmTransport>(rank_info, std::move(mesh), std::move(world), layout,
-                                        std::move(again));
+ShmLayout shm_layout(const ShmOptions& options, int size) {
+  require(std::has_single_bit(options.slots) && options.slot_bytes >= 1,
+          "shared memory needs a power of two of slots, not {} of {} bytes", options.slots,
+          options.slot_bytes);
+  const auto peers = static_cast<std::uint64_t>(std::max(1, size - 1));
+  const std::uint64_t longest =
+      std::max<std::uint64_t>(4096, options.segment_bytes / peers / options.slots);
+  const std::uint64_t slot_bytes = std::min<std::uint64_t>(options.slot_bytes, longest);
+  return {static_cast<std::uint32_t>((slot_bytes + 127) / 128 * 128), options.slots};
 }
 
-static std::unique_ptr<Transport> make_shm_again(const RankInfo& rank_info, Mesh mesh,
-                                                 const ShmOptions& options) {
-  return make_shm(rank_info, mesh, options, [options](const RankInfo& p, Mesh m) {
-    return make_shm_again(p, std::move(m), options);
-  });
+std::size_t shm_segment_bytes(const ShmLayout& layout, int size) {
+  return sizeof(SegmentHead) + static_cast<std::size_t>(size - 1) * channel_bytes(layout);
 }
 
-std::unique_ptr<Transport> connect_shm(const RankInfo& rank_info, const ShmOptions& options) {
-  layout_for(rank_info,
-             options);  // what is wrong with the options is told before anybody is waited for
-  return make_shm_again(rank_info, meet(rank_info), options);
+std::unique_ptr<Transport> make_shm_transport(int rank, std::uint32_t job, const ShmLayout& layout,
+                                              std::vector<SharedSegment> segments) {
+  return std::make_unique<ShmTransport>(rank, job, layout, std::move(segments));
 }
 
 }  // namespace ringside::collectives

@@ -1,45 +1,52 @@
-// Ranks as processes of one host that share memory: the CPU twin of CUDA IPC.
+// Ranks as processes of one host that share memory: the CPU's counterpart of CUDA IPC.
 //
-// Every rank has a segment, and in it a lane from each other rank: a few slots, filled and emptied
-// by the steps of one_sided.hpp. A message is a header and its payload, copied into a slot once by
-// the sender; the receiver's executor reads it where it lies and then frees the slot. Payloads that
-// are longer than a slot travel in pieces. No system call is made while messages flow.
+// Every rank has a segment. It holds one channel from each other rank: a few slots, which that rank
+// fills and this rank empties by the steps of one_sided/protocol.hpp. The sender copies a header
+// and a payload into a slot; the receiver's executor reads the payload in place, then frees the
+// slot. A payload longer than a slot travels in pieces. No system call is made while messages flow.
 //
-//     segment of rank 2:  [ bell | gave up ]  [ lane from 0: flags, slot, slot, ... ]  [ lane from 1: ... ]  [ lane from 3: ... ]
+//     segment of rank 2:  [ doorbell | left ]  [ channel from 0: flags, slot, slot, ... ]
+//                                              [ channel from 1: flags, slot, slot, ... ]
+//                                              [ channel from 3: flags, slot, slot, ... ]
 //
-// A rank that waits looks for some 50 microseconds, each time offering its core to whoever wants
-// it; then it sleeps on its bell, and the neighbour that brings the awaited message wakes it. It
-// never spins: with more ranks than cores that would keep from its core the very peer that it waits
-// for. Whether somebody has died it learns from the lifelines (lifeline.hpp), to which it listens
-// each time it has slept for 50 ms: twenty times a second costs nothing, and every survivor names
-// the dead within a second. Who gives up raises a word in everybody's segment and wakes them, so
-// that news of that kind do not wait for the 50 ms.
+// A rank that waits polls for some 50 microseconds and yields its core between two polls. Then it
+// sleeps on its doorbell, and the peer that brings the awaited message wakes it. Before a rank
+// leaves it sets `left` in its segment and wakes all others. A rank that dies cannot do that: its
+// peers learn it from the control channel (diagnostics/control_channel.hpp).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
-#include "collectives/bootstrap/rank_info.hpp"
-#include "collectives/bootstrap/sub_group_connector.hpp"
+#include "collectives/transport/shm/shared_segment.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 
-// Alike on all ranks. A rank's segment has (size-1) * slots * (slot_bytes + 128) bytes and a few;
-// where that would be more than `segment_bytes`, slots become shorter.
+// The same on all ranks. A segment has about (size-1) * slots * (slot_bytes + 128) bytes; where
+// that would be more than `segment_bytes`, slots are shorter.
 struct ShmOptions {
   std::uint32_t slot_bytes = 128 * 1024;
-  std::uint32_t slots = 4;  // per lane, a power of two
+  std::uint32_t slots = 4;  // per channel, a power of two
   std::uint64_t segment_bytes = 32u << 20;
 };
 
-// Finds the other ranks of the job (rendezvous.hpp) and shares memory with all of them. Errors:
-// those of meet() and shm_meeting.hpp.
-std::unique_ptr<Transport> connect_shm(const RankInfo& rank_info, const ShmOptions& options = {});
+// The slots of a channel, the same on all ranks.
+struct ShmLayout {
+  std::uint32_t slot_bytes;  // of payload, a multiple of 128
+  std::uint32_t slots;
+  bool operator==(const ShmLayout&) const = default;
+};
 
-// The same for ranks that have met. Takes the mesh's connections, unless it throws CannotShare
-// (shm_meeting.hpp). Sub-groups are made by `again`.
-std::unique_ptr<Transport> make_shm(const RankInfo& rank_info, Mesh& mesh,
-                                    const ShmOptions& options, MakeTransport again);
+// Throws Error unless options.slots is a power of two.
+ShmLayout shm_layout(const ShmOptions& options, int size);
+
+// The length of one rank's segment in a world of `size`.
+std::size_t shm_segment_bytes(const ShmLayout& layout, int size);
+
+// segments[r] is the segment of rank r, filled with zeros at first. `job` goes into every header.
+std::unique_ptr<Transport> make_shm_transport(int rank, std::uint32_t job, const ShmLayout& layout,
+                                              std::vector<SharedSegment> segments);
 
 }  // namespace ringside::collectives

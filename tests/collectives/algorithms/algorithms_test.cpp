@@ -37,7 +37,7 @@ Numbers part(const Numbers& whole, std::size_t begin, std::size_t length) {
   return {first, first + static_cast<std::ptrdiff_t>(length)};
 }
 
-// One call of one algorithm on `count` elements, against the plain result.
+// Calls of one algorithm on `count` elements, against the plain result.
 class Trial {
  public:
   Trial(ProcessGroup& group, const Algorithm& algorithm, std::size_t count)
@@ -126,7 +126,7 @@ class Trial {
     check(in_place, is_root ? sums(group_.size(), count_) : input_, "in place");
   }
 
-  // The untyped calls share out any count; those with spans, equal blocks.
+  // The untyped calls divide any count; those with spans need equal blocks.
   void gather(int root) {
     const bool is_root = group_.rank() == root;
     const Numbers whole = numbers(99, count_);
@@ -193,7 +193,7 @@ GroupOptions slices(std::size_t bytes, int per_segment) {
   return options;
 }
 
-// Rounds at every addition, and holds -0 and +0.
+// Every addition rounds; -0 and +0 are among the numbers.
 template <class T>
 std::vector<T> rough_numbers(int rank, std::size_t count) {
   std::vector<T> values(count);
@@ -222,8 +222,7 @@ void all_ranks_hold_the_same_bits(ProcessGroup& group) {
   }
 }
 
-// Against the sum in double precision: `unit` is half the distance from 1 to the next number of the
-// type.
+// Compares with the sum in double precision. `unit` is half of the type's epsilon.
 template <class T>
 void sums_are_near(ProcessGroup& group, double unit) {
   std::vector<T> x = rough_numbers<T>(group.rank(), 2000);
@@ -250,14 +249,14 @@ TEST_CASE("every algorithm gives the plain result in worlds of 1 to 7") {
   }
 }
 
-TEST_CASE("every algorithm gives the plain result where the slices are tiny") {
+TEST_CASE("every algorithm gives the plain result with tiny slices") {
   for (int size = 2; size <= 7; ++size) {
     CAPTURE(size);
     on_every_transport(size, all_algorithms_agree, slices(128, 2));
   }
 }
 
-TEST_CASE("all ranks hold the same bits, in every algorithm, op and floating type") {
+TEST_CASE("all ranks hold the same bits, for every algorithm, op and floating-point type") {
   for (const int size : {3, 4, 7}) {
     CAPTURE(size);
     on_every_transport(
@@ -272,7 +271,7 @@ TEST_CASE("all ranks hold the same bits, in every algorithm, op and floating typ
   }
 }
 
-TEST_CASE("a sum of p ranks is rounded p-1 times and no more") {
+TEST_CASE("a sum over p ranks is rounded p-1 times at most") {
   for (const int size : {2, 5})
     run_threads(size, [](ProcessGroup& group) {
       sums_are_near<Fp16>(group, 0x1p-11);
@@ -281,7 +280,7 @@ TEST_CASE("a sum of p ranks is rounded p-1 times and no more") {
     });
 }
 
-TEST_CASE("RINGSIDE_ALGORITHM forces, and ranks that are forced differently find it out") {
+TEST_CASE("RINGSIDE_ALGORITHM selects the algorithm, and ranks with different ones say so") {
   ::setenv("RINGSIDE_ALGORITHM", "all_reduce=two_shot", 1);
   const GroupOptions forced = group_options_from_environment();
   ::unsetenv("RINGSIDE_ALGORITHM");
@@ -301,7 +300,7 @@ TEST_CASE("RINGSIDE_ALGORITHM forces, and ranks that are forced differently find
   }
 }
 
-TEST_CASE("gather, scatter and all-to-all take spans of equal blocks, and say so") {
+TEST_CASE("gather, scatter and all-to-all refuse spans that are not equal blocks") {
   run_threads(3, [](ProcessGroup& group) {
     const Numbers mine = {group.rank(), 10 * group.rank()};
     Numbers all(6), block(2), one(1);

@@ -1,5 +1,4 @@
-// The schedules themselves: what the tables in algorithms/*.hpp promise, and the catalogue that
-// lists them.
+// The schedules agree with the tables in algorithms/*.hpp, and the catalogue lists them all.
 
 #include <doctest/doctest.h>
 
@@ -22,8 +21,8 @@
 namespace ringside::collectives {
 namespace {
 
-// A step in one short line: "3>1 2<3+" is chunk 3 to rank 1, and chunk 2 from rank 3, added ("="
-// for overwritten). "i0:3>1" is chunk 0 of the input to rank 1, where it lands in chunk 3.
+// A step in short: "3>1 2<3+" sends chunk 3 to rank 1, and receives chunk 2 from rank 3 and adds it
+// ("=" overwrites). "i0:3>1" sends chunk 0 of the input to rank 1 as chunk 3.
 std::string short_form(const Step& step) {
   std::string text;
   const auto chunks = [](ChunkRange range) {
@@ -77,8 +76,7 @@ TEST_CASE("the ring all-reduce is the reduce-scatter followed by the all-gather"
 }
 
 TEST_CASE(
-    "in the ring every rank sends one chunk in every step, always to the right: 2 (size-1) of size "
-    "chunks in all") {
+    "in the ring every rank sends one chunk to the right in every step, 2 (size-1) chunks in all") {
   for (int size = 1; size <= 64; ++size) {
     for (int rank = 0; rank < size; ++rank) {
       const Schedule schedule = ring_all_reduce(size, rank);
@@ -95,7 +93,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the binomial broadcast of five ranks from root 1") {
-  // places 0 1 2 3 4 are ranks 1 2 3 4 0
+  // The indices 0 1 2 3 4 in the tree are the ranks 1 2 3 4 0.
   CHECK(short_form(binomial_broadcast(5, 1, 1)) == Lines{"0>0", "0>3", "0>2"});
   CHECK(short_form(binomial_broadcast(5, 2, 1)) == Lines{"idle", "idle", "0<1="});
   CHECK(short_form(binomial_broadcast(5, 3, 1)) == Lines{"idle", "0<1=", "0>4"});
@@ -103,7 +101,7 @@ TEST_CASE("the binomial broadcast of five ranks from root 1") {
   CHECK(short_form(binomial_broadcast(5, 0, 1)) == Lines{"0<1=", "idle", "idle"});
 }
 
-TEST_CASE("the binomial reduce is the broadcast read backwards, adding") {
+TEST_CASE("the binomial reduce is the broadcast in reverse, with additions") {
   for (int size = 1; size <= 64; ++size) {
     for (int rank = 0; rank < size; ++rank) {
       const int root = size / 3;
@@ -146,8 +144,9 @@ TEST_CASE("halving and doubling on six ranks: 0 speaks for 1, and 2 for 3") {
 }
 
 TEST_CASE(
-    "halving and doubling sends what the ring sends where the size is a power of two, in 2 "
-    "log2(size) steps") {
+    "halving and doubling sends as many chunks as the ring, in 2 log2(size) steps, if the size is "
+    "a "
+    "power of two") {
   for (int size = 2; size <= 64; size *= 2) {
     for (int rank = 0; rank < size; ++rank) {
       REQUIRE(chunks_sent(halving_doubling_all_reduce(size, rank)) == 2 * (size - 1));
@@ -167,14 +166,14 @@ TEST_CASE("recursive doubling on five ranks: 0 speaks for 1, the parties are 0, 
         Lines{"idle", "0>3 0<3+", "0>2 0<2+", "idle"});
 }
 
-TEST_CASE("one-shot on three ranks: whose numbers add up to the step's exchange their inputs") {
+TEST_CASE("one-shot on three ranks: in step s the ranks a and b with a + b = s exchange inputs") {
   CHECK(short_form(one_shot_all_reduce(3, 0)) ==
         Lines{"i0:0>0 0<0=", "i0:0>1 0<1+", "i0:0>2 0<2+", "idle", "idle"});
   CHECK(short_form(one_shot_all_reduce(3, 1)) ==
         Lines{"idle", "i0:0>0 0<0=", "i0:0>1 0<1+", "i0:0>2 0<2+", "idle"});
 }
 
-TEST_CASE("two-shot sends what the ring sends, to everybody alike") {
+TEST_CASE("two-shot sends as many chunks as the ring, to all ranks") {
   CHECK(short_form(two_shot_all_reduce(3, 0)) ==
         Lines{"1>1 0<2+", "2>2 0<1+", "0>1 2<2=", "0>2 1<1="});
   for (int size = 1; size <= 64; ++size)
@@ -202,7 +201,7 @@ TEST_CASE("gather and scatter of three ranks, root 1, and the all-to-all") {
   CHECK(short_form(pairwise_all_to_all(3, 1)) == Lines{"i2:1>2 2<2=", "i0:1>0 0<0=", "idle"});
 }
 
-TEST_CASE("trees and barrier take ceil(log2(size)) steps, and a barrier carries nothing") {
+TEST_CASE("trees and barrier take ceil(log2(size)) steps, and a barrier has no payload") {
   for (int size = 1; size <= 64; ++size) {
     const size_t steps = log2_rounded_up(size);
     for (int rank = 0; rank < size; ++rank) {
@@ -219,7 +218,7 @@ TEST_CASE("trees and barrier take ceil(log2(size)) steps, and a barrier carries 
   }
 }
 
-TEST_CASE("one rank alone has nothing to do, whatever the algorithm") {
+TEST_CASE("a single rank has nothing to do in any algorithm") {
   for (const Algorithm& algorithm : all_algorithms()) {
     CAPTURE(algorithm.title());
     CHECK(algorithm.make(1, 0, 0).steps.empty());
@@ -228,8 +227,7 @@ TEST_CASE("one rank alone has nothing to do, whatever the algorithm") {
 }
 
 TEST_CASE(
-    "the catalogue: every collective has an algorithm, no name is used twice, every name finds its "
-    "own") {
+    "the catalogue has an algorithm for every collective, and finds each by its unique name") {
   std::map<Collective, std::set<std::string_view>> names;
   for (const Algorithm& algorithm : all_algorithms()) {
     CAPTURE(algorithm.title());
@@ -245,7 +243,7 @@ TEST_CASE(
   CHECK(find_algorithm(Collective::all_reduce).title() == "ring all_reduce");
 }
 
-TEST_CASE("the catalogue says what there is when a name is wrong") {
+TEST_CASE("the catalogue lists the names that exist when a name is wrong") {
   CHECK_THROWS_WITH_AS(collective_named("allreduce"),
                        "there is no collective named 'allreduce'; there are all_reduce, "
                        "reduce_scatter, all_gather, broadcast, reduce, gather, "
@@ -256,7 +254,7 @@ TEST_CASE("the catalogue says what there is when a name is wrong") {
       "there is no algorithm named 'ring' for reduce; there are binomial, chain, linear", Error);
 }
 
-TEST_CASE("schedules are made for at least one rank, and for a root among them") {
+TEST_CASE("schedules need at least one rank, and a root that is one of them") {
   CHECK(make_schedules(find_algorithm(Collective::all_reduce), 3).size() == 3);
   CHECK_THROWS_WITH_AS(make_schedules(find_algorithm(Collective::all_reduce), 0),
                        "ring all_reduce needs at least 1 rank, but was asked to run on 0", Error);

@@ -72,7 +72,7 @@ TEST_CASE("gloo gives the plain sums") {
     CAPTURE(size);
     const auto port = free_port();
     const auto outcomes = on_threads(size, [&](int rank) {
-      ProcessGroup group(make_gloo_backend(place_of(rank, size, port)));
+      ProcessGroup group(make_gloo_backend(rank_info_of(rank, size, port)));
       require(group.backend_name() == "gloo", "the backend is {}", group.backend_name());
       for (const std::size_t count : {0, 1, 3, 5, 1000}) collectives_are_right(group, count);
     });
@@ -84,7 +84,7 @@ TEST_CASE("gloo cannot be split") {
   if (!gloo_is_here()) return;
   const auto port = free_port();
   const auto outcomes = on_threads(
-      2, [&](int rank) { ProcessGroup(make_gloo_backend(place_of(rank, 2, port))).split(0); });
+      2, [&](int rank) { ProcessGroup(make_gloo_backend(rank_info_of(rank, 2, port))).split(0); });
   for (const auto& outcome : outcomes)
     CHECK(outcome == "the gloo backend cannot be split into sub-groups");
 }
@@ -98,7 +98,7 @@ TEST_CASE("a collective that gloo lacks is an error that names it") {
   }
   const auto port = free_port();
   const auto outcomes = on_threads(2, [&](int rank) {
-    ProcessGroup group(make_gloo_backend(place_of(rank, 2, port)));
+    ProcessGroup group(make_gloo_backend(rank_info_of(rank, 2, port)));
     std::vector<float> in(4), out(2);
     group.reduce_scatter(std::span<const float>(in), std::span(out));
   });

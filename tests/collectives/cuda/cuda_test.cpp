@@ -98,8 +98,8 @@ TEST_CASE("a missing GPU is reported in one sentence") {
   CHECK(cuda::device_count() == 0);
   CHECK_THROWS_WITH(cuda::choose_device(0), missing->c_str());
   CHECK_THROWS_WITH(cuda::make_one_gpu_world(2), missing->c_str());
-  CHECK_THROWS_WITH(cuda::make_cuda_ipc_backend(place_of(0, 1, 1)), missing->c_str());
-  if (nccl_is_here()) CHECK_THROWS_WITH(make_nccl_backend(place_of(0, 1, 1)), missing->c_str());
+  CHECK_THROWS_WITH(cuda::make_cuda_ipc_backend(rank_info_of(0, 1, 1)), missing->c_str());
+  if (nccl_is_here()) CHECK_THROWS_WITH(make_nccl_backend(rank_info_of(0, 1, 1)), missing->c_str());
 }
 
 TEST_CASE("ranks that share a GPU get the plain sums") {

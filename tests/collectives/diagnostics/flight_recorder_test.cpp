@@ -1,10 +1,16 @@
-// The flight recorder and the postmortem: what is written is read again, and told in words.
+// The flight recorder's files, and what a postmortem makes of them.
 #include "collectives/diagnostics/flight_recorder.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
+#include <memory>
+#include <thread>
 
 #include <doctest/doctest.h>
+#include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -16,7 +22,7 @@ using ringside::tests::contains;
 
 namespace {
 
-// A folder of its own for each test, gone with it. The recorder makes it.
+// A folder for one test. The recorder creates it; the destructor removes it.
 struct Folder {
   Folder()
       : path(std::filesystem::temp_directory_path() /
@@ -34,7 +40,7 @@ Call all_reduce_of(std::uint64_t count) {
   return call;
 }
 
-// A recorder whose calls 1 .. calls went well.
+// A recorder of `calls` calls that ended well.
 struct Recorder : FlightRecorder {
   Recorder(int rank, int size, const Folder& folder, int calls)
       : FlightRecorder(rank, size, folder.path) {
@@ -47,9 +53,9 @@ struct Recorder : FlightRecorder {
 
 }  // namespace
 
-TEST_CASE("what a recorder writes is what is read in the order of the calls") {
+TEST_CASE("a file has the last calls in their order, and the state of each") {
   const Folder folder;
-  Recorder recorder(2, 4, folder, 300);  // more than it remembers
+  Recorder recorder(2, 4, folder, 300);  // more than the recorder keeps
   recorder.begin(301, all_reduce_of(1000), 6);
   recorder.progress(3, 1, 4096);
   recorder.write("rank 1 is gone");
@@ -86,6 +92,49 @@ TEST_CASE("SIGUSR1 writes the records of all ranks in the process") {
   CHECK(std::string(flights[1].header.cause) == "asked for by SIGUSR1");
 }
 
+TEST_CASE("issue 11, defect 12: a later SIGUSR1 or failure leaves the first cause and its time") {
+  const Folder folder;
+  Recorder recorder(0, 1, folder, 1);
+  ::raise(SIGUSR1);
+  CHECK(std::string(read_flights(folder.path)[0].header.cause) == "asked for by SIGUSR1");
+  recorder.write("rank 1 is gone");
+  const FlightHeader first = read_flights(folder.path)[0].header;
+  CHECK(std::string(first.cause) == "rank 1 is gone");
+  ::raise(SIGUSR1);
+  recorder.write("a consequence");
+  const FlightHeader last = read_flights(folder.path)[0].header;
+  CHECK(std::string(last.cause) == "rank 1 is gone");
+  CHECK(last.written_ns == first.written_ns);
+}
+
+TEST_CASE("issue 11, defect 12: a recorder lives until a signal handler has written its file") {
+  const Folder folder;
+  std::filesystem::create_directory(folder.path);
+  // The handler blocks in open(2) until somebody reads this pipe.
+  const auto pipe = folder.path / "0.flight";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  auto recorder = std::make_unique<FlightRecorder>(0, 1, folder.path);
+  std::atomic<bool> stop = false, destroyed = false;
+  std::thread signalled([&] {
+    while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  ::pthread_kill(signalled.native_handle(), SIGUSR1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::thread destroyer([&] {
+    recorder.reset();
+    destroyed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(!destroyed);
+  std::ifstream file(pipe, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  CHECK(bytes.size() == sizeof(FlightHeader) + FlightRecorder::capacity * sizeof(FlightEntry));
+  stop = true;
+  destroyer.join();
+  signalled.join();
+  CHECK(destroyed);
+}
+
 TEST_CASE("a postmortem names the call at which the ranks diverged") {
   const Folder folder;
   Recorder zero(0, 3, folder, 4), one(1, 3, folder, 4), two(2, 3, folder, 4);
@@ -102,7 +151,7 @@ TEST_CASE("a postmortem names the call at which the ranks diverged") {
   const auto text = postmortem(read_flights(folder.path));
   CAPTURE(text);
   CHECK(contains(
-      text, "The ranks diverged at call #5:\n  ranks 0, 2 made all_reduce of 100 fp32 (sum, "));
+      text, "The ranks diverged at call #5:\n  ranks 0 and 2 made all_reduce of 100 fp32 (sum, "));
   CHECK(contains(text, "\n  rank 1 made all_reduce of 200 fp32 (sum, "));
   CHECK(contains(text, "First to write, rank 0: the ranks disagree\n"));
 }
@@ -142,7 +191,7 @@ TEST_CASE("a postmortem names the rank that left no record") {
   CHECK(contains(text, "All that left a record made the same calls: look at rank 2."));
 }
 
-TEST_CASE("files that are no flight recorder's are refused by name") {
+TEST_CASE("an error names a file that is not a flight recorder's") {
   const Folder folder;
   const auto path = folder.path.string();
   CHECK_THROWS_WITH_AS(
@@ -158,16 +207,18 @@ TEST_CASE("files that are no flight recorder's are refused by name") {
   CHECK_THROWS_WITH_AS(
       read_flights(folder.path),
       fmt::format(
-          "{}/0.flight is no flight recorder's file, or is cut off, or is of another version", path)
+          "{}/0.flight is not a flight recorder's file, or is cut off, or is of another version",
+          path)
           .c_str(),
       Error);
   std::ofstream(folder.path / "0.flight") << "short";
   CHECK_THROWS_WITH_AS(
       read_flights(folder.path),
-      fmt::format("{}/0.flight is no flight recorder's file, or is cut off", path).c_str(), Error);
+      fmt::format("{}/0.flight is not a flight recorder's file, or is cut off", path).c_str(),
+      Error);
 }
 
-TEST_CASE("a postmortem tells the sub-groups apart") {
+TEST_CASE("a postmortem has a section for each sub-group") {
   const Folder folder;
   Recorder world(0, 2, folder, 3);
   FlightRecorder part(0, 1, folder.path, "split1.color7");

@@ -40,7 +40,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// All pairs of bit patterns of this kind that anything could go wrong with.
+// Checks all pairs of these bit patterns.
 template <class T, class Bits>
 void must_commute(const std::vector<Bits>& patterns) {
   std::vector<T> a, b;
@@ -60,8 +60,8 @@ float spaced(std::uint64_t i) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(random_bits(5, 0, i)));
 }
 
-// The nearest of all values of a type to `x`, found by looking at all of them; of two as near the
-// one whose last bit is 0.
+// The value of the type that is nearest to `x`, found by bisection; in a tie the one whose last bit
+// is 0.
 template <class T>
 std::uint16_t nearest(float x, float greatest, float unit_there) {
   const float magnitude = std::abs(x);
@@ -84,7 +84,7 @@ std::uint16_t nearest(float x, float greatest, float unit_there) {
 
 }  // namespace
 
-TEST_CASE("every fp16 and bf16 is an fp32, and comes back from there as it was") {
+TEST_CASE("every fp16 and bf16 survives the conversion to fp32 and back") {
   for (int bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
     if (!std::isnan(fp32_from_fp16(half))) REQUIRE(fp16_from_fp32(fp32_from_fp16(half)) == half);
@@ -102,10 +102,10 @@ TEST_CASE("every fp16 and bf16 is an fp32, and comes back from there as it was")
   CHECK(fp32_from_bf16(0x0001) == 0x1p-133f);
 }
 
-TEST_CASE("fp32 is rounded to the nearest, and half way to the one whose last bit is 0") {
+TEST_CASE("fp32 is rounded to the nearest value, and a tie to the even one") {
   CHECK(bf16_from_fp32(1 + 0x1p-8f) == 0x3f80);  // between 1 and 1 + 2^-7: down to the even one
-  CHECK(bf16_from_fp32(1 + 0x3p-8f) ==
-        0x3f82);  // between 1 + 2^-7 and 1 + 2^-6: up to the even one
+  // Between 1 + 2^-7 and 1 + 2^-6: up to the even one.
+  CHECK(bf16_from_fp32(1 + 0x3p-8f) == 0x3f82);
   CHECK(fp16_from_fp32(1 + 0x1p-11f) == 0x3c00);
   CHECK(fp16_from_fp32(1 + 0x3p-11f) == 0x3c02);
   CHECK(fp16_from_fp32(65519.9f) == 0x7bff);
@@ -121,7 +121,7 @@ TEST_CASE("fp32 is rounded to the nearest, and half way to the one whose last bi
   }
 }
 
-TEST_CASE("sums of fp16 and bf16 are those of fp32, rounded once, whatever the count") {
+TEST_CASE("sums of fp16 and bf16 are computed in fp32 and rounded once, for any count") {
   for (std::size_t count = 0; count < 70; ++count) {
     std::vector<Fp16> a(count), b(count), sum(count);
     std::vector<Bf16> c(count), d(count), product(count);
@@ -157,9 +157,7 @@ TEST_CASE("the fast loops give the same bits as one element at a time, for every
   check(Bf16());
 }
 
-TEST_CASE(
-    "a (op) b and b (op) a have the same bits, also of zeros, infinities and what is not a "
-    "number") {
+TEST_CASE("a (op) b and b (op) a have the same bits, also for zeros, infinities and NaNs") {
   must_commute<float, std::uint32_t>({0, 0x80000000, 1, 0x80000001, 0x3f800000, 0xbf800000,
                                       0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000,
                                       0x7fc00123, 0x7f800001, 0xffabcdef});
@@ -173,7 +171,7 @@ TEST_CASE(
       {0, 0x8000, 1, 0x3f80, 0xbf80, 0x7f7f, 0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7fc1, 0x7f81});
 }
 
-TEST_CASE("of zeros -0 is the lesser, and what is not a number is never lost") {
+TEST_CASE("-0 is less than +0, and a NaN is never lost") {
   CHECK(std::signbit(combined(ReduceOp::min, 0.0f, -0.0f)));
   CHECK_FALSE(std::signbit(combined(ReduceOp::max, -0.0f, 0.0f)));
   for (const ReduceOp op : all_ops) {
@@ -186,7 +184,7 @@ TEST_CASE("of zeros -0 is the lesser, and what is not a number is never lost") {
   CHECK(combined(ReduceOp::min, -INFINITY, 2.0f) == -INFINITY);
 }
 
-TEST_CASE("integers wrap around, and are compared with their sign if they have one") {
+TEST_CASE("integers wrap around, and signed ones are compared with their sign") {
   CHECK(combined<std::uint8_t>(ReduceOp::sum, 200, 100) == 44);
   CHECK(combined<std::uint8_t>(ReduceOp::product, 20, 20) == 144);
   CHECK(combined<std::uint8_t>(ReduceOp::max, 200, 100) == 200);

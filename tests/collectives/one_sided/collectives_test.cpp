@@ -2,6 +2,7 @@
 // every count, type and number of blocks, also when the numbers wrap around; and an end when a peer
 // is lost.
 #include "collectives/one_sided/collectives.hpp"
+#include "collectives/half.hpp"
 
 #include <atomic>
 

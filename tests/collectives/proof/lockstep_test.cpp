@@ -1,4 +1,4 @@
-// lockstep: the schedules over real numbers give what a straightforward sum gives.
+// The schedules in lockstep over numbers give the same as a plain sum.
 
 #include "collectives/proof/lockstep.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// Small integers, so that sums are exact in whatever order.
+// Small integers, so that sums are exact in any order.
 std::vector<Numbers> random_buffers(int size, int count) {
   std::vector<Numbers> buffers(size, Numbers(count));
   for (int rank = 0; rank < size; ++rank) {
@@ -46,8 +46,8 @@ std::vector<RankState> run(Collective collective, const std::vector<Numbers>& bu
   return states;
 }
 
-// Every size with every count that is likely to go wrong: none, fewer than ranks, as many, one
-// more, odd, a few thousand.
+// Every size with the counts that are likely to fail: 0, one less than the ranks, as many, one
+// more, odd ones, a few thousand.
 template <class Check>
 void for_sizes_and_counts(Check check) {
   for (int size = 1; size <= 9; ++size) {
@@ -96,7 +96,7 @@ TEST_CASE("broadcast and reduce, for every root") {
   });
 }
 
-TEST_CASE("one step of the ring, looked at from all ranks at once") {
+TEST_CASE("one step of the ring, seen on all ranks") {
   const std::vector<Schedule> schedules =
       make_schedules(find_algorithm(Collective::reduce_scatter), 3);
   std::vector<RankState> states = start_with_numbers({{1, 2, 3}, {10, 20, 30}, {100, 200, 300}}, 3);
@@ -106,7 +106,7 @@ TEST_CASE("one step of the ring, looked at from all ranks at once") {
   CHECK(buffer_of(states[2]) == Numbers{110, 200, 300});  // chunk 0 came from rank 1
 }
 
-TEST_CASE("a rank sends what it held before the step, also where it receives into the same chunk") {
+TEST_CASE("a rank sends what it held before the step, even where it receives into the same chunk") {
   std::vector<Schedule> swap(2);
   for (int rank = 0; rank < 2; ++rank) {
     swap[rank].steps.push_back(
@@ -128,7 +128,7 @@ TEST_CASE("several chunks in one message") {
   CHECK(buffer_of(states[1]) == Numbers{10, 22, 33});
 }
 
-TEST_CASE("a step that does not fit together is refused with the sentence that verify gives") {
+TEST_CASE("a step whose messages do not match is refused with the sentence of verify") {
   std::vector<Schedule> schedules = make_schedules(find_algorithm(Collective::reduce_scatter), 4);
   schedules[2].steps.at(1).send->chunks = {3};
   std::vector<RankState> states = start_with_contributions(4, 4);
@@ -139,8 +139,8 @@ TEST_CASE("a step that does not fit together is refused with the sentence that v
 }
 
 TEST_CASE(
-    "a schedule that ends before the others' is idle from then on, and a buffer cut otherwise than "
-    "the schedule says is refused") {
+    "a schedule that ends before the others is idle from then on, and a buffer with another number "
+    "of chunks than its schedule is refused") {
   std::vector<Schedule> schedules = make_schedules(find_algorithm(Collective::all_reduce), 3);
   std::vector<RankState> states = start_with_contributions(3, 3);
   schedules[1].steps.pop_back();

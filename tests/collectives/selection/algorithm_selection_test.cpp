@@ -137,7 +137,7 @@ TEST_CASE("ranks with different calibrations select alike because all use rank 0
       const auto outcomes = on_threads(size, [&](int rank) {
         GroupOptions options;
         options.algorithms = by(network(rank == 0 ? 1.0 : 1e9));
-        ProcessGroup group = connect(place_of(rank, size, port), options);
+        ProcessGroup group = connect(rank_info_of(rank, size, port), options);
         choose(group);
       });
       for (const auto& outcome : outcomes) CHECK(outcome == "");

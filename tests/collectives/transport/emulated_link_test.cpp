@@ -1,5 +1,4 @@
-// The slowed link: what it understands, how long messages take behind it, and that nothing else
-// changes.
+// The emulated link: its notation, the time of messages behind it, and unchanged results.
 #include "collectives/transport/emulated_link.hpp"
 
 #include <atomic>
@@ -7,6 +6,7 @@
 #include <ctime>
 
 #include "collectives/selection/calibration.hpp"
+#include "collectives/selection/link_costs.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -30,14 +30,14 @@ std::string error_of(const std::string& link) {
   return "";
 }
 
-// What the calling thread has computed, seconds.
+// The CPU time of the calling thread, in seconds.
 double thread_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// The least of five, since a test may be kept waiting by anything.
+// The shortest of five calls: other processes may delay a call.
 double quickest(ProcessGroup& group, const std::function<void()>& call) {
   double least = 1e9;
   for (int i = 0; i < 5; ++i) {
@@ -64,7 +64,7 @@ TEST_CASE("a link is written as a rate in bits and a latency") {
   CHECK(to_text(parse_link("8Mbps")) == "8 Mbps, 0 ns");
 }
 
-TEST_CASE("what is no link is answered with one that is") {
+TEST_CASE("an invalid link is refused with a valid example") {
   for (const char* wrong : {"", "fast", "1GB/s", "1Gbps,50", "1,50us", "-1Gbps,50us", "nan Gbps",
                             "1Gbps,50us,3", "1e400Gbps"})
     CHECK_MESSAGE(error_of(wrong).find("is no link: 1Gbps,50us is one") != std::string::npos, wrong,
@@ -78,19 +78,19 @@ TEST_CASE("what is no link is answered with one that is") {
         "for it");
 }
 
-TEST_CASE("a wire carries one message after the other and rests in between") {
+TEST_CASE("a wire carries one message after the other") {
   Wire wire(parse_link("8Mbps,1ms"));  // a byte takes a microsecond
   const Clock::time_point start{std::chrono::seconds(1)};
   const auto us = [&](Clock::time_point at) {
     return std::chrono::duration_cast<std::chrono::microseconds>(at - start).count();
   };
   CHECK(us(wire.carry(100, start)) == 100);
-  CHECK(us(wire.carry(50, start + std::chrono::microseconds(20))) == 150);  // waits for the first
-  CHECK(us(wire.carry(10, start + std::chrono::microseconds(400))) ==
-        410);  // what was not used is lost
+  CHECK(us(wire.carry(50, start + std::chrono::microseconds(20))) == 150);  // after the first
+  // Unused time of the wire does not count for later messages.
+  CHECK(us(wire.carry(10, start + std::chrono::microseconds(400))) == 410);
 }
 
-TEST_CASE("a message takes its bytes over the rate and the latency") {
+TEST_CASE("a message takes its bytes divided by the rate, plus the latency") {
   static constexpr std::size_t bytes = 500'000;  // 40 ms at 100 Mbps
   on_every_transport(
       2,
@@ -102,8 +102,7 @@ TEST_CASE("a message takes its bytes over the rate and the latency") {
         });
         require(data[0] == 7 && data[bytes - 1] == 7, "the bytes are {} and {}", data[0],
                 data[bytes - 1]);
-        // Rank 0 may leave the barrier a latency before rank 1, whose own time is then shorter by
-        // that.
+        // Rank 0 may leave the barrier one latency before rank 1, whose time is shorter then.
         require(least >= 0.040, "{} bytes took {:.4f} s", bytes, least);
         require(least < 3 * 0.045, "{} bytes took {:.4f} s", bytes, least);
       },
@@ -115,14 +114,14 @@ TEST_CASE("an empty message takes the latency") {
       2,
       [](ProcessGroup& group) {
         const double least = quickest(group, [&] { group.barrier(); });
-        require(least >= 0.009, "a barrier took {:.4f} s",
-                least);  // both ranks left the one before at the same time, but for a moment
+        // Both ranks left the barrier before at almost the same time.
+        require(least >= 0.009, "a barrier took {:.4f} s", least);
         require(least < 0.05, "a barrier took {:.4f} s", least);
       },
       behind("1Gbps,10ms"));
 }
 
-TEST_CASE("both directions are used at once and the results are right") {
+TEST_CASE("both directions work at the same time and the results are right") {
   for (const int size : {2, 3, 4})
     on_every_transport(
         size,
@@ -140,8 +139,8 @@ TEST_CASE("both directions are used at once and the results are right") {
               require(data[i] == wanted, "element {} is {} instead of {}", i, data[i], wanted);
             }
           });
-          // 2 (p-1) messages of n / p bytes each way; if they took turns it would be at least twice
-          // as long.
+          // 2 (p-1) messages of n / p bytes in each direction. One direction after the other would
+          // take twice as long.
           const double formula = 2.0 * (p - 1) * (200e-6 + 4.0 * count / p / 12.5e6);
           require(least >= 0.95 * formula, "took {:.4f} s, the formula says {:.4f} s", least,
                   formula);
@@ -178,8 +177,8 @@ TEST_CASE("computation goes on while a call is under way behind a link") {
           work.wait();
           require(data[0] == 2 && data.back() == 2, "{} and {}", data[0], data.back());
         });
-        require(both >= 0.08 && both < 0.14, "call and computation took {:.4f} s together",
-                both);  // one after the other: 0.16
+        // One after the other they would take 0.16 s.
+        require(both >= 0.08 && both < 0.14, "call and computation took {:.4f} s together", both);
       },
       behind("200Mbps,50us"));
 }
@@ -201,7 +200,7 @@ TEST_CASE("sub-groups share the wire of their rank") {
       behind("100Mbps,50us"));
 }
 
-TEST_CASE("every collective and its counts are the same behind a link") {
+TEST_CASE("results and traffic are the same behind a link") {
   on_every_transport(
       3,
       [](ProcessGroup& group) {
@@ -226,7 +225,7 @@ TEST_CASE("every collective and its counts are the same behind a link") {
       behind("10Gbps,20us"));
 }
 
-TEST_CASE("ranks that disagree behind a link are told so") {
+TEST_CASE("ranks behind a link learn that they disagree") {
   const auto outcome = run_tcp(
       2,
       [](ProcessGroup& group) {
@@ -238,7 +237,7 @@ TEST_CASE("ranks that disagree behind a link are told so") {
     CHECK_MESSAGE(text.find("of 20 fp32") != std::string::npos, text);
 }
 
-TEST_CASE("a rank that leaves behind a link is named") {
+TEST_CASE("ranks behind a link name a rank that has left") {
   const auto outcome = run_shm(
       3,
       [](ProcessGroup& group) {
@@ -257,12 +256,11 @@ TEST_CASE("the algorithm is chosen for the link") {
   const MachineCosts slowed = costs_behind(parse_link("1Gbps,50us"), costs);
   CHECK(slowed.common.alpha == doctest::Approx(costs.common.alpha + 50e-6));
   CHECK(slowed.at(1'000'000).beta == doctest::Approx(costs.at(1'000'000).beta + 8e-9));
-  AlgorithmSelection choice;
-  choice.set_costs(slowed);
-  // A message is dear and a byte is too: few messages for what is small, few bytes for what is
-  // large.
-  CHECK(choice.choose(Collective::all_reduce, 1, DataType::fp32, 4).name != "ring");
-  const auto& large = choice.choose(Collective::all_reduce, 10'000'000, DataType::fp32, 4);
+  AlgorithmSelection selection;
+  selection.set_costs(slowed);
+  // Both messages and bytes cost much: small buffers need few messages, large ones few bytes.
+  CHECK(selection.choose(Collective::all_reduce, 1, DataType::fp32, 4).name != "ring");
+  const auto& large = selection.choose(Collective::all_reduce, 10'000'000, DataType::fp32, 4);
   CHECK(cost_of(large, 4, 40'000'000, slowed.at(40'000'000)).sent[0].bytes <=
         2 * 40'000'000 * 3 / 4 + 64);
 }

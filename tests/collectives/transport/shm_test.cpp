@@ -1,5 +1,5 @@
-// What shared memory has of its own: messages longer than a slot.
-#include "collectives/transport/shm/shm.hpp"
+// What only shared memory has: messages longer than a slot.
+#include "collectives/bootstrap/connect.hpp"
 
 #include <algorithm>
 
@@ -11,11 +11,11 @@ using namespace ringside::tests;
 
 namespace {
 
-// Worlds whose lanes are narrower than the executor's slices.
+// A world whose slots are shorter than the executor's slices.
 std::vector<std::string> run_narrow(int size, const ShmOptions& narrow, const Body& body) {
   const auto port = free_port();
   return on_threads(size, [&](int rank) {
-    ProcessGroup group(make_schedule_backend(connect_shm(place_of(rank, size, port), narrow)));
+    ProcessGroup group(make_schedule_backend(connect_shm(rank_info_of(rank, size, port), narrow)));
     body(group);
   });
 }
@@ -24,7 +24,7 @@ void all_equal(std::span<const float> seen, float wanted, const char* what) {
   for (const float x : seen) require(x == wanted, "{}: {} instead of {}", what, x, wanted);
 }
 
-// Sums of 1, 2, ..., size in every collective that moves data both ways.
+// Checks the collectives that send and receive, on sums of 1, 2, ..., size.
 void sums_are_right(ProcessGroup& group, std::span<float> mine, std::span<float> other) {
   const auto sum = static_cast<float>(group.size() * (group.size() + 1) / 2),
              self = static_cast<float>(group.rank() + 1);
@@ -56,7 +56,7 @@ TEST_CASE("messages longer than a slot travel in pieces") {
     }
 }
 
-TEST_CASE("slots that are no power of two are refused") {
-  CHECK_THROWS_WITH_AS(connect_shm(place_of(0, 1, 1), {.slot_bytes = 4096, .slots = 3}),
+TEST_CASE("a number of slots that is not a power of two is refused") {
+  CHECK_THROWS_WITH_AS(connect_shm(rank_info_of(0, 1, 1), {.slot_bytes = 4096, .slots = 3}),
                        "shared memory needs a power of two of slots, not 3 of 4096 bytes", Error);
 }

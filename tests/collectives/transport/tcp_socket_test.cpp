@@ -1,4 +1,4 @@
-// How a socket that carries data is set up, by the route that it takes.
+// The options of a data socket depend on its route.
 #include <string>
 
 #include <arpa/inet.h>
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "collectives/transport/tcp.hpp"
+#include "collectives/transport/socket_options.hpp"
 
 namespace {
 
@@ -51,14 +51,14 @@ struct Connection {
 
 }  // namespace
 
-TEST_CASE("between two ends with one address, reno and little unsent") {
+TEST_CASE("a socket within one host uses reno and keeps little unsent") {
   const Connection connection("127.0.0.1");
   CHECK(ringside::collectives::set_up_data_socket(connection.socket) == "reno");
   CHECK(connection.congestion_control() == "reno");
   CHECK(connection.most_unsent() == 256 * 1024);
 }
 
-TEST_CASE("on any other route the system's choice stands") {
+TEST_CASE("a socket between two addresses keeps the system's defaults") {
   const Connection connection("127.0.0.2");
   const auto before = connection.congestion_control();
   const int unsent = connection.most_unsent();

@@ -1,6 +1,6 @@
 // A group with two backends: which of them carries out a call. The "device" here is a part of the
 // host's memory.
-#include "collectives/backends/host_and_device.hpp"
+#include "collectives/host_and_device.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "collectives/transport/threads.hpp"
+#include "collectives/bootstrap/connect.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -68,8 +68,8 @@ std::vector<std::string> run_on_host_and_device(
     Sides sides;
     const auto witness = [&](const auto& world, std::vector<Collective>& seen,
                              const bool& is_broken) {
-      return std::make_unique<Witness>(
-          make_schedule_backend(make_threads_transport(world, rank), options), seen, is_broken);
+      return std::make_unique<Witness>(make_schedule_backend(connect_threads(world, rank), options),
+                                       seen, is_broken);
     };
     ProcessGroup group(make_host_and_device_backend(
         witness(host_world, sides.host_saw, sides.host_is_broken),
@@ -148,8 +148,8 @@ TEST_CASE(
 TEST_CASE("host and device: backends of different ranks are an error") {
   const auto one = make_threads_world(1), two = make_threads_world(2);
   CHECK_THROWS_WITH_AS(
-      make_host_and_device_backend(make_schedule_backend(make_threads_transport(one, 0)),
-                                   make_schedule_backend(make_threads_transport(two, 1)),
+      make_host_and_device_backend(make_schedule_backend(connect_threads(one, 0)),
+                                   make_schedule_backend(connect_threads(two, 1)),
                                    [](const void*) { return false; }),
       "a backend for host and device: expected the same rank and size of both, got rank 0 of 1 "
       "over threads and rank 1 of 2 over threads",
@@ -158,10 +158,10 @@ TEST_CASE("host and device: backends of different ranks are an error") {
 
 TEST_CASE(
     "host and device: a group can still be used after the device of another rank was rejected") {
-  ProcessGroup group(make_schedule_backend(make_threads_transport(make_threads_world(1), 0)));
+  ProcessGroup group(make_schedule_backend(connect_threads(make_threads_world(1), 0)));
   const auto two = make_threads_world(2);
   const auto of_rank_1 = [&](ProcessGroup&) {
-    return make_schedule_backend(make_threads_transport(two, 1));
+    return make_schedule_backend(connect_threads(two, 1));
   };
   CHECK_THROWS_AS(group.add_device(of_rank_1, [](const void*) { return false; }), Error);
   std::vector<float> data{3};
@@ -176,12 +176,11 @@ TEST_CASE("host and device: sub-groups have a device backend and the fence of th
   const auto outcomes = on_threads(4, [&](int rank) {
     Sides sides;
     int fences = 0;
-    ProcessGroup group(make_schedule_backend(make_threads_transport(host, rank)));
+    ProcessGroup group(make_schedule_backend(connect_threads(host, rank)));
     const auto device_backend = [&](ProcessGroup& of) {
       const auto& world = of.size() == 4 ? device : halves[rank / 2];
-      return std::make_unique<Witness>(
-          make_schedule_backend(make_threads_transport(world, of.rank())), sides.device_saw,
-          sides.device_is_broken);
+      return std::make_unique<Witness>(make_schedule_backend(connect_threads(world, of.rank())),
+                                       sides.device_saw, sides.device_is_broken);
     };
     group.add_device(device_backend, [&](const void* address) { return sides.is_device(address); });
     group.set_fence([&] {

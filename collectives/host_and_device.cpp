@@ -1,4 +1,4 @@
-#include "collectives/backends/host_and_device.hpp"
+#include "collectives/host_and_device.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -41,10 +41,10 @@ class HostAndDevice final : public Backend {
             host.payload_bytes_sent + device.payload_bytes_sent};
   }
 
-  Transport::Contact open_door() override { return host_->open_door(); }
-  std::unique_ptr<Backend> found(const std::string& sub_group, int rank,
-                                 const std::vector<Transport::Contact>& members) override {
-    return host_->found(sub_group, rank, members);
+  Endpoint listen() override { return host_->listen(); }
+  std::unique_ptr<Backend> connect_sub_group(const std::string& sub_group, int rank,
+                                             const std::vector<Endpoint>& members) override {
+    return host_->connect_sub_group(sub_group, rank, members);
   }
 
  private:

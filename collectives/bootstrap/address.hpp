@@ -1,0 +1,25 @@
+// Where a rank listens.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <boost/asio/ip/tcp.hpp>
+
+namespace ringside::collectives {
+
+// Part of the handshake's wire format.
+struct Address {
+  char text[46] = {};  // numeric, IPv4 or IPv6
+  std::uint16_t port = 0;
+  std::uint64_t host = 0;  // hash_of(host_identity()): equal for ranks that can share memory
+};
+
+Address address_of(const boost::asio::ip::tcp::endpoint& endpoint);  // on this host
+
+// Throws Error unless the text is an address: it comes from another rank.
+boost::asio::ip::tcp::endpoint endpoint_of(const Address& address);
+
+std::string to_text(const boost::asio::ip::tcp::endpoint& endpoint);  // "10.0.0.1:29500"
+
+}  // namespace ringside::collectives

@@ -1,0 +1,220 @@
+#include "collectives/bootstrap/connect.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "base/error.hpp"
+#include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/bootstrap/share_segments.hpp"
+#include "collectives/diagnostics/socket_control_channel.hpp"
+#include "collectives/diagnostics/threads_control_channel.hpp"
+#include "collectives/transport/emulated_link.hpp"
+#include "collectives/transport/socket_options.hpp"
+#include "collectives/transport/tcp.hpp"
+#include "collectives/transport/threads.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// Makes the connections of one kind from sockets between all ranks.
+using Connect = std::function<Connections(const RankInfo&, Mesh)>;
+
+// Sub-groups of ranks that are processes: new sockets, and the same kind of connections from them.
+class SocketSubGroupConnector final : public SubGroupConnector {
+ public:
+  // `own` is where this rank listens in the existing group.
+  SocketSubGroupConnector(const RankInfo& rank_info, const Address& own, Connect connect)
+      : rank_info_(rank_info), own_(own), connect_(std::move(connect)) {}
+
+  Endpoint listen() override {
+    listener_.emplace(own_);
+    Endpoint endpoint{};
+    static_assert(sizeof(Address) <= sizeof endpoint);
+    std::memcpy(endpoint.data(), &listener_->address(), sizeof(Address));
+    return endpoint;
+  }
+
+  Connections connect(const std::string& name, int rank,
+                      const std::vector<Endpoint>& members) override {
+    require(listener_.has_value(), "a rank must listen before it connects a sub-group");
+    RankInfo rank_info = rank_info_;
+    rank_info.rank = rank;
+    rank_info.size = static_cast<int>(members.size());
+    rank_info.job_key += "/" + name;  // so that no rank of another sub-group is let in
+    std::vector<Address> addresses(members.size());
+    for (std::size_t r = 0; r < members.size(); ++r)
+      std::memcpy(&addresses[r], members[r].data(), sizeof(Address));
+    Mesh mesh = listener_->connect_mesh(rank_info, std::move(addresses));
+    listener_.reset();
+    return connect_(rank_info, std::move(mesh));
+  }
+
+ private:
+  RankInfo rank_info_;
+  Address own_;
+  Connect connect_;
+  std::optional<Listener> listener_;
+};
+
+// The descriptors of the sockets, which no longer belong to the mesh.
+std::vector<FileDescriptor> release(std::vector<std::optional<Mesh::Socket>>& sockets) {
+  std::vector<FileDescriptor> descriptors;
+  for (auto& socket : sockets)
+    descriptors.push_back(socket ? FileDescriptor(socket->release()) : FileDescriptor());
+  return descriptors;
+}
+
+// The connections of a rank over `transport`, with the mesh's control sockets.
+Connections with_control(const RankInfo& rank_info, Mesh mesh, std::unique_ptr<Transport> transport,
+                         Connect same_again) {
+  return {std::move(transport), make_socket_control_channel(rank_info.rank, release(mesh.control)),
+          std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank],
+                                                    std::move(same_again))};
+}
+
+Connections over_tcp(const RankInfo& rank_info, Mesh mesh, Connect same_again) {
+  auto sockets = release(mesh.data);
+  for (const FileDescriptor& socket : sockets)
+    if (socket.is_open()) set_up_data_socket(socket.get());
+  auto transport =
+      make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), std::move(sockets));
+  return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
+}
+
+// Leaves the mesh as it is if it throws CannotShare.
+Connections over_shm(const RankInfo& rank_info, Mesh& mesh, const ShmOptions& options,
+                     Connect same_again) {
+  const ShmLayout layout = shm_layout(options, rank_info.size);
+  auto transport = make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
+                                      share_segments(rank_info, mesh, layout));
+  return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
+}
+
+Connections only_tcp(const RankInfo& rank_info, Mesh mesh) {
+  return over_tcp(rank_info, std::move(mesh), only_tcp);
+}
+
+Connections only_shm(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options) {
+  return over_shm(rank_info, mesh, options, [options](const RankInfo& member, Mesh members) {
+    return only_shm(member, std::move(members), options);
+  });
+}
+
+Connections shm_or_tcp(const RankInfo& rank_info, Mesh mesh) {
+  if (rank_info.size > 1 && mesh.on_one_host()) {
+    try {
+      return over_shm(rank_info, mesh, {}, shm_or_tcp);
+    } catch (const CannotShare& reason) {  // thrown on every rank, or on none
+      if (rank_info.rank == 0)
+        fmt::print(stderr, "ringside: {}. The ranks use TCP instead.\n", reason.what());
+    }
+  }
+  return over_tcp(rank_info, std::move(mesh), shm_or_tcp);
+}
+
+}  // namespace
+
+Connections connect_tcp(const RankInfo& rank_info) {
+  return only_tcp(rank_info, connect_mesh(rank_info));
+}
+
+Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options) {
+  shm_layout(options, rank_info.size);  // wrong options are an Error before anybody waits
+  return only_shm(rank_info, connect_mesh(rank_info), options);
+}
+
+Connections connect_automatic(const RankInfo& rank_info) {
+  return shm_or_tcp(rank_info, connect_mesh(rank_info));
+}
+
+// What the threads of a world share.
+class ThreadsWorld {
+ public:
+  explicit ThreadsWorld(int ranks)
+      : size(ranks), mailboxes(make_mailboxes(ranks)), inboxes(make_control_inboxes(ranks)) {}
+
+  std::shared_ptr<ThreadsWorld> sub_world(const std::string& name, int ranks) {
+    const std::lock_guard lock(mutex_);
+    auto& world = sub_worlds_[name];
+    if (!world) world = std::make_shared<ThreadsWorld>(ranks);
+    return world;
+  }
+
+  const int size;
+  const std::shared_ptr<Mailboxes> mailboxes;
+  const std::shared_ptr<ControlInboxes> inboxes;
+
+ private:
+  std::mutex mutex_;  // guards the map
+  std::map<std::string, std::shared_ptr<ThreadsWorld>> sub_worlds_;
+};
+
+namespace {
+
+class ThreadsSubGroupConnector final : public SubGroupConnector {
+ public:
+  explicit ThreadsSubGroupConnector(std::shared_ptr<ThreadsWorld> world)
+      : world_(std::move(world)) {}
+
+  Endpoint listen() override { return {}; }  // the ranks find the sub-group by its name
+
+  Connections connect(const std::string& name, int rank,
+                      const std::vector<Endpoint>& members) override {
+    return connect_threads(world_->sub_world(name, static_cast<int>(members.size())), rank);
+  }
+
+ private:
+  std::shared_ptr<ThreadsWorld> world_;
+};
+
+// Sub-groups behind the wire of their rank.
+class LinkedSubGroupConnector final : public SubGroupConnector {
+ public:
+  LinkedSubGroupConnector(std::unique_ptr<SubGroupConnector> inner, std::shared_ptr<Wire> wire)
+      : inner_(std::move(inner)), wire_(std::move(wire)) {}
+
+  Endpoint listen() override { return inner_->listen(); }
+
+  Connections connect(const std::string& name, int rank,
+                      const std::vector<Endpoint>& members) override;
+
+ private:
+  std::unique_ptr<SubGroupConnector> inner_;
+  std::shared_ptr<Wire> wire_;
+};
+
+Connections behind_wire(Connections connections, const std::shared_ptr<Wire>& wire) {
+  connections.transport = make_emulated_link(std::move(connections.transport), wire);
+  connections.connector =
+      std::make_unique<LinkedSubGroupConnector>(std::move(connections.connector), wire);
+  return connections;
+}
+
+Connections LinkedSubGroupConnector::connect(const std::string& name, int rank,
+                                             const std::vector<Endpoint>& members) {
+  return behind_wire(inner_->connect(name, rank, members), wire_);
+}
+
+}  // namespace
+
+std::shared_ptr<ThreadsWorld> make_threads_world(int size) {
+  require(size >= 1, "a world needs at least one rank, not {}", size);
+  return std::make_shared<ThreadsWorld>(size);
+}
+
+Connections connect_threads(std::shared_ptr<ThreadsWorld> world, int rank) {
+  require(rank >= 0 && rank < world->size, "rank {} is not in a world of {}", rank, world->size);
+  return {make_threads_transport(world->mailboxes, rank),
+          make_threads_control_channel(world->inboxes, rank),
+          std::make_unique<ThreadsSubGroupConnector>(world)};
+}
+
+Connections behind_link(Connections connections, const std::optional<Link>& link) {
+  if (!link) return connections;
+  return behind_wire(std::move(connections), std::make_shared<Wire>(*link));
+}
+
+}  // namespace ringside::collectives

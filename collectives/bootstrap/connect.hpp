@@ -1,0 +1,36 @@
+// Connects a rank with the others of its job, by one of the transports.
+//
+// Each function but connect_threads() finds the other ranks as rendezvous.hpp describes, and throws
+// the Errors of connect_mesh().
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "collectives/bootstrap/connections.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/transport/link.hpp"
+#include "collectives/transport/shm/shm.hpp"
+
+namespace ringside::collectives {
+
+Connections connect_tcp(const RankInfo& rank_info);
+
+// For ranks of one host. Throws also the Errors of share_segments.hpp.
+Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options = {});
+
+// Shared memory if all ranks run on one host, otherwise TCP. Sub-groups choose in the same way: in
+// a job on two hosts, the ranks of one host share memory among themselves. Where memory cannot be
+// shared (a container with a tiny /dev/shm), rank 0 says so on stderr, and all use TCP.
+Connections connect_automatic(const RankInfo& rank_info);
+
+// Ranks as threads of this process. Each calls connect_threads() with the same world.
+class ThreadsWorld;
+std::shared_ptr<ThreadsWorld> make_threads_world(int size);
+Connections connect_threads(std::shared_ptr<ThreadsWorld> world, int rank);
+
+// The same connections, with the transport behind an emulated link, which sub-groups share. Without
+// a link, `connections` themselves.
+Connections behind_link(Connections connections, const std::optional<Link>& link);
+
+}  // namespace ringside::collectives

@@ -1,0 +1,18 @@
+// What connects one rank with the others of its group. connect.hpp has the functions that make it.
+#pragma once
+
+#include <memory>
+
+#include "collectives/bootstrap/sub_group_connector.hpp"
+#include "collectives/diagnostics/control_channel.hpp"
+#include "collectives/transport/transport.hpp"
+
+namespace ringside::collectives {
+
+struct Connections {
+  std::unique_ptr<Transport> transport;          // the data plane
+  std::unique_ptr<ControlChannel> control;       // failures, and where the ranks are
+  std::unique_ptr<SubGroupConnector> connector;  // groups of some of the ranks
+};
+
+}  // namespace ringside::collectives

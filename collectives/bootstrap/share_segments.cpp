@@ -1,0 +1,162 @@
+#include "collectives/bootstrap/share_segments.hpp"
+
+#include <cstring>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "collectives/bootstrap/host_identity.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+// The first round: each rank tells every other where its segment is, or why it has none.
+struct Introduction {
+  static constexpr std::uint32_t expected_magic = 0x4d474e52;  // "RNGM"
+  std::uint32_t magic = expected_magic;
+  ShmLayout layout{};
+  std::uint32_t unused = 0;
+  SharedSegment::Handle segment;
+  std::uint64_t pid_namespace = 0;
+  char boot_id[40] = {};
+  char host[64] = {};
+  char problem[512] = {};
+};
+
+// The second round: each rank tells whether it has opened all segments, or why not.
+struct Report {
+  char problem[512] = {};
+};
+
+template <std::size_t n>
+void put(char (&text)[n], const std::string& from) {
+  from.copy(text, n - 1);
+}
+
+template <std::size_t n>
+std::string get(const char (&text)[n]) {
+  return std::string(text, ::strnlen(text, n));
+}
+
+Introduction introduce(const ShmLayout& layout) {
+  const HostIdentity identity = host_identity();
+  Introduction mine;
+  mine.layout = layout;
+  mine.pid_namespace = identity.pid_namespace;
+  put(mine.boot_id, identity.boot_id);
+  ::gethostname(mine.host, sizeof mine.host - 1);
+  return mine;
+}
+
+void send_all(int socket, const void* bytes, std::size_t length, int peer) {
+  const auto* next = static_cast<const char*>(bytes);
+  while (length > 0) {
+    const auto n = ::send(socket, next, length, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    require(n > 0, "rank {} went away while the ranks were sharing memory ({})", peer,
+            std::strerror(errno));
+    next += n, length -= static_cast<std::size_t>(n);
+  }
+}
+
+void receive_all(int socket, void* bytes, std::size_t length, int peer, const Deadline& deadline) {
+  auto* next = static_cast<char*>(bytes);
+  while (length > 0) {
+    pollfd watched{socket, POLLIN, 0};
+    const int ready = ::poll(&watched, 1, deadline.remaining_ms());
+    require(ready != 0, "rank {} did not share its memory within {:.0f} s", peer,
+            deadline.total().count());
+    if (ready < 0 && errno == EINTR) continue;
+    const auto n = ::recv(socket, next, length, 0);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    require(n > 0, "rank {} went away while the ranks were sharing memory", peer);
+    next += n, length -= static_cast<std::size_t>(n);
+  }
+}
+
+// Sends `mine` to every rank. Returns what the ranks sent: element r comes from rank r. Each is
+// short enough for the kernel's buffer, so all can send first.
+template <class T>
+std::vector<T> exchange(Mesh& mesh, int rank, const T& mine, const Deadline& deadline) {
+  const int size = static_cast<int>(mesh.data.size());
+  std::vector<T> all(size, mine);
+  for (int r = 0; r < size; ++r)
+    if (r != rank) send_all(mesh.data[r]->native_handle(), &mine, sizeof mine, r);
+  for (int r = 0; r < size; ++r)
+    if (r != rank) receive_all(mesh.data[r]->native_handle(), &all[r], sizeof(T), r, deadline);
+  return all;
+}
+
+template <class T>
+void throw_first_problem(const std::vector<T>& all) {
+  for (const T& each : all)
+    if (each.problem[0] != '\0') throw CannotShare(get(each.problem));
+}
+
+template <class... Args>
+void require_shareable(bool condition, fmt::format_string<Args...> text, Args&&... args) {
+  if (!condition) throw CannotShare(fmt::format(text, std::forward<Args>(args)...));
+}
+
+void check_all_can_share(const std::vector<Introduction>& all) {
+  const Introduction& first = all.front();
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const Introduction& other = all[r];
+    require_shareable(
+        other.magic == first.magic,
+        "rank {} sent no valid description of its memory: do the ranks run different versions?", r);
+    require_shareable(
+        get(other.boot_id) == get(first.boot_id),
+        "rank {} runs on host {}, and rank 0 on host {}: only ranks of one host can share memory. "
+        "Across hosts take another backend (--backend tcp)",
+        r, get(other.host), get(first.host));
+    require_shareable(
+        other.pid_namespace == first.pid_namespace,
+        "rank {} runs in another container (process-ID namespace) than rank 0, and they "
+        "cannot reach each other's memory: start all ranks in one, or take another backend "
+        "(--backend tcp)",
+        r);
+    require_shareable(
+        other.layout == first.layout,
+        "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different "
+        "versions or settings (RINGSIDE_SLICE_BYTES)?",
+        r, other.layout.slots, other.layout.slot_bytes, first.layout.slots,
+        first.layout.slot_bytes);
+  }
+}
+
+}  // namespace
+
+std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
+                                          const ShmLayout& layout) {
+  const Deadline deadline = Deadline::after(rank_info.connect_timeout);
+  SharedSegment own;
+  Introduction mine = introduce(layout);
+  try {
+    own = SharedSegment::create(shm_segment_bytes(layout, rank_info.size),
+                                fmt::format("rank {}", rank_info.rank),
+                                fmt::format("for messages from {} ranks", rank_info.size - 1));
+    mine.segment = own.handle();
+  } catch (const Error& error) {
+    put(mine.problem, error.what());
+  }
+  const auto all = exchange(mesh, rank_info.rank, mine, deadline);
+  throw_first_problem(all);
+  check_all_can_share(all);
+
+  std::vector<SharedSegment> segments;
+  Report report;
+  try {
+    for (int r = 0; r < rank_info.size; ++r)
+      segments.push_back(r == rank_info.rank ? std::move(own)
+                                             : SharedSegment::open(all[r].segment));
+  } catch (const Error& error) {
+    put(report.problem, fmt::format("rank {}: {}", rank_info.rank, error.what()));
+  }
+  throw_first_problem(exchange(mesh, rank_info.rank, report, deadline));
+  return segments;
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,91 @@
+#include "collectives/diagnostics/socket_control_channel.hpp"
+
+#include <array>
+#include <cerrno>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace ringside::collectives {
+namespace {
+
+class SocketControlChannel final : public ControlChannel {
+ public:
+  SocketControlChannel(int rank, std::vector<FileDescriptor> sockets)
+      : ControlChannel(rank, static_cast<int>(sockets.size())), connections_(sockets.size()) {
+    for (std::size_t r = 0; r < sockets.size(); ++r) connections_[r].socket = std::move(sockets[r]);
+  }
+  ~SocketControlChannel() override { say_goodbye(); }
+
+ private:
+  struct Connection {
+    FileDescriptor socket;  // closed when the peer has closed its end
+    ControlMessageReader reader;
+    std::string unsent;  // the rest of messages that did not fit into the kernel's buffer
+  };
+
+  // A peer that is stopped for hours, in a debugger for example, does not listen, and the kernel's
+  // buffer fills up. Then positions are dropped: the next one is more useful than an old one.
+  bool send(int peer, const ControlMessage& message) noexcept override {
+    Connection& connection = connections_[peer];
+    if (!connection.socket.is_open()) return false;
+    flush(connection);
+    if (!connection.unsent.empty() && message.kind == ControlMessage::position) return false;
+    connection.unsent += to_bytes(message);
+    flush(connection);
+    return true;
+  }
+
+  static void flush(Connection& connection) noexcept {
+    const std::string& unsent = connection.unsent;
+    if (unsent.empty()) return;
+    const auto n =
+        ::send(connection.socket.get(), unsent.data(), unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) connection.unsent.erase(0, static_cast<std::size_t>(n));
+  }
+
+  void receive(Seconds patience) override {
+    std::vector<pollfd> watched;  // poll(2) ignores a descriptor of -1
+    for (const Connection& connection : connections_)
+      watched.push_back({connection.socket.get(), POLLIN, 0});
+    const timespec limit = to_timespec(patience);
+    if (::ppoll(watched.data(), watched.size(), &limit, nullptr) <= 0) return;
+    for (int r = 0; r < size(); ++r)
+      if (watched[r].revents != 0) read_all(r);
+  }
+
+  // Reads what has arrived from rank r.
+  void read_all(int r) {
+    Connection& connection = connections_[r];
+    std::array<char, 1024> bytes;
+    for (;;) {
+      const auto n = ::recv(connection.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (n <= 0) break;
+      connection.reader.feed({bytes.data(), static_cast<std::size_t>(n)});
+      accept_messages(r);
+    }
+    connection.socket.close();
+    lost(r);
+  }
+
+  void accept_messages(int r) {
+    try {
+      while (const auto message = connections_[r].reader.next()) accept(r, *message);
+    } catch (const Error& invalid) {
+      note_failure(r, fmt::format("rank {} sends {}", r, invalid.what()));
+    }
+  }
+
+  std::vector<Connection> connections_;  // [rank]
+};
+
+}  // namespace
+
+std::unique_ptr<ControlChannel> make_socket_control_channel(int rank,
+                                                            std::vector<FileDescriptor> sockets) {
+  return std::make_unique<SocketControlChannel>(rank, std::move(sockets));
+}
+
+}  // namespace ringside::collectives
