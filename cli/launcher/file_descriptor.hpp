@@ -1,5 +1,4 @@
-// A file descriptor that closes itself, and the few system calls of the launcher that make one or
-// throw.
+// A file descriptor that closes itself, and the pipes of the launcher.
 #pragma once
 
 #include <cerrno>
@@ -39,8 +38,7 @@ struct Pipe {
   FileDescriptor write_end;
 };
 
-// Both ends are closed in a program that is executed: what it shall keep is duplicated onto 0, 1
-// or 2.
+// Both ends close on exec. A child keeps an end by duplicating it onto descriptor 0, 1 or 2.
 inline Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail("cannot make a pipe: {}", std::strerror(errno));

@@ -14,11 +14,11 @@ namespace {
 constexpr double width = 460, plot_height = 240, left = 54, right = 18, bottom = 44,
                  legend_row = 19, letter = 6.7;
 
-// From values to places on paper.
+// Maps values to positions in the drawing.
 struct Scale {
   bool log = false;
-  double low = 0, high = 1;  // values; of a logarithmic axis their logarithms
-  double from = 0, to = 1;   // on paper
+  double low = 0, high = 1;  // values; on a logarithmic axis their logarithms
+  double from = 0, to = 1;   // positions
 
   bool shows(double value) const { return std::isfinite(value) && (!log || value > 0); }
   double operator()(double value) const {
@@ -28,14 +28,14 @@ struct Scale {
 
 using Range = std::pair<double, double>;
 
-// The smallest and the largest value that an axis must show.
+// The smallest and the largest value of an axis.
 Range range_of(const std::vector<double>& values, bool log) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const double value : values) {
     if (!std::isfinite(value) || (log && value <= 0)) continue;
     low = std::min(low, value), high = std::max(high, value);
   }
-  require(high >= low, "there is nothing to draw: no value that the axis could show");
+  require(high >= low, "there is nothing to draw: the axis can show none of the values");
   return {low, high};
 }
 
@@ -53,7 +53,7 @@ Scale scale_for(const Axis& axis, Range range, bool from_zero, double from, doub
   return scale;
 }
 
-// Of a logarithmic axis: powers of ten; where these are few, 2 and 5 times as much too.
+// The ticks of a logarithmic axis: powers of ten, and 2 and 5 times these if there are few.
 std::vector<double> log_ticks(const Scale& scale) {
   std::vector<double> ticks;
   const bool few = scale.high - scale.low < 2.2;
@@ -141,7 +141,7 @@ int colour_of(const Chart& chart, std::size_t i) {
   return chart.series[i].colour >= 0 ? chart.series[i].colour : static_cast<int>(i % 7);
 }
 
-// In rows, as many as it takes; `height` becomes where it ends.
+// The legend, in as many rows as it needs. Sets `height` to the baseline of the last row.
 std::string legend(const Chart& chart, double& height) {
   std::string svg;
   double x = 4;
@@ -183,7 +183,7 @@ std::string escaped(const std::string& text) {
 }
 
 std::vector<double> round_ticks(double low, double high, int wanted) {
-  require(high > low && wanted >= 1, "ticks from {} to {} are none", low, high);
+  require(high > low && wanted >= 1, "there are no ticks from {} to {}: the range is empty", low, high);
   const double rough = (high - low) / wanted, power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double factor : {5.0, 2.0, 1.0})

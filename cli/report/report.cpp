@@ -1,9 +1,9 @@
 #include "cli/report/report.hpp"
 
-#include <fstream>
+#include <fmt/format.h>
 
-#include "base/error.hpp"
 #include "cli/report/chart.hpp"
+#include "cli/report/text_file.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -52,8 +52,8 @@ th:first-child, td:first-child { text-align: left; }
 }
 )";
 
-// The arrow keys go from mark to mark, within a row and to the nearest in time in the next; what
-// has the focus, or the mouse, is said.
+// Left and right move between the marks of a row; up and down move to the nearest mark in time of
+// the next row. The line below the figure describes the mark under the focus or the mouse.
 constexpr const char* script = R"(
 'use strict';
 for (const figure of document.querySelectorAll('figure')) {
@@ -105,8 +105,8 @@ std::string html(const Figure& figure) {
   text += figure.drawing;
   if (figure.drawing.find("tabindex") != std::string::npos)
     text +=
-        "<p class=\"says\" aria-live=\"polite\">To go through this figure, press Tab and then the "
-        "arrow keys, or point at it.</p>\n";
+        "<p class=\"says\" aria-live=\"polite\">Press Tab and then the arrow keys, or point at a mark, "
+        "to read its description here.</p>\n";
   return text + "<details><summary>The numbers, as a table</summary>\n" +
          html(figure.table, figure.title) + "</details>\n</figure>\n";
 }
@@ -133,11 +133,7 @@ std::string html(const Report& report) {
 }
 
 void write_report(const std::string& path, const Report& report) {
-  std::ofstream file(path);
-  file << html(report);
-  file.close();
-  require(!file.fail(),
-          "cannot write the report to {}: does its folder exist, and may you write there?", path);
+  write_text_file(path, html(report), "the report");
 }
 
 }  // namespace ringside::cli

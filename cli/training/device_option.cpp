@@ -5,8 +5,8 @@
 
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
-#include "cli/command.hpp"
-#include "cli/launcher/meeting_point.hpp"
+#include "cli/launcher/exit.hpp"
+#include "cli/launcher/reserved_port.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -17,9 +17,9 @@ namespace {
 using autograd::Device;
 using collectives::RankInfo;
 
-// Where the device's backend meets: at a port that rank 0 finds, and tells over the group that
-// there is.
-RankInfo second_meeting(collectives::ProcessGroup& group, const ReservedPort& reserved) {
+// The rank info for the rendezvous of the device's backend: at a second port, which rank 0 reserves
+// and broadcasts.
+RankInfo device_rank_info(collectives::ProcessGroup& group, const ReservedPort& reserved) {
   RankInfo rank_info = collectives::rank_info_from_environment();
   std::int32_t port = reserved.number();
   group.broadcast(std::span<std::int32_t>(&port, 1), 0);
@@ -27,9 +27,9 @@ RankInfo second_meeting(collectives::ProcessGroup& group, const ReservedPort& re
   return rank_info;
 }
 
-std::unique_ptr<collectives::Backend> connect(const std::string& backend, const RankInfo& meeting) {
-  if (backend == "nccl") return collectives::cuda::make_nccl_backend(meeting);
-  return collectives::cuda::make_cuda_ipc_backend(meeting);
+std::unique_ptr<collectives::Backend> connect(const std::string& backend, const RankInfo& rank_info) {
+  if (backend == "nccl") return collectives::cuda::make_nccl_backend(rank_info);
+  return collectives::cuda::make_cuda_ipc_backend(rank_info);
 }
 
 }  // namespace
@@ -37,8 +37,8 @@ std::unique_ptr<collectives::Backend> connect(const std::string& backend, const 
 CLI::Option* add_device_option(CLI::App& command, DeviceOption& option) {
   return command
       .add_option("--device", option.name,
-                  "Where to compute: cpu, cuda (a GPU), or emulated: the GPU's kernels, run on the "
-                  "CPU: slow; for stepping through them in a debugger, and for tests")
+                  "Device to compute on: cpu, cuda (a GPU), or emulated (the GPU's kernels on the CPU: "
+                  "slow, for a debugger and for tests)")
       ->type_name("NAME")
       ->check(CLI::IsMember({"cpu", "cuda", "emulated"}).description(""))
       ->capture_default_str();
@@ -47,7 +47,7 @@ CLI::Option* add_device_option(CLI::App& command, DeviceOption& option) {
 CLI::Option* add_device_backend_option(CLI::App& command, DeviceOption& option) {
   return command
       .add_option("--device-backend", option.backend,
-                  "What carries numbers between GPUs: cuda_ipc (one host) or nccl")
+                  "Backend between GPUs: cuda_ipc (one host) or nccl")
       ->type_name("NAME")
       ->check(CLI::IsMember({"cuda_ipc", "nccl"}).description(""))
       ->capture_default_str();
@@ -58,7 +58,7 @@ Device device_from(const DeviceOption& option, autograd::DType dtype) {
   if (device == Device::cpu) return device;
   if (dtype == autograd::DType::fp64)
     throw UsageError(fmt::format(
-        "--dtype fp64 is for --device cpu alone: on {} numbers are fp32 or bf16", option.name));
+        "--dtype fp64 needs --device cpu: {} supports fp32 and bf16", option.name));
   if (device != Device::cuda) return device;
   if (const auto missing = collectives::cuda::what_is_missing())
     fail("--device cuda: {}; --device emulated runs the GPU's kernels on the CPU", *missing);
@@ -74,7 +74,7 @@ void join_device(const DeviceOption& option, Device device, collectives::Process
   if (device == Device::cpu) return;
   if (device == Device::cuda && group.size() > 1) {
     const ReservedPort reserved;
-    group.add_device(connect(option.backend, second_meeting(group, reserved)),
+    group.add_device(connect(option.backend, device_rank_info(group, reserved)),
                      collectives::cuda::is_device_memory);
   }
   group.set_fence([device] { return autograd::device_memory(device).fence(); });

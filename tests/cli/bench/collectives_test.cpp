@@ -168,10 +168,10 @@ TEST_CASE("calibrate measures what messages cost and keeps it, and the next run 
   CHECK(outcome.err == "");
   CHECK(outcome.survivors == "");
   CHECK(contains(outcome.out, "Measuring tcp, threads with 2 and 4 ranks on "));
-  CHECK(contains(outcome.out, "A message of b bytes takes alpha + beta b from hand to hand"));
+  CHECK(contains(outcome.out, "A message of b bytes takes alpha + beta b, and turn more"));
   CHECK(contains(outcome.out, "  tcp      4 ranks  all_reduce "));
   const auto path = cache.path / "ringside" / "calibration.json";
-  CHECK(contains(outcome.out, "Kept in " + path.string()));
+  CHECK(contains(outcome.out, "Saved in " + path.string()));
   nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
   REQUIRE(file["entries"].size() == 2);
   for (const auto& entry : file["entries"]) {
@@ -203,12 +203,12 @@ TEST_CASE("calibrate says what it cannot do") {
   CHECK(one_error({"--calibrate", "all_reduce"}, 2)
             .starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
   CHECK(one_error({"--calibrate", "-n", "2"}, 2)
-            .starts_with("ringside: --calibrate compares 2 ranks with more: -n 3 at least"));
+            .starts_with("ringside: --calibrate compares 2 ranks with more: give -n 3 or more"));
   CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2)
             .starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
   CHECK(
-      one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as "
-                                   "all_reduce, or train, or ddp; or --calibrate\n"));
+      one_error({}, 2).starts_with("ringside: name what to measure: a collective such as "
+                                   "all_reduce, or train, ddp, zero or kernels, or --calibrate\n"));
 }
 
 TEST_CASE("costs are read off the calls in which they decide") {
@@ -243,10 +243,10 @@ TEST_CASE("costs are read off the calls in which they decide") {
 }
 
 TEST_CASE("libraries to compare with, where this build has them") {
-  if (!cli::bench_backends().at(3).here) MESSAGE("skipped: this build has no Gloo");
-  if (!cli::bench_backends().at(4).here) MESSAGE("skipped: this build has no MPI");
+  if (!cli::bench_backends().at(3).available) MESSAGE("skipped: this build has no Gloo");
+  if (!cli::bench_backends().at(4).available) MESSAGE("skipped: this build has no MPI");
   for (const auto& backend : cli::bench_backends()) {
-    if (!backend.here || (backend.name != "gloo" && backend.home != cli::Home::mpirun)) continue;
+    if (!backend.available || (backend.name != "gloo" && backend.ranks_run_as != cli::RanksRunAs::mpirun)) continue;
     CAPTURE(backend.name);
     for (const std::string collective :
          {"all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter"}) {
@@ -278,10 +278,10 @@ TEST_CASE("what cannot be measured is said before anything starts") {
             .starts_with(
                 "ringside: there is no collective named 'all_reduice'; there are all_reduce, "));
   CHECK(one_error({"all_reduce", "--bytes", "4 MBs"}) ==
-        "ringside: '4 MBs' is no number of bytes: 4B, 64KB (64000 bytes), 64KiB (65536 bytes), "
-        "10MB, 1GB are\n");
+        "ringside: '4 MBs' is not a number of bytes: write 4B, 64KB (64000 bytes), 64KiB (65536 "
+        "bytes), 10MB or 1GB\n");
   CHECK(one_error({"all_reduce", "--bytes", "3B"}, 2)
-            .starts_with("ringside: --bytes 3B has no room for one element of fp32\n"));
+            .starts_with("ringside: --bytes 3B is too small for one element of fp32\n"));
   CHECK(one_error({"all_reduce", "--type", "fp33"})
             .starts_with("ringside: there is no type named 'fp33'; there are fp32, "));
   CHECK(one_error({"all_reduce", "--op", "mean"})
@@ -298,9 +298,9 @@ TEST_CASE("the ranks leave their figures where temporary files go") {
     return bench({"barrier", "-n", "2", "--backends", "tcp", "--repeat", "2"},
                  {{"TMPDIR", folder}});
   };
-  CHECK(run().err == "ringside: " + folder +
-                         ", where temporary files go, is no folder that the ranks could leave "
-                         "their figures in: let TMPDIR name one\n");
+  CHECK(run().err == "ringside: the ranks cannot leave their figures in " + folder +
+                         ", because it is not a folder: set TMPDIR to a folder for temporary "
+                         "files\n");
   std::filesystem::create_directory(folder);
   const Outcome outcome = run();
   CHECK(outcome.err == "");

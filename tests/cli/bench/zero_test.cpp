@@ -63,12 +63,12 @@ TEST_CASE("bench zero counts what the formulas say") {
     REQUIRE(rows.size() == 5);
     for (const Json& row : rows) {
       const auto formula =
-          zero_formula(row.at("form"), row.at("parameters"), row.at("ranks"), 2 * 256 * 128 + 128);
-      CAPTURE(row.at("form").get<std::string>());
+          zero_formula(row.at("strategy"), row.at("parameters"), row.at("ranks"), 2 * 256 * 128 + 128);
+      CAPTURE(row.at("strategy").get<std::string>());
       CHECK(row.at("step_ms").get<double>() > 0);
       CHECK(near(row.at("bytes_sent"), formula.sent, 0.005));  // what fills up shards
       const bool by_owner =
-          row.at("form") == "zero1_broadcast";  // parameters are not cut: one rank has most
+          row.at("strategy") == "zero1_broadcast";  // parameters are not cut: one rank has most
       REQUIRE(row.at("moments").size() == 3);
       for (const Json& moment : row.at("moments")) {
         CAPTURE(moment.at("moment").get<std::string>());
@@ -100,7 +100,7 @@ TEST_CASE("bench zero takes backends in turn and holds each form against the fir
                                     "1",
                                     "--steps",
                                     "2",
-                                    "--forms",
+                                    "--strategies",
                                     "zero1,zero3",
                                     "--backend",
                                     "shm,tcp",
@@ -114,7 +114,7 @@ TEST_CASE("bench zero takes backends in turn and holds each form against the fir
   REQUIRE(rows.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(rows[i].at("backend") == (i < 2 ? "shm" : "tcp"));
-    CHECK(rows[i].at("form") == (i % 2 == 0 ? "zero1" : "zero3"));
+    CHECK(rows[i].at("strategy") == (i % 2 == 0 ? "zero1" : "zero3"));
     for (const Json& moment :
          rows[i].at("moments"))  // what the other forms hold beside it does not count
       CHECK(near(moment.at("parameters_bytes"), rows[i].at("formula_parameters_bytes"), 0.02));
@@ -130,5 +130,5 @@ TEST_CASE("the formulas of data parallel and of the stages") {
   CHECK((f("zero2").parameters == 4000 && f("zero2").gradients == 1000 && f("zero2").sent == 6000));
   CHECK((f("zero3").parameters == 1000 && f("zero3").gradients == 1000 &&
          f("zero3").optimizer_state == 2000 && f("zero3").sent == 8700));
-  CHECK_THROWS_WITH(f("naive"), "there is no formula for the form 'naive'");
+  CHECK_THROWS_WITH(f("naive"), "there is no formula for the strategy 'naive'");
 }

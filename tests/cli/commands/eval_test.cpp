@@ -60,7 +60,7 @@ void check_against_reference(const std::string& name, const std::string& dtype,
                                 grads.string(), "--logits", logits.string()});
   CHECK(outcome.err == "");
   REQUIRE(outcome.exit_code == 0);
-  CHECK(contains(outcome.out, "33 tokens foretold in 3 sequences"));
+  CHECK(contains(outcome.out, "33 tokens predicted in 3 sequences"));
 
   SafetensorsFile expected(reference / name / "expected.safetensors"), gradients(grads),
       given(logits);
@@ -120,15 +120,15 @@ TEST_CASE("eval and generate tell of a model that does not fit before anything i
       eval(directory.path(), reference / "tokens.json",
            {"--grads", (directory.path() / "g").string(), "--memory-limit", "64"});
   CHECK(outcome.exit_code == 1);
-  CHECK(outcome.err.starts_with("ringside: this takes about "));
+  CHECK(outcome.err.starts_with("ringside: this needs about "));
   CHECK(contains(outcome.err,
-                 ", but there are 64 GB: choose a smaller --batch, or a smaller model; "
-                 "--memory-limit 0 tries it all the same\n"));
+                 ", but 64 GB are available: choose a smaller --batch, or a smaller model; "
+                 "--memory-limit 0 tries it anyway\n"));
   CHECK(contains(outcome.err, ", gradients "));
   const Outcome text = run_program(
       {ringside_binary, "generate", "--init", directory.path().string(), "--prompt", "a"});
   CHECK(text.exit_code == 1);
-  CHECK(text.err.starts_with("ringside: this takes about "));
+  CHECK(text.err.starts_with("ringside: this needs about "));
   CHECK(text.seconds < 5);
   CHECK(eval(reference / "tied", reference / "tokens.json", {"--memory-limit", "0.000001"})
             .exit_code == 1);

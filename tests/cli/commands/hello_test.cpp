@@ -53,13 +53,13 @@ TEST_CASE("hello shows the same numbers over every transport") {
                    "  rank 2     6   7   5   1      17  18  20  22\n"
                    "  rank 3     1   0   5   9      17  18  20  22\n"));
     CHECK(contains(outcome.out,
-                   "gather: rank 0 gets what each rank has\n"
+                   "gather: rank 0 gets the numbers of all ranks\n"
                    "          before      after\n"
                    "  rank 0     5         5   5   6   1\n"
                    "  rank 1     5         -   -   -   -\n"));
     for (const std::string name : {"scatter", "all_to_all", "send, recv", "split"})
       CHECK(contains(outcome.out, "\n" + name + ": "));
-    CHECK(contains(outcome.out, "barrier: nobody leaves before everybody has come\n"));
+    CHECK(contains(outcome.out, "barrier: no rank leaves before every rank has arrived\n"));
   }
 }
 

@@ -121,7 +121,7 @@ TEST_CASE("step draws a broadcast and a barrier") {
                  "  rank 1   1          ─0─▶ rank 2\n"
                  "  rank 2  [1]\n"));
   CHECK(contains(drawn(Collective::barrier, 3, 100),
-                 "step 1: the messages carry nothing but news\n"
+                 "step 1: the messages carry no payload\n"
                  "           has heard from\n"
                  "  rank 0  [0+1+2]            ───▶ rank 2\n"
                  "  rank 1  [0+1+2]            ───▶ rank 0\n"
@@ -150,13 +150,13 @@ TEST_CASE(
 }
 
 TEST_CASE("a cell in its three forms, also where a contribution came more than once") {
-  CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::names) == "0+1+2+4");
-  CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::spans) == "0-2+4");
-  CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::counts) == "4");
-  CHECK(cell_text({1, 1, 0, 2}, CellForm::names) == "0+1+3+3");
-  CHECK(cell_text({1, 1, 0, 2}, CellForm::spans) == "0+1+3+3");
-  CHECK(cell_text({0, 7, 1, 1, 1}, CellForm::spans) == "1(x7)+2-4");
-  CHECK(cell_text({0, 0}, CellForm::names) == "");
+  CHECK(cell_text({1, 1, 1, 0, 1}, CellNotation::names) == "0+1+2+4");
+  CHECK(cell_text({1, 1, 1, 0, 1}, CellNotation::spans) == "0-2+4");
+  CHECK(cell_text({1, 1, 1, 0, 1}, CellNotation::counts) == "4");
+  CHECK(cell_text({1, 1, 0, 2}, CellNotation::names) == "0+1+3+3");
+  CHECK(cell_text({1, 1, 0, 2}, CellNotation::spans) == "0+1+3+3");
+  CHECK(cell_text({0, 7, 1, 1, 1}, CellNotation::spans) == "1(x7)+2-4");
+  CHECK(cell_text({0, 0}, CellNotation::names) == "");
 }
 
 TEST_CASE("what is drawn fits the width, for every algorithm and up to 33 ranks") {
@@ -240,7 +240,7 @@ TEST_CASE("ringside step says what is wrong with its arguments") {
                  "there is no algorithm named 'tree' for all_reduce; there are ring, "));
   CHECK(contains(err({"broadcast", "--root", "4"}),
                  "the root of a broadcast on 4 ranks must be one of 0 to 3, not 4"));
-  CHECK(contains(err({"all_reduce", "--root", "1"}), "all_reduce has no root; leave --root out"));
+  CHECK(contains(err({"all_reduce", "--root", "1"}), "all_reduce has no root: leave out --root"));
   CHECK(contains(err({"all_reduce", "-n", "0"}), "Value 0 not in range 1 to 64"));
   CHECK(contains(err({"all_reduce", "--json", "/nonexistent/file"}),
                  "cannot write the figures to /nonexistent/file"));

@@ -82,7 +82,7 @@ TEST_CASE("tokenize writes files of ids that eval reads") {
   CHECK(written[2] == written[0]);
   check_usage_error(
       {"--tokenizer", gpt2, "--file", text, "--out", "ids.bin"},
-      "the name of ids.bin must end in .u16, .u32 or .json to say how the ids are written");
+      "the name of ids.bin must end in .u16, .u32 or .json, which determines the format");
 }
 
 TEST_CASE("tokenize learns what Hugging Face's trainer learns") {
@@ -106,17 +106,17 @@ TEST_CASE("the tokens around a text are the tokenizer's unless they are not want
 
 TEST_CASE("tokenize says what is wrong") {
   check_usage_error({"text"},
-                    "say which tokenizer (--tokenizer FILE), or make one (--train N --save DIR)");
+                    "choose a tokenizer (--tokenizer FILE), or train one (--train N --save DIR)");
   check_usage_error({"--tokenizer", gpt2},
-                    "give one thing to do: a text, --file FILE or --decode IDS");
+                    "choose one task: a text, --file FILE or --decode IDS");
   check_usage_error({"--tokenizer", gpt2, "text", "--decode", "1"},
-                    "give one thing to do: a text, --file FILE or --decode IDS");
+                    "choose one task: a text, --file FILE or --decode IDS");
   check_usage_error({"--tokenizer", gpt2, "--save", "x", "text"},
                     "--data and --save belong to --train");
   check_usage_error({"--train", "300"},
-                    "--save is missing: where should the trained tokenizer go?");
+                    "--train needs a place for the tokenizer: name it with --save");
   check_usage_error({"--train", "300", "--save", "x", "text"},
-                    "--train makes a tokenizer: leave out --tokenizer and what to do with one");
+                    "--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
   CHECK(tokenize({"--train", "100", "--save", "x", "--data", reference("learn_from.txt")}).err ==
         "ringside: a vocabulary of 100 has no room for the 256 bytes and 1 special token: it takes "
         "257\n");
@@ -148,5 +148,5 @@ TEST_CASE("generate speaks the tokens of the tokenizer in the checkpoint's folde
   config.vocabulary = 256;
   ringside::transformer::save_checkpoint(directory.path(), ringside::transformer::Model(config));
   CHECK(contains(run_program(generate).err,
-                 ", but the model's vocabulary is 0 to 255: it is another model's"));
+                 ", but the model's vocabulary is 0 to 255: it belongs to another model"));
 }

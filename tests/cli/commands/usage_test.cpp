@@ -37,9 +37,9 @@ TEST_CASE("figures for programs may have standard output to themselves") {
       {"bench", "train", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
        "--threads", "1"},
       {"bench", "ddp", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
-       "--forms", "flat"},
+       "--strategies", "flat"},
       {"bench", "zero", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
-       "--forms", "zero1", "--backend", "threads"},
+       "--strategies", "zero1", "--backend", "threads"},
       {"step", "all_reduce", "-n", "2"},
       {"prove", "all_reduce", "--max-size", "4"}};
   for (const auto& command : commands) {

@@ -127,9 +127,9 @@ TEST_CASE("steps that the run does not take cannot be traced") {
   const auto file = (directory.path() / "trace.json").string();
   auto outcome = train(directory, {"--trace", file, "--trace-steps", "7-9"});
   CHECK(outcome.exit_code == 1);
-  CHECK(contains(outcome.err, "steps 7 to 9 are to be traced, but the run takes steps 1 to 6"));
+  CHECK(contains(outcome.err, "cannot trace steps 7 to 9: the run takes steps 1 to 6"));
   outcome = train(directory, {"--trace", file, "--trace-steps", "5-4"});
-  CHECK(contains(outcome.err, "'5-4' are no steps: 3-5 are, or 4"));
+  CHECK(contains(outcome.err, "'5-4' is not a range of steps: write 3-5, or 4 for one step"));
   outcome = train(directory, {"--report", "/nowhere/report.html"});
   CHECK(contains(outcome.err,
                  "cannot write the report to /nowhere/report.html: No such file or directory"));
@@ -187,7 +187,7 @@ TEST_CASE("bench ddp counts each form's calls and bytes and tells what is expose
   const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
   std::map<std::string, json> rows;
   for (const auto& row : all.at("rows"))
-    rows[row.at("form").get<std::string>() +
+    rows[row.at("strategy").get<std::string>() +
          (row.at("bucket_mb").is_null() ? ""
                                         : fmt::format(" {}", row.at("bucket_mb").get<double>()))] =
         row;
@@ -232,7 +232,7 @@ TEST_CASE("bench ddp takes several backends in turn beside one step without comm
                          "1",
                          "--steps",
                          "2",
-                         "--forms",
+                         "--strategies",
                          "flat,bucketed",
                          "--buckets",
                          "1"};
@@ -253,16 +253,16 @@ TEST_CASE("bench ddp takes several backends in turn beside one step without comm
     REQUIRE(rows.size() == 3);
     for (const json& row : rows) CHECK(row.at("backend") == (i == 0 ? "tcp" : "shm"));
     CHECK(rows[0].at("step_ms") == all[0].at("rows")[0].at("step_ms"));
-    CHECK(rows[1].at("form") == "flat");
+    CHECK(rows[1].at("strategy") == "flat");
     CHECK(rows[2].at("bytes_sent") == all[i].at("bucket_model").at("gradient_bytes"));
   }
   CHECK(with({"--backend", "tcp,threads"}).err ==
-        "ringside: --backend threads keeps all ranks in one process, where no others can take "
-        "turns with them: name it alone\nTry: ringside bench --help\n");
+        "ringside: --backend threads keeps all ranks in one process, so no other backend can take "
+        "turns with it: name it alone\nTry: ringside bench --help\n");
   CHECK(with({"--backend", "tcp,shm", "--report", figures}).err ==
         "ringside: --svg and --report show one backend: name one with --backend, or leave them "
         "out\nTry: ringside bench --help\n");
-  CHECK(contains(with({"--memory-limit", "0.01"}).err, "ringside: this takes about 0.0"));
+  CHECK(contains(with({"--memory-limit", "0.01"}).err, "ringside: this needs about 0.0"));
 }
 
 TEST_CASE("a link is told and slows a run down and is refused where it cannot be") {
@@ -290,7 +290,7 @@ TEST_CASE("a link is told and slows a run down and is refused where it cannot be
                  "'fast' is no link: 1Gbps,50us is one"));
   CHECK(
       contains(error_of({"bench", "all_reduce", "--backends", "tcp,gloo", "--link", "1Gbps"}),
-               "--link slows down tcp, shm and threads, but what gloo sends is out of its reach"));
+               "--link slows down tcp, shm and threads, but not gloo"));
   CHECK(contains(
       error_of({"bench", "--calibrate", "--link", "1Gbps"}),
       "--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK"));

@@ -58,9 +58,9 @@ Outcome train(const std::string& strategy_name, int ranks, Device device) {
     }
     strategy->visit_gradients(model, [&](const autograd::NamedTensor& gradient) {
       if (group.rank() != 0) return;
-      const autograd::Tensor home = gradient.tensor.to(Device::cpu);
-      outcome.gradients.insert(outcome.gradients.end(), home.values<float>().begin(),
-                               home.values<float>().end());
+      const autograd::Tensor ranks_run_as = gradient.tensor.to(Device::cpu);
+      outcome.gradients.insert(outcome.gradients.end(), ranks_run_as.values<float>().begin(),
+                               ranks_run_as.values<float>().end());
     });
     strategy->visit_state(trainer.optimizer(), [](const autograd::NamedTensor&) {});
   });
@@ -160,7 +160,7 @@ TEST_CASE("device program: what a device cannot do is said and is an error") {
   CHECK(refused.exit_code == 2);
   CHECK(contains(
       refused.err,
-      "ringside: --dtype fp64 is for --device cpu alone: on emulated numbers are fp32 or bf16\n"));
+      "ringside: --dtype fp64 needs --device cpu: emulated supports fp32 and bf16\n"));
   CHECK(run_program({ringside_binary, "train", "--device", "gpu"}).exit_code == 2);
   const auto missing = collectives::cuda::what_is_missing();
   if (!missing) return;  // there is a GPU, and nothing to say

@@ -152,24 +152,24 @@ TEST_CASE("what is changed when a run is gone on with is told or refused") {
         "sizes\nTry: ringside train --help\n");
   CHECK(resume({"--dtype", "fp64"}).err ==
         "ringside: the run in " + folder +
-            " is in fp32: it cannot go on in fp64\nTry: ringside train --help\n");
+            " is in fp32: it cannot continue in fp64\nTry: ringside train --help\n");
   CHECK(resume({"--optimizer", "sgd"}).err ==
         "ringside: the run in " + folder +
-            " has another optimizer than sgd: it cannot go on with that one's state\nTry: ringside "
-            "train --help\n");
+            " has the state of another optimizer than sgd: leave out --optimizer\nTry: ringside train "
+            "--help\n");
   CHECK(resume({"--init", folder}).err ==
-        "ringside: --resume goes on with a run and --init starts one: choose one of them\nTry: "
+        "ringside: --resume continues a run and --init starts one: choose one of them\nTry: "
         "ringside train --help\n");
   CHECK(resume({"--steps", "2"}).err ==
         "ringside: the run in " + folder + " has taken its 2 steps: ask for more with --steps\n");
   CHECK(resume({"--stop-at", "2"}).err ==
-        "ringside: the run cannot stop after step 2: 2 are taken already\n");
+        "ringside: the run cannot stop after step 2: it has already taken 2 steps\n");
   std::ofstream(training.path("other.txt")) << std::string(5000, 'x');
   CHECK(resume({"--data", training.path("other.txt").string(), "-n", "2"}).err ==
         "ringside: the text is not the one that the run in " + folder +
             " was trained on: give it the same --data, or start from its parameters with --init\n");
   CHECK(contains(training.run({"--save-every", "2"}).err,
-                 "ringside: --save-every asks for a folder to save in: name one with --save"));
+                 "ringside: --save-every needs a folder to save in: name one with --save"));
 
   const Outcome changed = resume(
       {"--seed", "7", "--batch", "6", "--steps", "8", "--save", training.path("next").string()});

@@ -149,7 +149,7 @@ TEST_CASE("what is wrong is said once and before there are ranks") {
         "ringside: d_model 16 does not divide into 3 heads: choose a width that is a multiple of "
         "the number of heads\n");
   CHECK(refusal({"--parallel", "single"}) ==
-        "ringside: --parallel single trains on one rank, not on 4: choose one of the others\nTry: "
+        "ringside: --parallel single trains on one rank, not on 4: choose another strategy\nTry: "
         "ringside train --help\n");
   CHECK(refusal({"--metrics", training.path("no/file").string()}) ==
         "ringside: cannot write metrics to " + training.path("no/file").string() +
@@ -158,7 +158,7 @@ TEST_CASE("what is wrong is said once and before there are ranks") {
         "ringside: --init brings the model's sizes with it: leave out --model and the sizes\nTry: "
         "ringside train --help\n");
   CHECK(refusal({"--sample", "-1"}) ==
-        "ringside: --sample: a number from 0 on is expected, not -1\nTry: ringside train --help\n");
+        "ringside: --sample: a number of at least 0 is expected, not -1\nTry: ringside train --help\n");
 }
 
 TEST_CASE("the same run on two ranks with two threads each gives the same bits in every form") {
@@ -214,14 +214,14 @@ TEST_CASE("a model that does not fit is told before anything is allocated") {
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.out == "");
   CHECK(outcome.err ==
-        "ringside: this takes about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, "
+        "ringside: this needs about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, "
         "gradients 16 GB, optimizer 16 GB, activations "
-        "0.45 GB), but there are 20 GB: choose a smaller model or batch, fewer ranks on this "
+        "0.45 GB), but 20 GB are available: choose a smaller model or batch, fewer ranks on this "
         "machine, or --accumulate and "
-        "--checkpoint-activations for fewer activations; --memory-limit 0 tries it all the same\n");
+        "--checkpoint-activations for fewer activations; --memory-limit 0 tries it anyway\n");
   CHECK(outcome.seconds < 5);
   CHECK(contains(training.run({"--layers", "1000000000", "--d-model", "1000000000"}).err,
-                 "ringside: this takes about "));
+                 "ringside: this needs about "));
   CHECK(training.run({"--steps", "1", "--memory-limit", "0.000001"}).exit_code == 1);
   CHECK(training.run({"--steps", "1", "--memory-limit", "0"}).exit_code == 0);
 }
