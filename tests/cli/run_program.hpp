@@ -19,8 +19,12 @@
 
 #include "base/clock.hpp"
 #include "cli/launcher/file_descriptor.hpp"
+#include "tests/text.hpp"
 
 namespace ringside::testing {
+
+using tests::contains;
+using tests::read_file;
 
 extern const std::string ringside_binary;  // the path of the program under test
 
@@ -88,10 +92,6 @@ class Program {
 // From start to end in one call.
 Outcome run_program(std::vector<std::string> command, const Variables& variables = {},
                     Seconds limit = Seconds(20));
-
-inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // The lines of a text, sorted: what several ranks print comes in any order.
 std::vector<std::string> sorted_lines(std::string_view text);

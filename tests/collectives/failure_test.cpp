@@ -11,6 +11,7 @@
 #include "collectives/bootstrap/rendezvous.hpp"
 #include "collectives/transport/threads.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -51,10 +52,6 @@ void over_every_transport(int size, const std::function<void(ProcessGroup&)>& bo
   }
   INFO("over tcp");
   check(run_tcp(size, body, options));
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -20,10 +21,6 @@ std::vector<float> count_from(float first, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i % 1000);
   return values;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

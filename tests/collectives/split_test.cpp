@@ -5,6 +5,7 @@
 #include "base/environment.hpp"
 #include "collectives/transport/automatic.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -33,10 +34,6 @@ float sum_in(ProcessGroup& group, float mine, std::size_t count = 1000) {
   group.all_reduce(std::span(x));
   for (const float each : x) require(each == x[0], "{} and {} in one sum", each, x[0]);
   return x[0];
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -5,16 +5,11 @@
 #include <chrono>
 
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
 using namespace ringside::tests;
-
-namespace {
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-}  // namespace
 
 TEST_CASE("many calls are under way while the caller does something else and end in order") {
   for (const int size : {1, 2, 3, 4})

@@ -9,6 +9,7 @@
 #include "ddp/overlap.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/ddp/toy_nets.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::autograd;
@@ -48,10 +49,6 @@ void all_nets_agree() {
     agrees_with_single_process<float, Strategy>(make, 1e-5);
     agrees_with_single_process<double, Strategy>(make, 1e-12);
   }
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // fc2's bias gets no gradient on rank 1, because there forward does not use it.

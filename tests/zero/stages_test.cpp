@@ -3,6 +3,7 @@
 //
 // SGD and different data on every rank: see tests/ddp/data_parallel_test.cpp.
 #include "tests/zero/stages.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::autograd;
@@ -71,10 +72,6 @@ void all_nets_agree() {
   }
   agrees_with_single_process<double, Stage>(nets[3], make_momentum, 1e-12);
   agrees_with_single_process<double, Stage>(nets[0], make_adamw, 1e-9);
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // What a step of accumulated micro-batches gives must be what one of all of them gives.

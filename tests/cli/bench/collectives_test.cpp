@@ -35,10 +35,7 @@ struct TemporaryFile {
   explicit TemporaryFile(const std::string& name)
       : path(std::filesystem::temp_directory_path() / (name + std::to_string(::getpid()))) {}
   ~TemporaryFile() { std::filesystem::remove(path); }
-  std::string text() const {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
+  std::string text() const { return read_file(path); }
   std::filesystem::path path;
 };
 

@@ -7,22 +7,10 @@
 
 #include "cli/report/json_file.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside::testing;
 using ringside::cli::Json;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-}  // namespace
 
 TEST_CASE("bench train tells where a step's time goes") {
   const auto folder = std::filesystem::temp_directory_path() /
@@ -40,7 +28,7 @@ TEST_CASE("bench train tells where a step's time goes") {
   CHECK(contains(outcome.out, "the same products alone"));
   CHECK(contains(outcome.out, "  peak memory "));
 
-  const Json rows = Json::parse(read(json));
+  const Json rows = Json::parse(read_file(json));
   REQUIRE(rows.size() == 2);
   for (const Json& row : rows) {
     double known = 0;
@@ -66,8 +54,8 @@ TEST_CASE("bench train tells where a step's time goes") {
   }
   CHECK(rows[0].at("gemm_ms").get<double>() < 2 * rows[0].at("step_ms").get<double>());
   CHECK(!rows[1].contains("gemm_ms"));
-  CHECK(read(svg).starts_with("<svg"));
-  CHECK(contains(read(svg), ">linear</text>"));
+  CHECK(read_file(svg).starts_with("<svg"));
+  CHECK(contains(read_file(svg), ">linear</text>"));
   std::filesystem::remove_all(folder);
 }
 

@@ -7,15 +7,12 @@
 
 #include "cli/bench/training/zero_report.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside::testing;
 using namespace ringside::cli;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 bool near(double seen, double wanted, double slack) {
   return std::abs(seen - wanted) <= slack * wanted;

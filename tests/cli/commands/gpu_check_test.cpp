@@ -10,6 +10,7 @@
 
 #include "cli/report/json_file.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside::testing;
 using ringside::cli::Json;
@@ -57,10 +58,6 @@ struct Stage {
 
   fs::path folder = fs::temp_directory_path() / fmt::format("ringside-gpu-check-{}", ::getpid());
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

@@ -15,23 +15,20 @@
 
 #include "tests/cli/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 namespace ringside::cli {
 namespace {
 
 using nlohmann::json;
-using testing::contains;
 using testing::Outcome;
 using testing::ringside_binary;
 using testing::run_program;
+using tests::contains;
+using tests::read_file;
 using tests::what_is_malformed;
 using Command = std::vector<std::string>;
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Three ranks, four steps, of a model that takes milliseconds.
 Outcome train(const TemporaryDirectory& directory, const Command& more) {
@@ -75,7 +72,7 @@ TEST_CASE("a trace of a training run has every rank's phases and calls in their 
         train(directory, {"--parallel", "overlap", "--backend", backend, "--trace", file.string()});
     REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
     CHECK(contains(outcome.out, "trace    " + file.string()));
-    auto seen = contents(json::parse(read(file)));
+    auto seen = contents(json::parse(read_file(file)));
     CHECK(seen.size() == 6);
     for (int rank = 0; rank < 3; ++rank) {
       auto& compute = seen[{rank, "compute"}];
@@ -103,7 +100,7 @@ TEST_CASE("spans lie within their step and calls of a rank follow each other") {
   const auto outcome = train(directory, {"--parallel", "naive", "--backend", "tcp", "--trace",
                                          file.string(), "--trace-steps", "2"});
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-  const json trace = json::parse(read(file));
+  const json trace = json::parse(read_file(file));
   std::map<int, std::pair<double, double>> step;
   for (const auto& event : trace.at("traceEvents"))
     if (event.at("name") == "step 2")
@@ -141,7 +138,7 @@ TEST_CASE("a training run's report shows lanes and memory and loss") {
   const auto outcome = train(directory, {"--parallel", "bucketed", "--report", file.string()});
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
   CHECK(contains(outcome.out, fmt::format("report   {} (open it in a browser)", file.string())));
-  const std::string page = read(file);
+  const std::string page = read_file(file);
   CHECK(what_is_malformed(page) == "");
   CHECK(!contains(page, "http"));
   for (const char* part :
@@ -183,7 +180,7 @@ TEST_CASE("bench ddp counts each form's calls and bytes and tells what is expose
   CHECK(contains(outcome.out, "tiny: "));
   CHECK(contains(outcome.out, "no communication"));
   CHECK(contains(outcome.out, "bucket model: o = "));
-  const json all = json::parse(read(figures));
+  const json all = json::parse(read_file(figures));
   const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
   std::map<std::string, json> rows;
   for (const auto& row : all.at("rows"))
@@ -205,13 +202,13 @@ TEST_CASE("bench ddp counts each form's calls and bytes and tells what is expose
           doctest::Approx(row.at("step_ms").get<double>() /
                           rows["none"].at("step_ms").get<double>()));
   }
-  const std::string page = read(report);
+  const std::string page = read_file(report);
   CHECK(what_is_malformed(page) == "");
   CHECK(!contains(page, "http"));
   CHECK(page.find("One step: naive") < page.find("One step: bucketed"));
   CHECK(contains(page, "How large should a bucket be?"));
   CHECK(contains(page, fmt::format("<td>{:.1f}</td>", rows["naive"].at("step_ms").get<double>())));
-  CHECK(what_is_malformed(read(svg)) == "");
+  CHECK(what_is_malformed(read_file(svg)) == "");
 }
 
 TEST_CASE("bench ddp takes several backends in turn beside one step without communication") {
@@ -246,7 +243,7 @@ TEST_CASE("bench ddp takes several backends in turn beside one step without comm
   CHECK(contains(outcome.out, "2 ranks over tcp\n"));
   CHECK(
       contains(outcome.out, "\n\ntiny: 857k parameters, 3.4 MB of gradients; 2 ranks over shm\n"));
-  const json all = json::parse(read(figures));
+  const json all = json::parse(read_file(figures));
   REQUIRE(all.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
     const json& rows = all[i].at("rows");
@@ -314,7 +311,7 @@ TEST_CASE("a browser opens the report and finds no error") {
   const auto trained = train(directory, {"--parallel", "naive", "--report", file.string()});
   REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
   // What the arrow keys do is written into the page by a script of the test's own.
-  std::string page = read(file);
+  std::string page = read_file(file);
   const char* press = R"(<script>
     const press = key => { document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: key, bubbles: true }));
                            return document.activeElement.getAttribute('aria-label') + ' / ' + document.querySelector('.says').textContent; };

@@ -7,16 +7,14 @@
 #include "cli/report/chart.hpp"
 #include "cli/report/report_figures.hpp"
 #include "tests/cli/report/markup.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::cli;
+using ringside::tests::contains;
 using ringside::tests::what_is_malformed;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // A step of 100 ms: 30 ms forward; 40 ms backward, with a call of 20 ms that begins before its end;
 // 10 ms of waiting for the call; 20 ms optimizer.

@@ -107,7 +107,7 @@ TEST_CASE(
     CHECK(contains(outcome.out, "device   emulated: the GPU's kernels, run on the CPU\n") ==
           contains(outcome.out, "emulated"));
     std::vector<double> all;
-    std::istringstream rows(contents(training.path("metrics")));
+    std::istringstream rows(read_file(training.path("metrics")));
     for (std::string row; std::getline(rows, row);)
       if (const auto json = nlohmann::json::parse(row); json.contains("loss"))
         all.push_back(json["loss"]);

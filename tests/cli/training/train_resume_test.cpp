@@ -228,8 +228,8 @@ TEST_CASE(
     for (const char* file : {"model.safetensors", "training-4.safetensors"})
       CHECK(largest_difference_of(training.path("alone-4") / file, training.path(strategy) / file) <
             1e-9);
-    CHECK(contents(training.path("alone-4") / "config.json") ==
-          contents(training.path(strategy) / "config.json"));
+    CHECK(read_file(training.path("alone-4") / "config.json") ==
+          read_file(training.path(strategy) / "config.json"));
     const Outcome outcome =
         run_program({ringside_binary, "train", "--resume", at(strategy), "--data", at("text.txt"),
                      "--threads", "1", "-n", "2", "--parallel", next, "--bucket-mb", "0.001"},

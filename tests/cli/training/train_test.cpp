@@ -75,7 +75,7 @@ TEST_CASE("the same run gives the same dumps to the bit") {
   for (const char* name : {"one", "two"})
     REQUIRE(training.run({"--dump", training.path(name).string()}).exit_code == 0);
   for (const char* step : {"step0001.safetensors", "step0003.safetensors"}) {
-    CHECK((contents(training.path("one") / step) == contents(training.path("two") / step)));
+    CHECK((read_file(training.path("one") / step) == read_file(training.path("two") / step)));
   }
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("metrics are a JSON object for each step") {
   const Training training(
       {"--steps", "4", "--validate-every", "3", "--warmup", "2", "--lr", "0.01"});
   REQUIRE(training.run({"-n", "2", "--metrics", training.path("metrics").string()}).exit_code == 0);
-  std::istringstream lines(contents(training.path("metrics")));
+  std::istringstream lines(read_file(training.path("metrics")));
   std::vector<nlohmann::json> steps, examinations;
   for (std::string line; std::getline(lines, line);) {
     const auto row = nlohmann::json::parse(line);
@@ -175,7 +175,7 @@ TEST_CASE("the same run on two ranks with two threads each gives the same bits i
       REQUIRE(training.run({"--dump", dump.string()}, {{"OMP_WAIT_POLICY", "passive"}}).exit_code ==
               0);
       for (int step = 1; step <= 2; ++step)
-        bits[run].push_back(contents(dump / fmt::format("step{:04}.safetensors", step)));
+        bits[run].push_back(read_file(dump / fmt::format("step{:04}.safetensors", step)));
     }
     CHECK((bits[0] == bits[1]));
   }
@@ -192,7 +192,7 @@ TEST_CASE("bf16 learns as fp32 does in every form and is saved as such") {
     const bool stored_so = model.entry("model.norm.weight").type == transformer::StoredType::bf16;
     CHECK(stored_so == (options[1] == "bf16"));
     if (stored_so)
-      CHECK(contains(contents(training.path("model") / "config.json"), "\"bfloat16\""));
+      CHECK(contains(read_file(training.path("model") / "config.json"), "\"bfloat16\""));
     double last = 0;
     for (const auto& row : rows_without_times(training.path("m"))) {
       if (row.contains("loss")) last = row["loss"];

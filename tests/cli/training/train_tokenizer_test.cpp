@@ -46,7 +46,7 @@ TEST_CASE("a run in a tokenizer's tokens is the same on one rank and two and thr
     CHECK(contains(outcome.out, "--- a sample of 20 tokens, temperature 0.8 ---\n"));
     CHECK(contains(outcome.out, "saved    " + folder +
                                     " (config.json and model.safetensors, tokenizer.json, as "));
-    CHECK(contents(folder + "/tokenizer.json") == contents(tokenizer + "/tokenizer.json"));
+    CHECK(read_file(folder + "/tokenizer.json") == read_file(tokenizer + "/tokenizer.json"));
     const auto rows = rows_without_times(metrics);
     if (first.empty()) first = rows;
     REQUIRE(rows.size() == 7);  // and the examination at the end
@@ -106,7 +106,7 @@ TEST_CASE(
       run_program({ringside_binary, "eval", "--init", halves, "--tokens", ids, "--json", figures});
   CHECK(evaluated.err == "");
   CHECK(contains(evaluated.out, " bits per byte: "));
-  const auto args = nlohmann::json::parse(contents(figures));
+  const auto args = nlohmann::json::parse(read_file(figures));
   const auto ratio = args["loss"].get<double>() / std::log(2.0) /
                      args["bits_per_byte"].get<double>();  // bytes of a token
   CHECK(ratio > 2);

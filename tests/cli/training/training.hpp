@@ -51,11 +51,6 @@ class Training {
   Command options_;
 };
 
-inline std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // An array of the file, in whichever precision it is there.
 inline std::vector<double> numbers(transformer::SafetensorsFile& file, const std::string& name) {
   const auto read = [&](auto zero) {

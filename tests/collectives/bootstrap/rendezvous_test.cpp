@@ -11,16 +11,13 @@
 
 #include "collectives/bootstrap/handshake.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
 using namespace ringside::tests;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 RankInfo impatient(int rank, int size, std::uint16_t port) {
   RankInfo rank_info = place_of(rank, size, port);

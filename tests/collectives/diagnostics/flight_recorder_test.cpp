@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
+using ringside::tests::contains;
 
 namespace {
 
@@ -42,10 +44,6 @@ struct Recorder : FlightRecorder {
     }
   }
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

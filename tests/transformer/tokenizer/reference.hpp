@@ -9,7 +9,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/text.hpp"
+
 namespace ringside::testing {
+
+using tests::read_file;
 
 inline constexpr const char* reference_names[] = {"gpt2",
                                                   "llama3",
@@ -23,11 +27,6 @@ inline constexpr const char* reference_names[] = {"gpt2",
 
 inline std::filesystem::path reference(const std::string& name) {
   return std::filesystem::path(RINGSIDE_TOKENIZER_REFERENCE) / name;
-}
-
-inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 inline std::vector<std::string> reference_texts() {
