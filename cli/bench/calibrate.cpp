@@ -62,7 +62,8 @@ std::string selection_in_words(Collective collective, const MachineCosts& costs,
   std::string words;
   std::string_view last;
   for (std::uint64_t bytes = 4; bytes <= (1u << 30); bytes *= 2) {
-    const std::string_view name = selection.choose(collective, bytes / 4, DataType::fp32, ranks).name;
+    const std::string_view name =
+        selection.choose(collective, bytes / 4, DataType::fp32, ranks).name;
     if (name == last) continue;
     if (!last.empty())
       words +=
@@ -107,9 +108,10 @@ void plan_calibration(BenchPlan& plan, bool ranks_given) {
         "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
   for (const auto& name : plan.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
-      throw UsageError(fmt::format(
-          "--calibrate is for tcp, shm and threads, not for {}: a library selects its algorithms itself",
-          name));
+      throw UsageError(
+          fmt::format("--calibrate is for tcp, shm and threads, not for {}: a library selects its "
+                      "algorithms itself",
+                      name));
   plan.collective = Collective::all_gather;
   plan.algorithms = {"ring", "direct"};
   plan.type = DataType::fp32;
@@ -180,7 +182,8 @@ std::string calibration_report(const std::map<std::string, MachineCosts>& costs,
           fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
           [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
   text +=
-      "\nA message of b bytes takes alpha + beta b, and turn more for each additional rank on a core.\n"
+      "\nA message of b bytes takes alpha + beta b, and turn more for each additional rank on a "
+      "core.\n"
       "It occupies a core for overhead + copy b at each end. Adding b bytes takes gamma b.\n"
       "\nSelected algorithms for fp32:\n";
   for (const auto& [transport, c] : costs)

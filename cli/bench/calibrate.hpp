@@ -1,10 +1,10 @@
 // `ringside bench --calibrate`: computes the costs of messages and sums on this machine
 // (collectives/selection/cost_model.hpp) from a few measured calls.
 //
-// The calls are all_gathers of few and of many bytes through the normal executor and transport, with
-// two algorithms: in the ring each message waits for the previous one; in the direct exchange no
-// message waits. Each runs with 2 ranks and with more ranks than cores. Each cost is computed from
-// the call whose time it dominates:
+// The calls are all_gathers of few and of many bytes through the normal executor and transport,
+// with two algorithms: in the ring each message waits for the previous one; in the direct exchange
+// no message waits. Each runs with 2 ranks and with more ranks than cores. Each cost is computed
+// from the call whose time it dominates:
 //
 //     ranks, bytes, algorithm   time                               why
 //     2, few                    alpha                              one message each way
@@ -38,12 +38,12 @@ struct CalibrationTimes {
   std::array<double, 3> pair_many{}, ring_many{};
 };
 
-// Computes alpha, turn, overhead, beta and copy. None is negative, even if the times contradict each
-// other, as they may on a busy machine.
+// Computes alpha, turn, overhead, beta and copy. None is negative, even if the times contradict
+// each other, as they may on a busy machine.
 collectives::MachineCosts solve_costs(const CalibrationTimes& times, int cores);
 
-// Changes `plan` into one that measures the calls above. Keeps --backends and, if `ranks_given`, -n.
-// Throws UsageError if these do not allow it.
+// Changes `plan` into one that measures the calls above. Keeps --backends and, if `ranks_given`,
+// -n. Throws UsageError if these do not allow it.
 void plan_calibration(BenchPlan& plan, bool ranks_given);
 
 // Seconds per byte to add one buffer to another, for each of MachineCosts::lengths.

@@ -124,7 +124,8 @@ void measure_bare_copies(Contender& contender) {
 
 void measure_with(Contender& contender, std::shared_ptr<Backend> backend) {
   const bool check = contender.backend != nullptr, device = check && contender.backend->device;
-  contender.measure = [backend, check, device](const Block& block, std::vector<RankRecord>& records) {
+  contender.measure = [backend, check, device](const Block& block,
+                                               std::vector<RankRecord>& records) {
     measure_rank(*backend, block, check, records[0], device);
   };
 }
@@ -145,48 +146,53 @@ std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks) {
   for (const auto& name : plan.backends) {
     const BenchBackend& backend = bench_backend_named(name);
     Contender contender{.name = name,
-              .algorithm = "",
-              .backend = &backend,
-              .limit = backend.limit,
-              .set = set_of(backend, plan.backends),
-              .measure = {}};
-    const bool ours = backend.ranks_run_as != RanksRunAs::mpirun && name != "gloo" && name != "nccl";
+                        .algorithm = "",
+                        .backend = &backend,
+                        .limit = backend.limit,
+                        .set = set_of(backend, plan.backends),
+                        .measure = {}};
+    const bool ours =
+        backend.ranks_run_as != RanksRunAs::mpirun && name != "gloo" && name != "nccl";
     if (!ours) contenders.push_back(contender);
     const bool has_algorithms =
         !backend.device || (name == "cuda_kernels" && plan.collective == Collective::all_reduce);
-    for (const auto& algorithm : has_algorithms ? plan.algorithms : std::vector<std::string>{"auto"}) {
+    for (const auto& algorithm :
+         has_algorithms ? plan.algorithms : std::vector<std::string>{"auto"}) {
       if (!ours) break;
       contender.algorithm = algorithm;
       contenders.push_back(contender);
     }
   }
   const bool has_no_limit = plan.collective == Collective::barrier ||
-                               plan.collective == Collective::gather ||
-                               plan.collective == Collective::scatter;
+                            plan.collective == Collective::gather ||
+                            plan.collective == Collective::scatter;
   if (ranks == 1 || has_no_limit || !plan.limits) return contenders;
   for (const auto& [limit, name] :
        {std::pair(Limit::tcp, "bare ring"), std::pair(Limit::memory, "bare copy"),
         std::pair(Limit::device, "bare GPU")}) {
     if (limit == Limit::device && plan.collective != Collective::all_reduce)
       continue;  // its kernel moves bytes like an all-reduce only
-    const bool wanted = std::any_of(contenders.begin(), contenders.end(), [limit = limit](const Contender& contender) {
-      return contender.limit == limit;
-    });
-    if (wanted) contenders.push_back({.name = name, .algorithm = "", .limit = limit, .measure = {}});
+    const bool wanted = std::any_of(
+        contenders.begin(), contenders.end(),
+        [limit = limit](const Contender& contender) { return contender.limit == limit; });
+    if (wanted)
+      contenders.push_back({.name = name, .algorithm = "", .limit = limit, .measure = {}});
   }
   return contenders;
 }
 
 void open_contender(Contender& contender, const RankInfo& meeting) {
-  const bool in_one_process =
-      contender.backend ? contender.backend->ranks_run_as == RanksRunAs::threads : contender.limit != Limit::tcp;
+  const bool in_one_process = contender.backend
+                                  ? contender.backend->ranks_run_as == RanksRunAs::threads
+                                  : contender.limit != Limit::tcp;
   contender.takes_part = meeting.rank == 0 || !in_one_process;
   if (in_one_process && contender.takes_part && contender.limit == Limit::device)
     return measure_with_one_gpu(contender, !contender.backend);
   if (in_one_process && contender.takes_part)
     return contender.backend ? measure_with_threads(contender) : measure_bare_copies(contender);
   if (!in_one_process)
-    measure_with(contender, contender.backend ? connect(contender.name, meeting) : make_bare_ring(meeting));
+    measure_with(contender,
+                 contender.backend ? connect(contender.name, meeting) : make_bare_ring(meeting));
 }
 
 }  // namespace ringside::cli

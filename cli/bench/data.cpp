@@ -23,8 +23,8 @@ constexpr std::uint64_t period = 509;  // a prime: no chunk begins where another
 constexpr int of_all_ranks = -1;       // the source of a reduced result
 constexpr std::align_val_t page{4096};
 
-// Element i of rank r, i < period. It is small, so that the sum over 64 ranks is exact even in bf16.
-// For a product it is 1 or, rarely, 2; for an average, a multiple of the number of ranks.
+// Element i of rank r, i < period. It is small, so that the sum over 64 ranks is exact even in
+// bf16. For a product it is 1 or, rarely, 2; for an average, a multiple of the number of ranks.
 std::int64_t number(const Call& call, int rank, int ranks, std::uint64_t i) {
   const std::uint64_t bits = mix_bits(mix_bits(static_cast<std::uint64_t>(rank) + 1) + i);
   if (call.reduce == ReduceOp::product)

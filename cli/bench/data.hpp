@@ -1,5 +1,5 @@
-// The data of a measurement: inputs whose results are exact in every type, the expected results, and
-// the number of wrong elements.
+// The data of a measurement: inputs whose results are exact in every type, the expected results,
+// and the number of wrong elements.
 //
 // Element i of rank r is a small integer from a pattern of prime length, so that a chunk at a wrong
 // offset is detected. The data is handled as bytes; only one small function knows the types.

@@ -93,16 +93,19 @@ const BenchBackend& bench_backend_named(std::string_view name) {
       if (const auto missing = collectives::cuda::what_is_missing())
         fail("{} cannot be measured: {}", name, *missing);
       require(backend.available,
-              "{} is not in this build: install libnccl-dev from NVIDIA's repository, then configure and "
+              "{} is not in this build: install libnccl-dev from NVIDIA's repository, then "
+              "configure and "
               "build again",
               name);
       return backend;
     }
-    const char* package =
-        backend.ranks_run_as == RanksRunAs::mpirun ? "libopenmpi-dev and openmpi-bin" : "libgloo-dev";
-    require(backend.available,
-            "{} is not in this build: install {}, then configure and build again; this build has {}", name,
-            package, fmt::join(available, ", "));
+    const char* package = backend.ranks_run_as == RanksRunAs::mpirun
+                              ? "libopenmpi-dev and openmpi-bin"
+                              : "libgloo-dev";
+    require(
+        backend.available,
+        "{} is not in this build: install {}, then configure and build again; this build has {}",
+        name, package, fmt::join(available, ", "));
     return backend;
   }
   fail("there is no backend named '{}'; this build has {}", name, fmt::join(available, ", "));
@@ -120,7 +123,8 @@ std::uint64_t parse_bytes(const std::string& text) {
   const double bytes = found == std::end(units) ? 0 : number * static_cast<double>(found->second);
   require(error == std::errc() && found != std::end(units) && bytes >= 0 && bytes < 1e18 &&
               bytes == static_cast<double>(static_cast<std::uint64_t>(bytes)),
-          "'{}' is not a number of bytes: write 4B, 64KB (64000 bytes), 64KiB (65536 bytes), 10MB or 1GB",
+          "'{}' is not a number of bytes: write 4B, 64KB (64000 bytes), 64KiB (65536 bytes), 10MB "
+          "or 1GB",
           text);
   return static_cast<std::uint64_t>(bytes);
 }

@@ -46,7 +46,8 @@ struct BenchPlan {
   collectives::DataType type{};
   collectives::ReduceOp op{};
   std::vector<int> ranks;
-  std::vector<std::uint64_t> bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
+  std::vector<std::uint64_t>
+      bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
   std::vector<std::string> backends;
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
@@ -54,8 +55,8 @@ struct BenchPlan {
   std::optional<int> repeat;  // samples of each figure; none: as fit into half a second, at least 7
 };
 
-// Parses "64KB" (64000 bytes) or "64KiB" (65536). The units are B, KB, MB, GB, TB and KiB, MiB, GiB,
-// TiB. Throws Error.
+// Parses "64KB" (64000 bytes) or "64KiB" (65536). The units are B, KB, MB, GB, TB and KiB, MiB,
+// GiB, TiB. Throws Error.
 std::uint64_t parse_bytes(const std::string& text);
 std::string bytes_to_text(std::uint64_t bytes);  // "64 KB", "65536 B"
 

@@ -113,8 +113,8 @@ std::string dots(const std::vector<Point>& points, const Scale& x, const Scale& 
 }
 
 std::string style_of(const std::string& backend, const std::vector<std::string>& backends) {
-  const auto position = static_cast<std::size_t>(std::find(backends.begin(), backends.end(), backend) -
-                                              backends.begin());
+  const auto position = static_cast<std::size_t>(
+      std::find(backends.begin(), backends.end(), backend) - backends.begin());
   return fmt::format("style=\"stroke:{0};fill:{0}\" class=\"line\"",
                      colours[position % colours.size()]);
 }
@@ -187,9 +187,8 @@ std::string bench_plot(const std::vector<Json>& rows) {
     const double begin = panel_width * static_cast<double>(i);
     const Scale x = scale_for(fewest_bytes, most_bytes, begin + left, begin + panel_width - right);
     const Scale y = scale_for(least, most, panel_height - bottom, top);
-    svg += axes(x, y) + text(begin + left, top - 8,
-                             counted(ranks[i], "rank"),
-                             " font-weight=\"bold\"");
+    svg += axes(x, y) +
+           text(begin + left, top - 8, counted(ranks[i], "rank"), " font-weight=\"bold\"");
     limits = lines_of(rows, ranks[i], true);
     for (const auto& [name, points] : limits) svg += line(points, x, y, limit_style(name));
     for (const auto& [name, points] : lines_of(rows, ranks[i], false)) {

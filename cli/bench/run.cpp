@@ -19,10 +19,10 @@ using collectives::ProcessGroup;
 using collectives::RankInfo;
 using collectives::ReduceOp;
 
-constexpr int rounds = 4;                     // blocks of a contender
-constexpr double sample_seconds = 2e-3;       // shorter calls share a batch
-constexpr double contender_seconds = 0.5;     // for the samples of a contender and a size, ...
-constexpr int fewest_samples = 7;             // ... unless these would be fewer
+constexpr int rounds = 4;                  // blocks of a contender
+constexpr double sample_seconds = 2e-3;    // shorter calls share a batch
+constexpr double contender_seconds = 0.5;  // for the samples of a contender and a size, ...
+constexpr int fewest_samples = 7;          // ... unless these would be fewer
 
 // The result of all ranks of a contender.
 struct Figure {
@@ -58,7 +58,8 @@ class Bench {
       blocks.push_back(block_for(calls[i], gather(trial).seconds));
     }
     for (int round = 0; round < rounds; ++round)
-      for (std::size_t i = 0; i < contenders_.size(); ++i) run(contenders_[i], blocks[i], records[i]);
+      for (std::size_t i = 0; i < contenders_.size(); ++i)
+        run(contenders_[i], blocks[i], records[i]);
     std::vector<Figure> figures;
     for (const auto& record : records) figures.push_back(gather(record));
     return rows(calls, figures);
@@ -115,7 +116,8 @@ class Bench {
       const auto costs = collectives::costs_here(contender.name);
       selection.set_costs(link_ ? collectives::costs_behind(*link_, costs) : costs);
       algorithm = static_cast<std::uint8_t>(
-          &selection.choose(call.collective, call.count, call.type, layout_.in_set.size) - all.data());
+          &selection.choose(call.collective, call.count, call.type, layout_.in_set.size) -
+          all.data());
     }
     all_processes_.broadcast(std::span(&algorithm, 1), 0);
     return algorithm;

@@ -10,8 +10,8 @@
 
 namespace ringside::cli {
 
-// Returns when everything is measured. On rank 0 of the job, calls `take` with the rows of each size
-// as soon as they are complete.
+// Returns when everything is measured. On rank 0 of the job, calls `take` with the rows of each
+// size as soon as they are complete.
 void run_bench(const BenchPlan& plan, const ProcessLayout& layout,
                const std::function<void(const std::vector<BenchRow>&)>& take);
 

@@ -57,9 +57,8 @@ void plan_link(BenchPlan& plan, const collectives::Link& link, const BenchArgume
         "--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK");
   for (const auto& name : plan.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
-      throw UsageError(
-          fmt::format("--link slows down tcp, shm and threads, but not {}: leave out one of the two",
-                      name));
+      throw UsageError(fmt::format(
+          "--link slows down tcp, shm and threads, but not {}: leave out one of the two", name));
   plan.limits = false;  // the link is the limit
   if (!is_bench_process())
     fmt::print(file_beside(args.json), "every rank behind a link of {}\n", to_text(link)),
@@ -187,10 +186,10 @@ void finish_calibration(const BenchArguments& args, const BenchPlan& plan,
                         const std::vector<Json>& rows) {
   const auto costs = costs_from_rows(plan, rows, measure_adding());
   collectives::keep_calibration(costs);
-  fmt::print(file_beside(args.json),
-             "{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by it.\n",
-             calibration_report(costs, plan.ranks.back()),
-             collectives::calibration_file().string());
+  fmt::print(
+      file_beside(args.json),
+      "{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by it.\n",
+      calibration_report(costs, plan.ranks.back()), collectives::calibration_file().string());
   if (!args.json.empty()) write_json_file(args.json, Json(rows));
 }
 
@@ -282,7 +281,8 @@ void add_bench_command(CLI::App& app) {
     if (!command->get_subcommands().empty()) return;
     if (args->collective.empty() && !args->calibrate)
       throw UsageError(
-          "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, or "
+          "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
+          "or "
           "--calibrate");
     args->ranks_given = ranks->count() > 0;
     bench(*args);

@@ -155,8 +155,7 @@ void add_eval_command(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand(
-             "eval",
-             "Evaluate a checkpoint on given tokens: loss, log-probabilities, gradients")
+             "eval", "Evaluate a checkpoint on given tokens: loss, log-probabilities, gradients")
           ->footer(more);
   command
       ->add_option("--init", args->init,
@@ -166,20 +165,22 @@ void add_eval_command(CLI::App& app) {
   command->add_option("--tokens", args->tokens, "The tokens; formats: see below")
       ->type_name("FILE")
       ->required();
-  command->add_option("--json", args->json, "Write loss and log-probabilities to this file")->type_name("FILE");
+  command->add_option("--json", args->json, "Write loss and log-probabilities to this file")
+      ->type_name("FILE");
   command->add_option("--grads", args->grads, "Write all gradients to this file, as safetensors")
       ->type_name("FILE");
   command
-      ->add_option(
-          "--logits", args->logits,
-          "Write the logits to this file, as safetensors: one array per sequence, named by its number")
+      ->add_option("--logits", args->logits,
+                   "Write the logits to this file, as safetensors: one array per sequence, named "
+                   "by its number")
       ->type_name("FILE");
   command->add_option("--dtype", args->dtype, "Compute in fp32 or fp64 [fp32]")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
   command
-      ->add_option("--sequence", args->sequence,
-                   "Cut a stream of tokens into sequences of N tokens [as many as the model can attend to]")
+      ->add_option(
+          "--sequence", args->sequence,
+          "Cut a stream of tokens into sequences of N tokens [as many as the model can attend to]")
       ->type_name("N")
       ->check(at_least_one("token"));
   command->add_option("--batch", args->batch, "Sequences in memory at once [8]")

@@ -104,7 +104,8 @@ void add_generate_command(CLI::App& app) {
       ->required();
   CLI::Option* prompt =
       option("--prompt", args->prompt, "TEXT", "The beginning of the text [an empty line]");
-  option("--prompt-file", args->prompt_file, "FILE", "Read the beginning from this file instead")->excludes(prompt);
+  option("--prompt-file", args->prompt_file, "FILE", "Read the beginning from this file instead")
+      ->excludes(prompt);
   option("--tokens", args->tokens, "N", "Tokens to generate [200]")
       ->check(CLI::NonNegativeNumber.description(""));
   option("--temperature", args->sample.temperature, "T",
@@ -117,8 +118,7 @@ void add_generate_command(CLI::App& app) {
       ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
   add_memory_limit(*command, args->memory_limit);
   add_device_option(*command, args->device);
-  option("--threads", args->threads, "N", "Threads [1]")
-      ->check(at_least_one("thread"));
+  option("--threads", args->threads, "N", "Threads [1]")->check(at_least_one("thread"));
   command->callback([args] { generate(*args); });
 }
 

@@ -72,13 +72,15 @@ void add_launch_command(CLI::App& app) {
                    "Address on which rank 0 listens [one machine: 127.0.0.1]")
       ->type_name("ADDRESS");
   command
-      ->add_option("--master-port", options.master_port, "Port on which rank 0 listens [one machine: a free port]")
+      ->add_option("--master-port", options.master_port,
+                   "Port on which rank 0 listens [one machine: a free port]")
       ->type_name("PORT")
       ->check(CLI::Range(1, 65535));
   command
-      ->add_option("--job-key", options.job_key,
-                   "Secret with which the ranks authenticate each other. Prefer RINGSIDE_JOB_KEY, which no "
-                   "process list shows [one machine: random]")
+      ->add_option(
+          "--job-key", options.job_key,
+          "Secret with which the ranks authenticate each other. Prefer RINGSIDE_JOB_KEY, which no "
+          "process list shows [one machine: random]")
       ->type_name("KEY");
   command
       ->add_option("--grace", args->grace,

@@ -1,5 +1,5 @@
-// `ringside prove`: proves every algorithm of the catalogue for every number of ranks and every root,
-// by following the contributions of each rank.
+// `ringside prove`: proves every algorithm of the catalogue for every number of ranks and every
+// root, by following the contributions of each rank.
 
 #include <iostream>
 #include <memory>
@@ -59,8 +59,8 @@ void prove_all(const ProveOptions& options) {
   print_proofs(stream_beside(options.json), proofs);
   std::cout.flush();
   if (!options.json.empty()) write_json_file(options.json, json);
-  require(wrong == 0, "{} of {} algorithms are wrong: see the findings above",
-          wrong, proofs.size());
+  require(wrong == 0, "{} of {} algorithms are wrong: see the findings above", wrong,
+          proofs.size());
 }
 
 }  // namespace
@@ -80,9 +80,10 @@ void add_prove_command(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 256).description(""));
   command
-      ->add_option("--json", options->json,
-                   "Write the results to this file; - writes them to standard output and the table to "
-                   "standard error")
+      ->add_option(
+          "--json", options->json,
+          "Write the results to this file; - writes them to standard output and the table to "
+          "standard error")
       ->type_name("FILE");
   command->callback([options] { prove_all(*options); });
 }

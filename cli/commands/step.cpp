@@ -138,8 +138,9 @@ void add_step_command(CLI::App& app) {
                    fmt::format("{} [all_reduce]", fmt::join(names, ", ")))
       ->type_name("NAME");
   command
-      ->add_option("--algorithm", options->algorithm,
-                   "One of the collective's algorithms, which `ringside prove` lists [the first one]")
+      ->add_option(
+          "--algorithm", options->algorithm,
+          "One of the collective's algorithms, which `ringside prove` lists [the first one]")
       ->type_name("NAME");
   command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 [4]")
       ->type_name("N")
@@ -149,9 +150,10 @@ void add_step_command(CLI::App& app) {
                    "The root of a broadcast, reduce, gather or scatter [0]")
       ->type_name("RANK");
   command
-      ->add_option("--json", options->json,
-                   "Write the steps, and the contents of every rank after each step, to this file; - writes "
-                   "them to standard output")
+      ->add_option(
+          "--json", options->json,
+          "Write the steps, and the contents of every rank after each step, to this file; - writes "
+          "them to standard output")
       ->type_name("FILE");
   command->callback([options] { step(*options); });
 }

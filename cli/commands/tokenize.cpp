@@ -113,8 +113,8 @@ template <class Id>
 void write_stream(const std::string& path, const Ids& ids) {
   std::vector<Id> stream;
   for (const std::int32_t id : ids) {
-    require(std::in_range<Id>(id),
-            "the id {} does not fit into {} bytes: write to a file NAME.u32", id, sizeof(Id));
+    require(std::in_range<Id>(id), "the id {} does not fit into {} bytes: write to a file NAME.u32",
+            id, sizeof(Id));
     stream.push_back(static_cast<Id>(id));
   }
   transformer::AtomicFile file(path);
@@ -146,10 +146,9 @@ void write_figures(const Arguments& args, const Tokenizer& tokenizer, std::size_
 }
 
 std::string summary(std::size_t tokens, std::size_t bytes) {
-  return fmt::format("{} for {}, {:.2f} bytes per token",
-                     counted(static_cast<std::int64_t>(tokens), "token"),
-                     counted(static_cast<std::int64_t>(bytes), "byte"),
-                     per(static_cast<double>(bytes), tokens));
+  return fmt::format(
+      "{} for {}, {:.2f} bytes per token", counted(static_cast<std::int64_t>(tokens), "token"),
+      counted(static_cast<std::int64_t>(bytes), "byte"), per(static_cast<double>(bytes), tokens));
 }
 
 void encode(const Arguments& args, const Tokenizer& tokenizer) {
@@ -185,7 +184,8 @@ void tokenize(const Arguments& args) {
   if (args.train) {
     if (!args.tokenizer.empty() || !args.texts.empty() || !args.file.empty() ||
         !args.decode.empty())
-      throw UsageError("--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
+      throw UsageError(
+          "--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
     if (args.save.empty())
       throw UsageError("--train needs a place for the tokenizer: name it with --save");
     return train(args);
@@ -207,8 +207,7 @@ void tokenize(const Arguments& args) {
 void add_tokenize_command(CLI::App& app) {
   const auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("tokenize",
-                         "Encode text as tokens, decode tokens, or train a tokenizer")
+      app.add_subcommand("tokenize", "Encode text as tokens, decode tokens, or train a tokenizer")
           ->footer(more);
   command->add_option("text", args->texts, "Text to encode; several texts are joined by spaces")
       ->type_name("TEXT");
@@ -218,8 +217,7 @@ void add_tokenize_command(CLI::App& app) {
   };
   constexpr const char* use = "Use a tokenizer";
   option(use, "--tokenizer", args->tokenizer, "PATH", "A tokenizer.json, or a folder with one");
-  option(use, "--file", args->file, "FILE",
-         "Encode a file, or all files of a folder, as one text");
+  option(use, "--file", args->file, "FILE", "Encode a file, or all files of a folder, as one text");
   option(use, "--decode", args->decode, "IDS",
          "Print the bytes of these ids, for example 464,262,1001")
       ->delimiter(',');

@@ -73,9 +73,9 @@ void train_as_rank(TrainingPlan plan, const DeviceOption& device,
   plan.backend = group.backend_name();
   Recording recording = recording_of(plan);
   run_training(plan, make_strategy(plan.strategy, group, plan.bucket_mb), recording);
-  recording.write(
-      group, fmt::format("Training {} on {}", plan.model_name, counted(group.size(), "rank")),
-      facts_of(plan, group.size()));
+  recording.write(group,
+                  fmt::format("Training {} on {}", plan.model_name, counted(group.size(), "rank")),
+                  facts_of(plan, group.size()));
 }
 
 void train(const TrainArguments& args) {
@@ -100,8 +100,9 @@ void add_model_options(CLI::App& command, TrainArguments& args) {
   };
   option("--model", args.model, "NAME",
          fmt::format("A named size: {} [tiny]", fmt::join(transformer::config_names(), ", ")));
-  option("--d-model", args.d_model, "N", "Width of the model. It overrides the named size, as do "
-                                         "the sizes below");
+  option("--d-model", args.d_model, "N",
+         "Width of the model. It overrides the named size, as do "
+         "the sizes below");
   option("--layers", args.layers, "N", "Number of blocks");
   option("--heads", args.heads, "N", "Query heads");
   option("--kv-heads", args.kv_heads, "N", "Key and value heads [as many as query heads]");
@@ -127,7 +128,8 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   add_ranks_option(command, args.ranks);
   add_backend_option(command, args.ranks);
   add_link_option(command);
-  for (const char* name : {"--ranks", "--backend", "--link"}) command.get_option(name)->group("Ranks");
+  for (const char* name : {"--ranks", "--backend", "--link"})
+    command.get_option(name)->group("Ranks");
   command
       .add_option("--parallel", args.strategy,
                   fmt::format("The parallel strategy: {} [one rank: single; else flat]",
@@ -141,8 +143,7 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
       ->type_name("MB")
       ->check(CLI::PositiveNumber.description(""))
       ->group("Ranks");
-  command
-      .add_option("--threads", args.threads, "Threads of each rank [cores divided by ranks]")
+  command.add_option("--threads", args.threads, "Threads of each rank [cores divided by ranks]")
       ->type_name("N")
       ->check(at_least_one("thread"))
       ->group("Ranks");
@@ -177,8 +178,7 @@ void add_training_options(CLI::App& command, TrainArguments& args) {
       ->check(CLI::IsMember({"sgd", "adamw"}).description(""));
   option("--lr", args.learning_rate, "RATE",
          "Peak learning rate [adamw: 3e-3 for width 128, less for wider models; sgd: 0.1]");
-  option("--min-lr", args.min_learning_rate, "RATE",
-         "Learning rate at the end [a tenth of --lr]");
+  option("--min-lr", args.min_learning_rate, "RATE", "Learning rate at the end [a tenth of --lr]");
   option("--warmup", args.warmup, "N",
          "Steps until the peak learning rate [a tenth of --steps, at most 100]");
   option("--clip", args.clip, "NORM", "Largest norm of the gradient; 0: no limit [1]");

@@ -15,9 +15,7 @@ constexpr int give_up = 0;                           // instead of a signal
 }  // namespace
 
 Job::Job(const LaunchOptions& options)
-    : options_(options),
-      rendezvous_(choose_rendezvous_address(options)),
-      reaper_(options.ranks) {}
+    : options_(options), rendezvous_(choose_rendezvous_address(options)), reaper_(options.ranks) {}
 
 Job::~Job() {
   for (auto& rank : ranks_) {

@@ -1,4 +1,5 @@
-// One rank of a job as a child process of the launcher: how it starts, and a description of its end.
+// One rank of a job as a child process of the launcher: how it starts, and a description of its
+// end.
 #pragma once
 
 #include <map>

@@ -60,7 +60,8 @@ void become_the_only_rank(const LaunchOptions& options) {
 std::vector<std::string> own_command() {
   char path[4096];
   const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  require(length > 0, "cannot read the path of this program from /proc/self/exe: {}", std::strerror(errno));
+  require(length > 0, "cannot read the path of this program from /proc/self/exe: {}",
+          std::strerror(errno));
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string arguments((std::istreambuf_iterator<char>(file)),
                               std::istreambuf_iterator<char>());
@@ -112,7 +113,8 @@ void add_backend_option(CLI::App& command, RanksOption& option) {
 
 void add_backends_option(CLI::App& command, std::vector<std::string>& backends) {
   command
-      .add_option("--backend", backends, fmt::format("{}. Several backends take turns", backends_in_words))
+      .add_option("--backend", backends,
+                  fmt::format("{}. Several backends take turns", backends_in_words))
       ->delimiter(',')
       ->type_name("NAME,...")
       ->check(one_of_the_backends())

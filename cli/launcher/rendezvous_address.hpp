@@ -1,4 +1,5 @@
-// Where the ranks of a job meet: rank 0's address and port, and the job key that authenticates them.
+// Where the ranks of a job meet: rank 0's address and port, and the job key that authenticates
+// them.
 #pragma once
 
 #include <memory>

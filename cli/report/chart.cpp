@@ -183,7 +183,8 @@ std::string escaped(const std::string& text) {
 }
 
 std::vector<double> round_ticks(double low, double high, int wanted) {
-  require(high > low && wanted >= 1, "there are no ticks from {} to {}: the range is empty", low, high);
+  require(high > low && wanted >= 1, "there are no ticks from {} to {}: the range is empty", low,
+          high);
   const double rough = (high - low) / wanted, power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double factor : {5.0, 2.0, 1.0})
@@ -233,21 +234,32 @@ std::string svg_file(const Chart& chart) {
 
 const char* chart_style() {
   return R"(
-:root { --paper: #ffffff; --ink: #1d2329; --soft: #56616b; --grid: #dde2e6; --focus: #111111;
-  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8; --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; }
-@media (prefers-color-scheme: dark) { :root { --paper: #16191d; --ink: #e4e8eb; --soft: #a6b0b9; --grid: #363d45; --focus: #ffffff;
-  --c0: #62a5f0; --c1: #f08a4b; --c2: #52bd80; --c3: #cb7bdc; --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc; } }
-@media print { :root { --paper: #ffffff; --ink: #000000; --soft: #333333; --grid: #cccccc; --focus: #000000;
-  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8; --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; } }
-.chart { font: 12px system-ui, sans-serif; } .chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
+:root {
+  --paper: #ffffff; --ink: #1d2329; --soft: #56616b; --grid: #dde2e6; --focus: #111111;
+  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b;
+}
+@media (prefers-color-scheme: dark) { :root {
+  --paper: #16191d; --ink: #e4e8eb; --soft: #a6b0b9; --grid: #363d45; --focus: #ffffff;
+  --c0: #62a5f0; --c1: #f08a4b; --c2: #52bd80; --c3: #cb7bdc;
+  --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc;
+} }
+@media print { :root {
+  --paper: #ffffff; --ink: #000000; --soft: #333333; --grid: #cccccc; --focus: #000000;
+  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b;
+} }
+.chart { font: 12px system-ui, sans-serif; }
+.chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
 .paper { fill: var(--paper); } .grid { stroke: var(--grid); }
 .chart polyline { fill: none; stroke-width: 2; } .chart .dashed { stroke-dasharray: 6 4; }
-polyline.c0 { stroke: var(--c0); } polyline.c1 { stroke: var(--c1); } polyline.c2 { stroke: var(--c2); } polyline.c3 { stroke: var(--c3); }
-polyline.c4 { stroke: var(--c4); } polyline.c5 { stroke: var(--c5); } polyline.c6 { stroke: var(--c6); }
-circle.c0, rect.c0, polygon.c0 { fill: var(--c0); } circle.c1, rect.c1, polygon.c1 { fill: var(--c1); }
-circle.c2, rect.c2, polygon.c2 { fill: var(--c2); } circle.c3, rect.c3, polygon.c3 { fill: var(--c3); }
-circle.c4, rect.c4, polygon.c4 { fill: var(--c4); } circle.c5, rect.c5, polygon.c5 { fill: var(--c5); }
-circle.c6, rect.c6, polygon.c6 { fill: var(--c6); }
+polyline.c0 { stroke: var(--c0); } circle.c0, rect.c0, polygon.c0 { fill: var(--c0); }
+polyline.c1 { stroke: var(--c1); } circle.c1, rect.c1, polygon.c1 { fill: var(--c1); }
+polyline.c2 { stroke: var(--c2); } circle.c2, rect.c2, polygon.c2 { fill: var(--c2); }
+polyline.c3 { stroke: var(--c3); } circle.c3, rect.c3, polygon.c3 { fill: var(--c3); }
+polyline.c4 { stroke: var(--c4); } circle.c4, rect.c4, polygon.c4 { fill: var(--c4); }
+polyline.c5 { stroke: var(--c5); } circle.c5, rect.c5, polygon.c5 { fill: var(--c5); }
+polyline.c6 { stroke: var(--c6); } circle.c6, rect.c6, polygon.c6 { fill: var(--c6); }
 )";
 }
 

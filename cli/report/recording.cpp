@@ -27,8 +27,8 @@ Recording::Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t
   if (!plan.steps) return;
   std::tie(first_, last_) = *plan.steps;
   require(first_ <= end && last_ > begin,
-          "cannot trace steps {} to {}: the run takes steps {} to {}", first_, last_,
-          begin + 1, end);
+          "cannot trace steps {} to {}: the run takes steps {} to {}", first_, last_, begin + 1,
+          end);
 }
 
 void Recording::before_step(std::int64_t step) {

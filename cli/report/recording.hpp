@@ -46,8 +46,8 @@ class Recording {
   void before_step(std::int64_t step);
   void after_step(const transformer::StepReport& report);
 
-  // Every rank must call it while no asynchronous call is running. Rank 0 writes the files and prints
-  // their names. `title` and `facts` are the head of the report.
+  // Every rank must call it while no asynchronous call is running. Rank 0 writes the files and
+  // prints their names. `title` and `facts` are the head of the report.
   void write(collectives::ProcessGroup& group, const std::string& title,
              const std::vector<std::pair<std::string, std::string>>& facts);
 

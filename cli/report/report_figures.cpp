@@ -213,9 +213,10 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
   }
   if (bits_per_byte.size() == 1) chart.series[0].style = Series::dots;
   figure.drawing = draw(chart);
-  figure.caption = fmt::format("The loss goes from {:.3f} bits per byte in step {} to {:.3f} in step {}.",
-                               bits_per_byte.front().second, bits_per_byte.front().first,
-                               bits_per_byte.back().second, bits_per_byte.back().first);
+  figure.caption =
+      fmt::format("The loss goes from {:.3f} bits per byte in step {} to {:.3f} in step {}.",
+                  bits_per_byte.front().second, bits_per_byte.front().first,
+                  bits_per_byte.back().second, bits_per_byte.back().first);
   return figure;
 }
 
@@ -256,8 +257,10 @@ Figure bucket_figure(const BucketModel& model, double gradient_bytes,
   Figure figure{
       "How large should a bucket be?", draw(bucket_chart(model, gradient_bytes, measured)), "", {}};
   figure.caption = fmt::format(
-      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets. The overhead of a call, o = "
-      "{:.1f} us, and the bandwidth, w = {:.3f} GB/s, are fitted to all-reduces of the same run. The "
+      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets. The overhead of a call, o "
+      "= "
+      "{:.1f} us, and the bandwidth, w = {:.3f} GB/s, are fitted to all-reduces of the same run. "
+      "The "
       "model's best bucket has sqrt(s w o) = {:.2f} MB.",
       gradient_bytes / 1e6, model.overhead * 1e6, model.bandwidth / 1e9,
       model.best_bucket_bytes(gradient_bytes) / 1e6);

@@ -1,5 +1,5 @@
-// The figures of the reports: the lanes of every rank, memory over a step, the loss, and the cost of
-// buckets.
+// The figures of the reports: the lanes of every rank, memory over a step, the loss, and the cost
+// of buckets.
 #pragma once
 
 #include <cstdint>

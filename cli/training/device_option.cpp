@@ -27,7 +27,8 @@ RankInfo device_rank_info(collectives::ProcessGroup& group, const ReservedPort& 
   return rank_info;
 }
 
-std::unique_ptr<collectives::Backend> connect(const std::string& backend, const RankInfo& rank_info) {
+std::unique_ptr<collectives::Backend> connect(const std::string& backend,
+                                              const RankInfo& rank_info) {
   if (backend == "nccl") return collectives::cuda::make_nccl_backend(rank_info);
   return collectives::cuda::make_cuda_ipc_backend(rank_info);
 }
@@ -36,9 +37,10 @@ std::unique_ptr<collectives::Backend> connect(const std::string& backend, const 
 
 CLI::Option* add_device_option(CLI::App& command, DeviceOption& option) {
   return command
-      .add_option("--device", option.name,
-                  "Device to compute on: cpu, cuda (a GPU), or emulated (the GPU's kernels on the CPU: "
-                  "slow, for a debugger and for tests)")
+      .add_option(
+          "--device", option.name,
+          "Device to compute on: cpu, cuda (a GPU), or emulated (the GPU's kernels on the CPU: "
+          "slow, for a debugger and for tests)")
       ->type_name("NAME")
       ->check(CLI::IsMember({"cpu", "cuda", "emulated"}).description(""))
       ->capture_default_str();
@@ -57,8 +59,8 @@ Device device_from(const DeviceOption& option, autograd::DType dtype) {
   const Device device = autograd::device_named(option.name);
   if (device == Device::cpu) return device;
   if (dtype == autograd::DType::fp64)
-    throw UsageError(fmt::format(
-        "--dtype fp64 needs --device cpu: {} supports fp32 and bf16", option.name));
+    throw UsageError(
+        fmt::format("--dtype fp64 needs --device cpu: {} supports fp32 and bf16", option.name));
   if (device != Device::cuda) return device;
   if (const auto missing = collectives::cuda::what_is_missing())
     fail("--device cuda: {}; --device emulated runs the GPU's kernels on the CPU", *missing);

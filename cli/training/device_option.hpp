@@ -19,12 +19,12 @@ struct DeviceOption {
 CLI::Option* add_device_option(CLI::App& command, DeviceOption& option);
 CLI::Option* add_device_backend_option(CLI::App& command, DeviceOption& option);
 
-// The device of the option. Throws Error that says what is missing if this machine does not have it,
-// and UsageError if it does not support `dtype`. Uses no GPU memory, so a launcher may call it.
+// The device of the option. Throws Error that says what is missing if this machine does not have
+// it, and UsageError if it does not support `dtype`. Uses no GPU memory, so a launcher may call it.
 autograd::Device device_from(const DeviceOption& option, autograd::DType dtype);
 
-// Call it on the thread that will compute: selects the rank's GPU by its local rank. Ranks may share
-// a GPU. Does nothing for other devices.
+// Call it on the thread that will compute: selects the rank's GPU by its local rank. Ranks may
+// share a GPU. Does nothing for other devices.
 void take_device(autograd::Device device);
 
 // Prepares a group for ranks that compute on the device: a call waits until the device has computed

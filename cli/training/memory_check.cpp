@@ -30,9 +30,10 @@ std::string in_parts(const transformer::MemoryNeed& need) {
 
 CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {
   return command
-      .add_option("--memory-limit", gigabytes,
-                  "Refuse to start if this machine needs more memory, in 10^9 bytes; 0: do not check "
-                  "[the available memory]")
+      .add_option(
+          "--memory-limit", gigabytes,
+          "Refuse to start if this machine needs more memory, in 10^9 bytes; 0: do not check "
+          "[the available memory]")
       ->type_name("GB")
       ->check(CLI::NonNegativeNumber.description(""));
 }
@@ -54,10 +55,11 @@ void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here,
   const double all = of_a_rank.total() * ranks_here;
   const std::string ranks =
       ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.total()));
-  require(all <= limit,
-          "this needs about {} of {}memory ({}{}), but {} are available: {}; --memory-limit 0 tries it "
-          "anyway",
-          in_gb(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), in_gb(limit), advice);
+  require(
+      all <= limit,
+      "this needs about {} of {}memory ({}{}), but {} are available: {}; --memory-limit 0 tries it "
+      "anyway",
+      in_gb(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), in_gb(limit), advice);
 }
 
 }  // namespace ringside::cli

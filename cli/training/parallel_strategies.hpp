@@ -15,9 +15,9 @@ namespace ringside::cli {
 // The values of --parallel, from the simplest to the most complex.
 std::vector<std::string> strategy_names();
 
-// The strategy of this name over `group`, which must outlive it. `single` needs a group of one rank.
-// `bucket_mb`, in 10^6 bytes, is for `bucketed` and the zero strategies except `zero3`, whose buckets
-// are units. Throws Error with a list of the names if there is no such strategy.
+// The strategy of this name over `group`, which must outlive it. `single` needs a group of one
+// rank. `bucket_mb`, in 10^6 bytes, is for `bucketed` and the zero strategies except `zero3`, whose
+// buckets are units. Throws Error with a list of the names if there is no such strategy.
 std::unique_ptr<transformer::ParallelStrategy> make_strategy(const std::string& name,
                                                              collectives::ProcessGroup& group,
                                                              double bucket_mb);

@@ -114,8 +114,8 @@ void print_header(const TrainingPlan& plan, const transformer::Text& text, const
                                 ? fmt::format("{}", config.heads)
                                 : fmt::format("{} on {}", config.heads, config.kv_heads);
   fmt::print("model    {}; {} layers, d_model {}, {} heads, d_ff {}, vocabulary {}{}\n",
-             model_text(plan), config.layers, config.d_model, heads, config.d_ff,
-             config.vocabulary, config.tied_head ? ", tied head" : "");
+             model_text(plan), config.layers, config.d_model, heads, config.d_ff, config.vocabulary,
+             config.tied_head ? ", tied head" : "");
   fmt::print("data     {}: {} files, {}B, {}B of them held out\n", data_text(plan), text.files,
              with_unit(static_cast<double>(corpus.bytes())),
              with_unit(static_cast<double>(corpus.held_out_bytes())));
@@ -128,8 +128,7 @@ void print_header(const TrainingPlan& plan, const transformer::Text& text, const
   if (plan.device != autograd::Device::cpu) fmt::print("device   {}\n", describe(plan.device));
   fmt::print("ranks    {}\n", ranks_text(plan, ranks));
   fmt::print("batch    {}{}{}; {} steps\n", batch_text(plan, ranks),
-             options.accumulate == 1 ? ""
-                                     : fmt::format(" in {} micro-batches", options.accumulate),
+             options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate),
              options.checkpoint_activations ? ", activations checkpointed" : "", options.steps);
   if (plan.resumed) {
     fmt::print("resumed  after step {}\n", plan.resumed->step);

@@ -15,8 +15,8 @@
 
 namespace ringside::cli {
 
-// A file of JSON lines, one for each step and one for each validation. Each line is flushed, so that
-// other programs can follow the run.
+// A file of JSON lines, one for each step and one for each validation. Each line is flushed, so
+// that other programs can follow the run.
 class MetricsFile {
  public:
   // An empty path writes nothing. Rows of steps after `keep_until` come from a run that was

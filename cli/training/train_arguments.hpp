@@ -35,8 +35,8 @@ struct TrainArguments {
   transformer::SampleOptions sample;
 };
 
-// The plan for so many ranks. Throws UsageError if the arguments contradict each other, and Error if
-// a checkpoint or a tokenizer does not fit.
+// The plan for so many ranks. Throws UsageError if the arguments contradict each other, and Error
+// if a checkpoint or a tokenizer does not fit.
 TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine);
 
 }  // namespace ringside::cli

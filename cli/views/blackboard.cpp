@@ -48,7 +48,8 @@ int widest_cell(Collective collective, int size, CellNotation notation) {
   std::vector<double> everyone(size, 1), every_other(size, 0);
   for (int rank = 0; rank < size; rank += 2) every_other[rank] = 1;
   if (names_chunks(collective)) return 2 * decimal_digits(size - 1) + 1;
-  if (moves_only(collective)) return notation == CellNotation::counts ? 1 : decimal_digits(size - 1);
+  if (moves_only(collective))
+    return notation == CellNotation::counts ? 1 : decimal_digits(size - 1);
   return static_cast<int>(
       std::max(cell_text(everyone, notation).size(), cell_text(every_other, notation).size()));
 }
@@ -114,7 +115,8 @@ std::string cell_text(const std::vector<double>& held, CellNotation notation) {
   std::vector<std::string> parts;
   for (int rank = 0; rank < size; ++rank) {
     int last = rank;  // the end of a span of ranks that occur once each
-    while (notation == CellNotation::spans && held[rank] == 1 && last + 1 < size && held[last + 1] == 1)
+    while (notation == CellNotation::spans && held[rank] == 1 && last + 1 < size &&
+           held[last + 1] == 1)
       ++last;
     if (last == rank + 1) last = rank;  // "0+1" is clearer than "0-1" and as short
     if (last > rank) {
@@ -149,7 +151,8 @@ Blackboard::Blackboard(std::ostream& out, const Algorithm& algorithm, int size, 
       colour_(colour),
       notation_(CellNotation::names) {
   const int count = columns_of(algorithm.collective, algorithm.make(size, 0, 0).chunks);
-  for (const CellNotation notation : {CellNotation::names, CellNotation::spans, CellNotation::counts}) {
+  for (const CellNotation notation :
+       {CellNotation::names, CellNotation::spans, CellNotation::counts}) {
     notation_ = notation;
     cell_width_ = widest_cell(algorithm.collective, size, notation) + 3;
     // Prefer spans to names if the messages then fit beside the cells. A cell with a single name
@@ -187,7 +190,8 @@ void Blackboard::draw_title(int root, int steps, int chunks) const {
       out_ << fmt::format("A cell {} the ranks whose contributions this chunk on this rank holds",
                           says);
   }
-  if (notation_ == CellNotation::spans && !moves_only(algorithm_.collective)) out_ << " (0-3 is 0+1+2+3)";
+  if (notation_ == CellNotation::spans && !moves_only(algorithm_.collective))
+    out_ << " (0-3 is 0+1+2+3)";
   out_ << ".\n[ ] has just arrived. ";
   out_ << (barrier ? "───▶ rank 1: sends a message without payload to rank 1.\n"
                    : "─3─▶ rank 1: sends its chunk 3 to rank 1.\n");

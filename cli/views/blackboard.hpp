@@ -8,7 +8,8 @@
 //
 // In an all-to-all a cell names the chunk, too: "2.1" is chunk 1 of rank 2's input.
 //
-// Each step is drawn as soon as it has run (lockstep.hpp), so that you can read along in a debugger.
+// Each step is drawn as soon as it has run (lockstep.hpp), so that you can read along in a
+// debugger.
 #pragma once
 
 #include <iosfwd>
@@ -30,9 +31,9 @@ enum class CellNotation {
 
 class Blackboard {
  public:
-  // Writes to `out`, which must outlive the blackboard, in lines of at most `width` columns. If even
-  // counts do not fit, it draws the chunks in several panels, one below the other. `colour` shows
-  // chunks that have just arrived in green (added) or yellow (overwritten).
+  // Writes to `out`, which must outlive the blackboard, in lines of at most `width` columns. If
+  // even counts do not fit, it draws the chunks in several panels, one below the other. `colour`
+  // shows chunks that have just arrived in green (added) or yellow (overwritten).
   Blackboard(std::ostream& out, const collectives::Algorithm& algorithm, int size, int width,
              bool colour);
 
@@ -62,8 +63,8 @@ class Blackboard {
   int cell_width_;  // columns of a cell, with its brackets and the space after it
 };
 
-// The text of a cell. `held[r]` is how often the chunk contains rank r's contribution. {1, 1, 1, 0, 2} is "0+1+2+4+4",
-// "0-2+4+4" or "5".
+// The text of a cell. `held[r]` is how often the chunk contains rank r's contribution. {1, 1, 1, 0,
+// 2} is "0+1+2+4+4", "0-2+4+4" or "5".
 std::string cell_text(const std::vector<double>& held, CellNotation notation);
 
 }  // namespace ringside::cli

@@ -11,7 +11,7 @@ both sides, fp32, so many processes on this machine, each on so many threads. Py
     ZeRO-1              the same, ZeroRedundancyOptimizer     bench zero, zero1
     FSDP                fully_shard of each block             bench zero, zero3
 
-Each round starts ours once and PyTorch once, so that a machine that drifts does so for both, and on both sides the forms take turns step by
+Each round starts ours once and PyTorch once, so that a machine that drifts does so for both, and on both sides the strategies take turns step by
 step. A step's time is the slowest rank's; what is printed are medians over the steps, and of these over the rounds.
 """
 import argparse
@@ -26,23 +26,23 @@ import time
 
 from llama import SIZES, make_llama, require_torch
 
-FORMS = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1", "zero3": "FSDP"}
+STRATEGIES = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1", "zero3": "FSDP"}
 
 
-def make_contender(form, said):
-    """A model and its optimizer under one of FORMS."""
+def make_contender(strategy, said):
+    """A model and its optimizer under one of STRATEGIES."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
     model = make_llama(said.model, said.batch, said.sequence)
     options = {"lr": 1e-4, "weight_decay": 0.1}
-    if form in ("bucketed", "zero1"):
+    if strategy in ("bucketed", "zero1"):
         model = DistributedDataParallel(model, bucket_cap_mb=said.bucket_mb, gradient_as_bucket_view=True)
-    if form == "zero1":
+    if strategy == "zero1":
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
         return model, ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, parameters_as_bucket_view=True, **options)
-    if form == "zero3":
+    if strategy == "zero3":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
@@ -56,11 +56,11 @@ def make_contender(form, said):
 def contenders_of(said):
     """Those that this version of PyTorch can make, and why the others are missing."""
     contenders, missing = {}, {}
-    for form in said.forms.split(","):
+    for strategy in said.strategies.split(","):
         try:
-            contenders[form] = make_contender(form, said)
+            contenders[strategy] = make_contender(strategy, said)
         except Exception as error:  # whatever this version says
-            missing[form] = f"{type(error).__name__}: {error}".splitlines()[0]
+            missing[strategy] = f"{type(error).__name__}: {error}".splitlines()[0]
     return contenders, missing
 
 
@@ -77,10 +77,10 @@ def torch_rank(said):
     generator = torch.Generator().manual_seed(dist.get_rank())
     tokens, targets = (torch.randint(vocabulary, (said.batch, said.sequence), generator=generator) for _ in range(2))
 
-    def step(form, model, optimizer):
+    def step(strategy, model, optimizer):
         dist.barrier()
         start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=form not in ("bucketed", "zero1"))  # DDP's gradients are views into its buckets
+        optimizer.zero_grad(set_to_none=strategy not in ("bucketed", "zero1"))  # DDP's gradients are views into its buckets
         F.cross_entropy(model(tokens).view(-1, vocabulary), targets.view(-1)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -88,13 +88,13 @@ def torch_rank(said):
         dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
         return float(seconds)
 
-    times = {form: [] for form in contenders}
+    times = {strategy: [] for strategy in contenders}
     for _ in range(2 + said.steps):
-        for form, contender in contenders.items():
-            times[form].append(step(form, *contender))
+        for strategy, contender in contenders.items():
+            times[strategy].append(step(strategy, *contender))
     if dist.get_rank() == 0:
         print(json.dumps({"version": torch.__version__, "missing": missing,
-                          "step_ms": {form: statistics.median(seconds[2:]) * 1e3 for form, seconds in times.items()}}))
+                          "step_ms": {strategy: statistics.median(seconds[2:]) * 1e3 for strategy, seconds in times.items()}}))
     dist.destroy_process_group()
 
 
@@ -122,29 +122,29 @@ def run_ours(said, bench, more):
 
 
 def one_round_of_ours(said):
-    """(form, backend) -> milliseconds."""
-    asked, rows = said.forms.split(","), []
-    figures = run_ours(said, "ddp", ["--backend", said.backends, "--forms", "bucketed", "--buckets", str(said.bucket_mb)])
+    """(strategy, backend) -> milliseconds."""
+    asked, rows = said.strategies.split(","), []
+    figures = run_ours(said, "ddp", ["--backend", said.backends, "--strategies", "bucketed", "--buckets", str(said.bucket_mb)])
     for one in figures if isinstance(figures, list) else [figures]:
-        rows += [(row["form"], row["backend"], row["step_ms"]) for row in one["rows"]]
-    sharded = [form for form in asked if form.startswith("zero")]
+        rows += [(row["strategy"], row["backend"], row["step_ms"]) for row in one["rows"]]
+    sharded = [strategy for strategy in asked if strategy.startswith("zero")]
     if sharded:
-        figures = run_ours(said, "zero", ["--backend", said.backends, "--forms", ",".join(sharded), "--bucket-mb", str(said.bucket_mb)])
-        rows += [(row["form"], row["backend"], row["step_ms"]) for row in figures]
-    return {(form, backend): ms for form, backend, ms in rows if form in asked}
+        figures = run_ours(said, "zero", ["--backend", said.backends, "--strategies", ",".join(sharded), "--bucket-mb", str(said.bucket_mb)])
+        rows += [(row["strategy"], row["backend"], row["step_ms"]) for row in figures]
+    return {(strategy, backend): ms for strategy, backend, ms in rows if strategy in asked}
 
 
 def print_table(said, ours, theirs):
     backends = said.backends.split(",")
     print(f"  {'step (ms)':<18}" + "".join(f"{'ringside ' + b:>16}" for b in backends) + f"{'torch gloo':>14}" +
           "".join(f"{'torch / ' + b:>14}" for b in backends))
-    for form, name in FORMS.items():
-        if form not in said.forms.split(","):
+    for strategy, name in STRATEGIES.items():
+        if strategy not in said.strategies.split(","):
             continue
-        own = [ours[form, backend] for backend in backends]
+        own = [ours[strategy, backend] for backend in backends]
         line = f"  {name:<18}" + "".join(f"{ms:>10.0f}{ms / ours['none', b]:>6.2f}" for ms, b in zip(own, backends))
-        if form in theirs:
-            line += f"{theirs[form]:>8.0f}{theirs[form] / theirs['none']:>6.2f}" + "".join(f"{theirs[form] / ms:>14.2f}" for ms in own)
+        if strategy in theirs:
+            line += f"{theirs[strategy]:>8.0f}{theirs[strategy] / theirs['none']:>6.2f}" + "".join(f"{theirs[strategy] / ms:>14.2f}" for ms in own)
         print(line)
     print("  beside each time its ratio to the step without communication")
 
@@ -159,15 +159,15 @@ def main():
     parser.add_argument("--threads", type=int, default=1, help="of each rank")
     parser.add_argument("--bucket-mb", type=float, default=25)
     parser.add_argument("--backends", default="shm,tcp", help="of ours: shm, tcp, or both")
-    parser.add_argument("--forms", default=",".join(FORMS), help="some of these; none is what the others are held against")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES), help="some of these; none is what the others are held against")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--json", help="write the medians there")
     parser.add_argument("--torch-rank", action="store_true", help=argparse.SUPPRESS)
     said = parser.parse_args()
     require_torch()
-    if "none" not in said.forms.split(","):
-        said.forms = "none," + said.forms
+    if "none" not in said.strategies.split(","):
+        said.strategies = "none," + said.strategies
     if said.torch_rank:
         return torch_rank(said)
 
@@ -176,17 +176,17 @@ def main():
         for key, ms in one_round_of_ours(said).items():
             ours.setdefault(key, []).append(ms)
         answer = run_torch(said)
-        for form, ms in answer["step_ms"].items():
-            theirs.setdefault(form, []).append(ms)
+        for strategy, ms in answer["step_ms"].items():
+            theirs.setdefault(strategy, []).append(ms)
     ours, theirs = ({key: statistics.median(ms) for key, ms in side.items()} for side in (ours, theirs))
     print(f"{said.model}, batch {said.batch} x {said.sequence} of each of {said.ranks} ranks, {said.threads} thread(s) each, fp32, AdamW; torch "
           f"{answer['version']}; medians of {said.rounds} rounds of {said.steps} steps")
     print_table(said, ours, theirs)
-    for form, why in answer["missing"].items():
-        print(f"  torch's {FORMS[form]} is not here: {why}")
+    for strategy, why in answer["missing"].items():
+        print(f"  torch's {STRATEGIES[strategy]} is not here: {why}")
     if said.json:
-        rows = [{"form": form, "library": f"ringside {backend}", "step_ms": ms} for (form, backend), ms in ours.items()]
-        rows += [{"form": form, "library": f"torch {answer['version']} gloo", "step_ms": ms} for form, ms in theirs.items()]
+        rows = [{"strategy": strategy, "library": f"ringside {backend}", "step_ms": ms} for (strategy, backend), ms in ours.items()]
+        rows += [{"strategy": strategy, "library": f"torch {answer['version']} gloo", "step_ms": ms} for strategy, ms in theirs.items()]
         with open(said.json, "w") as file:
             json.dump(rows, file, indent=2)
 

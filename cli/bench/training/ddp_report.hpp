@@ -22,8 +22,8 @@ struct DdpFigures {
   int ranks = 0, threads = 0, steps = 0;
   std::vector<StrategyRow> rows;  // the step without communication first
   BucketModel buckets;
-  std::vector<std::pair<double, double>> all_reduces;  // (bytes, seconds), to fit the bucket model
-  std::vector<RankTrace> traces;                       // of one step of each strategy, on rank 0
+  std::vector<std::pair<double, double>> all_reduces;   // (bytes, seconds), to fit the bucket model
+  std::vector<RankTrace> traces;                        // of one step of each strategy, on rank 0
   std::vector<std::pair<std::string, Window>> windows;  // (StrategyRow::text(), its step's window)
 
   double gradient_bytes() const { return 4.0 * static_cast<double>(parameters); }

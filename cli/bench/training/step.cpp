@@ -29,9 +29,10 @@ void BenchStepOptions::add_to(CLI::App& command) {
       ->check(at_least_one("step"))
       ->capture_default_str();
   command
-      .add_option("--json", json,
-                  "Write the figures to this file; - writes them to standard output and the table to "
-                  "standard error")
+      .add_option(
+          "--json", json,
+          "Write the figures to this file; - writes them to standard output and the table to "
+          "standard error")
       ->type_name("FILE");
 }
 

@@ -42,9 +42,7 @@ void StrategiesOptions::add_to(CLI::App& command) {
       ->type_name("NAME,...")
       ->check(CLI::IsMember(strategies).description(""))
       ->capture_default_str();
-  command
-      .add_option("--threads", threads,
-                  "Threads of each rank [cores divided by ranks]")
+  command.add_option("--threads", threads, "Threads of each rank [cores divided by ranks]")
       ->type_name("N")
       ->check(at_least_one("thread"));
   add_memory_limit(command, memory_limit_gb);

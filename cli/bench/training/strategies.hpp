@@ -71,8 +71,8 @@ class StrategiesBench {
   // Called after a contender has been created.
   using Made = std::function<void(std::size_t contender)>;
 
-  // `groups` have the same ranks and different backends. They and `options` must outlive this object.
-  // Every rank must call the constructor and the other functions.
+  // `groups` have the same ranks and different backends. They and `options` must outlive this
+  // object. Every rank must call the constructor and the other functions.
   StrategiesBench(
       const StrategiesOptions& options, std::span<collectives::ProcessGroup> groups,
       const std::vector<StrategyName>& strategies, const Made& made = [](std::size_t) {});

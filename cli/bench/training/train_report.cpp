@@ -46,8 +46,8 @@ std::string train_table(const TrainFigures& f) {
                       f.alone_seconds * 1e3, f.flops / f.alone_seconds * 1e-9, f.ratio());
   const std::string resident =
       f.resident_bytes > 0 ? fmt::format(", {:.0f} MB resident", f.resident_bytes * 1e-6) : "";
-  return text + fmt::format("  peak memory {:.0f} MB in tensors{}\n", f.tensor_bytes * 1e-6,
-                            resident);
+  return text +
+         fmt::format("  peak memory {:.0f} MB in tensors{}\n", f.tensor_bytes * 1e-6, resident);
 }
 
 Json to_json(const std::vector<TrainFigures>& all) {

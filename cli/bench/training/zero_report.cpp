@@ -63,10 +63,10 @@ ZeroFormula zero_formula(const std::string& strategy, double parameters, int ran
 }
 
 std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
-  std::string text = fmt::format(
-      "{}: {} parameters on {} over {}; batch {} x {} each, fp32, AdamW, {} each\n", t.model,
-      with_unit(static_cast<double>(t.parameters)), counted(t.ranks, "rank"), t.backend, t.batch,
-      t.sequence, counted(t.threads, "thread"));
+  std::string text =
+      fmt::format("{}: {} parameters on {} over {}; batch {} x {} each, fp32, AdamW, {} each\n",
+                  t.model, with_unit(static_cast<double>(t.parameters)), counted(t.ranks, "rank"),
+                  t.backend, t.batch, t.sequence, counted(t.threads, "thread"));
   text += "memory of a rank in MB (in brackets: by the formula)\n";
   text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "strategy", "moment",
                       "parameters", "gradients", "optimizer state", "together", "activations");

@@ -194,15 +194,12 @@ void add_bench_ddp_command(CLI::App& bench) {
   const auto args = std::make_shared<Arguments>();
   args->strategies = {"naive", "flat", "overlap", "bucketed"};
   args->add_to(*command);
-  command
-      ->add_option("--buckets", args->buckets,
-                   "Bucket sizes of bucketed, in 10^6 bytes")
+  command->add_option("--buckets", args->buckets, "Bucket sizes of bucketed, in 10^6 bytes")
       ->delimiter(',')
       ->type_name("MB,...")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
-  command
-      ->add_option("--svg", args->svg, "Draw exposed communication by bucket size to this file")
+  command->add_option("--svg", args->svg, "Draw exposed communication by bucket size to this file")
       ->type_name("FILE");
   command->add_option("--report", args->report, "Write an HTML page with all figures to this file")
       ->type_name("FILE");

@@ -1,5 +1,5 @@
-// `ringside bench kernels`: measures the kernels of a GPU, beside the GPU's limits. Kernels that move
-// data are compared with copies, attention with matrix products.
+// `ringside bench kernels`: measures the kernels of a GPU, beside the GPU's limits. Kernels that
+// move data are compared with copies, attention with matrix products.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -284,10 +284,10 @@ void add_bench_kernels_command(CLI::App& bench) {
       ->check(at_least_one("call"))
       ->capture_default_str();
   command
-      ->add_option(
-          "--json", args->json,
-          "Write the figures to this file; - writes them to standard output and the table to standard "
-          "error")
+      ->add_option("--json", args->json,
+                   "Write the figures to this file; - writes them to standard output and the table "
+                   "to standard "
+                   "error")
       ->type_name("FILE");
   command->footer(more);
   command->callback([args] { run(*args); });

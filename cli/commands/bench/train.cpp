@@ -1,5 +1,5 @@
-// `ringside bench train`: measures the ops of a training step, beside the time of its matrix products
-// alone.
+// `ringside bench train`: measures the ops of a training step, beside the time of its matrix
+// products alone.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -233,9 +233,7 @@ void add_bench_train_command(CLI::App& bench) {
       bench.add_subcommand("train", "Measure a training step on one rank: the time of each op");
   const auto args = std::make_shared<Arguments>();
   args->step.add_to(*command);
-  command
-      ->add_option("--dtype", args->dtype,
-                   "fp32, or bf16: storage in 16 bits, products in fp32")
+  command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, products in fp32")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
       ->capture_default_str();

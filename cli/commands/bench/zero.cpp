@@ -90,7 +90,8 @@ class MemoryWatch {
 
   void at(std::size_t strategy, std::string_view moment) {
     MemoryFigures& figures = figures_[strategy];
-    if (moment == "begin") others_ = current_memory() - held_[strategy], autograd::reset_peak_memory();
+    if (moment == "begin")
+      others_ = current_memory() - held_[strategy], autograd::reset_peak_memory();
     if (moment == "finish gradients") figures.moments[1].bytes = current_memory() - others_;
     if (moment == "optimizer") figures.moments[2].bytes = current_memory() - others_;
     if (moment == "end") {

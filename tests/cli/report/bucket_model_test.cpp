@@ -48,11 +48,11 @@ TEST_CASE("the best bucket is at the zero of the model's derivative") {
 }
 
 TEST_CASE("the fit refuses figures that determine no model") {
-  CHECK_THROWS_WITH_AS(
-      fit_bucket_model({{1e6, 1e-3}, {1e6, 2e-3}}),
-      "the bucket model needs all-reduces of at least two different sizes: it separates the cost of "
-      "a call from the cost of a byte",
-      Error);
+  CHECK_THROWS_WITH_AS(fit_bucket_model({{1e6, 1e-3}, {1e6, 2e-3}}),
+                       "the bucket model needs all-reduces of at least two different sizes: it "
+                       "separates the cost of "
+                       "a call from the cost of a byte",
+                       Error);
   CHECK_THROWS_WITH_AS(
       fit_bucket_model({{1e3, 1e-3}, {1e6, 0}}),
       "an all-reduce of 1000000 bytes in 0 s is impossible: the bucket model needs measured times",

@@ -1,5 +1,6 @@
-// A profiler for profiler_range_test.cpp, loaded by NVTX through NVTX_INJECTION64_PATH. It appends a
-// line for each range to the file named by NVTX_INJECTION_LOG: "push THREAD NAME" or "pop THREAD".
+// A profiler for profiler_range_test.cpp, loaded by NVTX through NVTX_INJECTION64_PATH. It appends
+// a line for each range to the file named by NVTX_INJECTION_LOG: "push THREAD NAME" or "pop
+// THREAD".
 #include <cstdio>
 #include <cstdlib>
 

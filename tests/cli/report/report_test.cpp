@@ -59,8 +59,7 @@ TEST_CASE("the lanes show every phase and call and hatch exposed communication")
                  "<g class=\"wait\" role=\"img\" tabindex=\"-1\" aria-label=\"Rank 0: wait for "
                  "all_reduce (bucket 0), 10.00 ms"));
   // backward; the whole width is 200 ms
-  CHECK(contains(figure.drawing,
-                 "<rect x=\"15.000%\" y=\"2\" width=\"20.000%\" height=\"24\" />"));
+  CHECK(contains(figure.drawing, "<rect x=\"15.000%\" y=\"2\" width=\"20.000%\" height=\"24\" />"));
   CHECK(!contains(figure.drawing, "linear"));
   CHECK(!contains(figure.drawing, "step 3"));
   CHECK(figure.table.rows.size() == 2 * 6);
@@ -122,15 +121,16 @@ TEST_CASE("ticks are round numbers within the range") {
   CHECK(round_ticks(0, 100, 5) == std::vector<double>{0, 20, 40, 60, 80, 100});
   CHECK(round_ticks(0, 1.3, 5) == std::vector<double>{0, 0.5, 1});
   CHECK(round_ticks(-3, 4, 4) == std::vector<double>{-2, 0, 2, 4});
-  CHECK_THROWS_WITH_AS(round_ticks(1, 1, 5), "there are no ticks from 1 to 1: the range is empty", Error);
+  CHECK_THROWS_WITH_AS(round_ticks(1, 1, 5), "there are no ticks from 1 to 1: the range is empty",
+                       Error);
 }
 
 TEST_CASE("drawing nothing is an error") {
   CHECK_THROWS_WITH_AS(loss_figure({}), "there is nothing to draw: no step was taken", Error);
   const Chart chart{
       "empty", {"x", true}, {"y", true}, {{"nothing above zero", Series::dots, {{1, 0}, {-1, 2}}}}};
-  CHECK_THROWS_WITH_AS(draw(chart), "there is nothing to draw: the axis can show none of the values",
-                       Error);
+  CHECK_THROWS_WITH_AS(draw(chart),
+                       "there is nothing to draw: the axis can show none of the values", Error);
   CHECK_THROWS_WITH_AS(write_report("/nowhere/report.html", {"x", {}, {}}),
                        "cannot write the report to /nowhere/report.html: does its folder exist, "
                        "and may you write there?",
