@@ -82,14 +82,14 @@ std::vector<std::byte> pattern(const Call& call, int source, int ranks) {
   return bytes;
 }
 
-// Calls body(element, length, place in the pattern) for each stretch of `count` elements that lies
-// within one period; the first of them is element `at` of the whole.
+// Calls body(element, length, position in the pattern) for each stretch of `count` elements that
+// lies within one period; the first of them is element `at` of the whole.
 template <class Body>
 void for_each_stretch(std::uint64_t count, std::uint64_t at, Body body) {
   for (std::uint64_t done = 0; done < count;) {
-    const std::uint64_t place = (at + done) % period,
-                        length = std::min(period - place, count - done);
-    body(done, length, place);
+    const std::uint64_t position = (at + done) % period,
+                        length = std::min(period - position, count - done);
+    body(done, length, position);
     done += length;
   }
 }
@@ -117,8 +117,8 @@ void fill(std::byte* into, const Call& call, int source, int ranks, Share share)
   const auto bytes = pattern(call, source, ranks);
   const std::size_t element = size_of(call.type);
   for_each_stretch(
-      share.count, share.at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t place) {
-        std::memcpy(into + done * element, bytes.data() + place * element, length * element);
+      share.count, share.at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
+        std::memcpy(into + done * element, bytes.data() + position * element, length * element);
       });
 }
 
@@ -186,13 +186,14 @@ std::uint64_t BenchData::wrong_in(std::uint64_t begin, std::uint64_t count, int 
   const auto expected = pattern(call_, source, ranks_);
   const std::size_t element = size_of(call_.type);
   std::uint64_t wrong = 0;
-  for_each_stretch(count, at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t place) {
-    const std::byte* seen = output_.get() + (begin + done) * element;
-    const std::byte* wanted = expected.data() + place * element;
-    if (std::memcmp(seen, wanted, length * element) == 0) return;
-    for (std::uint64_t i = 0; i < length; ++i)
-      wrong += std::memcmp(seen + i * element, wanted + i * element, element) != 0;
-  });
+  for_each_stretch(count, at,
+                   [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
+                     const std::byte* seen = output_.get() + (begin + done) * element;
+                     const std::byte* wanted = expected.data() + position * element;
+                     if (std::memcmp(seen, wanted, length * element) == 0) return;
+                     for (std::uint64_t i = 0; i < length; ++i)
+                       wrong += std::memcmp(seen + i * element, wanted + i * element, element) != 0;
+                   });
   return wrong;
 }
 

@@ -28,18 +28,19 @@ Columns as in nccl-tests:
   algbw   size / time, in 10^9 bytes/s
   busbw   algbw times 2(n-1)/n for all_reduce, 1 for broadcast and reduce,
           (n-1)/n for the others
-  limit   the busbw of this machine in the same run when the ranks only move the
-          same bytes: around a bare ring of TCP sockets for tcp, gloo and mpi_tcp;
-          by copies in memory for the others; with --link, the link's bandwidth
+  limit   the busbw of this machine in the same run when the ranks only move
+          the same bytes: around a bare ring of TCP sockets for tcp, gloo and
+          mpi_tcp; by copies in memory for the others; with --link, the link's
+          bandwidth
   ratio   busbw / limit
   wrong   number of wrong elements in the result
-Backends take turns within one run, so that changes of the machine affect all alike.
-mpi is Open MPI with its defaults, mpi_heap keeps its temporary buffers on the heap,
-mpi_tcp uses TCP.
+Backends take turns within one run, so that changes of the machine affect all
+alike. mpi is Open MPI with its defaults, mpi_heap keeps its temporary buffers
+on the heap, mpi_tcp uses TCP.
 
 Examples:
-  ringside bench all_reduce -n 2,4 --bytes 4B,64KB,10MB --backends tcp,shm,threads
-  ringside bench all_gather -n 4 --bytes 100MB --backends tcp,gloo --svg figures.svg
+  ringside bench all_reduce -n 2,4 --bytes 4B,64KB,10MB --backends tcp,shm
+  ringside bench all_gather -n 4 --bytes 100MB --backends tcp,gloo --svg out.svg
   ringside bench --calibrate --backends tcp,shm,threads)";
 
 struct BenchArguments {

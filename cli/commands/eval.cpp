@@ -34,11 +34,11 @@ Files of tokens, recognised by their names:
 
 Every token but the first of a sequence is predicted from the tokens before it.
 
---json has loss (mean, nats per token), perplexity, sequences, tokens (the number
-of predicted tokens), dtype and log_probabilities: for each sequence, log p of its
-second token, its third, and so on. It has bits_per_byte if the bytes of the
-tokens are known: from the tokenizer.json in the checkpoint's folder, or, without
-one, because a token is a byte.
+--json has loss (mean, nats per token), perplexity, sequences, tokens (the
+number of predicted tokens), dtype and log_probabilities: for each sequence,
+log p of its second token, its third, and so on. It has bits_per_byte if the
+bytes of the tokens are known: from the tokenizer.json in the checkpoint's
+folder, or, without one, because a token is a byte.
 
 --grads has the gradient of the loss for every parameter, under the parameter's
 name in transformers; a tied head has no gradient of its own. In transformers:

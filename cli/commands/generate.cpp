@@ -26,9 +26,9 @@ namespace {
 
 constexpr const char* more = R"(
 Prints the beginning of the text and its continuation. Bytes that are not text
-appear as \xNN. The same seed, model and beginning give the same text. Tokens are
-those of the tokenizer.json in the checkpoint's folder; without one, a token is a
-byte.
+appear as \xNN. The same seed, model and beginning give the same text. Tokens
+are those of the tokenizer.json in the checkpoint's folder; without one, a
+token is a byte.
 
 Example:
   ringside train --steps 300 --save model/

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* more = R"(
 Each rank gets torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK,
-LOCAL_WORLD_SIZE, NODE_RANK, MASTER_ADDR, MASTER_PORT) and the secret key of the
-job in RINGSIDE_JOB_KEY. It reads from /dev/null; its lines are printed as
+LOCAL_WORLD_SIZE, NODE_RANK, MASTER_ADDR, MASTER_PORT) and the secret key of
+the job in RINGSIDE_JOB_KEY. It reads from /dev/null; its lines are printed as
 "[2] ...". When one rank fails, the launcher ends the others. The exit code is
 that of the first rank that failed, or 128 + the signal that killed it.
 

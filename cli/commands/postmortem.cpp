@@ -8,9 +8,9 @@ namespace ringside::cli {
 namespace {
 
 constexpr const char* more = R"(
-Every rank records its last calls. It writes the record when a call fails or when
-it receives SIGUSR1: to a temporary folder, which the launcher's last line names,
-or to the folder in RINGSIDE_FLIGHT_DIR.
+Every rank records its last calls. It writes the record when a call fails or
+when it receives SIGUSR1: to a temporary folder, which the launcher's last line
+names, or to the folder in RINGSIDE_FLIGHT_DIR.
 
 Example:
   RINGSIDE_FLIGHT_DIR=flights ringside train -n 4 ...

@@ -34,12 +34,15 @@ using transformer::Tokenizer;
 using Ids = std::vector<std::int32_t>;
 
 constexpr const char* more = R"(
-Byte-level byte-pair encoding, as in GPT-2, Llama 3 and many others. A tokenizer is
-Hugging Face's tokenizer.json or a folder with one: the ids are the same there, and
-Hugging Face opens what Ringside trains. Any bytes can be encoded, UTF-8 or not.
+Byte-level byte-pair encoding, as in GPT-2, Llama 3 and many others. A
+tokenizer is Hugging Face's tokenizer.json or a folder with one: the ids are
+the same there, and Hugging Face opens what Ringside trains. Any bytes can be
+encoded, UTF-8 or not.
 
-Files of ids, recognised by their names; `ringside eval --tokens` reads them too:
-  NAME.u16    one stream of little-endian two-byte ids; for vocabularies up to 65536
+Files of ids, recognised by their names; `ringside eval --tokens` reads them
+too:
+  NAME.u16    one stream of little-endian two-byte ids; for vocabularies up to
+              65536
   NAME.u32    the same with four bytes
   NAME.json   a list, [464, 262, 1001]
 

@@ -36,8 +36,8 @@ Examples:
 
 Parallel strategies: naive, flat, overlap and bucketed keep everything on every
 rank and average gradients. zero1_broadcast and zero1 also shard the optimizer
-state, zero2 also the gradients, zero3 (FSDP) also the parameters. All write the
-same checkpoints, and each can resume from the checkpoint of any other.
+state, zero2 also the gradients, zero3 (FSDP) also the parameters. All write
+the same checkpoints, and each can resume from the checkpoint of any other.
 
 The global batch of a step does not depend on the number of ranks. To compare
 runs on 1, 2 and 4 ranks, use --dump.
@@ -47,13 +47,13 @@ tokens_per_second, step_seconds, communication_seconds, gradient_norm (before
 clipping) and lr. A validation adds a row with step and
 validation_bits_per_byte.
 
-A token is a byte, or a token of --tokenizer. Bits per byte is the total loss in
-bits divided by the bytes of the predicted tokens, so it compares runs with
-different tokenizers. --save writes the tokenizer beside the model, where --init,
---resume, `ringside generate` and `ringside eval` find it.
+A token is a byte, or a token of --tokenizer. Bits per byte is the total loss
+in bits divided by the bytes of the predicted tokens, so it compares runs with
+different tokenizers. --save writes the tokenizer beside the model, where
+--init, --resume, `ringside generate` and `ringside eval` find it.
 
-To continue a run that was interrupted, start it with --save DIR --save-every N,
-and continue it with --resume DIR and the same --data. On as many ranks and
+To continue a run that was interrupted, start it with --save DIR --save-every
+N, and continue it with --resume DIR and the same --data. On as many ranks and
 threads as before, the result is the same to the bit; otherwise only rounding
 differs.)";
 

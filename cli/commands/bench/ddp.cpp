@@ -20,14 +20,14 @@ using collectives::ReduceOp;
 
 constexpr const char* more = R"(
 Columns: step, network and exposed are medians over the steps; each step counts
-with its slowest rank. network: calls were running. exposed: the rank waited for
-them, be it for the network or for a slower rank. calls and MB: per rank and step.
-ratio: step time / time of a step without communication, in which each rank does
-the same work alone, at the same time. The strategies take turns step by step, so
-that changes of the machine affect all alike.
+with its slowest rank. network: calls were running. exposed: the rank waited
+for them, be it for the network or for a slower rank. calls and MB: per rank
+and step. ratio: step time / time of a step without communication, in which
+each rank does the same work alone, at the same time. The strategies take turns
+step by step, so that changes of the machine affect all alike.
 
-The bucket model T(n) = s/(w n) + n o (docs/ddp.md) takes o and w from all-reduces
-of the same run.
+The bucket model T(n) = s/(w n) + n o (docs/ddp.md) takes o and w from
+all-reduces of the same run.
 
 Examples:
   ringside bench ddp -n 2 --model lab

@@ -24,10 +24,10 @@ using autograd::Tensor;
 
 constexpr const char* more = R"(
 Columns: time is the median over several rounds of consecutive calls on the
-device's stream. GB/s counts the bytes that a kernel must read and write, each once
-(10^9 bytes); its ratio is to a copy of the same size. TFLOP/s of attention counts 4
-operations (backward: 10) for each score below the diagonal and each element of a
-head; its ratio is to a matrix product.
+device's stream. GB/s counts the bytes that a kernel must read and write, each
+once (10^9 bytes); its ratio is to a copy of the same size. TFLOP/s of
+attention counts 4 operations (backward: 10) for each score below the diagonal
+and each element of a head; its ratio is to a matrix product.
 
 Examples:
   ringside bench kernels --device cuda --json kernels.json

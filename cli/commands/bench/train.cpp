@@ -37,9 +37,9 @@ constexpr const char* more = R"(
 Columns: forward and backward are medians over the steps of the time in an op;
 share is of the step. linear_cross_entropy computes its gradients in forward.
 
-`gemm` is the time that the ops spend in matrix products. `alone` is the time of
-the same products one after the other with nothing in between: the limit of this
-machine with this library. ratio = step / alone.
+`gemm` is the time that the ops spend in matrix products. `alone` is the time
+of the same products one after the other with nothing in between: the limit of
+this machine with this library. ratio = step / alone.
 
 On a device the ops are timed in a separate step that waits for each op, so
 together they take longer than the step.
@@ -76,7 +76,7 @@ class TrainBench {
 
   TrainFigures measure(int threads) {
     autograd::set_threads(threads);
-    TrainFigures figures;
+    TrainFigures figures = describe_run(threads);
     autograd::release_cached_memory();  // of the measurement with another number of threads
     autograd::reset_peak_memory();
     reset_peak_resident_memory();
@@ -84,45 +84,64 @@ class TrainBench {
     figures.tensor_bytes = static_cast<double>(autograd::memory_use().peak);
     figures.resident_bytes = static_cast<double>(peak_resident_memory().value_or(0));
     if (products_.empty()) products_ = products_of_one_step();
+    for (const auto& product : products_) figures.flops += product.flops();
 
     std::map<std::string, std::vector<double>> forward, backward;
     std::vector<double> seconds, gemm, alone;
     for (int i = 0; i < args_.step.steps; ++i) {
-      const auto start = Clock::now();
-      std::optional<Profile> recorded;
-      if (device_ == Device::cpu) recorded.emplace();
-      step();
-      synchronise();
-      seconds.push_back(seconds_since(start));
-      // On a device, waiting for every op makes the step longer, so the ops are timed in a second
-      // step.
-      if (!recorded) {
-        recorded.emplace([this] { synchronise(); });
-        step();
-      }
-      const Profile& profile = *recorded;
-      gemm.push_back(profile.gemm_seconds());
-      if (i == 0) figures.ops = profile.ops();
-      for (const auto& op : profile.ops())
+      const StepTimes times = timed_step();
+      seconds.push_back(times.seconds), gemm.push_back(times.gemm);
+      for (const auto& op : times.ops)
         forward[op.name].push_back(op.forward), backward[op.name].push_back(op.backward);
-      recorded.reset();
+      if (i == 0) figures.ops = times.ops;
       // In turn with the steps, so that changes of the machine affect both alike.
       alone.push_back(device_ == Device::cpu ? products_alone() : products_alone_on_device());
     }
     for (auto& op : figures.ops)
       op.forward = median(forward[op.name]), op.backward = median(backward[op.name]);
-    figures.model = args_.step.model, figures.dtype = args_.dtype,
-    figures.device = args_.device.name, figures.parameters = parameter_count(config_);
-    figures.batch = args_.step.batch, figures.sequence = args_.step.sequence,
-    figures.threads = threads;
     figures.step_seconds = median(seconds), figures.alone_seconds = median(alone);
     // The profile sees the products of this thread only.
     figures.gemm_seconds = threads == 1 && device_ != Device::cuda ? median(gemm) : 0;
-    for (const auto& product : products_) figures.flops += product.flops();
     return figures;
   }
 
  private:
+  struct StepTimes {
+    double seconds = 0, gemm = 0;
+    std::vector<autograd::OpTime> ops;
+  };
+
+  TrainFigures describe_run(int threads) const {
+    TrainFigures figures;
+    figures.model = args_.step.model;
+    figures.dtype = args_.dtype;
+    figures.device = args_.device.name;
+    figures.parameters = parameter_count(config_);
+    figures.batch = args_.step.batch;
+    figures.sequence = args_.step.sequence;
+    figures.threads = threads;
+    return figures;
+  }
+
+  StepTimes timed_step() {
+    StepTimes times;
+    std::optional<Profile> profile;
+    if (device_ == Device::cpu) profile.emplace();
+    const auto start = Clock::now();
+    step();
+    synchronise();
+    times.seconds = seconds_since(start);
+    // On a device, waiting for every op makes the step longer, so the ops are timed in a second
+    // step.
+    if (!profile) {
+      profile.emplace([this] { synchronise(); });
+      step();
+    }
+    times.gemm = profile->gemm_seconds();
+    times.ops = profile->ops();
+    return times;
+  }
+
   std::vector<autograd::ParameterGroup> groups() const {
     return {{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}};
   }

@@ -19,22 +19,23 @@ using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
 constexpr const char* more = R"(
-n is the bytes of all parameters, p the number of ranks; AdamW's state has 2 n. A
-rank holds and sends:
+n is the bytes of all parameters, p the number of ranks; AdamW's state has 2 n.
+A rank holds and sends:
   strategy          parameters   gradients   optimizer state   sent per step
   bucketed          n            n           2 n               2 (p-1)/p n
   zero1_broadcast   n            n           2 n / p           3 (p-1)/p n
   zero1             n            n           2 n / p           2 (p-1)/p n
   zero2             n            n / p       2 n / p           2 (p-1)/p n
   zero3             n / p        n / p       2 n / p           3 (p-1)/p n
-bucketed is data parallelism. zero1_broadcast gives each parameter an owner; zero1
-cuts the flat parameters evenly. zero3 (FSDP) sends embedding, norm and head only
-2 (p-1)/p times.
+bucketed is data parallelism. zero1_broadcast gives each parameter an owner;
+zero1 cuts the flat parameters evenly. zero3 (FSDP) sends embedding, norm and
+head only 2 (p-1)/p times.
 
-The strategies take turns step by step, so that changes of the machine affect all
-alike. Times are compared with the first strategy. Memory is counted at allocation,
-by kind, and shown for the rank that holds most. `peak` is the maximum of a kind
-during a step, and, under `together`, of all kinds at one moment.
+The strategies take turns step by step, so that changes of the machine affect
+all alike. Times are compared with the first strategy. Memory is counted at
+allocation, by kind, and shown for the rank that holds most. `peak` is the
+maximum of a kind during a step, and, under `together`, of all kinds at one
+moment.
 
 Examples:
   ringside bench zero -n 2 --model lab

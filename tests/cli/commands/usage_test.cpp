@@ -30,7 +30,7 @@ void check_usage_error(const std::vector<std::string>& arguments, const std::str
 
 }  // namespace
 
-TEST_CASE("--json - writes only the figures to standard output") {
+TEST_CASE("with --json - only the figures go to standard output") {
   const std::vector<std::vector<std::string>> commands = {
       {"bench", "all_reduce", "-n", "2", "--bytes", "64B", "--backends", "threads", "--repeat",
        "2"},
@@ -68,6 +68,21 @@ TEST_CASE("help and version go to stdout and exit with 0") {
     CHECK(contains(outcome.out, "Usage: ringside"));
   }
   CHECK(ringside_with({"--version"}).out.starts_with("ringside 0."));
+}
+
+TEST_CASE("the help of every command fits into 80 columns") {
+  for (const std::string command :
+       {"", "step", "prove", "hello", "bench", "bench train", "bench ddp", "bench zero",
+        "bench kernels", "train", "generate", "eval", "tokenize", "launch", "postmortem"}) {
+    CAPTURE(command);
+    const auto outcome =
+        run_program({"sh", "-c", "\"$0\" " + command + " --help", ringside_binary});
+    CHECK(outcome.exit_code == 0);
+    for (const std::string& line : sorted_lines(outcome.out)) {
+      CAPTURE(line);
+      CHECK(line.size() <= 80);
+    }
+  }
 }
 
 TEST_CASE("a wrong argument is reported in one sentence with a hint") {

@@ -247,7 +247,7 @@ TEST_CASE("a run ends silently on every rank when nobody reads its output") {
   }
 }
 
-TEST_CASE("a run that diverges fails with one sentence") {
+TEST_CASE("a run that diverges reports it") {
   const Training training({"--steps", "20", "--optimizer", "sgd", "--lr", "1e9", "--clip", "0"});
   const Outcome outcome = training.run({"-n", "2"});
   CHECK(outcome.exit_code == 1);
@@ -255,7 +255,7 @@ TEST_CASE("a run that diverges fails with one sentence") {
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE("--backend threads runs all ranks in one process and refuses an outer launcher") {
+TEST_CASE("train --backend threads runs all ranks in one process and refuses an outer launcher") {
   const Training training({"--steps", "2", "--backend", "threads"});
   const Outcome outcome = training.run({"-n", "3"});
   CHECK(outcome.exit_code == 0);
