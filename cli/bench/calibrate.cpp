@@ -183,8 +183,7 @@ std::string calibration_report(const std::map<std::string, MachineCosts>& costs,
           [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
   text +=
       "\nA message of b bytes takes alpha + beta b, and turn more for each additional rank on a "
-      "core.\n"
-      "It occupies a core for overhead + copy b at each end. Adding b bytes takes gamma b.\n"
+      "core.\nIt occupies a core for overhead + copy b at each end. Adding b bytes takes gamma b.\n"
       "\nSelected algorithms for fp32:\n";
   for (const auto& [transport, c] : costs)
     for (const int n : std::set<int>{4, ranks})

@@ -94,8 +94,7 @@ const BenchBackend& bench_backend_named(std::string_view name) {
         fail("{} cannot be measured: {}", name, *missing);
       require(backend.available,
               "{} is not in this build: install libnccl-dev from NVIDIA's repository, then "
-              "configure and "
-              "build again",
+              "configure and build again",
               name);
       return backend;
     }

@@ -283,8 +283,7 @@ void add_bench_command(CLI::App& app) {
     if (args->collective.empty() && !args->calibrate)
       throw UsageError(
           "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
-          "or "
-          "--calibrate");
+          "or --calibrate");
     args->ranks_given = ranks->count() > 0;
     bench(*args);
   });

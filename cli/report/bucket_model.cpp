@@ -26,8 +26,7 @@ BucketModel fit_bucket_model(const std::vector<std::pair<double, double>>& all_r
   const double spread = weights * of_bb - of_b * of_b;
   require(spread > 1e-12 * weights * of_bb,
           "the bucket model needs all-reduces of at least two different sizes: it separates the "
-          "cost of "
-          "a call from the cost of a byte");
+          "cost of a call from the cost of a byte");
   double per_byte = (weights * of_bt - of_b * of_t) / spread;
   double overhead = (of_t - per_byte * of_b) / weights;
   if (overhead < 0) overhead = 0, per_byte = of_bt / of_bb;

@@ -149,8 +149,7 @@ std::string html(const Figure& figure) {
   if (figure.drawing.find("tabindex") != std::string::npos)
     text +=
         "<p class=\"says\" aria-live=\"polite\">Press Tab and then the arrow keys, or point at a "
-        "mark, "
-        "to read its description here.</p>\n";
+        "mark, to read its description here.</p>\n";
   return text + "<details><summary>The numbers, as a table</summary>\n" +
          html(figure.table, figure.title) + "</details>\n</figure>\n";
 }

@@ -257,11 +257,9 @@ Figure bucket_figure(const BucketModel& model, double gradient_bytes,
   Figure figure{
       "How large should a bucket be?", draw(bucket_chart(model, gradient_bytes, measured)), "", {}};
   figure.caption = fmt::format(
-      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets. The overhead of a call, o "
-      "= "
-      "{:.1f} us, and the bandwidth, w = {:.3f} GB/s, are fitted to all-reduces of the same run. "
-      "The "
-      "model's best bucket has sqrt(s w o) = {:.2f} MB.",
+      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets. The overhead of a call, "
+      "o = {:.1f} us, and the bandwidth, w = {:.3f} GB/s, are fitted to all-reduces of the same "
+      "run. The model's best bucket has sqrt(s w o) = {:.2f} MB.",
       gradient_bytes / 1e6, model.overhead * 1e6, model.bandwidth / 1e9,
       model.best_bucket_bytes(gradient_bytes) / 1e6);
   figure.table.head = {"strategy",   "calls per step", "mean bucket (MB)",

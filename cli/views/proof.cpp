@@ -75,8 +75,7 @@ void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
   if (!proofs.empty()) {
     out << fmt::format(
         "\nsteps and sent are for {} ranks. sent: the chunks sent by the rank that sends most / "
-        "the "
-        "chunks of the buffer.\n",
+        "the chunks of the buffer.\n",
         proofs[0].max_size);
   }
 

@@ -285,9 +285,8 @@ void add_bench_kernels_command(CLI::App& bench) {
       ->capture_default_str();
   command
       ->add_option("--json", args->json,
-                   "Write the figures to this file; - writes them to standard output and the table "
-                   "to standard "
-                   "error")
+                   "Write the figures to this file; - writes them to standard output and the "
+                   "table to standard error")
       ->type_name("FILE");
   command->footer(more);
   command->callback([args] { run(*args); });
