@@ -241,12 +241,16 @@ CLI::Option* add_measurement_options(CLI::App& command, BenchArguments& args) {
        "Algorithms of our own backends, one row for each; `ringside prove` lists them. auto: the "
        "algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)");
   add_link_option(command);
-  command.add_option("--type", args.type, "Type of the elements")->capture_default_str();
-  command.add_option("--op", args.op, "Operation of a reduction")->capture_default_str();
+  command.add_option("--type", args.type, "Type of the elements")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  command.add_option("--op", args.op, "Operation of a reduction")
+      ->type_name("NAME")
+      ->capture_default_str();
   command.add_option("--warmup", args.plan.warmup, "Calls before the first sample")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber.description(""));
   command
       .add_option("--repeat", args.plan.repeat,
                   "Samples of each figure [as fit into half a second, at least 7]")
@@ -263,9 +267,11 @@ void add_bench_command(CLI::App& app) {
   const auto args = std::make_shared<BenchArguments>();
   args->plan.ranks = {2, 4};
   args->plan.backends = {"tcp", "threads"};
-  command->add_option("COLLECTIVE", args->collective,
-                      "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, "
-                      "all_to_all or barrier");
+  command
+      ->add_option("COLLECTIVE", args->collective,
+                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, "
+                   "all_to_all or barrier")
+      ->type_name("");
   command->add_flag("--calibrate", args->calibrate,
                     "Measure the costs of messages and sums on this machine and save them: our "
                     "backends select their algorithms by these costs");

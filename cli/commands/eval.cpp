@@ -188,7 +188,7 @@ void add_eval_command(CLI::App& app) {
       ->check(at_least_one("sequence"));
   add_memory_limit(*command, args->memory_limit);
   add_device_option(*command, args->device);
-  command->add_option("--threads", args->threads, "Threads [1]")
+  command->add_option("--threads", args->threads, "Number of threads [1]")
       ->type_name("N")
       ->check(at_least_one("thread"));
   command->callback([args] { evaluate(*args); });

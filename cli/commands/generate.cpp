@@ -118,7 +118,7 @@ void add_generate_command(CLI::App& app) {
       ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
   add_memory_limit(*command, args->memory_limit);
   add_device_option(*command, args->device);
-  option("--threads", args->threads, "N", "Threads [1]")->check(at_least_one("thread"));
+  option("--threads", args->threads, "N", "Number of threads [1]")->check(at_least_one("thread"));
   command->callback([args] { generate(*args); });
 }
 

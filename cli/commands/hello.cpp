@@ -229,7 +229,9 @@ void add_hello_command(CLI::App& app) {
   add_ranks_option(*command, options->ranks);
   add_link_option(*command);
   add_backend_option(*command, options->ranks);
-  command->add_option("--seed", options->seed, "Seed of the numbers")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the numbers")
+      ->type_name("N")
+      ->capture_default_str();
   command->callback([options] {
     run_on_ranks(options->ranks,
                  [&](ProcessGroup& group, int) { Hello(group, options->seed).run(); });

@@ -75,7 +75,7 @@ void add_launch_command(CLI::App& app) {
       ->add_option("--master-port", options.master_port,
                    "Port on which rank 0 listens [one machine: a free port]")
       ->type_name("PORT")
-      ->check(CLI::Range(1, 65535));
+      ->check(CLI::Range(1, 65535).description(""));
   command
       ->add_option(
           "--job-key", options.job_key,
@@ -86,7 +86,7 @@ void add_launch_command(CLI::App& app) {
       ->add_option("--grace", args->grace,
                    "Seconds until the other ranks are ended after one has failed [5]")
       ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber.description(""));
   command->add_flag("--bare", args->bare,
                     "Let rank 0 write to this terminal directly, without a prefix");
   command->add_option("PROGRAM", options.command, "The program and its arguments, after --")

@@ -25,7 +25,9 @@ void add_postmortem_command(CLI::App& app) {
                          "Read the flight records of a failed job: which rank stopped where")
           ->footer(more);
   const auto folder = std::make_shared<std::string>();
-  command->add_option("DIR", *folder, "The folder with the flight records")->required();
+  command->add_option("DIR", *folder, "The folder with the flight records")
+      ->required()
+      ->type_name("");
   command->callback(
       [folder] { fmt::print("{}", collectives::postmortem(collectives::read_flights(*folder))); });
 }

@@ -19,7 +19,8 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
 }
 
 std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-  const std::string otherwise = option->get_default_str();
+  std::string otherwise = option->get_default_str();
+  if (otherwise.starts_with("[")) otherwise = otherwise.substr(1, otherwise.size() - 2);  // a list
   const std::string text = option->get_description();
   return wrapped(otherwise.empty() ? text : fmt::format("{} [{}]", text, otherwise));
 }
@@ -28,6 +29,13 @@ std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
   std::ostringstream out;
   CLI::detail::format_help(out, command->get_name(), wrapped(command->get_description()), left_);
   return out.str();
+}
+
+// A footer may begin with a newline in the source; CLI11 adds one of its own.
+std::string HelpFormatter::make_footer(const CLI::App* command) const {
+  const std::string text = command->get_footer();
+  const std::size_t begin = text.find_first_not_of('\n');
+  return begin == std::string::npos ? "" : text.substr(begin) + "\n";
 }
 
 // Without CLI11's remark on the number of required subcommands.

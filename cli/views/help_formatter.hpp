@@ -17,6 +17,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
   std::string make_description(const CLI::App* command) const override;
+  std::string make_footer(const CLI::App* command) const override;
   std::string make_subcommand(const CLI::App* command) const override;
 
  private:
