@@ -1,57 +1,49 @@
-// `ringside`: one program, a subcommand for each thing that it can do.
+// `ringside`: one program with a subcommand for each task.
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
+#include <memory>
 #include <string>
+
+#include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
+#include "cli/report/terminal.hpp"
+#include "cli/views/help_formatter.hpp"
 
 namespace ringside::cli {
 namespace {
 
 constexpr const char* about =
-    "Ringside: distributed training from scratch, made to be read, stepped through and measured.\n"
-    "\n"
-    "Where to start:\n"
-    "  ringside step all_reduce -n 4         the ring all-reduce, step by step, as one would draw "
-    "it on a blackboard\n"
-    "  ringside hello -n 4                   four processes on this machine, and every collective "
-    "once\n"
-    "  ringside train -n 4 --model tiny      four processes train a small transformer on real "
-    "text\n"
-    "\n"
-    "Every command explains itself: ringside COMMAND --help";
+    R"(Ringside: distributed training from scratch, made to be read, stepped through
+and measured.
 
-void add_commands(CLI::App& app) {
-  add_step_command(app);
-  add_prove_command(app);
-  add_hello_command(app);
-  add_bench_command(app);
-  add_train_command(app);
-  add_generate_command(app);
-  add_eval_command(app);
-  add_tokenize_command(app);
-  add_launch_command(app);
-  add_postmortem_command(app);
-}
+Where to start:
+  ringside step all_reduce -n 4      draw the ring all-reduce step by step
+  ringside hello -n 4                run every collective once in four processes
+  ringside train -n 4 --model tiny   train a small transformer in four processes
 
-// "ringside train" where the user had come as far as naming a command, else "ringside".
-std::string named_so_far(const CLI::App& app) {
+Help for a command: ringside COMMAND --help)";
+
+// "ringside train" if the command line names the command train, else "ringside".
+std::string command_so_far(const CLI::App& app) {
   const auto commands = app.get_subcommands();
   return commands.empty() ? app.get_name() : app.get_name() + " " + commands.front()->get_name();
 }
 
 int usage_error(const CLI::App& app, const std::string& message) {
-  fmt::print(stderr, "ringside: {}\nTry: {} --help\n", message, named_so_far(app));
+  fmt::print(stderr, "ringside: {}\nTry: {} --help\n", message, command_so_far(app));
   return 2;
 }
 
 int run(int argc, char** argv) {
   CLI::App app(about, "ringside");
   app.set_version_flag("--version", "ringside " RINGSIDE_VERSION);
-  app.get_formatter()->column_width(34);
+  const int width = std::clamp(terminal_columns(STDOUT_FILENO).value_or(80), 60, 100);
+  app.formatter(std::make_shared<HelpFormatter>(static_cast<std::size_t>(width), 28));
   app.require_subcommand(1);
   add_commands(app);
   try {
@@ -79,8 +71,8 @@ int run(int argc, char** argv) {
 }  // namespace ringside::cli
 
 int main(int argc, char** argv) {
-  // Who no longer finds a reader for its output ends without a word, as after `| head`; also where
-  // whoever started us ignores the signal.
+  // Without a reader for its output, as after `| head`, the program ends silently. Restore the
+  // default, because the parent process may ignore the signal.
   std::signal(SIGPIPE, SIG_DFL);
   return ringside::cli::run(argc, argv);
 }

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
-#include "cli/command.hpp"
+#include "cli/launcher/exit.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/selection/calibration.hpp"
 
@@ -25,19 +25,19 @@ int cores_here() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// Whole buffers are a little shorter than asked for where they must divide by the number of ranks.
+// A measured buffer may be a little smaller than requested: it must divide by the number of ranks.
 double seconds_of(const std::vector<Json>& rows, const std::string& backend, int ranks,
                   const char* algorithm, std::uint64_t bytes) {
   for (const Json& row : rows) {
-    const double measured = row.at("bytes").get<double>(), asked = static_cast<double>(bytes);
+    const double measured = row.at("bytes").get<double>(), wanted = static_cast<double>(bytes);
     if (row.at("backend") == backend && row.at("ranks") == ranks &&
-        row.at("algorithm") == algorithm && measured <= asked && measured > asked / 2)
+        row.at("algorithm") == algorithm && measured <= wanted && measured > wanted / 2)
       return row.at("time_us").get<double>() * 1e-6;
   }
   fail("nothing was measured for {} with {} ranks", backend, ranks);
 }
 
-// Seconds per byte of adding `bytes` bytes to as many, over and over: the best of several tries.
+// Seconds per byte to add two buffers of `bytes` bytes, repeatedly: the best of several tries.
 double seconds_per_byte_added(std::size_t bytes) {
   std::vector<float> ours(bytes / sizeof(float), 1.0f), theirs(ours);
   const auto add = [&] {
@@ -56,13 +56,14 @@ double seconds_per_byte_added(std::size_t bytes) {
 }
 
 // "recursive_doubling below 128 KiB, ring from there on"
-std::string choices_in_words(Collective collective, const MachineCosts& costs, int ranks) {
-  collectives::AlgorithmSelection choice;
-  choice.set_costs(costs);
+std::string selection_in_words(Collective collective, const MachineCosts& costs, int ranks) {
+  collectives::AlgorithmSelection selection;
+  selection.set_costs(costs);
   std::string words;
   std::string_view last;
   for (std::uint64_t bytes = 4; bytes <= (1u << 30); bytes *= 2) {
-    const std::string_view name = choice.choose(collective, bytes / 4, DataType::fp32, ranks).name;
+    const std::string_view name =
+        selection.choose(collective, bytes / 4, DataType::fp32, ranks).name;
     if (name == last) continue;
     if (!last.empty())
       words +=
@@ -84,8 +85,8 @@ MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
   CostParameters& common = costs.common;
   common.cores = cores;
   common.alpha = times.pair_few;
-  // Either the cores are busy with all ranks' messages, or each rank's way out with its own: it can
-  // be no more than either allows.
+  // Either the cores are busy with the messages of all ranks, or each rank with its own. The
+  // overhead is at most what either bound allows.
   const double by_cores = times.direct_few * c / (2 * p * links),
                by_rank = (times.direct_few - common.alpha) / (p - 2);
   common.overhead = std::min({by_cores, std::max(by_rank, by_cores / 10), common.alpha});
@@ -104,12 +105,13 @@ void plan_calibration(BenchPlan& plan, bool ranks_given) {
                                 : std::clamp(3 * cores_here(), 4, most_ranks);
   if (crowd < 3)
     throw UsageError(
-        "--calibrate compares 2 ranks with more: -n 3 at least, better more than there are cores");
+        "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
   for (const auto& name : plan.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
-      throw UsageError(fmt::format(
-          "--calibrate is for tcp, shm and threads, not for {}: a library chooses for itself",
-          name));
+      throw UsageError(
+          fmt::format("--calibrate is for tcp, shm and threads, not for {}: a library selects its "
+                      "algorithms itself",
+                      name));
   plan.collective = Collective::all_gather;
   plan.algorithms = {"ring", "direct"};
   plan.type = DataType::fp32;
@@ -119,8 +121,7 @@ void plan_calibration(BenchPlan& plan, bool ranks_given) {
                     std::end(MachineCosts::lengths));
   plan.limits = false;
   plan.repeat = plan.repeat.value_or(28);
-  plan.quantile = 0.25;  // two ranks that share a core for a while, or a busy machine, make samples
-                         // slower and none faster
+  plan.quantile = 0.25;  // disturbances make samples slower, never faster
 }
 
 std::array<double, 3> measure_adding() {
@@ -181,17 +182,15 @@ std::string calibration_report(const std::map<std::string, MachineCosts>& costs,
           fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
           [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
   text +=
-      "\nA message of b bytes takes alpha + beta b from hand to hand, and turn longer for each "
-      "further rank on a core. It keeps a "
-      "core\n"
-      "busy for overhead + copy b at either end. Adding b bytes to b others takes gamma "
-      "b.\n\nHence, of fp32:\n";
+      "\nA message of b bytes takes alpha + beta b, and turn more for each additional rank on a "
+      "core.\nIt occupies a core for overhead + copy b at each end. Adding b bytes takes gamma b.\n"
+      "\nSelected algorithms for fp32:\n";
   for (const auto& [transport, c] : costs)
     for (const int n : std::set<int>{4, ranks})
       for (const Collective collective :
            {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
         text += fmt::format("  {:<8} {} ranks  {:<15} {}\n", transport, n, name_of(collective),
-                            choices_in_words(collective, c, n));
+                            selection_in_words(collective, c, n));
   return text;
 }
 

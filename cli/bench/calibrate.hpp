@@ -1,18 +1,20 @@
-// `ringside bench --calibrate`: from a few measured calls to what messages and sums cost here
-// (collectives/selection/cost_model.hpp).
+// `ringside bench --calibrate`: computes the costs of messages and sums on this machine
+// (collectives/selection/cost_model.hpp) from a few measured calls.
 //
-// Measured are two all_gathers, of a few bytes and of many, through the very executor and transport
-// that the costs are to speak of: the ring, in which every message is waited for, and the direct
-// exchange, in which none waits for another; each between 2 ranks and between more ranks than
-// cores. Every cost is read off the call in which it decides:
+// The calls are all_gathers of few and of many bytes through the normal executor and transport,
+// with two algorithms: in the ring each message waits for the previous one; in the direct exchange
+// no message waits. Each runs with 2 ranks and with more ranks than cores. Each cost is computed
+// from the call whose time it dominates:
 //
-//     2 ranks, few bytes          alpha                             one message each way, a core for each
-//     p ranks, few, direct        p (p-1) 2 overhead / cores        nothing to wait for: the cores are busy with messages
-//     p ranks, few, ring          (p-1) (alpha + turn (p/cores-1))  nothing to do but wait
-//     2 ranks, many bytes         alpha + beta b                    b bytes each way
-//     p ranks, many, ring         2 copy * all bytes / cores        more than with few bytes: the cores are busy with copying
+//     ranks, bytes, algorithm   time                               why
+//     2, few                    alpha                              one message each way
+//     p, few, direct            p (p-1) 2 overhead / cores         the cores process messages
+//     p, few, ring              (p-1) (alpha + turn (p/cores-1))   each message is waited for
+//     2, many                   alpha + beta b                     b bytes each way
+//     p, many, ring             p, few, ring                       the cores also copy bytes
+//                                 + 2 copy * all bytes / cores
 //
-// Many bytes are measured three times, with buffers that lie nearer to and farther from the cores
+// Calls with many bytes are measured with three buffer sizes, for different levels of the cache
 // (MachineCosts).
 #pragma once
 
@@ -27,7 +29,7 @@
 
 namespace ringside::cli {
 
-// Seconds of the calls above. "Many" has an element for each of MachineCosts::lengths.
+// Seconds of the calls above. "many" has an element for each of MachineCosts::lengths.
 struct CalibrationTimes {
   int ranks = 0;
   double pair_few = 0;    // 2 ranks
@@ -36,22 +38,22 @@ struct CalibrationTimes {
   std::array<double, 3> pair_many{}, ring_many{};
 };
 
-// alpha, turn, overhead, beta and copy. Times that contradict each other, as those of a busy
-// machine may, give none that is negative.
+// Computes alpha, turn, overhead, beta and copy. None is negative, even if the times contradict
+// each other, as they may on a busy machine.
 collectives::MachineCosts solve_costs(const CalibrationTimes& times, int cores);
 
-// Makes `plan`, of which --backends and, where `ranks_given`, -n are kept, one that measures what
-// is needed. Throws UsageError where that cannot be.
+// Changes `plan` into one that measures the calls above. Keeps --backends and, if `ranks_given`,
+// -n. Throws UsageError if these do not allow it.
 void plan_calibration(BenchPlan& plan, bool ranks_given);
 
-// Seconds for each byte of a buffer that is added to another, for each of MachineCosts::lengths.
+// Seconds per byte to add one buffer to another, for each of MachineCosts::lengths.
 std::array<double, 3> measure_adding();
 
-// From the rows that were measured to what is kept: by transport.
+// The costs of each transport, from the measured rows.
 std::map<std::string, collectives::MachineCosts> costs_from_rows(
     const BenchPlan& plan, const std::vector<Json>& rows, const std::array<double, 3>& adding);
 
-// What has been found, as a table with a word on what it means and which algorithms follow from it.
+// The costs as a table, with an explanation and the algorithms that they lead to.
 std::string calibration_report(const std::map<std::string, collectives::MachineCosts>& costs,
                                int ranks);
 

@@ -26,7 +26,7 @@ using collectives::Call;
 using collectives::Collective;
 using collectives::RankInfo;
 
-// The same buffers in memory of this thread's GPU.
+// Copies of the buffers in the memory of this thread's GPU.
 class OnDevice {
  public:
   explicit OnDevice(const BenchData& data)
@@ -43,11 +43,11 @@ class OnDevice {
   collectives::cuda::DeviceBuffer input_, output_;
 };
 
-// One rank's part of a block.
+// Runs one rank's part of a block.
 void measure_rank(Backend& backend, const Block& block, bool check, RankRecord& record,
                   bool device = false) {
   Call buffers = block.call;
-  if (!check) buffers.collective = Collective::all_reduce;  // a limit: it only moves bytes
+  if (!check) buffers.collective = Collective::all_reduce;  // a limit moves bytes like this
   const BenchData data(buffers, backend.rank(), backend.size());
   std::optional<OnDevice> on_device;
   if (device) on_device.emplace(data);
@@ -64,7 +64,7 @@ void measure_rank(Backend& backend, const Block& block, bool check, RankRecord& 
   if (check) record.wrong = std::max(record.wrong, data.wrong());
 }
 
-// All ranks as threads of this process. make(rank) is called by the rank's own thread.
+// Runs all ranks as threads of this process. Each thread calls make(rank) for its own rank.
 void measure_threads(const std::function<std::unique_ptr<Backend>(int)>& make, const Block& block,
                      bool check, std::vector<RankRecord>& records, bool device = false) {
   std::mutex mutex;
@@ -87,24 +87,24 @@ void measure_threads(const std::function<std::unique_ptr<Backend>(int)>& make, c
   if (first) std::rethrow_exception(first);
 }
 
-// Our collectives over that transport, behind the link that is asked for.
+// Our collectives over that transport, behind the emulated link if there is one.
 std::unique_ptr<Backend> ours_over(collectives::Connections connections) {
   const auto options = collectives::group_options_from_environment();
   return make_schedule_backend(behind_link(std::move(connections), options.link), options.executor);
 }
 
-void measure_with_threads(Lane& lane) {
-  lane.measure = [](const Block& block, std::vector<RankRecord>& records) {
+void measure_with_threads(Contender& contender) {
+  contender.measure = [](const Block& block, std::vector<RankRecord>& records) {
     const auto world = collectives::make_threads_world(static_cast<int>(records.size()));
     const auto make = [&](int rank) { return ours_over(connect_threads(world, rank)); };
     measure_threads(make, block, true, records);
   };
 }
 
-// The ranks share a GPU; `bare`: its limit instead.
-void measure_with_one_gpu(Lane& lane, bool bare) {
+// The ranks share a GPU. `bare` measures the GPU's limit instead.
+void measure_with_one_gpu(Contender& contender, bool bare) {
   using namespace collectives::cuda;
-  lane.measure = [bare](const Block& block, std::vector<RankRecord>& records) {
+  contender.measure = [bare](const Block& block, std::vector<RankRecord>& records) {
     const auto world = bare ? make_bare_gpu_world(static_cast<int>(records.size()))
                             : make_one_gpu_world(static_cast<int>(records.size()));
     const auto make = [&](int rank) { return make_one_gpu_backend(world, rank); };
@@ -112,18 +112,19 @@ void measure_with_one_gpu(Lane& lane, bool bare) {
   };
 }
 
-void measure_bare_copies(Lane& lane) {
-  lane.measure = [](const Block& block, std::vector<RankRecord>& records) {
+void measure_bare_copies(Contender& contender) {
+  contender.measure = [](const Block& block, std::vector<RankRecord>& records) {
     const int size = static_cast<int>(records.size());
-    std::barrier everybody(size);
-    const auto make = [&](int rank) { return make_bare_copy(rank, size, everybody); };
+    std::barrier barrier(size);
+    const auto make = [&](int rank) { return make_bare_copy(rank, size, barrier); };
     measure_threads(make, block, false, records);
   };
 }
 
-void measure_with(Lane& lane, std::shared_ptr<Backend> backend) {
-  const bool check = lane.backend != nullptr, device = check && lane.backend->device;
-  lane.measure = [backend, check, device](const Block& block, std::vector<RankRecord>& records) {
+void measure_with(Contender& contender, std::shared_ptr<Backend> backend) {
+  const bool check = contender.backend != nullptr, device = check && contender.backend->device;
+  contender.measure = [backend, check, device](const Block& block,
+                                               std::vector<RankRecord>& records) {
     measure_rank(*backend, block, check, records[0], device);
   };
 }
@@ -139,53 +140,58 @@ std::unique_ptr<Backend> connect(const std::string& name, const RankInfo& meetin
 
 }  // namespace
 
-std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks) {
-  std::vector<Lane> lanes;
+std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks) {
+  std::vector<Contender> contenders;
   for (const auto& name : plan.backends) {
     const BenchBackend& backend = bench_backend_named(name);
-    Lane lane{.name = name,
-              .algorithm = "",
-              .backend = &backend,
-              .limit = backend.limit,
-              .set = set_of(backend, plan.backends),
-              .measure = {}};
-    const bool ours = backend.home != Home::mpirun && name != "gloo" && name != "nccl";
-    if (!ours) lanes.push_back(lane);
-    const bool has_choice =
+    Contender contender{.name = name,
+                        .algorithm = "",
+                        .backend = &backend,
+                        .limit = backend.limit,
+                        .set = set_of(backend, plan.backends),
+                        .measure = {}};
+    const bool ours =
+        backend.ranks_run_as != RanksRunAs::mpirun && name != "gloo" && name != "nccl";
+    if (!ours) contenders.push_back(contender);
+    const bool has_algorithms =
         !backend.device || (name == "cuda_kernels" && plan.collective == Collective::all_reduce);
-    for (const auto& algorithm : has_choice ? plan.algorithms : std::vector<std::string>{"auto"}) {
+    for (const auto& algorithm :
+         has_algorithms ? plan.algorithms : std::vector<std::string>{"auto"}) {
       if (!ours) break;
-      lane.algorithm = algorithm;
-      lanes.push_back(lane);
+      contender.algorithm = algorithm;
+      contenders.push_back(contender);
     }
   }
-  const bool nothing_like_it = plan.collective == Collective::barrier ||
-                               plan.collective == Collective::gather ||
-                               plan.collective == Collective::scatter;
-  if (ranks == 1 || nothing_like_it || !plan.limits) return lanes;
+  const bool has_no_limit = plan.collective == Collective::barrier ||
+                            plan.collective == Collective::gather ||
+                            plan.collective == Collective::scatter;
+  if (ranks == 1 || has_no_limit || !plan.limits) return contenders;
   for (const auto& [limit, name] :
        {std::pair(Limit::tcp, "bare ring"), std::pair(Limit::memory, "bare copy"),
         std::pair(Limit::device, "bare GPU")}) {
     if (limit == Limit::device && plan.collective != Collective::all_reduce)
-      continue;  // its kernel has the shape of no other
-    const bool wanted = std::any_of(lanes.begin(), lanes.end(), [limit = limit](const Lane& lane) {
-      return lane.limit == limit;
-    });
-    if (wanted) lanes.push_back({.name = name, .algorithm = "", .limit = limit, .measure = {}});
+      continue;  // its kernel moves bytes like an all-reduce only
+    const bool wanted = std::any_of(
+        contenders.begin(), contenders.end(),
+        [limit = limit](const Contender& contender) { return contender.limit == limit; });
+    if (wanted)
+      contenders.push_back({.name = name, .algorithm = "", .limit = limit, .measure = {}});
   }
-  return lanes;
+  return contenders;
 }
 
-void open_lane(Lane& lane, const RankInfo& meeting) {
-  const bool in_one_process =
-      lane.backend ? lane.backend->home == Home::threads : lane.limit != Limit::tcp;
-  lane.takes_part = meeting.rank == 0 || !in_one_process;
-  if (in_one_process && lane.takes_part && lane.limit == Limit::device)
-    return measure_with_one_gpu(lane, !lane.backend);
-  if (in_one_process && lane.takes_part)
-    return lane.backend ? measure_with_threads(lane) : measure_bare_copies(lane);
+void open_contender(Contender& contender, const RankInfo& meeting) {
+  const bool in_one_process = contender.backend
+                                  ? contender.backend->ranks_run_as == RanksRunAs::threads
+                                  : contender.limit != Limit::tcp;
+  contender.takes_part = meeting.rank == 0 || !in_one_process;
+  if (in_one_process && contender.takes_part && contender.limit == Limit::device)
+    return measure_with_one_gpu(contender, !contender.backend);
+  if (in_one_process && contender.takes_part)
+    return contender.backend ? measure_with_threads(contender) : measure_bare_copies(contender);
   if (!in_one_process)
-    measure_with(lane, lane.backend ? connect(lane.name, meeting) : make_bare_ring(meeting));
+    measure_with(contender,
+                 contender.backend ? connect(contender.name, meeting) : make_bare_ring(meeting));
 }
 
 }  // namespace ringside::cli

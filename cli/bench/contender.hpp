@@ -1,10 +1,9 @@
-// A lane of the race: one backend, or one of the machine's limits, as this process measures it.
+// A contender: one backend, or one of the machine's limits, as this process measures it.
 //
-// A SAMPLE is the mean of a batch of calls, one after the other without a pause, as a training step
-// makes them; calls shorter than two milliseconds share a batch, so that the clock and the
-// scheduler's whims weigh little. A BLOCK is a few samples in a row, with fresh buffers, some calls
-// to warm up before, and the check of the result after. Lanes take turns block by block
-// (bench_run.cpp).
+// A SAMPLE is the mean time of a batch of calls without a pause in between, as in a training step.
+// Calls shorter than two milliseconds share a batch, which reduces the influence of the clock and
+// the scheduler. A BLOCK is a few consecutive samples with fresh buffers: first some calls to warm
+// up, then the samples, then a check of the result. Contenders take turns block by block (run.cpp).
 #pragma once
 
 #include <functional>
@@ -25,31 +24,31 @@ struct Block {
   int batch = 1;  // calls in a sample
 };
 
-// What one rank has measured, over all its blocks.
+// The measurements of one rank over all its blocks.
 struct RankRecord {
-  std::vector<double> seconds;  // of a call, one for each sample
-  std::uint64_t wrong = 0;      // elements, of the worst block
+  std::vector<double> seconds;  // of one call; one entry for each sample
+  std::uint64_t wrong = 0;      // wrong elements in the worst block
 };
 
-struct Lane {
+struct Contender {
   std::string name;
-  std::string algorithm;                  // of a backend of ours: of the catalogue, or auto
+  std::string algorithm;                  // of our own backends: a name of the catalogue, or auto
   const BenchBackend* backend = nullptr;  // none: a limit
-  Limit limit = Limit::tcp;               // what it is, or is compared with
-  int set = 0;                            // whose ranks measure (bench_seat.hpp)
-  bool takes_part = false;                // does this process?
-  std::function<void(const Block&, std::vector<RankRecord>&)>
-      measure;  // a record for each rank that this process is
+  Limit limit = Limit::tcp;               // the limit that it is, or is compared with
+  int set = 0;                            // the set whose ranks measure (process_layout.hpp)
+  bool takes_part = false;                // whether this process measures
+  // Measures a block, with one record for each rank that this process runs.
+  std::function<void(const Block&, std::vector<RankRecord>&)> measure;
 
   bool ours() const { return !algorithm.empty(); }
 };
 
-// Empty-handed lanes, the same in every process: for each backend of the plan, of ours for each
-// algorithm, and for each limit that they are compared with. Lanes of one backend stand side by
-// side.
-std::vector<Lane> lanes_of(const BenchPlan& plan, int ranks);
+// The contenders of the plan, not yet connected; the same in every process. One for each backend
+// (of our own backends, one for each algorithm) and one for each limit that they are compared with.
+// Contenders of one backend follow each other.
+std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks);
 
-// Connects the lane's ranks, of which this process is one. `meeting` says where they may meet.
-void open_lane(Lane& lane, const collectives::RankInfo& meeting);
+// Connects the ranks of a contender; this process is one of them. They meet at `meeting`.
+void open_contender(Contender& contender, const collectives::RankInfo& meeting);
 
 }  // namespace ringside::cli

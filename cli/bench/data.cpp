@@ -20,11 +20,11 @@ using collectives::DataType;
 using collectives::ReduceOp;
 
 constexpr std::uint64_t period = 509;  // a prime: no chunk begins where another one did
-constexpr int of_all_ranks = -1;       // the source of what is reduced
+constexpr int of_all_ranks = -1;       // the source of a reduced result
 constexpr std::align_val_t page{4096};
 
-// Element i of rank r, i < period. Small: the sum of 64 ranks is exact even in bf16. For a product
-// it is 1 or, seldom, 2; for an average, a multiple of the number of ranks.
+// Element i of rank r, i < period. It is small, so that the sum over 64 ranks is exact even in
+// bf16. For a product it is 1 or, rarely, 2; for an average, a multiple of the number of ranks.
 std::int64_t number(const Call& call, int rank, int ranks, std::uint64_t i) {
   const std::uint64_t bits = mix_bits(mix_bits(static_cast<std::uint64_t>(rank) + 1) + i);
   if (call.reduce == ReduceOp::product)
@@ -44,7 +44,7 @@ std::int64_t reduced(const Call& call, int ranks, std::uint64_t i) {
   return call.reduce == ReduceOp::avg ? result / ranks : result;
 }
 
-// A whole number from 0 to 2048 as IEEE's binary16.
+// An integer from 0 to 2048 as IEEE binary16.
 std::uint16_t half_bits(std::int64_t value) {
   if (value == 0) return 0;
   const int exponent = std::bit_width(static_cast<std::uint64_t>(value)) - 1;
@@ -69,10 +69,10 @@ void put_as(DataType type, std::byte* at, std::int64_t value) {
   if (name == "int32") return put(at, static_cast<std::int32_t>(value));
   if (name == "int64") return put(at, value);
   if (name == "uint8") return put(at, static_cast<std::uint8_t>(value));
-  fail("bench does not know how to write numbers as {}", name);
+  fail("bench has no test data of the type {}", name);
 }
 
-// One period of what `source` has, or of the reduction over all ranks, in bytes.
+// One period of the data of `source`, or of the reduction over all ranks, as bytes.
 std::vector<std::byte> pattern(const Call& call, int source, int ranks) {
   const std::size_t element = size_of(call.type);
   std::vector<std::byte> bytes(period * element);
@@ -82,19 +82,19 @@ std::vector<std::byte> pattern(const Call& call, int source, int ranks) {
   return bytes;
 }
 
-// Calls body(element, length, place in the pattern) for each stretch of `count` elements that lies
-// within one period; the first of them is element `at` of the whole.
+// Calls body(element, length, position in the pattern) for each stretch of `count` elements that
+// lies within one period; the first of them is element `at` of the whole.
 template <class Body>
 void for_each_stretch(std::uint64_t count, std::uint64_t at, Body body) {
   for (std::uint64_t done = 0; done < count;) {
-    const std::uint64_t place = (at + done) % period,
-                        length = std::min(period - place, count - done);
-    body(done, length, place);
+    const std::uint64_t position = (at + done) % period,
+                        length = std::min(period - position, count - done);
+    body(done, length, position);
     done += length;
   }
 }
 
-// Which elements of the whole a rank puts in: `count` of them, from `at` on.
+// The part of the whole that a rank contributes: `count` elements from element `at`.
 struct Share {
   std::uint64_t at = 0, count = 0;
 };
@@ -117,8 +117,8 @@ void fill(std::byte* into, const Call& call, int source, int ranks, Share share)
   const auto bytes = pattern(call, source, ranks);
   const std::size_t element = size_of(call.type);
   for_each_stretch(
-      share.count, share.at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t place) {
-        std::memcpy(into + done * element, bytes.data() + place * element, length * element);
+      share.count, share.at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
+        std::memcpy(into + done * element, bytes.data() + position * element, length * element);
       });
 }
 
@@ -170,8 +170,8 @@ std::uint64_t BenchData::wrong() const {
   }
 }
 
-// The output as one block of each rank: its block `which`, or, if that is -1, the one with its own
-// number.
+// Checks an output of one block from each rank: the rank's block `which`, or, if that is -1, the
+// block with the rank's own number.
 std::uint64_t BenchData::wrong_in_blocks(const Chunks& blocks, int which) const {
   std::uint64_t wrong = 0;
   for (int r = 0; r < ranks_; ++r)
@@ -179,20 +179,21 @@ std::uint64_t BenchData::wrong_in_blocks(const Chunks& blocks, int which) const 
   return wrong;
 }
 
-// How many of the output's elements begin ... begin + count differ from the source's elements at
-// ... at + count.
+// How many elements of the output from `begin` differ from the source's elements from `at`; `count`
+// elements are compared.
 std::uint64_t BenchData::wrong_in(std::uint64_t begin, std::uint64_t count, int source,
                                   std::uint64_t at) const {
   const auto expected = pattern(call_, source, ranks_);
   const std::size_t element = size_of(call_.type);
   std::uint64_t wrong = 0;
-  for_each_stretch(count, at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t place) {
-    const std::byte* seen = output_.get() + (begin + done) * element;
-    const std::byte* wanted = expected.data() + place * element;
-    if (std::memcmp(seen, wanted, length * element) == 0) return;
-    for (std::uint64_t i = 0; i < length; ++i)
-      wrong += std::memcmp(seen + i * element, wanted + i * element, element) != 0;
-  });
+  for_each_stretch(count, at,
+                   [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
+                     const std::byte* seen = output_.get() + (begin + done) * element;
+                     const std::byte* wanted = expected.data() + position * element;
+                     if (std::memcmp(seen, wanted, length * element) == 0) return;
+                     for (std::uint64_t i = 0; i < length; ++i)
+                       wrong += std::memcmp(seen + i * element, wanted + i * element, element) != 0;
+                   });
   return wrong;
 }
 

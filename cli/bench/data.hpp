@@ -1,9 +1,8 @@
-// The data of a measurement: inputs whose results are exact in every type, the results that are
-// right, and the count of what is wrong.
+// The data of a measurement: inputs whose results are exact in every type, the expected results,
+// and the number of wrong elements.
 //
-// Element i of rank r is a small whole number that follows a pattern of prime length, so that a
-// chunk in the wrong place is noticed. All of it is bytes here; that fp32 and int64 differ matters
-// in one small function only.
+// Element i of rank r is a small integer from a pattern of prime length, so that a chunk at a wrong
+// offset is detected. The data is handled as bytes; only one small function knows the types.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +14,18 @@
 
 namespace ringside::cli {
 
-// One rank's buffers for one call. The buffers are fresh from the operating system and begin on a
-// page.
+// The buffers of one rank for one call, new and aligned to a page.
 class BenchData {
  public:
   BenchData(const collectives::Call& call, int rank, int ranks);
 
-  // What Backend::run() is to be given: out of place, but for broadcast, which has an output only.
+  // The arguments of Backend::run(): out of place, except broadcast, which has only an output.
   const void* input() const { return input_.get(); }
   void* output() const { return output_.get(); }
   std::size_t input_bytes() const { return input_bytes_; }
   std::size_t output_bytes() const { return output_bytes_; }
 
-  // Elements of the output that are not what they should be.
+  // The number of wrong elements in the output.
   std::uint64_t wrong() const;
 
  private:

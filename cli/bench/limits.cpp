@@ -19,7 +19,7 @@ using collectives::Call;
 using collectives::Chunks;
 using collectives::Collective;
 
-// How many times a chunk of the buffer goes from each rank to the next.
+// How often a chunk of the buffer is sent from each rank to the next.
 int chunk_transfers(Collective collective, int ranks) {
   if (collective == Collective::all_reduce) return 2 * (ranks - 1);
   if (collective == Collective::broadcast || collective == Collective::reduce)
@@ -27,8 +27,8 @@ int chunk_transfers(Collective collective, int ranks) {
   return collective == Collective::barrier ? 0 : ranks - 1;
 }
 
-// What a rank sends and receives. Up to `head` bytes may go at once; from then on a byte is sent
-// only after one has come.
+// The bytes that a rank sends and receives. It may send `head` bytes at once; it sends each further
+// byte only after it has received one.
 struct Relay {
   std::size_t to_send = 0, to_receive = 0, head = 0;
 };
@@ -60,8 +60,8 @@ class BareRing final : public Backend {
   collectives::Traffic traffic() const override { return {}; }
   void abort(const std::string&) noexcept override { mesh_.data.clear(); }
 
-  // The bytes go round and round in the output: what has been received is what is sent on, while it
-  // is warm in cache.
+  // The output is a ring buffer: bytes are forwarded from where they were received, while they are
+  // in the cache.
   void run(const Call& call, const void*, void* output) override {
     const Relay relay = size_ == 1 ? Relay{} : relay_of(call, rank_, size_);
     buffer_ = {static_cast<std::byte*>(output), call.count * size_of(call.type)};
@@ -81,13 +81,12 @@ class BareRing final : public Backend {
   }
 
  private:
-  // The head lies before what is received, so that byte head + i of the sent ones is byte i of the
-  // received.
+  // The head precedes the received bytes: byte head + i to send is byte i received.
   std::size_t received_ahead_of(const Relay& relay) const {
     return buffer_.size() - relay.head % buffer_.size();
   }
 
-  // Sends or receives as much as goes without waiting, at most to the buffer's end.
+  // Sends or receives without blocking, at most to the end of the buffer.
   template <class Call_, class Flags>
   std::size_t move(Call_ call, int socket, std::size_t at, std::size_t bytes, Flags flags) {
     const std::size_t begin = at % buffer_.size(), length = std::min(bytes, buffer_.size() - begin);
@@ -112,8 +111,8 @@ class BareRing final : public Backend {
 
 class BareCopy final : public Backend {
  public:
-  BareCopy(int rank, int size, std::barrier<>& everybody)
-      : rank_(rank), size_(size), everybody_(everybody) {}
+  BareCopy(int rank, int size, std::barrier<>& barrier)
+      : rank_(rank), size_(size), barrier_(barrier) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -128,12 +127,12 @@ class BareCopy final : public Backend {
       const std::byte* from = static_cast<const std::byte*>(input) + chunks.begin(chunk);
       std::memcpy(static_cast<std::byte*>(output) + chunks.begin(chunk), from, chunks.size(chunk));
     }
-    everybody_.arrive_and_wait();
+    barrier_.arrive_and_wait();
   }
 
  private:
   int rank_, size_;
-  std::barrier<>& everybody_;
+  std::barrier<>& barrier_;
 };
 
 }  // namespace
@@ -142,8 +141,8 @@ std::unique_ptr<Backend> make_bare_ring(const collectives::RankInfo& rank_info) 
   return std::make_unique<BareRing>(rank_info);
 }
 
-std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& everybody) {
-  return std::make_unique<BareCopy>(rank, size, everybody);
+std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& barrier) {
+  return std::make_unique<BareCopy>(rank, size, barrier);
 }
 
 double bus_factor(Collective collective, int ranks) {

@@ -1,11 +1,12 @@
-// The machine's own limits, as backends that move the bytes a collective must move and do nothing
-// else: no headers, no arithmetic, no checks. Input and output are as long as an all_reduce's, and
-// what is left in the output means nothing.
+// The machine's limits, as backends that only move as many bytes as a collective must move: without
+// headers, arithmetic or checks. Input and output have the size of an all_reduce's; the contents of
+// the output are meaningless.
 //
-//   bare ring    for TCP: every rank sends to its neighbour, over sockets set up as ours are, as many bytes as the collective's
-//   ring sends,
-//                and passes on what it receives as soon as it has come. One thread, poll(2).
-//   bare copy    for shared memory: every rank copies as many bytes as it would receive, all at once, and all wait for the last.
+//   bare ring    for TCP: every rank sends to its neighbour as many bytes as the collective's ring
+//                does, and forwards bytes as soon as they arrive. The sockets have our options. One
+//                thread, poll(2).
+//   bare copy    for shared memory: every rank copies as many bytes as it would receive; all ranks
+//                copy at the same time and wait for the last.
 #pragma once
 
 #include <barrier>
@@ -17,10 +18,10 @@
 namespace ringside::cli {
 
 std::unique_ptr<collectives::Backend> make_bare_ring(const collectives::RankInfo& rank_info);
-std::unique_ptr<collectives::Backend> make_bare_copy(int rank, int size, std::barrier<>& everybody);
+std::unique_ptr<collectives::Backend> make_bare_copy(int rank, int size, std::barrier<>& barrier);
 
-// The bytes that pass each link of the ring, as a multiple of the buffer: the factor from algbw to
-// busbw of nccl-tests' PERFORMANCE.md.
+// The bytes that cross each link of the ring, as a multiple of the buffer: the factor between algbw
+// and busbw in nccl-tests' PERFORMANCE.md.
 double bus_factor(collectives::Collective collective, int ranks);
 
 }  // namespace ringside::cli

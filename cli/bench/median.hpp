@@ -1,4 +1,5 @@
-// What several measurements come to: the median is what a figure is here, unless it says otherwise.
+// The median and other quantiles of several measurements. A figure is a median unless it says
+// otherwise.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +9,15 @@
 
 namespace ringside::cli {
 
-// The value that this share of the others, 0 to 1, are below; between two of them where it falls
-// there. Of none 0.
+// The value below which the fraction `share` (0 to 1) of the values lies, interpolated between two
+// values. 0 if there are no values.
 inline double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  const double place = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(place),
+  const double position = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(position),
              above = std::min(below + 1, values.size() - 1);
-  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
+  return values[below] + (position - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
 inline double median(std::vector<double> values) {

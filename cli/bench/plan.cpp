@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 
 #include <unistd.h>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -24,17 +24,8 @@ constexpr std::pair<std::string_view, std::uint64_t> units[] = {
     {"KiB", 1ull << 10}, {"TB", 1000000000000}, {"GB", 1000000000},
     {"MB", 1000000},     {"KB", 1000},          {"B", 1}};
 
-// Every buffer of every rank: the input, the output, and as much again for what a library lays
-// aside on the way.
+// The input, the output, and as much again for temporary buffers of a library.
 constexpr std::uint64_t buffers_per_rank = 3;
-
-std::uint64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  for (std::uint64_t kilobytes = 0; file >> name >> kilobytes; file.ignore(16, '\n'))
-    if (name == "MemAvailable:") return kilobytes * 1024;
-  fail("cannot read from /proc/meminfo how much memory is available");
-}
 
 bool in_path(const std::string& program) {
   std::istringstream folders(environment("PATH").value_or(""));
@@ -43,7 +34,7 @@ bool in_path(const std::string& program) {
   return false;
 }
 
-// The values of an enumeration that have a name, found by asking.
+// The value of an enumeration by its name. The names are found by calling name_of().
 template <class Enum>
 Enum named(std::string_view name, const char* what) {
   std::vector<std::string_view> names;
@@ -65,53 +56,58 @@ const std::vector<BenchBackend>& bench_backends() {
   static const std::vector<BenchBackend> backends = {
       {.name = "tcp"},
       {.name = "shm", .limit = Limit::memory},
-      {.name = "threads", .home = Home::threads, .limit = Limit::memory},
-      {.name = "gloo", .here = collectives::gloo_is_here()},
-      {.name = "mpi", .home = Home::mpirun, .limit = Limit::memory, .here = mpi},
+      {.name = "threads", .ranks_run_as = RanksRunAs::threads, .limit = Limit::memory},
+      {.name = "gloo", .available = collectives::gloo_is_here()},
+      {.name = "mpi", .ranks_run_as = RanksRunAs::mpirun, .limit = Limit::memory, .available = mpi},
       {.name = "mpi_heap",
-       .home = Home::mpirun,
+       .ranks_run_as = RanksRunAs::mpirun,
        .limit = Limit::memory,
-       .here = mpi,
+       .available = mpi,
        .environment = {heap("MMAP_MAX_=0"), heap("TRIM_THRESHOLD_=100000000000"),
                        heap("TOP_PAD_=300000000")}},
       {.name = "mpi_tcp",
-       .home = Home::mpirun,
-       .here = mpi,
+       .ranks_run_as = RanksRunAs::mpirun,
+       .available = mpi,
        .mpirun_options = {"--mca", "pml", "ob1", "--mca", "btl", "self,tcp"}},
       {.name = "cuda_kernels",
-       .home = Home::threads,
+       .ranks_run_as = RanksRunAs::threads,
        .limit = Limit::device,
-       .here = cuda,
+       .available = cuda,
        .device = true},
-      {.name = "cuda_ipc", .limit = Limit::device, .here = cuda, .device = true},
-      {.name = "nccl", .limit = Limit::device, .here = collectives::nccl_is_here(), .device = true},
+      {.name = "cuda_ipc", .limit = Limit::device, .available = cuda, .device = true},
+      {.name = "nccl",
+       .limit = Limit::device,
+       .available = collectives::nccl_is_here(),
+       .device = true},
   };
   return backends;
 }
 
 const BenchBackend& bench_backend_named(std::string_view name) {
-  std::vector<std::string> here;
+  std::vector<std::string> available;
   for (const auto& backend : bench_backends())
-    if (backend.here) here.push_back(backend.name);
+    if (backend.available) available.push_back(backend.name);
   for (const auto& backend : bench_backends()) {
     if (backend.name != name) continue;
     if (backend.device) {
       if (const auto missing = collectives::cuda::what_is_missing())
         fail("{} cannot be measured: {}", name, *missing);
-      require(backend.here,
-              "{} is not here: install libnccl-dev of NVIDIA's repository, then configure and "
-              "build again",
+      require(backend.available,
+              "{} is not in this build: install libnccl-dev from NVIDIA's repository, then "
+              "configure and build again",
               name);
       return backend;
     }
-    const char* package =
-        backend.home == Home::mpirun ? "libopenmpi-dev and openmpi-bin" : "libgloo-dev";
-    require(backend.here,
-            "{} is not here: install {}, then configure and build again; this build has {}", name,
-            package, fmt::join(here, ", "));
+    const char* package = backend.ranks_run_as == RanksRunAs::mpirun
+                              ? "libopenmpi-dev and openmpi-bin"
+                              : "libgloo-dev";
+    require(
+        backend.available,
+        "{} is not in this build: install {}, then configure and build again; this build has {}",
+        name, package, fmt::join(available, ", "));
     return backend;
   }
-  fail("there is no backend named '{}'; this build has {}", name, fmt::join(here, ", "));
+  fail("there is no backend named '{}'; this build has {}", name, fmt::join(available, ", "));
 }
 
 std::uint64_t parse_bytes(const std::string& text) {
@@ -126,7 +122,8 @@ std::uint64_t parse_bytes(const std::string& text) {
   const double bytes = found == std::end(units) ? 0 : number * static_cast<double>(found->second);
   require(error == std::errc() && found != std::end(units) && bytes >= 0 && bytes < 1e18 &&
               bytes == static_cast<double>(static_cast<std::uint64_t>(bytes)),
-          "'{}' is no number of bytes: 4B, 64KB (64000 bytes), 64KiB (65536 bytes), 10MB, 1GB are",
+          "'{}' is not a number of bytes: write 4B, 64KB (64000 bytes), 64KiB (65536 bytes), 10MB "
+          "or 1GB",
           text);
   return static_cast<std::uint64_t>(bytes);
 }
@@ -149,7 +146,8 @@ void check_memory(const BenchPlan& plan) {
   const auto ranks =
       static_cast<std::uint64_t>(*std::max_element(plan.ranks.begin(), plan.ranks.end()));
   const std::uint64_t bytes = *std::max_element(plan.bytes.begin(), plan.bytes.end());
-  const std::uint64_t needed = ranks * buffers_per_rank * bytes, available = available_memory();
+  const std::uint64_t needed = ranks * buffers_per_rank * bytes;
+  const std::uint64_t available = available_memory().value_or(needed);
   require(needed <= available,
           "{} ranks with {} buffers of {} each need {:.1f} GB of memory, and {:.1f} GB are "
           "available: measure less with --bytes or -n",

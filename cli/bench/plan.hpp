@@ -1,4 +1,4 @@
-// What `ringside bench` is asked to measure, and which backends there are to measure it with.
+// What `ringside bench` measures, and the backends that it knows.
 #pragma once
 
 #include <cstdint>
@@ -12,59 +12,59 @@
 
 namespace ringside::cli {
 
-// Where a backend's ranks run.
-enum class Home {
-  ranks,    // in the processes that the launcher starts, as all of ours do
-  threads,  // all of them in rank 0's process
-  mpirun,   // in processes of their own: how MPI moves bytes is settled once, when mpirun starts
+// How the ranks of a backend run.
+enum class RanksRunAs {
+  processes,  // that our launcher starts
+  threads,    // of the process of rank 0
+  mpirun,     // processes that mpirun starts: MPI chooses its transport when mpirun starts
 };
 
-// What stands beside a backend's figure as the machine's own limit (bench_limits.hpp).
+// The machine's limit that a backend is compared with (limits.hpp).
 enum class Limit { tcp, memory, device };
 
 struct BenchBackend {
   std::string name;
-  Home home = Home::ranks;
+  RanksRunAs ranks_run_as = RanksRunAs::processes;
   Limit limit = Limit::tcp;
-  bool here = true;  // in this build
-  bool device =
-      false;  // for memory of a GPU: whether there is one is asked when it is named, not before
-  std::vector<std::string> mpirun_options = {};  // that make it what it is
-  std::vector<std::string> environment = {};     // likewise, "NAME=value"
+  bool available = true;  // in this build
+  bool device = false;    // uses GPU memory; bench looks for a GPU only if the backend is named
+  std::vector<std::string> mpirun_options = {};
+  std::vector<std::string> environment = {};  // "NAME=value"
 };
 
-// All that bench knows, in the order in which help names them.
+// All backends that bench knows, in the order of the help.
 const std::vector<BenchBackend>& bench_backends();
 
-// The backend of that name. Throws Error, with a list of what this build has, where there is none.
+// The backend of this name. Throws Error, with a list of the backends of this build, if there is
+// none.
 const BenchBackend& bench_backend_named(std::string_view name);
 
 struct BenchPlan {
   collectives::Collective collective{};
-  std::vector<std::string> algorithms{
-      "auto"};  // of our own backends, a row for each; auto: what a ProcessGroup would choose
+  // Of our own backends, one row for each. auto: the algorithm that a ProcessGroup would select.
+  std::vector<std::string> algorithms{"auto"};
   collectives::DataType type{};
   collectives::ReduceOp op{};
   std::vector<int> ranks;
   std::vector<std::uint64_t>
-      bytes;  // of the whole buffer: of reduce_scatter's input, of all_gather's output
+      bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
   std::vector<std::string> backends;
   int warmup = 5;
-  bool limits = true;     // measure the machine's own beside them
-  double quantile = 0.5;  // of the samples, that is a figure
-  std::optional<int>
-      repeat;  // samples of each figure; none: as many as fit into half a second, at least 7
+  bool limits = true;         // measure the machine's limits too
+  double quantile = 0.5;      // the quantile of the samples that becomes the figure
+  std::optional<int> repeat;  // samples of each figure; none: as fit into half a second, at least 7
 };
 
-// "64KB" is 64000 bytes, "64KiB" 65536; B, KB, MB, GB, TB and their binary kin. Throws Error.
+// Parses "64KB" (64000 bytes) or "64KiB" (65536). The units are B, KB, MB, GB, TB and KiB, MiB,
+// GiB, TiB. Throws Error.
 std::uint64_t parse_bytes(const std::string& text);
 std::string bytes_to_text(std::uint64_t bytes);  // "64 KB", "65536 B"
 
-// The type, the operation of that name. Throw Error with a list of those that exist.
+// The type or the operation of this name. Throw Error with a list of the names that exist.
 collectives::DataType type_named(std::string_view name);
 collectives::ReduceOp op_named(std::string_view name);
 
-// Throws Error, with what is needed and what there is, where the buffers of the largest measurement
+// Throws Error, with the needed and the available memory, if the buffers of the largest measurement
 // do not fit in memory.
 void check_memory(const BenchPlan& plan);
 

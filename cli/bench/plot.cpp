@@ -5,21 +5,22 @@
 
 #include "cli/bench/plan.hpp"
 #include "cli/bench/report.hpp"
+#include "cli/report/numbers.hpp"
 
 namespace ringside::cli {
 namespace {
 
-// Colours that stand out from white and from near-black alike.
+// Colours with contrast on white and on near-black.
 constexpr std::array colours{"#2f7ed8", "#e0662f", "#2e9e5b", "#b04ac0",
                              "#b58900", "#d0405f", "#179a9a"};
 
 constexpr double panel_width = 430, panel_height = 300, left = 56, right = 28, top = 52,
                  bottom = 46, legend_line = 20;
 
-// A range of values as the eye wants it: whole powers of ten around all of them.
+// A logarithmic axis: from the power of ten below all values to the one above them.
 struct Scale {
   double low = 0, high = 1;  // log10
-  double from = 0, to = 1;   // on paper
+  double from = 0, to = 1;   // positions
 
   double operator()(double value) const {
     return from + (std::log10(value) - low) / (high - low) * (to - from);
@@ -36,14 +37,14 @@ Scale scale_for(double smallest, double largest, double from, double to) {
 using Point = std::pair<double, double>;                   // bytes, busbw
 using Series = std::map<std::string, std::vector<Point>>;  // by backend, or by "limit of ..."
 
-// What a row's limit is drawn as: backends with the same kind of limit share one line.
+// The name of a row's limit. Backends with the same kind of limit share one line.
 std::string limit_name(const Json& row) {
   const Limit limit = bench_backend_named(row.at("backend").get<std::string>()).limit;
   if (limit == Limit::device) return "bare kernel on the GPU";
   return limit == Limit::tcp ? "bare ring of sockets" : "bare copies in memory";
 }
 
-// The lines of one panel. A backend that has no figure above zero has no line.
+// The lines of one panel. A backend without a figure above zero has no line.
 Series lines_of(const std::vector<Json>& rows, int ranks, bool limits) {
   Series lines;
   for (const auto& row : rows) {
@@ -57,7 +58,7 @@ Series lines_of(const std::vector<Json>& rows, int ranks, bool limits) {
   return lines;
 }
 
-// The backends' places in the palette: in the order in which they were measured.
+// The backends in the order of measurement, which determines their colours.
 std::vector<std::string> backends_in(const std::vector<Json>& rows) {
   std::vector<std::string> names;
   for (const auto& row : rows)
@@ -112,13 +113,13 @@ std::string dots(const std::vector<Point>& points, const Scale& x, const Scale& 
 }
 
 std::string style_of(const std::string& backend, const std::vector<std::string>& backends) {
-  const auto place = static_cast<std::size_t>(std::find(backends.begin(), backends.end(), backend) -
-                                              backends.begin());
+  const auto position = static_cast<std::size_t>(
+      std::find(backends.begin(), backends.end(), backend) - backends.begin());
   return fmt::format("style=\"stroke:{0};fill:{0}\" class=\"line\"",
-                     colours[place % colours.size()]);
+                     colours[position % colours.size()]);
 }
 
-// Limits are broken lines, one kind of break for each.
+// Limits are dashed lines, each with its own dashes.
 std::string limit_style(const std::string& name) {
   return fmt::format("class=\"limit\" stroke-dasharray=\"{}\"",
                      name == "bare ring of sockets" ? "7 4" : "1.5 3.5");
@@ -177,7 +178,7 @@ std::string bench_plot(const std::vector<Json>& rows) {
                height = panel_height + 2 * legend_line + 6;
   std::string svg = head(width, height);
   svg += text(left, 20,
-              fmt::format("{} of {}: bus bandwidth over size, 10^9 bytes/s",
+              fmt::format("{} of {}: bus bandwidth by size, 10^9 bytes/s",
                           rows.front().at("collective").get<std::string>(),
                           rows.front().at("type").get<std::string>()),
               " font-size=\"14\"");
@@ -186,9 +187,8 @@ std::string bench_plot(const std::vector<Json>& rows) {
     const double begin = panel_width * static_cast<double>(i);
     const Scale x = scale_for(fewest_bytes, most_bytes, begin + left, begin + panel_width - right);
     const Scale y = scale_for(least, most, panel_height - bottom, top);
-    svg += axes(x, y) + text(begin + left, top - 8,
-                             fmt::format("{} rank{}", ranks[i], ranks[i] == 1 ? "" : "s"),
-                             " font-weight=\"bold\"");
+    svg += axes(x, y) +
+           text(begin + left, top - 8, counted(ranks[i], "rank"), " font-weight=\"bold\"");
     limits = lines_of(rows, ranks[i], true);
     for (const auto& [name, points] : limits) svg += line(points, x, y, limit_style(name));
     for (const auto& [name, points] : lines_of(rows, ranks[i], false)) {

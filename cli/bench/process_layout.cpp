@@ -8,12 +8,13 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "cli/launcher/rank_process.hpp"
 #include "cli/launcher/ranks.hpp"
 
 namespace ringside::cli {
 namespace {
 
-// How the processes of a job that bench has started know what they are.
+// How bench tells the processes of its job what they are.
 constexpr const char* ranks_variable = "RINGSIDE_BENCH_RANKS";
 constexpr const char* set_variable = "RINGSIDE_BENCH_SET";
 constexpr const char* rows_variable = "RINGSIDE_BENCH_ROWS";
@@ -21,7 +22,7 @@ constexpr const char* rows_variable = "RINGSIDE_BENCH_ROWS";
 std::vector<const BenchBackend*> under_mpirun(const std::vector<std::string>& backends) {
   std::vector<const BenchBackend*> result;
   for (const auto& name : backends)
-    if (const auto& backend = bench_backend_named(name); backend.home == Home::mpirun)
+    if (const auto& backend = bench_backend_named(name); backend.ranks_run_as == RanksRunAs::mpirun)
       result.push_back(&backend);
   return result;
 }
@@ -33,29 +34,28 @@ void set_variables(const std::vector<std::string>& settings) {
   }
 }
 
-// This process of the launcher's becomes mpirun, and ends with it.
+// Replaces this process, which the launcher started, by mpirun.
 [[noreturn]] void become_mpirun(const BenchBackend& backend, int set, int ranks) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
     ::unsetenv(name);
   set_variables(backend.environment);
   set_variables({fmt::format("{}={}", set_variable, set)});
-  // More ranks than cores are what a laptop has; root is what a container has; and no rank is tied
-  // to a core, as none of ours is.
+  // A laptop has fewer cores than ranks, a container runs as root, and our own ranks are not bound
+  // to cores either.
   std::vector<std::string> command{
       "mpirun",    "-n",  std::to_string(ranks), "--oversubscribe", "--allow-run-as-root",
       "--bind-to", "none"};
   command.insert(command.end(), backend.mpirun_options.begin(), backend.mpirun_options.end());
   for (const auto& word : own_command()) command.push_back(word);
-  std::vector<char*> arguments;
-  for (auto& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = exec_arguments(command);
   ::execvp(arguments[0], arguments.data());
   fail("cannot start mpirun for the backend {}: {}; install openmpi-bin, or leave {} out",
        backend.name, std::strerror(errno), backend.name);
 }
 
-collectives::RankInfo place_of(int rank, int size, const collectives::RankInfo& like) {
-  collectives::RankInfo rank_info = like;
+// The rank info of one of `size` local ranks that meet where `meeting` says.
+collectives::RankInfo local_rank_info(int rank, int size, const collectives::RankInfo& meeting) {
+  collectives::RankInfo rank_info = meeting;
   rank_info.rank = rank_info.local_rank = rank;
   rank_info.size = rank_info.local_size = size;
   return rank_info;
@@ -64,31 +64,31 @@ collectives::RankInfo place_of(int rank, int size, const collectives::RankInfo& 
 }  // namespace
 
 int set_of(const BenchBackend& backend, const std::vector<std::string>& backends) {
-  if (backend.home != Home::mpirun || !environment(ranks_variable)) return 0;
+  if (backend.ranks_run_as != RanksRunAs::mpirun || !environment(ranks_variable)) return 0;
   const auto sets = under_mpirun(backends);
   return 1 + static_cast<int>(std::find(sets.begin(), sets.end(), &backend) - sets.begin());
 }
 
-bool bench_has_a_seat() {
+bool is_bench_process() {
   return environment("RANK") || environment("OMPI_COMM_WORLD_RANK");
 }
 
-BenchSeat take_bench_seat(const BenchPlan& plan) {
-  BenchSeat seat;
+ProcessLayout find_process_layout(const BenchPlan& plan) {
+  ProcessLayout layout;
   const auto ranks = integer_environment(ranks_variable, 1, 1 << 20);
-  if (!ranks) {  // an outer launcher's job: one set, and MPI's ranks are these if it was mpirun
-    seat.own = seat.everybody = collectives::rank_info_from_environment();
+  if (!ranks) {  // a job of an outer launcher: one set, which can be MPI's if mpirun started it
+    layout.in_set = layout.in_job = collectives::rank_info_from_environment();
     const bool mpirun = environment("OMPI_COMM_WORLD_RANK").has_value();
     for (const auto* backend : under_mpirun(plan.backends))
       require(mpirun && backend->name == "mpi",
-              "{} is not for a job that an outer launcher has started: leave out either",
+              "{} starts its own ranks: leave it out, or run bench without an outer launcher",
               backend->name);
-    return seat;
+    return layout;
   }
   const auto sets = under_mpirun(plan.backends);
   const int n = static_cast<int>(*ranks), world = n * (1 + static_cast<int>(sets.size()));
-  seat.set = static_cast<int>(integer_environment(set_variable, 0, 1 << 10).value_or(0));
-  const bool child_of_mpirun = seat.set > 0;
+  layout.set = static_cast<int>(integer_environment(set_variable, 0, 1 << 10).value_or(0));
+  const bool child_of_mpirun = layout.set > 0;
   const auto rank =
       *integer_environment(child_of_mpirun ? "OMPI_COMM_WORLD_RANK" : "RANK", 0, 1 << 20);
   if (!child_of_mpirun && rank >= n)
@@ -97,10 +97,10 @@ BenchSeat take_bench_seat(const BenchPlan& plan) {
   collectives::RankInfo meeting;
   meeting.master_port = static_cast<std::uint16_t>(*integer_environment("MASTER_PORT", 1, 65535));
   meeting.job_key = environment("RINGSIDE_JOB_KEY").value_or("");
-  seat.own = place_of(static_cast<int>(rank), n, meeting);
-  seat.everybody = place_of(seat.set * n + static_cast<int>(rank), world, meeting);
-  seat.rows_file = environment(rows_variable).value_or("");
-  return seat;
+  layout.in_set = local_rank_info(static_cast<int>(rank), n, meeting);
+  layout.in_job = local_rank_info(layout.set * n + static_cast<int>(rank), world, meeting);
+  layout.rows_file = environment(rows_variable).value_or("");
+  return layout;
 }
 
 int start_bench_job(const BenchPlan& plan, int ranks, const std::string& rows_file) {

@@ -1,13 +1,17 @@
-// Who sits where. `ringside bench` starts, for each number of ranks, one job; all processes of a
-// job measure in turn, so that whatever the machine does meanwhile it does to all backends alike. A
-// job is one SET of ranks for our own backends, and one more for each way of running MPI, whose
-// ranks only mpirun can start:
+// The process layout of `ringside bench`: which process is which rank for which backend.
 //
-//   ringside bench -n 4 --backends tcp,mpi,mpi_tcp      set 0   ranks 0..3                        launched
-//                                                       set 1   mpirun -n 4 ... -> ranks 0..3     for mpi
-//                                                       set 2   mpirun -n 4 ... -> ranks 0..3     for mpi_tcp
+// For each number of ranks, bench starts one job. All processes of a job measure in turn, so that
+// changes of the machine during the run affect all backends alike. A job has one SET of ranks for
+// our own backends, and one more set for each way to run MPI, because only mpirun can start MPI's
+// ranks:
 //
-// All of them meet in one group, `everybody`, in which those wait whose turn it is not, asleep.
+//   ringside bench -n 4 --backends tcp,mpi,mpi_tcp
+//
+//       set 0   ranks 0..3                       processes of the launcher, for tcp
+//       set 1   mpirun -n 4 ... -> ranks 0..3    for mpi
+//       set 2   mpirun -n 4 ... -> ranks 0..3    for mpi_tcp
+//
+// The processes of all sets form one group, in which those sleep that do not measure.
 #pragma once
 
 #include <string>
@@ -19,27 +23,26 @@
 
 namespace ringside::cli {
 
-struct BenchSeat {
-  collectives::RankInfo own;        // among the ranks of this set
-  collectives::RankInfo everybody;  // among the processes of all sets: set after set
+struct ProcessLayout {
+  collectives::RankInfo in_set;  // among the ranks of this set
+  collectives::RankInfo in_job;  // among the processes of all sets, set after set
   int set = 0;
-  std::string rows_file;  // where rank 0 of set 0 leaves its figures for the process that started
-                          // the job; empty: nowhere
+  // Where rank 0 of set 0 leaves its figures for the process that started the job; empty: nowhere.
+  std::string rows_file;
 };
 
-// The set in which `backend` is measured, when these backends are.
+// The set that measures `backend` when bench measures these backends.
 int set_of(const BenchBackend& backend, const std::vector<std::string>& backends);
 
-// True in a process that is, or is to start, ranks of a job: bench's own, or one that an outer
-// launcher has started.
-bool bench_has_a_seat();
+// Whether this process belongs to a job: one that bench or an outer launcher has started.
+bool is_bench_process();
 
-// Finds this process's seat. In one that is to start MPI's ranks, does so instead: it becomes
-// mpirun, and this does not return.
-BenchSeat take_bench_seat(const BenchPlan& plan);
+// The layout as this process sees it. A process that starts the ranks of MPI becomes mpirun
+// instead; then this does not return.
+ProcessLayout find_process_layout(const BenchPlan& plan);
 
-// Starts the job for `ranks` ranks and waits for its end; returns the exit code. `rows_file`: see
-// above.
+// Starts the job for `ranks` ranks, waits for its end and returns its exit code. `rows_file`: see
+// ProcessLayout.
 int start_bench_job(const BenchPlan& plan, int ranks, const std::string& rows_file);
 
 }  // namespace ringside::cli

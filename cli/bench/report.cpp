@@ -2,16 +2,13 @@
 
 #include <thread>
 
+#include "cli/report/numbers.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 
 namespace ringside::cli {
 namespace {
 
-std::string with_ranks(int ranks) {
-  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
-}
-
-// "-" where there is nothing to say.
+// "-" if there is no figure.
 std::string figure(double value, int digits) {
   return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
 }
@@ -29,7 +26,7 @@ std::string BenchRow::op() const {
 std::string bench_title(const BenchRow& row) {
   const std::string op = row.op() == "none" ? "" : fmt::format(" ({})", row.op());
   return fmt::format("{} of {}{}, {} on {} cores", name_of(row.call.collective),
-                     name_of(row.call.type), op, with_ranks(row.ranks),
+                     name_of(row.call.type), op, counted(row.ranks, "rank"),
                      std::thread::hardware_concurrency());
 }
 

@@ -1,4 +1,4 @@
-// A rank's part of `ringside bench`: measures what the plan asks for, in turn with all other lanes.
+// One rank's part of `ringside bench`: it measures the plan, in turn with all other contenders.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace ringside::cli {
 
-// Returns when all is measured. On rank 0 of set 0 calls `take` with the rows of each size as soon
-// as they are known.
-void run_bench(const BenchPlan& plan, const BenchSeat& seat,
+// Returns when everything is measured. On rank 0 of the job, calls `take` with the rows of each
+// size as soon as they are complete.
+void run_bench(const BenchPlan& plan, const ProcessLayout& layout,
                const std::function<void(const std::vector<BenchRow>&)>& take);
 
 }  // namespace ringside::cli

@@ -1,5 +1,4 @@
-// `ringside bench`: how fast a collective is over each backend, beside what the machine could do at
-// best.
+// `ringside bench`: measures a collective over several backends, beside the machine's limit.
 
 #include <cstdio>
 #include <cstring>
@@ -23,27 +22,26 @@
 namespace ringside::cli {
 namespace {
 
-constexpr const char* more =
-    "\nExamples:\n"
-    "  ringside bench all_reduce -n 2,4 --bytes 4B,64KB,10MB --backends tcp,shm,threads\n"
-    "  ringside bench --calibrate --backends tcp,shm,threads\n"
-    "  ringside bench all_gather -n 4 --bytes 100MB --backends tcp,gloo,mpi_tcp --json "
-    "figures.json --svg figures.svg\n"
-    "\n"
-    "Columns as in nccl-tests. time: the median of the slowest rank. algbw: size / time. busbw: "
-    "algbw times 2(n-1)/n for "
-    "all_reduce,\n"
-    "1 for broadcast and reduce, (n-1)/n for the others; 10^9 bytes/s. limit: what this machine "
-    "reached in the same run, in "
-    "terms\n"
-    "of busbw, when the ranks moved the same bytes and did nothing else: round a bare ring of TCP "
-    "sockets for tcp, gloo and "
-    "mpi_tcp,\n"
-    "by copying in memory for the others; with --link, the link's own rate. ratio: busbw / limit. "
-    "wrong: elements of the result that were not what they should be.\n"
-    "Backends take turns within one run, because a machine drifts.\n"
-    "mpi is Open MPI as it comes, mpi_heap the same with its temporaries kept on the heap, mpi_tcp "
-    "the same over TCP.";
+constexpr const char* more = R"(
+Columns as in nccl-tests:
+  time    median of the slowest rank
+  algbw   size / time, in 10^9 bytes/s
+  busbw   algbw times 2(n-1)/n for all_reduce, 1 for broadcast and reduce,
+          (n-1)/n for the others
+  limit   the busbw of this machine in the same run when the ranks only move
+          the same bytes: around a bare ring of TCP sockets for tcp, gloo and
+          mpi_tcp; by copies in memory for the others; with --link, the link's
+          bandwidth
+  ratio   busbw / limit
+  wrong   number of wrong elements in the result
+Backends take turns within one run, so that changes of the machine affect all
+alike. mpi is Open MPI with its defaults, mpi_heap keeps its temporary buffers
+on the heap, mpi_tcp uses TCP.
+
+Examples:
+  ringside bench all_reduce -n 2,4 --bytes 4B,64KB,10MB --backends tcp,shm
+  ringside bench all_gather -n 4 --bytes 100MB --backends tcp,gloo --svg out.svg
+  ringside bench --calibrate --backends tcp,shm,threads)";
 
 struct BenchArguments {
   BenchPlan plan;
@@ -53,19 +51,17 @@ struct BenchArguments {
   bool calibrate = false, ranks_given = false;
 };
 
-// A link slows our own transports down; what libraries send goes beside it.
+// An emulated link slows down our own transports only, not those of libraries.
 void plan_link(BenchPlan& plan, const collectives::Link& link, const BenchArguments& args) {
   if (args.calibrate)
     throw UsageError(
         "--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK");
   for (const auto& name : plan.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
-      throw UsageError(
-          fmt::format("--link slows down tcp, shm and threads, but what {} sends is out of its "
-                      "reach: leave out either",
-                      name));
-  plan.limits = false;  // it is the link that limits
-  if (!bench_has_a_seat())
+      throw UsageError(fmt::format(
+          "--link slows down tcp, shm and threads, but not {}: leave out one of the two", name));
+  plan.limits = false;  // the link is the limit
+  if (!is_bench_process())
     fmt::print(file_beside(args.json), "every rank behind a link of {}\n", to_text(link)),
         std::fflush(nullptr);
 }
@@ -90,24 +86,24 @@ BenchPlan plan_from(const BenchArguments& args) {
     if (plan.collective != collectives::Collective::barrier &&
         plan.bytes.back() < size_of(plan.type))
       throw UsageError(
-          fmt::format("--bytes {} has no room for one element of {}", text, args.type));
+          fmt::format("--bytes {} is too small for one element of {}", text, args.type));
   }
   if (plan.collective == collectives::Collective::barrier) plan.bytes = {0};
   return plan;
 }
 
-// Where temporary files go: what TMPDIR says, else /tmp.
+// The folder for temporary files: TMPDIR, else /tmp.
 std::filesystem::path temporary_folder() {
   std::error_code error;
   const auto folder = std::filesystem::temp_directory_path(error);
   require(!error,
-          "{}, where temporary files go, is no folder that the ranks could leave their figures in: "
-          "let TMPDIR name one",
+          "the ranks cannot leave their figures in {}, because it is not a folder: set TMPDIR to a "
+          "folder for temporary files",
           environment("TMPDIR").value_or("/tmp"));
   return folder;
 }
 
-// A file for the ranks to leave their rows in. It goes when this object does.
+// A temporary file in which the ranks leave their rows. The destructor removes it.
 class RowsFile {
  public:
   RowsFile() : path_(temporary_folder() / "ringside-bench-XXXXXX") {
@@ -131,8 +127,8 @@ class RowsFile {
   std::string path_;
 };
 
-// A line for each algorithm, where there are several.
-std::vector<Json> to_be_drawn(const BenchPlan& plan, std::vector<Json> rows) {
+// The rows for the drawing. With several algorithms, each gets a line of its own.
+std::vector<Json> rows_to_draw(const BenchPlan& plan, std::vector<Json> rows) {
   if (plan.algorithms.size() > 1)
     for (Json& row : rows)
       if (row.at("algorithm") != "library")
@@ -144,14 +140,10 @@ std::vector<Json> to_be_drawn(const BenchPlan& plan, std::vector<Json> rows) {
 void write_figures(const BenchArguments& args, const std::vector<Json>& rows) {
   if (!args.json.empty()) write_json_file(args.json, Json(rows));
   if (args.svg.empty()) return;
-  std::ofstream file(args.svg);
-  file << bench_plot(to_be_drawn(args.plan, rows));
-  file.close();
-  require(!file.fail(),
-          "cannot write the plot to {}: does its folder exist, and may you write there?", args.svg);
+  write_text_file(args.svg, bench_plot(rows_to_draw(args.plan, rows)), "the plot");
 }
 
-// Keeps each size's rows when they are known, and prints them.
+// Collects the rows of each size and prints them as soon as they are complete.
 class Printer {
  public:
   Printer(const std::string& rows_file, std::FILE* out) : rows_file_(rows_file), out_(out) {}
@@ -181,13 +173,13 @@ class Printer {
 };
 
 void take_part(const BenchArguments& args, const BenchPlan& plan) {
-  const BenchSeat seat = take_bench_seat(plan);
-  if (args.calibrate && seat.rows_file.empty() && seat.everybody.rank == 0)
-    throw UsageError("--calibrate starts ranks of its own: run it without a launcher");
-  Printer printer(seat.rows_file, file_beside(args.json));
-  run_bench(plan, seat, [&](const auto& rows) { printer.take(rows, !args.calibrate); });
-  if (seat.everybody.rank != 0) return;
-  if (seat.rows_file.empty()) return write_figures(args, printer.all());
+  const ProcessLayout layout = find_process_layout(plan);
+  if (args.calibrate && layout.rows_file.empty() && layout.in_job.rank == 0)
+    throw UsageError("--calibrate starts its own ranks: run it without a launcher");
+  Printer printer(layout.rows_file, file_beside(args.json));
+  run_bench(plan, layout, [&](const auto& rows) { printer.take(rows, !args.calibrate); });
+  if (layout.in_job.rank != 0) return;
+  if (layout.rows_file.empty()) return write_figures(args, printer.all());
   printer.leave();
 }
 
@@ -195,16 +187,16 @@ void finish_calibration(const BenchArguments& args, const BenchPlan& plan,
                         const std::vector<Json>& rows) {
   const auto costs = costs_from_rows(plan, rows, measure_adding());
   collectives::keep_calibration(costs);
-  fmt::print(file_beside(args.json),
-             "{}\nKept in {}: ProcessGroup chooses by it from now on, on this machine.\n",
-             calibration_report(costs, plan.ranks.back()),
-             collectives::calibration_file().string());
+  fmt::print(
+      file_beside(args.json),
+      "{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by it.\n",
+      calibration_report(costs, plan.ranks.back()), collectives::calibration_file().string());
   if (!args.json.empty()) write_json_file(args.json, Json(rows));
 }
 
-void run(const BenchArguments& args) {
+void bench(const BenchArguments& args) {
   const BenchPlan plan = plan_from(args);
-  if (bench_has_a_seat()) return take_part(args, plan);
+  if (is_bench_process()) return take_part(args, plan);
   if (args.calibrate) {
     fmt::print(file_beside(args.json), "Measuring {} with 2 and {} ranks on {} cores ...\n\n",
                fmt::join(plan.backends, ", "), plan.ranks.back(),
@@ -223,84 +215,83 @@ void run(const BenchArguments& args) {
   write_figures(args, rows);
   const auto wrong =
       std::count_if(rows.begin(), rows.end(), [](const Json& row) { return row.at("wrong") != 0; });
-  require(wrong == 0, "{} of {} results were wrong: see the column \"wrong\"", wrong, rows.size());
+  require(wrong == 0, "{} of {} results are wrong: see the column \"wrong\"", wrong, rows.size());
+}
+
+// The options of the collective's measurement. Returns -n.
+CLI::Option* add_measurement_options(CLI::App& command, BenchArguments& args) {
+  CLI::Option* const ranks =
+      command.add_option("-n,--ranks", args.plan.ranks, "Numbers of ranks, measured in this order")
+          ->delimiter(',')
+          ->type_name("N,...")
+          ->check(at_least_one("rank"))
+          ->capture_default_str();
+  const auto list = [&](const char* name, std::vector<std::string>& values, const char* type,
+                        const std::string& text) {
+    command.add_option(name, values, text)->delimiter(',')->type_name(type)->capture_default_str();
+  };
+  list("--bytes", args.bytes, "SIZE,...",
+       "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes");
+  std::vector<std::string> available;
+  for (const auto& backend : bench_backends())
+    if (backend.available) available.push_back(backend.name);
+  list("--backends", args.plan.backends, "NAME,...",
+       fmt::format("Some of the backends of this build: {}", fmt::join(available, ", ")));
+  list("--algorithm", args.plan.algorithms, "NAME,...",
+       "Algorithms of our own backends, one row for each; `ringside prove` lists them. auto: the "
+       "algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)");
+  add_link_option(command);
+  command.add_option("--type", args.type, "Type of the elements")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  command.add_option("--op", args.op, "Operation of a reduction")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command.add_option("--warmup", args.plan.warmup, "Calls before the first sample")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber.description(""));
+  command
+      .add_option("--repeat", args.plan.repeat,
+                  "Samples of each figure [as fit into half a second, at least 7]")
+      ->type_name("N")
+      ->check(at_least_one("sample"));
+  return ranks;
 }
 
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "bench", "Measure a collective over several backends, beside the machine's own limit");
+      "bench", "Measure a collective over several backends, beside the machine's limit");
   const auto args = std::make_shared<BenchArguments>();
-  std::vector<std::string> here;
-  for (const auto& backend : bench_backends())
-    if (backend.here) here.push_back(backend.name);
   args->plan.ranks = {2, 4};
   args->plan.backends = {"tcp", "threads"};
-
-  command->add_option("COLLECTIVE", args->collective,
-                      "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, "
-                      "all_to_all, barrier");
+  command
+      ->add_option("COLLECTIVE", args->collective,
+                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, "
+                   "all_to_all or barrier")
+      ->type_name("");
   command->add_flag("--calibrate", args->calibrate,
-                    "Measure what messages and sums cost here, and keep it: by that our backends "
-                    "choose their algorithms");
-  const auto* ranks =
-      command->add_option("-n,--ranks", args->plan.ranks, "Numbers of ranks, one after the other")
-          ->delimiter(',')
-          ->type_name("N,...")
-          ->check(at_least_one("rank"))
-          ->capture_default_str();
+                    "Measure the costs of messages and sums on this machine and save them: our "
+                    "backends select their algorithms by these costs");
+  const CLI::Option* ranks = add_measurement_options(*command, *args);
   command
-      ->add_option("--bytes", args->bytes, "Sizes of the whole buffer: MB is 10^6 bytes, MiB 2^20")
-      ->delimiter(',')
-      ->type_name("SIZE,...")
-      ->capture_default_str();
-  command
-      ->add_option("--backends", args->plan.backends,
-                   fmt::format("This build has {}", fmt::join(here, ", ")))
-      ->delimiter(',')
-      ->type_name("NAME,...")
-      ->capture_default_str();
-  command
-      ->add_option("--algorithm", args->plan.algorithms,
-                   "For our own backends, a row for each; ringside prove lists them. auto: what a "
-                   "program would get, by "
-                   "RINGSIDE_ALGORITHM or "
-                   "the calibration")
-      ->delimiter(',')
-      ->type_name("NAME,...")
-      ->capture_default_str();
-  add_link_option(*command);
-  command->add_option("--type", args->type, "Of the elements")->capture_default_str();
-  command->add_option("--op", args->op, "Of the reduction")->capture_default_str();
-  command->add_option("--warmup", args->plan.warmup, "Calls before the first sample")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  command
-      ->add_option("--repeat", args->plan.repeat,
-                   "Samples of each figure (default: what half a second allows, at least 7)")
-      ->type_name("N")
-      ->check(at_least_one("sample"));
-  command
-      ->add_option(
-          "--json", args->json,
-          "Write the figures there; -: to standard output, and the table to standard error")
+      ->add_option("--json", args->json,
+                   "Write the figures to this file; - writes them to standard output and the table "
+                   "to standard error")
       ->type_name("FILE");
-  command->add_option("--svg", args->svg, "Draw busbw over size there")->type_name("FILE");
+  command->add_option("--svg", args->svg, "Draw busbw by size to this file")->type_name("FILE");
   command->footer(more);
-  add_bench_train_command(*command);
-  add_bench_ddp_command(*command);
-  add_bench_zero_command(*command);
-  add_bench_kernels_command(*command);
+  add_commands(*command, "bench");
   command->callback([command, args, ranks] {
     if (!command->get_subcommands().empty()) return;
     if (args->collective.empty() && !args->calibrate)
       throw UsageError(
-          "say what to measure: a collective, such as all_reduce, or train, or ddp; or "
-          "--calibrate");
+          "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
+          "or --calibrate");
     args->ranks_given = ranks->count() > 0;
-    run(*args);
+    bench(*args);
   });
 }
 

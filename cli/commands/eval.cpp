@@ -1,5 +1,5 @@
-// `ringside eval`: what a checkpoint makes of given tokens, in figures that can be held against
-// another framework's.
+// `ringside eval`: evaluates a checkpoint on given tokens, with figures to compare with another
+// framework.
 
 #include <algorithm>
 #include <memory>
@@ -27,28 +27,28 @@
 namespace ringside::cli {
 namespace {
 
-constexpr const char* more =
-    "\nFiles of tokens, known by their names:\n"
-    "  NAME.json   [[5, 17, 2], [8, 8, 1, 0]]: a list of sequences, or one as a plain list\n"
-    "  NAME.u16    one stream of tokens of two bytes, little-endian, cut into sequences of "
-    "--sequence tokens\n"
-    "  NAME.u32    the same with four bytes\n"
-    "\n"
-    "Every token but a sequence's first is foretold from those before it. --json has loss (mean, "
-    "nats per token), perplexity, sequences,\n"
-    "tokens (how many were foretold), dtype and log_probabilities: for each sequence, log p of its "
-    "second token, its third, and so on.\n"
-    "bits_per_byte is there too where it is known what bytes the tokens stand for: from the "
-    "tokenizer.json in the checkpoint's folder; without\n"
-    "one a token is a byte.\n"
-    "--grads has the gradient of that loss for every parameter, under the parameter's name in "
-    "transformers; a tied head has none of its\n"
-    "own. transformers computes the same with model(input_ids=tokens, "
-    "labels=tokens).loss.backward().\n"
-    "\n"
-    "Example:\n"
-    "  ringside eval --init model/ --tokens tokens.json --json out.json --grads "
-    "gradients.safetensors --dtype fp64";
+constexpr const char* more = R"(
+Files of tokens, recognised by their names:
+  NAME.json   [[5, 17, 2], [8, 8, 1, 0]]: a list of sequences, or one plain list
+  NAME.u16    one stream of little-endian two-byte tokens, cut into sequences of
+              --sequence tokens
+  NAME.u32    the same with four bytes
+
+Every token but the first of a sequence is predicted from the tokens before it.
+
+--json has loss (mean, nats per token), perplexity, sequences, tokens (the
+number of predicted tokens), dtype and log_probabilities: for each sequence,
+log p of its second token, its third, and so on. It has bits_per_byte if the
+bytes of the tokens are known: from the tokenizer.json in the checkpoint's
+folder, or, without one, because a token is a byte.
+
+--grads has the gradient of the loss for every parameter, under the parameter's
+name in transformers; a tied head has no gradient of its own. In transformers:
+model(input_ids=tokens, labels=tokens).loss.backward().
+
+Example:
+  ringside eval --init model/ --tokens tokens.json --json out.json \
+                --grads gradients.safetensors --dtype fp64)";
 
 struct Arguments {
   std::string init, tokens, json, grads, logits, dtype = "fp32";
@@ -58,8 +58,8 @@ struct Arguments {
   DeviceOption device;
 };
 
-// All nats by all bytes of the tokens that were foretold. Nothing where a token's bytes are not
-// known: a model of fewer tokens than there are bytes does not read bytes, and ids may come from a
+// The total loss in bits divided by the bytes of the predicted tokens. None if the bytes of a token
+// are unknown: a model with fewer than 256 tokens does not read bytes, and the ids may come from a
 // tokenizer that is not there.
 std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>& known,
                                     std::int64_t model_vocabulary,
@@ -79,8 +79,7 @@ std::optional<double> bits_per_byte(const std::optional<transformer::Vocabulary>
          bytes;
 }
 
-// What the tokens stand for. It is not needed for anything else, so a tokenizer that Ringside does
-// not read is no reason to stop.
+// The checkpoint's vocabulary. Only bits per byte need it, so an unreadable tokenizer is no error.
 std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint,
                                                          std::FILE* out) {
   try {
@@ -147,7 +146,7 @@ void evaluate(const Arguments& args) {
   if (!args.logits.empty()) write_logits(args, evaluation);
   fmt::print(
       file_beside(args.json),
-      "loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens foretold in {} sequences, {}\n",
+      "loss {:.6f} nats per token, perplexity {:.3f}{}: {} tokens predicted in {} sequences, {}\n",
       evaluation.loss, std::exp(evaluation.loss),
       bits ? fmt::format(", {:.4f} bits per byte", *bits) : "", evaluation.predicted_tokens,
       sequences.size(), args.dtype);
@@ -159,39 +158,40 @@ void add_eval_command(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand(
-             "eval",
-             "Say what a checkpoint makes of given tokens: loss, log-probabilities, gradients")
+             "eval", "Evaluate a checkpoint on given tokens: loss, log-probabilities, gradients")
           ->footer(more);
   command
       ->add_option("--init", args->init,
                    "The checkpoint's folder: config.json and model.safetensors")
       ->type_name("DIR")
       ->required();
-  command->add_option("--tokens", args->tokens, "The tokens, see below")
+  command->add_option("--tokens", args->tokens, "The tokens; formats: see below")
       ->type_name("FILE")
       ->required();
-  command->add_option("--json", args->json, "Write loss and log-probabilities")->type_name("FILE");
-  command->add_option("--grads", args->grads, "Write every gradient, as safetensors")
+  command->add_option("--json", args->json, "Write loss and log-probabilities to this file")
+      ->type_name("FILE");
+  command->add_option("--grads", args->grads, "Write all gradients to this file, as safetensors")
       ->type_name("FILE");
   command
-      ->add_option(
-          "--logits", args->logits,
-          "Write the logits, as safetensors: an array for each sequence, named by its number")
+      ->add_option("--logits", args->logits,
+                   "Write the logits to this file, as safetensors: one array per sequence, named "
+                   "by its number")
       ->type_name("FILE");
-  command->add_option("--dtype", args->dtype, "Compute in fp32 or fp64 (fp32)")
+  command->add_option("--dtype", args->dtype, "Compute in fp32 or fp64 [fp32]")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
   command
-      ->add_option("--sequence", args->sequence,
-                   "Cut a stream of tokens into sequences of so many (all that the model can see)")
+      ->add_option(
+          "--sequence", args->sequence,
+          "Cut a stream of tokens into sequences of N tokens [as many as the model can attend to]")
       ->type_name("N")
       ->check(at_least_one("token"));
-  command->add_option("--batch", args->batch, "Most sequences in memory at once (8)")
+  command->add_option("--batch", args->batch, "Sequences in memory at once [8]")
       ->type_name("N")
       ->check(at_least_one("sequence"));
   add_memory_limit(*command, args->memory_limit);
   add_device_option(*command, args->device);
-  command->add_option("--threads", args->threads, "Threads to compute on (1)")
+  command->add_option("--threads", args->threads, "Number of threads [1]")
       ->type_name("N")
       ->check(at_least_one("thread"));
   command->callback([args] { evaluate(*args); });

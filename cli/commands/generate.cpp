@@ -1,4 +1,4 @@
-// `ringside generate`: text out of a checkpoint.
+// `ringside generate`: continues a text with a checkpoint.
 
 #include <algorithm>
 #include <fstream>
@@ -24,16 +24,15 @@
 namespace ringside::cli {
 namespace {
 
-constexpr const char* more =
-    "\nThe beginning is printed, and the text that follows; bytes that are no text appear as "
-    "\\xNN. The same seed, model and "
-    "beginning give\n"
-    "the same text. Where the checkpoint's folder has a tokenizer.json, tokens are that "
-    "tokenizer's; otherwise a token is a byte.\n"
-    "\n"
-    "Example:\n"
-    "  ringside train --steps 300 --save model/ && ringside generate --init model/ --prompt "
-    "'template <' --tokens 300 --top-k 20";
+constexpr const char* more = R"(
+Prints the beginning of the text and its continuation. Bytes that are not text
+appear as \xNN. The same seed, model and beginning give the same text. Tokens
+are those of the tokenizer.json in the checkpoint's folder; without one, a
+token is a byte.
+
+Example:
+  ringside train --steps 300 --save model/
+  ringside generate --init model/ --prompt 'template <' --tokens 300 --top-k 20)";
 
 struct Arguments {
   std::string init, dtype = "fp32";
@@ -56,8 +55,8 @@ std::string beginning_from(const Arguments& args) {
 
 void require_fits(const transformer::Vocabulary& vocabulary, const transformer::Config& config) {
   require(vocabulary.is_bytes() || vocabulary.size() <= config.vocabulary,
-          "the tokenizer {} has ids up to {}, but the model's vocabulary is 0 to {}: it is another "
-          "model's",
+          "the tokenizer {} has ids up to {}, but the model's vocabulary is 0 to {}: it belongs to "
+          "another model",
           vocabulary.name(), vocabulary.size() - 1, config.vocabulary - 1);
 }
 
@@ -97,29 +96,29 @@ void generate(const Arguments& args) {
 void add_generate_command(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("generate", "Let a checkpoint go on with a text")->footer(more);
+      app.add_subcommand("generate", "Continue a text with a checkpoint")->footer(more);
   const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
     return command->add_option(name, value, text)->type_name(type);
   };
   option("--init", args->init, "DIR", "The checkpoint's folder: config.json and model.safetensors")
       ->required();
   CLI::Option* prompt =
-      option("--prompt", args->prompt, "TEXT", "The beginning of the text (an empty line)");
-  option("--prompt-file", args->prompt_file, "FILE", "... out of a file")->excludes(prompt);
-  option("--tokens", args->tokens, "N", "Tokens to go on with (200)")
+      option("--prompt", args->prompt, "TEXT", "The beginning of the text [an empty line]");
+  option("--prompt-file", args->prompt_file, "FILE", "Read the beginning from this file instead")
+      ->excludes(prompt);
+  option("--tokens", args->tokens, "N", "Tokens to generate [200]")
       ->check(CLI::NonNegativeNumber.description(""));
   option("--temperature", args->sample.temperature, "T",
-         "Below 1: the likelier; 0: the likeliest (0.8)")
+         "Below 1 favours likely tokens; 0: the likeliest only [0.8]")
       ->check(CLI::NonNegativeNumber.description(""));
-  option("--top-k", args->sample.top_k, "K", "Out of the K likeliest; 0: out of all (0)")
+  option("--top-k", args->sample.top_k, "K", "Choose from the K likeliest tokens; 0: from all [0]")
       ->check(CLI::NonNegativeNumber.description(""));
-  option("--seed", args->sample.seed, "N", "Another seed, another text (0)");
-  option("--dtype", args->dtype, "TYPE", "Compute in fp32 or fp64 (fp32)")
+  option("--seed", args->sample.seed, "N", "Seed of the random choices [0]");
+  option("--dtype", args->dtype, "TYPE", "Compute in fp32 or fp64 [fp32]")
       ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
   add_memory_limit(*command, args->memory_limit);
   add_device_option(*command, args->device);
-  option("--threads", args->threads, "N", "Threads to compute on (1)")
-      ->check(at_least_one("thread"));
+  option("--threads", args->threads, "N", "Number of threads [1]")->check(at_least_one("thread"));
   command->callback([args] { generate(*args); });
 }
 

@@ -1,4 +1,4 @@
-// `ringside hello`: each collective in turn on small numbers, before and after, on every rank.
+// `ringside hello`: runs each collective on small numbers and prints them before and after.
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -6,6 +6,7 @@
 #include "base/random.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/report/numbers.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
@@ -14,14 +15,14 @@ namespace {
 using collectives::ProcessGroup;
 using Numbers = std::vector<std::int32_t>;
 
-constexpr std::int32_t nothing = -1;  // what a rank is not given; numbers are never negative
+constexpr std::int32_t nothing = -1;  // an element that a rank does not get; numbers are >= 0
 
 struct HelloOptions {
   RanksOption ranks{.count = {}, .otherwise = 4};
   std::uint64_t seed = 1;
 };
 
-// What all ranks hold, for rank 0 to print: element r is rank r's. All lengths must be equal.
+// The numbers of all ranks, for rank 0 to print: element r is rank r's. Equal lengths on all ranks.
 std::vector<Numbers> from_all_ranks(ProcessGroup& group, const Numbers& mine) {
   Numbers all(mine.size() * static_cast<std::size_t>(group.size()));
   group.all_gather(std::span<const std::int32_t>(mine), std::span(all));
@@ -44,9 +45,9 @@ class Hello {
 
   void run() {
     const auto p = static_cast<std::size_t>(group_.size());
-    if (speaks())
-      fmt::print("{} rank{} over {}. Each collective on small whole numbers:\n", p,
-                 p == 1 ? "" : "s", group_.backend_name());
+    if (prints())
+      fmt::print("{} over {}. Each collective on small whole numbers:\n",
+                 counted(group_.size(), "rank"), group_.backend_name());
     show_reductions();
     show_moves();
     if (p > 1) show_send();
@@ -89,7 +90,7 @@ class Hello {
     const Numbers one = draw(1), mine = draw(p);
     const int root = group_.size() - 1;
     show(
-        "all_gather", "every rank gets what each rank has", one,
+        "all_gather", "every rank gets the numbers of all ranks", one,
         [&](const Numbers& before) {
           Numbers after(p);
           group_.all_gather(std::span(before), std::span(after));
@@ -97,7 +98,7 @@ class Hello {
         },
         [&](int) { return of_each_rank(0); });
     show(
-        "broadcast", fmt::format("every rank gets what rank {} has", root), mine,
+        "broadcast", fmt::format("every rank gets the numbers of rank {}", root), mine,
         [&](const Numbers& before) {
           Numbers after = before;
           group_.broadcast(std::span(after), root);
@@ -105,7 +106,7 @@ class Hello {
         },
         [&](int) { return drawn_by(root, p); });
     show(
-        "gather", "rank 0 gets what each rank has", one,
+        "gather", "rank 0 gets the numbers of all ranks", one,
         [&](const Numbers& before) {
           Numbers after(p, nothing);
           group_.gather(std::span(before), std::span(after), 0);
@@ -113,7 +114,7 @@ class Hello {
         },
         [&](int rank) { return rank == 0 ? of_each_rank(0) : Numbers(p, nothing); });
     show(
-        "scatter", fmt::format("rank r gets element r of what rank {} has", root), mine,
+        "scatter", fmt::format("rank r gets element r of rank {}", root), mine,
         [&](const Numbers& before) {
           Numbers after(1);
           group_.scatter(std::span(before), std::span(after), root);
@@ -121,7 +122,7 @@ class Hello {
         },
         [&](int rank) { return Numbers{number(root, static_cast<std::size_t>(rank))}; });
     show(
-        "all_to_all", "rank r gets element r of what each rank has", mine,
+        "all_to_all", "rank r gets element r of every rank", mine,
         [&](const Numbers& before) {
           Numbers after(p);
           group_.all_to_all(std::span(before), std::span(after));
@@ -132,7 +133,7 @@ class Hello {
 
   void show_send() {
     show(
-        "send, recv", "rank 1 gets what rank 0 has; no other rank takes part", draw(1),
+        "send, recv", "rank 1 gets the number of rank 0; no other rank takes part", draw(1),
         [&](const Numbers& before) {
           Numbers after = before;
           if (group_.rank() == 0) group_.send(std::span(before), 1);
@@ -145,7 +146,7 @@ class Hello {
   void show_split() {
     ProcessGroup part = group_.split(group_.rank() % 2);
     show(
-        "split", "even ranks make up one group, odd ranks another: all_reduce in each", draw(1),
+        "split", "even ranks form one group, odd ranks another; all_reduce in each group", draw(1),
         [&](const Numbers& before) {
           Numbers after = before;
           part.all_reduce(std::span(after));
@@ -158,7 +159,7 @@ class Hello {
         });
   }
 
-  bool speaks() const { return group_.rank() == 0; }
+  bool prints() const { return group_.rank() == 0; }
   std::int32_t number(int rank, std::size_t i) const {
     return static_cast<std::int32_t>(random_below(10, seed_, static_cast<std::uint64_t>(rank), i));
   }
@@ -186,7 +187,7 @@ class Hello {
     const Numbers after = run(before);
     const auto all_before = from_all_ranks(group_, before),
                all_after = from_all_ranks(group_, after);
-    if (speaks()) {
+    if (prints()) {
       const std::size_t width = std::max<std::size_t>(8, 4 * before.size() + 2);
       fmt::print("\n{}: {}\n  {:<8}{:<{}}    after\n", name, promise, "", "before", width);
       for (std::size_t r = 0; r < all_after.size(); ++r)
@@ -194,24 +195,24 @@ class Hello {
                    to_text(all_after[r]));
     }
     const Numbers wanted = expected(group_.rank());
-    require(after == wanted, "{} on rank {} gave{} where{} is right", name, group_.rank(),
+    require(after == wanted, "{} on rank {} gave{}, but{} is right", name, group_.rank(),
             to_text(after), to_text(wanted));
   }
 
-  // Ranks come to the barrier 20 ms apart, and leave together.
+  // The ranks arrive at the barrier 20 ms apart and leave it together.
   void show_barrier() {
     constexpr int apart_ms = 20;
     group_.barrier();
     const auto start = Clock::now();
     const auto elapsed = [&] { return static_cast<std::int32_t>(seconds_since(start) * 1e3); };
     std::this_thread::sleep_for(std::chrono::milliseconds(apart_ms * group_.rank()));
-    const std::int32_t came = elapsed();
+    const std::int32_t arrived = elapsed();
     group_.barrier();
-    const auto times = from_all_ranks(group_, {came, elapsed()});
-    if (!speaks()) return;
-    fmt::print("\nbarrier: nobody leaves before everybody has come\n");
+    const auto times = from_all_ranks(group_, {arrived, elapsed()});
+    if (!prints()) return;
+    fmt::print("\nbarrier: no rank leaves before every rank has arrived\n");
     for (std::size_t r = 0; r < times.size(); ++r)
-      fmt::print("  rank {}  came after {:>4} ms, left after {:>4} ms\n", r, times[r][0],
+      fmt::print("  rank {}  arrived after {:>4} ms, left after {:>4} ms\n", r, times[r][0],
                  times[r][1]);
   }
 
@@ -223,12 +224,13 @@ class Hello {
 
 void add_hello_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "hello", "Show each collective at work on small numbers, before and after, on every rank");
+      "hello", "Run each collective on small numbers and print them before and after");
   const auto options = std::make_shared<HelloOptions>();
   add_ranks_option(*command, options->ranks);
   add_link_option(*command);
   add_backend_option(*command, options->ranks);
-  command->add_option("--seed", options->seed, "Other numbers for another seed")
+  command->add_option("--seed", options->seed, "Seed of the numbers")
+      ->type_name("N")
       ->capture_default_str();
   command->callback([options] {
     run_on_ranks(options->ranks,

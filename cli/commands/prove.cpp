@@ -1,5 +1,5 @@
-// `ringside prove`: every algorithm of the catalogue, for every number of ranks and every root, by
-// following contributions.
+// `ringside prove`: proves every algorithm of the catalogue for every number of ranks and every
+// root, by following the contributions of each rank.
 
 #include <iostream>
 #include <memory>
@@ -28,10 +28,10 @@ struct ProveOptions {
   std::string json;
 };
 
-// The algorithms that the options ask for: of that collective, of that name, or of any.
-std::vector<Algorithm> chosen(const ProveOptions& options) {
+// The algorithms of the collective and with the name in the options.
+std::vector<Algorithm> selected(const ProveOptions& options) {
   if (!options.collective.empty())
-    collective_named(options.collective);  // a wrong name is an error, not an empty table
+    collective_named(options.collective);  // throws if there is none of this name
   std::vector<Algorithm> algorithms;
   std::set<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {
@@ -51,7 +51,7 @@ void prove_all(const ProveOptions& options) {
   std::vector<Proof> proofs;
   int wrong = 0;
   Json json = Json::array();
-  for (const Algorithm& algorithm : chosen(options)) {
+  for (const Algorithm& algorithm : selected(options)) {
     proofs.push_back(prove(algorithm, options.max_size));
     json.push_back(json_of(proofs.back()));
     if (!proofs.back().holds()) ++wrong;
@@ -59,8 +59,8 @@ void prove_all(const ProveOptions& options) {
   print_proofs(stream_beside(options.json), proofs);
   std::cout.flush();
   if (!options.json.empty()) write_json_file(options.json, json);
-  require(wrong == 0, "{} of {} algorithms do not keep their promise; what is wrong stands above",
-          wrong, proofs.size());
+  require(wrong == 0, "{} of {} algorithms are wrong: see the findings above", wrong,
+          proofs.size());
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void prove_all(const ProveOptions& options) {
 void add_prove_command(CLI::App& app) {
   const auto options = std::make_shared<ProveOptions>();
   CLI::App* command = app.add_subcommand(
-      "prove", "Prove every algorithm right by following whose contributions each chunk holds");
+      "prove", "Prove every algorithm by following which contributions each chunk holds");
   command->add_option("collective", options->collective, "Only this collective, such as all_reduce")
       ->type_name("NAME");
   command
@@ -76,13 +76,14 @@ void add_prove_command(CLI::App& app) {
       ->type_name("NAME");
   command
       ->add_option("--max-size", options->max_size,
-                   "For every number of ranks from 1 to N, at most 256 (64)")
+                   "Prove for every number of ranks from 1 to N, at most 256 [64]")
       ->type_name("N")
       ->check(CLI::Range(1, 256).description(""));
   command
-      ->add_option("--json", options->json,
-                   "Write what was found to this file; -: to standard output, and the table to "
-                   "standard error")
+      ->add_option(
+          "--json", options->json,
+          "Write the results to this file; - writes them to standard output and the table to "
+          "standard error")
       ->type_name("FILE");
   command->callback([options] { prove_all(*options); });
 }

@@ -1,7 +1,5 @@
-// `ringside step`: a collective step by step, all ranks in lockstep on one thread, as one would
-// draw it on a blackboard.
+// `ringside step`: draws a collective step by step. All ranks run in lockstep on one thread.
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,6 +13,7 @@
 #include "base/environment.hpp"
 #include "cli/command.hpp"
 #include "cli/report/json_file.hpp"
+#include "cli/report/terminal.hpp"
 #include "cli/views/blackboard.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/lockstep.hpp"
@@ -34,19 +33,12 @@ struct StepOptions {
   std::string json;
 };
 
-int terminal_width() {
-  winsize size{};
-  const bool known =
-      isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 100;
-}
-
-// Colour only where a person looks at it and has not said no (https://no-color.org).
+// Colour only on a terminal, and not if the user does not want it (https://no-color.org).
 bool wants_colour() {
   return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && environment("TERM") != "dumb";
 }
 
-// The ranks in a chunk, one that is in it twice named twice.
+// The ranks whose contributions a chunk holds. A rank that it holds twice occurs twice.
 Json ranks_in(const std::vector<double>& held) {
   Json ranks = Json::array();
   for (size_t rank = 0; rank < held.size(); ++rank) {
@@ -84,7 +76,7 @@ Json json_of_messages(const std::vector<Schedule>& schedules, int step) {
   return messages;
 }
 
-// Draws while the steps are taken; returns the same as figures.
+// Draws each step as it runs; returns the same as JSON.
 Json draw_all_steps(const Blackboard& blackboard, Collective collective,
                     const std::vector<Schedule>& schedules) {
   const int size = static_cast<int>(schedules.size());
@@ -107,12 +99,12 @@ void step(const StepOptions& options) {
   const Algorithm& algorithm =
       find_algorithm(collective_named(options.collective), options.algorithm);
   if (options.root != 0 && !has_root(algorithm.collective))
-    throw UsageError(options.collective + " has no root; leave --root out");
+    throw UsageError(options.collective + " has no root: leave out --root");
   const std::vector<Schedule> schedules = make_schedules(algorithm, options.ranks, options.root);
   const int steps = static_cast<int>(schedules[0].steps.size());
 
   const Blackboard blackboard(stream_beside(options.json), algorithm, options.ranks,
-                              terminal_width(), wants_colour());
+                              terminal_columns(STDOUT_FILENO).value_or(100), wants_colour());
   blackboard.draw_title(options.root, steps, schedules[0].chunks);
   const Json drawn = draw_all_steps(blackboard, algorithm.collective, schedules);
   const std::vector<std::string> findings = verify(algorithm, options.ranks, options.root);
@@ -140,26 +132,28 @@ void add_step_command(CLI::App& app) {
   for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
 
   CLI::App* command = app.add_subcommand(
-      "step", "Draw a collective step by step: which rank holds whose contributions");
+      "step", "Draw a collective step by step: which rank holds which contributions");
   command
       ->add_option("collective", options->collective,
-                   fmt::format("One of {} (all_reduce)", fmt::join(names, ", ")))
+                   fmt::format("{} [all_reduce]", fmt::join(names, ", ")))
       ->type_name("NAME");
   command
-      ->add_option("--algorithm", options->algorithm,
-                   "Which algorithm, where there are several (`ringside prove` lists them)")
+      ->add_option(
+          "--algorithm", options->algorithm,
+          "One of the collective's algorithms, which `ringside prove` lists [the first one]")
       ->type_name("NAME");
-  command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 (4)")
+  command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 [4]")
       ->type_name("N")
       ->check(CLI::Range(1, 64).description(""));
   command
       ->add_option("--root", options->root,
-                   "The root of a broadcast, reduce, gather or scatter (0)")
+                   "The root of a broadcast, reduce, gather or scatter [0]")
       ->type_name("RANK");
   command
-      ->add_option("--json", options->json,
-                   "Write the steps, and what every rank holds after each, to this file (-: "
-                   "standard output)")
+      ->add_option(
+          "--json", options->json,
+          "Write the steps, and the contents of every rank after each step, to this file; - writes "
+          "them to standard output")
       ->type_name("FILE");
   command->callback([options] { step(*options); });
 }

@@ -1,4 +1,4 @@
-// `ringside tokenize`: text as tokens and back, and vocabularies learnt from text.
+// `ringside tokenize`: encodes text as tokens, decodes tokens, and trains tokenizers.
 
 #include <unistd.h>
 
@@ -21,6 +21,7 @@
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/report/json_file.hpp"
+#include "cli/report/numbers.hpp"
 #include "transformer/data/corpus.hpp"
 #include "transformer/tokenizer/bpe_trainer.hpp"
 #include "transformer/tokenizer/tokenizer_file.hpp"
@@ -32,25 +33,26 @@ namespace fs = std::filesystem;
 using transformer::Tokenizer;
 using Ids = std::vector<std::int32_t>;
 
-constexpr const char* more =
-    "\nByte-level byte-pair encoding, as GPT-2, Llama 3 and many others use it. A tokenizer is "
-    "Hugging Face's tokenizer.json, or a "
-    "folder\n"
-    "with one: ids are the same as there, and what is trained here opens there. Any bytes can be "
-    "encoded, UTF-8 or not.\n"
-    "\n"
-    "Files of ids, known by their names; `ringside eval --tokens` reads them too:\n"
-    "  NAME.u16    one stream of ids of two bytes, little-endian; for vocabularies up to 65536\n"
-    "  NAME.u32    the same with four bytes\n"
-    "  NAME.json   a list, [464, 262, 1001]\n"
-    "\n"
-    "Examples:\n"
-    "  ringside tokenize --train 10000 --save tokenizer/               learn 10000 tokens from the "
-    "C++ standard library\n"
-    "  ringside tokenize --tokenizer tokenizer/ \"const char* text\"     ids, and what they stand "
-    "for\n"
-    "  ringside tokenize --tokenizer tokenizer/ --decode 464,262,1001\n"
-    "  ringside tokenize --tokenizer tokenizer/ --file book.txt --out book.u16";
+constexpr const char* more = R"(
+Byte-level byte-pair encoding, as in GPT-2, Llama 3 and many others. A
+tokenizer is Hugging Face's tokenizer.json or a folder with one: the ids are
+the same there, and Hugging Face opens what Ringside trains. Any bytes can be
+encoded, UTF-8 or not.
+
+Files of ids, recognised by their names; `ringside eval --tokens` reads them
+too:
+  NAME.u16    one stream of little-endian two-byte ids; for vocabularies up to
+              65536
+  NAME.u32    the same with four bytes
+  NAME.json   a list, [464, 262, 1001]
+
+Examples:
+  ringside tokenize --train 10000 --save tokenizer/
+      learn 10000 tokens from the C++ standard library
+  ringside tokenize --tokenizer tokenizer/ "const char* text"
+      print the ids and the bytes of each
+  ringside tokenize --tokenizer tokenizer/ --decode 464,262,1001
+  ringside tokenize --tokenizer tokenizer/ --file book.txt --out book.u16)";
 
 struct Arguments {
   std::optional<std::int64_t> train;
@@ -69,7 +71,7 @@ double per(double a, std::size_t b) {
   return b == 0 ? 0 : a / static_cast<double>(b);
 }
 
-// On one line, in quotes, fit for a terminal.
+// The bytes on one line, in quotes, safe for a terminal.
 std::string quoted(const std::string& bytes) {
   return fmt::format("\"{}\"", printable_line(bytes));
 }
@@ -87,12 +89,12 @@ void train(const Arguments& args) {
   const std::size_t tokens = tokenizer.encode(as_text(text.bytes)).size();
   fmt::print(file_beside(args.json), "{} tokens learnt from {} files, {} bytes, in {:.1f} s\n",
              tokenizer.vocabulary(), text.files, text.bytes.size(), seconds);
-  fmt::print(file_beside(args.json), "that text is {} tokens now: {:.2f} bytes per token\n", tokens,
+  fmt::print(file_beside(args.json), "the text is {} tokens: {:.2f} bytes per token\n", tokens,
              per(static_cast<double>(text.bytes.size()), tokens));
   fmt::print(file_beside(args.json), "saved    {}\n", saved.string());
   if (tokenizer.vocabulary() < *args.train)
     fmt::print(file_beside(args.json),
-               "No more than that: no other pair comes {} times or more (--min-frequency).\n",
+               "These are all: no other pair occurs {} times or more (--min-frequency).\n",
                options.min_frequency);
   if (!args.json.empty()) {
     write_json_file(args.json,
@@ -109,8 +111,8 @@ template <class Id>
 void write_stream(const std::string& path, const Ids& ids) {
   std::vector<Id> stream;
   for (const std::int32_t id : ids) {
-    require(std::in_range<Id>(id),
-            "the id {} does not fit into {} bytes: write to a file named .u32", id, sizeof(Id));
+    require(std::in_range<Id>(id), "the id {} does not fit into {} bytes: write to a file NAME.u32",
+            id, sizeof(Id));
     stream.push_back(static_cast<Id>(id));
   }
   AtomicFile file(path);
@@ -124,7 +126,7 @@ void write_ids(const std::string& path, const Ids& ids) {
   if (kind == ".u32") return write_stream<std::uint32_t>(path, ids);
   if (kind != ".json")
     throw UsageError(fmt::format(
-        "the name of {} must end in .u16, .u32 or .json to say how the ids are written", path));
+        "the name of {} must end in .u16, .u32 or .json, which determines the format", path));
   AtomicFile file(path);
   file.write(Json(ids).dump() + "\n");
   file.commit();
@@ -142,9 +144,9 @@ void write_figures(const Arguments& args, const Tokenizer& tokenizer, std::size_
 }
 
 std::string summary(std::size_t tokens, std::size_t bytes) {
-  return fmt::format("{} {} for {} {}, {:.2f} bytes per token", tokens,
-                     tokens == 1 ? "token" : "tokens", bytes, bytes == 1 ? "byte" : "bytes",
-                     per(static_cast<double>(bytes), tokens));
+  return fmt::format(
+      "{} for {}, {:.2f} bytes per token", counted(static_cast<std::int64_t>(tokens), "token"),
+      counted(static_cast<std::int64_t>(bytes), "byte"), per(static_cast<double>(bytes), tokens));
 }
 
 void encode(const Arguments& args, const Tokenizer& tokenizer) {
@@ -180,17 +182,18 @@ void tokenize(const Arguments& args) {
   if (args.train) {
     if (!args.tokenizer.empty() || !args.texts.empty() || !args.file.empty() ||
         !args.decode.empty())
-      throw UsageError("--train makes a tokenizer: leave out --tokenizer and what to do with one");
+      throw UsageError(
+          "--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
     if (args.save.empty())
-      throw UsageError("--save is missing: where should the trained tokenizer go?");
+      throw UsageError("--train needs a place for the tokenizer: name it with --save");
     return train(args);
   }
   if (args.tokenizer.empty())
-    throw UsageError("say which tokenizer (--tokenizer FILE), or make one (--train N --save DIR)");
+    throw UsageError("choose a tokenizer (--tokenizer FILE), or train one (--train N --save DIR)");
   if (!args.data.empty() || !args.save.empty())
     throw UsageError("--data and --save belong to --train");
   const int tasks = !args.texts.empty() + !args.file.empty() + !args.decode.empty();
-  if (tasks != 1) throw UsageError("give one thing to do: a text, --file FILE or --decode IDS");
+  if (tasks != 1) throw UsageError("choose one task: a text, --file FILE or --decode IDS");
   const Tokenizer tokenizer = transformer::load_tokenizer(args.tokenizer);
   if (!args.texts.empty()) return encode(args, tokenizer);
   if (!args.file.empty()) return encode_file(args, tokenizer);
@@ -202,10 +205,9 @@ void tokenize(const Arguments& args) {
 void add_tokenize_command(CLI::App& app) {
   const auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("tokenize",
-                         "Turn text into tokens and back, or learn a vocabulary from text")
+      app.add_subcommand("tokenize", "Encode text as tokens, decode tokens, or train a tokenizer")
           ->footer(more);
-  command->add_option("text", args->texts, "Text to encode; several are joined by spaces")
+  command->add_option("text", args->texts, "Text to encode; several texts are joined by spaces")
       ->type_name("TEXT");
   const auto option = [&](const char* group, const char* name, auto& value, const char* type,
                           const char* text) {
@@ -213,32 +215,31 @@ void add_tokenize_command(CLI::App& app) {
   };
   constexpr const char* use = "Use a tokenizer";
   option(use, "--tokenizer", args->tokenizer, "PATH", "A tokenizer.json, or a folder with one");
-  option(use, "--file", args->file, "FILE",
-         "Encode a file, as one text; a folder with text works too");
+  option(use, "--file", args->file, "FILE", "Encode a file, or all files of a folder, as one text");
   option(use, "--decode", args->decode, "IDS",
-         "Print the bytes that these ids stand for: 464,262,1001")
+         "Print the bytes of these ids, for example 464,262,1001")
       ->delimiter(',');
-  option(use, "--out", args->out, "FILE", "Write the ids to this file, see below");
+  option(use, "--out", args->out, "FILE", "Write the ids to this file; formats: see below");
   command
       ->add_flag("--plain", args->plain,
-                 "Without the tokens that the tokenizer puts around every text, if it does")
+                 "Leave out the tokens that the tokenizer adds around every text")
       ->group(use);
-  command->add_flag("--skip-special", args->skip_special, "Of --decode: leave out special tokens")
+  command->add_flag("--skip-special", args->skip_special, "Leave out special tokens in --decode")
       ->group(use);
-  constexpr const char* learn = "Learn one";
+  constexpr const char* learn = "Train a tokenizer";
   option(learn, "--train", args->train, "N",
-         "Learn a vocabulary of N tokens, 256 bytes and the special tokens among them");
+         "Learn N tokens, which include the 256 bytes and the special tokens");
   option(learn, "--data", args->data, "PATH",
-         "Text files, and directories of such (the C++ standard library headers)");
+         "Text files and directories of text files [the C++ standard library headers]");
   option(learn, "--save", args->save, "PATH",
-         "Where it goes: a file NAME.json, or a folder that gets tokenizer.json");
+         "Where to save: a file NAME.json, or a folder for tokenizer.json");
   option(learn, "--special", args->options.special_tokens, "TOKEN",
-         "Special tokens, with ids from 0 (<|endoftext|>)");
+         "Special tokens, with ids from 0 [<|endoftext|>]");
   option(learn, "--min-frequency", args->options.min_frequency, "N",
-         "Pairs that are rarer do not become tokens (2)")
+         "Least number of occurrences of a pair to become a token [2]")
       ->check(at_least_one("occurrence"));
   option(learn, "--pattern", args->options.expression, "REGEX",
-         "Cuts the text into words, in Hugging Face's (Oniguruma's) words (GPT-2's)");
+         "Regular expression of a word, in Hugging Face's syntax (Oniguruma) [GPT-2's]");
   command->add_option("--json", args->json, "Write the figures to this file")->type_name("FILE");
   command->callback([args] { tokenize(*args); });
 }

@@ -19,8 +19,7 @@ struct Pipe {
   FileDescriptor write_end;
 };
 
-// Both ends are closed in a program that is executed: what it shall keep is duplicated onto 0, 1
-// or 2.
+// Both ends close on exec. A child keeps an end by duplicating it onto descriptor 0, 1 or 2.
 inline Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail("cannot make a pipe: {}", std::strerror(errno));

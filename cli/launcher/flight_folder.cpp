@@ -12,14 +12,14 @@
 namespace ringside::cli {
 namespace {
 
-bool asked_for(const std::string& folder) {
+bool were_requested(const std::string& folder) {
   try {
     const auto flights = collectives::read_flights(folder);
     return std::any_of(flights.begin(), flights.end(), [](const auto& flight) {
       return std::string_view(flight.header.cause).starts_with("asked for");
     });
   } catch (const Error&) {
-    return false;  // a rank was killed while it wrote
+    return false;  // a rank was killed while it wrote its record
   }
 }
 
@@ -38,7 +38,7 @@ FlightFolder::FlightFolder() {
 bool FlightFolder::keep_or_remove(bool failed) const {
   std::error_code ignored;
   if (!path_ || !std::filesystem::exists(*path_, ignored)) return false;
-  if (failed || asked_for(*path_)) return true;
+  if (failed || were_requested(*path_)) return true;
   std::filesystem::remove_all(*path_, ignored);
   return false;
 }

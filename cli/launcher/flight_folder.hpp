@@ -1,9 +1,8 @@
-// Where the ranks of a job leave their flight records when it fails
-// (collectives/diagnostics/flight_recorder.hpp), when the user has not said where.
+// The temporary folder for the flight records of a failed job
+// (collectives/diagnostics/flight_recorder.hpp).
 //
-// The launcher only thinks of a name; the first rank that has something to write makes the folder.
-// So a job that ends well never makes one, and there is nothing to clean up if the launcher is
-// killed.
+// The launcher only chooses the name. The first rank that writes a record creates the folder. A job
+// that ends well never creates it, so a killed launcher leaves nothing behind.
 #pragma once
 
 #include <optional>
@@ -13,14 +12,14 @@ namespace ringside::cli {
 
 class FlightFolder {
  public:
-  // A name of its own in the folder for temporary files; none where RINGSIDE_FLIGHT_DIR names a
-  // folder, unless it is an outer job's.
+  // Chooses a new name in the folder for temporary files. Chooses none if the user has set
+  // RINGSIDE_FLIGHT_DIR; a value inherited from an outer job does not count.
   FlightFolder();
 
   const std::optional<std::string>& path() const { return path_; }
 
-  // At the end of the job. Removes the folder unless the job has failed or somebody has asked for
-  // the records (SIGUSR1). Returns whether there are records to read.
+  // At the end of the job: removes the folder unless the job has failed or the user has requested
+  // the records with SIGUSR1. Returns whether there are records to read.
   bool keep_or_remove(bool failed) const;
 
  private:

@@ -9,8 +9,8 @@
 namespace ringside::cli {
 
 void OutputQueue::write_some() {
-  // A pipe that is writable takes PIPE_BUF bytes. Ending a piece with a line lets others write to
-  // the same terminal between lines only.
+  // A writable pipe takes at least PIPE_BUF bytes. A piece ends with a whole line, so other
+  // programs write to the same terminal between lines only.
   std::size_t size = std::min<std::size_t>(text_.size(), PIPE_BUF);
   if (size < text_.size()) {
     const auto line_end = text_.rfind('\n', size - 1);

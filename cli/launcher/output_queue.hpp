@@ -1,6 +1,7 @@
-// What the launcher has still to write to its stdout or stderr. A reader that does not read (a
-// pager, a stopped terminal) holds up the ranks' output, as it should, but never the launcher
-// itself: it still answers to signals.
+// Bytes that the launcher has yet to write to its stdout or stderr.
+//
+// A slow reader (a pager, a stopped terminal) blocks the ranks' output, as it should. It never
+// blocks the launcher, which still reacts to signals.
 #pragma once
 
 #include <string>
@@ -14,10 +15,10 @@ class OutputQueue {
   int fd() const { return fd_; }
   std::string& text() { return text_; }  // append whole lines here
   bool empty() const { return text_.empty(); }
-  bool full() const { return text_.size() > 1024 * 1024; }  // take no more from the ranks for now
-  bool broken() const { return broken_; }  // nobody will ever read it: what is appended is dropped
+  bool full() const { return text_.size() > 1024 * 1024; }  // read no more from the ranks for now
+  bool broken() const { return broken_; }  // the reader has gone: the queue drops its text
 
-  // Writes a piece small enough not to block; call when poll(2) says that fd() is writable.
+  // Writes a piece that is small enough not to block. Call it when poll(2) reports fd() writable.
   void write_some();
   void give_up();
 

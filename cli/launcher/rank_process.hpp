@@ -1,4 +1,5 @@
-// One rank of a job as a child process of the launcher: how it is started, and how its end is told.
+// One rank of a job as a child process of the launcher: how it starts, and a description of its
+// end.
 #pragma once
 
 #include <map>
@@ -10,34 +11,38 @@
 
 #include "cli/launcher/file_descriptor.hpp"
 #include "cli/launcher/launcher.hpp"
-#include "cli/launcher/meeting_point.hpp"
-#include "cli/launcher/signal_inbox.hpp"
+#include "cli/launcher/rendezvous_address.hpp"
+#include "cli/launcher/signal_pipe.hpp"
 
 namespace ringside::cli {
 
 using Environment = std::map<std::string, std::string>;
 
-// The variables by which a rank finds its place, torchrun's names and the job key.
-Environment place_of_rank(const LaunchOptions& options, const MeetingPoint& point, int local_rank);
+// The environment variables of a rank: torchrun's names and the job key.
+Environment rank_environment(const LaunchOptions& options, const RendezvousAddress& rendezvous,
+                             int local_rank);
 
 struct RankProcess {
   int rank = 0;
-  pid_t pid = -1;                  // also the number of its process group
-  FileDescriptor standard_output;  // what it writes can be read here without blocking; not open if
-                                   // it has our own
+  pid_t pid = -1;  // also the number of its process group
+
+  // Read its output here, without blocking. Not open if the rank writes to the launcher's own.
+  FileDescriptor standard_output;
   FileDescriptor standard_error;
 };
 
-// Starts `command` in a process group of its own with `place` added to our environment, and returns
-// when its program runs. It reads /dev/null, and is killed when the calling thread ends. Throws
-// Error if the program cannot be executed.
-RankProcess start_rank(std::vector<std::string> command, const Environment& place, bool own_output,
-                       const SignalInbox& signals);
+// Starts `command` in a process group of its own, with `variables` added to this process's
+// environment, and returns when the program runs. It reads from /dev/null, and the kernel kills it
+// when the calling thread ends. Throws Error if the program cannot be executed.
+RankProcess start_rank(std::vector<std::string> command, const Environment& variables,
+                       bool own_output, const SignalPipe& signals);
 
-// How a process ended: "was killed by signal 9 (SIGKILL)", "ended with exit code 3"; and the code
-// that a shell would make of it.
+// The arguments of exec(3): pointers into `texts`, then a null pointer.
+std::vector<char*> exec_arguments(std::vector<std::string>& texts);
+
+// How a process ended: "was killed by signal 9 (SIGKILL)", "ended with exit code 3".
 std::string in_words(const siginfo_t& end);
 std::string name_of_signal(int signal);
-int exit_code_of(const siginfo_t& end);
+int exit_code_of(const siginfo_t& end);  // as a shell reports it
 
 }  // namespace ringside::cli

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/environment.hpp"
-#include "cli/command.hpp"
+#include "cli/launcher/exit.hpp"
 #include "cli/launcher/rank_process.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/transport/link.hpp"
@@ -20,10 +20,10 @@ constexpr int most_ranks = 1 << 20;
 
 struct OuterLauncher {
   std::int64_t ranks;
-  const char *rank, *size;  // the variables by which it says so
+  const char *rank, *size;  // its environment variables
 };
 
-// What an outer launcher says, if there is one that starts each rank by itself.
+// The outer launcher that started this process, if there is one (without Slurm).
 std::optional<OuterLauncher> outer_launcher() {
   for (const auto& [rank, size] : {std::pair("RANK", "WORLD_SIZE"),
                                    std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")}) {
@@ -37,23 +37,22 @@ std::optional<OuterLauncher> outer_launcher() {
   return std::nullopt;
 }
 
-// Has an outer launcher started this process as one of its ranks?
+// Whether an outer launcher started this process as one of its ranks.
 bool is_rank(const RanksOption& option) {
   const auto outer = outer_launcher();
   if (!outer) return !option.count && environment("SLURM_PROCID");
   if (option.count && *option.count != outer->ranks) {
     throw UsageError(
         fmt::format("-n asks for {} ranks, but the environment says that this process is one of "
-                    "{}: leave out -n, or unset "
-                    "{} and {}",
+                    "{}: leave out -n, or unset {} and {}",
                     *option.count, outer->ranks, outer->rank, outer->size));
   }
   return true;
 }
 
 void become_the_only_rank(const LaunchOptions& options) {
-  const auto point = choose_meeting_point(options);
-  for (const auto& [name, value] : place_of_rank(options, point, 0))
+  const auto rendezvous = choose_rendezvous_address(options);
+  for (const auto& [name, value] : rank_environment(options, rendezvous, 0))
     ::setenv(name.c_str(), value.c_str(), 1);
 }
 
@@ -62,7 +61,8 @@ void become_the_only_rank(const LaunchOptions& options) {
 std::vector<std::string> own_command() {
   char path[4096];
   const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  require(length > 0, "cannot find out the path of this program: {}", std::strerror(errno));
+  require(length > 0, "cannot read the path of this program from /proc/self/exe: {}",
+          std::strerror(errno));
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string arguments((std::istreambuf_iterator<char>(file)),
                               std::istreambuf_iterator<char>());
@@ -88,7 +88,7 @@ CLI::Validator at_least_one(const std::string& thing) {
 
 void add_ranks_option(CLI::App& command, RanksOption& option) {
   const auto text = fmt::format(
-      "Number of ranks: processes on this machine (default: the outer launcher's, else {})",
+      "Number of ranks: processes on this machine [under an outer launcher: its number; else {}]",
       option.otherwise);
   command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
 }
@@ -96,8 +96,8 @@ void add_ranks_option(CLI::App& command, RanksOption& option) {
 namespace {
 
 constexpr const char* backends_in_words =
-    "tcp: a rank is a process; shm: these share memory; threads: all are threads of this one; "
-    "auto: shm on one host, tcp on several";
+    "How ranks communicate. tcp and shm: each rank is a process; threads: the ranks are threads of "
+    "one process; auto: shm on one host, tcp on several";
 
 CLI::Validator one_of_the_backends() {
   return CLI::IsMember({"auto", "tcp", "shm", "threads"}).description("");
@@ -114,7 +114,8 @@ void add_backend_option(CLI::App& command, RanksOption& option) {
 
 void add_backends_option(CLI::App& command, std::vector<std::string>& backends) {
   command
-      .add_option("--backend", backends, fmt::format("{}; several take turns", backends_in_words))
+      .add_option("--backend", backends,
+                  fmt::format("{}. Several backends take turns", backends_in_words))
       ->delimiter(',')
       ->type_name("NAME,...")
       ->check(one_of_the_backends())
@@ -133,9 +134,9 @@ void add_link_option(CLI::App& command) {
   const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
   command
       .add_option_function<std::string>("--link", keep,
-                                        "Slow the network down, as to 1Gbps,50us: bits per second "
-                                        "of each rank's way out, and how long a message "
-                                        "is on the way (RINGSIDE_LINK, else none)")
+                                        "Emulate a slower network, for example 1Gbps,50us: the "
+                                        "bandwidth of each rank's outgoing link and the latency "
+                                        "of a message [RINGSIDE_LINK, else none]")
       ->type_name("RATE,LATENCY")
       ->check(CLI::Validator(check, ""));
 }
@@ -152,9 +153,9 @@ void become_rank(const RanksOption& option, RankOutput output) {
 
 namespace {
 
-// The others are told through every group, for who waits does so in one of them.
+// If `body` throws, aborts every group: another rank may be waiting in any of them.
 template <class Body>
-void or_abort(std::span<collectives::ProcessGroup> groups, Body body) {
+void run_or_abort(std::span<collectives::ProcessGroup> groups, Body body) {
   try {
     body();
   } catch (const std::exception& error) {
@@ -168,7 +169,7 @@ void run_on_threads(const RanksOption& option,
   if (outer_launcher())
     throw UsageError(
         "--backend threads keeps all ranks in one process, but an outer launcher started this one "
-        "as one of several");
+        "as one of several: leave out --backend, or run without a launcher");
   collectives::run_threads(option.wanted(), body);
 }
 
@@ -181,8 +182,8 @@ void run_on_ranks(
   const bool threads = std::find(backends.begin(), backends.end(), "threads") != backends.end();
   if (threads && backends.size() > 1)
     throw UsageError(
-        "--backend threads keeps all ranks in one process, where no others can take turns with "
-        "them: name it alone");
+        "--backend threads keeps all ranks in one process, so no other backend can take turns with "
+        "it: name it alone");
   if (threads || !is_rank(option)) prepare(option.wanted(), option.wanted());
   if (threads)
     return run_on_threads(option, [&](collectives::ProcessGroup& group) {
@@ -194,7 +195,7 @@ void run_on_ranks(
   std::vector<collectives::ProcessGroup> groups;
   for (const auto& backend : backends)
     groups.push_back(collectives::ProcessGroup::over(backend, rank_info));
-  or_abort(groups, [&] { body(groups, rank_info.local_size); });
+  run_or_abort(groups, [&] { body(groups, rank_info.local_size); });
 }
 
 void run_on_ranks(const RanksOption& option,

@@ -1,12 +1,14 @@
-// `-n N` of the commands that run on several ranks: N processes of this program on this machine, or
-// the place that an outer launcher (ringside launch, torchrun, mpirun, srun) has given to this one;
-// or N threads of this process.
+// `-n N` of the commands that run on several ranks. The ranks are N processes of this program on
+// this machine, N threads of this process, or processes of an outer launcher (ringside launch,
+// torchrun, mpirun, srun), of which this process is one.
 //
 //   auto ranks = std::make_shared<RanksOption>();
 //   add_ranks_option(*command, *ranks);
 //   add_backend_option(*command, *ranks);
 //   command->callback([=] {
-//     run_on_ranks(*ranks, [&](collectives::ProcessGroup& group, int ranks_here) { ... what each rank does ... });
+//     run_on_ranks(*ranks, [&](collectives::ProcessGroup& group, int ranks_here) {
+//       ... the work of each rank ...
+//     });
 //   });
 #pragma once
 
@@ -24,7 +26,7 @@
 namespace ringside::cli {
 
 struct RanksOption {
-  std::optional<int> count;      // what -n says
+  std::optional<int> count;      // -n
   int otherwise = 1;             // without -n and without an outer launcher
   std::string backend = "auto";  // tcp, shm, threads, or auto
 
@@ -34,43 +36,45 @@ struct RanksOption {
 // Declares -n,--ranks.
 void add_ranks_option(CLI::App& command, RanksOption& option);
 
-// Declares --backend, of which there may be one, or several with commas between.
+// Declares --backend, for one backend or for several separated by commas.
 void add_backend_option(CLI::App& command, RanksOption& option);
 void add_backends_option(CLI::App& command, std::vector<std::string>& backends);
 
-// The command line by which this process was started, with the path of this very program in front.
+// The command line of this process, with the path of this program as its first element.
 std::vector<std::string> own_command();
 
-// For options that count something of which there must be at least one: "at least 1 rank is needed,
-// not 0".
+// Checks that an option is a number of at least 1: "at least 1 rank is needed, not 0".
 CLI::Validator at_least_one(const std::string& thing);
 
-// Declares --link RATE,LATENCY: every group that this process, and the ranks that it starts, make
-// afterwards lies behind that link (collectives/transport/link.hpp). It is kept in the environment,
-// as RINGSIDE_LINK.
+// Declares --link RATE,LATENCY: an emulated link behind which every later group of this process and
+// of its ranks communicates (collectives/transport/link.hpp). RINGSIDE_LINK in the environment
+// carries it to the ranks.
 void add_link_option(CLI::App& command);
 
-// Returns in a process that is a rank, with its place in the environment:
-//   - RANK, or Open MPI's name for it, is set: an outer launcher made this process, and -n, if given, must be its number of ranks;
-//   - without -n, Slurm's name for it is set: so did srun (with -n it is not asked: a batch script has these variables too);
-//   - one rank is wanted: this very process is it, which is what a debugger likes best.
-// Otherwise starts the ranks as processes of this program with the same arguments, waits for them,
-// and throws Exit with their code.
+// Returns in a process that is a rank, with its rank info in the environment:
+//   - RANK (or Open MPI's variable) is set: an outer launcher started this process; -n, if given,
+//     must equal its number of ranks;
+//   - without -n, Slurm's variable is set: srun started this process. (With -n it does not count: a
+//     batch script has these variables too.)
+//   - one rank is wanted: this process is that rank, which suits a debugger best.
+// Otherwise starts the ranks as processes of this program with the same arguments, waits for their
+// end, and throws Exit with their code.
 void become_rank(const RanksOption& option, RankOutput output = RankOutput::prefixed);
 
-// Runs `body` on every rank, with a group of all over the backend: in threads of this process, or
-// in this process as one rank of the job that it belongs to or starts (become_rank; rank 0 speaks
-// without a prefix). If one throws, the others are told why, and it is thrown here. `prepare` comes
-// before it, with the number of all ranks and of those on this machine: in the process that starts
-// them, so that what is wrong is said once and before there are ranks, and in each rank before it
-// joins the group.
+// Runs `body` on every rank, with a group of all ranks over the backend. The ranks are threads of
+// this process, or processes (become_rank; rank 0 prints without a prefix). If `body` throws on one
+// rank, the other ranks abort with its message, and it is thrown here.
+//
+// `prepare` runs before `body`, with the number of all ranks and of those on this machine: once in
+// the process that starts the ranks, so that an error is printed once, and then on each rank before
+// it joins the group.
 void run_on_ranks(
     const RanksOption& option,
     const std::function<void(collectives::ProcessGroup& group, int ranks_here)>& body,
     const std::function<void(int ranks, int ranks_here)>& prepare = [](int, int) {});
 
-// The same with a group over each of several backends, in this order, whatever option.backend says.
-// Threads cannot be among them.
+// The same with one group for each of several backends, in this order; option.backend is ignored.
+// Threads cannot be among several backends.
 void run_on_ranks(
     const RanksOption& option, const std::vector<std::string>& backends,
     const std::function<void(std::span<collectives::ProcessGroup> groups, int ranks_here)>& body,

@@ -1,16 +1,19 @@
-// How large should a bucket be? The model of the course, and its numbers, fitted to all-reduces of
-// this machine.
+// How large should a bucket be? A model of two parameters, fitted to all-reduces on this machine.
 //
-// Gradients of s bytes travel in n buckets. A call takes o, whatever it carries, and the network
-// reduces w bytes in a second. If backward computes a bucket as fast as the network carries one,
-// every bucket but the last hides behind the computation of the next:
+// Gradients of s bytes are sent in n buckets. Each call costs o seconds, and the network reduces w
+// bytes per second. If backward computes a bucket as fast as the network reduces one, every bucket
+// but the last is hidden behind the computation of the next:
 //
 //     compute   | bucket 1 | bucket 2 | bucket 3 |
-//     network              | bucket 1 | bucket 2 | bucket 3 |          exposed:  T(n) = s / (w n)  +  n o
-//                                                 '- s/(w n) -'                         the last     all calls
+//     network              | bucket 1 | bucket 2 | bucket 3 |
+//                                                 '- s/(w n) -'
 //
-// Few buckets expose a long last one; many pay for many calls. The derivative is zero at n = sqrt(s
-// / (w o)): buckets of s / n = sqrt(s w o).
+//     exposed communication   T(n) = s / (w n)  +  n o
+//                                    the last      all
+//                                    bucket        calls
+//
+// Few buckets expose a long last bucket; many buckets pay for many calls. The derivative of T is
+// zero at n = sqrt(s / (w o)), so the best bucket has s / n = sqrt(s w o) bytes.
 #pragma once
 
 #include <utility>
@@ -26,12 +29,12 @@ struct BucketModel {
   double exposed_seconds(double total_bytes, double buckets) const {
     return total_bytes / (bandwidth * buckets) + buckets * overhead;
   }
-  double best_bucket_bytes(double total_bytes) const;  // never more than all
+  double best_bucket_bytes(double total_bytes) const;  // at most total_bytes
 };
 
-// The o and w that describe these all-reduces, (bytes, seconds) each, best: least squares of the
-// relative errors, so that small calls count as much as large ones. o is not below 0. Throws Error
-// unless there are two different sizes.
+// Fits o and w to measured all-reduces, each as (bytes, seconds), by least squares of the relative
+// errors, so that small calls count as much as large ones. o is at least 0. Throws Error unless
+// there are two different sizes.
 BucketModel fit_bucket_model(const std::vector<std::pair<double, double>>& all_reduces);
 
 }  // namespace ringside::cli

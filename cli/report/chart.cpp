@@ -14,11 +14,11 @@ namespace {
 constexpr double width = 460, plot_height = 240, left = 54, right = 18, bottom = 44,
                  legend_row = 19, letter = 6.7;
 
-// From values to places on paper.
+// Maps values to positions in the drawing.
 struct Scale {
   bool log = false;
-  double low = 0, high = 1;  // values; of a logarithmic axis their logarithms
-  double from = 0, to = 1;   // on paper
+  double low = 0, high = 1;  // values; on a logarithmic axis their logarithms
+  double from = 0, to = 1;   // positions
 
   bool shows(double value) const { return std::isfinite(value) && (!log || value > 0); }
   double operator()(double value) const {
@@ -28,14 +28,14 @@ struct Scale {
 
 using Range = std::pair<double, double>;
 
-// The smallest and the largest value that an axis must show.
+// The smallest and the largest value of an axis.
 Range range_of(const std::vector<double>& values, bool log) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const double value : values) {
     if (!std::isfinite(value) || (log && value <= 0)) continue;
     low = std::min(low, value), high = std::max(high, value);
   }
-  require(high >= low, "there is nothing to draw: no value that the axis could show");
+  require(high >= low, "there is nothing to draw: the axis can show none of the values");
   return {low, high};
 }
 
@@ -53,7 +53,7 @@ Scale scale_for(const Axis& axis, Range range, bool from_zero, double from, doub
   return scale;
 }
 
-// Of a logarithmic axis: powers of ten; where these are few, 2 and 5 times as much too.
+// The ticks of a logarithmic axis: powers of ten, and 2 and 5 times these if there are few.
 std::vector<double> log_ticks(const Scale& scale) {
   std::vector<double> ticks;
   const bool few = scale.high - scale.low < 2.2;
@@ -141,7 +141,7 @@ int colour_of(const Chart& chart, std::size_t i) {
   return chart.series[i].colour >= 0 ? chart.series[i].colour : static_cast<int>(i % 7);
 }
 
-// In rows, as many as it takes; `height` becomes where it ends.
+// The legend, in as many rows as it needs. Sets `height` to the baseline of the last row.
 std::string legend(const Chart& chart, double& height) {
   std::string svg;
   double x = 4;
@@ -183,7 +183,8 @@ std::string escaped(const std::string& text) {
 }
 
 std::vector<double> round_ticks(double low, double high, int wanted) {
-  require(high > low && wanted >= 1, "ticks from {} to {} are none", low, high);
+  require(high > low && wanted >= 1, "there are no ticks from {} to {}: the range is empty", low,
+          high);
   const double rough = (high - low) / wanted, power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double factor : {5.0, 2.0, 1.0})
@@ -233,21 +234,32 @@ std::string svg_file(const Chart& chart) {
 
 const char* chart_style() {
   return R"(
-:root { --paper: #ffffff; --ink: #1d2329; --soft: #56616b; --grid: #dde2e6; --focus: #111111;
-  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8; --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; }
-@media (prefers-color-scheme: dark) { :root { --paper: #16191d; --ink: #e4e8eb; --soft: #a6b0b9; --grid: #363d45; --focus: #ffffff;
-  --c0: #62a5f0; --c1: #f08a4b; --c2: #52bd80; --c3: #cb7bdc; --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc; } }
-@media print { :root { --paper: #ffffff; --ink: #000000; --soft: #333333; --grid: #cccccc; --focus: #000000;
-  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8; --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; } }
-.chart { font: 12px system-ui, sans-serif; } .chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
+:root {
+  --paper: #ffffff; --ink: #1d2329; --soft: #56616b; --grid: #dde2e6; --focus: #111111;
+  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b;
+}
+@media (prefers-color-scheme: dark) { :root {
+  --paper: #16191d; --ink: #e4e8eb; --soft: #a6b0b9; --grid: #363d45; --focus: #ffffff;
+  --c0: #62a5f0; --c1: #f08a4b; --c2: #52bd80; --c3: #cb7bdc;
+  --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc;
+} }
+@media print { :root {
+  --paper: #ffffff; --ink: #000000; --soft: #333333; --grid: #cccccc; --focus: #000000;
+  --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b;
+} }
+.chart { font: 12px system-ui, sans-serif; }
+.chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
 .paper { fill: var(--paper); } .grid { stroke: var(--grid); }
 .chart polyline { fill: none; stroke-width: 2; } .chart .dashed { stroke-dasharray: 6 4; }
-polyline.c0 { stroke: var(--c0); } polyline.c1 { stroke: var(--c1); } polyline.c2 { stroke: var(--c2); } polyline.c3 { stroke: var(--c3); }
-polyline.c4 { stroke: var(--c4); } polyline.c5 { stroke: var(--c5); } polyline.c6 { stroke: var(--c6); }
-circle.c0, rect.c0, polygon.c0 { fill: var(--c0); } circle.c1, rect.c1, polygon.c1 { fill: var(--c1); }
-circle.c2, rect.c2, polygon.c2 { fill: var(--c2); } circle.c3, rect.c3, polygon.c3 { fill: var(--c3); }
-circle.c4, rect.c4, polygon.c4 { fill: var(--c4); } circle.c5, rect.c5, polygon.c5 { fill: var(--c5); }
-circle.c6, rect.c6, polygon.c6 { fill: var(--c6); }
+polyline.c0 { stroke: var(--c0); } circle.c0, rect.c0, polygon.c0 { fill: var(--c0); }
+polyline.c1 { stroke: var(--c1); } circle.c1, rect.c1, polygon.c1 { fill: var(--c1); }
+polyline.c2 { stroke: var(--c2); } circle.c2, rect.c2, polygon.c2 { fill: var(--c2); }
+polyline.c3 { stroke: var(--c3); } circle.c3, rect.c3, polygon.c3 { fill: var(--c3); }
+polyline.c4 { stroke: var(--c4); } circle.c4, rect.c4, polygon.c4 { fill: var(--c4); }
+polyline.c5 { stroke: var(--c5); } circle.c5, rect.c5, polygon.c5 { fill: var(--c5); }
+polyline.c6 { stroke: var(--c6); } circle.c6, rect.c6, polygon.c6 { fill: var(--c6); }
 )";
 }
 

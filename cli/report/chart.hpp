@@ -1,6 +1,7 @@
-// A chart, as SVG: lines, points or stacked areas over one axis. It stands in a file of its own or
-// in a page (report.hpp), is readable on light and dark and when printed, and its text is large
-// enough for a telephone.
+// A chart as SVG: lines, points or stacked areas over one axis.
+//
+// A chart is a file of its own or part of a page (report.hpp). It is readable on a light and a dark
+// background, in print, and on a phone.
 #pragma once
 
 #include <string>
@@ -18,31 +19,31 @@ struct Series {
   enum Style { line, dashed, dots, area };
   std::string name;
   Style style = line;
-  std::vector<std::pair<double, double>>
-      points;       // by growing x; on a logarithmic axis what is not above 0 is left out
-  int colour = -1;  // 0 to 6; -1: its place in the chart
+  // In order of x. A logarithmic axis leaves out values of 0 and below.
+  std::vector<std::pair<double, double>> points;
+  int colour = -1;  // 0 to 6; -1: by the position in the chart
 };
 
-// Areas stand on each other in their order, the first at the bottom, and must have the same x.
+// Areas are stacked in their order, the first at the bottom. They must share the same x values.
 struct Chart {
-  std::string title;  // for a file of its own, and for screen readers
-  Axis x, y;          // a linear y begins at 0, if nothing is below
+  std::string title;  // in a file of its own, and for screen readers
+  Axis x, y;          // a linear y axis begins at 0 unless a value is negative
   std::vector<Series> series;
 };
 
-// An <svg> element without the style that it needs: chart_style().
+// The <svg> element, without its style: the page must contain chart_style().
 std::string draw(const Chart& chart);
 
-// The same as a file.
+// The chart as a file, with its style.
 std::string svg_file(const Chart& chart);
 
-// CSS: the colours on light, dark and paper, and what charts do with them.
+// CSS: the colours on a light and a dark background and in print, and the styles of a chart.
 const char* chart_style();
 
-// As text in HTML and SVG.
+// Escapes text for HTML and SVG.
 std::string escaped(const std::string& text);
 
-// Round numbers, about `wanted` of them, from `low` to `high`.
+// About `wanted` round numbers from `low` to `high`.
 std::vector<double> round_ticks(double low, double high, int wanted);
 
 }  // namespace ringside::cli

@@ -1,27 +1,28 @@
-// Figures for other programs: what a subcommand writes where `--json FILE` is given. FILE may be
-// standard output, as - or /dev/stdout: then the figures have it to themselves, and what is for
-// people goes to standard error.
+// Figures for other programs: the file of `--json FILE`.
+//
+// FILE may be standard output, as - or /dev/stdout. Then only the figures go there, and the text
+// for people goes to standard error.
 #pragma once
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "cli/report/text_file.hpp"
 
 namespace ringside::cli {
 
-// Keys in the order in which they were set.
+// Keeps its keys in the order in which they were set.
 using Json = nlohmann::ordered_json;
 
 inline bool is_stdout(const std::string& path) {
   return path == "-" || path == "/dev/stdout";
 }
 
-// Where to print what is for people, if the figures go to `json_path` ("" for nowhere).
+// Where to print text for people when the figures go to `json_path` ("": nowhere).
 inline std::FILE* file_beside(const std::string& json_path) {
   return is_stdout(json_path) ? stderr : stdout;
 }
@@ -29,17 +30,11 @@ inline std::ostream& stream_beside(const std::string& json_path) {
   return is_stdout(json_path) ? std::cerr : std::cout;
 }
 
-// Writes `json` to `path`, indented. Throws Error naming the file if that fails.
+// Writes `json` to `path`, indented. Throws Error that names the file if it cannot be written.
 inline void write_json_file(const std::string& path, const Json& json) {
-  if (is_stdout(path)) {
-    std::cout << json.dump(2) << std::endl;
-    return require(!std::cout.fail(), "cannot write the figures to standard output");
-  }
-  std::ofstream file(path);
-  file << json.dump(2) << "\n";
-  file.close();
-  require(!file.fail(),
-          "cannot write the figures to {}: does its folder exist, and may you write there?", path);
+  if (!is_stdout(path)) return write_text_file(path, json.dump(2) + "\n", "the figures");
+  std::cout << json.dump(2) << std::endl;
+  require(!std::cout.fail(), "cannot write the figures to standard output");
 }
 
 }  // namespace ringside::cli

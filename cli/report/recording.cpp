@@ -17,7 +17,7 @@ std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text) {
   if (result.ec == std::errc() && result.ptr != end && *result.ptr == '-')
     result = std::from_chars(result.ptr + 1, end, last);
   require(result.ec == std::errc() && result.ptr == end && first >= 1 && last >= first,
-          "'{}' are no steps: 3-5 are, or 4", text);
+          "'{}' is not a range of steps: write 3-5, or 4 for one step", text);
   return {first, last};
 }
 
@@ -27,8 +27,8 @@ Recording::Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t
   if (!plan.steps) return;
   std::tie(first_, last_) = *plan.steps;
   require(first_ <= end && last_ > begin,
-          "steps {} to {} are to be traced, but the run takes steps {} to {}", first_, last_,
-          begin + 1, end);
+          "cannot trace steps {} to {}: the run takes steps {} to {}", first_, last_, begin + 1,
+          end);
 }
 
 void Recording::before_step(std::int64_t step) {
@@ -69,8 +69,8 @@ void Recording::write_page(const std::vector<RankTrace>& ranks, const std::strin
   Report report{title, facts, {}};
   Window last{0, 0};
   std::string name;
-  for (const auto& rank : ranks)  // the last step that was recorded, from the first rank's
-                                  // beginning to the last one's end
+  // The window of the last recorded step, from the first rank's begin to the last rank's end.
+  for (const auto& rank : ranks)
     for (const auto& span : rank.spans) {
       if (span.kind != Trace::Kind::phase || !span.name.starts_with("step ")) continue;
       if (span.name == name)

@@ -1,10 +1,14 @@
-// What `ringside train --trace` and `--report` keep of a run, on every rank: a trace of a few
-// steps, and how the loss fell.
+// The recording of a run for `ringside train --trace` and `--report`. Every rank records a trace of
+// a few steps, and the loss of all steps.
 //
-//     Recording recording(wanted, begin, end);
+//     Recording recording(plan, begin, end);
 //     recording.before_step(1);
-//     observer.after_step = ... recording.after_step(report); print, save, ...; recording.before_step(report.step + 1) ...
-//     recording.write(group, facts);                      after the last, on every rank
+//     observer.after_step = [&](const auto& report) {
+//       recording.after_step(report);
+//       ... print, save ...
+//       recording.before_step(report.step + 1);
+//     };
+//     recording.write(group, title, facts);   // on every rank, after the last step
 #pragma once
 
 #include <cstdint>
@@ -24,25 +28,26 @@ namespace ringside::cli {
 
 struct RecordingPlan {
   std::filesystem::path trace, report;  // empty: none
-  std::optional<std::pair<std::int64_t, std::int64_t>>
-      steps;  // first and last; none: the third to the fifth of the run, or those there are
+  // The first and the last step. Without: the third to the fifth of the run, or as many as it has.
+  std::optional<std::pair<std::int64_t, std::int64_t>> steps;
+
   bool wanted() const { return !trace.empty() || !report.empty(); }
 };
 
-// "3-5" or "4". Throws Error.
+// Parses "3-5" or "4". Throws Error.
 std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text);
 
 class Recording {
  public:
-  // The steps after `begin` up to `end` will be taken. Throws Error if none of those that are asked
-  // for is among them.
+  // The run takes the steps after `begin`, up to and including `end`. Throws Error if it takes none
+  // of the steps of the plan.
   Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t end);
 
   void before_step(std::int64_t step);
   void after_step(const transformer::StepReport& report);
 
-  // Every rank must call it, when nothing is under way; rank 0 writes the files, and says so.
-  // `title` and `facts` stand above the report.
+  // Every rank must call it while no asynchronous call is running. Rank 0 writes the files and
+  // prints their names. `title` and `facts` are the head of the report.
   void write(collectives::ProcessGroup& group, const std::string& title,
              const std::vector<std::pair<std::string, std::string>>& facts);
 
@@ -56,7 +61,7 @@ class Recording {
   std::optional<Trace::On> on_;  // while a step is recorded
   std::optional<autograd::Profile> profile_;
   Clock::time_point step_began_;
-  std::vector<std::pair<std::int64_t, double>> bits_per_byte_;  // [(step, loss)]
+  std::vector<std::pair<std::int64_t, double>> bits_per_byte_;  // (step, loss)
 };
 
 }  // namespace ringside::cli

@@ -1,6 +1,8 @@
-// One HTML file that holds everything it shows: no network, no libraries. To be read in a browser
-// on light and dark, on a telephone and on paper, by eye, by keyboard (Tab into a figure, then the
-// arrow keys) and by a screen reader: under each figure are its numbers as a table.
+// A report: one self-contained HTML file, without network or libraries.
+//
+// It works in a browser on a light and a dark background, on a phone, in print, with a keyboard
+// (Tab enters a figure, the arrow keys move within it) and with a screen reader: below each figure
+// its numbers are given as a table.
 #pragma once
 
 #include <string>
@@ -16,8 +18,8 @@ struct Table {
 
 struct Figure {
   std::string title;
-  std::string drawing;  // HTML; empty: the table is the figure
-  std::string caption;  // a sentence or two: what to see
+  std::string drawing;  // HTML; empty: the figure is its table
+  std::string caption;  // one or two sentences
   Table table;
 };
 
@@ -27,10 +29,10 @@ struct Report {
   std::vector<Figure> figures;
 };
 
-// The page, as well-formed XML would be: every tag is closed, every attribute quoted.
+// The page. It is well-formed like XML: every tag is closed, every attribute quoted.
 std::string html(const Report& report);
 
-// Writes it. Throws Error naming the file if that fails.
+// Writes the page. Throws Error that names the file if it cannot be written.
 void write_report(const std::string& path, const Report& report);
 
 }  // namespace ringside::cli

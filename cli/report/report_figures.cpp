@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "cli/report/numbers.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -21,8 +22,8 @@ bool is_whole_step(const TracedSpan& span) {
   return span.kind == Trace::Kind::phase && span.name.starts_with("step ");
 }
 
-// What is drawn: phases and waits in one lane, calls in the other. Ops are for the trace; here they
-// would be dust.
+// The spans of a lane that the report draws: phases and waits, or calls. Ops are too short for it;
+// the trace file has them.
 std::vector<TracedSpan> drawn_spans(const RankTrace& trace, const Window& window,
                                     Trace::Lane lane) {
   std::vector<TracedSpan> spans;
@@ -49,20 +50,20 @@ std::string description(const TracedSpan& span, int rank, const Window& window) 
   if (span.kind == Trace::Kind::call) {
     text += fmt::format("; {:.3g} MB", static_cast<double>(span.bytes) / 1e6);
     if (span.start - span.queued > 1e-5)
-      text += fmt::format(", had waited {} ms for its turn", ms(span.start - span.queued));
+      text += fmt::format(", queued for {} ms before", ms(span.start - span.queued));
   }
   return text;
 }
 
-// One lane: places are shares of the width, so that it fits any window while its text keeps its
-// size.
+// One lane. Positions are percentages of the width, so that the lane fits any window while its text
+// keeps its size.
 std::string lane(const RankTrace& trace, Trace::Lane which, const Window& window, double scale) {
   std::string svg = fmt::format(
       "<span class=\"lane-name\">{}</span>\n<svg class=\"lane\" role=\"group\" aria-label=\"rank "
       "{}, {}\">\n"
       "<rect class=\"under\" y=\"2\" width=\"{:.3f}%\" height=\"24\" />\n",
       name_of(which), trace.rank, name_of(which), 100 * window.seconds() / scale);
-  constexpr double room_for_text = 17;  // per cent: 60 pixels on a telephone
+  constexpr double room_for_text = 17;  // per cent: 60 pixels on a phone
   for (const auto& span : drawn_spans(trace, window, which)) {
     const double x = 100 * (span.start - window.begin) / scale,
                  w = std::max(0.08, 100 * span.seconds() / scale);
@@ -98,9 +99,9 @@ std::string lanes_legend() {
   std::string list = "<ul class=\"legend\">\n";
   for (const auto& [kind, words] :
        {std::pair("forward", "forward"), std::pair("backward", "backward"),
-        std::pair("optimizer", "clip, optimizer"), std::pair("other", "the rest"),
+        std::pair("optimizer", "clip, optimizer"), std::pair("other", "other phases"),
         std::pair("wait", "exposed communication: the rank waits"),
-        std::pair("call", "a call under way")})
+        std::pair("call", "a call in progress")})
     list += fmt::format(
         "<li><svg aria-hidden=\"true\"><g class=\"{}\"><rect width=\"20\" height=\"12\" "
         "/></g></svg>{}</li>\n",
@@ -108,7 +109,7 @@ std::string lanes_legend() {
   return list + "</ul>\n";
 }
 
-// What a rank spent on each kind of thing: a row for every name.
+// The time that a rank spent in each kind of span: one row for each name.
 void add_rows(Table& table, const RankTrace& trace, const Window& window) {
   std::map<std::pair<Trace::Lane, std::string>, std::pair<int, double>> totals;
   for (const auto which : {Trace::Lane::compute, Trace::Lane::communication})
@@ -141,13 +142,13 @@ Figure lanes_figure(const std::string& title, const std::vector<RankTrace>& rank
   scale = std::max(scale, window.seconds());
   require(scale > 0, "there is nothing to draw: no time passed");
   Figure figure{
-      title, "<div class=\"lanes\">\n", "", {{"rank", "lane", "what", "times", "ms in all"}, {}}};
+      title, "<div class=\"lanes\">\n", "", {{"rank", "lane", "span", "count", "total (ms)"}, {}}};
   for (const auto& trace : ranks) {
     const LaneTotals totals = totals_of(trace, window);
     figure.caption +=
-        fmt::format("{}rank {}: {} ms computing, {} calls, network used for {} ms, {} ms exposed",
+        fmt::format("{}rank {}: {} ms computing, {} in {} ms, {} ms exposed",
                     figure.caption.empty() ? "" : "; ", trace.rank, ms(totals.computing),
-                    totals.calls, ms(totals.network), ms(totals.exposed));
+                    counted(totals.calls, "call"), ms(totals.network), ms(totals.exposed));
     figure.drawing += fmt::format("<h3>rank {}</h3>\n", trace.rank) +
                       lane(trace, Trace::Lane::compute, window, scale) +
                       lane(trace, Trace::Lane::communication, window, scale);
@@ -190,7 +191,7 @@ Figure memory_figure(const RankTrace& trace, const Window& window) {
   }
   figure.drawing = draw(chart);
   figure.caption = fmt::format(
-      "Bytes in tensors, after every operation. The most was {:.1f} MB, {:.1f} ms after the step "
+      "Bytes in tensors after every operation. The peak is {:.1f} MB, {:.1f} ms after the step "
       "began.",
       most, most_at);
   return figure;
@@ -212,22 +213,23 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
   }
   if (bits_per_byte.size() == 1) chart.series[0].style = Series::dots;
   figure.drawing = draw(chart);
-  figure.caption = fmt::format("From {:.3f} bits per byte in step {} to {:.3f} in step {}.",
-                               bits_per_byte.front().second, bits_per_byte.front().first,
-                               bits_per_byte.back().second, bits_per_byte.back().first);
+  figure.caption =
+      fmt::format("The loss goes from {:.3f} bits per byte in step {} to {:.3f} in step {}.",
+                  bits_per_byte.front().second, bits_per_byte.front().first,
+                  bits_per_byte.back().second, bits_per_byte.back().first);
   return figure;
 }
 
 Chart bucket_chart(const BucketModel& model, double gradient_bytes,
                    const std::vector<MeasuredBuckets>& measured) {
-  Chart chart{"Exposed communication over the size of a bucket",
+  Chart chart{"Exposed communication by bucket size",
               {"bucket size s/n (MB)", true},
-              {"ms in a step", true},
+              {"ms per step", true},
               {}};
   Series curve{"model: s/(w n) + n o", Series::line, {}, 0},
       exposed{"measured: exposed", Series::dots, {}, 1},
       over{"measured: step minus step without communication", Series::dots, {}, 2},
-      best{"model's best", Series::dots, {}, 5};
+      best{"best bucket by the model", Series::dots, {}, 5};
   double smallest = gradient_bytes / 200, largest = gradient_bytes;
   const double best_bytes = model.best_bucket_bytes(gradient_bytes);
   if (best_bytes > 0) smallest = std::min(smallest, best_bytes / 3);
@@ -255,13 +257,13 @@ Figure bucket_figure(const BucketModel& model, double gradient_bytes,
   Figure figure{
       "How large should a bucket be?", draw(bucket_chart(model, gradient_bytes, measured)), "", {}};
   figure.caption = fmt::format(
-      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets, with o = {:.1f} us for a "
-      "call and w = {:.3f} GB/s, fitted to all-reduces of "
-      "the same run. The best bucket by the model: sqrt(s w o) = {:.2f} MB.",
+      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets. The overhead of a call, "
+      "o = {:.1f} us, and the bandwidth, w = {:.3f} GB/s, are fitted to all-reduces of the same "
+      "run. The model's best bucket has sqrt(s w o) = {:.2f} MB.",
       gradient_bytes / 1e6, model.overhead * 1e6, model.bandwidth / 1e9,
       model.best_bucket_bytes(gradient_bytes) / 1e6);
-  figure.table.head = {"form",       "calls in a step", "mean bucket (MB)",
-                       "model (ms)", "exposed (ms)",    "step minus step without (ms)"};
+  figure.table.head = {"strategy",   "calls per step", "mean bucket (MB)",
+                       "model (ms)", "exposed (ms)",   "step minus no communication (ms)"};
   for (const auto& m : measured)
     figure.table.rows.push_back({m.name, fmt::format("{:.0f}", m.calls),
                                  fmt::format("{:.3g}", gradient_bytes / m.calls / 1e6),

@@ -1,5 +1,5 @@
-// The figures of the reports: what every rank did when, how much memory it held, how the loss fell,
-// and what buckets cost.
+// The figures of the reports: the lanes of every rank, memory over a step, the loss, and the cost
+// of buckets.
 #pragma once
 
 #include <cstdint>
@@ -14,39 +14,38 @@
 
 namespace ringside::cli {
 
-// A part of a trace: what began and ended within it.
+// A part of a trace: the spans that begin and end within it.
 struct Window {
   double begin = 0, end = 0;  // seconds
   double seconds() const { return end - begin; }
 };
 
-// One rank's lanes in numbers, seconds.
+// Totals of one rank's lanes, in seconds.
 struct LaneTotals {
-  double computing = 0;  // in phases, without the waits in them
-  double network = 0;    // calls under way
-  double exposed = 0;    // the rank stood still for them
+  double computing = 0;  // in phases, without their waits
+  double network = 0;    // in calls
+  double exposed = 0;    // waiting for calls
   int calls = 0;
 };
 LaneTotals totals_of(const RankTrace& trace, const Window& window);
 
-// Two lanes for each rank, with exposed communication hatched. `scale` is how many seconds the
-// width stands for, at least the window: figures with the same scale can be held against each
-// other.
+// Two lanes for each rank, with exposed communication hatched. The width of the figure stands for
+// `scale` seconds (at least the window): figures with the same scale are comparable.
 Figure lanes_figure(const std::string& title, const std::vector<RankTrace>& ranks,
                     const Window& window, double scale);
 
-// What one rank held in the window, stacked by kind.
+// The memory of one rank over the window, stacked by kind.
 Figure memory_figure(const RankTrace& trace, const Window& window);
 
-Figure loss_figure(
-    const std::vector<std::pair<std::int64_t, double>>& bits_per_byte);  // [(step, bits)]
+// The loss over the steps, from (step, bits per byte).
+Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_byte);
 
-// A form's figure in the bucket figure.
+// One measured bucket size.
 struct MeasuredBuckets {
   std::string name;         // "bucketed 10 MB"
-  double calls = 0;         // in a step
+  double calls = 0;         // per step
   double exposed = 0;       // seconds
-  double over_compute = 0;  // how much longer a step is than one without communication, seconds
+  double over_compute = 0;  // step time minus step time without communication, seconds
 };
 Chart bucket_chart(const BucketModel& model, double gradient_bytes,
                    const std::vector<MeasuredBuckets>& measured);

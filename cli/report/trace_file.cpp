@@ -15,19 +15,19 @@ double on_own_clock(Clock::time_point time) {
   return Seconds(time.time_since_epoch()).count();
 }
 
-// Alike for processes that share a kernel, and so its monotonic clock.
-std::int64_t kernel_number() {
+// Equal for processes that share a kernel and therefore its monotonic clock.
+std::int64_t kernel_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
   file >> id;
   return static_cast<std::int64_t>(std::hash<std::string>{}(id));
 }
 
-// What must be added to the other rank's clock to have rank 0's. Those two call it.
-double ask_for_offset(ProcessGroup& group, int other) {
-  constexpr int questions = 16;
-  double offset = 0, quickest = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < questions; ++i) {
+// What to add to the other rank's clock to get rank 0's. Only these two ranks call it.
+double estimate_offset(ProcessGroup& group, int other) {
+  constexpr int round_trips = 16;
+  double offset = 0, shortest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < round_trips; ++i) {
     double answer = 0;
     if (group.rank() == 0) {
       group.recv(std::span(&answer, 1), other);
@@ -38,27 +38,27 @@ double ask_for_offset(ProcessGroup& group, int other) {
       group.send(std::span<const double>(&answer, 1), 0);
       group.recv(std::span(&answer, 1), 0);
       const double heard = on_own_clock(Clock::now());
-      if (heard - asked < quickest) quickest = heard - asked, offset = answer - (asked + heard) / 2;
+      if (heard - asked < shortest) shortest = heard - asked, offset = answer - (asked + heard) / 2;
     }
   }
   return offset;
 }
 
-double offset_to_rank_0(ProcessGroup& group, bool ask_in_any_case) {
+double offset_to_rank_0(ProcessGroup& group, bool always_estimate) {
   std::vector<std::int64_t> kernels(static_cast<std::size_t>(group.size()));
-  const std::int64_t own = kernel_number();
+  const std::int64_t own = kernel_id();
   group.all_gather(std::span<const std::int64_t>(&own, 1), std::span(kernels));
   double offset = 0;
   for (int r = 1; r < group.size(); ++r) {
     const bool same = kernels[static_cast<std::size_t>(r)] == kernels[0];
-    if (same && !ask_in_any_case) continue;
-    if (group.rank() == 0) ask_for_offset(group, r);
-    if (group.rank() == r) offset = ask_for_offset(group, r);
+    if (same && !always_estimate) continue;
+    if (group.rank() == 0) estimate_offset(group, r);
+    if (group.rank() == r) offset = estimate_offset(group, r);
   }
   return offset;
 }
 
-// A rank's trace on its way to rank 0.
+// A rank's trace as text, to be sent to rank 0.
 std::string packed(const Trace& trace, double offset) {
   Json spans = Json::array(), memory = Json::array();
   for (const auto& s : trace.spans()) {
@@ -86,7 +86,7 @@ RankTrace unpacked(int rank, const std::string& text) {
   return trace;
 }
 
-// So that the first thing that any rank did is at 0.
+// Shifts all times so that the earliest on any rank is 0.
 void begin_at_zero(std::vector<RankTrace>& ranks) {
   double first = std::numeric_limits<double>::infinity();
   for (const auto& rank : ranks) {
@@ -125,8 +125,8 @@ Json event_of(const TracedSpan& span, int rank) {
 
 }  // namespace
 
-std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, bool ask_in_any_case) {
-  std::string text = packed(mine, offset_to_rank_0(group, ask_in_any_case));
+std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, bool always_estimate) {
+  std::string text = packed(mine, offset_to_rank_0(group, always_estimate));
   const auto size = static_cast<std::size_t>(group.size());
   std::vector<std::int64_t> lengths(size);
   const auto own = static_cast<std::int64_t>(text.size());

@@ -1,6 +1,5 @@
-// The traces of all ranks in one place: gathered over the group, on one clock, and written as a
-// file that Perfetto (ui.perfetto.dev) and chrome://tracing open: a process for each rank, a thread
-// for each lane.
+// The traces of all ranks, gathered on rank 0 with times on one clock, and written in a format that
+// Perfetto (ui.perfetto.dev) and chrome://tracing open: one process per rank, one thread per lane.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +12,13 @@
 
 namespace ringside::cli {
 
-// Times are in seconds since the earliest start on any rank, on the clock of rank 0.
+// Times are in seconds on the clock of rank 0, since the earliest start on any rank.
 struct TracedSpan {
   Trace::Lane lane = Trace::Lane::compute;
   Trace::Kind kind = Trace::Kind::op;
   std::string name, about;
   double start = 0, end = 0;
-  double queued = -1;  // of a call: when it was made; -1: no call
+  double queued = -1;  // when a call was enqueued; -1: not a call
   std::uint64_t bytes = 0;
 
   double seconds() const { return end - start; }
@@ -32,20 +31,22 @@ struct TracedMemory {
 
 struct RankTrace {
   int rank = 0;
-  std::vector<TracedSpan> spans;  // by their start; of two that start together the longer first
+  std::vector<TracedSpan> spans;  // by start; of two with the same start, the longer first
   std::vector<TracedMemory> memory;
   std::vector<std::string> memory_kinds;
 };
 
-// Every rank must call it, when nothing is under way. Rank 0 gets all ranks' traces, the others
-// none. Ranks of one machine share its monotonic clock; for a rank of another machine, the
-// difference from rank 0's is estimated by asking back and forth (Cristian, "Probabilistic clock
-// synchronization", Distributed Computing 3, 1989): it is wrong by no more than half of the
-// quickest answer's time. `ask_in_any_case` is for the test.
+// Every rank must call it while no asynchronous call is running. Rank 0 gets the traces of all
+// ranks, the others none.
+//
+// Ranks of one machine share its monotonic clock. For a rank of another machine, the offset from
+// rank 0's clock is estimated from round trips (Cristian, "Probabilistic clock synchronization",
+// Distributed Computing 3, 1989). Its error is at most half of the shortest round trip.
+// `always_estimate` is for the test.
 std::vector<RankTrace> gather_traces(const Trace& mine, collectives::ProcessGroup& group,
-                                     bool ask_in_any_case = false);
+                                     bool always_estimate = false);
 
-// The trace in the format of Chrome's (JSON object format, times in microseconds).
+// The traces in Chrome's JSON object format, with times in microseconds.
 Json chrome_trace(const std::vector<RankTrace>& ranks);
 
 }  // namespace ringside::cli

@@ -2,7 +2,7 @@
 
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
-#include "cli/command.hpp"
+#include "cli/launcher/exit.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
@@ -24,9 +24,10 @@ std::unique_ptr<collectives::Backend> make_backend(const std::string& backend,
 
 CLI::Option* add_device_option(CLI::App& command, DeviceOption& option) {
   return command
-      .add_option("--device", option.name,
-                  "Where to compute: cpu, cuda (a GPU), or emulated: the GPU's kernels, run on the "
-                  "CPU: slow; for stepping through them in a debugger, and for tests")
+      .add_option(
+          "--device", option.name,
+          "Device to compute on: cpu, cuda (a GPU), or emulated (the GPU's kernels on the CPU: "
+          "slow, for a debugger and for tests)")
       ->type_name("NAME")
       ->check(CLI::IsMember({"cpu", "cuda", "emulated"}).description(""))
       ->capture_default_str();
@@ -35,7 +36,7 @@ CLI::Option* add_device_option(CLI::App& command, DeviceOption& option) {
 CLI::Option* add_device_backend_option(CLI::App& command, DeviceOption& option) {
   return command
       .add_option("--device-backend", option.backend,
-                  "What carries numbers between GPUs: cuda_ipc (one host) or nccl")
+                  "Backend between GPUs: cuda_ipc (one host) or nccl")
       ->type_name("NAME")
       ->check(CLI::IsMember({"cuda_ipc", "nccl"}).description(""))
       ->capture_default_str();
@@ -45,8 +46,8 @@ Device device_from(const DeviceOption& option, autograd::DType dtype) {
   const Device device = autograd::device_named(option.name);
   if (device == Device::cpu) return device;
   if (dtype == autograd::DType::fp64)
-    throw UsageError(fmt::format(
-        "--dtype fp64 is for --device cpu alone: on {} numbers are fp32 or bf16", option.name));
+    throw UsageError(
+        fmt::format("--dtype fp64 needs --device cpu: {} supports fp32 and bf16", option.name));
   if (device != Device::cuda) return device;
   if (const auto missing = collectives::cuda::what_is_missing())
     fail("--device cuda: {}; --device emulated runs the GPU's kernels on the CPU", *missing);

@@ -1,4 +1,4 @@
-// --device of the commands that compute: which device, is it there, and how a rank takes it.
+// --device of the commands that compute: the option, its check, and how a rank uses the device.
 #pragma once
 
 #include <string>
@@ -15,22 +15,20 @@ struct DeviceOption {
   std::string name = "cpu", backend = "cuda_ipc";
 };
 
-// Declares --device; add_device_backend declares --device-backend, for commands that run on several
-// ranks.
+// Declares --device, and --device-backend for commands that run on several ranks.
 CLI::Option* add_device_option(CLI::App& command, DeviceOption& option);
 CLI::Option* add_device_backend_option(CLI::App& command, DeviceOption& option);
 
-// The device that is named. Throws Error, with a sentence that says what is missing, where it is
-// not here, and UsageError for numbers that are not kept there. Takes no memory of a GPU: a
-// launcher asks too.
+// The device of the option. Throws Error that says what is missing if this machine does not have
+// it, and UsageError if it does not support `dtype`. Uses no GPU memory, so a launcher may call it.
 autograd::Device device_from(const DeviceOption& option, autograd::DType dtype);
 
-// On the thread that will compute: takes its GPU, by its place among the ranks of this host, which
-// may share one. Nothing happens for other devices.
+// Call it on the thread that will compute: selects the rank's GPU by its local rank. Ranks may
+// share a GPU. Does nothing for other devices.
 void take_device(autograd::Device device);
 
-// For a group of ranks that compute on that device: its calls wait for what the device is still to
-// compute, and where memory is a GPU's they go over option.backend. Every rank must call it.
+// Prepares a group for ranks that compute on the device: a call waits until the device has computed
+// its data, and calls on GPU memory use option.backend. Every rank must call it.
 void join_device(const DeviceOption& option, autograd::Device device,
                  collectives::ProcessGroup& group);
 

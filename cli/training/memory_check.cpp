@@ -30,9 +30,10 @@ std::string in_parts(const transformer::MemoryNeed& need) {
 
 CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {
   return command
-      .add_option("--memory-limit", gigabytes,
-                  "Memory on this machine, in 10^9 bytes: what takes more is not begun; 0: begin "
-                  "in any case (what is free)")
+      .add_option(
+          "--memory-limit", gigabytes,
+          "Refuse to start if this machine needs more memory, in 10^9 bytes; 0: do not check "
+          "[the available memory]")
       ->type_name("GB")
       ->check(CLI::NonNegativeNumber.description(""));
 }
@@ -50,14 +51,15 @@ void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here,
   const double limit = limit_gigabytes ? *limit_gigabytes * 1e9
                        : available     ? static_cast<double>(*available)
                                        : 0;
-  if (limit == 0) return;  // nobody knows, or nobody wants to know
+  if (limit == 0) return;  // unknown, or not to be checked
   const double all = of_a_rank.total() * ranks_here;
   const std::string ranks =
       ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.total()));
-  require(all <= limit,
-          "this takes about {} of {}memory ({}{}), but there are {}: {}; --memory-limit 0 tries it "
-          "all the same",
-          in_gb(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), in_gb(limit), advice);
+  require(
+      all <= limit,
+      "this needs about {} of {}memory ({}{}), but {} are available: {}; --memory-limit 0 tries it "
+      "anyway",
+      in_gb(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), in_gb(limit), advice);
 }
 
 }  // namespace ringside::cli

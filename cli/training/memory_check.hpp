@@ -1,4 +1,4 @@
-// Whether there is enough memory, asked before any is taken.
+// Checks that there is enough memory, before any is allocated.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace ringside::cli {
 
-// --memory-limit GB, in 10^9 bytes, for all ranks on this machine. 0: begin in any case; nothing
-// said: what the system has.
+// Declares --memory-limit GB, in 10^9 bytes, for all ranks on this machine. 0: do not check.
+// Without it the limit is the available memory.
 CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabytes);
 
-// Throws Error, with what is needed and what there is, and `advice`, if it is too little for so
-// many ranks on this machine. On a GPU it is the memory of this rank's that counts, and how many
-// ranks share it; asking takes some of it, so a launcher should not.
+// Throws Error, with the needed and the available memory and `advice`, if so many ranks do not fit
+// into this machine's memory. On a GPU, checks the ranks that share this rank's GPU against its
+// free memory. The check itself allocates some GPU memory, so a launcher should not call it.
 void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here,
                     std::optional<double> limit_gigabytes, const std::string& advice,
                     autograd::Device device = autograd::Device::cpu);

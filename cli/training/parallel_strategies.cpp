@@ -25,9 +25,9 @@ using autograd::Optimizer;
 using autograd::ParameterGroup;
 using zero::PartitionedOptimizer;
 
-// What all forms over a group have in common. Strategy is a class of ddp/ or zero/: made from model
-// and group (and what else it takes), it broadcasts rank 0's parameters; finish() averages the
-// gradients.
+// The common part of all strategies over a group. Strategy is a class of ddp/ or zero/. Its
+// constructor takes the model, the group and further arguments, and broadcasts rank 0's parameters;
+// its finish() averages the gradients.
 template <class Strategy, class... More>
 class GroupStrategy : public transformer::ParallelStrategy {
  public:
@@ -48,7 +48,7 @@ class GroupStrategy : public transformer::ParallelStrategy {
   }
   double communication_seconds() const override { return group_.times().blocked; }
 
-  // Gradients that live in buckets stay there: they are set to zero, not dropped.
+  // Gradients that are views into buckets are set to zero; others are freed.
   void clear_gradients(Optimizer& optimizer) override {
     optimizer.zero_grad(!std::is_same_v<Strategy, ddp::Bucketed> &&
                         !std::is_same_v<Strategy, zero::ShardedState>);
@@ -60,7 +60,7 @@ class GroupStrategy : public transformer::ParallelStrategy {
   }
 
  protected:
-  // What no_sync() returns can be neither copied nor moved, so it is made in place.
+  // The guard that no_sync() returns cannot be copied or moved, so it is constructed in place.
   template <class Guard>
   struct Quiet {
     Guard guard;
@@ -71,7 +71,7 @@ class GroupStrategy : public transformer::ParallelStrategy {
   std::optional<Strategy> strategy_;
 };
 
-// State that is shared out, and brought together for checkpoints.
+// Adds a sharded optimizer, whose state is gathered for checkpoints.
 template <class Base>
 class WithPartitionedOptimizer : public Base {
  public:
@@ -97,7 +97,7 @@ class WithPartitionedOptimizer : public Base {
   }
 };
 
-// Stage 1, first form: gradients as Bucketed averages them, and an owner for each parameter.
+// Stage 1 with an owner for each parameter: Bucketed averages the gradients.
 class OwnerStrategy final : public WithPartitionedOptimizer<GroupStrategy<ddp::Bucketed, double>> {
  public:
   using WithPartitionedOptimizer::WithPartitionedOptimizer;
@@ -107,7 +107,7 @@ class OwnerStrategy final : public WithPartitionedOptimizer<GroupStrategy<ddp::B
   }
 };
 
-// The stages that cut flat memory evenly.
+// The stages that divide flat memory evenly.
 template <class Stage, class... More>
 class StageStrategy final : public WithPartitionedOptimizer<GroupStrategy<Stage, More...>> {
  public:
@@ -151,11 +151,11 @@ std::unique_ptr<transformer::ParallelStrategy> make_strategy(const std::string& 
   if (name == "zero2")
     return std::make_unique<StageStrategy<zero::ShardedGradients, double>>(group, bucket_mb);
   if (name == "zero3") return std::make_unique<StageStrategy<zero::ShardedParameters>>(group);
-  require(name == "single", "there is no parallel form named '{}'; the forms are {}", name,
+  require(name == "single", "there is no parallel strategy named '{}'; there are {}", name,
           fmt::join(strategy_names(), ", "));
   require(
       group.size() == 1,
-      "the form 'single' trains in one process, but there are {} ranks: choose one of the others",
+      "the strategy 'single' trains on one rank, but there are {} ranks: choose another strategy",
       group.size());
   return std::make_unique<transformer::SingleProcess>();
 }

@@ -1,5 +1,5 @@
-// The parallel forms of ddp/ and zero/ behind the interface by which the trainer knows them: the
-// one place where the two meet.
+// The parallel strategies of ddp/ and zero/, adapted to the trainer's interface. This is the only
+// place that knows both.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@
 
 namespace ringside::cli {
 
-// What --parallel takes, in the order in which a reader should meet them.
+// The values of --parallel, from the simplest to the most complex.
 std::vector<std::string> strategy_names();
 
-// The form of this name over `group`, which must outlive it. `single` asks for a group of one;
-// `bucket_mb`, of 10^6 bytes, is for `bucketed` and the zero forms but `zero3`, whose buckets are
-// units. Throws Error naming the known ones.
+// The strategy of this name over `group`, which must outlive it. `single` needs a group of one
+// rank. `bucket_mb`, in 10^6 bytes, is for `bucketed` and the zero strategies except `zero3`, whose
+// buckets are units. Throws Error with a list of the names if there is no such strategy.
 std::unique_ptr<transformer::ParallelStrategy> make_strategy(const std::string& name,
                                                              collectives::ProcessGroup& group,
                                                              double bucket_mb);
 
-// What a rank holds of a model's training state under this form.
+// The part of a model's training state that a rank holds under this strategy.
 transformer::Held held_by(const std::string& name, int ranks, double bucket_mb);
 
 }  // namespace ringside::cli

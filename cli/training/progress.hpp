@@ -1,9 +1,9 @@
-// How training goes on, for the person in front of the terminal.
+// The progress line of a training run.
 //
 //     step  412/1000  loss 1.9312  2.786 bits/byte  23.4k tokens/s  11 % communication  0:25 left
 //
-// On a terminal it is one line that is written over; anywhere else ten lines or so in all, so that
-// a log stays a log.
+// A terminal shows one line that is rewritten. A file or a pipe gets about ten lines in all, so
+// that a log stays short.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,11 @@
 
 namespace ringside::cli {
 
-// "0:07", "12:34", "3:02:01".
-std::string in_hours(double seconds);
-// "857", "23.4k", "1.2M": three figures or so.
-std::string with_unit(double number);
-
 class Progress {
  public:
-  // Of the steps after `first` up to `last`.
+  // For the steps after `first`, up to and including `last`.
   Progress(std::int64_t first, std::int64_t last, std::FILE* out);
-  ~Progress() {
-    end();
-  }  // also where training ends with an error: its sentence gets a line of its own
+  ~Progress() { end(); }  // after an exception too: its message then gets a line of its own
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -36,15 +29,15 @@ class Progress {
 
  private:
   std::string line(const transformer::StepReport& report) const;
-  void write_over(std::string text);
+  void rewrite_line(std::string text);
 
   std::int64_t first_, steps_;
   std::FILE* out_;
   bool terminal_;
   bool line_open_ = false;
   Clock::time_point last_written_{};
-  double seconds_per_step_ = 0,
-         communication_share_ = 0;  // means that fade: what the last ten steps or so were like
+  // Exponential moving averages, over about the last ten steps.
+  double seconds_per_step_ = 0, communication_share_ = 0;
 };
 
 }  // namespace ringside::cli

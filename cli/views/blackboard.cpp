@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/words.hpp"
+#include "cli/report/numbers.hpp"
 #include "collectives/proof/verify.hpp"
 
 namespace ringside::cli {
@@ -17,7 +18,7 @@ using namespace collectives;
 
 namespace {
 
-constexpr int label_width = 10;    // "rank 12" and what indents it
+constexpr int label_width = 10;    // "  rank 12" and a space
 constexpr int message_width = 21;  // "   ─12-31─▶ rank 13"
 
 constexpr const char* green = "\033[1;32m";
@@ -33,7 +34,7 @@ std::string full_heading(Collective collective, int chunk) {
   return collective == Collective::barrier ? "has heard from" : fmt::format("chunk {}", chunk);
 }
 
-// With a space before and after it.
+// Includes a space before and after it.
 int width_of_full_heading(Collective collective, int chunk) {
   return static_cast<int>(full_heading(collective, chunk).size()) + 2;
 }
@@ -43,14 +44,15 @@ bool moves_only(Collective collective) {
   return !reduces(collective) && collective != Collective::barrier;
 }
 
-// The widest cell that a collective on `size` ranks can show, unless it is wrong.
-int widest_cell(Collective collective, int size, CellForm form) {
+// The widest cell of a correct collective on `size` ranks.
+int widest_cell(Collective collective, int size, CellNotation notation) {
   std::vector<double> everyone(size, 1), every_other(size, 0);
   for (int rank = 0; rank < size; rank += 2) every_other[rank] = 1;
   if (names_chunks(collective)) return 2 * decimal_digits(size - 1) + 1;
-  if (moves_only(collective)) return form == CellForm::counts ? 1 : decimal_digits(size - 1);
+  if (moves_only(collective))
+    return notation == CellNotation::counts ? 1 : decimal_digits(size - 1);
   return static_cast<int>(
-      std::max(cell_text(everyone, form).size(), cell_text(every_other, form).size()));
+      std::max(cell_text(everyone, notation).size(), cell_text(every_other, notation).size()));
 }
 
 int columns_of(Collective collective, int chunks) {
@@ -68,17 +70,12 @@ std::string range_text(ChunkRange range) {
                           : fmt::format("{}-{}", range.first, range.first + range.count - 1);
 }
 
-// "1 step", "2 steps".
-std::string counted(int n, const char* thing) {
-  return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
-}
-
 // "─3─▶", for several chunks "─4-7─▶", without payload "───▶".
 std::string arrow(const Send& send) {
   return fmt::format("─{}─▶", send.chunks.count == 0 ? "─" : range_text(taken(send)));
 }
 
-// Columns on the terminal: in UTF-8 every byte that does not continue a character.
+// Columns on the terminal: the bytes that do not continue a UTF-8 character.
 int columns(const std::string& text) {
   return static_cast<int>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -88,7 +85,7 @@ std::string padded(const std::string& text, int width) {
   return text + std::string(std::max(1, width - columns(text)), ' ');
 }
 
-// What becomes of the messages of this step.
+// What the receivers do with the messages of this step.
 std::string what_arrives(const std::vector<Schedule>& schedules, int step) {
   std::vector<int> adding, overwriting;
   bool payload = false;
@@ -99,7 +96,7 @@ std::string what_arrives(const std::vector<Schedule>& schedules, int step) {
     payload = payload || receive->chunks.count > 0;
   }
   if (adding.empty() && overwriting.empty()) return "nothing is sent";
-  if (!payload) return "the messages carry nothing but news";
+  if (!payload) return "the messages carry no payload";
   if (overwriting.empty()) return "what arrives is added";
   if (adding.empty()) return "what arrives replaces what was there";
   return fmt::format("what arrives is added on {}, and replaces what was there on {}",
@@ -108,16 +105,17 @@ std::string what_arrives(const std::vector<Schedule>& schedules, int step) {
 
 }  // namespace
 
-std::string cell_text(const std::vector<double>& held, CellForm form) {
-  if (form == CellForm::counts)
+std::string cell_text(const std::vector<double>& held, CellNotation notation) {
+  if (notation == CellNotation::counts)
     return fmt::to_string(std::accumulate(held.begin(), held.end(), 0.0));
   const int size = static_cast<int>(held.size());
   std::vector<std::string> parts;
   for (int rank = 0; rank < size; ++rank) {
-    int last = rank;  // of the span of ranks that begins here and comes once each
-    while (form == CellForm::spans && held[rank] == 1 && last + 1 < size && held[last + 1] == 1)
+    int last = rank;  // the end of a span of ranks that occur once each
+    while (notation == CellNotation::spans && held[rank] == 1 && last + 1 < size &&
+           held[last + 1] == 1)
       ++last;
-    if (last == rank + 1) last = rank;  // "0+1" reads better than "0-1", and is no longer
+    if (last == rank + 1) last = rank;  // "0+1" is clearer than "0-1" and as short
     if (last > rank) {
       parts.push_back(fmt::format("{}-{}", rank, last));
     } else if (held[rank] > 3) {
@@ -132,12 +130,12 @@ std::string cell_text(const std::vector<double>& held, CellForm form) {
 
 struct Blackboard::Cell {
   std::string text;
-  const char* colour = nullptr;  // of what has just arrived; none where nothing has
+  const char* colour = nullptr;  // if a chunk has just arrived
 };
 
 struct Blackboard::Row {
   std::vector<Cell> cells;
-  std::string arrow;  // "─3─▶"; empty where the rank sends nothing
+  std::string arrow;  // "─3─▶"; empty if the rank sends nothing
   int to = 0;
 };
 
@@ -148,14 +146,15 @@ Blackboard::Blackboard(std::ostream& out, const Algorithm& algorithm, int size, 
       size_(size),
       width_(width),
       colour_(colour),
-      form_(CellForm::names) {
+      notation_(CellNotation::names) {
   const int count = columns_of(algorithm.collective, algorithm.make(size, 0, 0).chunks);
-  for (const CellForm form : {CellForm::names, CellForm::spans, CellForm::counts}) {
-    form_ = form;
-    cell_width_ = widest_cell(algorithm.collective, size, form) + 3;
-    // Spans leave room for the messages where names would push them below; single names cannot be
-    // had shorter.
-    const bool beside = form == CellForm::names && !moves_only(algorithm.collective);
+  for (const CellNotation notation :
+       {CellNotation::names, CellNotation::spans, CellNotation::counts}) {
+    notation_ = notation;
+    cell_width_ = widest_cell(algorithm.collective, size, notation) + 3;
+    // Prefer spans to names if the messages then fit beside the cells. A cell with a single name
+    // cannot become shorter.
+    const bool beside = notation == CellNotation::names && !moves_only(algorithm.collective);
     if (label_width + count * cell_width_ + (beside ? message_width : 0) <= width) break;
   }
   const int in_full = width_of_full_heading(algorithm.collective, count - 1);
@@ -181,24 +180,25 @@ void Blackboard::draw_title(int root, int steps, int chunks) const {
   if (barrier) {
     out_ << "A row names the ranks that this rank has heard from, directly or through others";
   } else {
-    const char* says = form_ == CellForm::counts ? "counts" : "names";
+    const char* says = notation_ == CellNotation::counts ? "counts" : "names";
     if (names_chunks(algorithm_.collective))
       out_ << "A cell names what this chunk on this rank holds: 2.1 is chunk 1 of rank 2's input";
     else
       out_ << fmt::format("A cell {} the ranks whose contributions this chunk on this rank holds",
                           says);
   }
-  if (form_ == CellForm::spans && !moves_only(algorithm_.collective)) out_ << " (0-3 is 0+1+2+3)";
-  out_ << ".\n[ ] is what has just arrived. ";
+  if (notation_ == CellNotation::spans && !moves_only(algorithm_.collective))
+    out_ << " (0-3 is 0+1+2+3)";
+  out_ << ".\n[ ] has just arrived. ";
   out_ << (barrier ? "───▶ rank 1: sends a message without payload to rank 1.\n"
                    : "─3─▶ rank 1: sends its chunk 3 to rank 1.\n");
 }
 
 std::string Blackboard::text_of(const std::vector<double>& held) const {
-  if (!names_chunks(algorithm_.collective)) return cell_text(held, form_);
+  if (!names_chunks(algorithm_.collective)) return cell_text(held, notation_);
   const auto chunks = held.begin() + size_;
-  return cell_text({held.begin(), chunks}, CellForm::names) + "." +
-         cell_text({chunks, held.end()}, CellForm::names);
+  return cell_text({held.begin(), chunks}, CellNotation::names) + "." +
+         cell_text({chunks, held.end()}, CellNotation::names);
 }
 
 std::vector<Blackboard::Row> Blackboard::rows_of(const std::vector<RankState>& states) const {
@@ -206,7 +206,7 @@ std::vector<Blackboard::Row> Blackboard::rows_of(const std::vector<RankState>& s
   for (size_t rank = 0; rank < states.size(); ++rank) {
     if (algorithm_.collective == Collective::barrier) {
       const std::vector<bool>& heard = states[rank].heard_from;
-      rows[rank].cells.push_back({cell_text({heard.begin(), heard.end()}, form_)});
+      rows[rank].cells.push_back({cell_text({heard.begin(), heard.end()}, notation_)});
       continue;
     }
     for (const std::vector<double>& held : states[rank].chunks)
@@ -274,7 +274,7 @@ void Blackboard::draw_panel(const std::vector<Row>& rows, int first, int last,
 
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     out_ << padded(fmt::format("  rank {}", rank), label_width);
-    std::string gap;  // spaces that wait for something to come after them
+    std::string gap;  // spaces before the next cell; none at the end of a line
     for (int i = first; i < last; ++i) {
       const Cell& cell = rows[rank].cells[i];
       const std::string text =
@@ -289,7 +289,7 @@ void Blackboard::draw_panel(const std::vector<Row>& rows, int first, int last,
   }
 }
 
-// "0 ─3─▶ 1   1 ─0─▶ 2   ...", as many to a line as fit.
+// "0 ─3─▶ 1   1 ─0─▶ 2   ...", as many per line as fit.
 void Blackboard::draw_messages_below(const std::vector<Row>& rows) const {
   std::string line = "  sent:";
   for (size_t rank = 0; rank < rows.size(); ++rank) {

@@ -23,8 +23,8 @@ std::vector<std::string> findings_of_case(const Algorithm& algorithm, int size, 
   }
 }
 
-// Steps and chunks with max_size ranks, as the bounds in the literature count them. (Every root
-// costs the same.)
+// Counts steps and chunks with max_size ranks as the bounds in the literature do. (All roots cost
+// the same.)
 void count_costs(Proof& proof) {
   const std::vector<Schedule> schedules = make_schedules(proof.algorithm, proof.max_size);
   for (int rank = 0; rank < proof.max_size; ++rank) {
@@ -74,8 +74,8 @@ void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
   }
   if (!proofs.empty()) {
     out << fmt::format(
-        "\nsteps and sent are for {} ranks; sent: chunks sent by the rank that sends most / chunks "
-        "in a buffer.\n",
+        "\nsteps and sent are for {} ranks. sent: the chunks sent by the rank that sends most / "
+        "the chunks of the buffer.\n",
         proofs[0].max_size);
   }
 

@@ -1,4 +1,4 @@
-// What `ringside prove` finds out about one algorithm, and the table that it prints.
+// The result of `ringside prove` for one algorithm, and the table that it prints.
 #pragma once
 
 #include <iosfwd>
@@ -12,23 +12,23 @@ namespace ringside::cli {
 
 struct Proof {
   collectives::Algorithm algorithm;
-  int max_size = 0;  // looked at: 1 to max_size ranks, and where there is a root, every root
+  int max_size = 0;  // proved for 1 to max_size ranks, and for every root if there is one
   int cases = 0;     // pairs of a size and a root
-  int failed = 0;    // of these, with findings
-  std::vector<std::string> findings{};  // in words, those of smaller sizes first; none if all holds
+  int failed = 0;    // cases with findings
+  std::vector<std::string> findings{};  // sentences, those of smaller sizes first
   int steps = 0;                        // with max_size ranks
-  int chunks = 0;                       // with max_size ranks: pieces that the buffer is cut into
+  int chunks = 0;                       // with max_size ranks: the chunks of the buffer
   int chunks_sent = 0;                  // with max_size ranks: by the rank that sends most
-  double time_ms = 0;                   // that the proof took
+  double time_ms = 0;                   // of the proof
 
   bool holds() const { return failed == 0; }
 };
 
-// Verifies the algorithm for 1 to max_size ranks and every root. Whatever an algorithm throws is
-// one more finding.
+// Verifies the algorithm for 1 to max_size ranks and every root. An exception of the algorithm
+// becomes a finding.
 Proof prove(const collectives::Algorithm& algorithm, int max_size);
 
-// A line for each proof; below it the first findings of each that fails.
+// Prints a line for each proof, and below the table the first findings of each failed proof.
 void print_proofs(std::ostream& out, const std::vector<Proof>& proofs);
 
 Json json_of(const Proof& proof);

@@ -20,7 +20,7 @@ namespace {
 
 using cli::FileDescriptor;
 
-constexpr Seconds time_to_vanish{1.5};  // killed processes are gone soon, but not at once
+constexpr Seconds time_to_vanish{1.5};  // a killed process disappears soon, but not at once
 
 const std::set<std::string> variables_of_outer_jobs{"RANK",
                                                     "WORLD_SIZE",
@@ -56,7 +56,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// A file of /proc as the strings between its zero bytes; empty if the process is gone.
+// The strings of a /proc file, separated by zero bytes; empty if the process has ended.
 std::vector<std::string> strings_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<std::string> strings;
@@ -64,8 +64,7 @@ std::vector<std::string> strings_of(const std::filesystem::path& path) {
   return strings;
 }
 
-// Signals as a shell would leave them: a test that runs in the background must not hand on an
-// ignored SIGINT.
+// The signals as a shell sets them: a test in the background must not pass on an ignored SIGINT.
 void set_default_signals(posix_spawnattr_t& attributes) {
   sigset_t none;
   sigset_t all;
@@ -82,7 +81,7 @@ void take(FileDescriptor& pipe, std::string& text) {
   std::array<char, 64 * 1024> bytes;
   while (pipe.is_open()) {
     const ssize_t got = ::read(pipe.get(), bytes.data(), bytes.size());
-    if (got < 0) return;  // nothing there for now
+    if (got < 0) return;  // nothing to read now
     if (got == 0) return pipe.close();
     text.append(bytes.data(), static_cast<std::size_t>(got));
   }
@@ -134,10 +133,10 @@ void Program::send(int signal) const {
 bool Program::wait_for(std::string_view text, Seconds limit) {
   const auto deadline = Deadline::after(limit);
   for (;;) {
-    const bool last_look = ended() || deadline.expired();
-    take_output(last_look ? 0 : 20);
+    const bool last_try = ended() || deadline.expired();
+    take_output(last_try ? 0 : 20);
     if (contains(out_, text) || contains(err_, text)) return true;
-    if (last_look) return false;
+    if (last_try) return false;
   }
 }
 
@@ -187,9 +186,8 @@ std::vector<pid_t> Program::processes_with(const std::vector<std::string>& entri
 }
 
 void Program::take_output(int milliseconds) {
-  std::array<pollfd, 2> pipes{
-      {{out_pipe_.get(), POLLIN, 0},
-       {err_pipe_.get(), POLLIN, 0}}};  // poll passes over a closed one (-1)
+  // poll() ignores a closed pipe (-1).
+  std::array<pollfd, 2> pipes{{{out_pipe_.get(), POLLIN, 0}, {err_pipe_.get(), POLLIN, 0}}};
   ::poll(pipes.data(), pipes.size(), milliseconds);
   take(out_pipe_, out_);
   take(err_pipe_, err_);

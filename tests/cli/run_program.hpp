@@ -1,6 +1,5 @@
-// Runs programs in tests as a user would, above all `ringside` itself: with arguments and
-// environment, a time limit, signals, what it wrote to stdout and stderr, how it ended, and which
-// of its processes are still there.
+// Runs `ringside` and other programs in tests as a user does: with arguments, environment, signals
+// and a time limit. Reports the output, the end of the program, and the processes that it left.
 //
 //   const auto outcome = run_program({ringside_binary, "hello", "-n", "4"});
 //   CHECK(outcome.exit_code == 0);
@@ -36,37 +35,36 @@ struct Outcome {
   int exit_code = -1;      // -1 if a signal ended it
   int signal = 0;          // the signal that ended it, or 0
   bool timed_out = false;  // it was killed because it took longer than the test allowed
-  std::string survivors;   // a line for each process that it left behind, "" for none; they have
-                           // been killed since
+  std::string survivors;   // a line for each process that it left ("" for none), now killed
   double seconds = 0;
 };
 
-// A program that runs while the test goes on. It has stdin from /dev/null, a process group of its
-// own, and no variable of an outer job (RANK and the like) but those in `variables`.
-// Single-threaded: its output is taken while the test waits for something.
+// A program that runs while the test continues. It reads from /dev/null, has a process group of its
+// own, and inherits no variable of an outer job (such as RANK), except those in `variables`. The
+// class has no thread: it reads the output while the test calls one of its functions.
 class Program {
  public:
   explicit Program(std::vector<std::string> command, const Variables& variables = {});
-  ~Program();  // kills whatever is left
+  ~Program();  // kills the remaining processes
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   pid_t pid() const { return pid_; }
   void send(int signal) const;
 
-  // Waits until stdout or stderr contains `text`; false if the program ended or the limit passed
-  // without it.
+  // Waits until stdout or stderr contains `text`. Returns false if the program ends or the limit
+  // passes first.
   bool wait_for(std::string_view text, Seconds limit = Seconds(10));
 
-  // Waits for the end. What is still there of its processes a moment later are its survivors.
+  // Waits for the end. The processes that exist a moment later are its survivors.
   Outcome wait(Seconds limit = Seconds(20));
 
-  // The living processes of this program, itself and all that it has started, whatever became of
-  // their parents: known by a mark in their environment. A program that clears its environment
-  // escapes.
+  // The running processes of this program: itself and all processes that it has started, even if
+  // their parents have ended. A mark in the environment identifies them, so a process that clears
+  // its environment is missing.
   std::vector<pid_t> processes() const;
 
-  // Those of them that run as rank `rank` of a job, by RANK in their environment.
+  // The processes that run as rank `rank` of a job, by RANK in their environment.
   std::vector<pid_t> processes_of_rank(int rank) const;
 
   const std::string& out() const { return out_; }
@@ -89,11 +87,11 @@ class Program {
   Clock::time_point start_ = Clock::now();
 };
 
-// From start to end in one call.
+// Runs a program from start to end.
 Outcome run_program(std::vector<std::string> command, const Variables& variables = {},
                     Seconds limit = Seconds(20));
 
-// The lines of a text, sorted: what several ranks print comes in any order.
+// The lines of a text, sorted, because the output of several ranks comes in any order.
 std::vector<std::string> sorted_lines(std::string_view text);
 
 }  // namespace ringside::testing

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/training/progress.hpp"
+#include "cli/report/numbers.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -11,11 +11,11 @@ std::string ms(double seconds) {
   return fmt::format("{:.1f}", seconds * 1e3);
 }
 
-std::string shown(const FormRow& row) {
+std::string shown(const StrategyRow& row) {
   return row.strategy == "none" ? "no communication" : row.strategy;
 }
 
-std::string bucket_of(const FormRow& row) {
+std::string bucket_of(const StrategyRow& row) {
   return row.bucket_mb ? fmt::format("{:g}", *row.bucket_mb) : "";
 }
 
@@ -24,7 +24,7 @@ std::string behind(const DdpFigures& f) {
 }
 
 Table table_of(const DdpFigures& f) {
-  Table table{{"form", "bucket (MB)", "step (ms)", "network (ms)", "exposed (ms)", "calls",
+  Table table{{"strategy", "bucket (MB)", "step (ms)", "network (ms)", "exposed (ms)", "calls",
                "sent (MB)", "ratio"},
               {}};
   for (const auto& row : f.rows)
@@ -37,8 +37,8 @@ Table table_of(const DdpFigures& f) {
 
 std::string model_line(const DdpFigures& f) {
   return fmt::format(
-      "bucket model: o = {:.1f} us a call, w = {:.3f} GB/s; the best bucket sqrt(s w o) is {:.2f} "
-      "MB, exposed then {:.1f} ms",
+      "bucket model: o = {:.1f} us per call, w = {:.3f} GB/s; best bucket sqrt(s w o) = {:.2f} MB, "
+      "exposed then {:.1f} ms",
       f.buckets.overhead * 1e6, f.buckets.bandwidth / 1e9,
       f.buckets.best_bucket_bytes(f.gradient_bytes()) / 1e6,
       f.buckets.overhead > 0
@@ -48,7 +48,7 @@ std::string model_line(const DdpFigures& f) {
           : 0.0);
 }
 
-// The forms whose lanes are shown, in this order: where all is exposed above where most is hidden.
+// The strategies whose lanes the report shows, from all communication exposed to most of it hidden.
 std::vector<std::pair<std::string, Window>> shown_windows(const DdpFigures& f) {
   std::vector<std::pair<std::string, Window>> shown;
   const auto take = [&](auto wanted) {
@@ -57,10 +57,10 @@ std::vector<std::pair<std::string, Window>> shown_windows(const DdpFigures& f) {
   };
   take([](const auto& w) { return w.first == "naive"; });
   take([](const auto& w) { return w.first == "overlap"; });
-  const FormRow* quickest = nullptr;
+  const StrategyRow* fastest = nullptr;
   for (const auto& row : f.rows)
-    if (row.bucket_mb && (!quickest || row.step_seconds < quickest->step_seconds)) quickest = &row;
-  if (quickest) take([&](const auto& w) { return w.first == quickest->text(); });
+    if (row.bucket_mb && (!fastest || row.step_seconds < fastest->step_seconds)) fastest = &row;
+  if (fastest) take([&](const auto& w) { return w.first == fastest->text(); });
   if (shown.empty() && f.windows.size() > 1) shown.push_back(f.windows[1]);
   return shown;
 }
@@ -79,10 +79,9 @@ std::vector<MeasuredBuckets> DdpFigures::measured_buckets() const {
 std::string ddp_table(const DdpFigures& f) {
   std::string text = fmt::format(
       "{}: {} parameters, {:.1f} MB of gradients; {} ranks over {}{}\n{} sequences of {} and {} "
-      "thread{} each, fp32, AdamW; "
-      "medians of {} steps\n",
+      "each, fp32, AdamW; medians of {} steps\n",
       f.model, with_unit(static_cast<double>(f.parameters)), f.gradient_bytes() / 1e6, f.ranks,
-      f.backend, behind(f), f.batch, f.sequence, f.threads, f.threads == 1 ? "" : "s", f.steps);
+      f.backend, behind(f), f.batch, f.sequence, counted(f.threads, "thread"), f.steps);
   const Table table = table_of(f);
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string out = fmt::format("  {:<18}", cells[0]);
@@ -104,7 +103,7 @@ Json to_json(const DdpFigures& f) {
              {"threads", f.threads},
              {"batch", f.batch},
              {"sequence", f.sequence},
-             {"form", row.strategy},
+             {"strategy", row.strategy},
              {"bucket_mb", row.bucket_mb ? Json(*row.bucket_mb) : Json()},
              {"step_ms", row.step_seconds * 1e3},
              {"communication_ms", row.network_seconds * 1e3},
@@ -136,16 +135,16 @@ Report ddp_report(const DdpFigures& f) {
   report.facts = {{"model", fmt::format("{}, {} parameters, {:.1f} MB of gradients", f.model,
                                         with_unit(static_cast<double>(f.parameters)),
                                         f.gradient_bytes() / 1e6)},
-                  {"ranks", fmt::format("{} over {}{}; {} thread{} each", f.ranks, f.backend,
-                                        behind(f), f.threads, f.threads == 1 ? "" : "s")},
+                  {"ranks", fmt::format("{} over {}{}; {} each", f.ranks, f.backend, behind(f),
+                                        counted(f.threads, "thread"))},
                   {"batch", fmt::format("{} sequences of {} on each rank", f.batch, f.sequence)},
-                  {"steps", fmt::format("{}, the forms in turn; medians", f.steps)}};
-  Figure table{"Four forms, one model", "", "", table_of(f)};
+                  {"steps", fmt::format("{}, the strategies in turn; medians", f.steps)}};
+  Figure table{"The strategies side by side", "", "", table_of(f)};
   table.caption =
-      "network: calls were under way. exposed: the rank stood still until they had ended; the "
-      "waiting for a slower rank is in it. Both, and the "
-      "step, of the rank that was slowest. ratio: to the step without communication, in which each "
-      "rank does the same work for itself.";
+      "network: time in which calls were running. exposed: time in which the rank waited for them, "
+      "including for slower ranks. step, network and exposed are those of the slowest rank. ratio: "
+      "step time divided by the step time without communication, in which each rank does the same "
+      "work alone.";
   report.figures.push_back(table);
   const auto windows = shown_windows(f);
   double scale = 0;

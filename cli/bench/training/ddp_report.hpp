@@ -1,4 +1,4 @@
-// The figures of `ringside bench ddp`, as a table for people, JSON for programs, and a page.
+// The figures of `ringside bench ddp` as a table, as JSON and as a report.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,14 @@ struct DdpFigures {
   std::string model, backend, link;                      // link: "" or "1 Gbps, 50 us"
   std::int64_t parameters = 0, batch = 0, sequence = 0;  // batch: of each rank
   int ranks = 0, threads = 0, steps = 0;
-  std::vector<FormRow> rows;  // the step without communication first
+  std::vector<StrategyRow> rows;  // the step without communication first
   BucketModel buckets;
-  std::vector<std::pair<double, double>>
-      all_reduces;                // (bytes, seconds) that the model is fitted to
-  std::vector<RankTrace> traces;  // rank 0's traces of the last step of each form
-  std::vector<std::pair<std::string, Window>> windows;  // (FormRow::text(), where in the traces)
+  std::vector<std::pair<double, double>> all_reduces;   // (bytes, seconds), to fit the bucket model
+  std::vector<RankTrace> traces;                        // of one step of each strategy, on rank 0
+  std::vector<std::pair<std::string, Window>> windows;  // (StrategyRow::text(), its step's window)
 
   double gradient_bytes() const { return 4.0 * static_cast<double>(parameters); }
-  std::vector<MeasuredBuckets> measured_buckets() const;  // of the rows that have a bucket
+  std::vector<MeasuredBuckets> measured_buckets() const;  // the rows with a bucket size
 };
 
 std::string ddp_table(const DdpFigures& figures);

@@ -13,24 +13,26 @@ namespace ringside::cli {
 void BenchStepOptions::add_to(CLI::App& command) {
   command
       .add_option("--model", model,
-                  fmt::format("One of {}", fmt::join(transformer::config_names(), ", ")))
+                  fmt::format("The model's size: {}", fmt::join(transformer::config_names(), ", ")))
       ->type_name("NAME")
       ->capture_default_str();
-  command.add_option("--batch", batch, "Sequences of a step, of each rank")
+  command.add_option("--batch", batch, "Sequences per step and rank")
       ->type_name("N")
       ->check(at_least_one("sequence"))
       ->capture_default_str();
-  command.add_option("--sequence", sequence, "Tokens of each")
+  command.add_option("--sequence", sequence, "Tokens per sequence")
       ->type_name("N")
       ->check(at_least_one("token"))
       ->capture_default_str();
-  command.add_option("--steps", steps, "Steps to measure")
+  command.add_option("--steps", steps, "Number of measured steps")
       ->type_name("N")
       ->check(at_least_one("step"))
       ->capture_default_str();
   command
-      .add_option("--json", json,
-                  "Write the figures there; -: to standard output, and the table to standard error")
+      .add_option(
+          "--json", json,
+          "Write the figures to this file; - writes them to standard output and the table to "
+          "standard error")
       ->type_name("FILE");
 }
 

@@ -1,4 +1,4 @@
-// What the benches of a training step take: a model by its name, a batch for it, and how many
+// The options of the benches that measure a training step: the model, its batch, and the number of
 // steps.
 #pragma once
 
@@ -21,10 +21,11 @@ struct BenchStepOptions {
   // Declares --model, --batch, --sequence, --steps and --json.
   void add_to(CLI::App& command);
 
-  // Sees as much as `sequence`. Throws Error if there is no such model.
+  // The model's configuration, for at least `sequence` tokens. Throws Error if there is no such
+  // model.
   transformer::Config config() const;
 
-  // Random tokens, [batch, sequence]; the same for the same stream.
+  // Random tokens [batch, sequence], which depend on `stream` only.
   autograd::Tensor tokens(std::uint64_t stream) const;
 };
 

@@ -39,14 +39,12 @@ void StrategiesOptions::add_to(CLI::App& command) {
   add_ranks_option(command, ranks);
   add_backends_option(command, backends);
   add_link_option(command);
-  command.add_option("--forms", strategies, "Forms to measure")
+  command.add_option("--strategies", strategies, "Parallel strategies to measure")
       ->delimiter(',')
-      ->type_name("FORM,...")
+      ->type_name("NAME,...")
       ->check(CLI::IsMember(strategies).description(""))
       ->capture_default_str();
-  command
-      .add_option("--threads", threads,
-                  "Threads that each rank computes on (cores divided by ranks)")
+  command.add_option("--threads", threads, "Threads of each rank [cores divided by ranks]")
       ->type_name("N")
       ->check(at_least_one("thread"));
   add_memory_limit(command, memory_limit_gb);
@@ -84,7 +82,7 @@ StrategiesBench::Contender StrategiesBench::make(const StrategyName& name) {
   return one;
 }
 
-std::vector<FormRow> StrategiesBench::measure() {
+std::vector<StrategyRow> StrategiesBench::measure() {
   for (int i = 0; i < warmup_steps; ++i)
     for (std::size_t c = 0; c < contenders_.size(); ++c) timed_step(c);
   std::vector<StepTimes> own;
@@ -145,8 +143,8 @@ StrategiesBench::TimesOfRanks StrategiesBench::from_all_ranks(const std::vector<
   return ranks;
 }
 
-std::vector<FormRow> StrategiesBench::rows_of(const TimesOfRanks& ranks) const {
-  std::vector<FormRow> rows;
+std::vector<StrategyRow> StrategiesBench::rows_of(const TimesOfRanks& ranks) const {
+  std::vector<StrategyRow> rows;
   for (std::size_t c = 0; c < contenders_.size(); ++c) {
     std::vector<double> seconds, network, exposed;
     for (std::size_t i = c; i < ranks[0].size(); i += contenders_.size()) {
@@ -156,7 +154,7 @@ std::vector<FormRow> StrategiesBench::rows_of(const TimesOfRanks& ranks) const {
       seconds.push_back((*slowest)[i].seconds), network.push_back((*slowest)[i].network),
           exposed.push_back((*slowest)[i].exposed);
     }
-    FormRow row{contenders_[c], median(seconds), median(network), median(exposed)};
+    StrategyRow row{contenders_[c], median(seconds), median(network), median(exposed)};
     double bytes = 0;
     for (const auto& rank : ranks) bytes += rank[c].bytes;
     row.calls = static_cast<std::int64_t>(ranks[0][c].calls);
@@ -167,8 +165,8 @@ std::vector<FormRow> StrategiesBench::rows_of(const TimesOfRanks& ranks) const {
   return rows;
 }
 
-// Sums in another order differ in the last bits, and AdamW makes more of it where a gradient is
-// nearly zero; a form that lost a gradient would be off by far more.
+// Sums in a different order differ in the last bits, and AdamW amplifies this for gradients near
+// zero. A strategy that loses a gradient differs by far more.
 void StrategiesBench::require_equal_losses() {
   const Contender* first = nullptr;
   double wanted = 0;
@@ -178,7 +176,7 @@ void StrategiesBench::require_equal_losses() {
     if (one.strategy == "none") continue;
     if (!first) first = &one, wanted = mean;
     require(std::abs(mean - wanted) <= 1e-3 * std::abs(wanted),
-            "{} is at a loss of {} where {} is at {}: one of them trains wrongly", one.text(), mean,
+            "{} has a loss of {}, but {} has {}: one of them trains wrongly", one.text(), mean,
             first->text(), wanted);
   }
 }

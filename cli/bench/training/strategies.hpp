@@ -1,6 +1,8 @@
-// Parallel forms side by side, for `ringside bench ddp` and `bench zero`: each trains a model of
-// its own, and they take turns step by step, because a machine drifts. What is measured is the step
-// that the trainer takes; every rank has the same batch for all forms.
+// Measures parallel strategies side by side, for `ringside bench ddp` and `bench zero`.
+//
+// Each strategy trains its own model. They take turns step by step, so that changes of the machine
+// affect all alike. A measured step is the step of the trainer. Each rank has its own batch, the
+// same one for all strategies.
 #pragma once
 
 #include <cstdint>
@@ -30,30 +32,30 @@ struct StrategiesOptions {
   std::optional<int> threads;  // of each rank
   std::optional<double> memory_limit_gb;
 
-  // Declares all of it, and --link; --forms are some of those that are there already.
+  // Declares all these options, and --link. --strategies accepts some of the present `strategies`.
   void add_to(CLI::App& command);
 
-  int threads_of_a_rank(int ranks_here) const;  // as said, or the cores divided by the ranks
+  int threads_of_a_rank(int ranks_here) const;  // by default the cores divided by the ranks
 };
 
-// One form, as it stands in a table.
+// One strategy, as a table names it.
 struct StrategyName {
   std::string strategy;             // "none": a step without communication
-  std::optional<double> bucket_mb;  // where it has buckets whose size is chosen
-  std::size_t group = 0;            // by which it communicates
+  std::optional<double> bucket_mb;  // if its bucket size is an option
+  std::size_t group = 0;            // with which it communicates
 
   std::string text() const {
     return bucket_mb ? fmt::format("{} {:g} MB", strategy, *bucket_mb) : strategy;
   }
 };
 
-// Times are medians over the steps, each of the rank that was slowest in it.
-struct FormRow : StrategyName {
+// Times are medians over the steps; each step counts with its slowest rank.
+struct StrategyRow : StrategyName {
   double step_seconds = 0;
-  double network_seconds = 0;              // calls were under way
-  double exposed_seconds = 0;              // the rank stood still for them
-  std::int64_t calls = 0, bytes_sent = 0;  // of a rank, in a step; bytes: the mean of the ranks
-  double ratio = 0;                        // to the step of the first form of all
+  double network_seconds = 0;              // calls were running
+  double exposed_seconds = 0;              // the rank waited for them
+  std::int64_t calls = 0, bytes_sent = 0;  // per rank and step; bytes: the mean of the ranks
+  double ratio = 0;                        // to the step time of the first strategy
 };
 
 class StrategiesBench {
@@ -62,30 +64,30 @@ class StrategiesBench {
     std::unique_ptr<transformer::Model> model;
     std::unique_ptr<transformer::ParallelStrategy> parallel;
     std::unique_ptr<autograd::Optimizer> optimizer;
-    double loss = 0;  // of this rank's last batch
+    double loss = 0;  // of the last batch of this rank
   };
-  // Told where a step is: "begin", then the names of its phases, each when it is over, then "end".
+  // Called during a step: with "begin", with the name of each phase at its end, and with "end".
   using Watch = std::function<void(std::size_t contender, const char* moment)>;
-  // Told when a contender has been made.
+  // Called after a contender has been created.
   using Made = std::function<void(std::size_t contender)>;
 
-  // `groups` are of the same ranks, over different backends. They and `options` must outlive this.
-  // Every rank must call it, and what follows.
+  // `groups` have the same ranks and different backends. They and `options` must outlive this
+  // object. Every rank must call the constructor and the other functions.
   StrategiesBench(
       const StrategiesOptions& options, std::span<collectives::ProcessGroup> groups,
       const std::vector<StrategyName>& strategies, const Made& made = [](std::size_t) {});
 
   void set_watch(Watch watch) { watch_ = std::move(watch); }
 
-  // A row for each form, on every rank. Throws Error if one form's loss is not the others'.
-  std::vector<FormRow> measure();
+  // A row for each strategy, on every rank. Throws Error if their losses differ.
+  std::vector<StrategyRow> measure();
 
-  // Lets the contender take one step. Figures are better if all ranks have come to a barrier
-  // before.
+  // One step of a contender. Call a barrier first, so that the ranks begin together.
   void step(std::size_t contender) { train(contender); }
 
  private:
-  // What one rank has seen in one step of one form: all numbers, so that they can be gathered.
+  // The measurements of one rank in one step of one strategy; all doubles, so that they can be
+  // gathered.
   struct StepTimes {
     double seconds = 0, network = 0, exposed = 0, calls = 0, bytes = 0;
   };
@@ -98,7 +100,7 @@ class StrategiesBench {
   template <class Part>
   void in_phase(std::size_t contender, const char* name, Part part);
   TimesOfRanks from_all_ranks(const std::vector<StepTimes>& own);
-  std::vector<FormRow> rows_of(const TimesOfRanks& ranks) const;
+  std::vector<StrategyRow> rows_of(const TimesOfRanks& ranks) const;
   void require_equal_losses();
 
   const StrategiesOptions& options_;
@@ -109,8 +111,8 @@ class StrategiesBench {
   Watch watch_ = [](std::size_t, const char*) {};
 };
 
-// Throws Error if so many ranks on this machine, and each of these forms on each of them, would not
-// fit into its memory. `advice` says what can be left out.
+// Throws Error if the models of all strategies on all ranks of this machine do not fit into its
+// memory. `advice` says how to need less.
 void require_memory_for(const StrategiesOptions& options,
                         const std::vector<StrategyName>& strategies, int ranks, int ranks_here,
                         const std::string& advice);

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
-#include "cli/training/progress.hpp"
+#include "cli/report/numbers.hpp"
 
 namespace ringside::cli {
 namespace {
 
 std::string title(const TrainFigures& f) {
   const std::string where = f.device == "cpu" ? "" : f.device + ", ";
-  return fmt::format("{}: {} parameters; batch {} x {}, {}, AdamW, {}{} thread{}", f.model,
+  return fmt::format("{}: {} parameters; batch {} x {}, {}, AdamW, {}{}", f.model,
                      with_unit(static_cast<double>(f.parameters)), f.batch, f.sequence, f.dtype,
-                     where, f.threads, f.threads == 1 ? "" : "s");
+                     where, counted(f.threads, "thread"));
 }
 
-// What took longest first; what is no op (the time between them) last.
+// The ops, the longest first; then the rest of the step.
 std::vector<autograd::OpTime> by_time(const TrainFigures& figures) {
   auto ops = figures.ops;
   double known = 0;
@@ -40,14 +40,14 @@ std::string train_table(const TrainFigures& f) {
       fmt::format("  step {:.0f} ms, {} tokens/s, {:.1f} GFLOP/s in all\n", f.step_seconds * 1e3,
                   with_unit(f.tokens_per_second()), f.flops / f.step_seconds * 1e-9);
   if (f.gemm_seconds > 0)
-    text += fmt::format("  gemm {:.0f} ms of it: {:.1f} GFLOP at {:.1f} GFLOP/s\n",
+    text += fmt::format("  of it gemm {:.0f} ms: {:.1f} GFLOP at {:.1f} GFLOP/s\n",
                         f.gemm_seconds * 1e3, f.flops * 1e-9, f.flops / f.gemm_seconds * 1e-9);
   text += fmt::format("  the same products alone {:.0f} ms, {:.1f} GFLOP/s; ratio {:.2f}\n",
                       f.alone_seconds * 1e3, f.flops / f.alone_seconds * 1e-9, f.ratio());
   const std::string resident =
       f.resident_bytes > 0 ? fmt::format(", {:.0f} MB resident", f.resident_bytes * 1e-6) : "";
-  return text + fmt::format("  memory at the most {:.0f} MB in tensors{}\n", f.tensor_bytes * 1e-6,
-                            resident);
+  return text +
+         fmt::format("  peak memory {:.0f} MB in tensors{}\n", f.tensor_bytes * 1e-6, resident);
 }
 
 Json to_json(const std::vector<TrainFigures>& all) {

@@ -1,7 +1,7 @@
 #include "cli/bench/training/zero_report.hpp"
 
 #include "base/error.hpp"
-#include "cli/training/progress.hpp"
+#include "cli/report/numbers.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -12,7 +12,7 @@ double of(const BytesByKind& bytes, MemoryKind kind) {
   return bytes[static_cast<std::size_t>(kind)];
 }
 
-// What the formulas speak of.
+// The kinds of memory that the formulas cover.
 double held(const BytesByKind& bytes) {
   return of(bytes, MemoryKind::parameters) + of(bytes, MemoryKind::gradients) +
          of(bytes, MemoryKind::optimizer_state);
@@ -41,34 +41,34 @@ Json kinds_of(const BytesByKind& bytes) {
 
 }  // namespace
 
-double parameters_at_the_ends(const transformer::Config& config) {
+double parameters_gathered_once(const transformer::Config& config) {
   return config.tied_head ? 0 : static_cast<double>((2 * config.vocabulary + 1) * config.d_model);
 }
 
 ZeroFormula zero_formula(const std::string& strategy, double parameters, int ranks,
-                         double at_the_ends) {
+                         double gathered_once) {
   const double n = 4 * parameters, p = ranks, hop = (p - 1) / p * n;
   ZeroFormula formula{n, n, 2 * n, 2 * hop};  // data parallel
   if (strategy == "bucketed") return formula;
-  require(strategy.starts_with("zero"), "there is no formula for the form '{}'", strategy);
+  require(strategy.starts_with("zero"), "there is no formula for the strategy '{}'", strategy);
   formula.optimizer_state /= p;
   if (strategy == "zero1_broadcast")
-    formula.sent = 3 * hop;  // an all-reduce, and every parameter from its owner to all others
+    formula.sent = 3 * hop;  // an all-reduce, and a broadcast of each parameter by its owner
   if (strategy == "zero1" || strategy == "zero1_broadcast") return formula;
   formula.gradients /= p;
   if (strategy == "zero2") return formula;
   formula.parameters /= p;
-  formula.sent = 3 * hop - (p - 1) / p * 4 * at_the_ends;
+  formula.sent = 3 * hop - (p - 1) / p * 4 * gathered_once;
   return formula;
 }
 
 std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
-  std::string text = fmt::format(
-      "{}: {} parameters on {} {} over {}; batch {} x {} each, fp32, AdamW, {} {} each\n", t.model,
-      with_unit(static_cast<double>(t.parameters)), t.ranks, t.ranks == 1 ? "rank" : "ranks",
-      t.backend, t.batch, t.sequence, t.threads, t.threads == 1 ? "thread" : "threads");
-  text += "memory of a rank in MB, and what the formula says\n";
-  text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "form", "moment",
+  std::string text =
+      fmt::format("{}: {} parameters on {} over {}; batch {} x {} each, fp32, AdamW, {} each\n",
+                  t.model, with_unit(static_cast<double>(t.parameters)), counted(t.ranks, "rank"),
+                  t.backend, t.batch, t.sequence, counted(t.threads, "thread"));
+  text += "memory of a rank in MB (in brackets: by the formula)\n";
+  text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "strategy", "moment",
                       "parameters", "gradients", "optimizer state", "together", "activations");
   for (const ZeroFigures& f : all) {
     for (const MemoryMoment& moment : f.memory.moments)
@@ -87,8 +87,8 @@ std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& 
                     of(f.memory.peak, MemoryKind::optimizer_state) * 1e-6,
                     f.memory.peak_of_all * 1e-6, of(f.memory.peak, MemoryKind::activations) * 1e-6);
   }
-  text += "a step (median of the slowest rank), and what a rank sends in it\n";
-  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "form", "step (ms)",
+  text += "one step (median of the slowest rank), and the bytes that a rank sends in it\n";
+  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "strategy", "step (ms)",
                       all.empty() ? "" : "to " + all.front().strategy, "communication (ms)",
                       "sent (MB)", "of n bytes");
   for (const ZeroFigures& f : all)
@@ -103,7 +103,7 @@ std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& 
 Json to_json(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
   Json rows = Json::array();
   for (const ZeroFigures& f : all) {
-    Json row{{"form", f.strategy},
+    Json row{{"strategy", f.strategy},
              {"model", t.model},
              {"parameters", t.parameters},
              {"ranks", t.ranks},

@@ -1,4 +1,4 @@
-// The figures of `ringside bench zero`, as a table for people and as JSON for programs.
+// The figures of `ringside bench zero` as a table and as JSON.
 #pragma once
 
 #include <array>
@@ -14,34 +14,35 @@ namespace ringside::cli {
 
 using BytesByKind = std::array<double, autograd::all_memory_kinds.size()>;
 
-// What one rank holds at one moment; of all ranks the one that holds most.
+// The memory of a rank at one moment: the maximum over the ranks.
 struct MemoryMoment {
   std::string name;  // "made", "before step", "after step"
   BytesByKind bytes{};
 };
 
-// What the formulas say: bytes that one rank holds and sends.
+// The bytes that one rank holds and sends, by the formulas.
 struct ZeroFormula {
   double parameters = 0, gradients = 0, optimizer_state = 0;
   double sent = 0;
 };
 
-// With n parameters of 4 bytes on p ranks, AdamW. zero3 gathers the blocks twice; `at_the_ends` of
-// the parameters, those of the embedding and of norm and head, are gathered once.
+// For parameters of 4 bytes and AdamW. zero3 gathers the blocks twice per step, but
+// `gathered_once` of the parameters (embedding, final norm and head) only once.
 ZeroFormula zero_formula(const std::string& strategy, double parameters, int ranks,
-                         double at_the_ends);
+                         double gathered_once);
 
-// A tied head is gathered for the embedding, too.
-double parameters_at_the_ends(const transformer::Config& config);
+// The parameters of the embedding, the final norm and the head. None if the head is tied: the
+// embedding's unit is then gathered twice, too.
+double parameters_gathered_once(const transformer::Config& config);
 
-// In a step.
+// Memory during one step.
 struct MemoryFigures {
   std::vector<MemoryMoment> moments;
-  BytesByKind peak{};  // of each kind; they need not be at one moment
+  BytesByKind peak{};  // of each kind, possibly at different moments
   double peak_of_all = 0;
 };
 
-struct ZeroFigures : FormRow {
+struct ZeroFigures : StrategyRow {
   MemoryFigures memory;
   ZeroFormula formula;
 };

@@ -1,7 +1,6 @@
-// `ringside bench ddp`: what each form of data parallelism pays for communication, beside the same
-// step without any.
+// `ringside bench ddp`: measures the communication of each data-parallel strategy, beside the same
+// step without communication.
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <span>
 
@@ -19,30 +18,31 @@ namespace {
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
-constexpr const char* more =
-    "Columns: step, network and exposed are medians over the steps, each of the rank that was "
-    "slowest in it. network: calls were under way.\n"
-    "exposed: the rank stood still until they had ended, be it for the network or for a slower "
-    "rank. calls and MB: of a rank, in a step.\n"
-    "ratio: to the step without communication, in which every rank does the same work for itself, "
-    "at the same time. The forms take turns step by\n"
-    "step, because a machine drifts.\n"
-    "The bucket model T(n) = s/(w n) + n o (docs/ddp.md) takes o and w from all-reduces of this "
-    "run.\n"
-    "\n"
-    "Examples:\n"
-    "  ringside bench ddp -n 2 --model lab                            on this machine as it is\n"
-    "  ringside bench ddp -n 2 --backend shm,tcp --forms bucketed     two backends in turn, beside "
-    "one step without communication\n"
-    "  ringside bench ddp -n 2 --model lab --link 1Gbps,50us          as over a network of 1 Gbps\n"
-    "  ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html\n";
+constexpr const char* more = R"(
+Columns: step, network and exposed are medians over the steps; each step counts
+with its slowest rank. network: calls were running. exposed: the rank waited
+for them, be it for the network or for a slower rank. calls and MB: per rank
+and step. ratio: step time / time of a step without communication, in which
+each rank does the same work alone, at the same time. The strategies take turns
+step by step, so that changes of the machine affect all alike.
+
+The bucket model T(n) = s/(w n) + n o (docs/ddp.md) takes o and w from
+all-reduces of the same run.
+
+Examples:
+  ringside bench ddp -n 2 --model lab
+  ringside bench ddp -n 2 --backend shm,tcp --strategies bucketed
+      two backends in turn, beside one step without communication
+  ringside bench ddp -n 2 --model lab --link 1Gbps,50us
+      as over a network of 1 Gbps
+  ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html)";
 
 struct Arguments : StrategiesOptions {
   std::string svg, report;
   std::vector<double> buckets{1, 10, 100, 1000};
 };
 
-// What is measured, the step without communication first: it is the same for all backends.
+// What to measure. The step without communication is first; it is the same for all backends.
 std::vector<StrategyName> names_of(const Arguments& args) {
   std::vector<StrategyName> names{{"none", {}, 0}};
   for (std::size_t backend = 0; backend < args.backends.size(); ++backend) {
@@ -59,36 +59,36 @@ std::vector<StrategyName> names_of(const Arguments& args) {
 class DdpBench {
  public:
   DdpBench(const Arguments& args, std::span<ProcessGroup> groups)
-      : said_(args), groups_(groups), strategies_(args, groups, names_of(args)) {}
+      : args_(args), groups_(groups), strategies_(args, groups, names_of(args)) {}
 
-  // For each backend. Every rank must call it; the figures are whole on rank 0.
+  // The figures of each backend. Every rank must call it; they are complete on rank 0 only.
   std::vector<DdpFigures> measure() {
-    const std::vector<FormRow> rows = strategies_.measure();
+    const std::vector<StrategyRow> rows = strategies_.measure();
     std::vector<DdpFigures> all;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       DdpFigures& figures = all.emplace_back(describe_run(groups_[g]));
-      for (const FormRow& row : rows)
+      for (const StrategyRow& row : rows)
         if (row.strategy == "none" || row.group == g) figures.rows.push_back(row);
       figures.all_reduces = time_all_reduces(groups_[g], figures.gradient_bytes());
       figures.buckets = fit_bucket_model(figures.all_reduces);
     }
-    if (!said_.report.empty()) trace_one_step_each(all[0]);
+    if (!args_.report.empty()) trace_one_step_each(all[0]);
     return all;
   }
 
  private:
   DdpFigures describe_run(const ProcessGroup& group) const {
     DdpFigures figures;
-    figures.model = said_.step.model, figures.backend = group.backend_name();
+    figures.model = args_.step.model, figures.backend = group.backend_name();
     if (const auto link = collectives::link_from_environment()) figures.link = to_text(*link);
-    figures.parameters = parameter_count(said_.step.config());
-    figures.batch = said_.step.batch, figures.sequence = said_.step.sequence;
+    figures.parameters = parameter_count(args_.step.config());
+    figures.batch = args_.step.batch, figures.sequence = args_.step.sequence;
     figures.ranks = group.size(), figures.threads = autograd::threads(),
-    figures.steps = said_.step.steps;
+    figures.steps = args_.step.steps;
     return figures;
   }
 
-  // From what a small parameter takes to all gradients at once; the slowest rank's median.
+  // All-reduces from the size of a small parameter to all gradients: the slowest rank's median.
   static std::vector<std::pair<double, double>> time_all_reduces(ProcessGroup& group,
                                                                  double gradient_bytes) {
     constexpr int samples = 7;
@@ -100,7 +100,7 @@ class DdpBench {
       for (int i = 0; i <= samples; ++i) {
         group.barrier();
         const auto start = Clock::now();
-        group.all_reduce_async(std::span(data), ReduceOp::avg).wait();  // as the forms do
+        group.all_reduce_async(std::span(data), ReduceOp::avg).wait();  // as the strategies do
         if (i > 0) seconds.push_back(seconds_since(start));
       }
       double slowest = median(seconds);
@@ -126,7 +126,7 @@ class DdpBench {
       for (const auto& span : rank.spans) take_window(figures, span);
   }
 
-  // From the first rank's beginning of a form's step to the last one's end.
+  // The window of a strategy's step: from the first rank's begin to the last rank's end.
   static void take_window(DdpFigures& figures, const TracedSpan& span) {
     if (span.kind != Trace::Kind::phase || !span.name.starts_with("step ")) return;
     const std::string name = span.name.substr(5);
@@ -138,19 +138,10 @@ class DdpBench {
                      std::max(found->second.end, span.end)};
   }
 
-  const Arguments& said_;
+  const Arguments& args_;
   std::span<ProcessGroup> groups_;
   StrategiesBench strategies_;
 };
-
-void write_svg(const std::string& path, const DdpFigures& figures) {
-  std::ofstream file(path);
-  file << svg_file(
-      bucket_chart(figures.buckets, figures.gradient_bytes(), figures.measured_buckets()));
-  file.close();
-  require(!file.fail(),
-          "cannot write the drawing to {}: does its folder exist, and may you write there?", path);
-}
 
 void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
   std::FILE* const out = file_beside(args.step.json);
@@ -161,7 +152,11 @@ void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
     for (const DdpFigures& figures : all) json.push_back(to_json(figures));
     write_json_file(args.step.json, all.size() == 1 ? json[0] : json);
   }
-  if (!args.svg.empty()) write_svg(args.svg, all[0]);
+  if (!args.svg.empty()) {
+    const Chart chart =
+        bucket_chart(all[0].buckets, all[0].gradient_bytes(), all[0].measured_buckets());
+    write_text_file(args.svg, svg_file(chart), "the drawing");
+  }
   if (!args.report.empty()) {
     write_report(args.report, ddp_report(all[0]));
     fmt::print(out, "report: {} (open it in a browser)\n", args.report);
@@ -181,8 +176,8 @@ void run(const Arguments& args) {
         "--svg and --report show one backend: name one with --backend, or leave them out");
   const auto check = [&](int ranks, int ranks_here) {
     require_memory_for(args, names_of(args), ranks, ranks_here,
-                       "the forms stand side by side: leave out some with --forms or --buckets, or "
-                       "take a smaller model");
+                       "all strategies are in memory together: leave out some with --strategies or "
+                       "--buckets, or choose a smaller model");
   };
   run_on_ranks(
       args.ranks, args.backends,
@@ -195,21 +190,18 @@ void run(const Arguments& args) {
 void add_bench_ddp_command(CLI::App& bench) {
   auto* command = bench.add_subcommand(
       "ddp",
-      "Measure the forms of data parallelism: what communication costs, and what is hidden of it");
+      "Measure data-parallel strategies: the cost of communication, and how much of it is hidden");
   const auto args = std::make_shared<Arguments>();
   args->strategies = {"naive", "flat", "overlap", "bucketed"};
   args->add_to(*command);
-  command
-      ->add_option("--buckets", args->buckets,
-                   "Of bucketed: the most that travels in one call, in 10^6 bytes")
+  command->add_option("--buckets", args->buckets, "Bucket sizes of bucketed, in 10^6 bytes")
       ->delimiter(',')
       ->type_name("MB,...")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
-  command
-      ->add_option("--svg", args->svg, "Draw exposed communication over the size of a bucket there")
+  command->add_option("--svg", args->svg, "Draw exposed communication by bucket size to this file")
       ->type_name("FILE");
-  command->add_option("--report", args->report, "Write a page with all figures there")
+  command->add_option("--report", args->report, "Write an HTML page with all figures to this file")
       ->type_name("FILE");
   command->footer(more);
   command->callback([args] { run(*args); });

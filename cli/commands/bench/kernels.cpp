@@ -1,5 +1,5 @@
-// `ringside bench kernels`: how fast the kernels of a GPU are, beside what that GPU can do at best.
-// Those that move numbers are held against its copies, attention against its matrix products.
+// `ringside bench kernels`: measures the kernels of a GPU, beside the GPU's limits. Kernels that
+// move data are compared with copies, attention with matrix products.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -22,17 +22,17 @@ using autograd::DeviceKernels;
 using autograd::DType;
 using autograd::Tensor;
 
-constexpr const char* more =
-    "Columns: time is the median of several rounds of calls that follow each other on the device's "
-    "stream. GB/s counts what a kernel must read and write, each\n"
-    "number once (10^9 bytes); ratio: by what a copy of the same size reaches. TFLOP/s of "
-    "attention counts 4 operations for each score below the diagonal\n"
-    "and each number of a head, backward 10; ratio: by what a matrix product reaches.\n"
-    "\n"
-    "Examples:\n"
-    "  ringside bench kernels --device cuda --json kernels.json\n"
-    "  ringside bench kernels --device emulated --size 64KB      the same kernels on the CPU: "
-    "whether they run, not how fast\n";
+constexpr const char* more = R"(
+Columns: time is the median over several rounds of consecutive calls on the
+device's stream. GB/s counts the bytes that a kernel must read and write, each
+once (10^9 bytes); its ratio is to a copy of the same size. TFLOP/s of
+attention counts 4 operations (backward: 10) for each score below the diagonal
+and each element of a head; its ratio is to a matrix product.
+
+Examples:
+  ringside bench kernels --device cuda --json kernels.json
+  ringside bench kernels --device emulated --size 64KB
+      the same kernels on the CPU: whether they run, not how fast)";
 
 struct Arguments {
   DeviceOption device{.name = "cuda"};
@@ -50,11 +50,11 @@ struct Row {
   double seconds = 0, bytes = 0, flops = 0;  // of one call
 };
 
-// Numbers of one tensor of the bench: so many rows of `width`, in the type that is asked for.
+// The tensors are matrices of `width` columns, in the storage dtype.
 class KernelsBench {
  public:
   KernelsBench(const Arguments& args, Device device)
-      : said_(args),
+      : args_(args),
         device_(device),
         kernels_(autograd::device_kernels(device)),
         dtype_(dtype_from(args)),
@@ -76,23 +76,23 @@ class KernelsBench {
  private:
   std::int64_t size() const { return dtype_ == DType::bf16 ? 2 : 4; }
   double bytes_of(double tensors) const {
-    return tensors * static_cast<double>(rows_ * said_.width * size());
+    return tensors * static_cast<double>(rows_ * args_.width * size());
   }
   Tensor tensor(autograd::Shape shape, DType dtype) const {
     return Tensor::full(std::move(shape), 0.25, dtype, device_);
   }
-  Tensor matrix() const { return tensor({rows_, said_.width}, dtype_); }
+  Tensor matrix() const { return tensor({rows_, args_.width}, dtype_); }
 
   void take(const char* kernel, double bytes, double flops, const std::function<void()>& call) {
     auto& memory = autograd::device_memory(device_);
     call();
     std::vector<double> seconds;
-    for (int round = 0; round < said_.rounds; ++round) {
+    for (int round = 0; round < args_.rounds; ++round) {
       memory.synchronise();
       const auto start = Clock::now();
-      for (int i = 0; i < said_.calls; ++i) call();
+      for (int i = 0; i < args_.calls; ++i) call();
       memory.synchronise();
-      seconds.push_back(seconds_since(start) / said_.calls);
+      seconds.push_back(seconds_since(start) / args_.calls);
     }
     rows_of_table_.push_back({kernel, median(seconds), bytes, flops});
   }
@@ -116,7 +116,7 @@ class KernelsBench {
 
   void norms() {
     const Tensor x = matrix(), y = matrix(), dx = matrix(), sum = matrix();
-    const Tensor weight = tensor({said_.width}, dtype_), dweight = tensor({said_.width}, dtype_),
+    const Tensor weight = tensor({args_.width}, dtype_), dweight = tensor({args_.width}, dtype_),
                  r = tensor({rows_}, DType::fp32);
     take("rms_norm", bytes_of(2), 0, [&] { kernels_.rms_norm(x, weight, 1e-5, y, r); });
     take("add_rms_norm", bytes_of(4), 0,
@@ -126,8 +126,8 @@ class KernelsBench {
   }
 
   void rope() {
-    const std::int64_t head = 64, heads = std::max<std::int64_t>(1, said_.width / head),
-                       tokens = std::min(rows_, said_.sequence), batch = rows_ / tokens;
+    const std::int64_t head = 64, heads = std::max<std::int64_t>(1, args_.width / head),
+                       tokens = std::min(rows_, args_.sequence), batch = rows_ / tokens;
     const Tensor x = tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2),
                  y = tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2);
     const Tensor cos = tensor({tokens, head / 2}, DType::fp32),
@@ -138,8 +138,8 @@ class KernelsBench {
 
   void cross_entropy() {
     const std::int64_t tokens =
-        std::max<std::int64_t>(1, rows_ * said_.width * size() / said_.vocabulary / 4);
-    const Tensor z = tensor({tokens, said_.vocabulary}, DType::fp32),
+        std::max<std::int64_t>(1, rows_ * args_.width * size() / args_.vocabulary / 4);
+    const Tensor z = tensor({tokens, args_.vocabulary}, DType::fp32),
                  losses = tensor({tokens}, DType::fp32);
     const Tensor targets = Tensor::from(
         std::vector<std::int32_t>(static_cast<std::size_t>(tokens), 7), {tokens}, device_);
@@ -148,7 +148,7 @@ class KernelsBench {
   }
 
   void optimizer() {
-    const std::int64_t n = rows_ * said_.width;
+    const std::int64_t n = rows_ * args_.width;
     const Tensor p = tensor({n}, DType::fp32), m = tensor({n}, DType::fp32),
                  v = tensor({n}, DType::fp32), g = tensor({n}, dtype_);
     const Tensor kept = dtype_ == DType::bf16 ? tensor({n}, dtype_) : Tensor(),
@@ -175,8 +175,8 @@ class KernelsBench {
   }
 
   void attention() {
-    const std::int64_t head = 64, heads = std::max<std::int64_t>(1, said_.width / head),
-                       tokens = std::min(rows_, said_.sequence);
+    const std::int64_t head = 64, heads = std::max<std::int64_t>(1, args_.width / head),
+                       tokens = std::min(rows_, args_.sequence);
     const std::int64_t batch =
         std::max<std::int64_t>(1, std::min<std::int64_t>(16, rows_ / tokens));
     const auto make = [&] { return tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2); };
@@ -191,7 +191,7 @@ class KernelsBench {
          [&] { kernels_.attention_backward(q, k, v, y, log_sums, dy, dq, dk, dv); });
   }
 
-  const Arguments& said_;
+  const Arguments& args_;
   Device device_;
   const DeviceKernels& kernels_;
   DType dtype_;
@@ -202,7 +202,7 @@ class KernelsBench {
 const Row& row_named(const std::vector<Row>& rows, std::string_view name) {
   for (const Row& row : rows)
     if (row.kernel == name) return row;
-  fail("bench kernels: nobody has measured '{}'", name);
+  fail("bench kernels: there is no row for '{}'", name);
 }
 
 Json to_json(const std::vector<Row>& rows, const Arguments& args) {
@@ -253,25 +253,25 @@ void run(const Arguments& args) {
 
 void add_bench_kernels_command(CLI::App& bench) {
   auto* command = bench.add_subcommand(
-      "kernels", "Measure the kernels of a GPU, beside its copies and matrix products");
+      "kernels", "Measure the kernels of a GPU, beside copies and matrix products");
   const auto args = std::make_shared<Arguments>();
   add_device_option(*command, args->device);
-  command->add_option("--dtype", args->dtype, "Of what is kept")
+  command->add_option("--dtype", args->dtype, "Storage dtype")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
       ->capture_default_str();
-  command->add_option("--size", args->size, "Of a tensor: more than the GPU's cache has room for")
+  command->add_option("--size", args->size, "Size of a tensor: more than the GPU's cache")
       ->type_name("SIZE")
       ->capture_default_str();
-  command->add_option("--width", args->width, "Of a row")
+  command->add_option("--width", args->width, "Elements of a row")
       ->type_name("N")
       ->check(at_least_one("number"))
       ->capture_default_str();
-  command->add_option("--vocabulary", args->vocabulary, "Of the logits")
+  command->add_option("--vocabulary", args->vocabulary, "Width of the logits")
       ->type_name("N")
       ->check(at_least_one("token"))
       ->capture_default_str();
-  command->add_option("--sequence", args->sequence, "Of attention")
+  command->add_option("--sequence", args->sequence, "Sequence length of attention")
       ->type_name("N")
       ->check(at_least_one("token"))
       ->capture_default_str();
@@ -279,14 +279,14 @@ void add_bench_kernels_command(CLI::App& bench) {
       ->type_name("N")
       ->check(at_least_one("sample"))
       ->capture_default_str();
-  command->add_option("--calls", args->calls, "Calls of a sample")
+  command->add_option("--calls", args->calls, "Calls per sample")
       ->type_name("N")
       ->check(at_least_one("call"))
       ->capture_default_str();
   command
-      ->add_option(
-          "--json", args->json,
-          "Write the figures there; -: to standard output, and the table to standard error")
+      ->add_option("--json", args->json,
+                   "Write the figures to this file; - writes them to standard output and the "
+                   "table to standard error")
       ->type_name("FILE");
   command->footer(more);
   command->callback([args] { run(*args); });

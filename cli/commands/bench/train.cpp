@@ -1,8 +1,7 @@
-// `ringside bench train`: where the time of a training step goes, beside what the machine's matrix
-// products alone would take.
+// `ringside bench train`: measures the ops of a training step, beside the time of its matrix
+// products alone.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,19 +35,21 @@ using autograd::Profile;
 using autograd::Tensor;
 
 constexpr int warmup_steps = 2;
-constexpr const char* more =
-    "Columns: forward and backward are the medians over the steps of what an op took; share is of "
-    "the step. `gemm` is the part of the ops' time\n"
-    "that was spent in matrix products, and `alone` what the same products take one after the "
-    "other with nothing in between: the limit of\n"
-    "this machine with this library. ratio = step / alone. linear_cross_entropy computes its "
-    "gradients forward. On a device the ops are timed in a\n"
-    "step of their own, in which each is waited for: together they take longer than the step.\n"
-    "\n"
-    "Examples:\n"
-    "  ringside bench train --model lab                          1 thread and 2, batch 4 x 256, "
-    "fp32, AdamW\n"
-    "  ringside bench train --model tiny --batch 8 --threads 1 --json step.json --svg step.svg\n";
+constexpr const char* more = R"(
+Columns: forward and backward are medians over the steps of the time in an op;
+share is of the step. linear_cross_entropy computes its gradients in forward.
+
+`gemm` is the time that the ops spend in matrix products. `alone` is the time
+of the same products one after the other with nothing in between: the limit of
+this machine with this library. ratio = step / alone.
+
+On a device the ops are timed in a separate step that waits for each op, so
+together they take longer than the step.
+
+Examples:
+  ringside bench train --model lab
+      1 thread and 2 threads, batch 4 x 256, fp32, AdamW
+  ringside bench train --model tiny --batch 8 --threads 1 --svg step.svg)";
 
 struct Arguments {
   BenchStepOptions step{.batch = 4, .json = {}};
@@ -66,7 +67,7 @@ Device device_of(const Arguments& args, DType dtype) {
 class TrainBench {
  public:
   explicit TrainBench(const Arguments& args)
-      : said_(args),
+      : args_(args),
         config_(args.step.config()),
         dtype_(args.dtype == "bf16" ? DType::bf16 : DType::fp32),
         device_(device_of(args, dtype_)),
@@ -77,56 +78,72 @@ class TrainBench {
 
   TrainFigures measure(int threads) {
     autograd::set_threads(threads);
-    TrainFigures figures;
-    autograd::release_cached_memory();  // what another number of threads has left
+    TrainFigures figures = describe_run(threads);
+    autograd::release_cached_memory();  // of the measurement with another number of threads
     autograd::reset_peak_memory();
     reset_peak_resident_memory();
     for (int i = 0; i < warmup_steps; ++i) step();
     figures.tensor_bytes = static_cast<double>(autograd::memory_use().peak);
     figures.resident_bytes = static_cast<double>(peak_resident_memory().value_or(0));
     if (products_.empty()) products_ = products_of_one_step();
+    for (const auto& product : products_) figures.flops += product.flops();
 
     std::map<std::string, std::vector<double>> forward, backward;
     std::vector<double> seconds, gemm, alone;
-    for (int i = 0; i < said_.step.steps; ++i) {
-      const auto start = Clock::now();
-      std::optional<Profile> its_own;
-      if (device_ == Device::cpu) its_own.emplace();
-      step();
-      settle();
-      seconds.push_back(seconds_since(start));
-      // On a device a step in which every op is waited for tells another time: so ops have a step
-      // of their own.
-      if (!its_own) {
-        its_own.emplace([this] { settle(); });
-        step();
-      }
-      const Profile& profile = *its_own;
-      gemm.push_back(profile.gemm_seconds());
-      if (i == 0) figures.ops = profile.ops();
-      for (const auto& op : profile.ops())
+    for (int i = 0; i < args_.step.steps; ++i) {
+      const StepTimes times = timed_step();
+      seconds.push_back(times.seconds), gemm.push_back(times.gemm);
+      for (const auto& op : times.ops)
         forward[op.name].push_back(op.forward), backward[op.name].push_back(op.backward);
-      its_own.reset();
-      alone.push_back(
-          device_ == Device::cpu
-              ? products_alone()
-              : products_alone_on_device());  // in turn with the steps: the machine drifts for both
+      if (i == 0) figures.ops = times.ops;
+      // In turn with the steps, so that changes of the machine affect both alike.
+      alone.push_back(device_ == Device::cpu ? products_alone() : products_alone_on_device());
     }
     for (auto& op : figures.ops)
       op.forward = median(forward[op.name]), op.backward = median(backward[op.name]);
-    figures.model = said_.step.model, figures.dtype = said_.dtype,
-    figures.device = said_.device.name, figures.parameters = parameter_count(config_);
-    figures.batch = said_.step.batch, figures.sequence = said_.step.sequence,
-    figures.threads = threads;
     figures.step_seconds = median(seconds), figures.alone_seconds = median(alone);
-    figures.gemm_seconds = threads == 1 && device_ != Device::cuda
-                               ? median(gemm)
-                               : 0;  // other threads' products are not told apart
-    for (const auto& product : products_) figures.flops += product.flops();
+    // The profile sees the products of this thread only.
+    figures.gemm_seconds = threads == 1 && device_ != Device::cuda ? median(gemm) : 0;
     return figures;
   }
 
  private:
+  struct StepTimes {
+    double seconds = 0, gemm = 0;
+    std::vector<autograd::OpTime> ops;
+  };
+
+  TrainFigures describe_run(int threads) const {
+    TrainFigures figures;
+    figures.model = args_.step.model;
+    figures.dtype = args_.dtype;
+    figures.device = args_.device.name;
+    figures.parameters = parameter_count(config_);
+    figures.batch = args_.step.batch;
+    figures.sequence = args_.step.sequence;
+    figures.threads = threads;
+    return figures;
+  }
+
+  StepTimes timed_step() {
+    StepTimes times;
+    std::optional<Profile> profile;
+    if (device_ == Device::cpu) profile.emplace();
+    const auto start = Clock::now();
+    step();
+    synchronise();
+    times.seconds = seconds_since(start);
+    // On a device, waiting for every op makes the step longer, so the ops are timed in a second
+    // step.
+    if (!profile) {
+      profile.emplace([this] { synchronise(); });
+      step();
+    }
+    times.gemm = profile->gemm_seconds();
+    times.ops = profile->ops();
+    return times;
+  }
+
   std::vector<autograd::ParameterGroup> groups() const {
     return {{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}};
   }
@@ -145,38 +162,37 @@ class TrainBench {
 
   std::vector<autograd::Product> products_of_one_step() {
     const int threads = autograd::threads();
-    autograd::set_threads(1);  // on one thread every product is seen
+    autograd::set_threads(1);  // the profile sees the products of this thread only
     const Profile profile;
     step();
     autograd::set_threads(threads);
     return profile.products();
   }
 
-  void settle() const {
+  void synchronise() const {
     if (device_ != Device::cpu) autograd::device_memory(device_).synchronise();
   }
 
-  // The same on a device, with the type that the model is kept in; attention's own are none of
-  // these.
+  // The same on a device, with the model's storage dtype. Attention's products are not among them.
   double products_alone_on_device() const {
     double seconds = 0;
     for (const auto& p : products_) {
       const Tensor a = Tensor::full({p.m * p.k}, 0.5, dtype_, device_),
                    b = Tensor::full({p.k * p.n}, 0.5, dtype_, device_);
       const Tensor c = Tensor::empty({p.m * p.n}, dtype_, device_);
-      settle();
+      synchronise();
       const auto start = Clock::now();
       for (int i = 0; i < p.calls; ++i)
         autograd::device_kernels(device_).gemm({.a = p.a, .b = p.b, .m = p.m, .n = p.n, .k = p.k},
                                                a, b, c);
-      settle();
+      synchronise();
       seconds += seconds_since(start);
     }
     return seconds;
   }
 
-  // The products of a step with nothing between them. Short ones are shared out to threads whole,
-  // as attention's are.
+  // The products of a step with nothing in between. Each short product runs on one thread, as
+  // attention's do.
   double products_alone() {
     double seconds = 0;
     for (const auto& p : products_) {
@@ -189,9 +205,9 @@ class TrainBench {
                        p.b == autograd::Transpose::yes ? p.k : p.n, 0.0f,
                        c.data<float>() + piece * p.m * p.n, p.n);
       };
-      const bool short_ones = p.flops() / p.calls < 4e6;
+      const bool are_short = p.flops() / p.calls < 4e6;
       const auto start = Clock::now();
-      if (short_ones)
+      if (are_short)
         autograd::parallel_for_pieces(p.calls, 1,
                                       [&](int piece, std::int64_t begin, std::int64_t end) {
                                         for (auto i = begin; i < end; ++i) multiply(piece);
@@ -203,7 +219,7 @@ class TrainBench {
     return seconds;
   }
 
-  const Arguments& said_;
+  const Arguments& args_;
   transformer::Config config_;
   DType dtype_;
   Device device_;
@@ -228,37 +244,28 @@ void run(const Arguments& args) {
     std::fflush(nullptr);
   }
   if (!args.step.json.empty()) write_json_file(args.step.json, to_json(all));
-  if (args.svg.empty()) return;
-  std::ofstream file(args.svg);
-  file << train_plot(all);
-  file.close();
-  require(!file.fail(),
-          "cannot write the drawing to {}: does its folder exist, and may you write there?",
-          args.svg);
+  if (!args.svg.empty()) write_text_file(args.svg, train_plot(all), "the drawing");
 }
 
 }  // namespace
 
 void add_bench_train_command(CLI::App& bench) {
   auto* command =
-      bench.add_subcommand("train", "Measure a training step on one rank: what each op takes");
+      bench.add_subcommand("train", "Measure a training step on one rank: the time of each op");
   const auto args = std::make_shared<Arguments>();
   args->step.add_to(*command);
-  command
-      ->add_option("--dtype", args->dtype,
-                   "fp32, or bf16: what is kept takes half, products are fp32's all the same")
+  command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, products in fp32")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
       ->capture_default_str();
   command
       ->add_option("--threads", args->threads,
-                   "Numbers of threads, one after the other (default: 1, and 2 where there are as "
-                   "many cores)")
+                   "Numbers of threads, measured in this order [1, and 2 if there are two cores]")
       ->delimiter(',')
       ->type_name("N,...")
       ->check(at_least_one("thread"));
   add_device_option(*command, args->device);
-  command->add_option("--svg", args->svg, "Draw where the time goes there")->type_name("FILE");
+  command->add_option("--svg", args->svg, "Draw the times to this file")->type_name("FILE");
   command->footer(more);
   command->callback([args] { run(*args); });
 }

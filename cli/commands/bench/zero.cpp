@@ -1,5 +1,5 @@
-// `ringside bench zero`: what data parallel and the stages of ZeRO hold, send, and take, beside the
-// formulas.
+// `ringside bench zero`: measures memory, traffic and time of data parallelism and of the stages of
+// ZeRO, beside the formulas.
 #include <memory>
 #include <numeric>
 #include <span>
@@ -18,28 +18,28 @@ namespace {
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
-constexpr const char* more =
-    "\nn is the bytes of all parameters, p the number of ranks; AdamW keeps 2 n. A rank holds and "
-    "sends\n"
-    "  form              parameters   gradients   optimizer state   sent in a step\n"
-    "  bucketed          n            n           2 n               2 (p-1)/p n     data parallel\n"
-    "  zero1_broadcast   n            n           2 n / p           3 (p-1)/p n     an owner for "
-    "each parameter\n"
-    "  zero1             n            n           2 n / p           2 (p-1)/p n     "
-    "reduce-scatter, step, all-gather\n"
-    "  zero2             n            n / p       2 n / p           2 (p-1)/p n\n"
-    "  zero3             n / p        n / p       2 n / p           3 (p-1)/p n     FSDP; of "
-    "embedding, norm and head 2 (p-1)/p\n"
-    "The forms take turns step by step, because a machine drifts; the first is the one that times "
-    "are held against.\n"
-    "Memory is counted where it is allocated, by kind, and told of the rank that holds most; "
-    "`peak` is the most that was ever held "
-    "of a kind\n"
-    "during a step, and, under `together`, of all kinds at one moment.\n"
-    "\n"
-    "Examples:\n"
-    "  ringside bench zero -n 2 --model lab                      five forms over shared memory\n"
-    "  ringside bench zero -n 4 --model tiny --backend tcp --json zero.json\n";
+constexpr const char* more = R"(
+n is the bytes of all parameters, p the number of ranks; AdamW's state has 2 n.
+A rank holds and sends:
+  strategy          parameters   gradients   optimizer state   sent per step
+  bucketed          n            n           2 n               2 (p-1)/p n
+  zero1_broadcast   n            n           2 n / p           3 (p-1)/p n
+  zero1             n            n           2 n / p           2 (p-1)/p n
+  zero2             n            n / p       2 n / p           2 (p-1)/p n
+  zero3             n / p        n / p       2 n / p           3 (p-1)/p n
+bucketed is data parallelism. zero1_broadcast gives each parameter an owner;
+zero1 cuts the flat parameters evenly. zero3 (FSDP) sends embedding, norm and
+head only 2 (p-1)/p times.
+
+The strategies take turns step by step, so that changes of the machine affect
+all alike. Times are compared with the first strategy. Memory is counted at
+allocation, by kind, and shown for the rank that holds most. `peak` is the
+maximum of a kind during a step, and, under `together`, of all kinds at one
+moment.
+
+Examples:
+  ringside bench zero -n 2 --model lab
+  ringside bench zero -n 4 --model tiny --backend tcp --json zero.json)";
 
 struct Arguments : StrategiesOptions {
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
@@ -54,14 +54,14 @@ std::vector<StrategyName> names_of(const Arguments& args) {
   return names;
 }
 
-BytesByKind now() {
+BytesByKind current_memory() {
   BytesByKind bytes{};
   for (const auto kind : autograd::all_memory_kinds)
     bytes[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).current);
   return bytes;
 }
 
-BytesByKind peaks() {
+BytesByKind peak_memory() {
   BytesByKind bytes{};
   for (const auto kind : autograd::all_memory_kinds)
     bytes[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).peak);
@@ -77,12 +77,12 @@ double sum(const BytesByKind& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), 0.0);
 }
 
-// What each form holds on this rank, and when. The forms stand side by side in one memory: what the
-// others hold meanwhile does not change, and is subtracted.
+// The memory of each strategy on this rank over a step. All strategies are in memory together: what
+// the others hold does not change meanwhile and is subtracted.
 class MemoryWatch {
  public:
   void made(std::size_t strategy) {
-    const BytesByKind all = now();
+    const BytesByKind all = current_memory();
     held_.push_back(all - before_);
     figures_.push_back(
         {.moments = {{"made", held_[strategy]}, {"before step", {}}, {"after step", {}}}});
@@ -91,26 +91,27 @@ class MemoryWatch {
 
   void at(std::size_t strategy, std::string_view moment) {
     MemoryFigures& figures = figures_[strategy];
-    if (moment == "begin") others_ = now() - held_[strategy], autograd::reset_peak_memory();
-    if (moment == "finish gradients") figures.moments[1].bytes = now() - others_;
-    if (moment == "optimizer") figures.moments[2].bytes = now() - others_;
+    if (moment == "begin")
+      others_ = current_memory() - held_[strategy], autograd::reset_peak_memory();
+    if (moment == "finish gradients") figures.moments[1].bytes = current_memory() - others_;
+    if (moment == "optimizer") figures.moments[2].bytes = current_memory() - others_;
     if (moment == "end") {
-      held_[strategy] = now() - others_;
-      figures.peak = peaks() - others_;
+      held_[strategy] = current_memory() - others_;
+      figures.peak = peak_memory() - others_;
       figures.peak_of_all = static_cast<double>(autograd::memory_use().peak) - sum(others_);
     }
   }
 
-  // Of the last step of each form.
+  // Of the last step of each strategy.
   const std::vector<MemoryFigures>& figures() const { return figures_; }
 
  private:
   std::vector<MemoryFigures> figures_;
-  std::vector<BytesByKind> held_;  // [form]: between its steps
-  BytesByKind before_ = now(), others_{};
+  std::vector<BytesByKind> held_;  // by strategy, between its steps
+  BytesByKind before_ = current_memory(), others_{};
 };
 
-// The most of all ranks.
+// The maximum over all ranks.
 MemoryFigures of_all_ranks(MemoryFigures figures, ProcessGroup& group) {
   std::vector<double*> numbers = {&figures.peak_of_all};
   for (auto& bytes : figures.peak) numbers.push_back(&bytes);
@@ -123,16 +124,16 @@ MemoryFigures of_all_ranks(MemoryFigures figures, ProcessGroup& group) {
   return figures;
 }
 
-// Those of one backend, held against the first of them.
-std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<FormRow>& rows,
+// The figures of one backend. Times are compared with its first strategy.
+std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<StrategyRow>& rows,
                                     const std::vector<MemoryFigures>& memory,
-                                    const ZeroBenchTitle& title, double at_the_ends) {
+                                    const ZeroBenchTitle& title, double gathered_once) {
   std::vector<ZeroFigures> figures;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].group != group) continue;
     figures.push_back({rows[i], memory[i],
                        zero_formula(rows[i].strategy, static_cast<double>(title.parameters),
-                                    title.ranks, at_the_ends)});
+                                    title.ranks, gathered_once)});
     figures.back().ratio = rows[i].step_seconds / figures.front().step_seconds;
   }
   return figures;
@@ -145,7 +146,7 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups, int ra
                              [&](std::size_t strategy) { watch.made(strategy); });
   strategies.set_watch(
       [&](std::size_t strategy, const char* moment) { watch.at(strategy, moment); });
-  const std::vector<FormRow> rows = strategies.measure();
+  const std::vector<StrategyRow> rows = strategies.measure();
   std::vector<MemoryFigures> memory;
   for (const MemoryFigures& of_this_rank : watch.figures())
     memory.push_back(of_all_ranks(of_this_rank, groups[0]));
@@ -158,7 +159,7 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups, int ra
         args.step.batch,     args.step.sequence,       groups[g].size(),
         autograd::threads(), args.step.steps};
     const auto figures =
-        figures_of(g, rows, memory, title, parameters_at_the_ends(args.step.config()));
+        figures_of(g, rows, memory, title, parameters_gathered_once(args.step.config()));
     fmt::print(out, "{}{}", g == 0 ? "" : "\n", zero_table(title, figures));
     for (const Json& row : to_json(title, figures)) json.push_back(row);
   }
@@ -170,7 +171,8 @@ void run(const Arguments& args) {
   const auto check = [&](int ranks, int ranks_here) {
     require_memory_for(
         args, names_of(args), ranks, ranks_here,
-        "the forms stand side by side: leave out some with --forms, or take a smaller model");
+        "all strategies are in memory together: leave out some with --strategies, or choose a "
+        "smaller model");
   };
   run_on_ranks(
       args.ranks, args.backends,
@@ -184,14 +186,14 @@ void run(const Arguments& args) {
 
 void add_bench_zero_command(CLI::App& bench) {
   auto* command = bench.add_subcommand(
-      "zero", "Measure what data parallel and the stages of ZeRO hold, send and take");
+      "zero", "Measure memory, traffic and time of data parallelism and of the stages of ZeRO");
   const auto args = std::make_shared<Arguments>();
   args->step.steps = 5;
   args->strategies = {"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
   args->add_to(*command);
   command
       ->add_option("--bucket-mb", args->bucket_mb,
-                   "The most that travels in one call, in 10^6 bytes; zero3 has units instead")
+                   "Bucket size in 10^6 bytes; zero3 has units instead")
       ->type_name("MB")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();

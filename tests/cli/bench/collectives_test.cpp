@@ -1,5 +1,4 @@
-// `ringside bench` on small sizes: the columns, the figures' keys, results that are right, and what
-// is said where something is not.
+// `ringside bench` on small sizes: columns, JSON keys, correct results, and errors.
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,7 +29,7 @@ Outcome bench(std::vector<std::string> arguments, const Variables& variables = {
   return run_program(arguments, variables, Seconds(60));
 }
 
-// A file of this test's own, which goes with it.
+// A temporary file, removed at the end of the test.
 struct TemporaryFile {
   explicit TemporaryFile(const std::string& name)
       : path(std::filesystem::temp_directory_path() / (name + std::to_string(::getpid()))) {}
@@ -39,7 +38,7 @@ struct TemporaryFile {
   std::filesystem::path path;
 };
 
-// Runs bench and returns its rows, after a look at what must hold for each.
+// Runs bench, checks what must hold for each row, and returns the rows.
 nlohmann::json rows_of(std::vector<std::string> arguments, const Variables& variables = {}) {
   const TemporaryFile file("ringside-bench-test-");
   arguments.insert(arguments.end(), {"--json", file.path, "--warmup", "1", "--repeat", "4"});
@@ -70,8 +69,7 @@ std::string one_error(const std::vector<std::string>& arguments, int exit_code =
 
 }  // namespace
 
-TEST_CASE(
-    "a row for each number of ranks, size and backend, with the keys that other programs rely on") {
+TEST_CASE("bench has a row for each number of ranks, size and backend, with stable JSON keys") {
   const auto rows =
       rows_of({"all_reduce", "-n", "2,3", "--bytes", "4B,40KB", "--backends", "tcp,threads,shm"});
   REQUIRE(rows.size() == 12);
@@ -95,7 +93,7 @@ TEST_CASE(
   CHECK(three.at("limit_gbps") > 0);
 }
 
-TEST_CASE("a table for people, and a drawing") {
+TEST_CASE("bench prints a table and draws a plot") {
   const TemporaryFile plot("ringside-bench-plot-");
   const auto outcome = bench({"all_gather", "-n", "2", "--bytes", "4KB,8KB", "--backends",
                               "tcp,threads", "--repeat", "4", "--svg", plot.path});
@@ -114,7 +112,7 @@ TEST_CASE("a table for people, and a drawing") {
     CHECK(contains(svg, word));
 }
 
-TEST_CASE("every collective, type and operation is checked") {
+TEST_CASE("bench checks the results of every collective, type and operation") {
   for (const std::string collective :
        {"reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all"})
     CHECK(rows_of({collective, "-n", "3", "--bytes", "20KB", "--backends", "tcp,shm", "--op", "max",
@@ -127,7 +125,7 @@ TEST_CASE("every collective, type and operation is checked") {
               .size() == 1);
 }
 
-TEST_CASE("a row for each algorithm that is asked for and the name of what auto has chosen") {
+TEST_CASE("bench has a row for each algorithm and names the one that auto selects") {
   const TemporaryFile nowhere("ringside-bench-cache-");
   const Variables built_in{{"XDG_CACHE_HOME", nowhere.path}};
   const auto rows = rows_of({"all_reduce", "-n", "4", "--bytes", "4B,4MB", "--backends",
@@ -155,7 +153,7 @@ TEST_CASE("a row for each algorithm that is asked for and the name of what auto 
                 "ringside: there is no algorithm named 'tree' for all_reduce; there are ring, "));
 }
 
-TEST_CASE("calibrate measures what messages cost and keeps it, and the next run goes by it") {
+TEST_CASE("calibrate measures and saves the costs of messages, and the next run uses them") {
   const TemporaryFile cache("ringside-bench-calibrate-");
   const Variables variables{{"XDG_CACHE_HOME", cache.path}};
   const auto outcome =
@@ -165,10 +163,10 @@ TEST_CASE("calibrate measures what messages cost and keeps it, and the next run 
   CHECK(outcome.err == "");
   CHECK(outcome.survivors == "");
   CHECK(contains(outcome.out, "Measuring tcp, threads with 2 and 4 ranks on "));
-  CHECK(contains(outcome.out, "A message of b bytes takes alpha + beta b from hand to hand"));
+  CHECK(contains(outcome.out, "A message of b bytes takes alpha + beta b, and turn more"));
   CHECK(contains(outcome.out, "  tcp      4 ranks  all_reduce "));
   const auto path = cache.path / "ringside" / "calibration.json";
-  CHECK(contains(outcome.out, "Kept in " + path.string()));
+  CHECK(contains(outcome.out, "Saved in " + path.string()));
   nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
   REQUIRE(file["entries"].size() == 2);
   for (const auto& entry : file["entries"]) {
@@ -177,7 +175,7 @@ TEST_CASE("calibrate measures what messages cost and keeps it, and the next run 
     CHECK(entry.at("alpha_us") >= entry.at("overhead_us"));
     CHECK(entry.at("copy_ns_per_byte").at(2) > 0);
   }
-  // As if a message cost a second: then nothing counts but how many follow each other.
+  // If a message costs a second, only the number of consecutive messages counts.
   for (auto& entry : file["entries"]) entry["alpha_us"] = 1e6, entry["overhead_us"] = 1;
   std::ofstream(path) << file;
   CHECK(rows_of({"all_reduce", "-n", "4", "--bytes", "4MB", "--backends", "tcp"}, variables)[0].at(
@@ -196,21 +194,21 @@ TEST_CASE("calibrate measures what messages cost and keeps it, and the next run 
   std::filesystem::remove_all(cache.path);
 }
 
-TEST_CASE("calibrate says what it cannot do") {
+TEST_CASE("calibrate refuses contradicting arguments") {
   CHECK(one_error({"--calibrate", "all_reduce"}, 2)
             .starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
   CHECK(one_error({"--calibrate", "-n", "2"}, 2)
-            .starts_with("ringside: --calibrate compares 2 ranks with more: -n 3 at least"));
+            .starts_with("ringside: --calibrate compares 2 ranks with more: give -n 3 or more"));
   CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2)
             .starts_with("ringside: --calibrate is for tcp, shm and threads, not for gloo: "));
   CHECK(
-      one_error({}, 2).starts_with("ringside: say what to measure: a collective, such as "
-                                   "all_reduce, or train, or ddp; or --calibrate\n"));
+      one_error({}, 2).starts_with("ringside: name what to measure: a collective such as "
+                                   "all_reduce, or train, ddp, zero or kernels, or --calibrate\n"));
 }
 
-TEST_CASE("costs are read off the calls in which they decide") {
+TEST_CASE("costs are computed from the calls that they dominate") {
   const auto about = [](double value) { return doctest::Approx(value).scale(1e-15); };
-  // A machine of the model's own: two cores, six ranks.
+  // A synthetic machine of the cost model: two cores, six ranks.
   const double alpha = 20e-6, turn = 8e-6, overhead = 5e-6, beta = 2e-10, copy = 1e-10;
   cli::CalibrationTimes times;
   times.ranks = 6;
@@ -231,7 +229,7 @@ TEST_CASE("costs are read off the calls in which they decide") {
     CHECK(per_byte.beta == about(beta));
     CHECK(per_byte.copy == about(copy));
   }
-  // A busy machine: nothing becomes negative.
+  // Contradicting times of a busy machine: no cost becomes negative.
   times.pair_few = 1;
   const auto nonsense = cli::solve_costs(times, 2);
   CHECK(nonsense.common.turn == 0);
@@ -239,11 +237,13 @@ TEST_CASE("costs are read off the calls in which they decide") {
   for (const auto& per_byte : nonsense.per_byte) CHECK(per_byte.beta == 0);
 }
 
-TEST_CASE("libraries to compare with, where this build has them") {
-  if (!cli::bench_backends().at(3).here) MESSAGE("skipped: this build has no Gloo");
-  if (!cli::bench_backends().at(4).here) MESSAGE("skipped: this build has no MPI");
+TEST_CASE("bench measures the libraries of this build") {
+  if (!cli::bench_backends().at(3).available) MESSAGE("skipped: this build has no Gloo");
+  if (!cli::bench_backends().at(4).available) MESSAGE("skipped: this build has no MPI");
   for (const auto& backend : cli::bench_backends()) {
-    if (!backend.here || (backend.name != "gloo" && backend.home != cli::Home::mpirun)) continue;
+    if (!backend.available ||
+        (backend.name != "gloo" && backend.ranks_run_as != cli::RanksRunAs::mpirun))
+      continue;
     CAPTURE(backend.name);
     for (const std::string collective :
          {"all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter"}) {
@@ -257,7 +257,7 @@ TEST_CASE("libraries to compare with, where this build has them") {
   }
 }
 
-TEST_CASE("without a GPU its backends are refused in one sentence") {
+TEST_CASE("without a GPU the GPU backends are refused in one sentence") {
   const auto missing = collectives::cuda::what_is_missing();
   if (!missing) {
     MESSAGE("SKIPPED: this machine has a GPU");
@@ -268,17 +268,17 @@ TEST_CASE("without a GPU its backends are refused in one sentence") {
           "ringside: " + name + " cannot be measured: " + *missing + "\n");
 }
 
-TEST_CASE("what cannot be measured is said before anything starts") {
+TEST_CASE("bench reports wrong arguments before it starts ranks") {
   CHECK(one_error({"all_reduce", "--backends", "tpc"})
             .starts_with("ringside: there is no backend named 'tpc'; this build has tcp, "));
   CHECK(one_error({"all_reduice"})
             .starts_with(
                 "ringside: there is no collective named 'all_reduice'; there are all_reduce, "));
   CHECK(one_error({"all_reduce", "--bytes", "4 MBs"}) ==
-        "ringside: '4 MBs' is no number of bytes: 4B, 64KB (64000 bytes), 64KiB (65536 bytes), "
-        "10MB, 1GB are\n");
+        "ringside: '4 MBs' is not a number of bytes: write 4B, 64KB (64000 bytes), 64KiB (65536 "
+        "bytes), 10MB or 1GB\n");
   CHECK(one_error({"all_reduce", "--bytes", "3B"}, 2)
-            .starts_with("ringside: --bytes 3B has no room for one element of fp32\n"));
+            .starts_with("ringside: --bytes 3B is too small for one element of fp32\n"));
   CHECK(one_error({"all_reduce", "--type", "fp33"})
             .starts_with("ringside: there is no type named 'fp33'; there are fp32, "));
   CHECK(one_error({"all_reduce", "--op", "mean"})
@@ -289,15 +289,15 @@ TEST_CASE("what cannot be measured is said before anything starts") {
   CHECK(memory.ends_with(" GB are available: measure less with --bytes or -n\n"));
 }
 
-TEST_CASE("the ranks leave their figures where temporary files go") {
+TEST_CASE("the ranks leave their figures in the folder for temporary files") {
   const std::string folder = TemporaryFile("ringside-bench-folder-").path;
   const auto run = [&] {
     return bench({"barrier", "-n", "2", "--backends", "tcp", "--repeat", "2"},
                  {{"TMPDIR", folder}});
   };
-  CHECK(run().err == "ringside: " + folder +
-                         ", where temporary files go, is no folder that the ranks could leave "
-                         "their figures in: let TMPDIR name one\n");
+  CHECK(run().err == "ringside: the ranks cannot leave their figures in " + folder +
+                         ", because it is not a folder: set TMPDIR to a folder for temporary "
+                         "files\n");
   std::filesystem::create_directory(folder);
   const Outcome outcome = run();
   CHECK(outcome.err == "");
@@ -306,7 +306,7 @@ TEST_CASE("the ranks leave their figures where temporary files go") {
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("numbers of bytes") {
+TEST_CASE("parse_bytes and bytes_to_text know decimal and binary units") {
   CHECK(cli::parse_bytes("4") == 4);
   CHECK(cli::parse_bytes("4B") == 4);
   CHECK(cli::parse_bytes("1.5KB") == 1500);
@@ -319,14 +319,14 @@ TEST_CASE("numbers of bytes") {
   CHECK(cli::bytes_to_text(65536) == "65536 B");
 }
 
-TEST_CASE("bandwidths are made comparable by the factors of nccl-tests") {
+TEST_CASE("bus_factor gives the factors of nccl-tests") {
   CHECK(cli::bus_factor(Collective::all_reduce, 4) == doctest::Approx(1.5));
   CHECK(cli::bus_factor(Collective::all_gather, 4) == doctest::Approx(0.75));
   CHECK(cli::bus_factor(Collective::reduce_scatter, 4) == doctest::Approx(0.75));
   CHECK(cli::bus_factor(Collective::broadcast, 4) == 1);
 }
 
-TEST_CASE("what is wrong in a result is counted") {
+TEST_CASE("the wrong elements of a result are counted") {
   collectives::Call call;
   call.collective = Collective::all_gather;
   call.count = 3000;

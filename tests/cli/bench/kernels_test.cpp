@@ -1,4 +1,4 @@
-// `ringside bench kernels`: every kernel runs, and the figures are what they say.
+// `ringside bench kernels`: every kernel runs, and the figures are consistent.
 #include <doctest/doctest.h>
 
 #include "cli/report/json_file.hpp"
@@ -7,7 +7,7 @@
 using namespace ringside::testing;
 using ringside::cli::Json;
 
-TEST_CASE("bench kernels measures every kernel beside copies and products") {
+TEST_CASE("bench kernels measures every kernel beside copies and matrix products") {
   for (const std::string dtype : {"bf16", "fp32"}) {
     const auto outcome =
         run_program({ringside_binary, "bench", "kernels", "--device", "emulated", "--dtype", dtype,
@@ -38,7 +38,7 @@ TEST_CASE("bench kernels measures every kernel beside copies and products") {
   }
 }
 
-TEST_CASE("bench kernels is for kernels of a GPU") {
+TEST_CASE("bench kernels refuses --device cpu") {
   const auto outcome = run_program({ringside_binary, "bench", "kernels", "--device", "cpu"});
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.err.find(

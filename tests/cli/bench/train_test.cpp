@@ -1,4 +1,4 @@
-// `ringside bench train`: its figures add up.
+// `ringside bench train`: its figures are consistent.
 #include <filesystem>
 #include <fstream>
 
@@ -12,7 +12,7 @@
 using namespace ringside::testing;
 using ringside::cli::Json;
 
-TEST_CASE("bench train tells where a step's time goes") {
+TEST_CASE("bench train reports the time of each op of a step") {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("ringside-bench-train-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
@@ -26,7 +26,7 @@ TEST_CASE("bench train tells where a step's time goes") {
   CHECK(contains(outcome.out, "\ntiny: 857k parameters; batch 2 x 64, fp32, AdamW, 2 threads\n"));
   CHECK(contains(outcome.out, "\n  linear  "));
   CHECK(contains(outcome.out, "the same products alone"));
-  CHECK(contains(outcome.out, "  memory at the most "));
+  CHECK(contains(outcome.out, "  peak memory "));
 
   const Json rows = Json::parse(read_file(json));
   REQUIRE(rows.size() == 2);
@@ -34,18 +34,17 @@ TEST_CASE("bench train tells where a step's time goes") {
     double known = 0;
     for (const Json& op : row.at("ops"))
       known += op.at("forward_ms").get<double>() + op.at("backward_ms").get<double>();
-    CHECK(known <= 2 * row.at("step_ms").get<double>());  // medians of single ops need not add up
-                                                          // to the median of the step
+    // The medians of single ops need not add up to the median of the step.
+    CHECK(known <= 2 * row.at("step_ms").get<double>());
     CHECK(known >= 0.5 * row.at("step_ms").get<double>());
-    // Six operations for each parameter and token, but for the norms and the embedding, of which
-    // nothing is multiplied; besides, attention. Exactly:  linear 6 x 128 x (4 (4 x 128^2 + 3 x 128
-    // x 344) + 128 x 256),  attention's blocks below the diagonal.
+    // Six operations for each parameter and token, except for the norms and the embedding; and
+    // attention's blocks below the diagonal. The linear layers alone:
+    //     6 x 128 x (4 (4 x 128^2 + 3 x 128 x 344) + 128 x 256)
     CHECK(row.at("gflop").get<double>() >
           6 * 128 * (4 * (4 * 128 * 128 + 3 * 128 * 344) + 128 * 256) * 1e-9);
     CHECK(row.at("gflop").get<double>() <
           6 * 128 * (4 * (4 * 128 * 128 + 3 * 128 * 344) + 128 * 256) * 1e-9 * 1.1);
-    // Parameters, gradients and two moments are 16 bytes a parameter; the process has some of its
-    // own.
+    // Parameters, gradients and two moments are 16 bytes per parameter.
     CHECK(row.at("peak_tensor_bytes").get<double>() > 16 * row.at("parameters").get<double>());
     CHECK(row.at("peak_tensor_bytes").get<double>() < 40 * row.at("parameters").get<double>());
     CHECK(row.at("peak_resident_bytes").get<double>() > row.at("peak_tensor_bytes").get<double>());
@@ -59,16 +58,16 @@ TEST_CASE("bench train tells where a step's time goes") {
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("the comparison with PyTorch says what to install") {
+TEST_CASE("the comparison with PyTorch names the missing package") {
   const char* python = "/usr/bin/python3";
   if (::access(python, X_OK) != 0) {
     MESSAGE("SKIPPED: there is no ", python);
     return;
   }
   for (const std::string script : {"train_step.py", "parallel_step.py"}) {
+    // -S: without the installed packages.
     const auto outcome =
-        run_program({python, "-S", "-B",
-                     std::string(RINGSIDE_PEERS) + "/" + script});  // -S: without what is installed
+        run_program({python, "-S", "-B", std::string(RINGSIDE_PEERS) + "/" + script});
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out == "");
     CHECK(outcome.err == std::string(RINGSIDE_PEERS) + "/" + script + ": " + python +
@@ -77,9 +76,10 @@ TEST_CASE("the comparison with PyTorch says what to install") {
   }
 }
 
-TEST_CASE("bench without a collective says what is missing") {
+TEST_CASE("bench without a collective is a usage error") {
   const auto outcome = run_program({ringside_binary, "bench"});
   CHECK(outcome.exit_code == 2);
-  CHECK(contains(outcome.err,
-                 "say what to measure: a collective, such as all_reduce, or train, or ddp"));
+  CHECK(contains(
+      outcome.err,
+      "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels"));
 }

@@ -1,4 +1,4 @@
-// `ringside bench zero`: what it counts is what the formulas say.
+// `ringside bench zero`: the measured bytes agree with the formulas.
 #include <filesystem>
 #include <fstream>
 
@@ -20,7 +20,7 @@ bool near(double seen, double wanted, double slack) {
 
 }  // namespace
 
-TEST_CASE("bench zero counts what the formulas say") {
+TEST_CASE("bench zero measures the bytes of the formulas") {
   for (const std::string backend : {"shm", "threads"}) {
     CAPTURE(backend);
     const auto folder = std::filesystem::temp_directory_path() /
@@ -59,13 +59,13 @@ TEST_CASE("bench zero counts what the formulas say") {
     const Json rows = Json::parse(file);
     REQUIRE(rows.size() == 5);
     for (const Json& row : rows) {
-      const auto formula =
-          zero_formula(row.at("form"), row.at("parameters"), row.at("ranks"), 2 * 256 * 128 + 128);
-      CAPTURE(row.at("form").get<std::string>());
+      const auto formula = zero_formula(row.at("strategy"), row.at("parameters"), row.at("ranks"),
+                                        2 * 256 * 128 + 128);
+      CAPTURE(row.at("strategy").get<std::string>());
       CHECK(row.at("step_ms").get<double>() > 0);
-      CHECK(near(row.at("bytes_sent"), formula.sent, 0.005));  // what fills up shards
-      const bool by_owner =
-          row.at("form") == "zero1_broadcast";  // parameters are not cut: one rank has most
+      CHECK(near(row.at("bytes_sent"), formula.sent, 0.005));  // shards are padded
+      // An owner has whole parameters, so one rank holds more than the others.
+      const bool by_owner = row.at("strategy") == "zero1_broadcast";
       REQUIRE(row.at("moments").size() == 3);
       for (const Json& moment : row.at("moments")) {
         CAPTURE(moment.at("moment").get<std::string>());
@@ -81,7 +81,7 @@ TEST_CASE("bench zero counts what the formulas say") {
   }
 }
 
-TEST_CASE("bench zero takes backends in turn and holds each form against the first over the same") {
+TEST_CASE("bench zero measures several backends in turn") {
   const auto outcome = run_program({ringside_binary,
                                     "bench",
                                     "zero",
@@ -97,7 +97,7 @@ TEST_CASE("bench zero takes backends in turn and holds each form against the fir
                                     "1",
                                     "--steps",
                                     "2",
-                                    "--forms",
+                                    "--strategies",
                                     "zero1,zero3",
                                     "--backend",
                                     "shm,tcp",
@@ -111,14 +111,14 @@ TEST_CASE("bench zero takes backends in turn and holds each form against the fir
   REQUIRE(rows.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(rows[i].at("backend") == (i < 2 ? "shm" : "tcp"));
-    CHECK(rows[i].at("form") == (i % 2 == 0 ? "zero1" : "zero3"));
-    for (const Json& moment :
-         rows[i].at("moments"))  // what the other forms hold beside it does not count
+    CHECK(rows[i].at("strategy") == (i % 2 == 0 ? "zero1" : "zero3"));
+    // The memory of the other strategies does not count.
+    for (const Json& moment : rows[i].at("moments"))
       CHECK(near(moment.at("parameters_bytes"), rows[i].at("formula_parameters_bytes"), 0.02));
   }
 }
 
-TEST_CASE("the formulas of data parallel and of the stages") {
+TEST_CASE("the formulas of data parallelism and of the stages of ZeRO") {
   const auto f = [](const char* strategy) { return zero_formula(strategy, 1000, 4, 100); };
   CHECK((f("bucketed").optimizer_state == 8000 && f("bucketed").sent == 6000));
   CHECK((f("zero1").parameters == 4000 && f("zero1").gradients == 4000 &&
@@ -127,5 +127,5 @@ TEST_CASE("the formulas of data parallel and of the stages") {
   CHECK((f("zero2").parameters == 4000 && f("zero2").gradients == 1000 && f("zero2").sent == 6000));
   CHECK((f("zero3").parameters == 1000 && f("zero3").gradients == 1000 &&
          f("zero3").optimizer_state == 2000 && f("zero3").sent == 8700));
-  CHECK_THROWS_WITH(f("naive"), "there is no formula for the form 'naive'");
+  CHECK_THROWS_WITH(f("naive"), "there is no formula for the strategy 'naive'");
 }

@@ -1,4 +1,4 @@
-// `ringside eval` as whoever holds it against another framework runs it.
+// `ringside eval`, compared with PyTorch.
 
 #include <doctest/doctest.h>
 
@@ -40,7 +40,7 @@ Outcome eval(const fs::path& model, const fs::path& tokens,
   return run_program(command);
 }
 
-// log softmax of expected logits, at the tokens that follow.
+// The log softmax of the logits at one token.
 double log_probability(std::span<const double> logits, std::size_t token) {
   double total = 0;
   for (const double logit : logits) total += std::exp(logit);
@@ -60,27 +60,27 @@ void check_against_reference(const std::string& name, const std::string& dtype,
                                 grads.string(), "--logits", logits.string()});
   CHECK(outcome.err == "");
   REQUIRE(outcome.exit_code == 0);
-  CHECK(contains(outcome.out, "33 tokens foretold in 3 sequences"));
+  CHECK(contains(outcome.out, "33 tokens predicted in 3 sequences"));
 
   SafetensorsFile expected(reference / name / "expected.safetensors"), gradients(grads),
       given(logits);
   std::ifstream file(json);
-  const auto args = nlohmann::json::parse(file);
+  const auto written = nlohmann::json::parse(file);
   std::ifstream token_file(reference / "tokens.json");
   const auto tokens = nlohmann::json::parse(token_file);
-  CHECK(std::abs(args["loss"].get<double>() - numbers<double>(expected, "loss")[0]) <
+  CHECK(std::abs(written["loss"].get<double>() - numbers<double>(expected, "loss")[0]) <
         loss_tolerance);
-  CHECK(args["tokens"] == 33);
-  CHECK(args["dtype"] == dtype);
+  CHECK(written["tokens"] == 33);
+  CHECK(written["dtype"] == dtype);
 
   const auto all_logits = numbers<double>(expected, "logits");
-  REQUIRE(args["log_probabilities"].size() == 3);
+  REQUIRE(written["log_probabilities"].size() == 3);
   for (std::size_t s = 0; s < 3; ++s) {
-    REQUIRE(args["log_probabilities"][s].size() == 11);
+    REQUIRE(written["log_probabilities"][s].size() == 11);
     for (std::size_t t = 0; t < 11; ++t) {
       const double p = log_probability(std::span(all_logits).subspan((s * 12 + t) * 29, 29),
                                        tokens[s][t + 1].get<std::size_t>());
-      CHECK(std::abs(args["log_probabilities"][s][t].get<double>() - p) < tolerance);
+      CHECK(std::abs(written["log_probabilities"][s][t].get<double>() - p) < tolerance);
     }
     const auto own = numbers<T>(given, std::to_string(s));
     REQUIRE(own.size() == 12 * 29);
@@ -100,14 +100,14 @@ void check_against_reference(const std::string& name, const std::string& dtype,
 
 }  // namespace
 
-TEST_CASE("eval gives PyTorch's loss and odds and gradients") {
+TEST_CASE("eval gives PyTorch's loss, probabilities and gradients") {
   for (const char* name : {"untied_grouped", "tied"}) {
     check_against_reference<double>(name, "fp64", 1e-10, 1e-10);
     check_against_reference<float>(name, "fp32", 1e-6, 1e-5);
   }
 }
 
-TEST_CASE("eval and generate tell of a model that does not fit before anything is allocated") {
+TEST_CASE("eval and generate refuse a model that does not fit before they allocate memory") {
   TemporaryDirectory directory;
   fs::copy_file(reference / "tied" / "config.json", directory.path() / "config.json");
   std::ifstream file(directory.path() / "config.json");
@@ -120,15 +120,15 @@ TEST_CASE("eval and generate tell of a model that does not fit before anything i
       eval(directory.path(), reference / "tokens.json",
            {"--grads", (directory.path() / "g").string(), "--memory-limit", "64"});
   CHECK(outcome.exit_code == 1);
-  CHECK(outcome.err.starts_with("ringside: this takes about "));
+  CHECK(outcome.err.starts_with("ringside: this needs about "));
   CHECK(contains(outcome.err,
-                 ", but there are 64 GB: choose a smaller --batch, or a smaller model; "
-                 "--memory-limit 0 tries it all the same\n"));
+                 ", but 64 GB are available: choose a smaller --batch, or a smaller model; "
+                 "--memory-limit 0 tries it anyway\n"));
   CHECK(contains(outcome.err, ", gradients "));
   const Outcome text = run_program(
       {ringside_binary, "generate", "--init", directory.path().string(), "--prompt", "a"});
   CHECK(text.exit_code == 1);
-  CHECK(text.err.starts_with("ringside: this takes about "));
+  CHECK(text.err.starts_with("ringside: this needs about "));
   CHECK(text.seconds < 5);
   CHECK(eval(reference / "tied", reference / "tokens.json", {"--memory-limit", "0.000001"})
             .exit_code == 1);
@@ -136,14 +136,13 @@ TEST_CASE("eval and generate tell of a model that does not fit before anything i
         0);
 }
 
-TEST_CASE(
-    "eval reads a checkpoint in shards and says bits per byte where a token's bytes are known") {
+TEST_CASE("eval reads a sharded checkpoint and gives bits per byte if a token's bytes are known") {
   TemporaryDirectory directory;
   for (const char* name : {"config.json", "model.safetensors"})
     fs::copy_file(reference / "tied" / name, directory.path() / name);
-  const Outcome whole = eval(directory.path(), reference / "tokens.json");
-  CHECK(whole.exit_code == 0);
-  CHECK_FALSE(contains(whole.out, "bits per byte"));  // 29 tokens are not bytes
+  const Outcome unsharded = eval(directory.path(), reference / "tokens.json");
+  CHECK(unsharded.exit_code == 0);
+  CHECK_FALSE(contains(unsharded.out, "bits per byte"));  // 29 tokens are not bytes
   fs::rename(directory.path() / "model.safetensors",
              directory.path() / "model-00001-of-00001.safetensors");
   nlohmann::json index;
@@ -153,16 +152,16 @@ TEST_CASE(
       index["weight_map"][name] = "model-00001-of-00001.safetensors";
   }
   directory.write("model.safetensors.index.json", index.dump());
-  CHECK(eval(directory.path(), reference / "tokens.json").out == whole.out);
+  CHECK(eval(directory.path(), reference / "tokens.json").out == unsharded.out);
   directory.write("tokenizer.json", "{}");
-  const Outcome strange = eval(directory.path(), reference / "tokens.json");
-  CHECK(strange.exit_code == 0);
-  CHECK(contains(strange.out, "no bits per byte: the tokenizer " +
-                                  (directory.path() / "tokenizer.json").string() +
-                                  " cannot be used: "));
+  const Outcome unreadable = eval(directory.path(), reference / "tokens.json");
+  CHECK(unreadable.exit_code == 0);
+  CHECK(contains(unreadable.out, "no bits per byte: the tokenizer " +
+                                     (directory.path() / "tokenizer.json").string() +
+                                     " cannot be used: "));
 }
 
-TEST_CASE("eval says in a sentence what it cannot do") {
+TEST_CASE("eval reports wrong tokens and missing files in one sentence") {
   TemporaryDirectory directory;
   const auto refusal = [&](const std::string& tokens, const std::string& name = "t.json") {
     const Outcome outcome = eval(reference / "tied", directory.write(name, tokens));

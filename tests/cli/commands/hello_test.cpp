@@ -1,4 +1,4 @@
-// `ringside hello`: what it shows, and what it says when its ranks cannot come together.
+// `ringside hello`: its output, and its errors when the ranks cannot meet.
 #include <memory>
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ using namespace ringside::testing;
 
 namespace {
 
-Variables place(int rank, int size, std::uint16_t port, const std::string& key = "hello") {
+Variables rank_variables(int rank, int size, std::uint16_t port, const std::string& key = "hello") {
   return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(size)},
           {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)},
           {"RINGSIDE_JOB_KEY", key},      {"RINGSIDE_CONNECT_TIMEOUT", "5"}};
@@ -23,7 +23,7 @@ std::unique_ptr<Program> hello(const Variables& variables) {
   return std::make_unique<Program>(std::vector<std::string>{ringside_binary, "hello"}, variables);
 }
 
-// It ends with one sentence on stderr, this one, and leaves nothing behind.
+// The program fails with exactly this sentence on stderr and leaves no process.
 void expect_refusal(Program& program, const std::string& sentence) {
   const Outcome outcome = program.wait(Seconds(15));
   CAPTURE(outcome.err);
@@ -53,30 +53,30 @@ TEST_CASE("hello shows the same numbers over every transport") {
                    "  rank 2     6   7   5   1      17  18  20  22\n"
                    "  rank 3     1   0   5   9      17  18  20  22\n"));
     CHECK(contains(outcome.out,
-                   "gather: rank 0 gets what each rank has\n"
+                   "gather: rank 0 gets the numbers of all ranks\n"
                    "          before      after\n"
                    "  rank 0     5         5   5   6   1\n"
                    "  rank 1     5         -   -   -   -\n"));
     for (const std::string name : {"scatter", "all_to_all", "send, recv", "split"})
       CHECK(contains(outcome.out, "\n" + name + ": "));
-    CHECK(contains(outcome.out, "barrier: nobody leaves before everybody has come\n"));
+    CHECK(contains(outcome.out, "barrier: no rank leaves before every rank has arrived\n"));
   }
 }
 
-TEST_CASE("a port that is taken is said by rank 0 in one sentence") {
+TEST_CASE("rank 0 reports in one sentence that the port is taken") {
   boost::asio::io_context io;
   boost::asio::ip::tcp::acceptor other(io, {boost::asio::ip::address_v4::loopback(), 0});
   const auto port = other.local_endpoint().port();
-  const auto rank = hello(place(0, 2, port));
+  const auto rank = hello(rank_variables(0, 2, port));
   expect_refusal(*rank, fmt::format("ringside: rank 0 cannot listen on 127.0.0.1:{}: the port is "
                                     "taken. Choose another with MASTER_PORT (or "
                                     "--master-port)",
                                     port));
 }
 
-TEST_CASE("a wrong world size is said by every rank in one sentence") {
+TEST_CASE("every rank reports in one sentence that the world sizes differ") {
   const auto port = tests::free_port();
-  const auto zero = hello(place(0, 2, port)), one = hello(place(1, 3, port));
+  const auto zero = hello(rank_variables(0, 2, port)), one = hello(rank_variables(1, 3, port));
   const std::string cause =
       "the ranks disagree on how many they are: rank 0 has WORLD_SIZE=2, but rank 1 has "
       "WORLD_SIZE=3";
@@ -84,20 +84,21 @@ TEST_CASE("a wrong world size is said by every rank in one sentence") {
   expect_refusal(*one, fmt::format("ringside: rank 0 refuses: {}", cause));
 }
 
-TEST_CASE("a rank with another job's key is turned away and the job ends well") {
+TEST_CASE("a rank with the key of another job is turned away and the job ends well") {
   const auto port = tests::free_port();
-  const auto zero = hello(place(0, 2, port)), stranger = hello(place(1, 2, port, "another"));
+  const auto zero = hello(rank_variables(0, 2, port)),
+             stranger = hello(rank_variables(1, 2, port, "another"));
   expect_refusal(*stranger, "ringside: rank 0 refuses: its job key is not the key of this job");
-  const auto one = hello(place(1, 2, port));
+  const auto one = hello(rank_variables(1, 2, port));
   CHECK(one->wait().exit_code == 0);
   const Outcome outcome = zero->wait();
   CHECK(outcome.exit_code == 0);
   CHECK(contains(outcome.err, "rank 0 turned away a connection from 127.0.0.1:"));
 }
 
-TEST_CASE("a rank that is never started is named in one sentence") {
+TEST_CASE("rank 0 names the ranks that never started in one sentence") {
   const auto port = tests::free_port();
-  auto variables = place(0, 3, port);
+  auto variables = rank_variables(0, 3, port);
   variables.insert_or_assign("RINGSIDE_CONNECT_TIMEOUT", std::string("1"));
   const auto zero = hello(variables);
   expect_refusal(

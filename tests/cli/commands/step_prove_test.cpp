@@ -1,5 +1,4 @@
-// `ringside step` and `ringside prove`: what they draw, what they write, and what they say where
-// something is wrong.
+// `ringside step` and `ringside prove`: their drawings, tables, figures and errors.
 
 #include <doctest/doctest.h>
 
@@ -31,7 +30,7 @@ using testing::Outcome;
 using testing::ringside_binary;
 using testing::run_program;
 
-// What the blackboard shows of a whole collective, in lines of at most `width` columns.
+// The drawing of a whole collective, in lines of at most `width` columns.
 std::string drawn(const Algorithm& algorithm, int size, int width, bool colour = false,
                   int root = 0) {
   const std::vector<Schedule> schedules = make_schedules(algorithm, size, root);
@@ -63,7 +62,7 @@ int longest_line(const std::string& text) {
   return longest;
 }
 
-// What `ringside step` writes when stdout is a terminal.
+// The output of `ringside step` on a terminal.
 std::string on_a_terminal(const testing::Variables& variables) {
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
@@ -84,7 +83,7 @@ std::string on_a_terminal(const testing::Variables& variables) {
   return out;
 }
 
-// A file for --json that is gone when the test is over.
+// A file for --json, removed at the end of the test.
 struct TemporaryFile {
   std::string path = fmt::format("/tmp/ringside_step_prove_test_{}.json", getpid());
   ~TemporaryFile() { std::remove(path.c_str()); }
@@ -121,7 +120,7 @@ TEST_CASE("step draws a broadcast and a barrier") {
                  "  rank 1   1          ─0─▶ rank 2\n"
                  "  rank 2  [1]\n"));
   CHECK(contains(drawn(Collective::barrier, 3, 100),
-                 "step 1: the messages carry nothing but news\n"
+                 "step 1: the messages carry no payload\n"
                  "           has heard from\n"
                  "  rank 0  [0+1+2]            ───▶ rank 2\n"
                  "  rank 1  [0+1+2]            ───▶ rank 0\n"
@@ -129,7 +128,7 @@ TEST_CASE("step draws a broadcast and a barrier") {
 }
 
 TEST_CASE(
-    "step draws a one-shot all-reduce, where ranks take their own input in its turn, and an "
+    "step draws a one-shot all-reduce, where each rank adds its own input in rank order, and an "
     "all-to-all with its chunks") {
   CHECK(contains(drawn(find_algorithm(Collective::all_reduce, "one_shot"), 2, 100),
                  "step 1: what arrives is added on rank 0, and replaces what was there on rank 1\n"
@@ -149,17 +148,17 @@ TEST_CASE(
                  "  rank 2  [0.2]     1.2      2.2        ─0─▶ rank 0\n"));
 }
 
-TEST_CASE("a cell in its three forms, also where a contribution came more than once") {
-  CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::names) == "0+1+2+4");
-  CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::spans) == "0-2+4");
-  CHECK(cell_text({1, 1, 1, 0, 1}, CellForm::counts) == "4");
-  CHECK(cell_text({1, 1, 0, 2}, CellForm::names) == "0+1+3+3");
-  CHECK(cell_text({1, 1, 0, 2}, CellForm::spans) == "0+1+3+3");
-  CHECK(cell_text({0, 7, 1, 1, 1}, CellForm::spans) == "1(x7)+2-4");
-  CHECK(cell_text({0, 0}, CellForm::names) == "");
+TEST_CASE("a cell has three notations and shows repeated contributions") {
+  CHECK(cell_text({1, 1, 1, 0, 1}, CellNotation::names) == "0+1+2+4");
+  CHECK(cell_text({1, 1, 1, 0, 1}, CellNotation::spans) == "0-2+4");
+  CHECK(cell_text({1, 1, 1, 0, 1}, CellNotation::counts) == "4");
+  CHECK(cell_text({1, 1, 0, 2}, CellNotation::names) == "0+1+3+3");
+  CHECK(cell_text({1, 1, 0, 2}, CellNotation::spans) == "0+1+3+3");
+  CHECK(cell_text({0, 7, 1, 1, 1}, CellNotation::spans) == "1(x7)+2-4");
+  CHECK(cell_text({0, 0}, CellNotation::names) == "");
 }
 
-TEST_CASE("what is drawn fits the width, for every algorithm and up to 33 ranks") {
+TEST_CASE("the drawing fits the width for every algorithm and up to 33 ranks") {
   for (const Algorithm& algorithm : all_algorithms()) {
     for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 33}) {
       for (const int width : {80, 100, 160}) {
@@ -167,14 +166,14 @@ TEST_CASE("what is drawn fits the width, for every algorithm and up to 33 ranks"
         CAPTURE(size);
         CAPTURE(width);
         if (algorithm.collective == Collective::barrier && size == 33)
-          continue;  // one row names up to 33 ranks, whatever the width
+          continue;  // one row names up to 33 ranks
         CHECK(longest_line(drawn(algorithm, size, width)) <= width);
       }
     }
   }
 }
 
-TEST_CASE("colour adds escapes and changes nothing else") {
+TEST_CASE("colour only adds escape sequences") {
   std::string coloured = drawn(Collective::all_reduce, 4, 100, true);
   CHECK(contains(coloured, "\033[1;32m[0+1+2+3]\033[0m"));  // added
   CHECK(contains(coloured, "\033[1;33m[0+1+2+3]\033[0m"));  // overwritten
@@ -186,8 +185,8 @@ TEST_CASE("colour adds escapes and changes nothing else") {
 }
 
 TEST_CASE(
-    "ringside step: without arguments the ring all-reduce of four ranks, with a title and the "
-    "promise kept") {
+    "ringside step without arguments draws the ring all-reduce of four ranks, with a title and the "
+    "promised result") {
   const Outcome outcome = run_program({ringside_binary, "step"});
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
@@ -195,11 +194,10 @@ TEST_CASE(
   CHECK(contains(outcome.out, drawn(Collective::all_reduce, 4, 100)));
   CHECK(outcome.out.ends_with(
       "\nAt the end every rank holds the sum of all ranks, as all_reduce promises.\n"));
-  CHECK_FALSE(contains(outcome.out, "\033"));  // no colour where nobody looks
+  CHECK_FALSE(contains(outcome.out, "\033"));  // no colour without a terminal
 }
 
-TEST_CASE(
-    "ringside step: colour on a terminal, unless NO_COLOR or a dumb terminal says otherwise") {
+TEST_CASE("ringside step uses colour on a terminal, except with NO_COLOR or on a dumb terminal") {
   CHECK(contains(on_a_terminal({}), "\033[1;32m[0+1]"));
   const std::string plain = on_a_terminal({{"NO_COLOR", "1"}});
   CHECK(contains(plain, "[0+1]"));
@@ -207,7 +205,7 @@ TEST_CASE(
   CHECK_FALSE(contains(on_a_terminal({{"TERM", "dumb"}}), "\033"));
 }
 
-TEST_CASE("ringside step --json: the same as figures") {
+TEST_CASE("ringside step --json writes the same steps") {
   const TemporaryFile file;
   const Outcome outcome = run_program({ringside_binary, "step", "reduce", "--algorithm", "binomial",
                                        "-n", "3", "--root", "2", "--json", file.path});
@@ -227,7 +225,7 @@ TEST_CASE("ringside step --json: the same as figures") {
   CHECK(json["findings"].empty());
 }
 
-TEST_CASE("ringside step says what is wrong with its arguments") {
+TEST_CASE("ringside step reports wrong arguments") {
   const auto err = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {ringside_binary, "step"});
     const Outcome outcome = run_program(arguments);
@@ -240,13 +238,13 @@ TEST_CASE("ringside step says what is wrong with its arguments") {
                  "there is no algorithm named 'tree' for all_reduce; there are ring, "));
   CHECK(contains(err({"broadcast", "--root", "4"}),
                  "the root of a broadcast on 4 ranks must be one of 0 to 3, not 4"));
-  CHECK(contains(err({"all_reduce", "--root", "1"}), "all_reduce has no root; leave --root out"));
+  CHECK(contains(err({"all_reduce", "--root", "1"}), "all_reduce has no root: leave out --root"));
   CHECK(contains(err({"all_reduce", "-n", "0"}), "Value 0 not in range 1 to 64"));
   CHECK(contains(err({"all_reduce", "--json", "/nonexistent/file"}),
                  "cannot write the figures to /nonexistent/file"));
 }
 
-TEST_CASE("ringside prove: everything in the catalogue holds") {
+TEST_CASE("ringside prove proves every algorithm of the catalogue") {
   const TemporaryFile file;
   const Outcome outcome =
       run_program({ringside_binary, "prove", "--max-size", "9", "--json", file.path});
@@ -263,7 +261,7 @@ TEST_CASE("ringside prove: everything in the catalogue holds") {
   CHECK(json[0]["chunks"] == 9);
 }
 
-TEST_CASE("ringside prove looks at what it is asked for") {
+TEST_CASE("ringside prove proves only the selected algorithms") {
   const Outcome ring =
       run_program({ringside_binary, "prove", "--algorithm", "ring", "--max-size", "4"});
   CHECK(contains(ring.out, "reduce_scatter"));
@@ -276,7 +274,7 @@ TEST_CASE("ringside prove looks at what it is asked for") {
   CHECK(contains(wrong.err, "there is no algorithm named 'star'; there are"));
 }
 
-TEST_CASE("prove on an algorithm that is wrong from three ranks on") {
+TEST_CASE("prove finds an algorithm that is wrong from three ranks on") {
   const Algorithm broken{Collective::all_reduce, "left_ring", [](int size, int rank, int) {
                            Schedule schedule = ring_all_reduce(size, rank);
                            for (Step& step : schedule.steps) step.send->to = wrap(rank - 1, size);
@@ -301,7 +299,7 @@ TEST_CASE("prove on an algorithm that is wrong from three ranks on") {
   CHECK(json_of(proof)["holds"] == false);
 }
 
-TEST_CASE("prove looks at every root of a collective that has one") {
+TEST_CASE("prove tries every root of a collective with a root") {
   CHECK(prove(find_algorithm(Collective::broadcast), 5).cases == 1 + 2 + 3 + 4 + 5);
   const Algorithm only_root_0{Collective::broadcast, "only_root_0", [](int size, int rank, int) {
                                 return find_algorithm(Collective::broadcast).make(size, rank, 0);
@@ -309,7 +307,7 @@ TEST_CASE("prove looks at every root of a collective that has one") {
   CHECK(prove(only_root_0, 4).failed == 0 + 1 + 2 + 3);
 }
 
-TEST_CASE("prove on an algorithm that throws") {
+TEST_CASE("prove reports an algorithm that throws") {
   const Algorithm unfinished{Collective::barrier, "unfinished", [](int, int, int) -> Schedule {
                                throw Error("the exercise is not solved yet");
                              }};

@@ -1,5 +1,4 @@
-// `ringside tokenize`: training, encoding and decoding as one types them, and what it says where
-// something is wrong.
+// `ringside tokenize`: training, encoding and decoding on the command line, and its errors.
 
 #include <cstdint>
 #include <string>
@@ -37,7 +36,7 @@ void check_usage_error(const std::vector<std::string>& arguments, const std::str
 
 }  // namespace
 
-TEST_CASE("tokenize prints ids and what they stand for") {
+TEST_CASE("tokenize prints ids and their bytes") {
   const Outcome outcome = tokenize({"--tokenizer", gpt2, "the ring\n\xff<|endoftext|>"});
   CHECK(outcome.exit_code == 0);
   CHECK(contains(outcome.out, "  \" ring\"\n"));
@@ -52,13 +51,13 @@ TEST_CASE("tokenize decodes what it encoded") {
   const std::string figures = (directory.path() / "figures.json").string();
   const std::string text = "It's the\tring, Größe 12345 🙂\n";
   CHECK(tokenize({"--tokenizer", gpt2, "--json", figures, text}).exit_code == 0);
-  const json args = json::parse(read_file(figures));
-  CHECK(args["bytes"] == text.size());
-  CHECK(args["tokens"] == args["ids"].size());
-  CHECK(args["bytes_per_token"].get<double>() ==
-        doctest::Approx(static_cast<double>(text.size()) / args["ids"].size()));
+  const json written = json::parse(read_file(figures));
+  CHECK(written["bytes"] == text.size());
+  CHECK(written["tokens"] == written["ids"].size());
+  CHECK(written["bytes_per_token"].get<double>() ==
+        doctest::Approx(static_cast<double>(text.size()) / written["ids"].size()));
   const std::string ids =
-      fmt::format("{}", fmt::join(args["ids"].get<std::vector<std::int32_t>>(), ","));
+      fmt::format("{}", fmt::join(written["ids"].get<std::vector<std::int32_t>>(), ","));
   CHECK(tokenize({"--tokenizer", gpt2, "--decode", ids}).out == text);
   CHECK(
       tokenize({"--tokenizer", gpt2, "--decode", fmt::format("0,{}", ids), "--skip-special"}).out ==
@@ -82,7 +81,7 @@ TEST_CASE("tokenize writes files of ids that eval reads") {
   CHECK(written[2] == written[0]);
   check_usage_error(
       {"--tokenizer", gpt2, "--file", text, "--out", "ids.bin"},
-      "the name of ids.bin must end in .u16, .u32 or .json to say how the ids are written");
+      "the name of ids.bin must end in .u16, .u32 or .json, which determines the format");
 }
 
 TEST_CASE("tokenize learns what Hugging Face's trainer learns") {
@@ -98,25 +97,25 @@ TEST_CASE("tokenize learns what Hugging Face's trainer learns") {
   CHECK(tokenize({"--tokenizer", folder, "the"}).exit_code == 0);
 }
 
-TEST_CASE("the tokens around a text are the tokenizer's unless they are not wanted") {
+TEST_CASE("tokenize adds the tokenizer's tokens around a text unless --plain is given") {
   const std::string llama3 = reference("llama3.json");
   CHECK(tokenize({"--tokenizer", llama3, "a"}).out.starts_with("       1  \"<|begin|>\"\n"));
   CHECK_FALSE(contains(tokenize({"--tokenizer", llama3, "--plain", "a"}).out, "begin"));
 }
 
-TEST_CASE("tokenize says what is wrong") {
+TEST_CASE("tokenize reports wrong arguments and files") {
   check_usage_error({"text"},
-                    "say which tokenizer (--tokenizer FILE), or make one (--train N --save DIR)");
-  check_usage_error({"--tokenizer", gpt2},
-                    "give one thing to do: a text, --file FILE or --decode IDS");
+                    "choose a tokenizer (--tokenizer FILE), or train one (--train N --save DIR)");
+  check_usage_error({"--tokenizer", gpt2}, "choose one task: a text, --file FILE or --decode IDS");
   check_usage_error({"--tokenizer", gpt2, "text", "--decode", "1"},
-                    "give one thing to do: a text, --file FILE or --decode IDS");
+                    "choose one task: a text, --file FILE or --decode IDS");
   check_usage_error({"--tokenizer", gpt2, "--save", "x", "text"},
                     "--data and --save belong to --train");
   check_usage_error({"--train", "300"},
-                    "--save is missing: where should the trained tokenizer go?");
-  check_usage_error({"--train", "300", "--save", "x", "text"},
-                    "--train makes a tokenizer: leave out --tokenizer and what to do with one");
+                    "--train needs a place for the tokenizer: name it with --save");
+  check_usage_error(
+      {"--train", "300", "--save", "x", "text"},
+      "--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
   CHECK(tokenize({"--train", "100", "--save", "x", "--data", reference("learn_from.txt")}).err ==
         "ringside: a vocabulary of 100 has no room for the 256 bytes and 1 special token: it takes "
         "257\n");
@@ -126,10 +125,10 @@ TEST_CASE("tokenize says what is wrong") {
         "ringside: cannot read the tokenizer /nowhere.json: No such file or directory\n");
 }
 
-TEST_CASE("generate speaks the tokens of the tokenizer in the checkpoint's folder") {
+TEST_CASE("generate uses the tokenizer in the checkpoint's folder") {
   TemporaryDirectory directory;
   ringside::transformer::Config config;
-  config.vocabulary = 500;  // more than the tokenizer has: what is beyond shows as ?
+  config.vocabulary = 500;  // more than the tokenizer has: the others are printed as ?
   config.d_model = 8;
   config.layers = 1;
   config.heads = config.kv_heads = 2;
@@ -148,5 +147,5 @@ TEST_CASE("generate speaks the tokens of the tokenizer in the checkpoint's folde
   config.vocabulary = 256;
   ringside::transformer::save_checkpoint(directory.path(), ringside::transformer::Model(config));
   CHECK(contains(run_program(generate).err,
-                 ", but the model's vocabulary is 0 to 255: it is another model's"));
+                 ", but the model's vocabulary is 0 to 255: it belongs to another model"));
 }

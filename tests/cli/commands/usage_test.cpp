@@ -1,4 +1,4 @@
-// What the program says to someone who does not know it, or who mistypes.
+// Help, version, and the errors for wrong arguments.
 
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ Outcome ringside_with(std::vector<std::string> arguments, const Variables& varia
   return run_program(arguments, variables);
 }
 
-// Checks that the program explains a mistake in the arguments on stderr, and nothing else.
+// Checks that the program prints this usage error on stderr, and nothing else.
 void check_usage_error(const std::vector<std::string>& arguments, const std::string& sentence,
                        const std::string& hint) {
   CAPTURE(sentence);
@@ -30,16 +30,16 @@ void check_usage_error(const std::vector<std::string>& arguments, const std::str
 
 }  // namespace
 
-TEST_CASE("figures for programs may have standard output to themselves") {
+TEST_CASE("with --json - only the figures go to standard output") {
   const std::vector<std::vector<std::string>> commands = {
       {"bench", "all_reduce", "-n", "2", "--bytes", "64B", "--backends", "threads", "--repeat",
        "2"},
       {"bench", "train", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
        "--threads", "1"},
       {"bench", "ddp", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
-       "--forms", "flat"},
+       "--strategies", "flat"},
       {"bench", "zero", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
-       "--forms", "zero1", "--backend", "threads"},
+       "--strategies", "zero1", "--backend", "threads"},
       {"step", "all_reduce", "-n", "2"},
       {"prove", "all_reduce", "--max-size", "4"}};
   for (const auto& command : commands) {
@@ -59,7 +59,7 @@ TEST_CASE("figures for programs may have standard output to themselves") {
   }
 }
 
-TEST_CASE("help and version go to stdout and are no error") {
+TEST_CASE("help and version go to stdout and exit with 0") {
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{}, {"--help"}, {"launch", "--help"}}) {
     const auto outcome = ringside_with(arguments);
@@ -70,7 +70,22 @@ TEST_CASE("help and version go to stdout and are no error") {
   CHECK(ringside_with({"--version"}).out.starts_with("ringside 0."));
 }
 
-TEST_CASE("a mistake in the arguments is told in one sentence with a hint") {
+TEST_CASE("the help of every command fits into 80 columns") {
+  for (const std::string command :
+       {"", "step", "prove", "hello", "bench", "bench train", "bench ddp", "bench zero",
+        "bench kernels", "train", "generate", "eval", "tokenize", "launch", "postmortem"}) {
+    CAPTURE(command);
+    const auto outcome =
+        run_program({"sh", "-c", "\"$0\" " + command + " --help", ringside_binary});
+    CHECK(outcome.exit_code == 0);
+    for (const std::string& line : sorted_lines(outcome.out)) {
+      CAPTURE(line);
+      CHECK(line.size() <= 80);
+    }
+  }
+}
+
+TEST_CASE("a wrong argument is reported in one sentence with a hint") {
   check_usage_error({"lunch"}, "there is no command \"lunch\"", "ringside --help");
   check_usage_error({"launch", "--", "true"}, "--ranks is required", "ringside launch --help");
   check_usage_error({"launch", "-n", "2"}, "PROGRAM is required", "ringside launch --help");
@@ -89,7 +104,7 @@ TEST_CASE("a mistake in the arguments is told in one sentence with a hint") {
                     "ringside launch --help");
 }
 
-TEST_CASE("several nodes are told what they must agree on") {
+TEST_CASE("a launch on several nodes names what they must agree on") {
   const std::vector<std::string> start{"launch", "-n", "2", "--nnodes", "2", "--node-rank", "1"};
   const auto error_with = [&](std::vector<std::string> more) {
     auto arguments = start;
@@ -109,7 +124,7 @@ TEST_CASE("several nodes are told what they must agree on") {
         "MASTER_PORT\n");
 }
 
-TEST_CASE("a command whose output nobody reads ends without a word") {
+TEST_CASE("a command ends silently when nobody reads its output") {
   for (const std::string command :
        {"--help", "prove --max-size 16", "hello -n 3", "step all_reduce -n 32",
         "bench all_reduce -n 2 --bytes 1KB,2KB,4KB"}) {
@@ -119,8 +134,8 @@ TEST_CASE("a command whose output nobody reads ends without a word") {
          ringside_binary},
         {}, ringside::Seconds(60));
     CHECK(outcome.err == "");
-    CHECK((outcome.out == "141\n" ||
-           outcome.out == "0\n"));  // 0: it had written all before the reader went
+    // 141: SIGPIPE. 0: the command had written everything before the reader ended.
+    CHECK((outcome.out == "141\n" || outcome.out == "0\n"));
     CHECK(outcome.survivors == "");
   }
 }

@@ -1,5 +1,5 @@
-// `ringside launch` as a user meets it: what the ranks are told, what becomes of their output, and
-// how a job ends.
+// `ringside launch` as a user sees it: the environment of the ranks, their output, and the end of a
+// job.
 
 #include <csignal>
 #include <filesystem>
@@ -28,8 +28,8 @@ std::vector<std::string> launch_script(const std::vector<std::string>& options,
 
 using Lines = std::vector<std::string>;
 
-// Says "ready" and stays, whatever it is asked: the sleep is a child of the shell, as a python
-// under a script would be.
+// Prints "ready" and ignores signals. The sleep is a child of the shell, like the Python under a
+// script.
 const std::string stubborn = "trap '' INT TERM; echo ready; sleep 60; sleep 60";
 
 bool all_ready(Program& program, int ranks) {
@@ -41,7 +41,7 @@ bool all_ready(Program& program, int ranks) {
 
 }  // namespace
 
-TEST_CASE("every rank finds its place in the environment") {
+TEST_CASE("every rank gets its rank info in the environment") {
   const auto outcome = run_program(launch_script(
       {"-n", "3"},
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK $GROUP_RANK $MASTER_ADDR"));
@@ -53,7 +53,7 @@ TEST_CASE("every rank finds its place in the environment") {
 }
 
 TEST_CASE("all ranks of a job get the same port and key and the next job gets others") {
-  std::set<std::string> meeting_points;
+  std::set<std::string> keys;
   for (int job = 0; job < 2; ++job) {
     const auto outcome =
         run_program(launch_script({"-n", "3"}, "echo $MASTER_PORT $RINGSIDE_JOB_KEY"));
@@ -63,12 +63,12 @@ TEST_CASE("all ranks of a job get the same port and key and the next job gets ot
     const std::string key = of_this_job.begin()->substr(of_this_job.begin()->find(' ') + 1);
     CHECK(key.size() == 32);
     CHECK(key.find_first_not_of("0123456789abcdef") == std::string::npos);
-    meeting_points.insert(key);
+    keys.insert(key);
   }
-  CHECK(meeting_points.size() == 2);
+  CHECK(keys.size() == 2);
 }
 
-TEST_CASE("address port and key may be given") {
+TEST_CASE("address, port and key can be given") {
   const std::string script = "echo $MASTER_ADDR $MASTER_PORT $RINGSIDE_JOB_KEY";
   CHECK(run_program(launch_script({"-n", "1", "--master-addr", "::1", "--master-port", "1234",
                                    "--job-key", "k"},
@@ -79,7 +79,7 @@ TEST_CASE("address port and key may be given") {
             .out == "[0] h 77 e\n");
 }
 
-TEST_CASE("the ranks of several nodes are numbered through") {
+TEST_CASE("the ranks of several nodes are numbered consecutively") {
   const auto outcome =
       run_program(launch_script({"-n", "2", "--nnodes", "3", "--node-rank", "2", "--master-addr",
                                  "node0", "--master-port", "29500"},
@@ -90,7 +90,7 @@ TEST_CASE("the ranks of several nodes are numbered through") {
         Lines{"[4] 4 6 0 2 2 node0 29500 secret", "[5] 5 6 1 2 2 node0 29500 secret"});
 }
 
-TEST_CASE("a launcher inside a job does not meet at the outer job's port") {
+TEST_CASE("a launcher inside a job does not use the outer job's port and key") {
   const auto outcome = run_program(
       launch_script({"-n", "1"}, "echo $MASTER_PORT $RINGSIDE_JOB_KEY"),
       {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "77"}, {"RINGSIDE_JOB_KEY", "outer"}});
@@ -99,19 +99,19 @@ TEST_CASE("a launcher inside a job does not meet at the outer job's port") {
   CHECK_FALSE(contains(outcome.out, "outer"));
 }
 
-TEST_CASE("arguments after the first double dash are the program's own") {
+TEST_CASE("arguments after the first double dash belong to the program") {
   CHECK(run_program({ringside_binary, "launch", "-n", "1", "--", "echo", "-n", "3", "--", "--help"})
             .out == "[0] 3 -- --help\n");
 }
 
-TEST_CASE("stdout and stderr stay apart and a last line may be partial") {
+TEST_CASE("stdout and stderr stay separate and the last line may lack a newline") {
   const auto outcome =
       run_program(launch_script({"-n", "2"}, "echo whole; echo oh >&2; printf partial"));
   CHECK(sorted_lines(outcome.out) == Lines{"[0] partial", "[0] whole", "[1] partial", "[1] whole"});
   CHECK(sorted_lines(outcome.err) == Lines{"[0] oh", "[1] oh"});
 }
 
-TEST_CASE("ranks find their signals as the launcher found them") {
+TEST_CASE("ranks inherit the signal handling that the launcher inherited") {
   const std::vector<std::string> blocked_and_ignored{"grep", "-hE", "Sig(Blk|Ign)",
                                                      "/proc/self/status"};
   std::vector<std::string> under_launcher{ringside_binary, "launch", "-n", "1", "--bare", "--"};
@@ -141,14 +141,14 @@ TEST_CASE("many lines of many ranks arrive whole and in order") {
   CHECK(begin == outcome.out.size());
 }
 
-TEST_CASE("ranks read nothing and a bare rank 0 speaks without a prefix") {
+TEST_CASE("ranks read from /dev/null and a bare rank 0 prints without a prefix") {
   const auto outcome = run_program(launch_script({"-n", "2", "--bare"}, "cat; printf hello"));
   CHECK(contains(outcome.out, "hello"));
   CHECK(contains(outcome.out, "[1] hello\n"));
   CHECK_FALSE(contains(outcome.out, "[0]"));
 }
 
-TEST_CASE("a rank that ends with a code is named and the others are ended") {
+TEST_CASE("the launcher names a rank that fails with its exit code and ends the others") {
   const auto outcome = run_program(launch_script(
       {"-n", "4", "--grace", "0.3"}, "if [ $RANK = 1 ]; then exit 3; fi; sleep 60; echo x"));
   CHECK(outcome.exit_code == 3);
@@ -159,7 +159,7 @@ TEST_CASE("a rank that ends with a code is named and the others are ended") {
   CHECK(outcome.seconds < 2);
 }
 
-TEST_CASE("a rank that is killed is named with the signal") {
+TEST_CASE("the launcher names a killed rank with its signal") {
   Program program(launch_script({"-n", "3", "--grace", "0.3"}, "echo ready; exec sleep 60"));
   REQUIRE(all_ready(program, 3));
   REQUIRE(program.processes_of_rank(2).size() == 1);
@@ -171,12 +171,11 @@ TEST_CASE("a rank that is killed is named with the signal") {
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE(
-    "of ranks that ended together the killed one is named rather than the one that complains") {
+TEST_CASE("of ranks that end together the launcher names the one that a signal killed") {
   Program program(
       launch_script({"-n", "2"}, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done"));
   REQUIRE(all_ready(program, 2));
-  program.send(SIGSTOP);  // it will see both ends at the same time
+  program.send(SIGSTOP);  // so that it sees both ends at the same time
   ::kill(-program.processes_of_rank(0).front(), SIGTERM);
   ::kill(-program.processes_of_rank(1).front(), SIGKILL);
   ::usleep(200'000);
@@ -186,7 +185,7 @@ TEST_CASE(
   CHECK_FALSE(contains(outcome.err, "ringside: rank 0"));
 }
 
-TEST_CASE("within the grace period the other ranks may say their own sentence") {
+TEST_CASE("within the grace period the other ranks can print their own errors") {
   const auto outcome = run_program(launch_script(
       {"-n", "2"},
       "if [ $RANK = 1 ]; then echo first >&2; exit 7; fi; sleep 0.3; echo second >&2; exit 1"));
@@ -195,7 +194,7 @@ TEST_CASE("within the grace period the other ranks may say their own sentence") 
   CHECK(outcome.seconds < 2);
 }
 
-TEST_CASE("a rank that ignores SIGTERM is killed in the end") {
+TEST_CASE("a rank that ignores SIGTERM is killed") {
   const auto outcome = run_program(launch_script(
       {"-n", "2", "--grace", "0.2"},
       "if [ $RANK = 1 ]; then sleep 0.2; exit 5; fi; trap '' TERM; sleep 60; sleep 60"));
@@ -205,7 +204,7 @@ TEST_CASE("a rank that ignores SIGTERM is killed in the end") {
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE("a program that cannot be executed is named with the reason") {
+TEST_CASE("a program that cannot be executed is reported with the reason") {
   auto outcome = run_program({ringside_binary, "launch", "-n", "2", "--", "no-such-program"});
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.err == "ringside: cannot execute no-such-program: No such file or directory\n");
@@ -215,7 +214,7 @@ TEST_CASE("a program that cannot be executed is named with the reason") {
   CHECK(outcome.err == "ringside: cannot execute /dev/null: Permission denied\n");
 }
 
-TEST_CASE("where not all ranks can be started none stays") {
+TEST_CASE("if one rank cannot be started no rank remains") {
   const auto outcome = run_program(
       {"sh", "-c", "ulimit -n 50; exec \"$0\" launch -n 40 -- sleep 60", ringside_binary});
   CHECK(outcome.exit_code == 1);
@@ -223,7 +222,7 @@ TEST_CASE("where not all ranks can be started none stays") {
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE("what a rank has started ends with it") {
+TEST_CASE("the children of a rank end with it") {
   const auto outcome = run_program(launch_script({"-n", "2"}, "sleep 60 & echo done"));
   CHECK(outcome.exit_code == 0);
   CHECK(sorted_lines(outcome.out) == Lines{"[0] done", "[1] done"});
@@ -231,7 +230,7 @@ TEST_CASE("what a rank has started ends with it") {
   CHECK(outcome.seconds < 2);
 }
 
-TEST_CASE("a signal to the launcher reaches all ranks and leaves none") {
+TEST_CASE("a signal to the launcher reaches all ranks and no rank remains") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(signal);
     Program program(launch_script(
@@ -274,15 +273,15 @@ TEST_CASE("stubborn ranks are killed after the grace period or at the second sig
 TEST_CASE("nothing outlives a launcher that is killed with SIGKILL") {
   Program program(launch_script({"-n", "3"}, stubborn));
   REQUIRE(all_ready(program, 3));
-  CHECK(program.processes().size() >=
-        3 * 2 + 2);  // a shell and a sleep per rank, the launcher, its guardian
+  // A shell and a sleep for each rank, the launcher, its orphan reaper.
+  CHECK(program.processes().size() >= 3 * 2 + 2);
   program.send(SIGKILL);
   const auto outcome = program.wait();
   CHECK(outcome.signal == SIGKILL);
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE("a job whose output nobody reads ends") {
+TEST_CASE("a job ends when nobody reads its output") {
   const auto outcome =
       run_program({"sh", "-c", "\"$0\" launch -n 2 -- yes | head -n 1", ringside_binary});
   CHECK(sorted_lines(outcome.out).size() == 1);
@@ -290,9 +289,9 @@ TEST_CASE("a job whose output nobody reads ends") {
   CHECK(outcome.seconds < 3);
 }
 
-TEST_CASE("a launcher whose output is not taken still answers to signals") {
+TEST_CASE("a launcher whose output is not read still reacts to signals") {
   Program program({ringside_binary, "launch", "-n", "2", "--grace", "0.2", "--", "yes"});
-  ::usleep(300'000);  // the pipes are full: nothing reads the program's output until wait()
+  ::usleep(300'000);  // the pipes fill up: nobody reads the output before wait()
   program.send(SIGTERM);
   const auto deadline = Deadline::after(Seconds(5));
   while (!program.processes().empty() && !deadline.expired()) ::usleep(10'000);
@@ -302,7 +301,7 @@ TEST_CASE("a launcher whose output is not taken still answers to signals") {
 
 namespace {
 
-// A folder for temporary files that is the test's own.
+// A folder for the temporary files of a test.
 struct TemporaryFolder {
   TemporaryFolder()
       : path(std::filesystem::temp_directory_path() /
@@ -324,7 +323,7 @@ std::vector<std::string> training() {
 
 }  // namespace
 
-TEST_CASE("after a failure the last line names the folder with the flight records") {
+TEST_CASE("after a failure the last line names the folder of the flight records") {
   const TemporaryFolder folder;
   Program program(training(), {{"TMPDIR", folder.path.string()}});
   REQUIRE(program.wait_for("bits"));
@@ -342,7 +341,7 @@ TEST_CASE("after a failure the last line names the folder with the flight record
   CHECK(contains(postmortem.out, "rank 1 left no record: killed"));
 }
 
-TEST_CASE("a job that ends well or is interrupted or fails without records leaves no folder") {
+TEST_CASE("a job leaves no folder if it ends well, is interrupted, or fails without records") {
   const TemporaryFolder folder;
   const Variables temporary{{"TMPDIR", folder.path.string()}};
   CHECK(run_program({ringside_binary, "hello", "-n", "3"}, temporary).err == "");
@@ -360,9 +359,7 @@ TEST_CASE("a job that ends well or is interrupted or fails without records leave
   }
 }
 
-TEST_CASE(
-    "flight records that were asked for are kept and a folder that the user names is left to the "
-    "user") {
+TEST_CASE("requested flight records are kept and a folder of the user is not touched") {
   const TemporaryFolder folder;
   Program program(training(), {{"TMPDIR", folder.path.string()}});
   REQUIRE(program.wait_for("bits"));

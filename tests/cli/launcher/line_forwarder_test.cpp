@@ -10,7 +10,7 @@ using ringside::cli::LineForwarder;
 
 namespace {
 
-// Feeds `pieces`, each `step` after the one before, and returns all that comes out.
+// Feeds `pieces` at intervals of `step` and returns the whole output.
 std::string forwarded(const std::vector<std::string>& pieces,
                       std::chrono::milliseconds step = std::chrono::milliseconds(1)) {
   LineForwarder lines("[2] ");
@@ -26,23 +26,23 @@ std::string forwarded(const std::vector<std::string>& pieces,
 
 }  // namespace
 
-TEST_CASE("lines get the prefix whatever the pieces they arrive in") {
+TEST_CASE("lines get the prefix however the bytes are cut into pieces") {
   CHECK(forwarded({"one\ntwo\n"}) == "[2] one\n[2] two\n");
   CHECK(forwarded({"o", "ne\nt", "wo", "\n"}) == "[2] one\n[2] two\n");
   CHECK(forwarded({"\n\n"}) == "[2] \n[2] \n");
   CHECK(forwarded({}) == "");
 }
 
-TEST_CASE("a last line without an end is forwarded when its writer is gone") {
+TEST_CASE("a last line without a newline is forwarded when the writer ends") {
   CHECK(forwarded({"one\ntwo"}) == "[2] one\n[2] two\n");
 }
 
-TEST_CASE("a line ends with CR LF as it does with LF") {
+TEST_CASE("CR LF ends a line as LF does") {
   CHECK(forwarded({"one\r\ntwo\r\n"}) == "[2] one\n[2] two\n");
   CHECK(forwarded({"one\r", "\ntwo\r", "\n"}) == "[2] one\n[2] two\n");
 }
 
-TEST_CASE("of a progress line one state a second is shown and the last one always") {
+TEST_CASE("a progress line is shown once a second and in its last state") {
   using std::chrono::milliseconds;
   CHECK(forwarded({"step 1\r", "step 2\r", "step 3\r", "step 4\n"}) == "[2] step 1\n[2] step 4\n");
   CHECK(forwarded({"\rstep 1", "\rstep 2", "\rstep 3", "\n"}) == "[2] step 1\n[2] step 3\n");
@@ -53,7 +53,7 @@ TEST_CASE("of a progress line one state a second is shown and the last one alway
   CHECK(forwarded({"step 1\r", "step 2\r", "done\nnext\n"}) == "[2] step 1\n[2] done\n[2] next\n");
 }
 
-TEST_CASE("a line without end is cut so that memory stays bounded") {
+TEST_CASE("a very long line is cut so that memory stays bounded") {
   const std::string out = forwarded({std::string(LineForwarder::longest_line + 5, 'x') + "\n"});
   CHECK(out == "[2] " + std::string(LineForwarder::longest_line, 'x') + "\n[2] xxxxx\n");
 }

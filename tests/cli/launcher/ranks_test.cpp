@@ -1,4 +1,4 @@
-// `-n N` of a command that runs on several ranks, and its place under an outer launcher.
+// `-n N` of a command that runs on several ranks, and the same command under an outer launcher.
 
 #include <csignal>
 
@@ -9,21 +9,21 @@
 
 using namespace ringside::testing;
 
-TEST_CASE("with -n the command starts its ranks itself") {
+TEST_CASE("with -n a command starts its ranks itself") {
   const auto outcome = run_program({ringside_binary, "hello", "-n", "3"});
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
-  CHECK(outcome.out.starts_with("3 ranks over shm."));  // rank 0 speaks, without a prefix
+  CHECK(outcome.out.starts_with("3 ranks over shm."));  // rank 0 prints without a prefix
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE("one rank is this very process") {
+TEST_CASE("one rank runs in the process of the command") {
   const auto outcome = run_program({ringside_binary, "hello", "-n", "1"});
   CHECK(outcome.exit_code == 0);
   CHECK(contains(outcome.out, "1 rank"));
 }
 
-TEST_CASE("under an outer launcher the command takes its place from the environment") {
+TEST_CASE("under an outer launcher a command takes its rank from the environment") {
   for (const std::vector<std::string>& own : {std::vector<std::string>{}, {"-n", "2"}}) {
     std::vector<std::string> command{ringside_binary, "launch", "-n", "2", "--",
                                      ringside_binary, "hello"};
@@ -36,14 +36,13 @@ TEST_CASE("under an outer launcher the command takes its place from the environm
   }
 }
 
-TEST_CASE("a number of ranks that the outer launcher does not know is refused") {
+TEST_CASE("a number of ranks that contradicts the outer launcher is refused") {
   auto outcome =
       run_program({ringside_binary, "hello", "-n", "4"}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.err ==
         "ringside: -n asks for 4 ranks, but the environment says that this process is one of 2: "
-        "leave out -n, or unset RANK and "
-        "WORLD_SIZE\n"
+        "leave out -n, or unset RANK and WORLD_SIZE\n"
         "Try: ringside hello --help\n");
   outcome = run_program({ringside_binary, "hello", "-n", "4"}, {{"RANK", "0"}});
   CHECK(outcome.exit_code == 1);
@@ -52,7 +51,7 @@ TEST_CASE("a number of ranks that the outer launcher does not know is refused") 
         "ranks from here\n");
 }
 
-TEST_CASE("under mpirun the ranks find each other by the variables of Open MPI") {
+TEST_CASE("under mpirun the ranks meet by the variables of Open MPI") {
   const std::vector<std::string> mpirun{"mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
                                         "3"};
   const auto under_mpirun = [&](const std::vector<std::string>& arguments) {
@@ -80,8 +79,7 @@ TEST_CASE("under mpirun the ranks find each other by the variables of Open MPI")
   CHECK(other_number.exit_code == 2);
   CHECK(contains(other_number.err,
                  "ringside: -n asks for 2 ranks, but the environment says that this process is one "
-                 "of 3: leave out -n, or unset "
-                 "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE\n"));
+                 "of 3: leave out -n, or unset OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE\n"));
 }
 
 TEST_CASE("an interrupted training leaves no process") {

@@ -1,5 +1,5 @@
-// Whether a page or a drawing is well-formed, as XML would have it: every tag closed in its order,
-// every attribute quoted and named once.
+// Checks that a page or a drawing is well-formed like XML: tags are closed in order, attributes are
+// quoted and unique.
 #pragma once
 
 #include <set>
@@ -10,7 +10,7 @@
 
 namespace ringside::tests {
 
-// "" if it is, otherwise what is wrong. What stands in <style> and <script> is not looked at.
+// The first error, or "". Ignores the content of <style> and <script>.
 inline std::string what_is_malformed(const std::string& text) {
   std::vector<std::string> open;
   for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {

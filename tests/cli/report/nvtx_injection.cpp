@@ -1,6 +1,6 @@
-// A profiler that NVTX finds by NVTX_INJECTION64_PATH, for profiler_range_test.cpp: it writes a
-// line for each range that is opened or closed to the file that NVTX_INJECTION_LOG names, as "push
-// THREAD NAME" and "pop THREAD".
+// A profiler for profiler_range_test.cpp, loaded by NVTX through NVTX_INJECTION64_PATH. It appends
+// a line for each range to the file named by NVTX_INJECTION_LOG: "push THREAD NAME" or "pop
+// THREAD".
 #include <cstdio>
 #include <cstdlib>
 

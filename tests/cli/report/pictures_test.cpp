@@ -1,5 +1,4 @@
-// What a user gets to see: --link, --trace, --report and `bench ddp`, as the program writes them;
-// and the page in a real browser.
+// The output of --link, --trace, --report and `bench ddp`, and the report in a real browser.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -30,7 +29,7 @@ using tests::read_file;
 using tests::what_is_malformed;
 using Command = std::vector<std::string>;
 
-// Three ranks, four steps, of a model that takes milliseconds.
+// Six steps on three ranks, of a model that takes milliseconds.
 Outcome train(const TemporaryDirectory& directory, const Command& more) {
   std::string text;
   for (int i = 0; i < 500; ++i)
@@ -44,7 +43,7 @@ Outcome train(const TemporaryDirectory& directory, const Command& more) {
   return run_program(command, {}, Seconds(60));
 }
 
-// What stands in a trace, by rank and lane: how many spans of each kind.
+// The number of spans of each name in a trace, by rank and lane.
 std::map<std::pair<int, std::string>, std::map<std::string, int>> contents(const json& trace) {
   std::map<std::pair<int, int>, std::string> lanes;
   for (const auto& event : trace.at("traceEvents"))
@@ -64,7 +63,7 @@ std::map<std::pair<int, std::string>, std::map<std::string, int>> contents(const
 
 }  // namespace
 
-TEST_CASE("a trace of a training run has every rank's phases and calls in their lanes") {
+TEST_CASE("a trace of a training run has the phases and calls of every rank in their lanes") {
   const TemporaryDirectory directory;
   for (const char* backend : {"shm", "threads"}) {
     const auto file = directory.path() / "trace.json";
@@ -85,8 +84,8 @@ TEST_CASE("a trace of a training run has every rank's phases and calls in their 
         CHECK_MESSAGE(compute[name] == 3, rank, " ", name);
       CHECK(compute["linear"] > 0);
       CHECK(compute["linear backward"] == compute["linear"]);
-      // 2 layers of 9 parameters, embedding, norm and head: a call each, and one for the loss; each
-      // waited for by the rank's own thread.
+      // A call for each of 2 layers of 9 parameters, embedding, norm and head, and one for the
+      // loss. The rank's thread waits for each.
       CHECK(seen[{rank, "communication"}] ==
             std::map<std::string, int>{{"all_reduce", 3 * (21 + 1)}});
       CHECK(compute["wait for all_reduce"] == 3 * (21 + 1));
@@ -94,7 +93,7 @@ TEST_CASE("a trace of a training run has every rank's phases and calls in their 
   }
 }
 
-TEST_CASE("spans lie within their step and calls of a rank follow each other") {
+TEST_CASE("spans lie within their step and the calls of a rank do not overlap") {
   const TemporaryDirectory directory;
   const auto file = directory.path() / "trace.json";
   const auto outcome = train(directory, {"--parallel", "naive", "--backend", "tcp", "--trace",
@@ -124,9 +123,9 @@ TEST_CASE("steps that the run does not take cannot be traced") {
   const auto file = (directory.path() / "trace.json").string();
   auto outcome = train(directory, {"--trace", file, "--trace-steps", "7-9"});
   CHECK(outcome.exit_code == 1);
-  CHECK(contains(outcome.err, "steps 7 to 9 are to be traced, but the run takes steps 1 to 6"));
+  CHECK(contains(outcome.err, "cannot trace steps 7 to 9: the run takes steps 1 to 6"));
   outcome = train(directory, {"--trace", file, "--trace-steps", "5-4"});
-  CHECK(contains(outcome.err, "'5-4' are no steps: 3-5 are, or 4"));
+  CHECK(contains(outcome.err, "'5-4' is not a range of steps: write 3-5, or 4 for one step"));
   outcome = train(directory, {"--report", "/nowhere/report.html"});
   CHECK(contains(outcome.err,
                  "cannot write the report to /nowhere/report.html: No such file or directory"));
@@ -148,7 +147,7 @@ TEST_CASE("a training run's report shows lanes and memory and loss") {
     CHECK_MESSAGE(contains(page, part), part);
 }
 
-TEST_CASE("bench ddp counts each form's calls and bytes and tells what is exposed") {
+TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each strategy") {
   const TemporaryDirectory directory;
   const auto figures = directory.path() / "ddp.json", report = directory.path() / "ddp.html",
              svg = directory.path() / "ddp.svg";
@@ -184,7 +183,7 @@ TEST_CASE("bench ddp counts each form's calls and bytes and tells what is expose
   const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
   std::map<std::string, json> rows;
   for (const auto& row : all.at("rows"))
-    rows[row.at("form").get<std::string>() +
+    rows[row.at("strategy").get<std::string>() +
          (row.at("bucket_mb").is_null() ? ""
                                         : fmt::format(" {}", row.at("bucket_mb").get<double>()))] =
         row;
@@ -211,7 +210,7 @@ TEST_CASE("bench ddp counts each form's calls and bytes and tells what is expose
   CHECK(what_is_malformed(read_file(svg)) == "");
 }
 
-TEST_CASE("bench ddp takes several backends in turn beside one step without communication") {
+TEST_CASE("bench ddp measures several backends in turn beside one step without communication") {
   const TemporaryDirectory directory;
   const auto figures = directory.path() / "ddp.json";
   const Command small = {ringside_binary,
@@ -229,7 +228,7 @@ TEST_CASE("bench ddp takes several backends in turn beside one step without comm
                          "1",
                          "--steps",
                          "2",
-                         "--forms",
+                         "--strategies",
                          "flat,bucketed",
                          "--buckets",
                          "1"};
@@ -250,19 +249,19 @@ TEST_CASE("bench ddp takes several backends in turn beside one step without comm
     REQUIRE(rows.size() == 3);
     for (const json& row : rows) CHECK(row.at("backend") == (i == 0 ? "tcp" : "shm"));
     CHECK(rows[0].at("step_ms") == all[0].at("rows")[0].at("step_ms"));
-    CHECK(rows[1].at("form") == "flat");
+    CHECK(rows[1].at("strategy") == "flat");
     CHECK(rows[2].at("bytes_sent") == all[i].at("bucket_model").at("gradient_bytes"));
   }
   CHECK(with({"--backend", "tcp,threads"}).err ==
-        "ringside: --backend threads keeps all ranks in one process, where no others can take "
-        "turns with them: name it alone\nTry: ringside bench --help\n");
+        "ringside: --backend threads keeps all ranks in one process, so no other backend can take "
+        "turns with it: name it alone\nTry: ringside bench --help\n");
   CHECK(with({"--backend", "tcp,shm", "--report", figures}).err ==
         "ringside: --svg and --report show one backend: name one with --backend, or leave them "
         "out\nTry: ringside bench --help\n");
-  CHECK(contains(with({"--memory-limit", "0.01"}).err, "ringside: this takes about 0.0"));
+  CHECK(contains(with({"--memory-limit", "0.01"}).err, "ringside: this needs about 0.0"));
 }
 
-TEST_CASE("a link is told and slows a run down and is refused where it cannot be") {
+TEST_CASE("an emulated link slows a run down, and is refused where it is impossible") {
   const auto outcome = run_program(
       {ringside_binary, "bench", "all_reduce", "-n", "2", "--bytes", "1MB", "--backends",
        "shm,threads", "--link", "500Mbps,1ms", "--repeat", "2", "--json", "/dev/stdout"},
@@ -271,9 +270,8 @@ TEST_CASE("a link is told and slows a run down and is refused where it cannot be
   CHECK(contains(outcome.err, "every rank behind a link of 500 Mbps, 1 ms"));
   const json rows = json::parse(outcome.out);
   for (const auto& row : rows) {
-    CHECK(row.at("time_us").get<double>() >=
-          1000 +
-              2 * 1e6 / 2 / 62.5);  // of the second latency a part is hidden: slices are a pipeline
+    // Pipelined slices hide a part of the second latency.
+    CHECK(row.at("time_us").get<double>() >= 1000 + 2 * 1e6 / 2 / 62.5);
     CHECK(row.at("time_us").get<double>() < 6 * 2 * (1000 + 1e6 / 2 / 62.5));
     CHECK(row.at("limit_gbps").get<double>() == doctest::Approx(0.0625));
     CHECK(row.at("wrong") == 0);
@@ -285,9 +283,8 @@ TEST_CASE("a link is told and slows a run down and is refused where it cannot be
   };
   CHECK(contains(error_of({"hello", "-n", "2", "--link", "fast"}),
                  "'fast' is no link: 1Gbps,50us is one"));
-  CHECK(
-      contains(error_of({"bench", "all_reduce", "--backends", "tcp,gloo", "--link", "1Gbps"}),
-               "--link slows down tcp, shm and threads, but what gloo sends is out of its reach"));
+  CHECK(contains(error_of({"bench", "all_reduce", "--backends", "tcp,gloo", "--link", "1Gbps"}),
+                 "--link slows down tcp, shm and threads, but not gloo"));
   CHECK(contains(
       error_of({"bench", "--calibrate", "--link", "1Gbps"}),
       "--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK"));
@@ -296,7 +293,7 @@ TEST_CASE("a link is told and slows a run down and is refused where it cannot be
   CHECK(contains(variable.err, "RINGSIDE_LINK: '1MB/s' is no link"));
 }
 
-// The page as a browser sees it: its script has run, and nothing was complained about.
+// The page in a browser: its script runs without an error.
 TEST_CASE("a browser opens the report and finds no error") {
   const char* browser = nullptr;
   for (const char* path :
@@ -310,13 +307,19 @@ TEST_CASE("a browser opens the report and finds no error") {
   const auto file = directory.path() / "report.html";
   const auto trained = train(directory, {"--parallel", "naive", "--report", file.string()});
   REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
-  // What the arrow keys do is written into the page by a script of the test's own.
+  // A script of the test presses arrow keys and writes the result into the page.
   std::string page = read_file(file);
   const char* press = R"(<script>
-    const press = key => { document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: key, bubbles: true }));
-                           return document.activeElement.getAttribute('aria-label') + ' / ' + document.querySelector('.says').textContent; };
+    const press = key => {
+      const event = new KeyboardEvent('keydown', { key: key, bubbles: true });
+      document.activeElement.dispatchEvent(event);
+      return document.activeElement.getAttribute('aria-label') + ' / ' +
+          document.querySelector('.says').textContent;
+    };
     document.querySelector('.lane [tabindex="0"]').focus();
-    document.body.dataset.right = press('ArrowRight'); document.body.dataset.left = press('ArrowLeft'); document.body.dataset.down = press('ArrowDown');
+    document.body.dataset.right = press('ArrowRight');
+    document.body.dataset.left = press('ArrowLeft');
+    document.body.dataset.down = press('ArrowDown');
   </script></body>)";
   page.replace(page.rfind("</body>"), 7, press);
   std::ofstream(file) << page;
@@ -328,7 +331,7 @@ TEST_CASE("a browser opens the report and finds no error") {
       {{"HOME", directory.path().string()}}, Seconds(60));
   CHECK_MESSAGE(seen.exit_code == 0, seen.err);
   CHECK_MESSAGE(!contains(seen.err, "CONSOLE"), seen.err);
-  CHECK(contains(seen.out, "tabindex=\"0\""));  // what the script does first
+  CHECK(contains(seen.out, "tabindex=\"0\""));  // the first action of the script
   CHECK(contains(seen.out, "What the ranks did in step 5"));
   const auto noted = [&](const std::string& key) {
     const auto begin = seen.out.find("data-" + key + "=\"");
@@ -337,8 +340,8 @@ TEST_CASE("a browser opens the report and finds no error") {
                : seen.out.substr(begin, seen.out.find('"', begin + key.size() + 7) - begin);
   };
   CHECK_MESSAGE(contains(noted("right"), "Rank 0: backward"), noted("right"));
-  CHECK_MESSAGE(contains(noted("right"), "/ Rank 0: backward"),
-                noted("right"));  // ... and it is said
+  // The description below the figure follows.
+  CHECK_MESSAGE(contains(noted("right"), "/ Rank 0: backward"), noted("right"));
   CHECK_MESSAGE(contains(noted("left"), "Rank 0: forward"), noted("left"));
   CHECK_MESSAGE(contains(noted("down"), "Rank 0: all_reduce"), noted("down"));
 }

@@ -1,5 +1,5 @@
-// What a profiler sees of a training run: phases, calls and waits as NVTX ranges, which lie within
-// each other on every thread.
+// A profiler sees the phases, calls and waits of a training run as NVTX ranges, nested on each
+// thread.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -19,9 +19,8 @@ namespace {
 using testing::Outcome;
 using testing::Training;
 
-// What the injected library has written: the stack of names whenever one was opened, as "backward >
-// all_reduce bucket 0", and how often. Fails where more is closed than was opened, or something is
-// left open.
+// Reads the log of the injected library: how often each stack of open ranges occurs, for example
+// "backward > all_reduce bucket 0". Fails if a range is closed twice or left open.
 std::map<std::string, int> ranges_in(const std::filesystem::path& log) {
   std::map<std::string, std::vector<std::string>> open;  // by thread
   std::map<std::string, int> seen;
@@ -44,7 +43,7 @@ std::map<std::string, int> ranges_in(const std::filesystem::path& log) {
 
 }  // namespace
 
-TEST_CASE("a profiler sees phases and calls and waits of a training run") {
+TEST_CASE("a profiler sees the phases, calls and waits of a training run") {
   const Training training({"--steps", "3", "--parallel", "bucketed"});
   const auto log = training.path("ranges");
   const Outcome outcome = training.run(

@@ -1,4 +1,4 @@
-// Charts and pages: well-formed, complete in themselves, and with the numbers that they show.
+// Charts and pages are well-formed, self-contained, and show the right numbers.
 #include "cli/report/report.hpp"
 
 #include <doctest/doctest.h>
@@ -16,8 +16,8 @@ using ringside::tests::what_is_malformed;
 
 namespace {
 
-// A step of 100 ms: 30 forward, 40 backward with a call of 20 at its end, 10 ms of waiting for it,
-// an optimizer.
+// A step of 100 ms: 30 ms forward; 40 ms backward, with a call of 20 ms that begins before its end;
+// 10 ms of waiting for the call; 20 ms optimizer.
 RankTrace step_of(int rank) {
   using enum Trace::Lane;
   using enum Trace::Kind;
@@ -38,7 +38,7 @@ RankTrace step_of(int rank) {
 
 }  // namespace
 
-TEST_CASE("the totals of a step count what is within it") {
+TEST_CASE("the totals of a step count the spans within it") {
   const LaneTotals totals = totals_of(step_of(0), {1.0, 1.1});
   CHECK(totals.computing == doctest::Approx(0.090));
   CHECK(totals.network == doctest::Approx(0.020));
@@ -46,42 +46,39 @@ TEST_CASE("the totals of a step count what is within it") {
   CHECK(totals.calls == 1);
 }
 
-TEST_CASE("lanes show every phase and call and hatch what is exposed") {
+TEST_CASE("the lanes show every phase and call and hatch exposed communication") {
   const Figure figure = lanes_figure("One step", {step_of(0), step_of(1)}, {1.0, 1.1}, 0.2);
   CHECK(what_is_malformed(figure.drawing) == "");
   CHECK(figure.caption ==
-        "Rank 0: 90.00 ms computing, 1 calls, network used for 20.00 ms, 10.00 ms exposed; rank 1: "
-        "90.00 ms computing, 1 calls, network used for "
-        "20.00 ms, 10.00 ms exposed.");
+        "Rank 0: 90.00 ms computing, 1 call in 20.00 ms, 10.00 ms exposed; rank 1: 90.00 ms "
+        "computing, 1 call in 20.00 ms, 10.00 ms exposed.");
   CHECK(contains(figure.drawing,
                  "aria-label=\"Rank 1: all_reduce (bucket 0), 20.00 ms, from 60.00 to 80.00 ms; 4 "
-                 "MB, had waited 5.00 ms for its turn\""));
+                 "MB, queued for 5.00 ms before\""));
   CHECK(contains(figure.drawing,
                  "<g class=\"wait\" role=\"img\" tabindex=\"-1\" aria-label=\"Rank 0: wait for "
                  "all_reduce (bucket 0), 10.00 ms"));
-  CHECK(contains(
-      figure.drawing,
-      "<rect x=\"15.000%\" y=\"2\" width=\"20.000%\" height=\"24\" />"));  // backward, of a width
-                                                                           // of 200 ms
+  // backward; the whole width is 200 ms
+  CHECK(contains(figure.drawing, "<rect x=\"15.000%\" y=\"2\" width=\"20.000%\" height=\"24\" />"));
   CHECK(!contains(figure.drawing, "linear"));
   CHECK(!contains(figure.drawing, "step 3"));
   CHECK(figure.table.rows.size() == 2 * 6);
   CHECK(figure.table.rows[0] == std::vector<std::string>{"0", "compute", "backward", "1", "40.00"});
 }
 
-TEST_CASE("memory is stacked by kind and told with its peak") {
+TEST_CASE("memory is stacked by kind and the caption names its peak") {
   const Figure figure = memory_figure(step_of(0), {1.0, 1.1});
   CHECK(what_is_malformed(figure.drawing) == "");
   CHECK(contains(figure.drawing, ">parameters</text>"));
   CHECK(contains(figure.drawing, ">gradients</text>"));
-  CHECK(contains(figure.caption, "The most was 9.0 MB, 60.0 ms after the step began."));
-  CHECK(figure.table.rows.size() == 2);  // the third is of another time
+  CHECK(contains(figure.caption, "The peak is 9.0 MB, 60.0 ms after the step began."));
+  CHECK(figure.table.rows.size() == 2);  // the third sample is outside the window
   CHECK(figure.table.rows[1] == std::vector<std::string>{"60.0", "5.00", "4.00"});
   CHECK_THROWS_WITH_AS(memory_figure(step_of(0), {5, 6}),
                        "there is nothing to draw: no memory was recorded in that step", Error);
 }
 
-TEST_CASE("a page holds all it shows and asks for nothing else") {
+TEST_CASE("a page is self-contained") {
   Report report{"A <title> & \"quotes\"", {{"ranks", "2 over shm"}}, {}};
   report.figures.push_back(lanes_figure("One step", {step_of(0)}, {1.0, 1.1}, 0));
   report.figures.push_back(memory_figure(step_of(0), {1.0, 1.1}));
@@ -98,9 +95,9 @@ TEST_CASE("a page holds all it shows and asks for nothing else") {
   CHECK(contains(page, "<dt>ranks</dt><dd>2 over shm</dd>"));
   CHECK(contains(page, "prefers-color-scheme: dark"));
   CHECK(contains(page, "@media print"));
-  CHECK(contains(page, "From 8.000 bits per byte in step 1 to 6.500 in step 3."));
+  CHECK(contains(page, "The loss goes from 8.000 bits per byte in step 1 to 6.500 in step 3."));
   CHECK(contains(page, "<td>2</td><td>7.2500</td>"));
-  CHECK(contains(page, "with o = 150.0 us for a call and w = 1.000 GB/s"));
+  CHECK(contains(page, "o = 150.0 us, and the bandwidth, w = 1.000 GB/s"));
   CHECK(contains(
       page,
       "<td>bucketed 10 MB</td><td>12</td><td>7.58</td><td>9.38</td><td>9.00</td><td>11.00</td>"));
@@ -111,7 +108,7 @@ TEST_CASE("a page holds all it shows and asks for nothing else") {
   CHECK(tables == 4);
 }
 
-TEST_CASE("a drawing of its own is well-formed and brings its style") {
+TEST_CASE("a chart in a file of its own is well-formed and contains its style") {
   const std::string svg =
       svg_file(bucket_chart({150e-6, 1e9}, 91e6, {{"bucketed 10 MB", 12, 0.009, 0.011}}));
   CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
@@ -124,22 +121,23 @@ TEST_CASE("ticks are round numbers within the range") {
   CHECK(round_ticks(0, 100, 5) == std::vector<double>{0, 20, 40, 60, 80, 100});
   CHECK(round_ticks(0, 1.3, 5) == std::vector<double>{0, 0.5, 1});
   CHECK(round_ticks(-3, 4, 4) == std::vector<double>{-2, 0, 2, 4});
-  CHECK_THROWS_WITH_AS(round_ticks(1, 1, 5), "ticks from 1 to 1 are none", Error);
+  CHECK_THROWS_WITH_AS(round_ticks(1, 1, 5), "there are no ticks from 1 to 1: the range is empty",
+                       Error);
 }
 
-TEST_CASE("what cannot be drawn is told") {
+TEST_CASE("drawing nothing is an error") {
   CHECK_THROWS_WITH_AS(loss_figure({}), "there is nothing to draw: no step was taken", Error);
   const Chart chart{
       "empty", {"x", true}, {"y", true}, {{"nothing above zero", Series::dots, {{1, 0}, {-1, 2}}}}};
-  CHECK_THROWS_WITH_AS(draw(chart), "there is nothing to draw: no value that the axis could show",
-                       Error);
+  CHECK_THROWS_WITH_AS(draw(chart),
+                       "there is nothing to draw: the axis can show none of the values", Error);
   CHECK_THROWS_WITH_AS(write_report("/nowhere/report.html", {"x", {}, {}}),
                        "cannot write the report to /nowhere/report.html: does its folder exist, "
                        "and may you write there?",
                        Error);
 }
 
-TEST_CASE("the check for well-formed pages finds what is wrong") {
+TEST_CASE("the check for well-formed pages finds errors") {
   CHECK(what_is_malformed("<p>a<b>b</b></p>") == "");
   CHECK(what_is_malformed("<p>a<b>b</p></b>") == "</p> closes <b>");
   CHECK(what_is_malformed("<p>a") == "<p> is not closed");

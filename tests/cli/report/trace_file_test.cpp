@@ -1,4 +1,4 @@
-// Traces of all ranks, gathered and written in Chrome's format.
+// The traces of all ranks are gathered on one clock and written in Chrome's format.
 #include "cli/report/trace_file.hpp"
 
 #include <cmath>
@@ -14,8 +14,7 @@ using namespace ringside::tests;
 
 namespace {
 
-// Two calls at once, one blocking, and a phase around it all: what a step of data parallelism looks
-// like.
+// Two asynchronous calls and a blocking one within a phase: like a step of data parallelism.
 void small_step(ProcessGroup& group) {
   const TracedPhase phase("finish gradients");
   std::vector<float> a(1000, 1), b(2000, 1);
@@ -59,7 +58,7 @@ void check_rank(const RankTrace& trace) {
 
 }  // namespace
 
-TEST_CASE("rank 0 gets all ranks' spans on one clock") {
+TEST_CASE("rank 0 gets the spans of all ranks on one clock") {
   for (const int size : {1, 2, 3, 4})
     on_every_transport(size, [](ProcessGroup& group) {
       Trace trace;
@@ -79,23 +78,23 @@ TEST_CASE("rank 0 gets all ranks' spans on one clock") {
     });
 }
 
-TEST_CASE("clocks that are not one are set by asking") {
+TEST_CASE("different clocks are aligned by round trips") {
   on_every_transport(3, [](ProcessGroup& group) {
     Trace trace;
     group.barrier();
     const auto now = Clock::now();
     trace.add({Trace::Lane::compute, Trace::Kind::op, "at the same time", now,
                now + std::chrono::milliseconds(1)});
-    const auto by_asking = gather_traces(trace, group, true);
-    const auto as_it_is = gather_traces(trace, group);
-    for (std::size_t r = 0; r < by_asking.size(); ++r) {
-      const double apart = std::abs(by_asking[r].spans.at(0).start - as_it_is[r].spans.at(0).start);
+    const auto estimated = gather_traces(trace, group, true);
+    const auto shared = gather_traces(trace, group);
+    for (std::size_t r = 0; r < estimated.size(); ++r) {
+      const double apart = std::abs(estimated[r].spans.at(0).start - shared[r].spans.at(0).start);
       require(apart < 0.01, "rank {}: {} s apart", r, apart);
     }
   });
 }
 
-TEST_CASE("Chrome's format names every rank and lane and nests what is within") {
+TEST_CASE("Chrome's format names every rank and lane and keeps all data of a call") {
   RankTrace trace{.rank = 1,
                   .spans = {},
                   .memory = {{0.5, {1'000'000, 2'000'000}}},

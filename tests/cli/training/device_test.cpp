@@ -1,5 +1,5 @@
-// Training on the emulated device: every parallel form against one process on the CPU, and the
-// program.
+// Training on the emulated device: every parallel strategy is compared with one process on the CPU;
+// and the commands with --device.
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -35,7 +35,7 @@ transformer::TrainerOptions four_steps() {
   return options;
 }
 
-// What one step after the other gave on rank 0, and the gradients of the last.
+// The losses and norms of all steps on rank 0, and the gradients of the last step.
 struct Outcome {
   std::vector<double> losses, norms;
   std::vector<float> gradients;
@@ -58,9 +58,9 @@ Outcome train(const std::string& strategy_name, int ranks, Device device) {
     }
     strategy->visit_gradients(model, [&](const autograd::NamedTensor& gradient) {
       if (group.rank() != 0) return;
-      const autograd::Tensor home = gradient.tensor.to(Device::cpu);
-      outcome.gradients.insert(outcome.gradients.end(), home.values<float>().begin(),
-                               home.values<float>().end());
+      const autograd::Tensor ranks_run_as = gradient.tensor.to(Device::cpu);
+      outcome.gradients.insert(outcome.gradients.end(), ranks_run_as.values<float>().begin(),
+                               ranks_run_as.values<float>().end());
     });
     strategy->visit_state(trainer.optimizer(), [](const autograd::NamedTensor&) {});
   });
@@ -69,8 +69,7 @@ Outcome train(const std::string& strategy_name, int ranks, Device device) {
 
 }  // namespace
 
-TEST_CASE(
-    "device forms: every form of data parallelism and of ZeRO follows one process on the CPU") {
+TEST_CASE("device strategies: every parallel strategy follows one process on the CPU") {
   const Outcome alone = train("single", 1, Device::cpu);
   for (const std::string& strategy : strategy_names())
     for (const int ranks : {1, 2, 3}) {
@@ -93,9 +92,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE(
-    "device program: train on the emulated device says so and follows the CPU and is gone on with "
-    "there") {
+TEST_CASE("device program: train on the emulated device follows the CPU and resumes from it") {
   using namespace testing;
   const Training here({"--steps", "3"}), there({"--steps", "3", "--device", "emulated"});
   const auto losses = [](const Training& training, const Command& more) {
@@ -137,7 +134,7 @@ TEST_CASE(
   CHECK(text("emulated").out == text("cpu").out);
 }
 
-TEST_CASE("device program: bench train says where a step's time goes on the emulated device") {
+TEST_CASE("device program: bench train reports the time of each op on the emulated device") {
   using namespace testing;
   const auto outcome =
       run_program({ringside_binary, "bench", "train", "--model", "tiny", "--batch", "1",
@@ -153,17 +150,16 @@ TEST_CASE("device program: bench train says where a step's time goes on the emul
   CHECK(contains(outcome.err, "batch 1 x 16, fp32, AdamW, emulated, 1 thread\n"));
 }
 
-TEST_CASE("device program: what a device cannot do is said and is an error") {
+TEST_CASE("device program: unsupported devices and dtypes are refused") {
   using namespace testing;
   const auto refused =
       run_program({ringside_binary, "train", "--device", "emulated", "--dtype", "fp64"});
   CHECK(refused.exit_code == 2);
-  CHECK(contains(
-      refused.err,
-      "ringside: --dtype fp64 is for --device cpu alone: on emulated numbers are fp32 or bf16\n"));
+  CHECK(contains(refused.err,
+                 "ringside: --dtype fp64 needs --device cpu: emulated supports fp32 and bf16\n"));
   CHECK(run_program({ringside_binary, "train", "--device", "gpu"}).exit_code == 2);
   const auto missing = collectives::cuda::what_is_missing();
-  if (!missing) return;  // there is a GPU, and nothing to say
+  if (!missing) return;  // there is a GPU
   for (const Command& command :
        {Command{"train", "--steps", "1"}, Command{"train", "-n", "2", "--steps", "1"}}) {
     Command all = {ringside_binary};

@@ -1,5 +1,5 @@
-// The parallel forms under the trainer: micro-batches change no gradient, and cost no
-// communication.
+// The parallel strategies with the trainer: micro-batches change no gradient and add no
+// communication, and the estimated memory is right.
 
 #include "cli/training/parallel_strategies.hpp"
 
@@ -27,10 +27,10 @@ using transformer::Trainer;
 struct StepOutcome {
   double loss = 0, gradient_norm = 0;
   std::vector<double> gradients;
-  std::uint64_t messages = 0, bytes = 0;  // of rank 0, in the second step alone
+  std::uint64_t messages = 0, bytes = 0;  // of rank 0, in the second step
 };
 
-// The second of two steps, on rank 0; the others must agree with it.
+// The second of two steps, as rank 0 sees it.
 StepOutcome second_step(const std::string& strategy_name, int ranks, std::int64_t accumulate) {
   StepOutcome outcome;
   std::mutex guard;
@@ -42,7 +42,7 @@ StepOutcome second_step(const std::string& strategy_name, int ranks, std::int64_
     options.steps = 2;
     options.batch = 48;
     options.accumulate = accumulate;
-    options.checkpoint_activations = accumulate > 1;  // hooks fire all the same
+    options.checkpoint_activations = accumulate > 1;  // hooks must fire here too
     options.sequence = 16;
     options.optimizer = transformer::OptimizerKind::sgd;
     Trainer trainer(model, corpus, *strategy, options);
@@ -68,7 +68,7 @@ StepOutcome second_step(const std::string& strategy_name, int ranks, std::int64_
 }  // namespace
 
 TEST_CASE(
-    "micro-batches change no gradient and communicate once a step where gradients are whole") {
+    "micro-batches change no gradient and communicate once per step if gradients are not sharded") {
   const StepOutcome alone = second_step("single", 1, 1);
   for (const std::string& strategy : strategy_names()) {
     for (const int ranks : {1, 2, 3, 4}) {
@@ -86,7 +86,7 @@ TEST_CASE(
         for (std::size_t i = 0; i < parts.gradients.size(); ++i)
           worst = std::max(worst, std::abs(parts.gradients[i] - alone.gradients[i]));
         CHECK(worst < 1e-14);
-        // Where gradients are shared out, every micro-batch's are, and zero3 gathers for every one.
+        // zero2 and zero3 shard the gradients of each micro-batch; zero3 gathers for each.
         if (strategy == "zero2" || strategy == "zero3") {
           CHECK(parts.bytes > whole.bytes);
         } else {
@@ -99,7 +99,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a share that does not divide into micro-batches is refused") {
+TEST_CASE("a batch that does not divide into micro-batches is refused") {
   const Corpus corpus(testing::small_text());
   transformer::TrainerOptions options;
   options.batch = 8;
@@ -110,14 +110,14 @@ TEST_CASE("a share that does not divide into micro-batches is refused") {
                        Error);
 }
 
-TEST_CASE("what a form is said to hold of parameters and gradients is held") {
+TEST_CASE("a rank holds the parameters and gradients that held_by() predicts") {
   transformer::Config config;
   config.d_model = 64, config.d_ff = 128, config.layers = 4, config.heads = config.kv_heads = 4,
   config.sequence = 16;
   transformer::TrainerOptions options;
   options.batch = 4, options.sequence = 16, options.steps = 3;
-  for (const int vocabulary :
-       {256, 2048}) {  // the blocks are the largest units, or the embedding and the head
+  // With 256 tokens the blocks are the largest units, with 2048 the embedding and the head.
+  for (const int vocabulary : {256, 2048}) {
     for (const bool tied : {false, true}) {
       for (const std::string strategy_name : {"bucketed", "zero1", "zero2", "zero3"}) {
         CAPTURE(vocabulary);
@@ -140,9 +140,8 @@ TEST_CASE("what a form is said to hold of parameters and gradients is held") {
         });
         CHECK(static_cast<double>(parameters) == doctest::Approx(need.parameters).epsilon(0.02));
         CHECK(static_cast<double>(gradients) < 1.02 * need.gradients);
-        CHECK(static_cast<double>(gradients) >
-              0.5 * need.gradients);  // how many are under way is a matter of time: none, and it is
-                                      // 0.59
+        // The number of buckets in flight depends on timing; without any it is 0.59.
+        CHECK(static_cast<double>(gradients) > 0.5 * need.gradients);
       }
     }
   }

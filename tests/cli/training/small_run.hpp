@@ -1,5 +1,4 @@
-// A text and a model for tests that train in this process: small, with query heads that share a key
-// head.
+// A small text and a small model, with grouped query heads, for tests that train in this process.
 #pragma once
 
 #include "transformer/data/corpus.hpp"

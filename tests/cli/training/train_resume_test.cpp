@@ -1,5 +1,5 @@
-// What `ringside train --save` leaves, and what goes on from it: --resume on as many ranks and on
-// others, --init, `ringside generate`.
+// The checkpoints of `ringside train --save`, and what continues from them: --resume on the same
+// and on other numbers of ranks, --init, and `ringside generate`.
 
 #include <doctest/doctest.h>
 
@@ -33,7 +33,7 @@ void check_resume(const Command& options) {
   run("halves", {"--steps", "20", "--stop-at", "10"});
   CHECK_FALSE(same_model(training.path("whole"), training.path("halves")));
 
-  // Nothing but the text and who computes it is said again.
+  // Repeat only the text and the threads.
   Command second = {ringside_binary,    "train",
                     "--data",           training.path("text.txt").string(),
                     "--threads",        "1",
@@ -53,12 +53,12 @@ void check_resume(const Command& options) {
   std::erase_if(rows, [](const nlohmann::json& row) {
     return row["step"] == 10 && row.contains("validation_bits_per_byte");
   });
-  CHECK(rows == rows_without_times(training.path("whole.metrics")));  // also the losses
+  CHECK(rows == rows_without_times(training.path("whole.metrics")));  // including the losses
 }
 
 }  // namespace
 
-TEST_CASE("what is saved can be trained on") {
+TEST_CASE("training can start from a saved model") {
   const Training training({"--steps", "60", "--lr", "0.01", "--tied-head", "--kv-heads", "1"});
   REQUIRE(training.run({"-n", "2", "--save", training.path("model").string()}).exit_code == 0);
   const transformer::Config config = transformer::load_config(training.path("model"));
@@ -72,20 +72,20 @@ TEST_CASE("what is saved can be trained on") {
   REQUIRE(again.exit_code == 0);
   const std::size_t at = again.out.find("step 1/1  loss ");
   REQUIRE(at != std::string::npos);
-  CHECK(std::stod(again.out.substr(at + 15)) < 4);  // an untrained model's is 5.5
+  CHECK(std::stod(again.out.substr(at + 15)) < 4);  // an untrained model has 5.5
 }
 
-TEST_CASE("a run that is gone on with in a new process gives the same bits on one rank") {
+TEST_CASE("a run that resumes in a new process gives the same bits on one rank") {
   for (const char* dtype : {"fp32", "fp64", "bf16"}) check_resume({"--dtype", dtype});
   check_resume({"--optimizer", "sgd"});
 }
 
-TEST_CASE("a run that is gone on with in a new process gives the same bits on three ranks") {
+TEST_CASE("a run that resumes in a new process gives the same bits on three ranks") {
   check_resume({"-n", "3", "--dtype", "fp32"});
   check_resume({"-n", "3", "--dtype", "fp64", "--parallel", "bucketed"});
 }
 
-TEST_CASE("a run that was killed goes on from its last checkpoint on any number of ranks") {
+TEST_CASE("a killed run resumes from its last checkpoint on any number of ranks") {
   const Training training({"--steps", "400", "--dtype", "fp64", "--save-every", "5"});
   const std::string killed = training.path("killed").string();
   {
@@ -137,7 +137,7 @@ TEST_CASE("a run that was killed goes on from its last checkpoint on any number 
   }
 }
 
-TEST_CASE("what is changed when a run is gone on with is told or refused") {
+TEST_CASE("a resumed run prints changed options and refuses some changes") {
   const Training training({"--steps", "4", "--stop-at", "2"});
   const std::string folder = training.path("model").string();
   REQUIRE(training.run({"--save", folder}).exit_code == 0);
@@ -152,25 +152,25 @@ TEST_CASE("what is changed when a run is gone on with is told or refused") {
         "sizes\nTry: ringside train --help\n");
   CHECK(resume({"--dtype", "fp64"}).err ==
         "ringside: the run in " + folder +
-            " is in fp32: it cannot go on in fp64\nTry: ringside train --help\n");
-  CHECK(resume({"--optimizer", "sgd"}).err ==
-        "ringside: the run in " + folder +
-            " has another optimizer than sgd: it cannot go on with that one's state\nTry: ringside "
-            "train --help\n");
+            " is in fp32: it cannot continue in fp64\nTry: ringside train --help\n");
+  CHECK(resume({"--optimizer", "sgd"}).err == "ringside: the run in " + folder +
+                                                  " has the state of another optimizer than sgd: "
+                                                  "leave out --optimizer\nTry: ringside train "
+                                                  "--help\n");
   CHECK(resume({"--init", folder}).err ==
-        "ringside: --resume goes on with a run and --init starts one: choose one of them\nTry: "
+        "ringside: --resume continues a run and --init starts one: choose one of them\nTry: "
         "ringside train --help\n");
   CHECK(resume({"--steps", "2"}).err ==
         "ringside: the run in " + folder + " has taken its 2 steps: ask for more with --steps\n");
   CHECK(resume({"--stop-at", "2"}).err ==
-        "ringside: the run cannot stop after step 2: 2 are taken already\n");
+        "ringside: the run cannot stop after step 2: it has already taken 2 steps\n");
   std::ofstream(training.path("other.txt")) << std::string(5000, 'x');
   CHECK(resume({"--data", training.path("other.txt").string(), "-n", "2"}).err ==
         "ringside: the run in " + folder +
             " was trained on another text: give the same --data, or start from its parameters "
             "with --init\n");
   CHECK(contains(training.run({"--save-every", "2"}).err,
-                 "ringside: --save-every asks for a folder to save in: name one with --save"));
+                 "ringside: --save-every needs a folder to save in: name one with --save"));
 
   const Outcome changed = resume(
       {"--seed", "7", "--batch", "6", "--steps", "8", "--save", training.path("next").string()});
@@ -180,7 +180,7 @@ TEST_CASE("what is changed when a run is gone on with is told or refused") {
                  "0 and is 7\n"));
 }
 
-TEST_CASE("a checkpoint goes on with a text") {
+TEST_CASE("generate continues a text with a checkpoint") {
   const Training training({"--steps", "40", "--lr", "0.01"});
   const std::string model = training.path("model").string();
   REQUIRE(training.run({"--save", model}).exit_code == 0);
@@ -212,7 +212,7 @@ TEST_CASE("a checkpoint goes on with a text") {
 }
 
 TEST_CASE(
-    "a sharded run is saved as a single process saves and goes on under another form on other "
+    "a sharded run saves what a single process saves and resumes with another strategy on other "
     "ranks") {
   const Training training({"--steps", "8", "--dtype", "fp64", "--bucket-mb", "0.001"});
   const auto at = [&](const std::string& name) { return training.path(name).string(); };
@@ -242,11 +242,11 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a sharded run that does not find what it was saved with says so on every rank") {
+TEST_CASE("a sharded run with a changed checkpoint is refused") {
   const Training training({"--steps", "4", "--stop-at", "2", "-n", "2"});
   const auto folder = training.path("saved");
   REQUIRE(training.run({"--parallel", "zero3", "--save", folder.string()}).exit_code == 0);
-  {  // a number of the parameters is another
+  {  // change one number of the parameters
     std::fstream file(folder / "model.safetensors",
                       std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-3, std::ios::end);

@@ -1,5 +1,4 @@
-// `ringside train` as a user runs it: what it prints, what it leaves on the disk, and that the
-// number of ranks changes no gradient.
+// `ringside train`: its output, its files, and gradients that do not depend on the number of ranks.
 
 #include <doctest/doctest.h>
 
@@ -22,22 +21,22 @@ namespace {
 using namespace testing;
 using transformer::SafetensorsFile;
 
-// The largest difference between two runs' gradients and parameters, after every one of `steps`
+// The largest difference between the gradients and parameters of two runs after each of `steps`
 // steps.
 double largest_difference(const std::filesystem::path& one, const std::filesystem::path& other,
                           int steps) {
   double largest = 0;
   for (int step = 1; step <= steps; ++step) {
     const std::string name = fmt::format("step{:04}.safetensors", step);
-    REQUIRE(SafetensorsFile(one / name).entries().size() ==
-            2 * 12);  // a gradient and a parameter for each of the twelve
+    // The gradient and the value of each of twelve parameters.
+    REQUIRE(SafetensorsFile(one / name).entries().size() == 2 * 12);
     largest = std::max(largest, largest_difference_of(one / name, other / name));
   }
   return largest;
 }
 
 void check_parallel_runs(const std::string& dtype, double tolerance) {
-  // SGD and no clipping: AdamW, or a clipped norm, would hide gradients that are wrong by a factor.
+  // SGD without clipping: AdamW or clipping would hide gradients that are wrong by a factor.
   const Training training(
       {"--steps", "10", "--optimizer", "sgd", "--lr", "0.5", "--clip", "0", "--dtype", dtype});
   REQUIRE(training.run({"--dump", training.path("alone").string()}).exit_code == 0);
@@ -62,11 +61,11 @@ void check_parallel_runs(const std::string& dtype, double tolerance) {
 
 }  // namespace
 
-TEST_CASE("every gradient and parameter of ten steps is that of one rank in fp64") {
+TEST_CASE("every gradient and parameter of ten steps equals that of one rank in fp64") {
   check_parallel_runs("fp64", 1e-12);
 }
 
-TEST_CASE("every gradient and parameter of ten steps is that of one rank in fp32") {
+TEST_CASE("every gradient and parameter of ten steps equals that of one rank in fp32") {
   check_parallel_runs("fp32", 1e-5);
 }
 
@@ -79,7 +78,7 @@ TEST_CASE("the same run gives the same dumps to the bit") {
   }
 }
 
-TEST_CASE("rank 0 alone tells what is trained and how it went and what the model says") {
+TEST_CASE("only rank 0 prints the header, the progress, the result and a sample") {
   const Training training({"--steps", "40", "--sample", "30", "--validate-every", "20"});
   const Outcome outcome = training.run({"-n", "2"});
   CHECK(outcome.exit_code == 0);
@@ -90,7 +89,7 @@ TEST_CASE("rank 0 alone tells what is trained and how it went and what the model
   CHECK(contains(outcome.out, "step 40/40  loss "));
   CHECK(contains(outcome.out, "step 20/40  held-out text: "));
   CHECK(contains(outcome.out, "--- a sample of 30 bytes, temperature 0.8 ---\n"));
-  CHECK_FALSE(contains(outcome.out, "\r"));  // no terminal, no line that is written over
+  CHECK_FALSE(contains(outcome.out, "\r"));  // no rewritten line without a terminal
   CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') < 40);
   CHECK_FALSE(contains(outcome.out, "[1]"));
 }
@@ -100,10 +99,10 @@ TEST_CASE("metrics are a JSON object for each step") {
       {"--steps", "4", "--validate-every", "3", "--warmup", "2", "--lr", "0.01"});
   REQUIRE(training.run({"-n", "2", "--metrics", training.path("metrics").string()}).exit_code == 0);
   std::istringstream lines(read_file(training.path("metrics")));
-  std::vector<nlohmann::json> steps, examinations;
+  std::vector<nlohmann::json> steps, validations;
   for (std::string line; std::getline(lines, line);) {
     const auto row = nlohmann::json::parse(line);
-    (row.contains("loss") ? steps : examinations).push_back(row);
+    (row.contains("loss") ? steps : validations).push_back(row);
   }
   REQUIRE(steps.size() == 4);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -119,12 +118,12 @@ TEST_CASE("metrics are a JSON object for each step") {
   }
   CHECK(steps[0]["lr"].get<double>() == doctest::Approx(0.005));
   CHECK(steps[1]["lr"].get<double>() == doctest::Approx(0.01));
-  REQUIRE(examinations.size() == 2);  // after step 3, and at the end
-  CHECK(examinations[0]["step"] == 3);
-  CHECK(examinations[1]["validation_bits_per_byte"].get<double>() > 0);
+  REQUIRE(validations.size() == 2);  // after step 3, and at the end
+  CHECK(validations[0]["step"] == 3);
+  CHECK(validations[1]["validation_bits_per_byte"].get<double>() > 0);
 }
 
-TEST_CASE("what is wrong is said once and before there are ranks") {
+TEST_CASE("errors are printed once and before ranks start") {
   const Training training({"-n", "4"});
   const auto refusal = [&](const Command& more) {
     const Outcome outcome = training.run(more);
@@ -150,7 +149,7 @@ TEST_CASE("what is wrong is said once and before there are ranks") {
         "ringside: d_model 16 does not divide into 3 heads: choose a width that is a multiple of "
         "the number of heads\n");
   CHECK(refusal({"--parallel", "single"}) ==
-        "ringside: --parallel single trains on one rank, not on 4: choose one of the others\nTry: "
+        "ringside: --parallel single trains on one rank, not on 4: choose another strategy\nTry: "
         "ringside train --help\n");
   CHECK(refusal({"--metrics", training.path("no/file").string()}) ==
         "ringside: cannot write metrics to " + training.path("no/file").string() +
@@ -159,13 +158,15 @@ TEST_CASE("what is wrong is said once and before there are ranks") {
         "ringside: --init brings the model's sizes with it: leave out --model and the sizes\nTry: "
         "ringside train --help\n");
   CHECK(refusal({"--sample", "-1"}) ==
-        "ringside: --sample: a number from 0 on is expected, not -1\nTry: ringside train --help\n");
+        "ringside: --sample: a number of at least 0 is expected, not -1\nTry: ringside train "
+        "--help\n");
 }
 
-TEST_CASE("the same run on two ranks with two threads each gives the same bits in every form") {
+TEST_CASE(
+    "the same run on two ranks with two threads each gives the same bits with every strategy") {
   for (const std::string strategy : {"naive", "flat", "overlap", "bucketed"}) {
     CAPTURE(strategy);
-    // Wide enough that matrices, rows and heads are shared out among the threads.
+    // Wide enough that matrices, rows and heads are divided among the threads.
     const Training training({"--steps", "2",         "-n",     "2",           "--parallel",
                              strategy,  "--threads", "2",      "--d-model",   "128",
                              "--heads", "4",         "--d-ff", "256",         "--sequence",
@@ -182,7 +183,7 @@ TEST_CASE("the same run on two ranks with two threads each gives the same bits i
   }
 }
 
-TEST_CASE("bf16 learns as fp32 does in every form and is saved as such") {
+TEST_CASE("bf16 learns as fp32 does with every strategy and is saved as bf16") {
   const auto losses = [](const Command& options) {
     const Training training({"--steps", "60", "--lr", "0.01", "--layers", "2"});
     Command all = options;
@@ -190,10 +191,9 @@ TEST_CASE("bf16 learns as fp32 does in every form and is saved as such") {
                            training.path("model").string()});
     REQUIRE(training.run(all).exit_code == 0);
     SafetensorsFile model(training.path("model") / "model.safetensors");
-    const bool stored_so = model.entry("model.norm.weight").type == transformer::StoredType::bf16;
-    CHECK(stored_so == (options[1] == "bf16"));
-    if (stored_so)
-      CHECK(contains(read_file(training.path("model") / "config.json"), "\"bfloat16\""));
+    const bool is_bf16 = model.entry("model.norm.weight").type == transformer::StoredType::bf16;
+    CHECK(is_bf16 == (options[1] == "bf16"));
+    if (is_bf16) CHECK(contains(read_file(training.path("model") / "config.json"), "\"bfloat16\""));
     double last = 0;
     for (const auto& row : rows_without_times(training.path("m"))) {
       if (row.contains("loss")) last = row["loss"];
@@ -208,31 +208,30 @@ TEST_CASE("bf16 learns as fp32 does in every form and is saved as such") {
           doctest::Approx(fp32).epsilon(0.05));
 }
 
-TEST_CASE("a model that does not fit is told before anything is allocated") {
+TEST_CASE("a model that does not fit is refused before memory is allocated") {
   const Training training({});
   const Outcome outcome = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads",
                                         "25", "--d-ff", "6400", "--memory-limit", "20"});
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.out == "");
   CHECK(outcome.err ==
-        "ringside: this takes about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, "
+        "ringside: this needs about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, "
         "gradients 16 GB, optimizer 16 GB, activations "
-        "0.45 GB), but there are 20 GB: choose a smaller model or batch, fewer ranks on this "
+        "0.45 GB), but 20 GB are available: choose a smaller model or batch, fewer ranks on this "
         "machine, or --accumulate and "
-        "--checkpoint-activations for fewer activations; --memory-limit 0 tries it all the same\n");
+        "--checkpoint-activations for fewer activations; --memory-limit 0 tries it anyway\n");
   CHECK(outcome.seconds < 5);
   CHECK(contains(training.run({"--layers", "1000000000", "--d-model", "1000000000"}).err,
-                 "ringside: this takes about "));
+                 "ringside: this needs about "));
   CHECK(training.run({"--steps", "1", "--memory-limit", "0.000001"}).exit_code == 1);
   CHECK(training.run({"--steps", "1", "--memory-limit", "0"}).exit_code == 0);
 }
 
-TEST_CASE("a run whose output nobody reads ends without a word on every rank") {
+TEST_CASE("a run ends silently on every rank when nobody reads its output") {
   const Training training({"--steps", "100000"});
   const std::string text = training.path("text.txt").string();
   for (const std::string how : {"-n 1", "-n 3", "-n 2 --backend tcp", "-n 2 --backend threads"}) {
-    for (const std::string before :
-         {"", "trap '' PIPE; "}) {  // also where whoever starts us has the signal ignored
+    for (const std::string before : {"", "trap '' PIPE; "}) {  // the parent may ignore SIGPIPE
       CAPTURE(how);
       CAPTURE(before);
       const std::string script =
@@ -249,7 +248,7 @@ TEST_CASE("a run whose output nobody reads ends without a word on every rank") {
   }
 }
 
-TEST_CASE("a run that diverges says so on every rank") {
+TEST_CASE("a run that diverges reports it") {
   const Training training({"--steps", "20", "--optimizer", "sgd", "--lr", "1e9", "--clip", "0"});
   const Outcome outcome = training.run({"-n", "2"});
   CHECK(outcome.exit_code == 1);
@@ -257,7 +256,7 @@ TEST_CASE("a run that diverges says so on every rank") {
   CHECK(outcome.survivors == "");
 }
 
-TEST_CASE("ranks that are threads are one process and no outer launcher's") {
+TEST_CASE("train --backend threads runs all ranks in one process and refuses an outer launcher") {
   const Training training({"--steps", "2", "--backend", "threads"});
   const Outcome outcome = training.run({"-n", "3"});
   CHECK(outcome.exit_code == 0);
@@ -267,8 +266,7 @@ TEST_CASE("ranks that are threads are one process and no outer launcher's") {
   CHECK(contains(inside.err, "--backend threads keeps all ranks in one process"));
 }
 
-TEST_CASE(
-    "with sharded parameters all ranks examine and save on the way and make up a sample together") {
+TEST_CASE("with sharded parameters all ranks validate, save and generate a sample together") {
   const Training training({"--steps", "4", "--dtype", "fp64", "--validate-every", "2", "--sample",
                            "20", "--temperature", "0"});
   // 64 windows of held-out text, one at a time: the third rank has one more than the others.

@@ -1,4 +1,4 @@
-// `ringside train --tokenizer`: a run whose tokens are not bytes.
+// `ringside train --tokenizer`: runs whose tokens are not bytes.
 
 #include <doctest/doctest.h>
 
@@ -15,9 +15,9 @@ namespace {
 
 using namespace testing;
 
-// A tokenizer learnt from the training's text, in a folder beside it.
-std::string learnt_tokenizer(const Training& training, int vocabulary,
-                             const char* folder = "tokenizer") {
+// Trains a tokenizer on the training's text and saves it in a folder beside the text.
+std::string trained_tokenizer(const Training& training, int vocabulary,
+                              const char* folder = "tokenizer") {
   const std::string path = training.path(folder).string();
   REQUIRE(run_program({ringside_binary, "tokenize", "--train", std::to_string(vocabulary), "--data",
                        training.path("text.txt").string(), "--save", path})
@@ -27,10 +27,10 @@ std::string learnt_tokenizer(const Training& training, int vocabulary,
 
 }  // namespace
 
-TEST_CASE("a run in a tokenizer's tokens is the same on one rank and two and three") {
-  // The gradients' sums are rounded in another order; so fp64, and nearly equal.
+TEST_CASE("a run with a tokenizer is the same on one, two and three ranks") {
+  // fp64 and a tolerance, because the sums of gradients are rounded in a different order.
   const Training training({"--steps", "6", "--dtype", "fp64", "--warmup", "2", "--sample", "20"});
-  const std::string tokenizer = learnt_tokenizer(training, 300);
+  const std::string tokenizer = trained_tokenizer(training, 300);
   std::vector<nlohmann::json> first;
   for (const std::string ranks : {"1", "2", "3"}) {
     const std::string metrics = training.path("metrics" + ranks).string(),
@@ -49,25 +49,23 @@ TEST_CASE("a run in a tokenizer's tokens is the same on one rank and two and thr
     CHECK(read_file(folder + "/tokenizer.json") == read_file(tokenizer + "/tokenizer.json"));
     const auto rows = rows_without_times(metrics);
     if (first.empty()) first = rows;
-    REQUIRE(rows.size() == 7);  // and the examination at the end
+    REQUIRE(rows.size() == 7);  // with the validation at the end
     for (std::size_t i = 0; i < rows.size(); ++i) {
       for (const auto& [key, value] : rows[i].items()) {
         CHECK(value.get<double>() == doctest::Approx(first[i][key].get<double>()).epsilon(1e-9));
       }
     }
   }
-  // A token of this text is more than two bytes: what it costs in nats is much, what a byte costs
-  // in bits less than log2(300) / 2.
+  // A token of this text has more than two bytes, so a byte costs less than log2(300) / 2 bits.
   CHECK(first[0]["loss"].get<double>() == doctest::Approx(std::log(300)).epsilon(0.05));
   CHECK(first[0]["bits_per_byte"].get<double>() < std::log2(300) / 2);
   CHECK(first[0]["bits_per_byte"].get<double>() > 1);
   CHECK(first[6]["validation_bits_per_byte"].get<double>() < std::log2(300) / 2);
 }
 
-TEST_CASE(
-    "a run in a tokenizer's tokens is gone on with to the bit and generate and eval speak them") {
+TEST_CASE("a run with a tokenizer resumes to the bit and generate and eval use the tokenizer") {
   const Training training({"--warmup", "4", "--lr", "0.01", "-n", "2"});
-  const std::string tokenizer = learnt_tokenizer(training, 300),
+  const std::string tokenizer = trained_tokenizer(training, 300),
                     whole = training.path("whole").string(),
                     halves = training.path("halves").string();
   REQUIRE(training.run({"--steps", "20", "--tokenizer", tokenizer, "--save", whole}).exit_code ==
@@ -82,12 +80,12 @@ TEST_CASE(
     command.insert(command.end(), more.begin(), more.end());
     return run_program(command, {}, Seconds(30));
   };
-  const std::string other = learnt_tokenizer(training, 290, "other");
+  const std::string other = trained_tokenizer(training, 290, "other");
   CHECK(resume({"--tokenizer", other}).err ==
         "ringside: the run in " + halves +
             " was trained with another tokenizer: give the same one with --tokenizer, or leave out "
             "--tokenizer if its own tokenizer.json still exists\n");
-  const Outcome outcome = resume({});  // the folder brings its tokenizer
+  const Outcome outcome = resume({});  // the folder has the tokenizer
   CHECK(outcome.err == "");
   CHECK(outcome.exit_code == 0);
   CHECK(same_model(whole, halves));
@@ -106,9 +104,9 @@ TEST_CASE(
       run_program({ringside_binary, "eval", "--init", halves, "--tokens", ids, "--json", figures});
   CHECK(evaluated.err == "");
   CHECK(contains(evaluated.out, " bits per byte: "));
-  const auto args = nlohmann::json::parse(read_file(figures));
-  const auto ratio = args["loss"].get<double>() / std::log(2.0) /
-                     args["bits_per_byte"].get<double>();  // bytes of a token
+  const auto written = nlohmann::json::parse(read_file(figures));
+  const auto ratio = written["loss"].get<double>() / std::log(2.0) /
+                     written["bits_per_byte"].get<double>();  // bytes per token
   CHECK(ratio > 2);
   CHECK(ratio < 12);
 
@@ -120,9 +118,9 @@ TEST_CASE(
   CHECK(resume({"--steps", "22", "--tokenizer", tokenizer}).exit_code == 0);
 }
 
-TEST_CASE("a tokenizer that does not fit is told before there are ranks") {
+TEST_CASE("a tokenizer that does not fit is refused before ranks start") {
   const Training training({"--steps", "2", "-n", "3"});
-  const std::string tokenizer = learnt_tokenizer(training, 300),
+  const std::string tokenizer = trained_tokenizer(training, 300),
                     file = tokenizer + "/tokenizer.json";
   const auto refusal = [&](const Command& more) {
     const Outcome outcome = training.run(more);
@@ -141,7 +139,7 @@ TEST_CASE("a tokenizer that does not fit is told before there are ranks") {
       "ringside: a token here is a byte, so the vocabulary must be at least 256, but it is 255\n");
   CHECK(contains(refusal({"--save", tokenizer}),
                  "ringside: " + file + " exists, but the tokens of this run are bytes: "));
-  const std::string other = learnt_tokenizer(training, 290, "other");
+  const std::string other = trained_tokenizer(training, 290, "other");
   CHECK(contains(
       refusal({"--save", tokenizer, "--tokenizer", other}),
       "ringside: " + file + " is not the tokenizer of this run (" + other + "/tokenizer.json): "));

@@ -1,5 +1,4 @@
-// What tests of `ringside train` have in common: a run of a small model on a text of its own, and
-// looks at the files that it leaves.
+// Helpers for tests of `ringside train`: runs of a small model, and comparisons of their files.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +22,7 @@ namespace ringside::testing {
 
 using Command = std::vector<std::string>;
 
-// A model that takes milliseconds, on a text of its own.
+// Runs a model that takes milliseconds on a generated text.
 class Training {
  public:
   explicit Training(Command options) : options_(std::move(options)) {
@@ -51,7 +50,7 @@ class Training {
   Command options_;
 };
 
-// An array of the file, in whichever precision it is there.
+// An array of the file, stored in fp32 or fp64.
 inline std::vector<double> numbers(transformer::SafetensorsFile& file, const std::string& name) {
   const auto read = [&](auto zero) {
     std::vector<decltype(zero)> values(file.entry(name).bytes() / sizeof zero);
@@ -61,8 +60,8 @@ inline std::vector<double> numbers(transformer::SafetensorsFile& file, const std
   return file.entry(name).type == transformer::StoredType::f64 ? read(double{}) : read(float{});
 }
 
-// The largest difference between two files of arrays with the same names and lengths; whole numbers
-// are passed over.
+// The largest difference between two files of arrays with the same names and lengths. Ignores
+// arrays of integers.
 inline double largest_difference_of(const std::filesystem::path& one,
                                     const std::filesystem::path& other) {
   double largest = 0;
@@ -77,7 +76,7 @@ inline double largest_difference_of(const std::filesystem::path& one,
   return largest;
 }
 
-// All arrays of one folder's model are, bit for bit, those of the other's.
+// Whether the models in two folders are equal to the bit.
 inline bool same_model(const std::filesystem::path& one, const std::filesystem::path& other) {
   transformer::SafetensorsFile a(one / "model.safetensors"), b(other / "model.safetensors");
   if (a.entries().size() != b.entries().size()) return false;
@@ -90,7 +89,7 @@ inline bool same_model(const std::filesystem::path& one, const std::filesystem::
   return true;
 }
 
-// The rows of --metrics without the times.
+// The rows of --metrics without times.
 inline std::vector<nlohmann::json> rows_without_times(const std::filesystem::path& path) {
   std::vector<nlohmann::json> rows;
   std::ifstream file(path);

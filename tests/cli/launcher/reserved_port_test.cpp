@@ -1,4 +1,4 @@
-#include "cli/launcher/meeting_point.hpp"
+#include "cli/launcher/reserved_port.hpp"
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@ using ringside::cli::ReservedPort;
 
 namespace {
 
-// A socket that listens on `port`, as rank 0 would; not open if it cannot.
+// A socket that listens on `port` as rank 0 does; not open if that fails.
 FileDescriptor listen_on(int port) {
   FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = 1;

@@ -1,4 +1,4 @@
-#include "cli/launcher/guardian.hpp"
+#include "cli/launcher/orphan_reaper.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -10,12 +10,12 @@
 namespace ringside::cli {
 namespace {
 
-// Runs in the guardian, a fork of a process that may have had threads: no allocation from here on,
-// `groups` has room for all.
-[[noreturn]] void guard(int pipe, std::vector<pid_t>& groups) {
+// The helper process. The parent may have had threads when it forked, so this must not allocate:
+// `groups` has room for every rank.
+[[noreturn]] void run_reaper(int pipe, std::vector<pid_t>& groups) {
   ::setpgid(0, 0);  // Ctrl-C at the terminal is for the launcher
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
-  ::prctl(PR_SET_NAME, "ringside-guard");
+  ::prctl(PR_SET_NAME, "ringside-reaper");
   pid_t message = 0;
   for (;;) {
     const ssize_t got = ::read(pipe, &message, sizeof message);
@@ -31,16 +31,16 @@ namespace {
   ::_exit(0);
 }
 
-// The guardian must not hold the launcher's terminal or pipes open.
-void let_go_of_standard_streams() {
-  const int nowhere = ::open("/dev/null", O_RDWR);
-  for (int fd = 0; fd <= 2; ++fd) ::dup2(nowhere, fd);
-  if (nowhere > 2) ::close(nowhere);
+// The reaper must not hold the launcher's terminal or pipes open.
+void redirect_standard_streams() {
+  const int null = ::open("/dev/null", O_RDWR);
+  for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
+  if (null > 2) ::close(null);
 }
 
 }  // namespace
 
-Guardian::Guardian(int ranks) {
+OrphanReaper::OrphanReaper(int ranks) {
   auto [read_end, write_end] = make_pipe();
   std::vector<pid_t> groups;
   groups.reserve(static_cast<std::size_t>(ranks));
@@ -48,26 +48,27 @@ Guardian::Guardian(int ranks) {
   require(pid_ >= 0, "cannot start a process: {}", std::strerror(errno));
   if (pid_ == 0) {
     write_end.close();
-    let_go_of_standard_streams();
-    guard(read_end.get(), groups);
+    redirect_standard_streams();
+    run_reaper(read_end.get(), groups);
   }
   pipe_ = std::move(write_end);
 }
 
-Guardian::~Guardian() {
+OrphanReaper::~OrphanReaper() {
   pipe_.close();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-void Guardian::watch(pid_t group) {
-  tell(group);
-}
-void Guardian::forget(pid_t group) {
-  tell(-group);
+void OrphanReaper::add(pid_t group) {
+  send(group);
 }
 
-void Guardian::tell(pid_t message) const {
+void OrphanReaper::remove(pid_t group) {
+  send(-group);
+}
+
+void OrphanReaper::send(pid_t message) const {
   while (::write(pipe_.get(), &message, sizeof message) < 0 && errno == EINTR) {
   }
 }

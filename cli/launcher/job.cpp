@@ -1,0 +1,265 @@
+#include "cli/launcher/job.hpp"
+
+#include <algorithm>
+
+#include <poll.h>
+
+namespace ringside::cli {
+namespace {
+
+constexpr Seconds between_sigterm_and_sigkill{2};
+constexpr Seconds between_sigkill_and_giving_up{1};  // to read the last output
+constexpr Seconds longest_delay_of_death{0.5};       // between closed connections and waitid()
+constexpr int give_up = 0;                           // instead of a signal
+
+}  // namespace
+
+Job::Job(const LaunchOptions& options)
+    : options_(options), rendezvous_(choose_rendezvous_address(options)), reaper_(options.ranks) {}
+
+Job::~Job() {
+  for (auto& rank : ranks_) {
+    if (rank.running) reap(rank);
+  }
+}
+
+int Job::run() {
+  for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) start(local_rank);
+  while (!done()) {
+    wait_for_events();
+    handle_signals();
+    check_for_lost_reader();
+    forward_output();
+    reap_ended_ranks();
+    escalate();
+    if (!any_running() && !reported_records_) report_flight_records();
+  }
+  return exit_code_;
+}
+
+void Job::start(int local_rank) {
+  auto variables = rank_environment(options_, rendezvous_, local_rank);
+  if (flights_.path()) variables["RINGSIDE_FLIGHT_DIR"] = *flights_.path();
+  const bool bare = options_.output == RankOutput::rank_0_bare && variables.at("RANK") == "0";
+  RankProcess process = start_rank(options_.command, variables, bare, signals_);
+  reaper_.add(process.pid);
+  const auto lines_to = [&](int fd) {
+    return LineForwarder(fmt::format("{}[{}] ", line_start(fd), process.rank));
+  };
+  ranks_.push_back(
+      {.number = process.rank,
+       .pid = process.pid,
+       .streams = {Stream{std::move(process.standard_output), lines_to(STDOUT_FILENO), &out_},
+                   Stream{std::move(process.standard_error), lines_to(STDERR_FILENO), &err_}},
+       .bare = bare});
+}
+
+bool Job::any_running() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.running; });
+}
+
+// Sleeps until a signal arrives, a rank has written something, the launcher's own output can be
+// written, or the deadline has passed.
+void Job::wait_for_events() {
+  std::vector<pollfd> events{{signals_.fd(), POLLIN, 0}};
+  for (const auto& rank : ranks_) {
+    for (const auto& stream : rank.streams) {
+      if (stream.pipe.is_open() && !stream.to->full())
+        events.push_back({stream.pipe.get(), POLLIN, 0});
+    }
+  }
+  for (const OutputQueue* queue : {&out_, &err_}) {
+    if (!queue->empty()) events.push_back({queue->fd(), POLLOUT, 0});
+  }
+  ::poll(events.data(), events.size(), deadline_ ? deadline_->remaining_ms() : -1);
+}
+
+void Job::handle_signals() {
+  for (const int signal : signals_.take()) {
+    if (signal == SIGCHLD) continue;  // it only wakes the loop, which calls reap_ended_ranks()
+    if (!stopped_) {
+      print(fmt::format("{}: ending all ranks (once more to kill them)", name_of_signal(signal)));
+      stop(signal);
+    } else {
+      next_signal_ = SIGKILL;
+      deadline_ = Deadline::after(Seconds(0));
+    }
+  }
+}
+
+// Forwards a signal to the ranks, which then have the grace period to end.
+void Job::stop(int signal) {
+  stopped_ = true;
+  if (!ending_) exit_code_ = 128 + signal;
+  ending_ = true;
+  send_to_all(signal == SIGPIPE ? SIGTERM : signal);
+  next_signal_ = SIGKILL;
+  deadline_ = Deadline::after(options_.grace);
+}
+
+void Job::send_to_all(int signal) {
+  for (const auto& rank : ranks_) {
+    if (rank.running) ::kill(-rank.pid, signal);
+  }
+}
+
+// After each missed deadline the next stage: SIGTERM, SIGKILL, and at last drop unread output.
+void Job::escalate() {
+  if (!deadline_ || !deadline_->expired()) return;
+  const double waited = deadline_->total().count();
+  const int signal = next_signal_;
+  deadline_.reset();
+  if (signal == give_up) {
+    out_.give_up();
+    err_.give_up();
+    return;
+  }
+  const std::string late = running_ranks();
+  if (!late.empty() && waited > 0 && !lost_reader_)
+    print(fmt::format("still running after {:g} s: {}; sending {}", waited, late,
+                      name_of_signal(signal)));
+  send_to_all(signal);
+  next_signal_ = signal == SIGTERM ? SIGKILL : give_up;
+  deadline_ = Deadline::after(signal == SIGTERM ? between_sigterm_and_sigkill
+                                                : between_sigkill_and_giving_up);
+}
+
+bool Job::lost_its_reader(const Rank& rank, const siginfo_t& end) {
+  return rank.bare && end.si_code == CLD_KILLED && end.si_status == SIGPIPE;
+}
+
+// If nobody reads the output any more, as after `| head`, the job ends silently, as SIGPIPE ends a
+// single program. SIGPIPE has killed the bare rank already; what other ranks print about its death
+// is dropped.
+void Job::check_for_lost_reader() {
+  if (ending_) return;
+  for (const auto& rank : ranks_) {
+    siginfo_t end{};
+    const bool ended =
+        rank.bare && rank.running &&
+        ::waitid(P_PID, static_cast<id_t>(rank.pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        end.si_pid != 0;
+    if (ended && lost_its_reader(rank, end)) lost_reader_ = true;
+  }
+  if (out_.broken()) lost_reader_ = true;
+  if (lost_reader_) stop(SIGPIPE);
+}
+
+// The connections of a dying rank close a moment before waitid() reports its death, and the other
+// ranks complain at once. So if stdout has no reader, wait for the bare rank's death before the
+// first complaint is forwarded.
+void Job::wait_for_lost_reader() {
+  pollfd event{STDOUT_FILENO, 0, 0};
+  if (waited_for_lost_reader_ || ::poll(&event, 1, 0) != 1 || (event.revents & POLLERR) == 0)
+    return;
+  waited_for_lost_reader_ = true;
+  const auto limit = Deadline::after(longest_delay_of_death);
+  while (!ending_ && !limit.expired()) {
+    check_for_lost_reader();
+    ::usleep(1000);
+  }
+}
+
+void Job::forward_output() {
+  for (auto& rank : ranks_) {
+    for (auto& stream : rank.streams) {
+      if (!stream.to->full()) forward(stream);
+    }
+  }
+  for (OutputQueue* queue : {&out_, &err_}) {
+    pollfd event{queue->fd(), POLLOUT, 0};
+    if (!queue->empty() && ::poll(&event, 1, 0) == 1) queue->write_some();
+  }
+  check_for_lost_reader();
+}
+
+// Reads what has arrived, at most 64 KiB, the capacity of a pipe.
+void Job::forward(Stream& stream) {
+  std::array<char, 64 * 1024> bytes;
+  if (!stream.pipe.is_open()) return;
+  const ssize_t got = ::read(stream.pipe.get(), bytes.data(), bytes.size());
+  if (got > 0 && stream.to == &err_) wait_for_lost_reader();
+  if (got > 0 && !lost_reader_)
+    stream.lines.feed({bytes.data(), static_cast<std::size_t>(got)}, Clock::now(),
+                      stream.to->text());
+  if (got == 0) {
+    stream.lines.finish(stream.to->text());
+    stream.pipe.close();
+  }
+}
+
+// If several ranks have ended since the last call, a rank that a signal killed counts as the cause:
+// a rank that exited with an error probably failed because of it.
+void Job::reap_ended_ranks() {
+  const Rank* failed = nullptr;
+  siginfo_t cause{};
+  for (auto& rank : ranks_) {
+    siginfo_t end{};
+    if (!rank.running ||
+        ::waitid(P_PID, static_cast<id_t>(rank.pid), &end, WEXITED | WNOHANG | WNOWAIT) != 0)
+      continue;
+    if (end.si_pid == 0) continue;  // still running
+    reap(rank);
+    const bool better_cause =
+        failed == nullptr || (cause.si_code == CLD_EXITED && end.si_code != CLD_EXITED);
+    if (exit_code_of(end) != 0 && better_cause) {
+      failed = &rank;
+      cause = end;
+    }
+  }
+  if (failed == nullptr || ending_) return;
+  lost_reader_ = lost_its_reader(*failed, cause);
+  if (lost_reader_) return stop(SIGPIPE);
+  report_failure(*failed, cause);
+}
+
+// Kills what is left of a rank's process group and forwards its last output. The group's leader is
+// reaped after the kill: until then the kernel cannot reuse the group's number.
+void Job::reap(Rank& rank) {
+  ::kill(-rank.pid, SIGKILL);
+  reaper_.remove(rank.pid);
+  while (::waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  rank.running = false;
+  for (auto& stream : rank.streams) {
+    forward(stream);
+    stream.lines.finish(stream.to->text());
+    stream.pipe.close();
+  }
+}
+
+void Job::report_failure(const Rank& rank, const siginfo_t& end) {
+  print(fmt::format("rank {} {}", rank.number, in_words(end)));
+  exit_code_ = exit_code_of(end);
+  failed_ = true;
+  ending_ = true;
+  deadline_ = Deadline::after(options_.grace);
+}
+
+void Job::report_flight_records() {
+  reported_records_ = true;
+  if (flights_.keep_or_remove(failed_))
+    print(fmt::format("what each rank was doing: ringside postmortem {}", *flights_.path()));
+}
+
+// "rank 1", "ranks 0, 3"; empty if none.
+std::string Job::running_ranks() const {
+  std::vector<int> running;
+  for (const auto& rank : ranks_) {
+    if (rank.running) running.push_back(rank.number);
+  }
+  if (running.empty()) return "";
+  return fmt::format("{} {}", running.size() == 1 ? "rank" : "ranks", fmt::join(running, ", "));
+}
+
+void Job::print(const std::string& sentence) {
+  err_.text() += fmt::format("{}ringside: {}\n", line_start(STDERR_FILENO), sentence);
+}
+
+// What precedes a line of the launcher: a bare rank 0 may have left the cursor at the end of a
+// progress line.
+const char* Job::line_start(int fd) const {
+  return options_.output == RankOutput::rank_0_bare && ::isatty(fd) == 1 ? "\r\x1b[K" : "";
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,25 @@
+// Where the ranks of a job meet: rank 0's address and port, and the job key that authenticates
+// them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/launcher/launcher.hpp"
+#include "cli/launcher/reserved_port.hpp"
+
+namespace ringside::cli {
+
+struct RendezvousAddress {
+  std::string address;
+  int port = 0;
+  std::string job_key;
+  std::unique_ptr<ReservedPort> reserved;  // if the launcher chose the port
+};
+
+// Takes each of the three from the options; else from MASTER_ADDR, MASTER_PORT and
+// RINGSIDE_JOB_KEY, unless they belong to an outer job (RANK is set); else, for a job on one node,
+// chooses it. Throws Error if several nodes would have to guess.
+RendezvousAddress choose_rendezvous_address(const LaunchOptions& options);
+
+}  // namespace ringside::cli

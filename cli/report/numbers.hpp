@@ -1,0 +1,19 @@
+// Numbers as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ringside::cli {
+
+// "857", "23.4k", "1.2M": about three digits.
+std::string with_unit(double number);
+
+// "0:07", "12:34", "3:02:01": hours, minutes and seconds.
+std::string duration_text(double seconds);
+
+// "1 rank", "2 ranks".
+std::string counted(std::int64_t n, std::string_view thing);
+
+}  // namespace ringside::cli

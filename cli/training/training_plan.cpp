@@ -1,0 +1,120 @@
+#include "cli/training/training_plan.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "cli/report/numbers.hpp"
+#include "cli/training/memory_check.hpp"
+#include "cli/training/parallel_strategies.hpp"
+#include "collectives/transport/link.hpp"
+#include "transformer/memory.hpp"
+
+namespace ringside::cli {
+namespace {
+
+void make_folder(const std::filesystem::path& directory) {
+  if (directory.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
+}
+
+}  // namespace
+
+std::string model_text(const TrainingPlan& plan) {
+  return fmt::format("{}: {} parameters in {}", plan.model_name,
+                     with_unit(static_cast<double>(transformer::parameter_count(plan.config))),
+                     autograd::name_of(plan.dtype));
+}
+
+std::string ranks_text(const TrainingPlan& plan, int ranks) {
+  const std::string threads = counted(plan.threads, "thread");
+  if (ranks == 1) return fmt::format("1, {} each", threads);
+  const auto link = collectives::link_from_environment();
+  return fmt::format("{} over {}, {}{}, {} each", ranks, plan.backend, plan.strategy,
+                     link ? fmt::format(", each behind a link of {}", to_text(*link)) : "",
+                     threads);
+}
+
+std::string batch_text(const TrainingPlan& plan, int ranks) {
+  return fmt::format("{} sequences of {} {}, {} on each rank", plan.options.batch,
+                     plan.options.sequence, plan.vocabulary->is_bytes() ? "bytes" : "tokens",
+                     plan.options.batch / ranks);
+}
+
+std::string data_text(const TrainingPlan& plan) {
+  if (plan.data.empty())
+    return transformer::default_corpus().string() +
+           " (the standard library this program was built with)";
+  std::vector<std::string> names;
+  for (const auto& path : plan.data) names.push_back(path.string());
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& plan, int ranks) {
+  return {{"model", model_text(plan)},
+          {"ranks", ranks_text(plan, ranks)},
+          {"batch", batch_text(plan, ranks)},
+          {"text", data_text(plan)}};
+}
+
+transformer::Text read_data(const TrainingPlan& plan) {
+  return transformer::read_text(plan.data.empty() ? std::vector{transformer::default_corpus()}
+                                                  : plan.data);
+}
+
+Recording recording_of(const TrainingPlan& plan) {
+  return {plan.recording, plan.first_step(), plan.last_step()};
+}
+
+void check_plan(const TrainingPlan& plan, int ranks) {
+  const transformer::Bytes text = read_data(plan).bytes;
+  const transformer::Corpus bytes(text);
+  if (plan.resumed) transformer::require_text_of(*plan.resumed, bytes.fingerprint());
+  transformer::validate(plan.options, plan.config, ranks);
+  // Throws if the vocabulary cannot encode the beginning of the sample.
+  if (plan.sample_tokens > 0) plan.vocabulary->beginning(sample_beginning);
+  // Each rank encodes the text for itself. Here it is encoded only if it may be too short, which
+  // the number of bytes of the longest token tells.
+  const auto counts = plan.vocabulary->byte_counts();
+  const std::size_t longest = *std::max_element(counts.begin(), counts.end());
+  if (bytes.training().size() / longest <= static_cast<std::size_t>(plan.options.sequence))
+    transformer::validate(plan.options, plan.config, transformer::Corpus(text, *plan.vocabulary),
+                          ranks);
+  require(plan.stop_at > plan.first_step(),
+          "the run cannot stop after step {}: it has already taken {} steps", plan.stop_at,
+          plan.first_step());
+  recording_of(plan);
+}
+
+void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine) {
+  transformer::validate(plan.config);
+  // On a GPU each rank checks its own memory, not the launcher.
+  if (plan.device == autograd::Device::cuda && !environment("RANK")) return;
+  require_memory(transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks,
+                                            held_by(plan.strategy, ranks, plan.bucket_mb)),
+                 ranks_on_this_machine, plan.memory_limit_gb,
+                 "choose a smaller model or batch, fewer ranks on this machine, or --accumulate "
+                 "and --checkpoint-activations for fewer activations",
+                 plan.device);
+}
+
+void prepare_outputs(const TrainingPlan& plan) {
+  make_folder(plan.dump);
+  make_folder(plan.save);
+  for (const auto& [path, what] :
+       {std::pair(plan.metrics, "metrics"), std::pair(plan.recording.trace, "the trace"),
+        std::pair(plan.recording.report, "the report")}) {
+    if (path.empty()) continue;
+    const bool writable = std::ofstream(path, std::ios::app).is_open();
+    require(writable, "cannot write {} to {}: {}", what, path.string(), std::strerror(errno));
+  }
+  if (!plan.save.empty()) transformer::require_place_for(*plan.vocabulary, plan.save);
+}
+
+}  // namespace ringside::cli

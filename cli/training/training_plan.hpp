@@ -1,0 +1,82 @@
+// What a training run does: the same on every rank. And the checks of a plan before the run starts.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/tensor/device.hpp"
+#include "autograd/tensor/dtype.hpp"
+#include "cli/report/recording.hpp"
+#include "transformer/checkpoint/training_state.hpp"
+#include "transformer/config.hpp"
+#include "transformer/data/corpus.hpp"
+#include "transformer/data/vocabulary.hpp"
+#include "transformer/sample.hpp"
+#include "transformer/trainer.hpp"
+
+namespace ringside::cli {
+
+constexpr const char* sample_beginning = "\n";  // the beginning of the text of --sample
+
+struct TrainingPlan {
+  std::string model_name;  // for the header: a named size, "custom", or the checkpoint's folder
+  transformer::Config config;
+  autograd::DType dtype = autograd::DType::fp32;
+  autograd::Device device = autograd::Device::cpu;
+  transformer::TrainerOptions options;
+  std::vector<std::filesystem::path> data;  // empty: the default corpus
+  std::shared_ptr<const transformer::Vocabulary> vocabulary =
+      std::make_shared<transformer::Vocabulary>();  // of the text; never null
+  std::string strategy, backend;
+  double bucket_mb = 25;       // of the strategies with buckets, in 10^6 bytes
+  int threads = 1;             // of each rank
+  std::filesystem::path init;  // the checkpoint to start from; empty: initialise the parameters
+  std::optional<transformer::SavedRun> resumed;  // the run in `init`, if this run continues it
+  std::int64_t save_every = 0;                   // in steps; 0: only at the end
+  std::int64_t stop_at = 0;                      // the last step of this run
+  std::filesystem::path metrics, dump, save;     // empty: none
+  RecordingPlan recording;
+  std::int64_t sample_tokens = 0;
+  transformer::SampleOptions sample;
+  // In 10^9 bytes, for all ranks on this machine. 0: do not check; none: the available memory.
+  std::optional<double> memory_limit_gb;
+
+  // The run takes the steps after first_step(), up to and including last_step().
+  std::int64_t first_step() const { return resumed ? resumed->step : 0; }
+  std::int64_t last_step() const { return std::min(stop_at, options.steps); }
+};
+
+// The plan as text, for the header of a run and for its report.
+std::string model_text(const TrainingPlan& plan);             // "tiny: 857k parameters in fp32"
+std::string ranks_text(const TrainingPlan& plan, int ranks);  // "2 over shm, flat, 1 thread each"
+std::string batch_text(const TrainingPlan& plan, int ranks);
+std::string data_text(const TrainingPlan& plan);
+
+// The head of the run's report.
+std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& plan, int ranks);
+
+// The text of the plan's files, or the default corpus.
+transformer::Text read_data(const TrainingPlan& plan);
+
+// The recording of the plan. Throws Error if it has no step of the run.
+Recording recording_of(const TrainingPlan& plan);
+
+// Throws Error if the plan cannot run on so many ranks. Call it before there are ranks. Encodes the
+// text only if it may be too short.
+void check_plan(const TrainingPlan& plan, int ranks);
+
+// Throws Error, with the needed and the available memory, if the ranks on this machine do not fit
+// into its memory.
+void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine);
+
+// Creates the folders of the output files. Throws Error if a file cannot be written there. A
+// launcher calls it before there are ranks; run_training() calls it again on rank 0.
+void prepare_outputs(const TrainingPlan& plan);
+
+}  // namespace ringside::cli
