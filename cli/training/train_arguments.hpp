@@ -10,7 +10,7 @@
 #include "cli/training/device_option.hpp"
 #include "cli/training/training_plan.hpp"
 #include "ddp/bucketed.hpp"
-#include "transformer/sample.hpp"
+#include "transformer/inference/generation.hpp"
 
 namespace ringside::cli {
 

@@ -78,7 +78,7 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   if (plan.resumed) transformer::require_text_of(*plan.resumed, bytes.fingerprint());
   transformer::validate(plan.options, plan.config, ranks);
   // Throws if the vocabulary cannot encode the beginning of the sample.
-  if (plan.sample_tokens > 0) plan.vocabulary->beginning(sample_beginning);
+  if (plan.sample_tokens > 0) plan.vocabulary->encode_prompt(sample_beginning);
   // Each rank encodes the text for itself. Here it is encoded only if it may be too short, which
   // the number of bytes of the longest token tells.
   const auto counts = plan.vocabulary->byte_counts();
@@ -114,7 +114,7 @@ void prepare_outputs(const TrainingPlan& plan) {
     const bool writable = std::ofstream(path, std::ios::app).is_open();
     require(writable, "cannot write {} to {}: {}", what, path.string(), std::strerror(errno));
   }
-  if (!plan.save.empty()) transformer::require_place_for(*plan.vocabulary, plan.save);
+  if (!plan.save.empty()) transformer::require_no_other_tokenizer(plan.save, *plan.vocabulary);
 }
 
 }  // namespace ringside::cli

@@ -17,7 +17,7 @@
 #include "transformer/config.hpp"
 #include "transformer/data/corpus.hpp"
 #include "transformer/data/vocabulary.hpp"
-#include "transformer/sample.hpp"
+#include "transformer/inference/generation.hpp"
 #include "transformer/trainer.hpp"
 
 namespace ringside::cli {
