@@ -10,6 +10,7 @@
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/selection/calibration.hpp"
+#include "collectives/selection/link_costs.hpp"
 
 namespace ringside::cli {
 namespace {

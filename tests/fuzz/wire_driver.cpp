@@ -25,6 +25,7 @@
 #include "collectives/bootstrap/handshake.hpp"
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/control_message.hpp"
+#include "collectives/transport/message_header.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

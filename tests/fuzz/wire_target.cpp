@@ -20,6 +20,7 @@
 #include "collectives/call.hpp"
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/control_message.hpp"
+#include "collectives/transport/message_header.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
