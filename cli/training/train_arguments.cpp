@@ -22,8 +22,9 @@ bool names_sizes(const TrainArguments& args) {
 // The tokenizer that is named, or else the one beside the parameters that the run starts from.
 std::shared_ptr<const Vocabulary> vocabulary_from(const TrainArguments& args) {
   if (args.tokenizer) return std::make_shared<Vocabulary>(Vocabulary::load(*args.tokenizer));
-  if (args.resume) return std::make_shared<Vocabulary>(Vocabulary::beside(*args.resume));
-  return std::make_shared<Vocabulary>(args.init ? Vocabulary::beside(*args.init) : Vocabulary());
+  if (args.resume) return std::make_shared<Vocabulary>(Vocabulary::of_checkpoint(*args.resume));
+  return std::make_shared<Vocabulary>(args.init ? Vocabulary::of_checkpoint(*args.init)
+                                                : Vocabulary());
 }
 
 void require_fits(const Vocabulary& vocabulary, const Config& config) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/cuda.hpp"
+#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/algorithms/ring.hpp"
 #include "collectives/cuda/cuda_backends.hpp"

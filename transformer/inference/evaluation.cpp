@@ -59,8 +59,9 @@ void add_predictions(const Model& model, const Tensor& hidden, std::span<const T
     for (std::int64_t first = 0; first < length; first += rows) {
       const std::int64_t count = std::min(rows, length - first);
       const Tensor part = hidden.narrow(0, static_cast<std::int64_t>(s), 1).narrow(1, first, count);
-      const Tensor logits =
-          autograd::to_compute_dtype(model.head(part)).reshape({count, vocabulary}).to(autograd::Device::cpu);
+      const Tensor logits = autograd::to_compute_dtype(model.head(part))
+                                .reshape({count, vocabulary})
+                                .to(autograd::Device::cpu);
       if (keep_logits) evaluation.logits.back().narrow(0, first, count).copy_(logits);
       autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
         const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();

@@ -42,8 +42,9 @@ class IncrementalReader {
                                              tokens.end());
     const auto count = static_cast<std::int64_t>(uncached.size());
     const Tensor hidden = model_.hidden(Tensor::from(uncached, {1, count}), &caches_);
-    return values_of(autograd::to_compute_dtype(model_.head(hidden.narrow(1, count - 1, 1)).contiguous())
-                         .to(autograd::Device::cpu));
+    return values_of(
+        autograd::to_compute_dtype(model_.head(hidden.narrow(1, count - 1, 1)).contiguous())
+            .to(autograd::Device::cpu));
   }
 
  private:
