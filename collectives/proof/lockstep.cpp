@@ -110,7 +110,7 @@ std::string fault_of_receive(const std::vector<Schedule>& schedules, int step, i
   if (!fault.empty()) return fault;
 
   const std::optional<Send>& sent = step_of(schedules, step, receive->from).send;
-  // If the chunks differ, fault_of_send() has said so.
+  // If the chunks differ, fault_of_send() has reported it.
   if (sent && sent->to == rank) return "";
   return fmt::format("rank {} waits for {} from rank {}, but rank {} sends {}", rank,
                      in_words(receive->chunks), receive->from, receive->from,

@@ -18,8 +18,6 @@
 namespace ringside::testing {
 namespace {
 
-using cli::FileDescriptor;
-
 constexpr Seconds time_to_vanish{1.5};  // a killed process disappears soon, but not at once
 
 const std::set<std::string> variables_of_outer_jobs{"RANK",
@@ -114,8 +112,8 @@ Program::Program(std::vector<std::string> command, const Variables& variables) {
   posix_spawn_file_actions_destroy(&files);
   require(error == 0, "cannot start {}: {}", command.front(), std::strerror(error));
 
-  make_non_blocking(out.read_end);
-  make_non_blocking(err.read_end);
+  cli::make_non_blocking(out.read_end);
+  cli::make_non_blocking(err.read_end);
   out_pipe_ = std::move(out.read_end);
   err_pipe_ = std::move(err.read_end);
 }

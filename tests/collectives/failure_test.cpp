@@ -275,12 +275,12 @@ TEST_CASE("all ranks name a rank that does not call in time and say where they a
 
 TEST_CASE("a rank that waits for long warns once and says when it goes on") {
   std::mutex mutex;
-  std::vector<std::string> said;
+  std::vector<std::string> warnings;
   GroupOptions options = patience(20);
   options.executor.warn_after = Seconds(0.9);
   options.executor.warn = [&](const std::string& sentence) {
     const std::lock_guard lock(mutex);
-    said.push_back(sentence);
+    warnings.push_back(sentence);
   };
   const auto body = [](ProcessGroup& group) {
     all_reduce_of<float>(100)(group);
@@ -289,21 +289,21 @@ TEST_CASE("a rank that waits for long warns once and says when it goes on") {
   };
   over_every_transport(3, body, options, [&](const std::vector<std::string>& outcomes) {
     for (const auto& text : outcomes) CHECK(text == "");
-    std::sort(said.begin(), said.end());
-    CAPTURE(said);
-    REQUIRE(said.size() == 4);  // ranks 0 and 1 each say that they wait, and that they go on
-    CHECK(contains(said[0],
+    std::sort(warnings.begin(), warnings.end());
+    CAPTURE(warnings);
+    REQUIRE(warnings.size() == 4);  // ranks 0 and 1 each say that they wait, and that they go on
+    CHECK(contains(warnings[0],
                    "rank 0 has waited for rank 2 for 1 s in call #2, all_reduce of 100 fp32 (sum, "
                    "ring), step 1 of 4, and will up to 20 "
                    "s. rank 2 does not answer: stopped, stuck, or busy outside of the collectives; "
                    "rank 1 waits for rank 0 in step 2 of "
                    "call #2"));
-    CHECK(said[1] == "rank 0 went on after 2 s, in call #2");
-    CHECK(contains(said[2],
+    CHECK(warnings[1] == "rank 0 went on after 2 s, in call #2");
+    CHECK(contains(warnings[2],
                    "rank 1 has waited for rank 0 for 1 s in call #2, all_reduce of 100 fp32 (sum, "
                    "ring), step 2 of 4"));
-    CHECK(said[3] == "rank 1 went on after 2 s, in call #2");
-    said.clear();
+    CHECK(warnings[3] == "rank 1 went on after 2 s, in call #2");
+    warnings.clear();
   });
 }
 
@@ -311,15 +311,15 @@ TEST_CASE("a rank does not warn if warnings are off or if its deadline is earlie
   for (const double after : {0.0, 5.0}) {
     GroupOptions options = patience(1);
     options.executor.warn_after = Seconds(after);
-    std::atomic<int> said = 0;
-    options.executor.warn = [&](const std::string&) { ++said; };
+    std::atomic<int> warnings = 0;
+    options.executor.warn = [&](const std::string&) { ++warnings; };
     const auto body = [](ProcessGroup& group) {
       if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
       group.barrier();
     };
     for (const auto& text : outcomes_over_threads(2, body, options))
       CHECK(contains(text, "rank 1 does not answer"));
-    CHECK(said == 0);
+    CHECK(warnings == 0);
   }
 }
 

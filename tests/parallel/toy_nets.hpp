@@ -12,6 +12,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
+#include "autograd/optim/adamw.hpp"
 #include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
 

@@ -78,7 +78,7 @@ TEST_CASE("every rank reports in one sentence that the world sizes differ") {
   const auto port = tests::free_port();
   const auto zero = hello(rank_variables(0, 2, port)), one = hello(rank_variables(1, 3, port));
   const std::string cause =
-      "the ranks disagree on how many they are: rank 0 has WORLD_SIZE=2, but rank 1 has "
+      "the ranks disagree on the world size: rank 0 has WORLD_SIZE=2, but rank 1 has "
       "WORLD_SIZE=3";
   expect_refusal(*zero, fmt::format("ringside: {}", cause));
   expect_refusal(*one, fmt::format("ringside: rank 0 refuses: {}", cause));

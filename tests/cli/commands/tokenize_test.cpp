@@ -117,8 +117,8 @@ TEST_CASE("tokenize reports wrong arguments and files") {
       {"--train", "300", "--save", "x", "text"},
       "--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
   CHECK(tokenize({"--train", "100", "--save", "x", "--data", reference("learn_from.txt")}).err ==
-        "ringside: a vocabulary of 100 has no room for the 256 bytes and 1 special token: it takes "
-        "257\n");
+        "ringside: a vocabulary of 100 has no room for the 256 bytes and 1 special token: it "
+        "needs at least 257\n");
   CHECK(contains(tokenize({"--tokenizer", gpt2, "--decode", "99999"}).err,
                  "there is no token with the id 99999: the tokenizer has "));
   CHECK(tokenize({"--tokenizer", "/nowhere.json", "x"}).err ==
