@@ -134,7 +134,7 @@ Connections connect_automatic(const RankInfo& rank_info) {
 class ThreadsWorld {
  public:
   explicit ThreadsWorld(int ranks)
-      : size(ranks), mailboxes(make_mailboxes(ranks)), inboxes(make_control_inboxes(ranks)) {}
+      : size(ranks), queues(make_message_queues(ranks)), inboxes(make_control_inboxes(ranks)) {}
 
   std::shared_ptr<ThreadsWorld> sub_world(const std::string& name, int ranks) {
     const std::lock_guard lock(mutex_);
@@ -144,7 +144,7 @@ class ThreadsWorld {
   }
 
   const int size;
-  const std::shared_ptr<Mailboxes> mailboxes;
+  const std::shared_ptr<MessageQueues> queues;
   const std::shared_ptr<ControlInboxes> inboxes;
 
  private:
@@ -207,7 +207,7 @@ std::shared_ptr<ThreadsWorld> make_threads_world(int size) {
 
 Connections connect_threads(std::shared_ptr<ThreadsWorld> world, int rank) {
   require(rank >= 0 && rank < world->size, "rank {} is not in a world of {}", rank, world->size);
-  return {make_threads_transport(world->mailboxes, rank),
+  return {make_threads_transport(world->queues, rank),
           make_threads_control_channel(world->inboxes, rank),
           std::make_unique<ThreadsSubGroupConnector>(world)};
 }

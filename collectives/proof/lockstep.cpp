@@ -204,15 +204,15 @@ void run_step(const std::vector<Schedule>& schedules, int step, std::vector<Rank
   }
 
   // A rank sends what it held before the step, so all messages are packed before any is delivered.
-  std::vector<Message> mailboxes(size);  // [rank] the message to this rank
+  std::vector<Message> messages(size);  // [rank] the message to this rank
   for (int rank = 0; rank < size; ++rank) {
     const std::optional<Send>& send = step_of(schedules, step, rank).send;
-    if (send) mailboxes[send->to] = pack(rank, states[rank], *send);
+    if (send) messages[send->to] = pack(rank, states[rank], *send);
   }
 
   for (int rank = 0; rank < size; ++rank) {
     const std::optional<Receive>& receive = step_of(schedules, step, rank).receive;
-    if (receive) deliver(mailboxes[rank], *receive, states[rank]);
+    if (receive) deliver(messages[rank], *receive, states[rank]);
   }
 }
 

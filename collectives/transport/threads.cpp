@@ -9,7 +9,7 @@
 namespace ringside::collectives {
 
 // The messages from one rank to another, in order.
-struct Mailbox {
+struct MessageQueue {
   struct Message {
     MessageHeader header;
     std::span<const std::byte> payload;  // in the sender's memory
@@ -19,14 +19,14 @@ struct Mailbox {
   bool being_read = false;  // the receiver uses the payload of the first message
 };
 
-class Mailboxes {
+class MessageQueues {
  public:
-  explicit Mailboxes(int ranks)
-      : size(ranks), boxes(ranks * ranks), changed(ranks), left(ranks, false) {}
+  explicit MessageQueues(int ranks)
+      : size(ranks), queues(ranks * ranks), changed(ranks), left(ranks, false) {}
 
   const int size;
   std::mutex mutex;                              // guards everything below
-  std::vector<Mailbox> boxes;                    // [sender * size + receiver]
+  std::vector<MessageQueue> queues;              // [sender * size + receiver]
   std::vector<std::condition_variable> changed;  // [rank] wakes that rank
   std::vector<bool> left;                        // [rank] that rank's transport is gone
 };
@@ -35,7 +35,7 @@ namespace {
 
 class ThreadsTransport final : public Transport {
  public:
-  ThreadsTransport(std::shared_ptr<Mailboxes> shared, int rank)
+  ThreadsTransport(std::shared_ptr<MessageQueues> shared, int rank)
       : Transport(rank, shared->size), shared_(std::move(shared)) {}
 
   ~ThreadsTransport() override {
@@ -86,24 +86,24 @@ class ThreadsTransport final : public Transport {
   }
 
  private:
-  Mailbox& outbox(int receiver) const { return shared_->boxes[rank() * size() + receiver]; }
-  Mailbox& inbox(int sender) const { return shared_->boxes[sender * size() + rank()]; }
+  MessageQueue& outbox(int receiver) const { return shared_->queues[rank() * size() + receiver]; }
+  MessageQueue& inbox(int sender) const { return shared_->queues[sender * size() + rank()]; }
 
   bool complete_send() {
-    Mailbox& box = outbox(receiver_);
-    if (box.released == 0 && !box.messages.empty()) throw_if_left(receiver_);
-    if (box.released == 0) return false;
-    --box.released;
+    MessageQueue& queue = outbox(receiver_);
+    if (queue.released == 0 && !queue.messages.empty()) throw_if_left(receiver_);
+    if (queue.released == 0) return false;
+    --queue.released;
     return true;
   }
 
   std::optional<std::span<const std::byte>> receive() {
-    Mailbox& box = inbox(sender_);
-    if (box.messages.empty()) throw_if_left(sender_);
-    if (box.messages.empty()) return std::nullopt;
-    const auto [header, payload] = box.messages.front();
+    MessageQueue& queue = inbox(sender_);
+    if (queue.messages.empty()) throw_if_left(sender_);
+    if (queue.messages.empty()) return std::nullopt;
+    const auto [header, payload] = queue.messages.front();
     check_message(expected_, header, rank(), sender_);
-    box.being_read = true;
+    queue.being_read = true;
     if (into_.empty()) return payload;  // until release()
     std::memcpy(into_.data(), payload.data(), into_.size());
     release_message();
@@ -111,10 +111,10 @@ class ThreadsTransport final : public Transport {
   }
 
   void release_message() {
-    Mailbox& box = inbox(sender_);
-    box.messages.pop_front();
-    box.being_read = false;
-    ++box.released;
+    MessageQueue& queue = inbox(sender_);
+    queue.messages.pop_front();
+    queue.being_read = false;
+    ++queue.released;
     shared_->changed[sender_].notify_one();
     sender_ = -1;
   }
@@ -123,7 +123,7 @@ class ThreadsTransport final : public Transport {
     if (shared_->left[peer]) throw ConnectionBroken(peer, "it has left");
   }
 
-  std::shared_ptr<Mailboxes> shared_;
+  std::shared_ptr<MessageQueues> shared_;
   int receiver_ = -1;  // of the sends in flight
   int sender_ = -1;    // of the receive; -1: none
   MessageHeader expected_;
@@ -132,12 +132,12 @@ class ThreadsTransport final : public Transport {
 
 }  // namespace
 
-std::shared_ptr<Mailboxes> make_mailboxes(int size) {
-  return std::make_shared<Mailboxes>(size);
+std::shared_ptr<MessageQueues> make_message_queues(int size) {
+  return std::make_shared<MessageQueues>(size);
 }
 
-std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<Mailboxes> mailboxes, int rank) {
-  return std::make_unique<ThreadsTransport>(std::move(mailboxes), rank);
+std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<MessageQueues> queues, int rank) {
+  return std::make_unique<ThreadsTransport>(std::move(queues), rank);
 }
 
 }  // namespace ringside::collectives

@@ -1,7 +1,7 @@
 // Ranks as threads of one process: the transport to read first, and the one to run in a debugger.
 //
 // A message is not copied on its way. The receiver reads the sender's own bytes, and the send
-// completes when the receiver has released them. One mutex guards the mailboxes of all ranks; each
+// completes when the receiver has released them. One mutex guards the queues of all ranks; each
 // rank sleeps on its own condition variable.
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace ringside::collectives {
 
-class Mailboxes;  // what the ranks share: one mailbox for each ordered pair of ranks
+class MessageQueues;  // what the ranks share: one queue for each ordered pair of ranks
 
-std::shared_ptr<Mailboxes> make_mailboxes(int size);
+std::shared_ptr<MessageQueues> make_message_queues(int size);
 
 // Every rank makes one. Its destruction tells peers that the rank has left.
-std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<Mailboxes> mailboxes, int rank);
+std::unique_ptr<Transport> make_threads_transport(std::shared_ptr<MessageQueues> queues, int rank);
 
 }  // namespace ringside::collectives
