@@ -54,7 +54,7 @@ class Program {
 
   // Waits until stdout or stderr contains `text`. Returns false if the program ends or the limit
   // passes first.
-  bool wait_for(std::string_view text, Seconds limit = Seconds(10));
+  bool wait_for(std::string_view text, Seconds limit = Seconds(30));
 
   // Waits for the end. The processes that exist a moment later are its survivors.
   Outcome wait(Seconds limit = Seconds(20));
