@@ -15,13 +15,14 @@ namespace {
 
 constexpr double row_height = 26, row_gap = 5, left = 30, margin = 6;
 
-// The chart's colours, and text in the colour of the paper, which both backgrounds read well.
+// The chart's colours. Numbers are in the colour of the paper; on the paler boxes of a second stage
+// in that of the ink. So they can be read on both backgrounds.
 constexpr const char* style = R"(
 .pipeline { font: 600 12px system-ui, sans-serif; }
 .pipeline text { fill: var(--paper); text-anchor: middle; }
 .pipeline text.rank { fill: var(--ink); }
 .pipeline .idle { fill: var(--grid); }
-.pipeline .light { opacity: 0.62; }
+.pipeline rect.second { opacity: 0.5; } .pipeline text.second { fill: var(--ink); }
 )";
 
 const char* class_of(Kind kind) {
@@ -47,16 +48,17 @@ double scale_for(const TimedSchedule& timed) {
   return std::min((12 + 7.5 * digits) / shortest, widest / timed.timing.step);
 }
 
-std::string box(const Action& action, Span span, double top, double scale, bool light) {
+std::string box(const Action& action, Span span, double top, double scale, bool second) {
   const double x = left + span.start * scale, width = (span.end - span.start) * scale;
   std::string svg = fmt::format(
       "<rect class=\"{}{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"3\" />\n",
-      class_of(action.kind), light ? " light" : "", x + 0.75, top, std::max(0.5, width - 1.5),
+      class_of(action.kind), second ? " second" : "", x + 0.75, top, std::max(0.5, width - 1.5),
       row_height);
   const std::string number = fmt::to_string(action.micro_batch);
   if (width >= 4 + 7.5 * static_cast<double>(number.size()))
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x + width / 2,
-                       top + row_height / 2 + 4.5, number);
+    svg += fmt::format("<text{} x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                       second ? " class=\"second\"" : "", x + width / 2, top + row_height / 2 + 4.5,
+                       number);
   return svg;
 }
 

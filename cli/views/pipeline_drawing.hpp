@@ -9,7 +9,7 @@
 namespace ringside::cli {
 
 // A file of its own. Forward is blue, backward or I orange, W green; a rank's stages are in turn
-// dark and light. `title` is for screen readers.
+// strong and pale. `title` is for screen readers.
 std::string svg_of_pipeline(const TimedSchedule& timed, const std::string& title);
 
 }  // namespace ringside::cli

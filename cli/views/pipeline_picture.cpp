@@ -116,16 +116,20 @@ std::string row_of(const std::vector<Box>& boxes, int first, int last, bool colo
   return row;
 }
 
-// "0    5    10": the time at every tick between two columns.
-std::string ruler(double scale, int first, int last) {
-  double tick = 1;  // units of time between two numbers, which then have 8 columns or more
+// Units of time between two numbers of the ruler, which are then 8 columns or more apart.
+double tick_for(double scale) {
+  double tick = 1;
   for (const double factor : {2.0, 2.5, 2.0, 2.0, 2.5, 2.0, 2.0, 2.5, 2.0})
     if (tick * scale < 8) tick *= factor;
+  return tick;
+}
+
+// "0    5    10": the times between two columns.
+std::string ruler(double scale, int first, int last) {
   std::string row;
-  for (double time = 0; time * scale < last; time += tick) {
+  for (double time = 0; time * scale < last; time += tick_for(scale)) {
     const int column = static_cast<int>(std::lround(time * scale));
-    if (column < first) continue;
-    row = padded(row, column - first) + fmt::format("{:g}", time);
+    if (column >= first) row = padded(row, column - first) + fmt::format("{:g}", time);
   }
   return row;
 }
@@ -134,11 +138,11 @@ std::string without_end_spaces(const std::string& line) {
   return line.substr(0, line.find_last_not_of(' ') + 1);
 }
 
-// The columns of a panel: all, or as many whole units of time as fit.
+// The columns of a panel: all, or as many as fit so that the next panel begins with a number of
+// the ruler.
 int columns_of_panel(double scale, int room, int whole) {
-  if (whole <= room) return whole;
-  const double unit = std::floor(room / scale);
-  return unit >= 1 ? static_cast<int>(unit * scale) : room;
+  const int tick = static_cast<int>(tick_for(scale) * scale);
+  return whole <= room || tick > room ? room : room / tick * tick;
 }
 
 // What a rank starts at one moment, and when that ends.

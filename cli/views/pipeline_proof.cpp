@@ -43,13 +43,13 @@ std::vector<std::string> faults_of_figures(const Setting& setting, const Schedul
   return found;
 }
 
-void prove_case(PipelineProof& proof, const Setting& setting, const Schedule& schedule) {
+void prove_case(PipelineProof& proof, const Setting& setting, const Schedule& schedule,
+                const std::string& label) {
   std::vector<std::string> found = verify(schedule);
   if (found.empty()) found = faults_of_figures(setting, schedule);
   proof.cases += 1;
   proof.failed += found.empty() ? 0 : 1;
-  for (const std::string& sentence : found)
-    proof.findings.push_back(case_in_words(setting) + ": " + sentence);
+  for (const std::string& sentence : found) proof.findings.push_back(label + ": " + sentence);
 }
 
 void take_example(PipelineProof& proof, const Schedule& schedule) {
@@ -85,10 +85,11 @@ void print_example(std::ostream& out, const std::vector<PipelineProof>& proofs) 
         "activations of the rank that holds most. Both for {}, {} and\nthe most stages.\n",
         counted(example->ranks, "rank"), counted(example->micro_batches, "micro-batch"));
   }
-  out << fmt::format("{} proved in {:.1f} s", counted(cases, "case"), time_ms / 1e3);
+  out << fmt::format("{} in {:.1f} s.", counted(cases, "case"), time_ms / 1e3);
   if (refused > 0)
-    out << fmt::format("; {} refused: interleaved needs a multiple of the ranks", refused);
-  out << ".\n";
+    out << fmt::format(" {} left out: their micro-batches are not a multiple of\nthe ranks.",
+                       refused);
+  out << "\n";
 }
 
 void print_findings(std::ostream& out, const std::vector<PipelineProof>& proofs) {
@@ -118,12 +119,15 @@ PipelineProof prove(const Generator& generator, const PipelineCases& cases) {
   for (int p = cases.ranks.first; p <= cases.ranks.last; ++p) {
     for (int m = cases.micro_batches.first; m <= cases.micro_batches.last; ++m) {
       for (int v = stages.first; v <= stages.last; ++v) {
-        if (!why_not(generator, p, m, v).empty()) {
+        const std::string reason = why_not(generator, p, m, v);
+        if (!reason.empty()) {
           proof.refused += 1;
+          proof.refusal = reason;
           continue;
         }
+        const Setting setting{generator.name, p, m, v};
         example = make_schedule(generator, p, m, v);
-        prove_case(proof, {generator.name, p, m, v}, example);
+        prove_case(proof, setting, example, case_in_words(setting));
       }
     }
   }
@@ -136,14 +140,15 @@ PipelineProof prove(const std::string& name, const Schedule& schedule) {
   const int stages_per_rank = schedule.stages() / schedule.ranks();
   PipelineProof proof{.schedule = name, .stages_per_rank = {stages_per_rank, stages_per_rank}};
   const auto start = Clock::now();
-  prove_case(proof, {name, schedule.ranks(), schedule.micro_batches, stages_per_rank}, schedule);
+  prove_case(proof, {name, schedule.ranks(), schedule.micro_batches, stages_per_rank}, schedule,
+             name);
   take_example(proof, schedule);
   proof.time_ms = seconds_since(start) * 1e3;
   return proof;
 }
 
 void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
-  constexpr const char* line = "{:<12} {:>6} {:>6}  {:<8} {:>7}  {:<18} {:>5}  {:<12}\n";
+  constexpr const char* line = "{:<12} {:>6} {:>6}  {:<7} {:>7}  {:<17} {:>5}  {:<12}\n";
   const auto print = [&](auto... cells) {
     const std::string row = fmt::format(line, cells...);
     out << row.substr(0, row.find_last_not_of(" \n") + 1) << "\n";

@@ -27,9 +27,10 @@ struct PipelineProof {
   Range stages_per_rank{1, 1};
   int cases = 0;
   int refused = 0;                      // cases that the schedule does not serve
+  std::string refusal{};                // why it does not, for the last of them
   int failed = 0;                       // cases with findings
   std::vector<std::string> findings{};  // sentences, each with its case
-  // The example: the figures beside the formulas, for the case of the table's last line.
+  // The example, whose figures the table has beside the formulas: the last case.
   int ranks = 0, micro_batches = 0, example_stages_per_rank = 0;
   double bubble = 0;
   int most_in_flight = 0;  // on the rank that holds most

@@ -51,7 +51,7 @@ const Formula* formula_of(std::string_view schedule) {
 
 std::optional<double> bubble_by_formula(const Setting& setting, const Durations& durations) {
   const Formula* formula = formula_of(setting.schedule);
-  if (!formula) return std::nullopt;
+  if (!formula || durations.message > 0) return std::nullopt;
   const auto idle = formula->idle(setting.ranks, setting.micro_batches, durations);
   if (!idle) return std::nullopt;
   const double work = static_cast<double>(setting.stages_per_rank) * setting.micro_batches *

@@ -14,9 +14,10 @@
 // Narayanan et al. 2021 divide by the computations alone, so (p-1)/m stands there for 1F1B. Here
 // the bubble is a part of the whole step, as torch and Huang et al. 2019 count it.
 //
-// zb_h1 needs m >= p and W <= I. zb_v needs F = I = W and m >= 2p-1; what remains, (p-1) F, is the
-// time until the first micro-batch reaches the last rank, which no schedule avoids if all ranks end
-// together. Qi et al. measure each rank from its first action to its last, so they have 0.
+// Messages take no time. zb_h1 needs m >= p and W <= I. zb_v needs F = I = W and m >= 2p-1; what
+// remains, (p-1) F, is the time until the first micro-batch reaches the last rank, which no
+// schedule avoids if all ranks end together. Qi et al. measure each rank from its first action to
+// its last, so they have 0.
 //
 // Sources: Huang et al. 2019 (gpipe.hpp); Narayanan et al. 2021, section 2.2 (one_f_one_b.hpp,
 // interleaved.hpp), and its implementation for the warm-up, on which (v+1)p - 1 depends; Qi et al.

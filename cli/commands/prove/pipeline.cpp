@@ -57,6 +57,7 @@ std::vector<PipelineProof> proofs_of(const PipelineOptions& options) {
 
 void prove_all(const PipelineOptions& options) {
   const std::vector<PipelineProof> proofs = proofs_of(options);
+  if (proofs.size() == 1 && proofs[0].cases == 0) fail("{}", proofs[0].refusal);
   print_proofs(stream_beside(options.json), proofs);
   std::cout.flush();
   Json json = Json::array();

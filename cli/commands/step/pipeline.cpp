@@ -51,9 +51,9 @@ Examples:
   ringside step pipeline 1f1b --csv mine.csv
   ringside step pipeline csv:mine.csv)";
 
-// "forward 1, backward 2"; with the parts of backward where the schedule has them.
+// "F takes 1, B 2"; with the parts of backward where the schedule has them.
 std::string in_words(const Durations& durations, bool in_parts) {
-  std::string text = fmt::format("F {:g}, ", durations.forward);
+  std::string text = fmt::format("F takes {:g}, ", durations.forward);
   text += in_parts ? fmt::format("I {:g}, W {:g}", durations.input(), durations.weight)
                    : fmt::format("B {:g}", durations.backward);
   if (durations.message > 0) text += fmt::format(", a message {:g}", durations.message);
@@ -78,6 +78,16 @@ std::string title_of(const std::string& name, const Schedule& schedule,
                      in_words(durations, has_parts(schedule)));
 }
 
+std::string legend_of(const Schedule& schedule) {
+  std::string legend =
+      has_parts(schedule)
+          ? "F forward; I and W: gradients of input and weights; number: micro-batch.\n"
+          : "F forward, B backward; number: micro-batch.\n";
+  if (schedule.stages() == 2 * schedule.ranks())
+    legend += "Small letters: the second stage of a rank.\n";
+  return legend;
+}
+
 std::string percent(double part) {
   return fmt::format("{:.1f} %", 100 * part);
 }
@@ -93,7 +103,7 @@ void print_figures(std::ostream& out, const std::string& name, const TimedSchedu
     out << fmt::format("; by the formula, {}: {}", bubble_formula(name), percent(*bubble));
   out << fmt::format("\nwaiting    {:g} between a rank's first and last computation, {}\n",
                      *std::max_element(timing.waiting.begin(), timing.waiting.end()),
-                     schedule.ranks() == 1 ? "on rank 0" : "on the rank that waits most");
+                     schedule.ranks() == 1 ? "on rank 0" : "at most");
   const std::vector<int> most = most_in_flight(schedule);
   out << fmt::format(
       "holds      {} activations of a stage at most, on {}\n", fmt::join(most, ", "),
@@ -149,7 +159,7 @@ void draw(const PipelineOptions& options) {
   timed.timing = time_of(timed.schedule, options.durations);
   std::ostream& out = stream_beside(options.json);
   const int width = terminal_columns(STDOUT_FILENO).value_or(80);
-  out << title_of(name, schedule, options.durations) << "\n\n";
+  out << title_of(name, schedule, options.durations) << "\n" << legend_of(schedule) << "\n";
   if (options.list) {
     list_pipeline(out, timed, width);
   } else {
