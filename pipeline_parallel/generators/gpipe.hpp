@@ -12,6 +12,8 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks, 4 micro-batches, F takes 1 and B 2:
+//
 //     time     0              5              10             15             20
 //     rank 0   F0 F1 F2 F3                            B0─── B1─── B2─── B3───
 //     rank 1      F0 F1 F2 F3                   B0─── B1─── B2─── B3───

@@ -14,6 +14,9 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks with 2 stages each, 4 micro-batches, F takes 1 and B 2. Small letters are the second
+// stage of a rank:
+//
 //     time     0         5         10        15        20        25        30
 //     rank 0   F0F1F2F3f0f1f2f3            b0─   b1─   b2─   b3─ B0─ B1─ B2─ B3─
 //     rank 1     F0F1F2F3f0f1f2f3      b0─   b1─   b2─   b3─ B0─ B1─ B2─ B3─

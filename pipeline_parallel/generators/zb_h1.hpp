@@ -12,6 +12,8 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks, 6 micro-batches, F, I and W take 1:
+//
 //     time     0              5              10             15             20
 //     rank 0   F0 F1 F2 F3          I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5
 //     rank 1      F0 F1 F2       I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 I4 W3 I5 W4 W5
