@@ -65,8 +65,10 @@ double scale_for(const TimedSchedule& timed, int room) {
     }
   }
   needed = std::ceil(needed), with_gaps = std::ceil(with_gaps);
+  // "F0F1" can be read without gaps, "4F04F1" cannot.
+  const bool readable = timed.schedule.stages() <= 2 * timed.schedule.ranks();
   const bool only_without =
-      with_gaps * timed.timing.step > room && needed * timed.timing.step <= room;
+      with_gaps * timed.timing.step > room && needed * timed.timing.step <= room && readable;
   return only_without ? needed : with_gaps;
 }
 

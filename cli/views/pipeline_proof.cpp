@@ -148,7 +148,7 @@ PipelineProof prove(const std::string& name, const Schedule& schedule) {
 }
 
 void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
-  constexpr const char* line = "{:<12} {:>6} {:>6}  {:<7} {:>7}  {:<17} {:>5}  {:<12}\n";
+  constexpr const char* line = "{:<11} {:>6} {:>6}  {:<7} {:>7}  {:<17} {:>5}  {:<12}\n";
   const auto print = [&](auto... cells) {
     const std::string row = fmt::format(line, cells...);
     out << row.substr(0, row.find_last_not_of(" \n") + 1) << "\n";

@@ -79,7 +79,7 @@ TEST_CASE("the picture of 1F1B is the one of the textbooks") {
 
 TEST_CASE("small letters are the second of two stages; with more stages all are named") {
   CHECK(contains(drawn(timed("zb_v", 2, 2), 80), "rank 1      F0 f0 F1 f1 i0 w0"));
-  CHECK(contains(drawn(timed("interleaved", 2, 2, {}, 3), 80), "rank 1      1F0 1F1 3F0 3F1"));
+  CHECK(contains(drawn(timed("interleaved", 2, 2, {}, 3), 80), "rank 1       1F0 1F1 3F0 3F1"));
 }
 
 TEST_CASE("no line is wider than the terminal; what does not fit goes on below") {
@@ -145,6 +145,20 @@ TEST_CASE("the SVG is well-formed and has a box for each computation") {
   }
 }
 
+TEST_CASE("the pictures of docs/pipeline_parallel.md are what the program draws") {
+  for (const Generator& generator : all_generators()) {
+    const TemporaryFile svg(".svg");
+    const std::string name(generator.name);
+    CAPTURE(name);
+    const Outcome outcome = ringside_with(
+        {"step", "pipeline", name, "-n", "4", "--micro-batches", "8", "--svg", svg.path});
+    CHECK(outcome.exit_code == 0);
+    CHECK_MESSAGE(read_file(svg.path) == read_file(RINGSIDE_DOCS "/pipeline_" + name + ".svg"),
+                  "draw it again: ringside step pipeline " << name << " --svg docs/pipeline_"
+                                                           << name << ".svg");
+  }
+}
+
 TEST_CASE("step pipeline draws, and writes files that it reads again") {
   const TemporaryFile csv(".csv"), svg(".svg"), json(".json");
   const Outcome outcome =
@@ -191,15 +205,15 @@ TEST_CASE("prove pipeline has a line for each schedule, beside the formulas") {
   CHECK(outcome.err == "");
   CHECK(
       contains(outcome.out,
-               "schedule     stages  cases  proved   bubble  by formula        holds  by formula\n"
-               "gpipe             1      1  all      27.3 %  (p-1)/(m+p-1)         8  m\n"
-               "1f1b              1      1  all      27.3 %  (p-1)/(m+p-1)         4  min(m, p-r)\n"
-               "interleaved     1-4      4  all       8.6 %  (p-1)/(vm+p-1)       19  (v+1)p-1-2r\n"
-               "zb_h1             1      1  all      11.1 %  idle (p-1)(F+I-W)     4  min(m, p)\n"
-               "zb_v              2      1  all       5.9 %  idle (p-1)F           8  2p\n"));
+               "schedule    stages  cases  proved   bubble  by formula        holds  by formula\n"
+               "gpipe            1      1  all      27.3 %  (p-1)/(m+p-1)         8  m\n"
+               "1f1b             1      1  all      27.3 %  (p-1)/(m+p-1)         4  min(m, p-r)\n"
+               "interleaved    1-4      4  all       8.6 %  (p-1)/(vm+p-1)       19  (v+1)p-1-2r\n"
+               "zb_h1            1      1  all      11.1 %  idle (p-1)(F+I-W)     4  min(m, p)\n"
+               "zb_v             2      1  all       5.9 %  idle (p-1)F           8  2p\n"));
   CHECK(longest_line(outcome.out) <= 80);
   const Outcome one = ringside_with({"prove", "pipeline", "--schedule", "zb_v", "-n", "2"});
-  CHECK(contains(one.out, "zb_v              2     64  all"));
+  CHECK(contains(one.out, "zb_v             2     64  all"));
 }
 
 TEST_CASE("prove counts a generator that is wrong, and one whose figures differ") {
