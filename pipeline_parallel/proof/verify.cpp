@@ -37,6 +37,22 @@ std::string fault_of_action(const Schedule& schedule, int rank, const Action& ac
   return "";
 }
 
+Findings faults_of_shape(const Schedule& schedule) {
+  if (schedule.ranks() == 0 || schedule.stages() == 0 || schedule.micro_batches < 1) {
+    return {
+        fmt::format("a schedule needs at least 1 rank, stage and micro-batch, not {}, {} and {}",
+                    schedule.ranks(), schedule.stages(), schedule.micro_batches)};
+  }
+  Findings found;
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const int rank = schedule.rank_of[stage];
+    if (rank < 0 || rank >= schedule.ranks())
+      found.push_back(fmt::format("stage {} is on rank {}, but the last rank is {}", stage, rank,
+                                  schedule.ranks() - 1));
+  }
+  return found;
+}
+
 Findings faults_of_actions(const Schedule& schedule) {
   Findings found;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
@@ -240,7 +256,8 @@ Findings faults_of_reductions(const Schedule& schedule, const Places& places) {
 }  // namespace
 
 std::vector<std::string> verify(const Schedule& schedule) {
-  Findings found = faults_of_actions(schedule);
+  Findings found = faults_of_shape(schedule);
+  if (found.empty()) found = faults_of_actions(schedule);
   if (!found.empty()) return found;
 
   const Places computations(schedule);

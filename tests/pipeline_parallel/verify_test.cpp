@@ -23,6 +23,14 @@ TEST_CASE("an action of a stage, rank or micro-batch that does not exist") {
   CHECK(verify(schedule) == Findings{"rank 2 has no stage"});
 }
 
+TEST_CASE("an empty schedule proves nothing, and a stage needs a rank") {
+  CHECK(verify({}) ==
+        Findings{"a schedule needs at least 1 rank, stage and micro-batch, not 0, 0 and 0"});
+  Schedule schedule = make_schedule("gpipe", 2, 1);
+  schedule.rank_of[1] = 2;
+  CHECK(verify(schedule) == Findings{"stage 1 is on rank 2, but the last rank is 1"});
+}
+
 // A warm-up of p-1-r forwards without the limit m runs micro-batches that do not exist, and their
 // receiver waits forever.
 TEST_CASE("fewer micro-batches than ranks: a warm-up without limit") {
