@@ -23,7 +23,7 @@ TEST_CASE("on two ranks blocking sends would meet at the wrap-around, asynchrono
         "in 1SEND_F0 for 2RECV_F0 of rank 0");
 }
 
-TEST_CASE("1F1B with blocking sends is a circle of sends; GPipe is not") {
+TEST_CASE("1F1B with blocking sends is a circle of sends, and GPipe is not") {
   CHECK(find_deadlock(lower(make_schedule("1f1b", 2, 3)), Sends::blocking) ==
         "deadlock where sends block: rank 0 waits in 0SEND_F1 for 1RECV_F1 of rank 1; rank 1 waits "
         "in 1SEND_B0 for 0RECV_B0 of rank 0");

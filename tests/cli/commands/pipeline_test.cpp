@@ -77,12 +77,12 @@ TEST_CASE("the picture of 1F1B is the one of the textbooks") {
         "rank 3            F0 B0─── F1 B1─── F2 B2─── F3 B3───\n");
 }
 
-TEST_CASE("small letters are the second of two stages; with more stages all are named") {
+TEST_CASE("small letters are the second of two stages, and with more stages all are named") {
   CHECK(contains(drawn(timed("zb_v", 2, 2), 80), "rank 1      F0 f0 F1 f1 i0 w0"));
   CHECK(contains(drawn(timed("interleaved", 2, 2, {}, 3), 80), "rank 1       1F0 1F1 3F0 3F1"));
 }
 
-TEST_CASE("no line is wider than the terminal; what does not fit goes on below") {
+TEST_CASE("no line is wider than the terminal, and what does not fit goes on below") {
   for (const Generator& generator : all_generators()) {
     for (const int width : {40, 60, 80, 120}) {
       for (const int micro_batches : {4, 16, 64}) {
