@@ -61,11 +61,17 @@ class CountedCalls {
   explicit CountedCalls(ProcessGroup& group)
       : group_(group), on_(trace_), before_(group.traffic().payload_bytes_sent) {}
 
+  std::vector<Trace::Span> in_order() const {
+    std::vector<Trace::Span> calls;
+    for (const Trace::Span& span : trace_.spans())
+      if (span.kind == Trace::Kind::call) calls.push_back(span);
+    return calls;
+  }
   // "all_reduce mlp": how often.
   std::map<std::string, int> calls() const {
     std::map<std::string, int> counts;
-    for (const Trace::Span& span : trace_.spans())
-      if (span.kind == Trace::Kind::call) ++counts[fmt::format("{} {}", span.name, span.about)];
+    for (const Trace::Span& span : in_order())
+      ++counts[fmt::format("{} {}", span.name, span.about)];
     return counts;
   }
   std::uint64_t bytes() const { return group_.traffic().payload_bytes_sent - before_; }
