@@ -149,6 +149,45 @@ TEST_CASE("the loss has the same bits on all ranks, also in fp32, and ignores wh
     });
 }
 
+TEST_CASE("embedding, layers and loss work on a device, too") {
+  for (const int size : {2, 3})
+    collectives::run_threads(size, [](ProcessGroup& group) {
+      const auto gradient_of_table = [&](Device device, bool divided) {
+        const auto there = [&](const Tensor& values) { return learned(values.to(device)); };
+        const auto values = [](Shape shape, const char* name) {
+          return drawn(std::move(shape), name, DType::fp32);
+        };
+        const Tensor table = values({vocabulary, width}, "table"),
+                     w1 = values({hidden, width}, "w1"), w2 = values({width, hidden}, "w2");
+        if (!divided) {
+          const Tensor learns = there(table), x = embedding(ids_of_step(0), learns);
+          const Tensor y = linear(relu(linear(x, there(w1))), there(w2));
+          backward(linear_cross_entropy(y, there(table), targets_of_step(0)));
+          return learns.grad().to(Device::cpu);
+        }
+        const Tensor learns = there(tp::part_of(table, 0, group));
+        const Tensor x =
+            tp::embedding_of_tokens(ids_of_step(0), learns, vocabulary, group, "embedding");
+        const Tensor h = relu(tp::column_linear_of_tokens(x, there(tp::part_of(w1, 0, group)), {},
+                                                          group, "mlp.input"));
+        const Tensor y =
+            tp::row_linear_of_tokens(h, there(tp::part_of(w2, 1, group)), {}, group, "mlp.output");
+        backward(tp::cross_entropy_of_tokens(y, there(tp::part_of(table, 0, group)),
+                                             targets_of_step(0), vocabulary, group, "loss"));
+        return learns.grad().to(Device::cpu);
+      };
+      const Tensor seen = gradient_of_table(Device::emulated, true),
+                   expected = tp::part_of(gradient_of_table(Device::cpu, false), 0, group);
+      double largest = 0, difference = 0;
+      for (std::int64_t i = 0; i < expected.elements(); ++i) {
+        const float a = seen.values<float>()[i], b = expected.values<float>()[i];
+        largest = std::max(largest, static_cast<double>(std::abs(b)));
+        difference = std::max(difference, static_cast<double>(std::abs(a - b)));
+      }
+      require(largest > 0 && difference <= 1e-5 * largest, "{} of {}", difference, largest);
+    });
+}
+
 TEST_CASE("a vocabulary smaller than the group is refused") {
   collectives::run_threads(3, [](ProcessGroup& group) {
     std::string text;
