@@ -25,16 +25,35 @@ struct Matrix {
   std::int64_t divided_size() const { return divided == Divided::by_rows ? rows : columns; }
 };
 
-// The matrices that are drawn side by side.
-std::vector<std::vector<Matrix>> matrices_of(const transformer::Config& config) {
+// One of the two parts of a block, from f to g.
+struct Part {
+  const char* name;                        // as in BlockCall
+  const char* norm;                        // before f
+  const char* between;                     // the matrices
+  const char* alone;                       // what each rank has of that
+  std::vector<std::vector<Matrix>> outer;  // divided by rows; those of one line have one shape
+  Matrix inner;                            // divided by columns
+};
+
+std::vector<Part> parts_of(const transformer::Config& config) {
   const std::int64_t d = config.d_model, kv = config.kv_heads * config.head_size(),
                      ff = config.d_ff;
-  return {{{"q_proj", d, d, Divided::by_rows, config.heads},
-           {"k_proj", kv, d, Divided::by_rows, config.kv_heads},
-           {"v_proj", kv, d, Divided::by_rows, config.kv_heads}},
-          {{"o_proj", d, d, Divided::by_columns, config.heads}},
-          {{"gate_proj", ff, d, Divided::by_rows}, {"up_proj", ff, d, Divided::by_rows}},
-          {{"down_proj", d, ff, Divided::by_columns}}};
+  const Matrix q{"q_proj", d, d, Divided::by_rows, config.heads},
+      k{"k_proj", kv, d, Divided::by_rows, config.kv_heads},
+      v{"v_proj", kv, d, Divided::by_rows, config.kv_heads},
+      o{"o_proj", d, d, Divided::by_columns, config.heads},
+      gate{"gate_proj", ff, d, Divided::by_rows}, up{"up_proj", ff, d, Divided::by_rows},
+      down{"down_proj", d, ff, Divided::by_columns};
+  Part attention{
+      "attention", "input_layernorm", "attention", "each rank its heads, no call", {{q, k, v}}, o};
+  if (kv != d) attention.outer = {{q}, {k, v}};
+  return {attention,
+          {"mlp",
+           "post_attention_layernorm",
+           "silu(gate) * up",
+           "each rank its columns, no call",
+           {{gate, up}},
+           down}};
 }
 
 struct Range {
@@ -84,7 +103,7 @@ class Page {
   void matrices(const std::vector<Matrix>& row, int ranks) const {
     const Matrix& first = row.front();
     const bool by_rows = first.divided == Divided::by_rows;
-    std::string names, shapes;
+    std::string names;
     for (const Matrix& matrix : row) names += fmt::format("{:<11}", matrix.name);
     line("│   " + names,
          fmt::format("[{}, {}]{}, by {}", first.rows, first.columns, row.size() > 1 ? " each" : "",
@@ -113,35 +132,24 @@ std::string in_words(const BlockCall& call) {
                      bytes_text(static_cast<double>(call.bytes)));
 }
 
-const BlockCall& find(const std::vector<BlockCall>& calls, const std::string& part, bool forward,
-                      char tensor) {
+// The calls at one end of a part: "backward: all-reduce of dx, 524kB". `tensor` is x at f, y at g.
+std::string calls_at(const std::vector<BlockCall>& calls, const Part& part, char tensor) {
+  std::vector<std::string> texts;
   for (const BlockCall& call : calls)
-    if (call.part == part && call.forward == forward && call.tensor.back() == tensor) return call;
-  fail("the block has no call of {} in {}", tensor, part);
+    if (call.part == part.name && call.tensor.back() == tensor)
+      texts.push_back(fmt::format("{}: {}", call.forward ? "forward" : "backward", in_words(call)));
+  return fmt::format("{}", fmt::join(texts, "; "));
 }
 
-// "forward: all-gather of x, 524.3kB; backward: reduce-scatter of dx, 524.3kB"
-std::string calls_at(const std::vector<BlockCall>& calls, const std::string& part, char tensor,
-                     bool sequence_parallel) {
-  const auto half = [&](bool forward) {
-    return fmt::format("{}: {}", forward ? "forward" : "backward",
-                       in_words(find(calls, part, forward, tensor)));
-  };
-  if (sequence_parallel) return half(true) + "; " + half(false);
-  return half(tensor == 'y');
-}
-
-void draw_part(const Page& page, const TensorBlock& block, const std::vector<BlockCall>& calls,
-               const std::string& part, const std::vector<Matrix>& outer,
-               const std::vector<Matrix>& inner, const char* between, const char* norm) {
+void draw_part(const Page& page, const TensorBlock& block, const Part& part) {
+  const std::vector<BlockCall> calls = calls_of(block);
   const bool tokens = block.sequence_parallel;
-  page.line(norm, tokens ? "whole weight; each rank its tokens" : "whole on every rank");
-  page.call("f", calls_at(calls, part, 'x', tokens));
-  page.matrices(outer, block.ranks);
-  page.line(fmt::format("│   {}", between),
-            part == "mlp" ? "each rank its columns, no call" : "each rank its heads, no call");
-  page.matrices(inner, block.ranks);
-  page.call("g", calls_at(calls, part, 'y', tokens));
+  page.line(part.norm, tokens ? "whole weight; each rank its tokens" : "whole on every rank");
+  page.call("f", calls_at(calls, part, 'x'));
+  for (const std::vector<Matrix>& row : part.outer) page.matrices(row, block.ranks);
+  page.line(fmt::format("│   {}", part.between), part.alone);
+  page.matrices({part.inner}, block.ranks);
+  page.call("g", calls_at(calls, part, 'y'));
   page.line("+ x", tokens ? "each rank its tokens" : "whole on every rank");
 }
 
@@ -151,7 +159,8 @@ double sum_of_sent(const std::vector<BlockCall>& calls) {
   return sum;
 }
 
-void draw_sums(const Page& page, const TensorBlock& block, const std::vector<BlockCall>& calls) {
+void draw_sums(const Page& page, const TensorBlock& block) {
+  const std::vector<BlockCall> calls = calls_of(block);
   const int t = block.ranks;
   const double sent = sum_of_sent(calls), x = static_cast<double>(block.bytes_of_x());
   const auto blocks = static_cast<double>(block.config.layers);
@@ -216,8 +225,6 @@ void require_divisible(const TensorBlock& block) {
 void draw_block(std::ostream& out, const TensorBlock& block) {
   const Page page(out);
   const transformer::Config& config = block.config;
-  const std::vector<std::vector<Matrix>> rows = matrices_of(config);
-  const std::vector<BlockCall> calls = calls_of(block);
   page.text(fmt::format("One block of {} on {}: {} heads of {}, d_ff {}, {}\n", block.model,
                         counted(block.ranks, "rank"), config.heads, config.head_size(), config.d_ff,
                         autograd::name_of(block.dtype)));
@@ -226,10 +233,8 @@ void draw_block(std::ostream& out, const TensorBlock& block) {
       "[{}, {}, {}]", block.batch,
       block.sequence_parallel ? block.tokens / block.ranks : block.tokens, config.d_model);
   page.line("x " + shape, block.sequence_parallel ? "each rank its tokens" : "whole on every rank");
-  draw_part(page, block, calls, "attention", rows[0], rows[1], "attention", "input_layernorm");
-  draw_part(page, block, calls, "mlp", rows[2], rows[3], "silu(gate) * up",
-            "post_attention_layernorm");
-  draw_sums(page, block, calls);
+  for (const Part& part : parts_of(config)) draw_part(page, block, part);
+  draw_sums(page, block);
   page.text(block.sequence_parallel
                 ? "\nThe gradients of the norms are sums over the ranks' tokens: one all-reduce\n"
                   "at the end of the step adds them up.\n"
@@ -242,16 +247,19 @@ Json json_of(const TensorBlock& block) {
     return Json{{"first", part.first}, {"count", part.last - part.first + 1}};
   };
   Json matrices = Json::array(), calls = Json::array();
-  for (const std::vector<Matrix>& row : matrices_of(block.config))
-    for (const Matrix& matrix : row) {
-      Json of_rank = Json::array();
-      for (int rank = 0; rank < block.ranks; ++rank)
-        of_rank.push_back(range(matrix.divided_size(), rank));
-      matrices.push_back({{"name", matrix.name},
-                          {"shape", {matrix.rows, matrix.columns}},
-                          {"divided", matrix.divided == Divided::by_rows ? "rows" : "columns"},
-                          {"of_rank", of_rank}});
-    }
+  const auto add = [&](const Matrix& matrix) {
+    Json of_rank = Json::array();
+    for (int rank = 0; rank < block.ranks; ++rank)
+      of_rank.push_back(range(matrix.divided_size(), rank));
+    matrices.push_back({{"name", matrix.name},
+                        {"shape", {matrix.rows, matrix.columns}},
+                        {"divided", matrix.divided == Divided::by_rows ? "rows" : "columns"},
+                        {"of_rank", of_rank}});
+  };
+  for (const Part& part : parts_of(block.config)) {
+    for (const std::vector<Matrix>& row : part.outer) std::ranges::for_each(row, add);
+    add(part.inner);
+  }
   for (const BlockCall& call : calls_of(block))
     calls.push_back({{"part", call.part},
                      {"pass", call.forward ? "forward" : "backward"},

@@ -72,6 +72,16 @@ TEST_CASE("step tensor draws who holds which rows and columns, and where the cal
     CHECK_MESSAGE(testing::contains(tokens.out, line), tokens.out);
 }
 
+TEST_CASE("key-value heads that are fewer than heads are drawn apart") {
+  TensorBlock block = block_of("lab", 2, false);
+  block.config.kv_heads = 4;
+  std::ostringstream out;
+  draw_block(out, block);
+  CHECK_MESSAGE(testing::contains(out.str(), "rank 1: rows 256-511, heads 8-15"), out.str());
+  CHECK(testing::contains(out.str(), "[128, 512] each, by rows: outputs"));
+  CHECK(testing::contains(out.str(), "rank 1: rows 64-127, heads 2-3"));
+}
+
 TEST_CASE("the picture of every model fits 80 columns") {
   for (const std::string& model : transformer::config_names())
     for (const int ranks : {2, 3, 4, 5, 6, 8})
