@@ -3,9 +3,10 @@
 All ranks on one thread (ringside step, verify()): a table of the chunks, and the step.
 
     (gdb) ring
-    step 1 of 6, in run_step
-              chunk 0   chunk 1   chunk 2   chunk 3
-      rank 0  0         0         0         0+3        sends chunk 2 to rank 1, ...
+    step 1 (of 0 to 5), in run_step: what arrives is added
+               chunk 0  chunk 1  chunk 2  chunk 3
+      rank 0   0        0        0+3      0         ─2─▶ rank 1
+      ...
 
 Ranks as threads, or one rank as a process: a line for each rank, with its call and its step.
 """
@@ -53,23 +54,43 @@ def cells(state):
             for chunk in values.vector(state["chunks"])]
 
 
+def arrow(step):
+    """A step's send as `ringside step` draws it: "─3─▶ rank 1"."""
+    send = values.optional(step["send"])
+    if send is None:
+        return ""
+    first, count = values.chunk_range(send["chunks"])
+    taken = values.optional(send["input"])
+    text = values.range_text(first if taken is None else int(taken), count)
+    return f"─{text or '─'}─▶ rank {int(send['to'])}"
+
+
+def what_arrives(steps):
+    """What the receivers of a step do, if all do the same."""
+    received = [values.optional(step["receive"]) for step in steps]
+    actions = {values.name(receive["action"]) for receive in received if receive is not None}
+    return {"add": ": what arrives is added",
+            "overwrite": ": what arrives replaces what was there"}.get("".join(actions), "")
+
+
 def draw_lockstep(frame, schedules, states):
     rows = [cells(state) for state in states]
-    step = variable(frame, "step")
-    steps = max((len(values.vector(schedule["steps"])) for schedule in schedules), default=0)
-    known = step is not None and 0 <= int(step) < steps
-    if known:
-        print(f"step {int(step)} of {steps}, in {frame.name().split('::')[-1]}")
+    step, taken = variable(frame, "step"), []
+    all_steps = [values.vector(schedule["steps"]) for schedule in schedules]
+    if step is not None and all(0 <= int(step) < len(steps) for steps in all_steps):
+        taken = [steps[int(step)] for steps in all_steps]
+        print(f"step {int(step)} (of 0 to {len(all_steps[0]) - 1}), in {frame.name().split('::')[-1]}"
+              f"{what_arrives(taken)}")
     heads = [f"chunk {i}" for i in range(len(rows[0]))]
-    widths = [max(map(len, column)) + 3 for column in zip(heads, *rows)]
-    line = lambda texts: "".join(text.ljust(width) for text, width in zip(texts, widths))
-    print(("            " + line(heads)).rstrip())
+    widths = [max(map(len, column)) + 2 for column in zip(heads, *rows)]
+
+    def line(start, texts, end=""):
+        cells_of_line = "".join(text.ljust(width) for text, width in zip(texts, widths))
+        print((start.ljust(11) + cells_of_line + " " + end).rstrip())
+
+    line("", heads)
     for rank, row in enumerate(rows):
-        does = ""
-        if known:
-            mine = values.vector(schedules[rank]["steps"])
-            does = values.step_text(mine[int(step)]) if int(step) < len(mine) else "idle"
-        print(f"  rank {rank:<5}" + line(row) + does)
+        line(f"  rank {rank}", row, arrow(taken[rank]) if taken else "")
 
 
 def rank_of(frame):
@@ -101,7 +122,8 @@ def position():
     text = f"call #{int(task['sequence'])}, {values.call_text(task['call'])}"
     steps = values.vector(task["schedule"]["steps"])
     if step is not None and step < len(steps):
-        text += f", step {step} of {len(steps)}{waits}: {values.step_text(steps[step])}"
+        # Counted from 1, as in the warning of a rank that waits.
+        text += f", step {step + 1} of {len(steps)}{waits}: {values.step_text(steps[step])}"
     return rank, text
 
 
@@ -138,8 +160,9 @@ threads, or in one rank of a job, it shows each rank's call and step."""
         if found is not None:
             draw_lockstep(*found)
         elif not draw_threads():
-            raise gdb.GdbError("ring: no rank is in a collective here: stop in run_step (ringside "
-                               "step) or in SimpleExecutor::exchange_messages, and type it again")
+            raise gdb.GdbError(
+                "ring: no rank is in a collective here: `backtrace` shows what it does. To see the "
+                "ranks, stop in run_step (ringside step) or in SimpleExecutor::exchange_messages")
 
 
 Ring()
