@@ -82,11 +82,12 @@ function reason(paths, { alpha, beta, bytes }) {
   const next = fastestOf(others);
   const head = `${best.name} is the fastest: ${timeText(best.seconds)}. ${what}`;
   if (next.seconds <= best.seconds * (1 + 1e-9)) return `${head} ${next.name} is as fast.`;
-  const messages = (next.messages - best.messages) * alpha, moved = (next.bytes - best.bytes) * beta;
+  const messages = (next.messages - best.messages) * alpha;
+  const moved = (next.bytes - best.bytes) * beta;
   const second = `The next is ${next.name}, which takes ${timeText(next.seconds)}: it`;
-  if (messages >= 0 && moved >= 0 && messages > 0 && moved > 0)
-    return `${head} ${second} pays ${timeText(messages)} more for messages and ${timeText(moved)} ` +
-      'more for bytes.';
+  if (messages > 0 && moved > 0)
+    return `${head} ${second} pays ${timeText(messages)} more for messages and ` +
+      `${timeText(moved)} more for bytes.`;
   if (moved > 0 && messages < 0)
     return `${head} ${second} has fewer messages, which saves ${timeText(-messages)}, but more ` +
       `bytes, which cost ${timeText(moved)}.`;
@@ -101,15 +102,17 @@ function drawBars(paths, { alpha, beta, bytes }) {
   const longest = Math.max(...paths.map(path => path.seconds)), best = fastestOf(paths);
   const percent = seconds => longest > 0 ? (100 * seconds / longest).toFixed(2) : 0;
   byId('bars').innerHTML = paths.map(path => `
-    <tr class="${path === best ? 'fastest' : ''}" data-algorithm="${escaped(path.name)}"
-        data-seconds="${path.seconds}">
+    <tr class="${path === best ? 'fastest' : ''}"
+        data-algorithm="${escaped(path.name)}" data-seconds="${path.seconds}">
       <th scope="row"><span class="name"><span class="swatch ${path.cautionary ? 'dashed' : ''}"
         style="border-color: var(--c${path.colour})"></span>${escaped(path.name)}</span><br>
-        <small>${formula(path, bytes)}${path.cautionary ? '<br>for comparison only' : ''}</small></th>
+        <small>${formula(path, bytes)}
+          ${path.cautionary ? '<br>for comparison only' : ''}</small></th>
       <td class="times"><div class="bar">
         <span class="messages" style="width: ${percent(path.messages * alpha)}%"></span>
         <span class="bytes" style="width: ${percent(path.bytes * beta)}%"></span></div></td>
-      <td class="time">${timeText(path.seconds)}${path === best ? '<br><small>fastest</small>' : ''}</td>
+      <td class="time">${timeText(path.seconds)}
+        ${path === best ? '<br><small>fastest</small>' : ''}</td>
     </tr>`).join('');
 }
 
@@ -118,31 +121,40 @@ function drawChart(family, ranks, chosen) {
   const left = 58, right = 428, top = 14, bottom = 246;
   const rows = data.sizes.map((_, index) => pathsOf(family, ranks, index, chosen));
   const times = rows.flat().map(path => path.seconds).filter(seconds => seconds > 0);
-  const low = Math.floor(Math.log10(Math.min(...times))), high = Math.ceil(Math.log10(Math.max(...times)));
+  const low = Math.floor(Math.log10(Math.min(...times)));
+  const high = Math.ceil(Math.log10(Math.max(...times)));
   const x = index => left + (right - left) * index / (data.sizes.length - 1);
-  const y = seconds => bottom - (bottom - top) * (Math.log10(seconds) - low) / Math.max(1, high - low);
+  const y = seconds =>
+    bottom - (bottom - top) * (Math.log10(seconds) - low) / Math.max(1, high - low);
+  const text = (px, py, anchor, words, kind = '') =>
+    `<text class="${kind}" x="${px}" y="${py}" text-anchor="${anchor}">${words}</text>`;
+  const line = (x1, x2, y1, y2, kind = 'grid') =>
+    `<line class="${kind}" x1="${x1}" x2="${x2}" y1="${y1}" y2="${y2}"/>`;
   let svg = '';
   for (let power = low; times.length > 0 && power <= high; ++power) {
-    svg += `<line class="grid" x1="${left}" x2="${right}" y1="${y(10 ** power)}" y2="${y(10 ** power)}"/>
-      <text x="${left - 6}" y="${y(10 ** power) + 4}" text-anchor="end">${timeText(10 ** power)}</text>`;
+    const at = y(10 ** power);
+    svg += line(left, right, at, at) + text(left - 6, at + 4, 'end', timeText(10 ** power));
   }
   data.sizes.forEach((bytes, index) => {
     if (index % 5 !== 0) return;
-    svg += `<line class="grid" x1="${x(index)}" x2="${x(index)}" y1="${top}" y2="${bottom}"/>
-      <text x="${x(index)}" y="${bottom + 18}" text-anchor="middle">${sizeText(bytes)}</text>`;
+    svg += line(x(index), x(index), top, bottom) +
+      text(x(index), bottom + 18, 'middle', sizeText(bytes));
   });
-  svg += `<line class="here" x1="${x(chosen.sizeIndex)}" x2="${x(chosen.sizeIndex)}" y1="${top}" y2="${bottom}"/>
-    <text class="soft" x="${(left + right) / 2}" y="${bottom + 38}" text-anchor="middle">buffer</text>`;
+  svg += line(x(chosen.sizeIndex), x(chosen.sizeIndex), top, bottom, 'here') +
+    text((left + right) / 2, bottom + 38, 'middle', 'buffer', 'soft');
   family.algorithms.forEach((algorithm, i) => {
-    const points = rows.map((row, index) => [index, row[i].seconds]).filter(([, seconds]) => seconds > 0)
+    const points = rows.map((row, index) => [index, row[i].seconds])
+      .filter(([, seconds]) => seconds > 0)
       .map(([index, seconds]) => `${x(index).toFixed(1)},${y(seconds).toFixed(1)}`);
-    svg += `<polyline class="c${i % 7} ${algorithm.cautionary ? 'dashed' : ''}" points="${points.join(' ')}"/>`;
+    svg += `<polyline class="c${i % 7} ${algorithm.cautionary ? 'dashed' : ''}"
+      points="${points.join(' ')}"/>`;
   });
   byId('chart').innerHTML = svg;
   byId('chart').setAttribute('aria-label', 'Time over size; the numbers are in the table below');
 
-  const heads = family.algorithms.map(algorithm => `<th scope="col">${escaped(algorithm.name)}</th>`);
-  byId('numbers').innerHTML = `<thead><tr><th scope="col">buffer</th>${heads.join('')}</tr></thead>` +
+  const heads = ['buffer', ...family.algorithms.map(algorithm => algorithm.name)]
+    .map(head => `<th scope="col">${escaped(head)}</th>`);
+  byId('numbers').innerHTML = `<thead><tr>${heads.join('')}</tr></thead>` +
     rows.map((row, index) => `<tr><th scope="row">${sizeText(data.sizes[index])}</th>` +
       row.map(path => `<td>${timeText(path.seconds)}</td>`).join('') + '</tr>').join('');
 }

@@ -1,7 +1,8 @@
 // Plays a schedule: the ring of ranks with the messages of a step, and the table of what each rank
 // holds afterwards. The states come with `data`; this script only draws them.
 
-const shown = { family: null, algorithm: null, ranks: 0, position: 0 };  // position: steps taken
+// The position is the number of steps taken.
+const shown = { family: null, algorithm: null, ranks: 0, position: 0 };
 let playing = false;
 let timer = 0;
 
@@ -26,8 +27,8 @@ const areNeighbours = message =>
   [1, shown.ranks - 1].includes(Math.abs(message.from - message.to));
 
 // A curve from one node to another. It bends to its left, so that two opposite messages do not lie
-// on each other, and passes the nodes between them on the inside. A message of a rank to itself is a
-// loop outside of the ring.
+// on each other, and passes the nodes between them on the inside. A message of a rank to itself is
+// a loop outside of the ring.
 function curve(message) {
   const { from, to } = message;
   const a = placeOf(from), b = placeOf(to);
@@ -62,7 +63,7 @@ function labelText(message) {
 }
 
 // The messages of `step` with their labels at `travel`, from 0 (sender) to 1 (receiver); if it is
-// null, where labels are easy to read.
+// null, near the sender: no rank sends two messages in a step, so labels lie apart.
 function drawRing(step, travel) {
   const ring = byId('ring');
   const messages = step ? step.messages : [];
@@ -85,8 +86,9 @@ function drawRing(step, travel) {
   const paths = [...ring.querySelectorAll('.arrow')];
   messages.forEach((message, i) => {
     const text = labelText(message), width = 18 + 8.5 * text.length;
-    const share = travel !== null ? travel : areNeighbours(message) ? 0.5 : 0.32;
-    const { x, y } = paths[i].getPointAtLength(share * paths[i].getTotalLength());
+    const length = paths[i].getTotalLength();
+    const { x, y } = paths[i].getPointAtLength(
+      travel === null ? Math.min(0.5 * length, 40) : travel * length);
     ring.insertAdjacentHTML('beforeend', `<g class="label"><rect x="${x - width / 2}" y="${y - 12}"
       width="${width}" height="24" rx="7" stroke="${colourOf(message.from)}"/>
       <text x="${x}" y="${y}">${escaped(text)}</text></g>`);
@@ -148,7 +150,8 @@ function touchedBy(step) {
 }
 
 function destinationOf(message) {
-  return `${escaped(labelText(message))} → <span class="row">${shown.family.row}</span> ${message.to}`;
+  const row = `<span class="row">${shown.family.row}</span>`;
+  return `${escaped(labelText(message))} → ${row} ${message.to}`;
 }
 
 // The cells at a position. While messages travel, `leaving` is the step that is under way.
@@ -160,9 +163,11 @@ function drawCells(position, leaving) {
   byId('meaning').textContent = shown.family.cell +
     (write === inNumbers ? ' There is little room here: a cell counts them.' : '') +
     ' The strip below shows them, rank 0 on the left.';
+  const word = single ? '' : shown.family.column;
   const heads = play.columns.map(column =>
-    `<th scope="col">${single ? '' : `<span class="column">${shown.family.column}</span> `}${escaped(column)}</th>`);
-  let html = `<thead><tr><th><span class="corner">${single ? '' : shown.family.column}</span></th>${heads.join('')}<th scope="col" class="words">sends</th></tr></thead><tbody>`;
+    `<th scope="col"><span class="column">${word}</span> ${escaped(column)}</th>`);
+  let html = `<thead><tr><th><span class="corner">${word}</span></th>${heads.join('')}
+    <th scope="col" class="words">sends</th></tr></thead><tbody>`;
   cellsAt(position).forEach((row, rank) => {
     html += `<tr><th scope="row"><span class="row">${shown.family.row}</span> ${rank}</th>`;
     row.forEach((text, column) => {
@@ -187,7 +192,8 @@ function drawCells(position, leaving) {
 function draw() {
   const { family, algorithm, position } = shown, step = stepAt(position);
   const root = playOf().root === null ? '' : `, root ${playOf().root}`;
-  const title = `${algorithm.name} ${family.name} on ${shown.ranks} ${shown.ranks === 1 ? 'rank' : 'ranks'}`;
+  const title = `${algorithm.name} ${family.name} on ${shown.ranks} ` +
+    (shown.ranks === 1 ? 'rank' : 'ranks');
   document.title = title;
   byId('title').textContent = title + root;
   byId('says').innerHTML = step === null
@@ -210,14 +216,16 @@ function setPosition(position) {
 }
 
 function fillSelect(select, options, chosen) {
-  select.innerHTML = options.map(option => `<option value="${escaped(option)}">${escaped(option)}</option>`).join('');
+  select.innerHTML = options.map(option =>
+    `<option value="${escaped(option)}">${escaped(option)}</option>`).join('');
   select.value = chosen;
 }
 
 // Shows a schedule at its start, or the nearest that exists.
 function choose(familyName, algorithmName, ranks, position) {
   const family = data.families.find(one => one.name === familyName) || data.families[0];
-  const algorithm = family.algorithms.find(one => one.name === algorithmName) || family.algorithms[0];
+  const algorithm = family.algorithms.find(one => one.name === algorithmName) ||
+    family.algorithms[0];
   const offered = Object.keys(algorithm.plays).map(Number).sort((a, b) => a - b);
   pause();
   Object.assign(shown, { family, algorithm, ranks: offered.includes(ranks) ? ranks : offered[0] });
@@ -299,8 +307,9 @@ function goTo(position) {
 
 function fromAddress() {
   const parts = decodeURIComponent(location.hash.slice(1)).split('/');
-  if (parts.length < 2) return choose(data.first.family, data.first.algorithm, data.first.ranks, 0);
-  return choose(parts[0], parts[1], Number(parts[2]), Number(parts[3]) || 0);
+  const { family, algorithm, ranks } = data.first;
+  if (parts.length < 2) choose(family, algorithm, ranks, 0);
+  else choose(parts[0], parts[1], Number(parts[2]), Number(parts[3]) || 0);
 }
 
 byId('family').addEventListener('change', event => choose(event.target.value, '', shown.ranks, 0));

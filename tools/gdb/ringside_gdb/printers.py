@@ -143,8 +143,8 @@ class TensorPrinter(Printer):
 class BucketPrinter(Printer):
     def to_string(self):
         entries = values.vector(self.value["entries"])
-        return f"{values.counted(len(entries), 'gradient')}, {int(self.value['elements'])} elements, " \
-               f"{values.name(self.value['dtype'])}, {values.name(self.value['device'])}"
+        return f"{values.counted(len(entries), 'gradient')}, " \
+               f"{int(self.value['elements'])} elements, {values.name(self.value['dtype'])}, {values.name(self.value['device'])}"
 
     def children(self):
         for entry in values.vector(self.value["entries"]):

@@ -79,7 +79,8 @@ def draw_lockstep(frame, schedules, states):
     all_steps = [values.vector(schedule["steps"]) for schedule in schedules]
     if step is not None and all(0 <= int(step) < len(steps) for steps in all_steps):
         taken = [steps[int(step)] for steps in all_steps]
-        print(f"step {int(step)} (of 0 to {len(all_steps[0]) - 1}), in {frame.name().split('::')[-1]}"
+        function = frame.name().split("::")[-1]
+        print(f"step {int(step)} (of 0 to {len(all_steps[0]) - 1}), in {function}"
               f"{what_arrives(taken)}")
     heads = [f"chunk {i}" for i in range(len(rows[0]))]
     widths = [max(map(len, column)) + 2 for column in zip(heads, *rows)]

@@ -73,7 +73,8 @@ def contributions(state):
     ranks = len(vector(state["heard_from"]))
     inputs = [[float(x) for x in vector(chunk)] for chunk in vector(state["input"])]
     for chunk in inputs:
-        if len(chunk) not in (ranks, ranks + len(inputs)) or sorted(chunk[:ranks]) != [0.0] * (ranks - 1) + [1.0]:
+        is_long_enough = len(chunk) in (ranks, ranks + len(inputs))
+        if not is_long_enough or sorted(chunk[:ranks]) != [0.0] * (ranks - 1) + [1.0]:
             return None
     texts = []
     for chunk in vector(state["chunks"]):
