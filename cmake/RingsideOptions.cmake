@@ -44,3 +44,10 @@ function(ringside_library name)
   add_library(ringside::${name} ALIAS ringside_${name})
   target_link_libraries(ringside_${name} PUBLIC ringside_options ${ARG_LINK})
 endfunction()
+
+# ringside_gdb_script(TARGET): writes TARGET-gdb.py beside the program. gdb runs it when it opens the
+# program, if the folder is in its auto-load safe-path (docs/debugging.md).
+function(ringside_gdb_script target)
+  file(GENERATE OUTPUT $<TARGET_FILE_DIR:${target}>/$<TARGET_FILE_NAME:${target}>-gdb.py
+    CONTENT "import sys\nsys.path.insert(0, '${PROJECT_SOURCE_DIR}/tools/gdb')\nimport ringside_gdb\n")
+endfunction()

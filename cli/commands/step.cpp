@@ -12,7 +12,10 @@
 #include "cli/command.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/report/terminal.hpp"
+#include "cli/report/text_file.hpp"
 #include "cli/views/blackboard.hpp"
+#include "cli/views/player/player_data.hpp"
+#include "cli/views/player/player_page.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify.hpp"
@@ -29,6 +32,7 @@ struct StepOptions {
   int ranks = 4;
   int root = 0;
   std::string json;
+  std::string html;
 };
 
 // The ranks whose contributions a chunk holds. A rank that it holds twice occurs twice.
@@ -93,6 +97,9 @@ void step(const StepOptions& options) {
       find_algorithm(collective_named(options.collective), options.algorithm);
   if (options.root != 0 && !has_root(algorithm.collective))
     throw UsageError(options.collective + " has no root: leave out --root");
+  if (!options.html.empty() && options.ranks > most_played_ranks)
+    throw UsageError(fmt::format("--html plays up to {} ranks, not {}: choose fewer with -n",
+                                 most_played_ranks, options.ranks));
   const std::vector<Schedule> schedules = make_schedules(algorithm, options.ranks, options.root);
   const int steps = static_cast<int>(schedules[0].steps.size());
 
@@ -111,6 +118,10 @@ void step(const StepOptions& options) {
     json.update(drawn);
     json["findings"] = findings;
     write_json_file(options.json, json);
+  }
+  if (!options.html.empty()) {
+    const Json data = player_data({algorithm, options.ranks, options.root});
+    write_text_file(options.html, player_page(data), "the page");
   }
   if (!findings.empty()) fail("{}", fmt::join(findings, "\n"));
   stream_beside(options.json) << "\nAt the end " << promise_of(algorithm.collective) << ", as "
@@ -148,6 +159,11 @@ void add_step_command(CLI::App& app) {
           "--json", options->json,
           "Write the steps, and the contents of every rank after each step, to this file; - writes "
           "them to standard output")
+      ->type_name("FILE");
+  command
+      ->add_option("--html", options->html,
+                   "Write a page that plays all collectives and algorithms in a browser, beginning "
+                   "with this one, and compares their costs; up to 16 ranks")
       ->type_name("FILE");
   add_commands(*command, "step");
   command->callback([command, options] {

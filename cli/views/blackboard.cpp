@@ -16,6 +16,12 @@ namespace ringside::cli {
 
 using namespace collectives;
 
+std::string range_text(ChunkRange range) {
+  if (range.count == 0) return "";
+  return range.count == 1 ? fmt::to_string(range.first)
+                          : fmt::format("{}-{}", range.first, range.first + range.count - 1);
+}
+
 namespace {
 
 constexpr int label_width = 10;    // "  rank 12" and a space
@@ -64,12 +70,6 @@ ChunkRange taken(const Send& send) {
   return {send.input.value_or(send.chunks.first), send.chunks.count};
 }
 
-std::string range_text(ChunkRange range) {
-  if (range.count == 0) return "";
-  return range.count == 1 ? fmt::to_string(range.first)
-                          : fmt::format("{}-{}", range.first, range.first + range.count - 1);
-}
-
 // "─3─▶", for several chunks "─4-7─▶", without payload "───▶".
 std::string arrow(const Send& send) {
   return fmt::format("─{}─▶", send.chunks.count == 0 ? "─" : range_text(taken(send)));
@@ -85,7 +85,8 @@ std::string padded(const std::string& text, int width) {
   return text + std::string(std::max(1, width - columns(text)), ' ');
 }
 
-// What the receivers do with the messages of this step.
+}  // namespace
+
 std::string what_arrives(const std::vector<Schedule>& schedules, int step) {
   std::vector<int> adding, overwriting;
   bool payload = false;
@@ -102,8 +103,6 @@ std::string what_arrives(const std::vector<Schedule>& schedules, int step) {
   return fmt::format("what arrives is added on {}, and replaces what was there on {}",
                      ranks_in_words(adding), ranks_in_words(overwriting));
 }
-
-}  // namespace
 
 std::string cell_text(const std::vector<double>& held, CellNotation notation) {
   if (notation == CellNotation::counts)
@@ -126,6 +125,28 @@ std::string cell_text(const std::vector<double>& held, CellNotation notation) {
     rank = last;
   }
   return fmt::format("{}", fmt::join(parts, "+"));
+}
+
+std::vector<std::vector<std::string>> cell_names(Collective collective,
+                                                 const std::vector<RankState>& states,
+                                                 CellNotation notation) {
+  const auto size = static_cast<std::ptrdiff_t>(states.size());
+  std::vector<std::vector<std::string>> rows(states.size());
+  for (size_t rank = 0; rank < states.size(); ++rank) {
+    if (collective == Collective::barrier) {
+      const std::vector<bool>& heard = states[rank].heard_from;
+      rows[rank].push_back(cell_text({heard.begin(), heard.end()}, notation));
+      continue;
+    }
+    for (const std::vector<double>& held : states[rank].chunks) {
+      const auto chunks = held.begin() + size;  // where the names of chunks begin, if there are any
+      const bool named = names_chunks(collective);
+      rows[rank].push_back(named ? cell_text({held.begin(), chunks}, CellNotation::names) + "." +
+                                       cell_text({chunks, held.end()}, CellNotation::names)
+                                 : cell_text(held, notation));
+    }
+  }
+  return rows;
 }
 
 struct Blackboard::Cell {
@@ -194,23 +215,11 @@ void Blackboard::draw_title(int root, int steps, int chunks) const {
                    : "─3─▶ rank 1: sends its chunk 3 to rank 1.\n");
 }
 
-std::string Blackboard::text_of(const std::vector<double>& held) const {
-  if (!names_chunks(algorithm_.collective)) return cell_text(held, notation_);
-  const auto chunks = held.begin() + size_;
-  return cell_text({held.begin(), chunks}, CellNotation::names) + "." +
-         cell_text({chunks, held.end()}, CellNotation::names);
-}
-
 std::vector<Blackboard::Row> Blackboard::rows_of(const std::vector<RankState>& states) const {
   std::vector<Row> rows(states.size());
+  const auto names = cell_names(algorithm_.collective, states, notation_);
   for (size_t rank = 0; rank < states.size(); ++rank) {
-    if (algorithm_.collective == Collective::barrier) {
-      const std::vector<bool>& heard = states[rank].heard_from;
-      rows[rank].cells.push_back({cell_text({heard.begin(), heard.end()}, notation_)});
-      continue;
-    }
-    for (const std::vector<double>& held : states[rank].chunks)
-      rows[rank].cells.push_back({text_of(held)});
+    for (const std::string& text : names[rank]) rows[rank].cells.push_back({text});
   }
   return rows;
 }

@@ -47,7 +47,6 @@ class Blackboard {
   struct Cell;
   struct Row;
 
-  std::string text_of(const std::vector<double>& held) const;
   std::vector<Row> rows_of(const std::vector<collectives::RankState>& states) const;
   void draw_rows(const std::vector<Row>& rows) const;
   void draw_panel(const std::vector<Row>& rows, int first, int last, bool with_messages) const;
@@ -66,5 +65,17 @@ class Blackboard {
 // The text of a cell. `held[r]` is how often the chunk contains rank r's contribution. {1, 1, 1, 0,
 // 2} is "0+1+2+4+4", "0-2+4+4" or "5".
 std::string cell_text(const std::vector<double>& held, CellNotation notation);
+
+// [rank][chunk]: the texts of all cells. A barrier has one for each rank. In an all-to-all a cell
+// names the chunk too, in any notation: "2.1".
+std::vector<std::vector<std::string>> cell_names(collectives::Collective collective,
+                                                 const std::vector<collectives::RankState>& states,
+                                                 CellNotation notation = CellNotation::names);
+
+// What the receivers do with the messages of a step: "what arrives is added".
+std::string what_arrives(const std::vector<collectives::Schedule>& schedules, int step);
+
+// "3", "4-7", and "" for no chunks.
+std::string range_text(collectives::ChunkRange range);
 
 }  // namespace ringside::cli

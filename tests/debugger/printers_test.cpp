@@ -1,0 +1,179 @@
+// The pretty-printers and the command `ring` (tools/gdb), by gdb in batch mode. gdb loads them by
+// itself, from the script that CMake writes beside the program.
+
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tests/cli/run_program.hpp"
+
+namespace ringside {
+namespace {
+
+using testing::contains;
+using testing::run_program;
+
+bool can_debug() {
+  static const bool can = [] {
+    const auto outcome =
+        run_program({"sh", "-c", "gdb -nx -q -batch -ex run --args true"}, {}, Seconds(60));
+    return outcome.exit_code == 0 && contains(outcome.out, "exited normally");
+  }();
+  if (!can)
+    MESSAGE(
+        "SKIPPED: gdb is missing, or may not trace a process here (apt-get install gdb; in a "
+        "container --cap-add=SYS_PTRACE)");
+  return can;
+}
+
+// Runs `debuggee MODE` under gdb with these commands; returns what gdb prints.
+std::string gdb(const std::string& mode, const std::vector<std::string>& commands,
+                const std::vector<std::string>& before = {
+                    "add-auto-load-safe-path " RINGSIDE_SOURCE_DIR}) {
+  std::vector<std::string> line{"gdb", "-nx", "-q", "-batch"};
+  for (const std::string& command : before) line.insert(line.end(), {"-iex", command});
+  for (const char* command : {"set width 0", "set style enabled off", "set breakpoint pending off"})
+    line.insert(line.end(), {"-ex", command});
+  for (const std::string& command : commands) line.insert(line.end(), {"-ex", command});
+  line.insert(line.end(), {"--args", RINGSIDE_DEBUGGEE, mode});
+  const auto outcome = run_program(line, {{"ASAN_OPTIONS", "detect_leaks=0"}}, Seconds(100));
+  INFO(outcome.err);
+  CHECK_FALSE(contains(outcome.err, "Traceback"));
+  return outcome.out + outcome.err;
+}
+
+// "break look_at<TYPE>", and for each of `stops` "continue" and "print value".
+std::vector<std::string> looks_at(const std::vector<std::string>& types, int stops) {
+  std::vector<std::string> commands;
+  for (const std::string& type : types)
+    commands.push_back(fmt::format("break look_at<ringside::{}>", type));
+  commands.push_back("run");
+  for (int i = 0; i < stops; ++i) {
+    commands.push_back("print value");
+    commands.push_back("continue");
+  }
+  return commands;
+}
+
+}  // namespace
+
+TEST_CASE("ring draws the states of all ranks in step, and the step of each") {
+  if (!can_debug()) return;
+  const std::string out = gdb("step", {"break run_step", "run", "ring", "continue 2", "ring"});
+  CHECK(contains(out,
+                 "step 0 (of 0 to 5), in run_step: what arrives is added\n"
+                 "           chunk 0  chunk 1  chunk 2  chunk 3\n"
+                 "  rank 0   0        0        0        0         ─3─▶ rank 1\n"
+                 "  rank 1   1        1        1        1         ─0─▶ rank 2\n"));
+  CHECK(contains(out,
+                 "step 2 (of 0 to 5), in run_step: what arrives is added\n"
+                 "           chunk 0  chunk 1  chunk 2  chunk 3\n"
+                 "  rank 0   0        0+2+3    0+3      0         ─1─▶ rank 1\n"
+                 "  rank 1   1        1        0+1+3    0+1       ─2─▶ rank 2\n"
+                 "  rank 2   1+2      2        2        0+1+2     ─3─▶ rank 3\n"
+                 "  rank 3   1+2+3    2+3      3        3         ─0─▶ rank 0\n"));
+}
+
+TEST_CASE("gdb prints schedules, steps and the states of a rank in words") {
+  if (!can_debug()) return;
+  const std::string out =
+      gdb("step", {"break run_step if step == 2", "run", "print schedules[1]",
+                   "print schedules[1].steps[step]", "print states[1]", "up", "ring"});
+  CHECK(contains(out,
+                 "$1 = 4 chunks, 6 steps = {[0] = sends chunk 0 to rank 2, receives chunk 3 "
+                 "from rank 0 (add), [1] = "));
+  CHECK(contains(out, "$2 = sends chunk 2 to rank 2, receives chunk 1 from rank 0 (add)\n"));
+  CHECK(contains(out,
+                 "$3 = holds 1 in chunk 0, 1 in chunk 1, 0+1+3 in chunk 2, 0+1 in chunk 3 = "
+                 "{chunk 0 = 1, chunk 1 = 1, chunk 2 = 0+1+3, chunk 3 = 0+1, "
+                 "heard_from = 0+1+3}\n"));
+  CHECK(contains(out, "step 2 (of 0 to 5), in run_step"));  // from the caller's frame, too
+}
+
+TEST_CASE("gdb prints tensors with shape, dtype, device, strides and first values") {
+  if (!can_debug()) return;
+  const std::string out = gdb("values", looks_at({"autograd::Tensor"}, 6));
+  CHECK(contains(out, "$1 = [2, 3] fp32 cpu, strides [3, 1]: {1.5, 2, 3, 4, 5, 6}\n"));
+  CHECK(contains(out, "$2 = [3, 2] fp32 cpu, strides [1, 3]: {1.5, 4, 2, 5, 3, 6}\n"));
+  CHECK(contains(out, "$3 = [2] bf16 cpu, strides [1], requires gradient: {-0.5, -0.5}\n"));
+  CHECK(contains(out, "$4 = undefined\n"));
+  CHECK(contains(out, "$5 = [4] fp32 cpu, strides [1]: its memory is dropped\n"));
+  CHECK(contains(out, "$6 = [10] int32 emulated, strides [1]: {7, 7, 7, 7, 7, 7, 7, 7, ...}\n"));
+}
+
+TEST_CASE("gdb prints a call with the name of its algorithm, and chunks") {
+  if (!can_debug()) return;
+  const std::string out =
+      gdb("values",
+          looks_at({"collectives::Call", "collectives::ChunkRange", "collectives::Chunks"}, 4));
+  CHECK(contains(out,
+                 "$1 = all_reduce of 100 bf16 (sum, ring) for model.norm.weight = {collective "
+                 "= all_reduce, algorithm = ring, type = bf16, reduce = sum, root = 0, count "
+                 "= 100, peer = 0, label = model.norm.weight}\n"));
+  CHECK(contains(out, "$2 = broadcast of 5 fp32 from rank 2 (chain) = {"));
+  CHECK(contains(out, "$3 = chunks 4-7\n"));
+  CHECK(contains(out, "$4 = 10 elements in 4 chunks: 3, 3, 2, 2\n"));
+}
+
+TEST_CASE("ring tells the call and the step of ranks that are threads") {
+  if (!can_debug()) return;
+  const std::string out =
+      gdb("threads", {"break SimpleExecutor::apply", "run", "ring", "thread", "print task.call"});
+  // At the first breakpoint the rank that applies a message stands in its first step.
+  CHECK(std::regex_search(
+      out,
+      std::regex("  rank [0-2] \\(thread [1-3]\\): call #[0-9]+, all_reduce of 30 fp32 \\(sum, "
+                 "ring\\), step 1 of 4.*: sends chunk [0-2] to rank [0-2], receives chunk "
+                 "[0-2] from rank [0-2] \\(add\\)\n")));
+  CHECK(contains(out, "= all_reduce of 30 fp32 (sum, ring) = {collective = all_reduce"));
+}
+
+TEST_CASE("gdb prints the buckets of DDP, and its calls under way") {
+  if (!can_debug()) return;
+  const std::string bucket = gdb("ddp", looks_at({"ddp::Bucket"}, 1));
+  CHECK(contains(bucket,
+                 "$1 = 3 gradients, 125 elements, fp32, cpu = {[0...] = fc2.bias, [5...] = "
+                 "fc2.weight, [105...] = fc1.bias}\n"));
+  // After the third line of finish() every call is done.
+  const std::string works =
+      gdb("ddp", {"break Bucketed::finish", "run", "set scheduler-locking off", "next", "next",
+                  "next", "print under_way_[0]"});
+  CHECK(contains(works, " = done: all_reduce of 125 fp32 (avg, "));
+  CHECK(contains(works, ") for bucket 0\n"));
+}
+
+TEST_CASE("gdb prints the shards of FSDP, and a unit before it is gathered") {
+  if (!can_debug()) return;
+  const std::string plan = gdb("fsdp", looks_at({"zero::ShardPlan"}, 1));
+  CHECK(std::regex_search(
+      plan, std::regex("= 2 buckets over 2 ranks, of rank [01] = \\{bucket 0 = 105 elements, "
+                       "shards of 64, 23 of padding: fc2.bias, fc2.weight, bucket 1 = 220 "
+                       "elements, shards of 112, 4 of padding: fc1.bias, fc1.weight\\}\n")));
+  const std::string unit = gdb("fsdp", {"break ShardedParameters::start_unshard", "run",
+                                        "print flat.whole", "print flat.shard"});
+  CHECK(contains(unit, "= [224] fp32 cpu, strides [1]: its memory is dropped\n"));
+  CHECK(std::regex_search(unit, std::regex("= \\[112\\] fp32 cpu, strides \\[1\\]: \\{-?0\\.")));
+}
+
+TEST_CASE("without a rank in a collective, ring says where to stop") {
+  if (!can_debug()) return;
+  CHECK(contains(gdb("step", {"ring"}), "ring: the program does not run: type `run`, or attach"));
+  CHECK(contains(gdb("step", {"break main", "run", "ring"}),
+                 "ring: no rank is in a collective here: `backtrace` shows what it does"));
+}
+
+TEST_CASE("gdb loads the printers only from a safe path, and load.py without one") {
+  if (!can_debug()) return;
+  CHECK(contains(gdb("step", {"info pretty-printer global ringside"}, {}), "declined"));
+  CHECK(contains(gdb("step", {"help ring"},
+                     {"set auto-load no", "source " RINGSIDE_SOURCE_DIR "/tools/gdb/load.py"}),
+                 "Draw what every rank holds"));
+}
+
+}  // namespace ringside
