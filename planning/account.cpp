@@ -1,6 +1,7 @@
 #include "planning/account.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "planning/formulas/activations.hpp"
@@ -9,6 +10,7 @@
 #include "planning/formulas/pipeline.hpp"
 #include "planning/formulas/state.hpp"
 #include "planning/formulas/work.hpp"
+#include "planning/trainer_memory.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -33,7 +35,6 @@ class Accountant {
   void time();
 
  private:
-  void section(const char* title) { account_.blackboard.push_back({title, {}}); }
   void section(const std::string& title) { account_.blackboard.push_back({title, {}}); }
   // Writes a term on the blackboard.
   Term put(Term term) {
@@ -48,6 +49,7 @@ class Accountant {
   Quantity stage_parameters(std::int64_t stage) const;
   Term whole_block() const;
   StageMemory memory_of(const std::string& name, std::int64_t stage);
+  Term trainer_overhead(double even) const;
 
   // Bytes and calls along an axis, in one step; the time follows from its level.
   void add(const char* axis, const char* what, const Quantity& calls, double messages,
@@ -96,6 +98,7 @@ Quantity Accountant::stage_parameters(std::int64_t stage) const {
 StageMemory Accountant::memory_of(const std::string& name, std::int64_t stage) {
   section(fmt::format("Memory of a rank, {} stage", name));
   StageMemory memory{name, stage, {}};
+  const auto bytes_of = [](double sum, const MemoryRow& row) { return sum + row.bytes; };
   const auto row = [&](const char* kind, const Term& term) {
     const double bytes = put(term).value();
     if (bytes > 0) memory.rows.push_back({kind, bytes});
@@ -110,6 +113,11 @@ StageMemory Accountant::memory_of(const std::string& name, std::int64_t stage) {
   row("masters", master_bytes(held, plan_.types, shards_.optimizer));
   row("optimizer state", moment_bytes(held, plan_.types, shards_.optimizer));
   if (!model_.has_blocks()) return memory;
+  if (model_.own && stage == 0 && is_last(stage) && plan_.types.state() == 16 &&
+      plan_.types.parameters == 4) {
+    const double even = std::accumulate(memory.rows.begin(), memory.rows.end(), 0.0, bytes_of);
+    row("padding, counters", trainer_overhead(even));
+  }
   if (shards_.parameters > 1) {
     const Term block = put(whole_block());
     const Quantity largest =
@@ -129,6 +137,16 @@ StageMemory Accountant::memory_of(const std::string& name, std::int64_t stage) {
   row("working memory", {"A_peak", "while backward runs: at the head, or in a block",
                          max(at_head, working), Unit::bytes, "transformer/memory.cpp"});
   return memory;
+}
+
+// What Ringside's trainer keeps beyond an even division.
+Term Accountant::trainer_overhead(double even) const {
+  const std::int64_t ranks = plan_.mesh.data_ranks();
+  const int zero = plan_.mesh.size("fsdp") > 1 ? 3 : ranks > 1 ? plan_.zero : 0;
+  const Quantity kept("M_trainer",
+                      static_cast<double>(trainer_memory(*model_.own, zero, ranks, 0).total()));
+  return {"M_padding", "padding of shards, and AdamW's step counts",
+          max(0, kept - Quantity("M_even", even)), Unit::bytes, "planning/trainer_memory.hpp"};
 }
 
 void Accountant::memory() {
@@ -159,6 +177,8 @@ void Accountant::work() {
   put(block_recomputed_flops(model_, plan_));
   account_.model_flops = put(model_flops(model_, plan_)).value();
   account_.hardware_flops = put(hardware_flops(model_, plan_)).value();
+  put(scores_traffic(model_, plan_));
+  put(block_forward_traffic(model_, plan_));
   put(block_traffic(model_, plan_));
   const Term block = put(block_seconds(model_, plan_, machine_)),
              head = put(head_seconds(model_, plan_, machine_));
@@ -220,8 +240,8 @@ void Accountant::data_traffic(std::int64_t stage) {
 }
 
 // Parameters are gathered for forward and again for backward, one unit ahead of the computation;
-// gradients are reduced while the next unit's backward runs. So all of it may hide behind
-// computing.
+// gradients are reduced while the next unit's backward runs. So the first gather may hide behind
+// forward, and the other two calls share the time of backward, twice as long.
 void Accountant::sharded_traffic(std::int64_t stage) {
   const char* const axis = plan_.mesh.size("fsdp") > 1 ? "fsdp" : "dp";
   const Quantity n("n", static_cast<double>(plan_.mesh.size(axis))),
@@ -233,7 +253,7 @@ void Accountant::sharded_traffic(std::int64_t stage) {
                          stage_parameters(stage), Unit::number, ""});
   const double ring = n.value() - 1, forward = m_.value() * stage_seconds_ / 3;
   add(axis, "all-gather for forward", m_ * units, ring,
-      ring_all_gather_bytes(n, m_ * parameter * held), forward / 2);
+      ring_all_gather_bytes(n, m_ * parameter * held), forward);
   add(axis, "all-gather for backward", m_ * units, ring,
       ring_all_gather_bytes(n, m_ * parameter * held), forward);
   add(axis, "reduce-scatter of gradients", m_ * units, ring,
@@ -259,7 +279,7 @@ void Accountant::traffic() {
   if (t_.value() > 1) tensor_traffic(stage);
   const bool sharded = plan_.mesh.size("fsdp") > 1 || (plan_.zero == 3 && plan_.mesh.size("dp") > 1);
   if (sharded) sharded_traffic(stage);
-  if (plan_.mesh.size("dp") > 1 && (plan_.zero < 3 || plan_.mesh.size("fsdp") > 1))
+  if (plan_.mesh.size("dp") > 1 && plan_.zero < 3)
     data_traffic(stage);
   if (plan_.mesh.size("pp") > 1) pipeline_traffic();
   if (account_.blackboard.back().terms.empty()) account_.blackboard.pop_back();
@@ -268,17 +288,19 @@ void Accountant::traffic() {
 void Accountant::time() {
   section("Time of a step");
   const std::int64_t stage = busiest_stage();
-  const Quantity traffic_share(
-      "B_block / (eta_mem W_mem)",
+  const double traffic_seconds =
       block_traffic(model_, plan_).value() /
-          (machine_.memory_bandwidth * machine_.memory_efficiency));
+      (machine_.memory_bandwidth * machine_.memory_efficiency);
   double tensor = 0, exposed = 0;
   for (const Traffic& each : account_.traffic)
     (each.axis == "tp" ? tensor : exposed) += each.exposed();
   const Quantity computing("t_stage", stage_seconds_), communication("t_tp", tensor),
       others("t_exposed", exposed);
-  const Term bubble = put(bubble_seconds(plan_, computing + communication / m_));
-  account_.bubble_share = put(bubble_share(plan_)).value();
+  Quantity bubble = 0;
+  if (plan_.mesh.size("pp") > 1) {
+    bubble = put(bubble_seconds(plan_, computing + communication / m_));
+    account_.bubble_share = put(bubble_share(plan_)).value();
+  }
   const Term step_traffic =
       put(optimizer_traffic(stage_parameters(stage), plan_.types, shards_.optimizer));
   const Term update = put(optimizer_seconds(step_traffic, machine_));
@@ -293,7 +315,7 @@ void Accountant::time() {
 
   const double other_ops = m_.value() *
                            static_cast<double>(blocks_of_stage(model_, plan_, stage)) *
-                           traffic_share.value();
+                           traffic_seconds;
   auto& rows = account_.time;
   rows.push_back({"matrix products", m_.value() * stage_seconds_ - other_ops});
   if (other_ops > 0) rows.push_back({"other ops (memory bandwidth)", other_ops});

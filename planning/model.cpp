@@ -103,7 +103,7 @@ const nlohmann::ordered_json& table() {
 
 Model model_from(const transformer::Config& config, const std::string& name) {
   Model model;
-  model.name = name, model.source = "transformer/config.cpp";
+  model.name = name, model.source = "transformer/config.cpp", model.own = config;
   model.vocabulary = config.vocabulary, model.d_model = config.d_model;
   model.layers = config.layers, model.heads = config.heads, model.kv_heads = config.kv_heads;
   model.head_size = config.head_size(), model.d_ff = config.d_ff;

@@ -43,6 +43,7 @@ struct Model {
   bool tied_head = false;
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent;
+  std::optional<transformer::Config> own;  // of a size of transformer/
 
   std::int64_t q_width() const { return heads * head_size; }
   // Whether activations, FLOPs and communication can be accounted for, or the state alone.

@@ -141,6 +141,8 @@ void validate(const Plan& plan, const Model& model) {
   require(plan.schedule != Schedule::interleaved || plan.micro_batches % p == 0,
           "the interleaved schedule needs a multiple of pp={} micro-batches, not {}", p,
           plan.micro_batches);
+  require(plan.zero < 3 || plan.mesh.size("dp") == 1 || plan.mesh.size("fsdp") == 1,
+          "both --zero 3 and the axis fsdp shard the parameters: leave out one of them");
   require(!plan.sequence_parallel || t > 1, "--sequence-parallel needs tensor parallel: tp=2 or "
           "more in --mesh");
   require(!plan.sequence_parallel || plan.sequence % t == 0,

@@ -49,7 +49,7 @@ struct Types {
 };
 
 struct Plan {
-  Mesh mesh;
+  Mesh mesh = {};
   Schedule schedule = Schedule::one_f_one_b;
   std::int64_t chunks = 1;         // of a stage: v of the interleaved schedule
   std::int64_t micro_batch = 1;    // sequences
@@ -58,7 +58,7 @@ struct Plan {
   int zero = 0;                    // stage of ZeRO over the axis dp; fsdp is always stage 3
   Recompute recompute = Recompute::none;
   bool sequence_parallel = false;
-  Types types;
+  Types types = {};
   // How many axes of a torus carry an axis of the mesh: FSDP and tensor parallel.
   double torus_fsdp = 1, torus_tp = 1;
 

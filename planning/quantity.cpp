@@ -33,10 +33,13 @@ struct Quantity::Node {
     }
     const char* sign = op == "*" ? with_numbers ? " x " : " " : op == "/" ? " / " : nullptr;
     const std::string between = sign != nullptr ? sign : fmt::format(" {} ", op);
-    // What follows - or / is computed first: a - (b + c), a / (b c).
-    const int right_strength = strength() + (op == "-" || op == "/" ? 1 : 0);
-    return a->enclosed(strength(), with_numbers) + between +
-           b->enclosed(right_strength, with_numbers);
+    // What follows - or / is computed first: a - (b + c), a / (b c). A quotient before a product is
+    // enclosed, because a / b c reads as a / (b c).
+    const bool quotient = a->operation != nullptr && std::string_view(a->operation) == "/";
+    const int left_strength = strength() + (op == "*" && quotient ? 1 : 0),
+              right_strength = strength() + (op == "-" || op == "/" ? 1 : 0);
+    return fmt::format("{}{}{}", a->enclosed(left_strength, with_numbers), between,
+                       b->enclosed(right_strength, with_numbers));
   }
 
   std::string enclosed(int at_least, bool with_numbers) const {

@@ -27,11 +27,12 @@ std::string seconds_text(double seconds) {
 }
 
 std::string plan_text(const Plan& plan, bool has_blocks) {
-  std::string text = fmt::format("{} ({})", to_text(plan.mesh),
-                                 counted(plan.mesh.devices(), "device"));
+  std::string text = to_text(plan.mesh);
+  if (plan.mesh.devices() > 1) text += fmt::format(" ({} devices)", plan.mesh.devices());
   if (plan.zero > 0) text += fmt::format(", ZeRO stage {}", plan.zero);
   if (!has_blocks) return text;
-  text += fmt::format(", {} of {} of {} tokens", counted(plan.micro_batches, "micro-batch"),
+  text += fmt::format(", {} of {} of {} tokens", plan.micro_batches == 1 ? "1 micro-batch"
+                                                : fmt::format("{} micro-batches", plan.micro_batches),
                       counted(plan.micro_batch, "sequence"), plan.sequence);
   if (plan.mesh.size("pp") > 1) text += fmt::format(", schedule {}", name_of(plan.schedule));
   if (plan.chunks > 1) text += fmt::format(" with {} chunks", plan.chunks);
@@ -52,15 +53,15 @@ std::string head_text(const Account& account) {
   text += fact("source", account.model.source);
   text += fact("plan", plan_text(account.plan, account.model.has_blocks()));
   text += fact("machine", fmt::format("{}: {} GB and {} TFLOP/s per device", machine.name,
-                                      table_number(machine.memory / 1e9),
-                                      table_number(machine.peak / 1e12)));
+                                      planning::number_text(machine.memory / 1e9),
+                                      planning::number_text(machine.peak / 1e12)));
   text += fact("state", fmt::format("{} GB in all: {} bytes per parameter, on at least {} of {} GB",
                                     table_number(account.state_bytes / 1e9),
-                                    table_number(account.state_bytes / account.parameters),
+                                    planning::number_text(account.state_bytes / account.parameters),
                                     counted(static_cast<std::int64_t>(std::ceil(
                                                 account.state_bytes / machine.memory)),
                                             "device"),
-                                    table_number(machine.memory / 1e9)));
+                                    planning::number_text(machine.memory / 1e9)));
   return text;
 }
 
@@ -79,9 +80,9 @@ double bytes_of(const StageMemory& stage, const std::string& kind) {
 }
 
 std::string memory_text(const Account& account) {
-  std::string text = fmt::format("\nMemory of a rank (GB = 10^9 bytes)\n{:20}", "");
+  std::string text = fmt::format("\nMemory of a rank\n{:20}", "");
   for (const StageMemory& stage : account.stages)
-    text += fmt::format("{:>14}", stage.name == "only" ? "" : stage.name + " stage");
+    text += fmt::format("{:>14}", stage.name == "only" ? "GB" : stage.name + ", GB");
   for (const std::string& kind : kinds_of(account)) {
     text += fmt::format("\n  {:18}", kind);
     for (const StageMemory& stage : account.stages)
@@ -93,7 +94,7 @@ std::string memory_text(const Account& account) {
   const double share = account.most_memory() / account.machine.memory;
   return text + fmt::format("\n  {}: {:.{}f} % of {} GB\n",
                             account.fits() ? "it fits" : "IT DOES NOT FIT", share * 100,
-                            share < 0.1 ? 2 : 0, table_number(account.machine.memory / 1e9));
+                            share < 0.1 ? 2 : 0, planning::number_text(account.machine.memory / 1e9));
 }
 
 std::string traffic_text(const Account& account) {
@@ -139,10 +140,12 @@ std::string term_text(const Term& term) {
   const std::string symbols = term.quantity.symbols(), numbers = term.quantity.numbers();
   const std::string result = text_with_unit(term.value(), term.unit);
   const std::size_t left = 4 + term.symbol.size();
-  text += fmt::format("    {} = {}\n", term.symbol, wrapped(symbols, left + 3, left + 3));
-  if (numbers != symbols && numbers != result)
-    text += fmt::format("{:>{}} = {}\n", "", left, wrapped(numbers, left + 3, left + 3));
-  text += fmt::format("{:>{}} = {}\n", "", left, result);
+  text += fmt::format("    {}", term.symbol);
+  if (symbols != result) text += fmt::format(" = {}\n{:>{}}", wrapped(symbols, left + 3, left + 3), "", left);
+  // A bare input is its own result.
+  if (numbers != symbols && !result.starts_with(numbers))
+    text += fmt::format(" = {}\n{:>{}}", wrapped(numbers, left + 3, left + 3), "", left);
+  text += fmt::format(" = {}\n", result);
   if (!term.source.empty())
     text += fmt::format("    [{}]\n", wrapped(term.source, 5, 5, 79));
   return text;
@@ -193,18 +196,18 @@ std::string blackboard_text(const std::vector<Section>& sections) {
 
 std::string fit_text(const planning::Fit& fit, const planning::Machine& machine,
                      std::size_t rows) {
-  const std::string memory = table_number(machine.memory / 1e9);
+  const std::string memory = planning::number_text(machine.memory / 1e9);
   std::string text =
       fmt::format("\n{} plans tried; {} of their meshes fit into {} GB per device\n",
                   count_text(static_cast<double>(fit.tried)), fit.accounts.size(), memory);
   if (fit.accounts.empty())
     return text + fmt::format("  the least that any plan needs is {} GB per device\n",
                               table_number(fit.least_memory / 1e9));
-  text += fmt::format("  {:20}{:>5}{:>11}{:>10} {:3}{:>8}{:>10}{:>8}\n", "mesh", "ZeRO",
+  text += fmt::format("  {:24}{:>4}{:>10}{:>10} {:3}{:>8}{:>10}{:>7}\n", "mesh", "ZeRO",
                       "sequences", "again", "sp", "GB", "step", "MFU %");
   for (std::size_t i = 0; i < std::min(rows, fit.accounts.size()); ++i) {
     const Account& each = fit.accounts[i];
-    text += fmt::format("  {:20}{:>5}{:>11}{:>10} {:3}{:>8}{:>10}{:>8.1f}\n",
+    text += fmt::format("  {:24}{:>4}{:>10}{:>10} {:3}{:>8}{:>10}{:>7.1f}\n",
                         to_text(each.plan.mesh), each.plan.zero == 0 ? "-" : fmt::to_string(each.plan.zero),
                         fmt::format("{} x {}", each.plan.micro_batches, each.plan.micro_batch),
                         name_of(each.plan.recompute), each.plan.sequence_parallel ? "yes" : "-",

@@ -27,8 +27,10 @@ std::string wrong_answer(const std::string& value, const std::string& why) {
   return fmt::format("  {:>7}  {}\n", value, wrapped(why, 11, 11));
 }
 
+// "80 GB", "71.87 GB", "3,518 GB".
 std::string in_gb(double bytes) {
-  return table_number(bytes / 1e9) + " GB";
+  const double gb = bytes / 1e9;
+  return (gb >= 1000 ? table_number(gb) : number_text(gb)) + " GB";
 }
 
 Term state_of(const QuestionInput& input, Answer& answer) {

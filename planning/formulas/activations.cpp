@@ -38,10 +38,10 @@ Term gpt_block(const Symbols& x, const Plan& plan) {
   };
   switch (plan.recompute) {
     case Recompute::none:
-      if (parallel) return term(s * b * h / t * (34 + 5 * a * s / h), "equation 4");
+      if (parallel) return term(s * b * h * (34 + 5 * a * s / h) / t, "equation 4");
       return term(s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), "equation 2");
     case Recompute::selective:
-      if (parallel) return term(34 * (s * b * h / t), "equation 6");
+      if (parallel) return term(34 * s * b * h / t, "equation 6");
       return term(s * b * h * (10 + 24 / t), "table 2");
     case Recompute::full:
       break;
@@ -105,7 +105,7 @@ Term head_activations(const Model& model, const Plan& plan) {
     return {"A_head", "activations at the head: none", 0, Unit::bytes, model.source};
   if (model.kind == Model::Kind::gpt)
     return {"A_head", "activations at the head: last norm, its output, fp32 logits",
-            4 * x.s * x.b * x.h / x.t * (1 + x.vocabulary / x.h), Unit::bytes,
+            4 * x.s * x.b * x.h * (1 + x.vocabulary / x.h) / x.t, Unit::bytes,
             fmt::format("{}, section 4.3", korthikanti)};
   // Ringside computes some rows of logits at a time.
   const auto rows = autograd::cross_entropy_rows(plan.sequence * plan.micro_batch, model.vocabulary);
@@ -137,7 +137,7 @@ Term blocks_in_flight(const Model& model, const Plan& plan, std::int64_t index) 
   // Rank 0 holds (v + 1) p - 1 chunks, which is L (1 + (p - 1)/(p v)) blocks; each further rank two
   // fewer.
   const Quantity v("v", static_cast<double>(plan.chunks));
-  return term(blocks / v * min(m * v, (v + 1) * p - 1 - 2 * i),
+  return term(blocks * min(m * v, (v + 1) * p - 1 - 2 * i) / v,
               "Korthikanti et al. 2022, section 4.2.3");
 }
 

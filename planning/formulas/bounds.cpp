@@ -75,14 +75,14 @@ Term tokens_if_added(const SplitInput& input) {
 Term tokens_at_best_split(const SplitInput& input) {
   const Symbols s(input);
   return {"B/N", "tokens of a device, at the best X and Y for this N",
-          s.c / s.w * (s.c / s.w) / (s.m_x * s.m_y * s.f), Unit::tokens, scaling};
+          s.c * s.c / (s.w * s.w * s.m_x * s.m_y * s.f), Unit::tokens, scaling};
 }
 
 Term best_fsdp(const SplitInput& input) {
   const Symbols s(input);
   const Quantity per_device = tokens_at_best_split(input);
   return {"X_best", "the best X for this N and that batch",
-          sqrt(per_device * s.n / s.f * (s.m_x / s.m_y) * s.n), Unit::number, scaling};
+          sqrt(per_device * s.n * s.n * s.m_x / (s.f * s.m_y)), Unit::number, scaling};
 }
 
 // t_compute > t_tensor does not depend on B.

@@ -19,12 +19,12 @@ Quantity tensor_ranks(const Plan& plan) {
 }  // namespace
 
 Term ring_all_reduce_bytes(const Quantity& n, const Quantity& buffer) {
-  return {"D_sent", "sent by a rank in a ring all-reduce", 2 * (n - 1) / n * buffer, Unit::bytes,
+  return {"D_sent", "sent by a rank in a ring all-reduce", 2 * buffer * (n - 1) / n, Unit::bytes,
           "Patarasuk and Yuan 2009, section 3"};
 }
 
 Term ring_all_gather_bytes(const Quantity& n, const Quantity& buffer) {
-  return {"D_sent", "sent by a rank in a ring all-gather or reduce-scatter", (n - 1) / n * buffer,
+  return {"D_sent", "sent by a rank in a ring all-gather or reduce-scatter", buffer * (n - 1) / n,
           Unit::bytes, "Thakur et al. 2005, section 4"};
 }
 
@@ -40,7 +40,7 @@ Term tensor_calls_of_block(const Model& model, const Plan& plan) {
   const Quantity halves("halves", model.heads == 0 ? 1 : 2);
   const bool again = plan.recompute == Recompute::full;
   const double calls = plan.sequence_parallel ? (again ? 7 : 5) : (again ? 3 : 2);
-  return {"calls", "tensor-parallel calls of a block, one micro-batch", halves * calls,
+  return {"calls", "tensor-parallel calls of a block, one micro-batch", calls * halves,
           Unit::number, korthikanti};
 }
 
@@ -48,15 +48,15 @@ Term tensor_bytes_of_block(const Model& model, const Plan& plan) {
   const Quantity t = tensor_ranks(plan), calls = tensor_calls_of_block(model, plan);
   const Quantity stream = residual_stream(model, plan);
   return {"D_tp", "sent for a block by a tensor-parallel rank, one micro-batch",
-          plan.sequence_parallel ? calls * ((t - 1) / t * stream)
-                                 : calls * (2 * (t - 1) / t * stream),
+          plan.sequence_parallel ? calls * stream * (t - 1) / t
+                                 : 2 * calls * stream * (t - 1) / t,
           Unit::bytes, korthikanti};
 }
 
 Term tensor_bytes_of_edge(const Model& model, const Plan& plan) {
   const Quantity t = tensor_ranks(plan);
   return {"D_edge", "sent for the embedding's output, and for the head's dx",
-          2 * (t - 1) / t * residual_stream(model, plan), Unit::bytes,
+          2 * residual_stream(model, plan) * (t - 1) / t, Unit::bytes,
           "Shoeybi et al. 2019 (Megatron-LM), section 3"};
 }
 
@@ -64,7 +64,7 @@ Term tensor_bytes_of_cross_entropy(const Plan& plan) {
   const Quantity t = tensor_ranks(plan),
                  tokens("T", static_cast<double>(plan.sequence * plan.micro_batch));
   return {"D_loss", "sent for the cross-entropy: three fp32 numbers a token",
-          2 * (t - 1) / t * 3 * 4 * tokens, Unit::bytes,
+          2 * 12 * tokens * (t - 1) / t, Unit::bytes,
           "Shoeybi et al. 2019 (Megatron-LM), section 3"};
 }
 

@@ -74,42 +74,54 @@ Term six_flops_per_parameter(const Quantity& parameters, const Quantity& tokens)
           "Kaplan et al. 2020, section 2.1"};
 }
 
-// Bytes per token of forward, in 16 bits (e = 2):
+// Of a GPT's scores, a s of them for each token: scale and mask, softmax, and dropout read and write
+// them, and dropout writes a mask of one byte. 6 e + 1 bytes, 13 in 16 bits.
+Term scores_traffic(const Model& model, const Plan& plan) {
+  const Quantity e("e", plan.types.activations), a("a", static_cast<double>(model.heads)),
+      s("s", static_cast<double>(plan.sequence));
+  return {"B_scores", "memory traffic of attention's scores, forward of one token",
+          model.kind == Model::Kind::gpt ? (6 * e + 1) * a * s / tensor_ranks(plan) : 0,
+          Unit::bytes, "counted op by op in planning/formulas/work.cpp"};
+}
+
+// Besides the scores, in bytes per token:
 //
 //     GPT      two LayerNorms (read, write), two dropouts with the residual's addition (read two,
-//              write one, and a mask of one byte): 2 (2 e + 3 e + 1) d = 22 d
-//              GELU on 4 d: 2 e f
-//              attention's scores, a s of them: scale and mask, softmax, dropout: read and write
-//              three times, and the mask: 6 e + 1 = 13
+//              write one, and a mask of one byte): 2 (2 e + 3 e + 1) d = (10 e + 2) d
+//              GELU: 2 e f
 //     Llama    two RMSNorms and two additions: 10 e d;  rotary positions: 2 e (q + kv)
 //              SwiGLU: 3 e f;  fused attention reads q, k, v and writes its output: e (2 q + 2 kv)
-Term block_traffic(const Model& model, const Plan& plan) {
-  const Quantity tokens = micro_batch_tokens(plan), t = tensor_ranks(plan),
+Term block_forward_traffic(const Model& model, const Plan& plan) {
+  const Quantity t = tensor_ranks(plan), e("e", plan.types.activations),
                  d("d", static_cast<double>(model.d_model)),
-                 f("f", static_cast<double>(model.d_ff)), e("e", plan.types.activations),
-                 s("s", static_cast<double>(plan.sequence)),
-                 a("a", static_cast<double>(model.heads)),
+                 f("f", static_cast<double>(model.d_ff)),
                  q("q", static_cast<double>(model.q_width())),
                  kv("kv", static_cast<double>(model.kv_width()));
-  const Quantity replicated_by = plan.sequence_parallel ? t : Quantity(1);
-  Quantity whole = 0, scores = 0, divided = 0;
-  if (model.kind == Model::Kind::gpt)
-    whole = (10 * e + 2) * d, scores = (6 * e + 1) * a * s, divided = 2 * e * f;
+  Quantity whole = 0, divided = 0;
+  if (model.kind == Model::Kind::gpt) whole = (10 * e + 2) * d, divided = 2 * e * f;
   if (model.kind == Model::Kind::llama)
     whole = 10 * e * d, divided = e * (4 * q + 4 * kv + 3 * f);
-  const Quantity forward = whole / replicated_by + (divided + scores) / t;
-  Quantity again = 0;
-  if (plan.recompute == Recompute::full) again = forward;
-  if (plan.recompute == Recompute::selective && model.kind == Model::Kind::gpt) again = scores / t;
-  return {"B_block", "memory traffic of a block outside of products, one micro-batch",
-          tokens * (3 * forward + again), Unit::bytes, "counted op by op in planning/formulas/work.cpp"};
+  return {"B_forward", "memory traffic of a block outside of products, forward of one token",
+          (plan.sequence_parallel ? (whole + divided) / t : whole + divided / t) +
+              scores_traffic(model, plan),
+          Unit::bytes, "counted op by op in planning/formulas/work.cpp"};
+}
+
+Term block_traffic(const Model& model, const Plan& plan) {
+  const Term forward = block_forward_traffic(model, plan);
+  const Quantity traffic = plan.recompute == Recompute::full ? 4 * forward
+                           : plan.recompute == Recompute::selective
+                               ? 3 * forward + scores_traffic(model, plan)
+                               : 3 * forward;
+  return {"B_block", "the same, with backward and recomputation, one micro-batch",
+          micro_batch_tokens(plan) * traffic, Unit::bytes, "backward moves twice what forward does"};
 }
 
 Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards) {
   const Quantity e("e", types.parameters), g("e_g", types.gradients), m("e_m", types.masters()),
       o("e_o", types.moments()), n("N", shards);
   return {"B_step", "memory traffic of the optimizer's step",
-          parameters / n * (g + 2 * (m + o) + e), Unit::bytes,
+          parameters * (g + 2 * (m + o) + e) / n, Unit::bytes,
           "read the gradient; read and write masters and moments; write the parameter"};
 }
 
@@ -131,8 +143,8 @@ Term head_seconds(const Model& model, const Plan& plan, const Machine& machine) 
   // and read twice.
   return {"t_head", "forward and backward of the head, one micro-batch",
           3 * head_forward_flops(model, plan) / (tensor_ranks(plan) * peak * efficiency) +
-              24 * micro_batch_tokens(plan) * vocabulary / tensor_ranks(plan) /
-                  (bandwidth * reached),
+              24 * micro_batch_tokens(plan) * vocabulary /
+                  (tensor_ranks(plan) * bandwidth * reached),
           Unit::seconds, "as of a block; six passes over fp32 logits"};
 }
 
@@ -157,7 +169,7 @@ Term step_at_speed(const Quantity& flops, const Quantity& devices, const Quantit
 
 Term training_days(const Quantity& parameters, const Quantity& tokens, const Quantity& devices,
                    const Quantity& speed) {
-  return {"days", "days of training", 8 * tokens * parameters / (devices * speed) / 86400,
+  return {"days", "days of training", 8 * tokens * parameters / (86400 * devices * speed),
           Unit::number, "Narayanan et al. 2021, equation 4"};
 }
 

@@ -29,8 +29,11 @@ Term hardware_flops(const Model& model, const Plan& plan);
 // The model's FLOPs by the rule of 6 per parameter and token.
 Term six_flops_per_parameter(const Quantity& parameters, const Quantity& tokens);
 
-// Bytes that one rank moves to and from its memory for one block and micro-batch in ops that are no
-// matrix product: forward, backward (twice forward) and what recomputation adds.
+// Bytes that one rank moves to and from its memory in ops that are no matrix product: those on the
+// scores of attention, and all of a block's, for one token forward; then for one micro-batch,
+// forward, backward (twice forward) and what recomputation adds.
+Term scores_traffic(const Model& model, const Plan& plan);
+Term block_forward_traffic(const Model& model, const Plan& plan);
 Term block_traffic(const Model& model, const Plan& plan);
 
 // Bytes that the optimizer's step moves: gradients read; masters, moments and parameters updated.

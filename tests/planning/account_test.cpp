@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "planning/fit.hpp"
 #include "planning/formulas/activations.hpp"
@@ -15,15 +16,10 @@ namespace {
 
 // L = 12, d = 48: every figure can be checked by hand.
 Model small_model() {
-  return {.name = "small",
-          .vocabulary = 256,
-          .d_model = 48,
-          .layers = 12,
-          .heads = 12,
-          .kv_heads = 12,
-          .head_size = 4,
-          .d_ff = 128,
-          .sequence = 64};
+  Model model;
+  model.name = "small", model.vocabulary = 256, model.d_model = 48, model.layers = 12;
+  model.heads = model.kv_heads = 12, model.head_size = 4, model.d_ff = 128, model.sequence = 64;
+  return model;
 }
 
 Plan plan_on(const char* mesh) {
@@ -95,6 +91,7 @@ TEST_CASE("data parallel sends 2 (n-1)/n of the gradients; ZeRO sends them by st
   // The state of a rank.
   const auto& rows = sharded.stages.front().rows;
   CHECK(rows[0].bytes == doctest::Approx(4 * all / n).epsilon(1e-12));
+  REQUIRE(rows[2].kind == "optimizer state");
   CHECK(rows[2].bytes == doctest::Approx(8 * all / n).epsilon(1e-12));
 }
 

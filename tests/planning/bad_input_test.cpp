@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.hpp"
 #include "planning/account.hpp"
 #include "tests/text.hpp"
 #include "tests/transformer/temporary_directory.hpp"

@@ -21,6 +21,8 @@ TEST_CASE("parentheses stand where the value needs them, and only there") {
   CHECK((a / b / c).symbols() == "a / b / c");
   CHECK((a * (b - c)).symbols() == "a (b - c)");
   CHECK((a * b + c).symbols() == "a b + c");
+  CHECK((a / b * c).symbols() == "(a / b) c");
+  CHECK((a * b / c).symbols() == "a b / c");
   CHECK(max(a, b + c).symbols() == "max(a, b + c)");
   CHECK(ceil(a / b).symbols() == "ceil(a / b)");
   CHECK((a - (b + c)).value() == 2);
