@@ -83,9 +83,8 @@ Term Accountant::whole_block() const {
 }
 
 Quantity Accountant::stage_parameters(std::int64_t stage) const {
-  Quantity sum =
-      Quantity("L_stage", static_cast<double>(blocks_of_stage(model_, plan_, stage))) *
-      whole_block();
+  Quantity sum = Quantity("L_stage", static_cast<double>(blocks_of_stage(model_, plan_, stage))) *
+                 whole_block();
   if (model_.vocabulary == 0) return sum;
   if (is_first(stage)) sum = sum + embedding(model_) / t_;
   if (!is_last(stage)) return sum;
@@ -103,11 +102,11 @@ StageMemory Accountant::memory_of(const std::string& name, std::int64_t stage) {
     const double bytes = put(term).value();
     if (bytes > 0) memory.rows.push_back({kind, bytes});
   };
-  const Term held = put(
-      model_.has_blocks()
-          ? Term{"P_stage", "parameters of the stage, on one rank", stage_parameters(stage),
-                 Unit::number, "sum of its parts"}
-          : Term{"P_stage", "all parameters", Quantity("P", account_.parameters), Unit::number, ""});
+  const Term held =
+      put(model_.has_blocks() ? Term{"P_stage", "parameters of the stage, on one rank",
+                                     stage_parameters(stage), Unit::number, "sum of its parts"}
+                              : Term{"P_stage", "all parameters",
+                                     Quantity("P", account_.parameters), Unit::number, ""});
   row("parameters", parameter_bytes(held, plan_.types, shards_.parameters));
   row("gradients", gradient_bytes(held, plan_.types, shards_.gradients));
   row("masters", master_bytes(held, plan_.types, shards_.optimizer));
@@ -196,8 +195,8 @@ void Accountant::add(const char* axis, const char* what, const Quantity& calls, 
   put({bytes.symbol, fmt::format("{}: {}, in one step", axis, what), bytes.quantity, bytes.unit,
        bytes.source});
   const Term seconds = put(link_seconds(calls * messages, bytes, level));
-  account_.traffic.push_back({axis, what, level.name, calls.value(), bytes.value(),
-                              seconds.value(), std::min(seconds.value(), hidden_behind)});
+  account_.traffic.push_back({axis, what, level.name, calls.value(), bytes.value(), seconds.value(),
+                              std::min(seconds.value(), hidden_behind)});
 }
 
 // Tensor-parallel calls are on the critical path: what follows needs their result.
@@ -277,10 +276,10 @@ void Accountant::traffic() {
   section("Communication of a rank of the busiest stage");
   const std::int64_t stage = busiest_stage();
   if (t_.value() > 1) tensor_traffic(stage);
-  const bool sharded = plan_.mesh.size("fsdp") > 1 || (plan_.zero == 3 && plan_.mesh.size("dp") > 1);
+  const bool sharded =
+      plan_.mesh.size("fsdp") > 1 || (plan_.zero == 3 && plan_.mesh.size("dp") > 1);
   if (sharded) sharded_traffic(stage);
-  if (plan_.mesh.size("dp") > 1 && plan_.zero < 3)
-    data_traffic(stage);
+  if (plan_.mesh.size("dp") > 1 && plan_.zero < 3) data_traffic(stage);
   if (plan_.mesh.size("pp") > 1) pipeline_traffic();
   if (account_.blackboard.back().terms.empty()) account_.blackboard.pop_back();
 }
@@ -288,9 +287,8 @@ void Accountant::traffic() {
 void Accountant::time() {
   section("Time of a step");
   const std::int64_t stage = busiest_stage();
-  const double traffic_seconds =
-      block_traffic(model_, plan_).value() /
-      (machine_.memory_bandwidth * machine_.memory_efficiency);
+  const double traffic_seconds = block_traffic(model_, plan_).value() /
+                                 (machine_.memory_bandwidth * machine_.memory_efficiency);
   double tensor = 0, exposed = 0;
   for (const Traffic& each : account_.traffic)
     (each.axis == "tp" ? tensor : exposed) += each.exposed();
@@ -304,18 +302,17 @@ void Accountant::time() {
   const Term step_traffic =
       put(optimizer_traffic(stage_parameters(stage), plan_.types, shards_.optimizer));
   const Term update = put(optimizer_seconds(step_traffic, machine_));
-  const Term step = put({"t", "one step",
-                         m_ * computing + communication + bubble + others + update, Unit::seconds,
-                         "micro-batches, tensor parallel, bubble, exposed communication, optimizer"});
+  const Term step = put(
+      {"t", "one step", m_ * computing + communication + bubble + others + update, Unit::seconds,
+       "micro-batches, tensor parallel, bubble, exposed communication, optimizer"});
   account_.step_seconds = step.value();
   account_.utilization =
       put(model_flops_utilization(Quantity("F_model", account_.model_flops), step,
                                   static_cast<double>(plan_.mesh.devices()), machine_))
           .value();
 
-  const double other_ops = m_.value() *
-                           static_cast<double>(blocks_of_stage(model_, plan_, stage)) *
-                           traffic_seconds;
+  const double other_ops =
+      m_.value() * static_cast<double>(blocks_of_stage(model_, plan_, stage)) * traffic_seconds;
   auto& rows = account_.time;
   rows.push_back({"matrix products", m_.value() * stage_seconds_ - other_ops});
   if (other_ops > 0) rows.push_back({"other ops (memory bandwidth)", other_ops});

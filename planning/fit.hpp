@@ -9,7 +9,7 @@ namespace ringside::planning {
 
 struct FitOptions {
   std::int64_t devices = 8;
-  std::int64_t batch = 8;       // sequences of a step, over all ranks
+  std::int64_t batch = 8;  // sequences of a step, over all ranks
   std::int64_t sequence = 1024;
   Types types = {};
 };

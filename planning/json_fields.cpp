@@ -68,8 +68,7 @@ std::string JsonFields::text(const char* key, const std::string& if_absent) {
 std::int64_t JsonFields::count(const char* key) {
   const Json& value = get(key);
   require(value.is_number_integer() && value > 0 && value <= 1'000'000'000,
-          "{}{} is {}, but an integer from 1 to 1000000000 is expected", place_, key,
-          shown(value));
+          "{}{} is {}, but an integer from 1 to 1000000000 is expected", place_, key, shown(value));
   return value.get<std::int64_t>();
 }
 
@@ -108,8 +107,7 @@ double JsonFields::share(const char* key, double if_absent) {
   if (value == nullptr) return if_absent;
   const double number_here = number(key, *value, "a number above 0 and at most 1");
   require(number_here > 0 && number_here <= 1,
-          "{}{} is {}, but a number above 0 and at most 1 is expected", place_, key,
-          shown(*value));
+          "{}{} is {}, but a number above 0 and at most 1 is expected", place_, key, shown(*value));
   return number_here;
 }
 

@@ -20,19 +20,19 @@ void read_llama(JsonFields& fields, Model& model) {
   model.layers = fields.count("num_hidden_layers");
   model.heads = fields.count("num_attention_heads");
   model.kv_heads = fields.count("num_key_value_heads", model.heads);
-  model.head_size = fields.count("head_dim", std::max<std::int64_t>(model.d_model / model.heads, 1));
+  model.head_size =
+      fields.count("head_dim", std::max<std::int64_t>(model.d_model / model.heads, 1));
   model.sequence = fields.count("max_position_embeddings", 2048);
   model.tied_head = fields.flag("tie_word_embeddings", false);
 }
 
 void read_deepseek(JsonFields& fields, Model& model) {
   read_llama(fields, model);
-  model.latent = LatentAttention{
-      .q_rank = fields.count("q_lora_rank"),
-      .kv_rank = fields.count("kv_lora_rank"),
-      .nope = fields.count("qk_nope_head_dim"),
-      .rope = fields.count("qk_rope_head_dim"),
-      .value = fields.count("v_head_dim")};
+  model.latent = LatentAttention{.q_rank = fields.count("q_lora_rank"),
+                                 .kv_rank = fields.count("kv_lora_rank"),
+                                 .nope = fields.count("qk_nope_head_dim"),
+                                 .rope = fields.count("qk_rope_head_dim"),
+                                 .value = fields.count("v_head_dim")};
   model.experts = Experts{.routed = fields.count("n_routed_experts"),
                           .shared = fields.count("n_shared_experts"),
                           .per_token = fields.count("num_experts_per_tok"),
@@ -80,14 +80,15 @@ Model read_model(const Json& json, const std::string& name, const std::string& p
     model.kind = Model::Kind::parameters;
     model.parameters = static_cast<std::int64_t>(fields.positive("parameters"));
   } else {
-    fail("{}model_type is \"{}\", but llama, mistral, gpt2, deepseek_v3 or feed_forward is expected",
-         place, type);
+    fail(
+        "{}model_type is \"{}\", but llama, mistral, gpt2, deepseek_v3 or feed_forward is expected",
+        place, type);
   }
   require(model.heads == 0 || model.heads % model.kv_heads == 0,
           "{}{} heads cannot share {} key and value heads evenly", place, model.heads,
           model.kv_heads);
-  const bool divides =
-      model.heads == 0 || fields.has("head_dim") || model.latent || model.d_model % model.heads == 0;
+  const bool divides = model.heads == 0 || fields.has("head_dim") || model.latent ||
+                       model.d_model % model.heads == 0;
   require(divides, "{}the width {} does not divide into {} heads", place, model.d_model,
           model.heads);
   return model;

@@ -39,7 +39,7 @@ struct Model {
   std::int64_t vocabulary = 0, d_model = 0, layers = 0, heads = 0, kv_heads = 0, head_size = 0;
   std::int64_t d_ff = 0;
   std::int64_t parameters = 0;  // of Kind::parameters
-  std::int64_t sequence = 0;  // the longest sequence, in tokens; the default of a plan
+  std::int64_t sequence = 0;    // the longest sequence, in tokens; the default of a plan
   bool tied_head = false;
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent;

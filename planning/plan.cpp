@@ -123,8 +123,7 @@ void validate(const Plan& plan, const Model& model) {
   if (!model.has_blocks()) return;
   require(model.heads % t == 0, "the {} heads of {} do not divide by tp={}", model.heads,
           model.name, t);
-  require(model.d_ff % t == 0, "d_ff {} of {} does not divide by tp={}", model.d_ff, model.name,
-          t);
+  require(model.d_ff % t == 0, "d_ff {} of {} does not divide by tp={}", model.d_ff, model.name, t);
   require(model.kv_heads % t == 0 || t % model.kv_heads == 0,
           "the {} key and value heads of {} can neither be divided nor replicated evenly over "
           "tp={}",
@@ -143,7 +142,8 @@ void validate(const Plan& plan, const Model& model) {
           plan.micro_batches);
   require(plan.zero < 3 || plan.mesh.size("dp") == 1 || plan.mesh.size("fsdp") == 1,
           "both --zero 3 and the axis fsdp shard the parameters: leave out one of them");
-  require(!plan.sequence_parallel || t > 1, "--sequence-parallel needs tensor parallel: tp=2 or "
+  require(!plan.sequence_parallel || t > 1,
+          "--sequence-parallel needs tensor parallel: tp=2 or "
           "more in --mesh");
   require(!plan.sequence_parallel || plan.sequence % t == 0,
           "sequence parallel divides a sequence of {} tokens by tp={}, which leaves a remainder",

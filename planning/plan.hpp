@@ -10,7 +10,8 @@
 
 namespace ringside::planning {
 
-// The devices as a grid. The first axis varies slowest, so the ranks of the last one are neighbours:
+// The devices as a grid. The first axis varies slowest, so the ranks of the last one are
+// neighbours:
 //
 //     pp=2,dp=2,tp=2     rank 0 = (0, 0, 0)   rank 1 = (0, 0, 1)   rank 2 = (0, 1, 0) ...
 //

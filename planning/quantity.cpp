@@ -27,8 +27,7 @@ struct Quantity::Node {
     if (operation == nullptr) return with_numbers || symbol.empty() ? number_text(value) : symbol;
     const std::string_view op = operation;
     if (strength() == 3) {
-      const std::string second =
-          b == nullptr ? "" : fmt::format(", {}", b->text(with_numbers));
+      const std::string second = b == nullptr ? "" : fmt::format(", {}", b->text(with_numbers));
       return fmt::format("{}({}{})", op, a->text(with_numbers), second);
     }
     const char* sign = op == "*" ? with_numbers ? " x " : " " : op == "/" ? " / " : nullptr;
@@ -52,11 +51,11 @@ Quantity::Quantity(double number)
     : node_(std::make_shared<const Node>(Node{{}, number, nullptr, nullptr, nullptr})) {}
 
 Quantity::Quantity(std::string symbol, double value)
-    : node_(std::make_shared<const Node>(
-          Node{std::move(symbol), value, nullptr, nullptr, nullptr})) {}
+    : node_(
+          std::make_shared<const Node>(Node{std::move(symbol), value, nullptr, nullptr, nullptr})) {
+}
 
-Quantity Quantity::made(const char* operation, double value, const Quantity& a,
-                        const Quantity* b) {
+Quantity Quantity::made(const char* operation, double value, const Quantity& a, const Quantity* b) {
   return Quantity(std::make_shared<const Node>(
       Node{{}, value, operation, a.node_, b == nullptr ? nullptr : b->node_}));
 }

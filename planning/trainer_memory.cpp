@@ -23,7 +23,8 @@ Elements block(const Config& config) {
 // All parameters in the order of transformer/model.cpp. A tied head has none of its own.
 Elements all_parameters(const Config& config) {
   Elements all = {config.vocabulary * config.d_model};
-  for (std::int64_t i = 0; i < config.layers; ++i) std::ranges::copy(block(config), back_inserter(all));
+  for (std::int64_t i = 0; i < config.layers; ++i)
+    std::ranges::copy(block(config), back_inserter(all));
   all.push_back(config.d_model);
   if (!config.tied_head) all.push_back(config.vocabulary * config.d_model);
   return all;
@@ -69,8 +70,8 @@ std::int64_t shard_of(std::int64_t elements, std::int64_t ranks) {
 std::int64_t optimizer_state(const Elements& bucket, std::int64_t shard, std::int64_t rank) {
   std::int64_t bytes = 0, begin = 0;
   for (const std::int64_t elements : bucket) {
-    const std::int64_t here = std::min(begin + elements, (rank + 1) * shard) -
-                              std::max(begin, rank * shard);
+    const std::int64_t here =
+        std::min(begin + elements, (rank + 1) * shard) - std::max(begin, rank * shard);
     if (here > 0) bytes += here * bytes_of_moments + bytes_of_step_count;
     begin += elements;
   }
@@ -79,8 +80,8 @@ std::int64_t optimizer_state(const Elements& bucket, std::int64_t shard, std::in
 
 }  // namespace
 
-TrainerMemory trainer_memory(const Config& config, int stage, std::int64_t ranks,
-                             std::int64_t rank, double bucket_mb) {
+TrainerMemory trainer_memory(const Config& config, int stage, std::int64_t ranks, std::int64_t rank,
+                             double bucket_mb) {
   TrainerMemory memory;
   if (stage == 0) {
     memory.parameters = memory.gradients = transformer::parameter_count(config) * bytes_of_number;

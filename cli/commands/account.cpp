@@ -68,9 +68,8 @@ double bytes_from(const std::string& text) {
   }
   const std::string unit = text.substr(end);
   if (end == 0 || !(number > 0) || !(unit.empty() || unit == "GB" || unit == "GiB"))
-    throw UsageError(
-        fmt::format("--memory {}: a size such as 80GB (10^9 bytes) or 80GiB (2^30) is expected",
-                    text));
+    throw UsageError(fmt::format(
+        "--memory {}: a size such as 80GB (10^9 bytes) or 80GiB (2^30) is expected", text));
   return number * (unit == "GiB" ? 1024.0 * 1024 * 1024 : 1e9);
 }
 
@@ -91,23 +90,25 @@ void take_torus(const std::string& text, Plan& plan) {
   const Mesh torus = parse_mesh(text);
   for (const Mesh::Axis& axis : torus.axes)
     if (axis.name != "fsdp" && axis.name != "tp")
-      throw UsageError("--torus says how many axes of a torus carry fsdp and tp, as in "
-                       "fsdp=2,tp=1");
+      throw UsageError(
+          "--torus says how many axes of a torus carry fsdp and tp, as in "
+          "fsdp=2,tp=1");
   plan.torus_fsdp = static_cast<double>(torus.size("fsdp"));
   plan.torus_tp = static_cast<double>(torus.size("tp"));
 }
 
 Plan plan_from(const Arguments& args, const Model& model) {
-  Plan plan{.mesh = parse_mesh(args.mesh),
-            .schedule = schedule_named(args.schedule),
-            .chunks = args.chunks,
-            .micro_batch = args.micro_batch,
-            .micro_batches = args.micro_batches,
-            .sequence = args.sequence > 0 ? args.sequence : std::max<std::int64_t>(model.sequence, 1),
-            .zero = args.zero,
-            .recompute = recompute_named(args.recompute),
-            .sequence_parallel = args.sequence_parallel,
-            .types = types_from(args)};
+  Plan plan{
+      .mesh = parse_mesh(args.mesh),
+      .schedule = schedule_named(args.schedule),
+      .chunks = args.chunks,
+      .micro_batch = args.micro_batch,
+      .micro_batches = args.micro_batches,
+      .sequence = args.sequence > 0 ? args.sequence : std::max<std::int64_t>(model.sequence, 1),
+      .zero = args.zero,
+      .recompute = recompute_named(args.recompute),
+      .sequence_parallel = args.sequence_parallel,
+      .types = types_from(args)};
   if (!args.torus.empty()) take_torus(args.torus, plan);
   if (args.batch > 0) {
     const std::int64_t at_once = plan.mesh.data_ranks() * plan.micro_batch;
@@ -142,8 +143,7 @@ void print(const Arguments& args, const std::string& text, const std::vector<Sec
 }
 
 void answer_question(const Arguments& args, const Model& model, const Machine& machine) {
-  const Answer answer =
-      answer_to(args.ask, {model, plan_from(args, model), machine, args.tokens});
+  const Answer answer = answer_to(args.ask, {model, plan_from(args, model), machine, args.tokens});
   print(args, answer.text, answer.blackboard);
   if (args.json.empty()) return;
   Json json = {{"question", args.ask}, {"model", model.name}, {"machine", machine.name}};
@@ -257,13 +257,13 @@ void add_account_command(CLI::App& app) {
           ->footer(more);
   command->add_option("--model", args->model, "A name, or the path of a config.json")
       ->type_name("MODEL");
-  command->add_option("--machine", args->machine, "Device and network: a name or a JSON file [h100]")
+  command
+      ->add_option("--machine", args->machine, "Device and network: a name or a JSON file [h100]")
       ->type_name("MACHINE");
   command->add_option("--memory", args->memory, "Memory of a device, such as 80GB [the machine's]")
       ->type_name("SIZE");
   add_plan_options(*command, *args);
-  command->add_flag("--fit", args->fit,
-                    "List the meshes of --devices that fit, the fastest first");
+  command->add_flag("--fit", args->fit, "List the meshes of --devices that fit, the fastest first");
   command->add_option("--devices", args->devices, "Number of devices for --fit [8]")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}).description(""));

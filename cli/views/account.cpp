@@ -31,8 +31,9 @@ std::string plan_text(const Plan& plan, bool has_blocks) {
   if (plan.mesh.devices() > 1) text += fmt::format(" ({} devices)", plan.mesh.devices());
   if (plan.zero > 0) text += fmt::format(", ZeRO stage {}", plan.zero);
   if (!has_blocks) return text;
-  text += fmt::format(", {} of {} of {} tokens", plan.micro_batches == 1 ? "1 micro-batch"
-                                                : fmt::format("{} micro-batches", plan.micro_batches),
+  text += fmt::format(", {} of {} of {} tokens",
+                      plan.micro_batches == 1 ? "1 micro-batch"
+                                              : fmt::format("{} micro-batches", plan.micro_batches),
                       counted(plan.micro_batch, "sequence"), plan.sequence);
   if (plan.mesh.size("pp") > 1) text += fmt::format(", schedule {}", name_of(plan.schedule));
   if (plan.chunks > 1) text += fmt::format(" with {} chunks", plan.chunks);
@@ -58,8 +59,8 @@ std::string head_text(const Account& account) {
   text += fact("state", fmt::format("{} GB in all: {} bytes per parameter, on at least {} of {} GB",
                                     table_number(account.state_bytes / 1e9),
                                     planning::number_text(account.state_bytes / account.parameters),
-                                    counted(static_cast<std::int64_t>(std::ceil(
-                                                account.state_bytes / machine.memory)),
+                                    counted(static_cast<std::int64_t>(
+                                                std::ceil(account.state_bytes / machine.memory)),
                                             "device"),
                                     planning::number_text(machine.memory / 1e9)));
   return text;
@@ -94,7 +95,8 @@ std::string memory_text(const Account& account) {
   const double share = account.most_memory() / account.machine.memory;
   return text + fmt::format("\n  {}: {:.{}f} % of {} GB\n",
                             account.fits() ? "it fits" : "IT DOES NOT FIT", share * 100,
-                            share < 0.1 ? 2 : 0, planning::number_text(account.machine.memory / 1e9));
+                            share < 0.1 ? 2 : 0,
+                            planning::number_text(account.machine.memory / 1e9));
 }
 
 std::string traffic_text(const Account& account) {
@@ -141,13 +143,13 @@ std::string term_text(const Term& term) {
   const std::string result = text_with_unit(term.value(), term.unit);
   const std::size_t left = 4 + term.symbol.size();
   text += fmt::format("    {}", term.symbol);
-  if (symbols != result) text += fmt::format(" = {}\n{:>{}}", wrapped(symbols, left + 3, left + 3), "", left);
+  if (symbols != result)
+    text += fmt::format(" = {}\n{:>{}}", wrapped(symbols, left + 3, left + 3), "", left);
   // A bare input is its own result.
   if (numbers != symbols && !result.starts_with(numbers))
     text += fmt::format(" = {}\n{:>{}}", wrapped(numbers, left + 3, left + 3), "", left);
   text += fmt::format(" = {}\n", result);
-  if (!term.source.empty())
-    text += fmt::format("    [{}]\n", wrapped(term.source, 5, 5, 79));
+  if (!term.source.empty()) text += fmt::format("    [{}]\n", wrapped(term.source, 5, 5, 79));
   return text;
 }
 
@@ -194,8 +196,7 @@ std::string blackboard_text(const std::vector<Section>& sections) {
   return text;
 }
 
-std::string fit_text(const planning::Fit& fit, const planning::Machine& machine,
-                     std::size_t rows) {
+std::string fit_text(const planning::Fit& fit, const planning::Machine& machine, std::size_t rows) {
   const std::string memory = planning::number_text(machine.memory / 1e9);
   std::string text =
       fmt::format("\n{} plans tried; {} of their meshes fit into {} GB per device\n",
@@ -207,12 +208,13 @@ std::string fit_text(const planning::Fit& fit, const planning::Machine& machine,
                       "sequences", "again", "sp", "GB", "step", "MFU %");
   for (std::size_t i = 0; i < std::min(rows, fit.accounts.size()); ++i) {
     const Account& each = fit.accounts[i];
-    text += fmt::format("  {:24}{:>4}{:>10}{:>10} {:3}{:>8}{:>10}{:>7.1f}\n",
-                        to_text(each.plan.mesh), each.plan.zero == 0 ? "-" : fmt::to_string(each.plan.zero),
-                        fmt::format("{} x {}", each.plan.micro_batches, each.plan.micro_batch),
-                        name_of(each.plan.recompute), each.plan.sequence_parallel ? "yes" : "-",
-                        table_number(each.most_memory() / 1e9), seconds_text(each.step_seconds),
-                        100 * each.utilization);
+    text +=
+        fmt::format("  {:24}{:>4}{:>10}{:>10} {:3}{:>8}{:>10}{:>7.1f}\n", to_text(each.plan.mesh),
+                    each.plan.zero == 0 ? "-" : fmt::to_string(each.plan.zero),
+                    fmt::format("{} x {}", each.plan.micro_batches, each.plan.micro_batch),
+                    name_of(each.plan.recompute), each.plan.sequence_parallel ? "yes" : "-",
+                    table_number(each.most_memory() / 1e9), seconds_text(each.step_seconds),
+                    100 * each.utilization);
   }
   return text +
          "  sequences: micro-batches x sequences; again: recomputation; sp: sequence\n"

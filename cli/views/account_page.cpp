@@ -7,6 +7,7 @@
 
 #include "cli/report/chart.hpp"
 #include "cli/views/account.hpp"
+#include "planning/fit.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -65,7 +66,11 @@ std::string ticks(double scale, const std::string& label) {
     svg += fmt::format(
         "<line x1=\"{0:.2f}%\" x2=\"{0:.2f}%\" y1=\"0\" y2=\"5\" /><text x=\"{0:.2f}%\" y=\"18\" "
         "text-anchor=\"{1}\">{2:g}</text>\n",
-        x, x < 2 ? "start" : x > 94 ? "end" : "middle", tick);
+        x,
+        x < 2    ? "start"
+        : x > 94 ? "end"
+                 : "middle",
+        tick);
   }
   return svg + fmt::format("</svg>\n<span class=\"axis\">{}</span>\n", escaped(label));
 }
@@ -76,10 +81,11 @@ Figure memory_figure(const Account& account) {
                scale = std::max(limit, account.most_memory() / 1e9);
   Figure figure{"Memory of a rank, by kind", "<div class=\"lanes\">\n", "", {{"stage"}, {}}};
   figure.caption = fmt::format(
-      "Of the {} GB of a device (10^9 bytes), the rank that needs most takes {}{}. The width of the "
+      "Of the {} GB of a device (10^9 bytes), the rank that needs most takes {}{}. The width of "
+      "the "
       "figure stands for {} GB.",
-      table_number(limit), table_number(account.most_memory() / 1e9),
-      account.fits() ? "" : ": the plan does not fit", table_number(scale));
+      planning::number_text(limit), table_number(account.most_memory() / 1e9),
+      account.fits() ? "" : ": the plan does not fit", planning::number_text(scale));
   for (const std::string& kind : kinds) figure.table.head.push_back(kind + " (GB)");
   figure.table.head.emplace_back("total (GB)");
   for (const auto& stage : account.stages) {
@@ -97,7 +103,8 @@ Figure memory_figure(const Account& account) {
     figure.table.rows.push_back(row);
   }
   std::vector<Part> all;
-  for (std::size_t k = 0; k < kinds.size(); ++k) all.push_back({kinds[k], 0, static_cast<int>(k % 7)});
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    all.push_back({kinds[k], 0, static_cast<int>(k % 7)});
   figure.drawing += ticks(scale, "memory (GB)") + "</div>\n" + legend(all);
   return figure;
 }
@@ -128,16 +135,17 @@ Figure batch_figure(const Account& account) {
               {"tokens of a step, all ranks", true},
               {"ns per token of a device", true},
               {}};
-  Figure figure{chart.title, "",
-                "Each part of the step, divided by the tokens of a device, for 1, 2, 4, ... times as "
-                "many micro-batches. The highest curve binds. A curve that falls is a cost of the "
-                "step (gradients, bubble, optimizer): a larger batch shares it among more tokens.",
-                {{"micro-batches", "tokens"}, {}}};
+  Figure figure{
+      chart.title,
+      "",
+      "Each part of the step, divided by the tokens of a device, for 1, 2, 4, ... times as "
+      "many micro-batches. The highest curve binds. A curve that falls is a cost of the "
+      "step (gradients, bubble, optimizer): a larger batch shares it among more tokens.",
+      {{"micro-batches", "tokens"}, {}}};
   std::map<std::string, Series> curves;
   std::vector<std::string> order;
-  const std::int64_t first = account.plan.schedule == planning::Schedule::interleaved
-                                 ? account.plan.mesh.size("pp")
-                                 : 1;
+  const std::int64_t first =
+      account.plan.schedule == planning::Schedule::interleaved ? account.plan.mesh.size("pp") : 1;
   for (std::int64_t factor = 1; factor <= 512; factor *= 2) {
     Plan plan = account.plan;
     plan.micro_batches = first * factor;
@@ -161,6 +169,86 @@ Figure batch_figure(const Account& account) {
   return figure;
 }
 
+// Colours of the parts of a step, the same in all bars of a figure.
+int colour_of(const std::string& part, std::vector<std::string>& known) {
+  const auto found = std::ranges::find(known, part);
+  if (found == known.end()) known.push_back(part);
+  return static_cast<int>(std::distance(known.begin(), std::ranges::find(known, part)) % 7);
+}
+
+// "dp=2, tp=4", which may be broken at the space.
+std::string spaced(const std::string& mesh) {
+  std::string text;
+  for (const char c : mesh) {
+    text += c;
+    if (c == ',') text += ' ';
+  }
+  return text;
+}
+
+// The best plan of each mesh of as many devices, with the same batch.
+Figure mesh_figure(const Account& account) {
+  const Plan& plan = account.plan;
+  const auto found = planning::fit(account.model, account.machine,
+                                   {.devices = plan.mesh.devices(),
+                                    .batch = plan.batch(),
+                                    .sequence = plan.sequence,
+                                    .types = plan.types});
+  const std::size_t shown = std::min<std::size_t>(found.accounts.size(), 8);
+  Figure figure{
+      "What binds on other meshes of as many devices",
+      "<div class=\"lanes\">\n",
+      fmt::format("The fastest plans for the same batch that fit, as --fit lists them: {} of "
+                  "{}. Each bar is one step.",
+                  shown, found.accounts.size()),
+      {{"mesh", "step (ms)", "MFU (%)", "memory (GB)", "binds"}, {}}};
+  if (shown == 0) {
+    figure.drawing.clear();
+    figure.caption = "No mesh of as many devices fits this batch.";
+    return figure;
+  }
+  const double scale = found.accounts[shown - 1].step_seconds * 1e3;
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Account& each = found.accounts[i];
+    std::vector<Part> parts;
+    for (const auto& row : each.time)
+      parts.push_back({row.part, row.seconds * 1e3, colour_of(row.part, known)});
+    figure.drawing += bar(spaced(to_text(each.plan.mesh)), parts, scale, "ms");
+    figure.table.rows.push_back({to_text(each.plan.mesh), table_number(each.step_seconds * 1e3),
+                                 fmt::format("{:.1f}", 100 * each.utilization),
+                                 table_number(each.most_memory() / 1e9), each.binds().part});
+  }
+  std::vector<Part> all;
+  for (const std::string& name : known) all.push_back({name, 0, colour_of(name, known)});
+  figure.drawing += ticks(scale, "time (ms)") + "</div>\n" + legend(all);
+  return figure;
+}
+
+// escaped() shows a line's end as "?".
+std::string escaped_lines(const std::string& text) {
+  std::string lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines += escaped(text.substr(begin, end - begin)) + '\n';
+    begin = end + 1;
+  }
+  return lines;
+}
+
+Figure formulas_figure(const Account& account) {
+  Figure figure{"Every formula",
+                fmt::format("<div class=\"scroll\"><pre>{}</pre></div>\n",
+                            escaped_lines(blackboard_text(account.blackboard))),
+                "With symbols, with numbers, and with its source, as --explain prints it.",
+                {{"where", "what", "value"}, {}}};
+  for (const auto& section : account.blackboard)
+    for (const auto& term : section.terms)
+      figure.table.rows.push_back(
+          {section.title, term.what, text_with_unit(term.value(), term.unit)});
+  return figure;
+}
+
 }  // namespace
 
 Report account_page(const Account& account) {
@@ -170,20 +258,14 @@ Report account_page(const Account& account) {
                             text_with_unit(account.parameters, planning::Unit::number))},
       {"machine", account.machine.name + ": " + account.machine.source},
       {"devices", fmt::to_string(account.plan.mesh.devices())},
-      {"batch", fmt::format("{} tokens a step", text_with_unit(account.tokens,
-                                                               planning::Unit::number))}};
+      {"batch",
+       fmt::format("{} tokens a step", text_with_unit(account.tokens, planning::Unit::number))}};
   report.figures.push_back(memory_figure(account));
   if (account.time.empty()) return report;
   report.figures.push_back(time_figure(account));
   report.figures.push_back(batch_figure(account));
-  Figure formulas{"Every formula", "", "As `ringside account --explain` prints them.",
-                  {{"what", "formula", "with numbers", "value", "source"}, {}}};
-  for (const auto& section : account.blackboard)
-    for (const auto& term : section.terms)
-      formulas.table.rows.push_back({term.what, term.symbol + " = " + term.quantity.symbols(),
-                                     term.quantity.numbers(),
-                                     text_with_unit(term.value(), term.unit), term.source});
-  report.figures.push_back(formulas);
+  if (account.plan.mesh.devices() > 1) report.figures.push_back(mesh_figure(account));
+  report.figures.push_back(formulas_figure(account));
   return report;
 }
 

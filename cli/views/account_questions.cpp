@@ -79,8 +79,8 @@ Answer fsdp_question(const QuestionInput& input) {
   const Term token{"A_token", "activations of one token, all blocks",
                    Quantity("L", static_cast<double>(input.model.layers)) * block, Unit::bytes,
                    block.source};
-  const Term kept{"A", "activations of a device's tokens",
-                  Quantity("tokens", input.tokens) * token, Unit::bytes, block.source};
+  const Term kept{"A", "activations of a device's tokens", Quantity("tokens", input.tokens) * token,
+                  Unit::bytes, block.source};
   answer.blackboard.push_back({"Activations", {block, token, kept}});
   const Quantity memory("M_device", input.machine.memory);
   require(kept.value() / 2 < memory.value(),
@@ -94,8 +94,7 @@ Answer fsdp_question(const QuestionInput& input) {
       paragraph(fmt::format("FSDP needs {:.0f} devices of {} with {:.0f} tokens a device, if the "
                             "state and half of the activations are divided by N, and the other "
                             "half is not. Without activations it needs {:.0f}.",
-                            count.value(), in_gb(memory.value()), input.tokens,
-                            without.value())) +
+                            count.value(), in_gb(memory.value()), input.tokens, without.value())) +
       paragraph(fmt::format("One token keeps {} bytes; those of a device keep {}.",
                             text_with_unit(token.value(), Unit::number), in_gb(kept.value()))) +
       "\nA wrong answer that was published:\n" +
@@ -129,10 +128,9 @@ Answer tokens_question(const QuestionInput& input) {
   const Term overlapped = tokens_if_overlapped(split), added = tokens_if_added(split),
              best = tokens_at_best_split(split), x = best_fsdp(split), y = largest_tensor(split);
   const double batch = std::isfinite(overlapped.value()) ? overlapped.value() * devices : 1;
-  answer.blackboard.push_back(
-      {"The three times of a block's forward, at the first bound",
-       {split_compute_seconds(split, batch), split_fsdp_seconds(split),
-        split_tensor_seconds(split, batch)}});
+  answer.blackboard.push_back({"The three times of a block's forward, at the first bound",
+                               {split_compute_seconds(split, batch), split_fsdp_seconds(split),
+                                split_tensor_seconds(split, batch)}});
   answer.blackboard.push_back({"The bounds", {overlapped, added, best, x, y}});
   const auto row = [&](const Term& bound, const std::string& what) {
     return fmt::format("  {:>9} a device {:>8} in all   {}\n",
@@ -142,17 +140,20 @@ Answer tokens_question(const QuestionInput& input) {
                            : "-",
                        wrapped(what, 41, 41));
   };
-  answer.text = paragraph(fmt::format("Least batch, in tokens, that is bound by computing on {:.0f} "
-                                      "devices (FSDP X = {:.0f}, tensor parallel Y = {:.0f}):",
-                                      devices, split.fsdp, split.tensor)) +
-                row(overlapped, "this X and Y, where the two axes' communication overlaps: the "
-                                "larger counts") +
-                row(added, "this X and Y, where their times add up") +
-                row(best, fmt::format("the best split of these devices, X = {:.2f}", x.value()));
+  answer.text =
+      paragraph(fmt::format("Least batch, in tokens, that is bound by computing on {:.0f} "
+                            "devices (FSDP X = {:.0f}, tensor parallel Y = {:.0f}):",
+                            devices, split.fsdp, split.tensor)) +
+      row(overlapped,
+          "this X and Y, where the two axes' communication overlaps: the "
+          "larger counts") +
+      row(added, "this X and Y, where their times add up") +
+      row(best, fmt::format("the best split of these devices, X = {:.2f}", x.value()));
   answer.text += '\n';
   answer.text += paragraph(fmt::format(
       "The third is no bound for X = {:.0f}: it chooses X, and X is given. A published answer took "
-      "its {:.0f} tokens for the bound at X = {:.0f}, Y = {:.0f}. Tensor parallel alone is hidden as "
+      "its {:.0f} tokens for the bound at X = {:.0f}, Y = {:.0f}. Tensor parallel alone is hidden "
+      "as "
       "long as Y is below {:.1f}, whatever the batch.",
       split.fsdp, best.value(), split.fsdp, split.tensor, y.value()));
   answer.figures = {{"tokens_if_overlapped", overlapped.value()},
@@ -167,9 +168,10 @@ Answer splits_question(const QuestionInput& input) {
   Answer answer;
   SplitInput split = split_of(input);
   const auto devices = static_cast<std::int64_t>(split.fsdp * split.tensor);
-  answer.text = paragraph(fmt::format("Least batch, in tokens of a device, that is bound by "
-                                      "computing, for each split of {} devices:",
-                                      devices));
+  answer.text =
+      paragraph(fmt::format("Least batch, in tokens of a device, that is bound by "
+                            "computing, for each split of {} devices:",
+                            devices));
   answer.text += fmt::format("  {:>8}{:>8}{:>14}{:>12}\n", "FSDP X", "TP Y", "overlapped", "added");
   answer.figures["splits"] = Json::array();
   for (std::int64_t y = 1; y <= devices; ++y) {
@@ -181,10 +183,11 @@ Answer splits_question(const QuestionInput& input) {
     answer.text += fmt::format("  {:>8}{:>8}{:>14}{:>12}\n", devices / y, y,
                                hidden ? fmt::format("{:.1f}", overlapped) : "none",
                                hidden ? fmt::format("{:.1f}", added) : "none");
-    answer.figures["splits"].push_back({{"fsdp", devices / y},
-                                        {"tensor", y},
-                                        {"tokens_if_overlapped", hidden ? Json(overlapped) : Json()},
-                                        {"tokens_if_added", hidden ? Json(added) : Json()}});
+    answer.figures["splits"].push_back(
+        {{"fsdp", devices / y},
+         {"tensor", y},
+         {"tokens_if_overlapped", hidden ? Json(overlapped) : Json()},
+         {"tokens_if_added", hidden ? Json(added) : Json()}});
   }
   const Term best = tokens_at_best_split(split), x = best_fsdp(split), y = largest_tensor(split);
   answer.blackboard.push_back({"The best split", {best, x, y}});

@@ -21,8 +21,8 @@ struct Symbols {
         e("e", plan.types.activations),
         f("f", static_cast<double>(model.d_ff)),
         q("q", static_cast<double>(model.q_width())),
-        kv("kv", static_cast<double>(std::max(model.kv_width(), model.head_size *
-                                                                    plan.mesh.size("tp")))),
+        kv("kv",
+           static_cast<double>(std::max(model.kv_width(), model.head_size * plan.mesh.size("tp")))),
         vocabulary("V", static_cast<double>(model.vocabulary)) {}
   Quantity s, b, h, a, t, tokens, e, f, q, kv, vocabulary;
 };
@@ -77,8 +77,8 @@ Term block_activations(const Model& model, const Plan& plan) {
   if (model.kind == Model::Kind::llama) return llama_block(x, plan);
   const Quantity d("d", static_cast<double>(model.d_model));
   if (plan.recompute == Recompute::full)
-    return {"A_block", "activations of a block, for one micro-batch: its input",
-            x.tokens * x.e * d, Unit::bytes, "Stanford CS336, assignment 2"};
+    return {"A_block", "activations of a block, for one micro-batch: its input", x.tokens * x.e * d,
+            Unit::bytes, "Stanford CS336, assignment 2"};
   return {"A_block", "activations of a block, for one micro-batch: the inputs of both matrices",
           x.tokens * x.e * (d + x.f / x.t), Unit::bytes, "Stanford CS336, assignment 2"};
 }
@@ -108,11 +108,12 @@ Term head_activations(const Model& model, const Plan& plan) {
             4 * x.s * x.b * x.h * (1 + x.vocabulary / x.h) / x.t, Unit::bytes,
             fmt::format("{}, section 4.3", korthikanti)};
   // Ringside computes some rows of logits at a time.
-  const auto rows = autograd::cross_entropy_rows(plan.sequence * plan.micro_batch, model.vocabulary);
-  return {"A_head", "activations at the head: rows of logits, last norm",
-          x.e * (Quantity("R", static_cast<double>(rows)) * x.vocabulary / x.t +
-                 3 * x.tokens * x.h),
-          Unit::bytes, "transformer/memory.cpp"};
+  const auto rows =
+      autograd::cross_entropy_rows(plan.sequence * plan.micro_batch, model.vocabulary);
+  return {
+      "A_head", "activations at the head: rows of logits, last norm",
+      x.e * (Quantity("R", static_cast<double>(rows)) * x.vocabulary / x.t + 3 * x.tokens * x.h),
+      Unit::bytes, "transformer/memory.cpp"};
 }
 
 Term blocks_in_flight(const Model& model, const Plan& plan, std::int64_t index) {

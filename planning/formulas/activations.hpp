@@ -2,8 +2,8 @@
 //
 // Symbols, as in Korthikanti et al. 2022: s tokens of a sequence, b sequences of a micro-batch, h
 // width, a heads, t ranks of a tensor-parallel group, p stages, L blocks, v chunks of a stage,
-// m micro-batches. For Ringside's own model also T = b s tokens, e bytes of a number, kv and f as in
-// parameters.hpp.
+// m micro-batches. For Ringside's own model also T = b s tokens, e bytes of a number, kv and f as
+// in parameters.hpp.
 #pragma once
 
 #include "planning/plan.hpp"

@@ -98,9 +98,8 @@ Term fsdp_bytes(const Quantity& state, const Quantity& activations, const Quanti
 }
 
 Term fsdp_devices(const Quantity& state, const Quantity& activations, const Quantity& memory) {
-  return {"N", "devices under FSDP",
-          ceil((state + activations / 2) / (memory - activations / 2)), Unit::devices,
-          "Stanford CS336, assignment 2, question (b)"};
+  return {"N", "devices under FSDP", ceil((state + activations / 2) / (memory - activations / 2)),
+          Unit::devices, "Stanford CS336, assignment 2, question (b)"};
 }
 
 }  // namespace ringside::planning

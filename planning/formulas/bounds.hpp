@@ -17,9 +17,9 @@
 namespace ringside::planning {
 
 struct SplitInput {
-  double width = 0, inner = 0;     // D, F
-  double fsdp = 1, tensor = 1;     // X, Y
-  double peak = 0, bandwidth = 0;  // C in FLOP/s, W in bytes per second
+  double width = 0, inner = 0;              // D, F
+  double fsdp = 1, tensor = 1;              // X, Y
+  double peak = 0, bandwidth = 0;           // C in FLOP/s, W in bytes per second
   double torus_fsdp = 1, torus_tensor = 1;  // M_X, M_Y
 };
 

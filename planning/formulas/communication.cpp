@@ -48,8 +48,7 @@ Term tensor_bytes_of_block(const Model& model, const Plan& plan) {
   const Quantity t = tensor_ranks(plan), calls = tensor_calls_of_block(model, plan);
   const Quantity stream = residual_stream(model, plan);
   return {"D_tp", "sent for a block by a tensor-parallel rank, one micro-batch",
-          plan.sequence_parallel ? calls * stream * (t - 1) / t
-                                 : 2 * calls * stream * (t - 1) / t,
+          plan.sequence_parallel ? calls * stream * (t - 1) / t : 2 * calls * stream * (t - 1) / t,
           Unit::bytes, korthikanti};
 }
 

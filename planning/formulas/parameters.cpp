@@ -28,8 +28,8 @@ Term latent_attention(const Model& model) {
                  n = symbol("n", latent.nope), r = symbol("r", latent.rope),
                  v = symbol("v", latent.value);
   return {"P_attention", "latent attention of a block",
-          d * q + q + q * a * (n + r) + d * (c + r) + c + c * a * (n + v) + a * v * d,
-          Unit::number, deepseek};
+          d * q + q + q * a * (n + r) + d * (c + r) + c + c * a * (n + v) + a * v * d, Unit::number,
+          deepseek};
 }
 
 // Routed and shared experts of three matrices, the router, and the bias that balances its load.

@@ -74,8 +74,8 @@ Term six_flops_per_parameter(const Quantity& parameters, const Quantity& tokens)
           "Kaplan et al. 2020, section 2.1"};
 }
 
-// Of a GPT's scores, a s of them for each token: scale and mask, softmax, and dropout read and write
-// them, and dropout writes a mask of one byte. 6 e + 1 bytes, 13 in 16 bits.
+// Of a GPT's scores, a s of them for each token: scale and mask, softmax, and dropout read and
+// write them, and dropout writes a mask of one byte. 6 e + 1 bytes, 13 in 16 bits.
 Term scores_traffic(const Model& model, const Plan& plan) {
   const Quantity e("e", plan.types.activations), a("a", static_cast<double>(model.heads)),
       s("s", static_cast<double>(plan.sequence));
@@ -99,8 +99,7 @@ Term block_forward_traffic(const Model& model, const Plan& plan) {
                  kv("kv", static_cast<double>(model.kv_width()));
   Quantity whole = 0, divided = 0;
   if (model.kind == Model::Kind::gpt) whole = (10 * e + 2) * d, divided = 2 * e * f;
-  if (model.kind == Model::Kind::llama)
-    whole = 10 * e * d, divided = e * (4 * q + 4 * kv + 3 * f);
+  if (model.kind == Model::Kind::llama) whole = 10 * e * d, divided = e * (4 * q + 4 * kv + 3 * f);
   return {"B_forward", "memory traffic of a block outside of products, forward of one token",
           (plan.sequence_parallel ? (whole + divided) / t : whole + divided / t) +
               scores_traffic(model, plan),
@@ -114,7 +113,8 @@ Term block_traffic(const Model& model, const Plan& plan) {
                                ? 3 * forward + scores_traffic(model, plan)
                                : 3 * forward;
   return {"B_block", "the same, with backward and recomputation, one micro-batch",
-          micro_batch_tokens(plan) * traffic, Unit::bytes, "backward moves twice what forward does"};
+          micro_batch_tokens(plan) * traffic, Unit::bytes,
+          "backward moves twice what forward does"};
 }
 
 Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards) {
@@ -141,11 +141,11 @@ Term head_seconds(const Model& model, const Plan& plan, const Machine& machine) 
       vocabulary("V", static_cast<double>(model.vocabulary));
   // fp32 logits are written by the product, read twice for the loss, and their gradient is written
   // and read twice.
-  return {"t_head", "forward and backward of the head, one micro-batch",
-          3 * head_forward_flops(model, plan) / (tensor_ranks(plan) * peak * efficiency) +
-              24 * micro_batch_tokens(plan) * vocabulary /
-                  (tensor_ranks(plan) * bandwidth * reached),
-          Unit::seconds, "as of a block; six passes over fp32 logits"};
+  return {
+      "t_head", "forward and backward of the head, one micro-batch",
+      3 * head_forward_flops(model, plan) / (tensor_ranks(plan) * peak * efficiency) +
+          24 * micro_batch_tokens(plan) * vocabulary / (tensor_ranks(plan) * bandwidth * reached),
+      Unit::seconds, "as of a block; six passes over fp32 logits"};
 }
 
 Term optimizer_seconds(const Quantity& bytes, const Machine& machine) {

@@ -77,11 +77,14 @@ TEST_CASE("tensor parallel sends m L 8 (t-1)/t T d e, and its edges") {
 TEST_CASE("data parallel sends 2 (n-1)/n of the gradients; ZeRO sends them by stage") {
   const double n = 4, part = 3.0 / 4, all = 12 * block + 2 * table + 48;
   Plan plan = plan_on("dp=4");
-  CHECK(sums_of(account_of(plan), "dp").bytes == doctest::Approx(2 * part * all * 4).epsilon(1e-12));
+  CHECK(sums_of(account_of(plan), "dp").bytes ==
+        doctest::Approx(2 * part * all * 4).epsilon(1e-12));
   plan.zero = 1;
-  CHECK(sums_of(account_of(plan), "dp").bytes == doctest::Approx(2 * part * all * 4).epsilon(1e-12));
+  CHECK(sums_of(account_of(plan), "dp").bytes ==
+        doctest::Approx(2 * part * all * 4).epsilon(1e-12));
   plan.zero = 2;  // four micro-batches are reduced, the parameters are gathered once
-  CHECK(sums_of(account_of(plan), "dp").bytes == doctest::Approx(5 * part * all * 4).epsilon(1e-12));
+  CHECK(sums_of(account_of(plan), "dp").bytes ==
+        doctest::Approx(5 * part * all * 4).epsilon(1e-12));
   plan.zero = 3;
   CHECK(sums_of(account_of(plan), "dp").bytes ==
         doctest::Approx(4 * 3 * part * all * 4).epsilon(1e-12));
@@ -189,7 +192,8 @@ TEST_CASE("every figure of the memory table stands on the blackboard") {
 
 TEST_CASE("--fit finds meshes that fit, the fastest first, and drops those that do not") {
   const Machine h100 = find_machine("h100");
-  const Fit found = fit(find_model("llama3-8b"), h100, {.devices = 16, .batch = 16, .sequence = 8192});
+  const Fit found =
+      fit(find_model("llama3-8b"), h100, {.devices = 16, .batch = 16, .sequence = 8192});
   REQUIRE(found.accounts.size() >= 3);
   for (std::size_t i = 0; i < found.accounts.size(); ++i) {
     const Account& each = found.accounts[i];
@@ -203,7 +207,8 @@ TEST_CASE("--fit finds meshes that fit, the fastest first, and drops those that 
   // A device without memory fits nothing; the least that any plan needs is named.
   Machine empty = h100;
   empty.memory = 1e9;
-  const Fit none = fit(find_model("llama3-8b"), empty, {.devices = 16, .batch = 16, .sequence = 8192});
+  const Fit none =
+      fit(find_model("llama3-8b"), empty, {.devices = 16, .batch = 16, .sequence = 8192});
   CHECK(none.accounts.empty());
   CHECK(none.least_memory > 1e9);
   CHECK(none.tried == found.tried);

@@ -52,11 +52,13 @@ TEST_CASE("a machine file is refused with the place of the mistake") {
   CHECK(machine_error("{" + device +
                       R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": 1, "u": 2}]})") ==
         "machine.json: levels[0].u is an unknown key; known are efficiency, gbps, group, name, us");
-  CHECK(machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": -1}]})") ==
-        "machine.json: levels[0].us is -1, but a number of at least 0 is expected");
   CHECK(machine_error("{" + device +
-                      R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "efficiency": 1.2}]})") ==
-        "machine.json: levels[0].efficiency is 1.2, but a number above 0 and at most 1 is expected");
+                      R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": -1}]})") ==
+        "machine.json: levels[0].us is -1, but a number of at least 0 is expected");
+  CHECK(
+      machine_error("{" + device +
+                    R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "efficiency": 1.2}]})") ==
+      "machine.json: levels[0].efficiency is 1.2, but a number above 0 and at most 1 is expected");
   CHECK(machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 8, "gbps": 5},
                       {"name": "b", "group": 8, "gbps": 5}]})") ==
         "machine.json: levels[1].group is 8, but levels go from the inside out: more than the 8 of "
@@ -118,8 +120,8 @@ TEST_CASE("a plan that does not divide the model is refused") {
         "--chunks 2 needs --schedule interleaved, not 1f1b");
   CHECK(plan_error("llama3-8b", {.schedule = Schedule::interleaved, .chunks = 3}, "pp=4") ==
         "the 32 blocks of llama3-8b do not divide into pp=4 stages of 3 chunks");
-  CHECK(plan_error("llama3-8b", {.schedule = Schedule::interleaved, .chunks = 2, .micro_batches = 6},
-                   "pp=4") ==
+  CHECK(plan_error("llama3-8b",
+                   {.schedule = Schedule::interleaved, .chunks = 2, .micro_batches = 6}, "pp=4") ==
         "the interleaved schedule needs a multiple of pp=4 micro-batches, not 6");
   CHECK(plan_error("llama3-8b", {.sequence_parallel = true}) ==
         "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh");
@@ -129,10 +131,12 @@ TEST_CASE("a plan that does not divide the model is refused") {
   CHECK(plan_error("llama3-8b", {}, "dp=100000") ==
         "the plan needs 100000 devices, but h100 has 16384: its widest level is InfiniBand");
   CHECK(plan_error("llama3-8b", {}, "tp=4,tp=2") == "the mesh names the axis tp twice");
-  CHECK(plan_error("llama3-8b", {}, "tp") == "the mesh axis 'tp' needs a size from 1 to 1000000, "
-                                             "as in tp=4");
-  CHECK(plan_error("llama3-8b", {}, "tp=-2") == "the mesh axis 'tp=-2' needs a size from 1 to "
-                                                "1000000, as in tp=4");
+  CHECK(plan_error("llama3-8b", {}, "tp") ==
+        "the mesh axis 'tp' needs a size from 1 to 1000000, "
+        "as in tp=4");
+  CHECK(plan_error("llama3-8b", {}, "tp=-2") ==
+        "the mesh axis 'tp=-2' needs a size from 1 to "
+        "1000000, as in tp=4");
   CHECK(plan_error("llama3-8b", {}, "cp=2") ==
         "there is no mesh axis named 'cp'; known are pp, dp, fsdp, tp");
   // 8 key heads are replicated twice on 16 ranks; 24 ranks would share them unevenly.

@@ -96,9 +96,8 @@ TEST_CASE("the account, the trainer's estimate and the trainer's memory are the 
                      o = stage >= 1 ? 1.0 / ranks : 1;
         transformer::TrainerOptions options;
         options.batch = 8 * ranks, options.sequence = config.sequence;
-        const auto estimate =
-            memory_needed(config, options, DType::fp32, ranks,
-                          {.parameters = p, .gradients = g, .optimizer = o});
+        const auto estimate = memory_needed(config, options, DType::fp32, ranks,
+                                            {.parameters = p, .gradients = g, .optimizer = o});
         CHECK(bytes_of("parameters") == doctest::Approx(estimate.parameters).epsilon(1e-12));
         CHECK(bytes_of("gradients") == doctest::Approx(estimate.gradients).epsilon(1e-12));
         CHECK(bytes_of("optimizer state") == doctest::Approx(estimate.optimizer).epsilon(1e-12));
