@@ -31,11 +31,11 @@ Term ring_all_gather_bytes(const Quantity& n, const Quantity& buffer) {
 // A block has two halves (attention, feed-forward), each with a column-parallel and a row-parallel
 // product. For each half:
 //
-//                            all-reduce                      with sequence parallel
-//     forward                g: after the row product        all-gather before, reduce-scatter after
-//     backward               f: of dx                        the same two, and the input gathered
-//                                                            again for dW
-//     forward again (full)   g                               all-gather, reduce-scatter
+//                            all-reduce                  with sequence parallel
+//     forward                g: after the row product    all-gather before, reduce-scatter after
+//     backward               f: of dx                    the same two, and the input gathered
+//                                                        again for dW
+//     forward again (full)   g                           all-gather, reduce-scatter
 Term tensor_calls_of_block(const Model& model, const Plan& plan) {
   const Quantity halves("halves", model.heads == 0 ? 1 : 2);
   const bool again = plan.recompute == Recompute::full;
