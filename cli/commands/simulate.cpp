@@ -24,9 +24,9 @@ using planning::CollectiveTime;
 using planning::Machine;
 
 constexpr const char* more = R"(
-Columns: the time of each algorithm, the fastest one, and its bandwidth in 10^9
-bytes per second. algbw: bytes of the buffer per second. busbw: algbw times
-2 (n-1)/n, which compares with the rate of a link (nccl-tests).
+Columns: the time of each algorithm, with * at the fastest one, and its bandwidth
+in 10^9 bytes per second. algbw: bytes of the buffer per second. busbw: algbw
+times 2 (n-1)/n, which compares with the rate of a link (nccl-tests).
 
 Up to 64 ranks the schedules of all ranks are walked; beyond, a closed form is
 computed. A message costs what it costs on the innermost network that holds all
@@ -79,16 +79,16 @@ std::string table_of(const Arguments& args, const Times& times, const Machine& m
                   counted(first.ranks, "rank"), machine.name, machine.level_for(first.ranks).name,
                   first.walked ? "the walked schedules" : "the closed forms", "bytes");
   for (const std::string& name : args.algorithms)
-    text += fmt::format("{:>{}}", name, width_of(name));
-  text += fmt::format("  {:18}{:>7}{:>7}\n", "fastest", "algbw", "busbw");
+    text += fmt::format("{:>{}} ", name, width_of(name) - 1);
+  text += fmt::format("  {:>9}{:>9}\n", "algbw", "busbw");
   for (const auto& row : times) {
     text += fmt::format("{:>9}", bytes_to_text(row.front().bytes));
-    for (std::size_t a = 0; a < row.size(); ++a)
-      text += fmt::format("{:>{}}", text_with_unit(row[a].seconds, planning::Unit::seconds),
-                          width_of(args.algorithms[a]));
     const CollectiveTime& best = fastest_of(row);
-    text += fmt::format("  {:18}{:>7.4g}{:>7.4g}\n", best.algorithm, best.algbw() / 1e9,
-                        best.busbw() / 1e9);
+    for (std::size_t a = 0; a < row.size(); ++a)
+      text += fmt::format("{:>{}}{}", text_with_unit(row[a].seconds, planning::Unit::seconds),
+                          width_of(args.algorithms[a]) - 1, &row[a] == &best ? '*' : ' ');
+    text += fmt::format("  {:>9}{:>9}\n", table_number(best.algbw() / 1e9),
+                        table_number(best.busbw() / 1e9));
   }
   return text;
 }
