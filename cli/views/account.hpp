@@ -1,0 +1,35 @@
+// What `ringside account` prints: tables of a plan, the blackboard with every formula, and the same
+// figures as JSON. Lines fit 80 columns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/report/json_file.hpp"
+#include "planning/account.hpp"
+#include "planning/fit.hpp"
+
+namespace ringside::cli {
+
+// The tables of one plan.
+std::string account_text(const planning::Account& account);
+
+// Every formula: with symbols, with numbers, its result and its source.
+std::string blackboard_text(const std::vector<planning::Section>& sections);
+
+// The fastest `rows` plans that fit.
+std::string fit_text(const planning::Fit& fit, const planning::Machine& machine, std::size_t rows);
+
+// Keys carry their unit: _bytes, _seconds, _flops.
+Json account_json(const planning::Account& account);
+Json blackboard_json(const std::vector<planning::Section>& sections);
+
+// "59.25", "3,518", "0.0123": a number of a table, with at least `digits` digits.
+std::string table_number(double value);
+
+// Breaks `text` at spaces so that each line has at most `width` columns. The first line is indented
+// by what the caller has printed, the others by `indent` spaces.
+std::string wrapped(const std::string& text, std::size_t first_column, std::size_t indent,
+                    std::size_t width = 80);
+
+}  // namespace ringside::cli

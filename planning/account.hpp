@@ -1,0 +1,75 @@
+// Account: what a plan needs in memory, sends, computes and takes, with every formula that led
+// there.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planning/machine.hpp"
+#include "planning/model.hpp"
+#include "planning/plan.hpp"
+#include "planning/quantity.hpp"
+
+namespace ringside::planning {
+
+// The formulas of one subject, in the order in which one would write them on a blackboard.
+struct Section {
+  std::string title;
+  std::vector<Term> terms;
+};
+
+// Bytes of one kind of memory on one rank.
+struct MemoryRow {
+  std::string kind;  // "gradients"
+  double bytes = 0;
+};
+
+struct StageMemory {
+  std::string name;  // "first", "middle", "last"; "only" without pipeline parallel
+  std::int64_t index = 0;
+  std::vector<MemoryRow> rows;
+  double total() const;
+};
+
+// What one rank of the busiest stage sends along one axis in one step.
+struct Traffic {
+  std::string axis, what;  // "tp", "all-reduce of activations"
+  std::string level;       // the network that carries it
+  double calls = 0, bytes = 0;
+  double seconds = 0, hidden = 0;
+  double exposed() const { return seconds - hidden; }
+};
+
+// A part of the step's time on the busiest stage.
+struct TimeRow {
+  std::string part;  // "matrix products"
+  double seconds = 0;
+};
+
+struct Account {
+  Model model;
+  Plan plan;
+  Machine machine;
+  double parameters = 0;
+  double state_bytes = 0;  // parameters, gradients, masters and moments of the whole model
+  std::vector<StageMemory> stages;
+
+  // The rest is empty if the model's blocks are unknown (Model::has_blocks).
+  std::vector<Traffic> traffic;
+  std::vector<TimeRow> time;
+  double tokens = 0;  // of a step, over all ranks
+  double model_flops = 0, hardware_flops = 0;
+  double bubble_share = 0, step_seconds = 0, utilization = 0;
+
+  std::vector<Section> blackboard;
+
+  double most_memory() const;  // of a rank, in bytes
+  bool fits() const { return most_memory() <= machine.memory; }
+  // The largest part of the step's time.
+  const TimeRow& binds() const;
+};
+
+// Throws Error if the plan is invalid, or needs more devices than the machine has.
+Account account(const Model& model, const Plan& plan, const Machine& machine);
+
+}  // namespace ringside::planning

@@ -1,0 +1,101 @@
+#include "planning/collective_time.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+
+namespace ringside::planning {
+namespace {
+
+using collectives::CostParameters;
+
+// The symbols of the closed forms: n ranks, D bytes, q the largest power of two up to n. The r = n
+// - q ranks beyond it fold their buffers into a neighbour's first, and get the result last.
+struct Symbols {
+  Symbols(std::int64_t ranks, double bytes, const CostParameters& costs)
+      : n("n", static_cast<double>(ranks)),
+        size("D", bytes),
+        alpha("alpha", costs.alpha),
+        beta("beta", costs.beta),
+        gamma("gamma", costs.gamma),
+        q(static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(ranks)))),
+        steps("log2(q)", std::bit_width(static_cast<std::uint64_t>(q)) - 1.0),
+        folded(ranks - q) {}
+
+  Quantity n, size, alpha, beta, gamma;
+  std::int64_t q;
+  Quantity steps;
+  std::int64_t folded;
+
+  // A whole buffer to the neighbour, added there; and the result back.
+  Quantity with_folding(const Quantity& seconds) const {
+    if (folded == 0) return seconds;
+    return seconds + 2 * alpha + (2 * beta + gamma) * size;
+  }
+};
+
+// n - 1 steps that add a chunk of D/n, and n - 1 that pass the sums on.
+Quantity ring(const Symbols& s) {
+  return 2 * (s.n - 1) * s.alpha + (s.n - 1) * (2 * s.beta + s.gamma) * s.size / s.n;
+}
+
+// Each step of halving adds half of what the step before did; doubling goes the same way back. A
+// folded party stands for two chunks, and the first parties are folded: the longest part of a step
+// of distance d is that of the first d parties.
+Quantity halving_doubling(const Symbols& s) {
+  double chunks = 0;
+  for (std::int64_t distance = s.q / 2; distance >= 1; distance /= 2)
+    chunks += static_cast<double>(distance + std::min(distance, s.folded));
+  const Quantity added("chunks", chunks);
+  return s.with_folding(2 * s.steps * s.alpha + added * (2 * s.beta + s.gamma) * s.size / s.n);
+}
+
+// Each step exchanges and adds the whole buffer.
+Quantity recursive_doubling(const Symbols& s) {
+  return s.with_folding(s.steps * (s.alpha + (s.beta + s.gamma) * s.size));
+}
+
+}  // namespace
+
+CostParameters costs_on(const Machine& machine, std::int64_t ranks) {
+  const Level& level = machine.level_for(ranks);
+  return {.alpha = level.latency,
+          .beta = 1 / (level.bytes_per_second * level.efficiency),
+          .overhead = level.latency};
+}
+
+const std::vector<std::string>& closed_form_names() {
+  static const std::vector<std::string> names = {"ring", "halving_doubling", "recursive_doubling"};
+  return names;
+}
+
+Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, double bytes,
+                            const CostParameters& costs) {
+  const Symbols symbols(ranks, bytes, costs);
+  const auto term = [&](const Quantity& seconds, const char* source) {
+    return Term{"t", fmt::format("{} all-reduce", algorithm), seconds, Unit::seconds, source};
+  };
+  if (algorithm == "ring") return term(ring(symbols), "Patarasuk and Yuan 2009, section 3");
+  if (algorithm == "halving_doubling")
+    return term(halving_doubling(symbols), "Rabenseifner 2004; Thakur et al. 2005, section 4.5");
+  require(algorithm == "recursive_doubling",
+          "there is no closed form of the all-reduce '{}', only of {}: choose one of these, or at "
+          "most {} ranks",
+          algorithm, fmt::join(closed_form_names(), ", "), most_ranks_walked);
+  return term(recursive_doubling(symbols), "Thakur et al. 2005, section 4.5");
+}
+
+CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
+                               const Machine& machine) {
+  const auto& found = collectives::find_algorithm(collectives::Collective::all_reduce, algorithm);
+  const CostParameters costs = costs_on(machine, ranks);
+  CollectiveTime time{std::string(algorithm), ranks, bytes, 0, ranks <= most_ranks_walked};
+  time.seconds =
+      time.walked
+          ? collectives::cost_of(found, static_cast<int>(ranks), bytes, costs).seconds
+          : all_reduce_closed_form(algorithm, ranks, static_cast<double>(bytes), costs).value();
+  return time;
+}
+
+}  // namespace ringside::planning

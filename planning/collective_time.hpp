@@ -1,0 +1,54 @@
+// CollectiveTime: how long an all-reduce takes on a machine that is not here.
+//
+// Up to 64 ranks the schedules of all ranks are walked (collectives/selection/cost_model.hpp).
+// Beyond, a closed form is computed. Where both apply they agree (tests/planning/).
+//
+// All messages cost what they cost on the innermost network that holds all ranks: in a ring over
+// several servers the slowest link is part of every step. Each rank has a port of its own in each
+// direction, and the network has no contention.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/selection/cost_model.hpp"
+#include "planning/machine.hpp"
+#include "planning/quantity.hpp"
+
+namespace ringside::planning {
+
+// alpha and beta of the network between `ranks` devices. Additions are free: a device adds what has
+// arrived while more arrives.
+collectives::CostParameters costs_on(const Machine& machine, std::int64_t ranks);
+
+// The all-reduce algorithms with a closed form.
+const std::vector<std::string>& closed_form_names();
+
+// Seconds of an all-reduce of `bytes` bytes on n ranks, in closed form. The costs must have no
+// slices and no shared cores, and overhead = alpha. Throws Error for an algorithm without a form.
+Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, double bytes,
+                            const collectives::CostParameters& costs);
+
+struct CollectiveTime {
+  std::string algorithm;
+  std::int64_t ranks = 0;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  bool walked = false;  // or computed in closed form
+  // Bytes of the buffer per second; and times 2 (n-1)/n, which compares with a link (nccl-tests).
+  double algbw() const { return static_cast<double>(bytes) / seconds; }
+  double busbw() const {
+    return algbw() * 2 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  }
+};
+
+inline constexpr std::int64_t most_ranks_walked = 64;
+
+// Throws Error if there is no such algorithm, no closed form for so many ranks, or the machine has
+// fewer devices.
+CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
+                               const Machine& machine);
+
+}  // namespace ringside::planning

@@ -1,0 +1,110 @@
+#include "planning/fit.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace ringside::planning {
+namespace {
+
+std::vector<std::int64_t> divisors_of(std::int64_t number) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t i = 1; i <= number; ++i)
+    if (number % i == 0) divisors.push_back(i);
+  return divisors;
+}
+
+Mesh mesh_of(std::int64_t pp, std::int64_t dp, std::int64_t fsdp, std::int64_t tp) {
+  Mesh mesh;
+  for (const Mesh::Axis& axis : {Mesh::Axis{"pp", pp}, {"dp", dp}, {"fsdp", fsdp}, {"tp", tp}})
+    if (axis.size > 1) mesh.axes.push_back(axis);
+  return mesh;
+}
+
+bool is_valid(const Plan& plan, const Model& model) {
+  try {
+    validate(plan, model);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+class Search {
+ public:
+  Search(const Model& model, const Machine& machine, const FitOptions& options)
+      : model_(model), machine_(machine), options_(options) {
+    result_.least_memory = std::numeric_limits<double>::infinity();
+  }
+
+  Fit run() {
+    for (const std::int64_t tp : divisors_of(options_.devices)) {
+      if (tp > machine_.levels.front().group) continue;
+      for (const std::int64_t pp : divisors_of(options_.devices / tp)) {
+        // Either all data ranks shard the parameters, or none does, or those of one server do.
+        const std::int64_t data = options_.devices / tp / pp,
+                           inner = machine_.levels.front().group / tp;
+        try_mesh(mesh_of(pp, data, 1, tp));
+        if (data > 1) try_mesh(mesh_of(pp, 1, data, tp));
+        if (inner > 1 && data > inner && data % inner == 0)
+          try_mesh(mesh_of(pp, data / inner, inner, tp));
+      }
+    }
+    std::ranges::sort(result_.accounts, {}, &Account::step_seconds);
+    return std::move(result_);
+  }
+
+ private:
+  // Keeps the fastest plan on this mesh that fits.
+  void try_mesh(const Mesh& mesh) {
+    std::vector<Account> best;
+    for (int zero = 0; zero <= (mesh.size("dp") > 1 ? 2 : 0); ++zero)
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+        for (const bool sequence_parallel : {false, true})
+          for (std::int64_t b = 1; b <= options_.batch; b *= 2)
+            try_plan({.mesh = mesh,
+                      .micro_batch = b,
+                      .micro_batches = options_.batch / (mesh.data_ranks() * b),
+                      .sequence = options_.sequence,
+                      .zero = zero,
+                      .recompute = recompute,
+                      .sequence_parallel = sequence_parallel,
+                      .types = options_.types},
+                     best);
+    if (!best.empty()) result_.accounts.push_back(std::move(best.front()));
+  }
+
+  void try_plan(const Plan& plan, std::vector<Account>& best) {
+    if (plan.micro_batches < 1 || plan.batch() != options_.batch || !is_valid(plan, model_)) return;
+    ++result_.tried;
+    Account tried = account(model_, plan, machine_);
+    result_.least_memory = std::min(result_.least_memory, tried.most_memory());
+    if (!tried.fits()) return;
+    if (best.empty())
+      best.push_back(std::move(tried));
+    else if (tried.step_seconds < best.front().step_seconds)
+      best.front() = std::move(tried);
+  }
+
+  const Model& model_;
+  const Machine& machine_;
+  const FitOptions& options_;
+  Fit result_;
+};
+
+}  // namespace
+
+Fit fit(const Model& model, const Machine& machine, const FitOptions& options) {
+  require(model.has_blocks(), "only the state of {} can be accounted for, so no plan can be tried",
+          model.name);
+  machine.level_for(options.devices);
+  Fit found = Search(model, machine, options).run();
+  require(found.tried > 0,
+          "no mesh of {} devices divides {} and a batch of {} sequences: choose another --batch, a "
+          "multiple of the number of data-parallel ranks",
+          options.devices, model.name, options.batch);
+  return found;
+}
+
+}  // namespace ringside::planning

@@ -1,0 +1,84 @@
+#include "planning/formulas/communication.hpp"
+
+namespace ringside::planning {
+namespace {
+
+constexpr const char* korthikanti = "Korthikanti et al. 2022, section 4.2";
+
+// Bytes of the activations of one micro-batch, between two blocks.
+Quantity residual_stream(const Model& model, const Plan& plan) {
+  const Quantity tokens("T", static_cast<double>(plan.sequence * plan.micro_batch)),
+      d("d", static_cast<double>(model.d_model)), e("e", plan.types.activations);
+  return tokens * d * e;
+}
+
+Quantity tensor_ranks(const Plan& plan) {
+  return {"t", static_cast<double>(plan.mesh.size("tp"))};
+}
+
+}  // namespace
+
+Term ring_all_reduce_bytes(const Quantity& n, const Quantity& buffer) {
+  return {"D_sent", "sent by a rank in a ring all-reduce", 2 * buffer * (n - 1) / n, Unit::bytes,
+          "Patarasuk and Yuan 2009, section 3"};
+}
+
+Term ring_all_gather_bytes(const Quantity& n, const Quantity& buffer) {
+  return {"D_sent", "sent by a rank in a ring all-gather or reduce-scatter", buffer * (n - 1) / n,
+          Unit::bytes, "Thakur et al. 2005, section 4"};
+}
+
+// A block has two halves (attention, feed-forward), each with a column-parallel and a row-parallel
+// product. For each half:
+//
+//                            all-reduce                  with sequence parallel
+//     forward                g: after the row product    all-gather before, reduce-scatter after
+//     backward               f: of dx                    the same two, and the input gathered
+//                                                        again for dW
+//     forward again (full)   g                           all-gather, reduce-scatter
+Term tensor_calls_of_block(const Model& model, const Plan& plan) {
+  const Quantity halves("halves", model.heads == 0 ? 1 : 2);
+  const bool again = plan.recompute == Recompute::full;
+  const double calls = plan.sequence_parallel ? (again ? 7 : 5) : (again ? 3 : 2);
+  return {"calls", "tensor-parallel calls of a block, one micro-batch", calls * halves,
+          Unit::number, korthikanti};
+}
+
+Term tensor_bytes_of_block(const Model& model, const Plan& plan) {
+  const Quantity t = tensor_ranks(plan), calls = tensor_calls_of_block(model, plan);
+  const Quantity stream = residual_stream(model, plan);
+  return {"D_tp", "sent for a block by a tensor-parallel rank, one micro-batch",
+          plan.sequence_parallel ? calls * stream * (t - 1) / t : 2 * calls * stream * (t - 1) / t,
+          Unit::bytes, korthikanti};
+}
+
+Term tensor_bytes_of_edge(const Model& model, const Plan& plan) {
+  const Quantity t = tensor_ranks(plan);
+  return {"D_edge", "sent for the embedding's output, and for the head's dx",
+          2 * residual_stream(model, plan) * (t - 1) / t, Unit::bytes,
+          "Shoeybi et al. 2019 (Megatron-LM), section 3"};
+}
+
+Term tensor_bytes_of_cross_entropy(const Plan& plan) {
+  const Quantity t = tensor_ranks(plan),
+                 tokens("T", static_cast<double>(plan.sequence * plan.micro_batch));
+  return {"D_loss", "sent for the cross-entropy: three fp32 numbers a token",
+          2 * 12 * tokens * (t - 1) / t, Unit::bytes,
+          "Shoeybi et al. 2019 (Megatron-LM), section 3"};
+}
+
+Term boundary_bytes(const Model& model, const Plan& plan) {
+  const Quantity stream = residual_stream(model, plan);
+  return {"D_pp", "one message to a neighbouring stage",
+          plan.sequence_parallel ? stream / tensor_ranks(plan) : stream, Unit::bytes,
+          "Narayanan et al. 2021, section 4.1"};
+}
+
+Term link_seconds(const Quantity& messages, const Quantity& bytes, const Level& level) {
+  const Quantity alpha("alpha", level.latency), w("W", level.bytes_per_second),
+      efficiency("eta", level.efficiency);
+  return {"t_link", "time on " + level.name, messages * alpha + bytes / (w * efficiency),
+          Unit::seconds, "Hockney 1994: latency and bandwidth"};
+}
+
+}  // namespace ringside::planning

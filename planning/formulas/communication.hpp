@@ -1,0 +1,34 @@
+// Bytes that a rank sends for each parallel axis, and how long they take.
+//
+// Symbols: n ranks of the axis, D bytes of a buffer, T tokens of a micro-batch, d width, e bytes of
+// a number, W bytes per second of the link, eta the share of W that is reached.
+#pragma once
+
+#include "planning/machine.hpp"
+#include "planning/plan.hpp"
+#include "planning/quantity.hpp"
+
+namespace ringside::planning {
+
+// What one rank sends in a ring all-reduce, and in a ring all-gather or reduce-scatter, of a buffer
+// that is D bytes long when whole.
+Term ring_all_reduce_bytes(const Quantity& n, const Quantity& buffer);
+Term ring_all_gather_bytes(const Quantity& n, const Quantity& buffer);
+
+// Tensor parallel: calls of one block for one micro-batch, and what a rank sends in them. Without
+// sequence parallel a call is an all-reduce; with it, an all-gather or a reduce-scatter.
+Term tensor_calls_of_block(const Model& model, const Plan& plan);
+Term tensor_bytes_of_block(const Model& model, const Plan& plan);
+
+// The same for embedding (its output), head (the gradient of its input) and cross-entropy (three
+// fp32 numbers a token).
+Term tensor_bytes_of_edge(const Model& model, const Plan& plan);
+Term tensor_bytes_of_cross_entropy(const Plan& plan);
+
+// Pipeline parallel: one message to a neighbouring stage.
+Term boundary_bytes(const Model& model, const Plan& plan);
+
+// How long a rank's link carries them: latencies of `messages` one after the other, and bytes.
+Term link_seconds(const Quantity& messages, const Quantity& bytes, const Level& level);
+
+}  // namespace ringside::planning

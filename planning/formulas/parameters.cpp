@@ -1,0 +1,124 @@
+#include "planning/formulas/parameters.hpp"
+
+namespace ringside::planning {
+namespace {
+
+Quantity symbol(const char* name, std::int64_t value) {
+  return {name, static_cast<double>(value)};
+}
+
+// Sources of the shapes.
+constexpr const char* llama = "Touvron et al. 2023, section 2.2";
+constexpr const char* gpt = "Narayanan et al. 2021, section 5.1";
+constexpr const char* course = "Stanford CS336, assignment 2";
+constexpr const char* deepseek = "DeepSeek-V2 2024, section 2.1; DeepSeek-V3 2024, section 4.2";
+
+const char* source_of(const Model& model) {
+  return model.kind == Model::Kind::gpt            ? gpt
+         : model.kind == Model::Kind::feed_forward ? course
+                                                   : llama;
+}
+
+// Queries of rank q, then up to heads of (n + r); keys and values of rank c with r numbers of
+// position, then up to heads of (n + v); the output; and the norms of both vectors of low rank.
+Term latent_attention(const Model& model) {
+  const auto& latent = *model.latent;
+  const Quantity d = symbol("d", model.d_model), a = symbol("a", model.heads),
+                 q = symbol("q", latent.q_rank), c = symbol("c", latent.kv_rank),
+                 n = symbol("n", latent.nope), r = symbol("r", latent.rope),
+                 v = symbol("v", latent.value);
+  return {"P_attention", "latent attention of a block",
+          d * q + q + q * a * (n + r) + d * (c + r) + c + c * a * (n + v) + a * v * d, Unit::number,
+          deepseek};
+}
+
+// Routed and shared experts of three matrices, the router, and the bias that balances its load.
+Term expert_block(const Model& model) {
+  const auto& experts = *model.experts;
+  const Quantity d = symbol("d", model.d_model), f = symbol("f_e", experts.d_ff),
+                 routed = symbol("E", experts.routed), shared = symbol("E_s", experts.shared);
+  return {"P_experts", "experts of a block, with the router and its bias",
+          3 * d * f * (routed + shared) + d * routed + routed, Unit::number, deepseek};
+}
+
+std::vector<Term> with_experts(const Model& model) {
+  const Quantity d = symbol("d", model.d_model), f = symbol("f", model.d_ff),
+                 blocks = symbol("L", model.layers), vocabulary = symbol("V", model.vocabulary),
+                 dense = symbol("L_dense", model.experts->dense_blocks);
+  const Term attention = latent_attention(model), experts = expert_block(model);
+  const Term feed_forward{"P_dense", "feed-forward part of a block without experts", 3 * d * f,
+                          Unit::number, deepseek};
+  const Term total{"P", "all parameters",
+                   2 * vocabulary * d + d + blocks * (attention + 2 * d) + dense * feed_forward +
+                       (blocks - dense) * experts,
+                   Unit::number, deepseek};
+  return {attention, feed_forward, experts, total};
+}
+
+}  // namespace
+
+Term block_matrices(const Model& model) {
+  const Quantity d = symbol("d", model.d_model), f = symbol("f", model.d_ff);
+  if (model.kind == Model::Kind::feed_forward)
+    return {"P_matrices", "matrices of a block: up, down", 2 * d * f, Unit::number, course};
+  if (model.kind == Model::Kind::gpt)
+    return {"P_matrices", "matrices of a block: q, k, v, output; up, down", 4 * d * d + 2 * d * f,
+            Unit::number, gpt};
+  const Quantity q = symbol("q", model.q_width()), kv = symbol("kv", model.kv_width());
+  return {"P_matrices", "matrices of a block: q and output, k and v; gate, up, down",
+          2 * d * q + 2 * d * kv + 3 * d * f, Unit::number, llama};
+}
+
+Term block_vectors(const Model& model) {
+  const Quantity d = symbol("d", model.d_model), f = symbol("f", model.d_ff);
+  if (model.kind == Model::Kind::feed_forward)
+    return {"P_vectors", "norms and biases of a block: none", 0, Unit::number, course};
+  if (model.kind == Model::Kind::gpt)
+    return {"P_vectors", "two LayerNorms, and the biases of the matrices", 9 * d + f, Unit::number,
+            gpt};
+  return {"P_vectors", "two RMSNorms", 2 * d, Unit::number, llama};
+}
+
+Term embedding(const Model& model) {
+  const Quantity d = symbol("d", model.d_model), vocabulary = symbol("V", model.vocabulary);
+  if (model.kind == Model::Kind::gpt)
+    return {"P_embedding", "embeddings of tokens and of positions",
+            (vocabulary + symbol("s", model.sequence)) * d, Unit::number, gpt};
+  return {"P_embedding", "embedding of tokens", vocabulary * d, Unit::number, source_of(model)};
+}
+
+Term last_norm(const Model& model) {
+  const Quantity d = symbol("d", model.d_model);
+  if (model.kind == Model::Kind::feed_forward)
+    return {"P_norm", "last norm: none", 0, Unit::number, course};
+  return {"P_norm", "last norm", (model.kind == Model::Kind::gpt ? 2 : 1) * d, Unit::number,
+          source_of(model)};
+}
+
+Term head(const Model& model) {
+  const Quantity d = symbol("d", model.d_model), vocabulary = symbol("V", model.vocabulary);
+  if (model.tied_head || model.vocabulary == 0)
+    return {"P_head", "head: no matrix of its own", 0, Unit::number, source_of(model)};
+  return {"P_head", "head", vocabulary * d, Unit::number, source_of(model)};
+}
+
+std::vector<Term> parameter_count(const Model& model) {
+  if (model.kind == Model::Kind::parameters)
+    return {{"P", "all parameters", Quantity("P", static_cast<double>(model.parameters)),
+             Unit::number, model.source}};
+  if (model.kind == Model::Kind::deepseek) return with_experts(model);
+  const Quantity blocks = symbol("L", model.layers);
+  const Term matrices = block_matrices(model), vectors = block_vectors(model);
+  if (model.kind == Model::Kind::feed_forward)
+    return {matrices, {"P", "all parameters", blocks * matrices, Unit::number, course}};
+  const Term table = embedding(model), norm = last_norm(model), matrix = head(model);
+  return {matrices,
+          vectors,
+          table,
+          norm,
+          matrix,
+          {"P", "all parameters", table + blocks * (matrices + vectors) + norm + matrix,
+           Unit::number, source_of(model)}};
+}
+
+}  // namespace ringside::planning

@@ -1,0 +1,32 @@
+// How many parameters a model has, part by part.
+//
+// Symbols: d width, f width inside the feed-forward part, kv width of all key (or value) heads,
+// V vocabulary, L blocks, s longest sequence.
+#pragma once
+
+#include <vector>
+
+#include "planning/model.hpp"
+#include "planning/quantity.hpp"
+
+namespace ringside::planning {
+
+// The matrices of one block, which tensor parallel divides.
+Term block_matrices(const Model& model);
+
+// The norms and biases of one block, which every rank of a tensor-parallel group keeps.
+Term block_vectors(const Model& model);
+
+// The table of tokens, and of positions where they are learned.
+Term embedding(const Model& model);
+
+// The last norm.
+Term last_norm(const Model& model);
+
+// The matrix of the head; 0 if it is the embedding's.
+Term head(const Model& model);
+
+// All parameters, with the parts that they are the sum of. The last term is the total.
+std::vector<Term> parameter_count(const Model& model);
+
+}  // namespace ringside::planning

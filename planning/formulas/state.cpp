@@ -1,0 +1,57 @@
+#include "planning/formulas/state.hpp"
+
+namespace ringside::planning {
+namespace {
+constexpr const char* zero = "Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1";
+}
+
+// Stage 1 divides the optimizer's state over the axis dp, stage 2 the gradients too, stage 3 the
+// parameters too. The axis fsdp divides all three.
+Shards shards_of(const Plan& plan) {
+  const auto dp = static_cast<double>(plan.mesh.size("dp")),
+             fsdp = static_cast<double>(plan.mesh.size("fsdp"));
+  return {.parameters = fsdp * (plan.zero >= 3 ? dp : 1),
+          .gradients = fsdp * (plan.zero >= 2 ? dp : 1),
+          .optimizer = fsdp * (plan.zero >= 1 ? dp : 1)};
+}
+
+Term parameter_bytes(const Quantity& parameters, const Types& types, double shards) {
+  const Quantity e("e", types.parameters), n("N", shards);
+  return {"M_parameters", "parameters", e * parameters / n, Unit::bytes, zero};
+}
+
+Term gradient_bytes(const Quantity& parameters, const Types& types, double shards) {
+  const Quantity e("e_g", types.gradients), n("N", shards);
+  return {"M_gradients", "gradients", e * parameters / n, Unit::bytes, zero};
+}
+
+Term master_bytes(const Quantity& parameters, const Types& types, double shards) {
+  const Quantity e("e_m", types.masters()), n("N", shards);
+  return {"M_masters", "fp32 masters of the parameters", e * parameters / n, Unit::bytes, zero};
+}
+
+Term moment_bytes(const Quantity& parameters, const Types& types, double shards) {
+  const Quantity e("e_o", types.moments()), n("N", shards);
+  return {"M_moments", "AdamW's two moments", e * parameters / n, Unit::bytes, zero};
+}
+
+Term state_of_model(const Quantity& parameters, const Types& types) {
+  const Quantity e("e", types.parameters), g("e_g", types.gradients), m("e_m", types.masters()),
+      o("e_o", types.moments());
+  return {"M_state", "parameters, gradients, masters and moments of the whole model",
+          parameters * (e + g + m + o), Unit::bytes, zero};
+}
+
+Term gathered_units(const Quantity& block, const Quantity& largest, const Types& types) {
+  const Quantity e("e", types.parameters), g("e_g", types.gradients);
+  return {"M_units", "units gathered by FSDP: two of parameters, three of gradients",
+          e * (block + largest) + g * 2 * (block + largest), Unit::bytes,
+          "zero/stage3_parameters.hpp; transformer/memory.cpp"};
+}
+
+Term devices_for_state(const Quantity& state, const Quantity& memory) {
+  return {"N", "devices that hold the state, and nothing else", ceil(state / memory), Unit::devices,
+          "Stanford CS336, assignment 2, question (a)"};
+}
+
+}  // namespace ringside::planning

@@ -1,0 +1,176 @@
+#include "planning/formulas/work.hpp"
+
+#include "planning/formulas/parameters.hpp"
+
+namespace ringside::planning {
+namespace {
+
+constexpr const char* narayanan = "Narayanan et al. 2021, appendix";
+
+Quantity micro_batch_tokens(const Plan& plan) {
+  return {"T", static_cast<double>(plan.sequence * plan.micro_batch)};
+}
+
+Quantity tensor_ranks(const Plan& plan) {
+  return {"t", static_cast<double>(plan.mesh.size("tp"))};
+}
+
+// The two products of attention: queries with keys, scores with values.
+Quantity attention_flops(const Model& model, const Plan& plan) {
+  const Quantity s("s", static_cast<double>(plan.sequence)),
+      q("q", static_cast<double>(model.q_width()));
+  return 4 * micro_batch_tokens(plan) * s * q;
+}
+
+Quantity micro_batches_of_all(const Plan& plan) {
+  return {"n", static_cast<double>(plan.micro_batches * plan.mesh.data_ranks())};
+}
+
+}  // namespace
+
+Term block_forward_flops(const Model& model, const Plan& plan) {
+  const Quantity products = 2 * micro_batch_tokens(plan) * block_matrices(model);
+  return {"F_block", "forward of a block, one micro-batch",
+          model.heads == 0 ? products : products + attention_flops(model, plan), Unit::flops,
+          narayanan};
+}
+
+Term head_forward_flops(const Model& model, const Plan& plan) {
+  const Quantity d("d", static_cast<double>(model.d_model)),
+      vocabulary("V", static_cast<double>(model.vocabulary));
+  return {"F_head", "forward of the head, one micro-batch",
+          2 * micro_batch_tokens(plan) * d * vocabulary, Unit::flops, narayanan};
+}
+
+Term block_recomputed_flops(const Model& model, const Plan& plan) {
+  // Fused attention keeps no scores, so there is nothing to compute again.
+  const bool scores = model.kind == Model::Kind::gpt;
+  Quantity again = 0;
+  if (plan.recompute == Recompute::full) again = block_forward_flops(model, plan);
+  if (plan.recompute == Recompute::selective && scores) again = attention_flops(model, plan);
+  return {"F_again", "forward that is computed again in backward", again, Unit::flops,
+          "Korthikanti et al. 2022, section 5"};
+}
+
+Term model_flops(const Model& model, const Plan& plan) {
+  const Quantity blocks("L", static_cast<double>(model.layers));
+  return {"F_model", "forward and backward of the model, whole batch",
+          3 * micro_batches_of_all(plan) *
+              (blocks * block_forward_flops(model, plan) + head_forward_flops(model, plan)),
+          Unit::flops, "Korthikanti et al. 2022, appendix A"};
+}
+
+Term hardware_flops(const Model& model, const Plan& plan) {
+  const Quantity blocks("L", static_cast<double>(model.layers));
+  return {"F_hardware", "the same, with what is computed again",
+          micro_batches_of_all(plan) * (blocks * (3 * block_forward_flops(model, plan) +
+                                                  block_recomputed_flops(model, plan)) +
+                                        3 * head_forward_flops(model, plan)),
+          Unit::flops, "Korthikanti et al. 2022, appendix A"};
+}
+
+Term six_flops_per_parameter(const Quantity& parameters, const Quantity& tokens) {
+  return {"F", "6 FLOPs per parameter and token", 6 * parameters * tokens, Unit::flops,
+          "Kaplan et al. 2020, section 2.1"};
+}
+
+// Of a GPT's scores, a s of them for each token: scale and mask, softmax, and dropout read and
+// write them, and dropout writes a mask of one byte. 6 e + 1 bytes, 13 in 16 bits.
+Term scores_traffic(const Model& model, const Plan& plan) {
+  const Quantity e("e", plan.types.activations), a("a", static_cast<double>(model.heads)),
+      s("s", static_cast<double>(plan.sequence));
+  return {"B_scores", "memory traffic of attention's scores, forward of one token",
+          model.kind == Model::Kind::gpt ? (6 * e + 1) * a * s / tensor_ranks(plan) : 0,
+          Unit::bytes, "counted op by op in planning/formulas/work.cpp"};
+}
+
+// Besides the scores, in bytes per token:
+//
+//     GPT      two LayerNorms (read, write), two dropouts with the residual's addition (read two,
+//              write one, and a mask of one byte): 2 (2 e + 3 e + 1) d = (10 e + 2) d
+//              GELU: 2 e f
+//     Llama    two RMSNorms and two additions: 10 e d;  rotary positions: 2 e (q + kv)
+//              SwiGLU: 3 e f;  fused attention reads q, k, v and writes its output: e (2 q + 2 kv)
+Term block_forward_traffic(const Model& model, const Plan& plan) {
+  const Quantity t = tensor_ranks(plan), e("e", plan.types.activations),
+                 d("d", static_cast<double>(model.d_model)),
+                 f("f", static_cast<double>(model.d_ff)),
+                 q("q", static_cast<double>(model.q_width())),
+                 kv("kv", static_cast<double>(model.kv_width()));
+  Quantity whole = 0, divided = 0;
+  if (model.kind == Model::Kind::gpt) whole = (10 * e + 2) * d, divided = 2 * e * f;
+  if (model.kind == Model::Kind::llama) whole = 10 * e * d, divided = e * (4 * q + 4 * kv + 3 * f);
+  return {"B_forward", "memory traffic of a block outside of products, forward of one token",
+          (plan.sequence_parallel ? (whole + divided) / t : whole + divided / t) +
+              scores_traffic(model, plan),
+          Unit::bytes, "counted op by op in planning/formulas/work.cpp"};
+}
+
+Term block_traffic(const Model& model, const Plan& plan) {
+  const Term forward = block_forward_traffic(model, plan);
+  const Quantity traffic = plan.recompute == Recompute::full ? 4 * forward
+                           : plan.recompute == Recompute::selective
+                               ? 3 * forward + scores_traffic(model, plan)
+                               : 3 * forward;
+  return {"B_block", "the same, with backward and recomputation, one micro-batch",
+          micro_batch_tokens(plan) * traffic, Unit::bytes,
+          "backward moves twice what forward does"};
+}
+
+Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards) {
+  const Quantity e("e", types.parameters), g("e_g", types.gradients), m("e_m", types.masters()),
+      o("e_o", types.moments()), n("N", shards);
+  return {"B_step", "memory traffic of the optimizer's step",
+          parameters * (g + 2 * (m + o) + e) / n, Unit::bytes,
+          "read the gradient; read and write masters and moments; write the parameter"};
+}
+
+Term block_seconds(const Model& model, const Plan& plan, const Machine& machine) {
+  const Quantity peak("C", machine.peak), efficiency("eta", machine.matmul_efficiency),
+      bandwidth("W_mem", machine.memory_bandwidth), reached("eta_mem", machine.memory_efficiency);
+  return {"t_block", "forward and backward of a block, one micro-batch",
+          (3 * block_forward_flops(model, plan) + block_recomputed_flops(model, plan)) /
+                  (tensor_ranks(plan) * peak * efficiency) +
+              block_traffic(model, plan) / (bandwidth * reached),
+          Unit::seconds, "products at eta of the peak, other ops at the memory's bandwidth"};
+}
+
+Term head_seconds(const Model& model, const Plan& plan, const Machine& machine) {
+  const Quantity peak("C", machine.peak), efficiency("eta", machine.matmul_efficiency),
+      bandwidth("W_mem", machine.memory_bandwidth), reached("eta_mem", machine.memory_efficiency),
+      vocabulary("V", static_cast<double>(model.vocabulary));
+  // fp32 logits are written by the product, read twice for the loss, and their gradient is written
+  // and read twice.
+  return {
+      "t_head", "forward and backward of the head, one micro-batch",
+      3 * head_forward_flops(model, plan) / (tensor_ranks(plan) * peak * efficiency) +
+          24 * micro_batch_tokens(plan) * vocabulary / (tensor_ranks(plan) * bandwidth * reached),
+      Unit::seconds, "as of a block; six passes over fp32 logits"};
+}
+
+Term optimizer_seconds(const Quantity& bytes, const Machine& machine) {
+  const Quantity bandwidth("W_mem", machine.memory_bandwidth),
+      reached("eta_mem", machine.memory_efficiency);
+  return {"t_step", "the optimizer's step", bytes / (bandwidth * reached), Unit::seconds,
+          "limited by the memory's bandwidth"};
+}
+
+Term model_flops_utilization(const Quantity& flops, const Quantity& seconds, double devices,
+                             const Machine& machine) {
+  const Quantity n("N", devices), peak("C", machine.peak);
+  return {"MFU", "model FLOPs utilization", flops / (n * peak * seconds), Unit::share,
+          "Chowdhery et al. 2022 (PaLM), appendix B"};
+}
+
+Term step_at_speed(const Quantity& flops, const Quantity& devices, const Quantity& speed) {
+  return {"t", "one step at this speed", flops / (devices * speed), Unit::seconds,
+          "Narayanan et al. 2021, section 5.1"};
+}
+
+Term training_days(const Quantity& parameters, const Quantity& tokens, const Quantity& devices,
+                   const Quantity& speed) {
+  return {"days", "days of training", 8 * tokens * parameters / (86400 * devices * speed),
+          Unit::number, "Narayanan et al. 2021, equation 4"};
+}
+
+}  // namespace ringside::planning

@@ -1,0 +1,58 @@
+// Floating-point operations, and how long a device takes for them.
+//
+// Symbols: T tokens of a micro-batch, s tokens of a sequence, P_matrices of a block, q width of all
+// heads, V vocabulary, d width, t ranks of a tensor-parallel group. A product of [m, k] and [k, n]
+// is 2 m k n FLOPs.
+#pragma once
+
+#include "planning/machine.hpp"
+#include "planning/plan.hpp"
+#include "planning/quantity.hpp"
+
+namespace ringside::planning {
+
+// Forward of one micro-batch through one block: its matrices, and both products of attention. The
+// half of the scores that a causal mask discards is counted, as in the papers.
+Term block_forward_flops(const Model& model, const Plan& plan);
+
+// Forward of one micro-batch through the head.
+Term head_forward_flops(const Model& model, const Plan& plan);
+
+// What recomputation adds for one block and micro-batch.
+Term block_recomputed_flops(const Model& model, const Plan& plan);
+
+// Forward and backward of the whole model and batch: 3 times forward, without recomputation.
+Term model_flops(const Model& model, const Plan& plan);
+// The same with what is computed twice.
+Term hardware_flops(const Model& model, const Plan& plan);
+
+// The model's FLOPs by the rule of 6 per parameter and token.
+Term six_flops_per_parameter(const Quantity& parameters, const Quantity& tokens);
+
+// Bytes that one rank moves to and from its memory in ops that are no matrix product: those on the
+// scores of attention, and all of a block's, for one token forward; then for one micro-batch,
+// forward, backward (twice forward) and what recomputation adds.
+Term scores_traffic(const Model& model, const Plan& plan);
+Term block_forward_traffic(const Model& model, const Plan& plan);
+Term block_traffic(const Model& model, const Plan& plan);
+
+// Bytes that the optimizer's step moves: gradients read; masters, moments and parameters updated.
+Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards);
+
+// Forward and backward of one block, or of the head, for one micro-batch on one rank.
+Term block_seconds(const Model& model, const Plan& plan, const Machine& machine);
+Term head_seconds(const Model& model, const Plan& plan, const Machine& machine);
+Term optimizer_seconds(const Quantity& bytes, const Machine& machine);
+
+// The share of the devices' peak that the model's FLOPs use.
+Term model_flops_utilization(const Quantity& flops, const Quantity& seconds, double devices,
+                             const Machine& machine);
+
+// A published speed as the time of a step: FLOPs over N devices of X FLOP/s each.
+Term step_at_speed(const Quantity& flops, const Quantity& devices, const Quantity& speed);
+
+// Days of training on `tokens` tokens with full recomputation.
+Term training_days(const Quantity& parameters, const Quantity& tokens, const Quantity& devices,
+                   const Quantity& speed);
+
+}  // namespace ringside::planning

@@ -1,0 +1,142 @@
+#include "planning/json_fields.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "transformer/checkpoint/strict_json.hpp"
+
+namespace ringside::planning {
+
+using Json = nlohmann::json;
+using transformer::shown;
+
+Json parse_json(const std::string& text, const std::string& what) {
+  try {
+    [[maybe_unused]] const Json checked = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    fail("{} is not JSON: the error is in line {}", what, 1 + std::count(text.begin(), end, '\n'));
+  }
+  return transformer::parse_strictly(text, what, 16);
+}
+
+Json read_json_file(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  require(file.is_open() && !std::filesystem::is_directory(path),
+          "cannot read {}: does the file exist, and may you read it?", path.string());
+  std::stringstream text;
+  text << file.rdbuf();
+  return parse_json(text.str(), path.string());
+}
+
+JsonFields::JsonFields(const Json& object, std::string place)
+    : object_(&object), place_(std::move(place)) {
+  require(object.is_object(), "{} is {}, but an object {{...}} is expected",
+          place_.substr(0, place_.find_last_not_of(".: ") + 1), shown(object));
+}
+
+const Json* JsonFields::find(const char* key) {
+  read_.insert(key);
+  const auto found = object_->find(key);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+const Json& JsonFields::get(const char* key) {
+  const Json* const value = find(key);
+  require(value != nullptr, "{}{} is missing", place_, key);
+  return *value;
+}
+
+bool JsonFields::has(const char* key) const {
+  return object_->contains(key) && !object_->at(key).is_null();
+}
+
+std::string JsonFields::text(const char* key) {
+  const Json& value = get(key);
+  require(value.is_string(), "{}{} is {}, but text in quotes is expected", place_, key,
+          shown(value));
+  return value.get<std::string>();
+}
+
+std::string JsonFields::text(const char* key, const std::string& if_absent) {
+  return find(key) == nullptr ? if_absent : text(key);
+}
+
+std::int64_t JsonFields::count(const char* key) {
+  const Json& value = get(key);
+  require(value.is_number_integer() && value > 0 && value <= 1'000'000'000,
+          "{}{} is {}, but an integer from 1 to 1000000000 is expected", place_, key, shown(value));
+  return value.get<std::int64_t>();
+}
+
+std::int64_t JsonFields::count(const char* key, std::int64_t if_absent) {
+  return find(key) == nullptr ? if_absent : count(key);
+}
+
+double JsonFields::number(const char* key, const Json& value, const char* expected) const {
+  require(value.is_number(), "{}{} is {}, but {} is expected", place_, key, shown(value), expected);
+  return value.get<double>();
+}
+
+double JsonFields::positive(const char* key) {
+  const Json& value = get(key);
+  const double number_here = number(key, value, "a number above 0");
+  require(std::isfinite(number_here) && number_here > 0,
+          "{}{} is {}, but a number above 0 is expected", place_, key, shown(value));
+  return number_here;
+}
+
+double JsonFields::positive(const char* key, double if_absent) {
+  return find(key) == nullptr ? if_absent : positive(key);
+}
+
+double JsonFields::not_negative(const char* key, double if_absent) {
+  const Json* const value = find(key);
+  if (value == nullptr) return if_absent;
+  const double number_here = number(key, *value, "a number of at least 0");
+  require(std::isfinite(number_here) && number_here >= 0,
+          "{}{} is {}, but a number of at least 0 is expected", place_, key, shown(*value));
+  return number_here;
+}
+
+double JsonFields::share(const char* key, double if_absent) {
+  const Json* const value = find(key);
+  if (value == nullptr) return if_absent;
+  const double number_here = number(key, *value, "a number above 0 and at most 1");
+  require(number_here > 0 && number_here <= 1,
+          "{}{} is {}, but a number above 0 and at most 1 is expected", place_, key, shown(*value));
+  return number_here;
+}
+
+bool JsonFields::flag(const char* key, bool if_absent) {
+  const Json* const value = find(key);
+  if (value == nullptr) return if_absent;
+  require(value->is_boolean(), "{}{} is {}, but true or false is expected", place_, key,
+          shown(*value));
+  return value->get<bool>();
+}
+
+JsonFields JsonFields::object(const char* key) {
+  return {get(key), fmt::format("{}{}.", place_, key)};
+}
+
+std::vector<JsonFields> JsonFields::list(const char* key) {
+  const Json& value = get(key);
+  require(value.is_array() && !value.empty(), "{}{} is {}, but a list of objects is expected",
+          place_, key, shown(value));
+  std::vector<JsonFields> all;
+  for (std::size_t i = 0; i < value.size(); ++i)
+    all.emplace_back(value[i], fmt::format("{}{}[{}].", place_, key, i));
+  return all;
+}
+
+void JsonFields::done() const {
+  for (const auto& [key, value] : object_->items())
+    require(read_.contains(key), "{}{} is an unknown key; known are {}", place_, key,
+            fmt::join(read_, ", "));
+}
+
+}  // namespace ringside::planning

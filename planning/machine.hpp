@@ -1,0 +1,51 @@
+// Machine: a device, and the network between many of them, as a JSON file describes both.
+//
+//     {
+//       "source": "where the figures come from",
+//       "device": {"peak_tflops": 312, "memory_gb": 80, "memory_gbps": 2039,
+//                  "matmul_efficiency": 0.72, "memory_efficiency": 0.75},
+//       "levels": [{"name": "NVLink", "group": 8, "gbps": 300, "us": 5, "efficiency": 0.77},
+//                  {"name": "InfiniBand", "group": 4096, "gbps": 25, "us": 10}]
+//     }
+//
+// Levels go from the inside out. A level joins groups of `group` devices, counted in devices, not
+// in groups of the level below. gbps is 10^9 bytes per second of one device, in one direction; us
+// is the latency of one message. Efficiencies are the share of the figure that is reached, at most
+// 1.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringside::planning {
+
+struct Level {
+  std::string name;
+  std::int64_t group = 1;       // devices
+  double bytes_per_second = 0;  // of one device, in one direction
+  double latency = 0;           // seconds
+  double efficiency = 1;
+};
+
+struct Machine {
+  std::string name, source;
+  double peak = 0;              // FLOP/s of one device, for matrix products in 16 bits
+  double memory = 0;            // bytes of one device
+  double memory_bandwidth = 0;  // bytes per second
+  double matmul_efficiency = 1, memory_efficiency = 1;
+  std::vector<Level> levels;
+
+  // The innermost level whose groups hold `devices` neighbouring devices. Throws Error if there are
+  // not that many.
+  const Level& level_for(std::int64_t devices) const;
+};
+
+// `name` is one of machine_names(), or the path of a JSON file. Throws Error that lists the names,
+// or says which field of the file is wrong.
+Machine find_machine(const std::string& name);
+
+// The machines of data/machines/.
+std::vector<std::string> machine_names();
+
+}  // namespace ringside::planning

@@ -1,0 +1,158 @@
+#include "planning/quantity.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ringside::planning {
+
+// An input (a symbol, or a bare number), or an operation on one or two quantities.
+struct Quantity::Node {
+  std::string symbol;
+  double value = 0;
+  const char* operation = nullptr;
+  std::shared_ptr<const Node> a, b;
+
+  // How tightly the text holds together: a sum needs parentheses within a product.
+  int strength() const {
+    const std::string_view op = operation == nullptr ? "" : operation;
+    return op == "+" || op == "-" ? 1 : op == "*" || op == "/" ? 2 : 3;
+  }
+
+  std::string text(bool with_numbers) const {
+    if (operation == nullptr) return with_numbers || symbol.empty() ? number_text(value) : symbol;
+    const std::string_view op = operation;
+    if (strength() == 3) {
+      const std::string second = b == nullptr ? "" : fmt::format(", {}", b->text(with_numbers));
+      return fmt::format("{}({}{})", op, a->text(with_numbers), second);
+    }
+    const char* sign = op == "*" ? with_numbers ? " x " : " " : op == "/" ? " / " : nullptr;
+    const std::string between = sign != nullptr ? sign : fmt::format(" {} ", op);
+    // What follows - or / is computed first: a - (b + c), a / (b c). A quotient before a product is
+    // enclosed, because a / b c reads as a / (b c).
+    const bool quotient = a->operation != nullptr && std::string_view(a->operation) == "/";
+    const int left_strength = strength() + (op == "*" && quotient ? 1 : 0),
+              right_strength = strength() + (op == "-" || op == "/" ? 1 : 0);
+    return fmt::format("{}{}{}", a->enclosed(left_strength, with_numbers), between,
+                       b->enclosed(right_strength, with_numbers));
+  }
+
+  std::string enclosed(int at_least, bool with_numbers) const {
+    std::string inner = text(with_numbers);
+    return strength() < at_least ? fmt::format("({})", inner) : inner;
+  }
+};
+
+Quantity::Quantity(double number)
+    : node_(std::make_shared<const Node>(Node{{}, number, nullptr, nullptr, nullptr})) {}
+
+Quantity::Quantity(std::string symbol, double value)
+    : node_(
+          std::make_shared<const Node>(Node{std::move(symbol), value, nullptr, nullptr, nullptr})) {
+}
+
+Quantity Quantity::made(const char* operation, double value, const Quantity& a, const Quantity* b) {
+  return Quantity(std::make_shared<const Node>(
+      Node{{}, value, operation, a.node_, b == nullptr ? nullptr : b->node_}));
+}
+
+double Quantity::value() const {
+  return node_->value;
+}
+
+std::string Quantity::symbols() const {
+  return node_->text(false);
+}
+
+std::string Quantity::numbers() const {
+  return node_->text(true);
+}
+
+Quantity operator+(const Quantity& a, const Quantity& b) {
+  return Quantity::made("+", a.value() + b.value(), a, &b);
+}
+
+Quantity operator-(const Quantity& a, const Quantity& b) {
+  return Quantity::made("-", a.value() - b.value(), a, &b);
+}
+
+Quantity operator*(const Quantity& a, const Quantity& b) {
+  return Quantity::made("*", a.value() * b.value(), a, &b);
+}
+
+Quantity operator/(const Quantity& a, const Quantity& b) {
+  return Quantity::made("/", a.value() / b.value(), a, &b);
+}
+
+Quantity max(const Quantity& a, const Quantity& b) {
+  return Quantity::made("max", std::max(a.value(), b.value()), a, &b);
+}
+
+Quantity min(const Quantity& a, const Quantity& b) {
+  return Quantity::made("min", std::min(a.value(), b.value()), a, &b);
+}
+
+Quantity ceil(const Quantity& a) {
+  return Quantity::made("ceil", std::ceil(a.value()), a, nullptr);
+}
+
+Quantity sqrt(const Quantity& a) {
+  return Quantity::made("sqrt", std::sqrt(a.value()), a, nullptr);
+}
+
+namespace {
+
+// "219,848,638,464".
+std::string with_commas(double integer) {
+  std::string digits = fmt::format("{:.0f}", std::abs(integer));
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  return fmt::format("{}{}", integer < 0 ? "-" : "", digits);
+}
+
+// Four digits, with commas where there are more before the point: "3,518", "59.25", "0.1234".
+std::string four_digits(double value) {
+  if (std::abs(value) >= 999.95) return with_commas(std::round(value));
+  return fmt::format("{:.4g}", value);
+}
+
+}  // namespace
+
+std::string number_text(double number) {
+  const bool integer = number == std::floor(number) && std::abs(number) < 1e15;
+  std::string brief = fmt::format("{:.4g}", number);
+  if (const auto plus = brief.find("e+"); plus != std::string::npos) brief.erase(plus + 1, 1);
+  if (const auto zero = brief.find("e0"); zero != std::string::npos) brief.erase(zero + 1, 1);
+  if (const auto zero = brief.find("e-0"); zero != std::string::npos) brief.erase(zero + 2, 1);
+  const bool round = std::abs(number) >= 1e9 && std::stod(brief) == number;
+  return integer && !round ? with_commas(number) : brief;
+}
+
+std::string text_with_unit(double value, Unit unit) {
+  switch (unit) {
+    case Unit::bytes:
+      if (std::abs(value) < 1e6) return with_commas(std::round(value)) + " B";
+      return fmt::format("{} B = {} GB", with_commas(std::round(value)), four_digits(value / 1e9));
+    case Unit::seconds:
+      if (value != 0 && std::abs(value) < 1e-3) return four_digits(value * 1e6) + " us";
+      if (value != 0 && std::abs(value) < 1) return four_digits(value * 1e3) + " ms";
+      return four_digits(value) + " s";
+    case Unit::flops:
+      return number_text(value) + " FLOPs";
+    case Unit::devices:
+      return with_commas(value) + (value == 1 ? " device" : " devices");
+    case Unit::tokens:
+      return four_digits(value) + " tokens";
+    case Unit::share:
+      return four_digits(value * 100) + " %";
+    case Unit::number:
+      break;
+  }
+  return value == std::floor(value) ? with_commas(value) : four_digits(value);
+}
+
+}  // namespace ringside::planning

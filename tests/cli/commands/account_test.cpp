@@ -1,0 +1,158 @@
+// `ringside account` as a user sees it.
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/report/markup.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+
+using namespace ringside::testing;
+
+namespace {
+
+Outcome account(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {ringside_binary, "account"});
+  return run_program(arguments);
+}
+
+std::string output_of(const std::vector<std::string>& arguments) {
+  const Outcome outcome = account(arguments);
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  for (const std::string& line : sorted_lines(outcome.out)) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+  }
+  return outcome.out;
+}
+
+std::string error_of(const std::vector<std::string>& arguments, int exit_code = 1) {
+  const Outcome outcome = account(arguments);
+  CHECK(outcome.exit_code == exit_code);
+  CHECK(outcome.out == "");
+  return outcome.err;
+}
+
+}  // namespace
+
+TEST_CASE("each question of the course is one command, with the published wrong answers") {
+  const std::string devices = output_of({"--ask", "devices", "--model", "xxl", "--memory", "80GB"});
+  CHECK(contains(devices, "44 devices of 80 GB hold the state of xxl: 3,518 GB / 80 GB = 43.97"));
+  CHECK(contains(devices, "     41  GiB for GB: the state is 3276 GiB (2^30 bytes)"));
+  const std::string fsdp = output_of(
+      {"--ask", "fsdp-devices", "--model", "xxl", "--memory", "95GB", "--tokens", "4096"});
+  CHECK(contains(fsdp, "FSDP needs 61 devices of 95 GB with 4096 tokens a device"));
+  CHECK(contains(fsdp, "Without\nactivations it needs 38."));
+  CHECK(contains(fsdp, "One token keeps 17,547,264 bytes"));
+  const std::vector<std::string> split = {"--model",   "xxl",     "--mesh",  "fsdp=16,tp=4",
+                                          "--machine", "tpu-v5p", "--torus", "fsdp=2,tp=1"};
+  const auto ask = [&](const char* question) {
+    std::vector<std::string> all = split;
+    all.insert(all.end(), {"--ask", question});
+    return output_of(all);
+  };
+  const std::string tokens = ask("tokens");
+  CHECK(contains(tokens, "319.44 a device   20,444 in all   this X and Y"));
+  CHECK(contains(tokens, "395.34 a device   25,302 in all   this X and Y"));
+  CHECK(contains(tokens, "61.32 a device    3,925 in all   the best split"));
+  CHECK(contains(tokens, "A published\nanswer took its 61 tokens for the bound at X = 16, Y = 4."));
+  const std::string splits = ask("splits");
+  CHECK(contains(splits, "        16       4         319.4       395.3\n"));
+  CHECK(contains(splits, "         2      32          none        none\n"));
+}
+
+TEST_CASE("a plan is printed as tables, explained, and written as JSON, with the same figures") {
+  const std::vector<std::string> plan = {
+      "--model", "korthikanti-22b", "--mesh", "tp=8",          "--machine",
+      "a100",    "--recompute",     "full",   "--micro-batch", "4"};
+  const std::string table = output_of(plan);
+  CHECK(contains(table, "model    korthikanti-22b: 22,074,273,792 parameters"));
+  CHECK(contains(table, "What binds: matrix products"));
+  std::vector<std::string> more = plan;
+  more.emplace_back("--explain");
+  const std::string explained = output_of(more);
+  CHECK(explained.starts_with(table));
+  CHECK(contains(explained,
+                 "    A_block = 2 s b h\n            = 2 x 2,048 x 4 x 6,144\n"
+                 "            = 100,663,296 B = 0.1007 GB\n"
+                 "    [Korthikanti et al. 2022, table 2]\n"));
+  more = plan;
+  more.insert(more.end(), {"--json", "-"});
+  const Outcome outcome = account(more);
+  CHECK(outcome.err == table);
+  const auto json = nlohmann::json::parse(outcome.out);
+  CHECK(json.at("devices") == 8);
+  CHECK(json.at("stages").at(0).at("memory_bytes").at("activations") == 4831838208.0);
+  bool found = false;
+  for (const auto& formula : json.at("formulas"))
+    found = found || (formula.at("symbol") == "A" && formula.at("value") == 4831838208.0);
+  CHECK(found);
+}
+
+TEST_CASE("every model and machine of the list can be accounted for") {
+  const std::string list = output_of({"--list"});
+  for (const char* model :
+       {"tiny", "xl", "xxl", "llama3-405b", "deepseek-v3", "zero-7.5b", "megatron-1008b"}) {
+    CHECK(contains(list, fmt::format("  {}", model)));
+    output_of({"--model", model});
+  }
+  for (const char* machine : {"a100", "h100", "laptop", "llama3", "tpu-v5p"}) {
+    CHECK(contains(list, fmt::format("\n  {:10}", machine)));
+    output_of({"--model", "lab", "--mesh", "dp=2", "--machine", machine});
+  }
+}
+
+TEST_CASE("--fit lists meshes, or says how much memory would do") {
+  const std::string fits =
+      output_of({"--model", "llama3-8b", "--fit", "--devices", "16", "--memory", "80GB"});
+  CHECK(contains(fits, "of their meshes fit into 80 GB per device"));
+  CHECK(contains(fits, "fsdp=16"));
+  const std::string none =
+      output_of({"--model", "llama3-8b", "--fit", "--devices", "4", "--memory", "1GiB"});
+  CHECK(contains(none, "0 of their meshes fit into 1.074 GB per device"));
+  CHECK(contains(none, "the least that any plan needs is"));
+}
+
+TEST_CASE("a page is well-formed, self-contained, and has every figure") {
+  const TemporaryDirectory directory;
+  const std::string path = (directory.path() / "plan.html").string();
+  output_of({"--model", "llama3-8b", "--mesh", "pp=4,dp=2,tp=2", "--micro-batches", "8",
+             "--sequence-parallel", "--html", path});
+  const std::string page = read_file(path);
+  CHECK(ringside::tests::what_is_malformed(page) == "");
+  CHECK(!contains(page, "http://"));
+  for (const char* title : {"Memory of a rank, by kind", "Time of a step, on the busiest stage",
+                            "Time per token of a device over the batch",
+                            "What binds on other meshes of as many devices", "Every formula"})
+    CHECK(contains(page, fmt::format("<h2>{}</h2>", title)));
+  for (const char* stage : {"first stage", "middle stage", "last stage"})
+    CHECK(contains(page, fmt::format("<td>{}</td>", stage)));
+  // A state alone has a page too.
+  output_of({"--model", "deepseek-v3", "--mesh", "fsdp=1024", "--html", path});
+  CHECK(ringside::tests::what_is_malformed(read_file(path)) == "");
+}
+
+TEST_CASE("wrong arguments get one sentence") {
+  CHECK(error_of({}, 2) ==
+        "ringside: --model is required: a name, or the path of a config.json\n"
+        "Try: ringside account --help\n");
+  CHECK(error_of({"--model", "xxl", "--memory", "80TB"}, 2) ==
+        "ringside: --memory 80TB: a size such as 80GB (10^9 bytes) or 80GiB (2^30) is expected\n"
+        "Try: ringside account --help\n");
+  CHECK(error_of({"--model", "lab", "--mesh", "dp=3", "--batch", "8"}) ==
+        "ringside: a batch of 8 sequences does not divide into micro-batches of 1 on 3 "
+        "data-parallel ranks\n");
+  CHECK(error_of({"--model", "lab", "--mesh", "tp=3"}) ==
+        "ringside: the 16 heads of lab do not divide by tp=3\n");
+  CHECK(error_of({"--model", "lab", "--mesh", "fsdp=2,dp=2", "--zero", "3"}) ==
+        "ringside: both --zero 3 and the axis fsdp shard the parameters: leave out one of them\n");
+  CHECK(
+      error_of({"--ask", "fsdp-devices", "--model", "xxl", "--tokens", "100000"}) ==
+      "ringside: half of the activations of 100000 tokens take 877.4 GB, more than the 80 GB of a "
+      "device: choose fewer --tokens\n");
+  CHECK(contains(error_of({"--ask", "why", "--model", "xxl"}, 2), "--ask"));
+}

@@ -1,0 +1,217 @@
+// The parts of an account: bytes of each axis, blocks in flight, bubbles, times, and --fit.
+#include "planning/account.hpp"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "planning/fit.hpp"
+#include "planning/formulas/activations.hpp"
+#include "planning/formulas/pipeline.hpp"
+
+using namespace ringside::planning;
+
+namespace {
+
+// L = 12, d = 48: every figure can be checked by hand.
+Model small_model() {
+  Model model;
+  model.name = "small", model.vocabulary = 256, model.d_model = 48, model.layers = 12;
+  model.heads = model.kv_heads = 12, model.head_size = 4, model.d_ff = 128, model.sequence = 64;
+  return model;
+}
+
+Plan plan_on(const char* mesh) {
+  return {.mesh = parse_mesh(mesh),
+          .micro_batch = 2,
+          .micro_batches = 4,
+          .sequence = 64,
+          .types = {.parameters = 4, .gradients = 4, .activations = 4}};
+}
+
+Account account_of(const Plan& plan) {
+  return account(small_model(), plan, find_machine("h100"));
+}
+
+// Of all entries of an axis.
+struct Sums {
+  double calls = 0, bytes = 0, seconds = 0, hidden = 0;
+};
+Sums sums_of(const Account& account, const char* axis) {
+  Sums sums;
+  for (const Traffic& each : account.traffic)
+    if (each.axis == axis)
+      sums.calls += each.calls, sums.bytes += each.bytes, sums.seconds += each.seconds,
+          sums.hidden += each.hidden;
+  return sums;
+}
+
+constexpr double tokens = 128, stream = tokens * 48 * 4;  // T, and T d e
+constexpr double block = 4 * 48 * 48 + 3 * 48 * 128 + 2 * 48, table = 256 * 48;
+
+}  // namespace
+
+TEST_CASE("tensor parallel sends m L 8 (t-1)/t T d e, and its edges") {
+  for (const int t : {2, 3, 4}) {
+    CAPTURE(t);
+    Plan plan = plan_on(fmt::format("tp={}", t).c_str());
+    plan.micro_batches = 3;
+    // t = 3 does not divide d_ff = 128.
+    if (t == 3) {
+      CHECK_THROWS_WITH(account_of(plan), "d_ff 128 of small does not divide by tp=3");
+      continue;
+    }
+    const double part = (t - 1.0) / t;
+    // Embedding and head: one all-reduce each. Cross-entropy: three fp32 numbers a token.
+    const double edges = 2 * 2 * part * stream + 2 * part * 3 * 4 * tokens;
+    CHECK(sums_of(account_of(plan), "tp").bytes == 3 * (12 * 8 * part * stream + edges));
+    CHECK(sums_of(account_of(plan), "tp").calls == 3 * (12 * 4 + 5));
+    plan.recompute = Recompute::full;
+    CHECK(sums_of(account_of(plan), "tp").bytes == 3 * (12 * 12 * part * stream + edges));
+    plan.recompute = Recompute::none, plan.sequence_parallel = true;
+    CHECK(sums_of(account_of(plan), "tp").bytes == 3 * (12 * 10 * part * stream + edges));
+  }
+}
+
+TEST_CASE("data parallel sends 2 (n-1)/n of the gradients; ZeRO sends them by stage") {
+  const double n = 4, part = 3.0 / 4, all = 12 * block + 2 * table + 48;
+  Plan plan = plan_on("dp=4");
+  CHECK(sums_of(account_of(plan), "dp").bytes ==
+        doctest::Approx(2 * part * all * 4).epsilon(1e-12));
+  plan.zero = 1;
+  CHECK(sums_of(account_of(plan), "dp").bytes ==
+        doctest::Approx(2 * part * all * 4).epsilon(1e-12));
+  plan.zero = 2;  // four micro-batches are reduced, the parameters are gathered once
+  CHECK(sums_of(account_of(plan), "dp").bytes ==
+        doctest::Approx(5 * part * all * 4).epsilon(1e-12));
+  plan.zero = 3;
+  CHECK(sums_of(account_of(plan), "dp").bytes ==
+        doctest::Approx(4 * 3 * part * all * 4).epsilon(1e-12));
+  const Account sharded = account_of(plan_on("fsdp=4"));
+  CHECK(sums_of(sharded, "fsdp").bytes == doctest::Approx(4 * 3 * part * all * 4).epsilon(1e-12));
+  CHECK(sums_of(sharded, "fsdp").calls == 4 * 3 * (12 + 2));
+  // The state of a rank.
+  const auto& rows = sharded.stages.front().rows;
+  CHECK(rows[0].bytes == doctest::Approx(4 * all / n).epsilon(1e-12));
+  REQUIRE(rows[2].kind == "optimizer state");
+  CHECK(rows[2].bytes == doctest::Approx(8 * all / n).epsilon(1e-12));
+}
+
+TEST_CASE("pipeline parallel sends m T d e over each boundary and in each direction") {
+  Plan plan = plan_on("pp=4");
+  CHECK(sums_of(account_of(plan), "pp").bytes == 2 * 4 * stream);
+  plan.schedule = Schedule::interleaved, plan.chunks = 3;
+  CHECK(sums_of(account_of(plan), "pp").bytes == 3 * 2 * 4 * stream);
+  Plan both = plan_on("pp=4,tp=2");
+  both.sequence_parallel = true;
+  CHECK(sums_of(account_of(both), "pp").bytes == 2 * 4 * stream / 2);
+}
+
+TEST_CASE("an axis uses the innermost network that holds its group") {
+  // The groups of pp span all 64 devices, those of tp 8 neighbours.
+  const Account result = account_of(plan_on("pp=2,dp=8,tp=4"));
+  for (const Traffic& each : result.traffic)
+    CHECK(each.level == (each.axis == "tp" ? "NVLink" : "InfiniBand"));
+  for (const Traffic& each : account_of(plan_on("tp=4,dp=2")).traffic)
+    CHECK(each.level == "NVLink");
+}
+
+TEST_CASE("blocks in flight, by schedule and stage") {
+  const Model model = small_model();
+  Plan plan = plan_on("pp=4");
+  plan.micro_batches = 8;
+  const auto held = [&](std::int64_t stage) {
+    return blocks_in_flight(model, plan, stage).value();
+  };
+  for (const std::int64_t stage : {0, 1, 2, 3}) {
+    CAPTURE(stage);
+    plan.schedule = Schedule::gpipe;
+    CHECK(held(stage) == 3 * 8);
+    plan.schedule = Schedule::one_f_one_b;
+    CHECK(held(stage) == 3.0 * static_cast<double>(4 - stage));
+    plan.schedule = Schedule::zb_h1;
+    CHECK(held(stage) == 3.0 * static_cast<double>(4 - stage));
+  }
+  plan.schedule = Schedule::interleaved, plan.chunks = 3;
+  CHECK(held(0) == (3 + 1) * 4 - 1);  // chunks of one block
+  CHECK(held(0) == doctest::Approx(12 * (1 + 3.0 / (4 * 3))));
+  plan.schedule = Schedule::one_f_one_b, plan.chunks = 1, plan.micro_batches = 2;
+  CHECK(held(0) == 3 * 2);
+}
+
+TEST_CASE("bubbles in closed form") {
+  Plan plan = plan_on("pp=4");
+  plan.micro_batches = 8;
+  const auto share = [&] { return bubble_share(plan).value(); };
+  CHECK(share() == 3.0 / 11);
+  plan.schedule = Schedule::gpipe;
+  CHECK(share() == 3.0 / 11);
+  plan.schedule = Schedule::zb_h1;
+  CHECK(share() == 1.0 / 9);  // (p - 1) (F + I - W) with F = I = W
+  plan.schedule = Schedule::zb_v;
+  CHECK(share() == 0);
+  plan.schedule = Schedule::interleaved, plan.chunks = 3;
+  CHECK(share() == doctest::Approx(3.0 / (3 * 8 + 3)).epsilon(1e-12));
+  CHECK(bubble_seconds(plan, 2).value() == 2);
+}
+
+TEST_CASE("the parts of a step add up to the step, and the largest of them binds") {
+  for (const char* mesh : {"", "dp=4", "fsdp=4", "tp=4", "pp=4", "pp=2,dp=2,tp=2"}) {
+    CAPTURE(mesh);
+    const Account result = account_of(plan_on(mesh));
+    double sum = 0, largest = 0;
+    for (const TimeRow& row : result.time) {
+      CHECK(row.seconds >= 0);
+      sum += row.seconds, largest = std::max(largest, row.seconds);
+    }
+    CHECK(sum == doctest::Approx(result.step_seconds).epsilon(1e-9));
+    CHECK(result.binds().seconds == largest);
+    CHECK(result.utilization > 0);
+    CHECK(result.utilization < 1);
+  }
+  // Tiny blocks in fp32 over a slow network: communication binds.
+  Machine slow = find_machine("h100");
+  for (Level& level : slow.levels) level.bytes_per_second = 1e6;
+  const Account result = account(small_model(), plan_on("dp=4"), slow);
+  CHECK(result.binds().part == "dp communication, exposed");
+}
+
+TEST_CASE("every figure of the memory table stands on the blackboard") {
+  const Account result = account_of(plan_on("pp=2,dp=2,tp=2"));
+  for (const StageMemory& stage : result.stages)
+    for (const MemoryRow& row : stage.rows) {
+      CAPTURE(row.kind);
+      bool found = false;
+      for (const Section& section : result.blackboard)
+        for (const Term& term : section.terms)
+          found = found || (term.unit == Unit::bytes && term.value() == row.bytes);
+      CHECK(found);
+    }
+}
+
+TEST_CASE("--fit finds meshes that fit, the fastest first, and drops those that do not") {
+  const Machine h100 = find_machine("h100");
+  const Fit found =
+      fit(find_model("llama3-8b"), h100, {.devices = 16, .batch = 16, .sequence = 8192});
+  REQUIRE(found.accounts.size() >= 3);
+  for (std::size_t i = 0; i < found.accounts.size(); ++i) {
+    const Account& each = found.accounts[i];
+    CHECK(each.fits());
+    CHECK(each.plan.mesh.devices() == 16);
+    CHECK(each.plan.batch() == 16);
+    CHECK(each.plan.mesh.size("tp") <= 8);
+    if (i > 0) CHECK(each.step_seconds >= found.accounts[i - 1].step_seconds);
+    for (std::size_t j = 0; j < i; ++j) CHECK(each.plan.mesh != found.accounts[j].plan.mesh);
+  }
+  // A device without memory fits nothing; the least that any plan needs is named.
+  Machine empty = h100;
+  empty.memory = 1e9;
+  const Fit none =
+      fit(find_model("llama3-8b"), empty, {.devices = 16, .batch = 16, .sequence = 8192});
+  CHECK(none.accounts.empty());
+  CHECK(none.least_memory > 1e9);
+  CHECK(none.tried == found.tried);
+  // 70B in 18 or 16 bytes a parameter does not fit 8 devices of 80 GB: 1.1 TB in 640 GB.
+  CHECK(fit(find_model("llama3-70b"), h100, {.devices = 8, .batch = 8}).accounts.empty());
+}

@@ -1,0 +1,144 @@
+// Wrong models, machines and plans: each gets one sentence with its place.
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+#include "planning/account.hpp"
+#include "tests/text.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+
+using namespace ringside;
+using namespace ringside::planning;
+
+namespace {
+
+std::string sentence_of(const auto& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The sentence for a machine file with this text, without the path.
+std::string machine_error(const std::string& text) {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "machine.json";
+  std::ofstream(path) << text;
+  std::string sentence = sentence_of([&] { find_machine(path.string()); });
+  const auto at = sentence.find("machine.json");
+  return at == std::string::npos ? sentence : sentence.substr(at);
+}
+
+const std::string device = R"("device": {"peak_tflops": 1, "memory_gb": 1, "memory_gbps": 1})";
+
+std::string plan_error(const char* model, Plan plan, const char* mesh = "") {
+  return sentence_of([&] {
+    plan.mesh = parse_mesh(mesh);
+    account(find_model(model), plan, find_machine("h100"));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a machine file is refused with the place of the mistake") {
+  CHECK(machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 2, "gbps": -5}]})") ==
+        "machine.json: levels[0].gbps is -5, but a number above 0 is expected");
+  CHECK(machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 2, "gbp": 5}]})") ==
+        "machine.json: levels[0].gbps is missing");
+  CHECK(machine_error("{" + device +
+                      R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": 1, "u": 2}]})") ==
+        "machine.json: levels[0].u is an unknown key; known are efficiency, gbps, group, name, us");
+  CHECK(machine_error("{" + device +
+                      R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": -1}]})") ==
+        "machine.json: levels[0].us is -1, but a number of at least 0 is expected");
+  CHECK(
+      machine_error("{" + device +
+                    R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "efficiency": 1.2}]})") ==
+      "machine.json: levels[0].efficiency is 1.2, but a number above 0 and at most 1 is expected");
+  CHECK(machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 8, "gbps": 5},
+                      {"name": "b", "group": 8, "gbps": 5}]})") ==
+        "machine.json: levels[1].group is 8, but levels go from the inside out: more than the 8 of "
+        "levels[0] is expected");
+  CHECK(machine_error("{" + device + R"(, "levels": []})") ==
+        "machine.json: levels is [], but a list of objects is expected");
+  CHECK(machine_error(R"({"device": {"peak_tflops": "fast"}})") ==
+        "machine.json: device.peak_tflops is \"fast\", but a number above 0 is expected");
+  CHECK(machine_error(R"({"device": 5})") ==
+        "machine.json: device is 5, but an object {...} is expected");
+  CHECK(machine_error("{\n\"device\": {\n\"peak_tflops\": oops}}") ==
+        "machine.json is not JSON: the error is in line 3");
+  CHECK(machine_error(R"({"source": "a", "source": "b"})") ==
+        "machine.json names \"source\" twice");
+  CHECK(tests::contains(sentence_of([] { find_machine("a1000"); }),
+                        "there is no machine or file named 'a1000'; machines: a100, h100"));
+}
+
+TEST_CASE("a model is refused with the place of the mistake") {
+  CHECK(tests::contains(sentence_of([] { find_model("llama4"); }),
+                        "there is no model or file named 'llama4'; sizes of Ringside: tiny, lab"));
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "config.json";
+  const auto error_of = [&](const char* text) {
+    std::ofstream(path) << text;
+    const std::string sentence = sentence_of([&] { find_model(directory.path().string()); });
+    return sentence.substr(std::min(sentence.find("config.json"), sentence.size()));
+  };
+  CHECK(error_of(R"({"model_type": "bert"})") ==
+        "config.json: model_type is \"bert\", but llama, mistral, gpt2, deepseek_v3 or "
+        "feed_forward is expected");
+  CHECK(error_of(R"({"model_type": "gpt2", "vocab_size": 0.5})") ==
+        "config.json: vocab_size is 0.5, but an integer from 1 to 1000000000 is expected");
+  CHECK(error_of(R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 9, "n_layer": 1,
+                     "n_head": 2, "n_positions": 4})") ==
+        "config.json: the width 9 does not divide into 2 heads");
+  CHECK(error_of(R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 8, "n_layer": 1,
+                     "n_head": 2, "n_positions": 4})") == "");  // "no error" has no place
+}
+
+TEST_CASE("a config.json of Hugging Face is read as transformers writes it") {
+  const TemporaryDirectory directory;
+  std::ofstream(directory.path() / "config.json") << R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 128256,
+    "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
+    "rope_scaling": {"factor": 8.0}, "torch_dtype": "bfloat16", "eos_token_id": [1, 2]})";
+  const Model model = find_model(directory.path().string());
+  const Account result = account(model, {.sequence = 8192}, find_machine("h100"));
+  CHECK(result.parameters == 8'030'261'248);  // the published size of Llama 3 8B
+  CHECK(model.sequence == 131072);
+}
+
+TEST_CASE("a plan that does not divide the model is refused") {
+  CHECK(plan_error("llama3-8b", {}, "tp=3") == "the 32 heads of llama3-8b do not divide by tp=3");
+  CHECK(plan_error("llama3-8b", {}, "pp=64") ==
+        "pp=64 has more stages than llama3-8b has blocks (32)");
+  CHECK(plan_error("llama3-8b", {.chunks = 2}, "pp=4") ==
+        "--chunks 2 needs --schedule interleaved, not 1f1b");
+  CHECK(plan_error("llama3-8b", {.schedule = Schedule::interleaved, .chunks = 3}, "pp=4") ==
+        "the 32 blocks of llama3-8b do not divide into pp=4 stages of 3 chunks");
+  CHECK(plan_error("llama3-8b",
+                   {.schedule = Schedule::interleaved, .chunks = 2, .micro_batches = 6}, "pp=4") ==
+        "the interleaved schedule needs a multiple of pp=4 micro-batches, not 6");
+  CHECK(plan_error("llama3-8b", {.sequence_parallel = true}) ==
+        "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh");
+  CHECK(plan_error("deepseek-v3", {}, "tp=8") ==
+        "only the state of deepseek-v3 can be accounted for, and only with the axes dp and fsdp: "
+        "leave out tp and pp");
+  CHECK(plan_error("llama3-8b", {}, "dp=100000") ==
+        "the plan needs 100000 devices, but h100 has 16384: its widest level is InfiniBand");
+  CHECK(plan_error("llama3-8b", {}, "tp=4,tp=2") == "the mesh names the axis tp twice");
+  CHECK(plan_error("llama3-8b", {}, "tp") ==
+        "the mesh axis 'tp' needs a size from 1 to 1000000, "
+        "as in tp=4");
+  CHECK(plan_error("llama3-8b", {}, "tp=-2") ==
+        "the mesh axis 'tp=-2' needs a size from 1 to "
+        "1000000, as in tp=4");
+  CHECK(plan_error("llama3-8b", {}, "cp=2") ==
+        "there is no mesh axis named 'cp'; known are pp, dp, fsdp, tp");
+  // 8 key heads are replicated twice on 16 ranks; 24 ranks would share them unevenly.
+  CHECK(plan_error("llama3-405b", {}, "tp=16") == "no error");
+}

@@ -1,0 +1,132 @@
+// What the trainer keeps, to the byte: predicted beside the counters of memory_use().
+#include "planning/trainer_memory.hpp"
+
+#include <memory>
+
+#include "autograd/optim/adamw.hpp"
+#include "parallel/replicate.hpp"
+#include "planning/account.hpp"
+#include "planning/formulas/activations.hpp"
+#include "planning/formulas/state.hpp"
+#include "tests/zero/llama.hpp"
+#include "tests/zero/stages.hpp"
+#include "transformer/memory.hpp"
+
+using namespace ringside;
+using namespace ringside::autograd;
+using namespace ringside::tests;
+using planning::trainer_memory;
+using planning::TrainerMemory;
+
+namespace {
+
+TrainerMemory counted() {
+  return {memory_use(MemoryKind::parameters).current, memory_use(MemoryKind::gradients).current,
+          memory_use(MemoryKind::optimizer_state).current};
+}
+
+// Trains two steps on `size` ranks and compares every rank's memory with the prediction.
+template <class Strategy>
+void agrees(const transformer::Config& config, int stage, int size) {
+  collectives::run_threads(size, [&](ProcessGroup& group) {
+    transformer::Model model(config);
+    Strategy strategy(model, group);
+    const auto optimizer =
+        strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+    for (int step = 0; step < 2; ++step) {
+      backward(loss_of(model, group.rank()));
+      strategy.finish();
+      optimizer->step();
+      const TrainerMemory seen = counted(),
+                          expected = trainer_memory(config, stage, size, group.rank());
+      require(seen == expected,
+              "stage {}, rank {} of {}: parameters {} for {}, gradients {} for {}, state {} for {}",
+              stage, group.rank(), size, seen.parameters, expected.parameters, seen.gradients,
+              expected.gradients, seen.optimizer_state, expected.optimizer_state);
+      optimizer->zero_grad(false);
+    }
+  });
+}
+
+void agrees_at_every_stage(const transformer::Config& config, int size) {
+  agrees<Replicated<ddp::Bucketed>>(config, 0, size);
+  agrees<zero::ShardedState>(config, 1, size);
+  agrees<zero::ShardedGradients>(config, 2, size);
+  agrees<zero::ShardedParameters>(config, 3, size);
+}
+
+}  // namespace
+
+TEST_CASE("tiny on 2, 3 and 4 ranks, to the byte") {
+  for (const int size : {2, 3, 4}) agrees_at_every_stage(transformer::named_config("tiny"), size);
+}
+
+TEST_CASE("lab on 2 ranks, to the byte") {
+  agrees_at_every_stage(transformer::named_config("lab"), 2);
+}
+
+TEST_CASE("a tied head and shared key heads, on 3 ranks, to the byte") {
+  transformer::Config config = small_llama(true);
+  config.vocabulary = 257;
+  agrees_at_every_stage(config, 3);
+}
+
+TEST_CASE("the account, the trainer's estimate and the trainer's memory are the same formulas") {
+  for (const char* name : {"tiny", "lab"}) {
+    const transformer::Config config = transformer::named_config(name);
+    const planning::Model model = planning::find_model(name);
+    for (const int ranks : {1, 2, 4}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        CAPTURE(name);
+        CAPTURE(ranks);
+        CAPTURE(stage);
+        planning::Plan plan{.micro_batch = 8,
+                            .sequence = config.sequence,
+                            .zero = stage,
+                            .types = {.parameters = 4, .gradients = 4, .activations = 4}};
+        if (ranks > 1) plan.mesh.axes.push_back({"dp", ranks});
+        const auto account = planning::account(model, plan, planning::find_machine("laptop"));
+        const auto bytes_of = [&](const char* kind) {
+          double sum = 0;
+          for (const auto& row : account.stages.front().rows)
+            if (row.kind == kind) sum += row.bytes;
+          return sum;
+        };
+        const double p = stage == 3 ? 1.0 / ranks : 1, g = stage >= 2 ? 1.0 / ranks : 1,
+                     o = stage >= 1 ? 1.0 / ranks : 1;
+        transformer::TrainerOptions options;
+        options.batch = 8 * ranks, options.sequence = config.sequence;
+        const auto estimate = memory_needed(config, options, DType::fp32, ranks,
+                                            {.parameters = p, .gradients = g, .optimizer = o});
+        CHECK(bytes_of("parameters") == doctest::Approx(estimate.parameters).epsilon(1e-12));
+        CHECK(bytes_of("gradients") == doctest::Approx(estimate.gradients).epsilon(1e-12));
+        CHECK(bytes_of("optimizer state") == doctest::Approx(estimate.optimizer).epsilon(1e-12));
+        CHECK(bytes_of("activations") + bytes_of("working memory") ==
+              doctest::Approx(estimate.activations).epsilon(1e-12));
+        // With the padding and the step counts the account is exact.
+        const auto exact = trainer_memory(config, ranks == 1 ? 0 : stage, ranks, 0);
+        CHECK(bytes_of("parameters") + bytes_of("gradients") + bytes_of("optimizer state") +
+                  bytes_of("padding, counters") ==
+              static_cast<double>(exact.total()));
+        CHECK(bytes_of("padding, counters") < 0.01 * static_cast<double>(exact.total()));
+      }
+    }
+  }
+}
+
+TEST_CASE("checkpointed activations are the trainer's estimate too") {
+  const transformer::Config config = transformer::named_config("lab");
+  const planning::Plan plan{.micro_batch = 8,
+                            .sequence = 256,
+                            .recompute = planning::Recompute::full,
+                            .types = {.parameters = 4, .gradients = 4, .activations = 4}};
+  const auto account =
+      planning::account(planning::find_model("lab"), plan, planning::find_machine("laptop"));
+  double activations = 0;
+  for (const auto& row : account.stages.front().rows)
+    if (row.kind == "activations" || row.kind == "working memory") activations += row.bytes;
+  transformer::TrainerOptions options;
+  options.batch = 8, options.sequence = 256, options.checkpoint_activations = true;
+  CHECK(activations ==
+        doctest::Approx(memory_needed(config, options, DType::fp32, 1).activations).epsilon(1e-12));
+}
