@@ -7,7 +7,7 @@
 //     chosen      1                  0              z[target], 0 where it is not; joined by sum
 //
 //     loss = log(total) + largest - chosen              the same on both ranks
-//     dz   = exp(z - largest) / total - [v == target]   each rank its own columns, without a message
+//     dz   = exp(z - largest) / total - [v == target]   each rank its own columns, no message
 //
 // The maximum must be that of the whole row. With a maximum of its own, each rank would divide by
 // another total. Shoeybi et al., "Megatron-LM" (2019), section 3: the loss is fused with the
