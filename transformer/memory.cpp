@@ -32,9 +32,9 @@ struct Sizes {
   double parameters() const { return layers * block() + embedding() + root(); }
   double largest_parameter() const { return d * std::max({vocabulary, f, q}); }
 
-  // Numbers that a block keeps per token for backward: its input and the sum before the second norm,
-  // both in the residual stream; both normed inputs; q and the output of attention, k and v; gate,
-  // up and their product; one number per head and per norm.
+  // Numbers that a block keeps per token for backward: its input and the sum before the second
+  // norm, both in the residual stream; both normed inputs; q and the output of attention, k and v;
+  // gate, up and their product; one number per head and per norm.
   double kept_by_block() const { return 2 * stream + 2 * d + 2 * q + 2 * kv + 3 * f + heads + 2; }
 
   // Numbers per token that exist only while backward runs through a block: gradients of the

@@ -36,9 +36,9 @@ struct TrainingPlan {
       std::make_shared<transformer::Vocabulary>();  // of the text; never null
   std::string strategy, backend;
   std::optional<MeshPlan> mesh;  // none: all ranks are data ranks
-  double bucket_mb = 25;       // of the strategies with buckets, in 10^6 bytes
-  int threads = 1;             // of each rank
-  std::filesystem::path init;  // the checkpoint to start from; empty: initialise the parameters
+  double bucket_mb = 25;         // of the strategies with buckets, in 10^6 bytes
+  int threads = 1;               // of each rank
+  std::filesystem::path init;    // the checkpoint to start from; empty: initialise the parameters
   std::optional<transformer::SavedRun> resumed;  // the run in `init`, if this run continues it
   std::int64_t save_every = 0;                   // in steps; 0: only at the end
   std::int64_t stop_at = 0;                      // the last step of this run

@@ -129,9 +129,9 @@ TEST_CASE("bytes along dp are those of this rank's part of the gradients, and on
         part.tensor_rank = rank;
         part.tensor_ranks = t;
         const Model model(problem.config(), problem.dtype, autograd::Device::cpu, part, &division);
-        const ddp::Alone alone{t == 1 ? std::vector<std::string>{}
-                                      : std::vector<std::string>{transformer::embedding_name,
-                                                                 transformer::head_name}};
+        const ddp::Alone alone{
+            t == 1 ? std::vector<std::string>{}
+                   : std::vector<std::string>{transformer::embedding_name, transformer::head_name}};
         std::int64_t bytes = 0;
         if (inner == "zero1")
           bytes = zero::ShardPlan(ddp::plan_buckets(model, 0.02, alone), 0, p).padded_bytes();
@@ -169,9 +169,10 @@ TEST_CASE("parameters, gradients and state of a rank are the table's bytes") {
         Trainer trainer(model, mesh_corpus(), strategy, problem.options());
         trainer.run();
         std::int64_t elements = 0, tensors = 0;
-        for (const transformer::ParameterEntry& entry : transformer::ParameterTable(config).entries()) {
-          elements += entry.region(strategy.part().tensor_rank, strategy.part().tensor_ranks)
-                          .elements();
+        for (const transformer::ParameterEntry& entry :
+             transformer::ParameterTable(config).entries()) {
+          elements +=
+              entry.region(strategy.part().tensor_rank, strategy.part().tensor_ranks).elements();
           ++tensors;
         }
         require(in_use(autograd::MemoryKind::parameters) == elements * 8, "parameters: {} bytes",

@@ -139,10 +139,9 @@ inline const History& alone(const Problem& problem) {
 }
 
 // Runs `body` on every rank of the mesh, with its strategy.
-inline void on_mesh(
-    const MeshCase& mesh, const Config& config,
-    const std::function<void(cli::MeshStrategy&, collectives::ProcessGroup&)>& body,
-    const collectives::GroupOptions& options = {}) {
+inline void on_mesh(const MeshCase& mesh, const Config& config,
+                    const std::function<void(cli::MeshStrategy&, collectives::ProcessGroup&)>& body,
+                    const collectives::GroupOptions& options = {}) {
   const cli::MeshPlan plan = mesh.plan();
   collectives::run_threads(
       plan.shape.ranks(),

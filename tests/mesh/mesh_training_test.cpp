@@ -1,5 +1,5 @@
-// Training on every mesh of data-parallel and tensor-parallel ranks: every gradient of every step is
-// that of a single process, clipping included, and copies have the same bits.
+// Training on every mesh of data-parallel and tensor-parallel ranks: every gradient of every step
+// is that of a single process, clipping included, and copies have the same bits.
 #include "tests/mesh/mesh_run.hpp"
 
 #include <cstring>
@@ -13,8 +13,8 @@ namespace {
 
 // All (dp, tp) of 2, 3, 4, 6 and 8 ranks that can divide 12 heads.
 const std::vector<std::string> meshes = {
-    "dp=2",      "tp=2",      "dp=3", "tp=3",      "dp=4",      "dp=2,tp=2", "tp=4",     "dp=6",
-    "dp=3,tp=2", "dp=2,tp=3", "tp=6", "tp=2,dp=3", "dp=8",      "dp=4,tp=2", "dp=2,tp=4"};
+    "dp=2",      "tp=2",      "dp=3", "tp=3",      "dp=4", "dp=2,tp=2", "tp=4",     "dp=6",
+    "dp=3,tp=2", "dp=2,tp=3", "tp=6", "tp=2,dp=3", "dp=8", "dp=4,tp=2", "dp=2,tp=4"};
 
 int tensor_ranks(const std::string& mesh) {
   return parallel::MeshShape(mesh).size(Axis::tp);

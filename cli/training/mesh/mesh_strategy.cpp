@@ -43,17 +43,14 @@ MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
       table_(config),
       parts_(parts_of_model(plan.shape, config, world.rank())),
       part_(part_of_rank(plan.shape, config, world.rank())),
-      division_(
-          std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel)),
+      division_(std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel)),
       inner_(make_strategy(inner, mesh_.group(Axis::dp), bucket_mb, vocabulary_matrices(plan))) {
   const int tensor_ranks = mesh_.size(Axis::tp);
-  const int kv_copies =
-      table_.entry("model.layers.0.self_attn.k_proj.weight").copies(tensor_ranks);
+  const int kv_copies = table_.entry("model.layers.0.self_attn.k_proj.weight").copies(tensor_ranks);
   if (kv_copies > 1) kv_copies_ = mesh_.group(Axis::tp).split(part_.tensor_rank / kv_copies);
   // With the embedding and the head on one rank there is one matrix, and no copy.
   const bool is_copied = config.tied_head && !(parts_[0].embedding && parts_[0].head);
-  if (is_copied)
-    tied_copies_ = mesh_.group(Axis::pp).split(part_.embedding || part_.head ? 0 : 1);
+  if (is_copied) tied_copies_ = mesh_.group(Axis::pp).split(part_.embedding || part_.head ? 0 : 1);
 }
 
 MeshStrategy::~MeshStrategy() = default;
@@ -75,7 +72,8 @@ std::unique_ptr<Optimizer> MeshStrategy::make_optimizer(
   sums_.push_back(std::move(norms));
   if (kv_copies_)
     sums_.push_back({*kv_copies_, "gradients of shared heads", std::move(shared_heads)});
-  if (tied_copies_) sums_.push_back({*tied_copies_, "gradient of the tied matrix", std::move(tied)});
+  if (tied_copies_)
+    sums_.push_back({*tied_copies_, "gradient of the tied matrix", std::move(tied)});
   return optimizer;
 }
 

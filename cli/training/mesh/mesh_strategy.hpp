@@ -13,8 +13,8 @@
 //               clip, step          the same on all ranks
 //
 // All of this works on what the inner strategy leaves on a rank: whole gradients, or shards (ZeRO).
-// Shards of copies match, because only vocabulary matrices differ in shape between tensor ranks, and
-// they have buckets of their own.
+// Shards of copies match, because only vocabulary matrices differ in shape between tensor ranks,
+// and they have buckets of their own.
 #pragma once
 
 #include <memory>
@@ -50,8 +50,8 @@ class MeshStrategy final : public transformer::ParallelStrategy {
   void prepare(autograd::Module& model) override { inner_->prepare(model); }
   std::shared_ptr<void> no_sync() override { return inner_->no_sync(); }
   void finish_gradients() override;
-  std::unique_ptr<autograd::Optimizer> make_optimizer(
-      std::vector<autograd::ParameterGroup> groups, const MakeOptimizer& make) override;
+  std::unique_ptr<autograd::Optimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
+                                                      const MakeOptimizer& make) override;
   LocalParameters local_parameters(const autograd::Optimizer& optimizer) const override {
     return inner_->local_parameters(optimizer);
   }
