@@ -64,14 +64,14 @@ void check_copies(const MeshCase& mesh, const Config& config, bool sharded,
   if (shape.ranks() > shape.size(Axis::dp) || !sharded) CHECK(compared > 0);
 }
 
-// Trains on the mesh and alone, and compares.
-void check(const Problem& problem, const MeshCase& mesh, double gradient_bar, double norm_bar) {
+// Trains on the mesh, and compares with `expected`.
+void check(const Problem& problem, const MeshCase& mesh, const History& expected,
+           double gradient_bar, double norm_bar) {
   CAPTURE(mesh.mesh);
   CAPTURE(mesh.inner);
   CAPTURE(mesh.sequence_parallel);
   CAPTURE(problem.kv_heads);
   CAPTURE(problem.tied);
-  const History& expected = alone(problem);
   for (const double norm : expected.norms) REQUIRE(norm > problem.options().clip);
   History seen;
   std::vector<Bits> bits(static_cast<std::size_t>(mesh.plan().shape.ranks()));
@@ -97,6 +97,11 @@ void check(const Problem& problem, const MeshCase& mesh, double gradient_bar, do
   check_copies(mesh, problem.config(), sharded, bits);
 }
 
+// ... with a single process in the same dtype.
+void check(const Problem& problem, const MeshCase& mesh, double bar) {
+  check(problem, mesh, alone(problem), bar, bar);
+}
+
 // The problems rotate over meshes and strategies, so that each mesh meets tied and untied heads,
 // many and few key and value heads, with and without divided sequences.
 Problem problem_number(std::size_t i, const std::string& mesh) {
@@ -114,7 +119,7 @@ TEST_CASE("mesh: every gradient is that of a single process in fp64, with bucket
   for (const std::string& mesh : meshes) {
     for (const std::string inner : {"bucketed", "zero1", "zero3"}) {
       const bool sequence = tensor_ranks(mesh) > 1 && i % 3 != 0;
-      check(problem_number(i, mesh), {mesh, inner, sequence}, 1e-12, 1e-12);
+      check(problem_number(i, mesh), {mesh, inner, sequence}, 1e-12);
       ++i;
     }
   }
@@ -126,14 +131,16 @@ TEST_CASE("mesh: the other strategies, and micro-batches, on two by two ranks") 
   problem.steps = 4;
   problem.kv_heads = 2;
   for (const std::string inner : {"naive", "flat", "overlap", "zero2"})
-    check(problem, {"dp=2,tp=2", inner, inner == "zero2"}, 1e-12, 1e-12);
+    check(problem, {"dp=2,tp=2", inner, inner == "zero2"}, 1e-12);
   problem.accumulate = 3;
   for (const std::string inner : {"bucketed", "zero1", "zero2", "zero3"})
-    check(problem, {"tp=2,dp=2", inner, inner == "zero3"}, 1e-12, 1e-12);
-  check(problem, {"tp=4", "single", true}, 1e-12, 1e-12);
+    check(problem, {"tp=2,dp=2", inner, inner == "zero3"}, 1e-12);
+  check(problem, {"tp=4", "single", true}, 1e-12);
 }
 
-TEST_CASE("mesh: fp32 and bf16 follow a single process as closely as they can") {
+// Rounding to 8 bits makes single entries of a gradient differ from fp32 by some per cent of the
+// largest one, on a single process too. A mesh may add 2 per cent to that.
+TEST_CASE("mesh: fp32 and bf16 follow a single process as closely as their bits allow") {
   std::size_t i = 0;
   for (const std::string mesh : {"tp=2", "dp=2,tp=2", "tp=4", "dp=3,tp=2"}) {
     for (const std::string inner : {"bucketed", "zero1", "zero3"}) {
@@ -141,9 +148,13 @@ TEST_CASE("mesh: fp32 and bf16 follow a single process as closely as they can") 
       problem.layers = 4;
       problem.steps = 3;
       problem.dtype = DType::fp32;
-      check(problem, {mesh, inner, i % 2 == 1}, 1e-5, 1e-5);
+      const MeshCase mesh_case{mesh, inner, i % 2 == 1};
+      check(problem, mesh_case, 1e-5);
+      const History& fp32 = alone(problem);
       problem.dtype = DType::bf16;
-      check(problem, {mesh, inner, i % 2 == 1}, 2e-2, 2e-2);
+      const double rounding = compare(fp32, alone(problem)).gradient;
+      CAPTURE(rounding);
+      check(problem, mesh_case, fp32, rounding + 2e-2, 2e-2);
       ++i;
     }
   }
