@@ -102,7 +102,8 @@ TEST_CASE("a mesh that loads a checkpoint and saves it writes the same files") {
 
 TEST_CASE("a run that was saved on one mesh continues on another") {
   const TemporaryDirectory directory;
-  // SGD: AdamW divides by the size of a gradient, and so amplifies rounding where that is near zero.
+  // SGD: AdamW divides by the size of a gradient, and so amplifies rounding where that is near
+  // zero.
   Problem problem = brief(true, 6);
   problem.optimizer = transformer::OptimizerKind::sgd;
   run_alone(problem, {}, 6, directory.path() / "alone");
