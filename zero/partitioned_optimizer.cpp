@@ -80,8 +80,7 @@ double PartitionedOptimizer::grad_norm_squared() const {
     for (const ParameterGroup& group : local_->groups())
       for (const NamedTensor& shard : group.parameters) mine.push_back(shard.tensor);
   double squares = autograd::grad_norm_squared(mine);
-  group_.all_reduce(&squares, &squares, 1, collectives::DataType::fp64, collectives::ReduceOp::sum,
-                    "squares of the gradients");
+  group_.all_reduce(std::span(&squares, 1), collectives::ReduceOp::sum, "squares of the gradients");
   return squares;
 }
 

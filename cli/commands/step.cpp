@@ -17,7 +17,7 @@
 #include "cli/views/blackboard.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/lockstep.hpp"
-#include "collectives/proof/verify.hpp"
+#include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::cli {
 
