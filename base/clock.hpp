@@ -30,11 +30,6 @@ class Deadline {
   // The seconds that it was created with, for messages.
   Seconds total() const { return total_; }
 
-  // For poll(2): milliseconds left, rounded up, so that the last wait does not become a busy loop.
-  int remaining_ms() const {
-    return static_cast<int>(std::min(remaining().count() * 1e3 + 1, 1e9));
-  }
-
  private:
   explicit Deadline(Seconds seconds)
       : total_(seconds),

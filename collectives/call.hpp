@@ -40,16 +40,4 @@ static_assert(sizeof(Call) == 64, "the layout is a part of the wire format");
 // "all_reduce of 1000 fp32 (sum, ring)", and " for model.norm.weight" if the call has a label.
 std::string describe(const Call& call);
 
-// Whether equal numbers mean the same call: all ranks count their collectives together, but each
-// pair of ranks counts its sends on its own.
-bool numbered_alike(const Call& a, const Call& b);
-
-// "the ranks disagree: ...", with both calls and what to do.
-std::string describe_mismatch(int self, std::uint64_t our_sequence, const Call& ours, int peer,
-                              std::uint64_t their_sequence, const Call& theirs);
-
-// Throws Error, with both calls in its text, unless rank `self` and rank `peer` make the same call
-// number `sequence`.
-void check_call(std::uint64_t sequence, const Call& ours, const Call& theirs, int self, int peer);
-
 }  // namespace ringside::collectives

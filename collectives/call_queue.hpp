@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "collectives/device_calls.hpp"
 #include "collectives/execution/backend.hpp"
 #include "collectives/work.hpp"
 

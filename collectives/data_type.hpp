@@ -14,10 +14,6 @@ struct Bf16;
 enum class DataType : std::uint8_t { fp32, fp64, int32, int64, fp16, bf16, uint8 };
 enum class ReduceOp : std::uint8_t { sum, product, min, max, avg };
 
-inline constexpr DataType all_data_types[] = {DataType::fp32,  DataType::fp64, DataType::int32,
-                                              DataType::int64, DataType::fp16, DataType::bf16,
-                                              DataType::uint8};
-
 std::size_t size_of(DataType type);  // bytes per element
 std::string_view name_of(DataType type);
 std::string_view name_of(ReduceOp op);

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/execution/executor_options.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
 

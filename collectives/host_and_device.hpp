@@ -13,8 +13,8 @@
 
 #include <memory>
 
+#include "collectives/device_calls.hpp"
 #include "collectives/execution/backend.hpp"
-#include "collectives/work.hpp"
 
 namespace ringside::collectives {
 

@@ -1,14 +1,10 @@
 #include "collectives/process_group.hpp"
 
 #include <algorithm>
-#include <exception>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "base/environment.hpp"
-#include "base/start_thread.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/call_queue.hpp"
 #include "collectives/group_options.hpp"
@@ -18,14 +14,15 @@
 namespace ringside::collectives {
 namespace {
 
-Call make_call(Collective collective, DataType type, std::uint64_t count,
-               std::string_view label = {}) {
-  return {.collective = collective, .type = type, .count = count, .label = label};
+// The call of a collective over `count` elements of the type of `data`.
+Call make_call(Collective collective, const ConstBuffer& data, std::uint64_t count,
+               std::string_view label) {
+  return {.collective = collective, .type = data.type, .count = count, .label = label};
 }
 
-Call make_reduction(Collective collective, DataType type, std::uint64_t count, ReduceOp op,
+Call make_reduction(Collective collective, const ConstBuffer& input, ReduceOp op,
                     std::string_view label) {
-  Call call = make_call(collective, type, count, label);
+  Call call = make_call(collective, input, input.count, label);
   call.reduce = op;
   return call;
 }
@@ -35,14 +32,13 @@ Call make_rooted(Call call, int root) {
   return call;
 }
 
-// With an emulated link, algorithms are chosen by what messages cost over it.
-AlgorithmSelection selection_behind(AlgorithmSelection algorithms, const std::optional<Link>& link,
-                                    std::string_view transport, int hosts) {
-  if (!link || algorithms.costs()) return algorithms;
-  MachineCosts costs = costs_behind(*link, costs_here(transport));
-  costs.common.cores *= std::max(1, hosts);
-  algorithms.set_costs(costs);
-  return algorithms;
+// Throws Error unless `seen` has `elements` elements of the same type as `other`.
+void require_fits(Collective collective, const ConstBuffer& seen, std::size_t elements,
+                  const ConstBuffer& other) {
+  require(elements == seen.count, "{}: expected a span of {} elements, got {}", name_of(collective),
+          elements, seen.count);
+  require(seen.type == other.type, "{}: expected input and output of one type, got {} and {}",
+          name_of(collective), name_of(other.type), name_of(seen.type));
 }
 
 ProcessGroup make_group(Connections bare, const GroupOptions& options, int hosts = 1) {
@@ -81,14 +77,13 @@ struct ProcessGroup::State {
   Work start(const Call& call, const void* input, void* output) {
     return calls.start(complete(call, calls.backend(), algorithms), input, output);
   }
-  Call between(int from, int to, std::size_t count, DataType type, std::string_view label) const;
+  Call between(int from, int to, const ConstBuffer& data, std::string_view label) const;
 
   CallQueue calls;
   AlgorithmSelection algorithms;
   std::string name;  // of a sub-group: "split2.color0"
   int splits = 0;
-  MakeBackend make_device_backend;  // empty without a device
-  IsDeviceMemory is_device_memory;
+  DeviceCalls device;  // for sub-groups
 };
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend)
@@ -113,27 +108,9 @@ ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& rank_i
                                 const GroupOptions& options) {
   require(backend == "auto" || backend == "tcp" || backend == "shm",
           "there is no backend '{}' to connect ranks with: take auto, tcp or shm", backend);
-  if (backend == "tcp") return over_tcp(rank_info, options);
-  if (backend == "shm") return over_shm(rank_info, options);
-  return make_group(connect_automatic(rank_info), options,
-                    rank_info.size / std::max(1, rank_info.local_size));
-}
-
-ProcessGroup ProcessGroup::over_tcp(const RankInfo& rank_info) {
-  return over_tcp(rank_info, group_options_from_environment());
-}
-
-ProcessGroup ProcessGroup::over_tcp(const RankInfo& rank_info, const GroupOptions& options) {
-  return make_group(connect_tcp(rank_info), options,
-                    rank_info.size / std::max(1, rank_info.local_size));
-}
-
-ProcessGroup ProcessGroup::over_shm(const RankInfo& rank_info) {
-  return over_shm(rank_info, group_options_from_environment());
-}
-
-ProcessGroup ProcessGroup::over_shm(const RankInfo& rank_info, const GroupOptions& options) {
-  return make_group(connect_shm(rank_info), options);
+  if (backend == "shm") return make_group(connect_shm(rank_info), options);
+  return make_group(backend == "tcp" ? connect_tcp(rank_info) : connect_automatic(rank_info),
+                    options, rank_info.size / std::max(1, rank_info.local_size));
 }
 
 int ProcessGroup::rank() const {
@@ -148,10 +125,6 @@ std::string ProcessGroup::backend_name() const {
   return state_->calls.backend().name();
 }
 
-void ProcessGroup::barrier() {
-  state_->run(make_call(Collective::barrier, DataType::fp32, 0), nullptr, nullptr);
-}
-
 ProcessGroup ProcessGroup::split(int color, int key) {
   struct Bid {
     std::int32_t color, key;
@@ -159,7 +132,8 @@ ProcessGroup ProcessGroup::split(int color, int key) {
   };
   const Bid mine{color, key, state_->calls.backend().listen()};
   std::vector<Bid> bids(size());
-  all_gather(&mine, bids.data(), sizeof(Bid) * size(), DataType::uint8, "split");
+  all_gather({&mine, sizeof(Bid), DataType::uint8},
+             {bids.data(), sizeof(Bid) * bids.size(), DataType::uint8}, "split");
 
   std::vector<int> members;
   for (int r = 0; r < size(); ++r)
@@ -176,20 +150,15 @@ ProcessGroup ProcessGroup::split(int color, int key) {
   ProcessGroup group(state_->calls.backend().connect_sub_group(name, my_rank, endpoints),
                      state_->algorithms);
   group.state_->name = name;
-  if (state_->make_device_backend)
-    group.add_device(state_->make_device_backend, state_->is_device_memory);
-  group.set_fence(state_->calls.fence());
+  group.use_device(state_->device);
   return group;
 }
 
-void ProcessGroup::add_device(MakeBackend make_backend, IsDeviceMemory is_device_memory) {
-  state_->calls.add_device(make_backend(*this), is_device_memory);
-  state_->make_device_backend = std::move(make_backend);
-  state_->is_device_memory = std::move(is_device_memory);
-}
-
-void ProcessGroup::set_fence(Fence fence) {
-  state_->calls.set_fence(std::move(fence));
+void ProcessGroup::use_device(DeviceCalls device) {
+  if (device.make_backend)
+    state_->calls.add_device(device.make_backend(*this), device.is_device_memory);
+  state_->calls.set_fence(device.fence);
+  state_->device = std::move(device);
 }
 
 void ProcessGroup::set_algorithms(AlgorithmSelection algorithms) {
@@ -223,135 +192,108 @@ CallTimes ProcessGroup::times() const {
   return state_->calls.times();
 }
 
-void ProcessGroup::all_reduce(const void* input, void* output, std::size_t count, DataType type,
-                              ReduceOp op, std::string_view label) {
-  state_->run(make_reduction(Collective::all_reduce, type, count, op, label), input, output);
-}
-
-void ProcessGroup::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
-                                  ReduceOp op, std::string_view label) {
-  state_->run(make_reduction(Collective::reduce_scatter, type, count, op, label), input, output);
-}
-
-void ProcessGroup::all_gather(const void* input, void* output, std::size_t count, DataType type,
+void ProcessGroup::all_reduce(ConstBuffer input, Buffer output, ReduceOp op,
                               std::string_view label) {
-  state_->run(make_call(Collective::all_gather, type, count, label), input, output);
+  require_fits(Collective::all_reduce, output, input.count, input);
+  state_->run(make_reduction(Collective::all_reduce, input, op, label), input.address,
+              output.address);
 }
 
-void ProcessGroup::broadcast(void* data, std::size_t count, DataType type, int root,
-                             std::string_view label) {
-  state_->run(make_rooted(make_call(Collective::broadcast, type, count, label), root), nullptr,
-              data);
+void ProcessGroup::all_reduce(Buffer data, ReduceOp op, std::string_view label) {
+  all_reduce(data, data, op, label);
 }
 
-void ProcessGroup::reduce(const void* input, void* output, std::size_t count, DataType type,
-                          int root, ReduceOp op, std::string_view label) {
-  state_->run(make_rooted(make_reduction(Collective::reduce, type, count, op, label), root), input,
-              output);
+void ProcessGroup::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op,
+                                  std::string_view label) {
+  require_fits(Collective::reduce_scatter, output, block_size(input.count, rank()), input);
+  state_->run(make_reduction(Collective::reduce_scatter, input, op, label), input.address,
+              output.address);
 }
 
-void ProcessGroup::gather(const void* input, void* output, std::size_t count, DataType type,
-                          int root, std::string_view label) {
-  state_->run(make_rooted(make_call(Collective::gather, type, count, label), root), input, output);
+void ProcessGroup::all_gather(ConstBuffer input, Buffer output, std::string_view label) {
+  require_fits(Collective::all_gather, input, block_size(output.count, rank()), output);
+  state_->run(make_call(Collective::all_gather, output, output.count, label), input.address,
+              output.address);
 }
 
-void ProcessGroup::scatter(const void* input, void* output, std::size_t count, DataType type,
-                           int root, std::string_view label) {
-  state_->run(make_rooted(make_call(Collective::scatter, type, count, label), root), input, output);
+void ProcessGroup::broadcast(Buffer data, int root, std::string_view label) {
+  state_->run(make_rooted(make_call(Collective::broadcast, data, data.count, label), root), nullptr,
+              data.address);
 }
 
-void ProcessGroup::all_to_all(const void* input, void* output, std::size_t count, DataType type,
-                              std::string_view label) {
-  require(count % size() == 0,
+void ProcessGroup::reduce(ConstBuffer input, Buffer output, int root, ReduceOp op,
+                          std::string_view label) {
+  if (rank() == root) require_fits(Collective::reduce, output, input.count, input);
+  state_->run(make_rooted(make_reduction(Collective::reduce, input, op, label), root),
+              input.address, output.address);
+}
+
+void ProcessGroup::gather(ConstBuffer input, Buffer output, int root, std::string_view label) {
+  const std::size_t count = input.count * size();
+  if (rank() == root) require_fits(Collective::gather, output, count, input);
+  state_->run(make_rooted(make_call(Collective::gather, input, count, label), root), input.address,
+              output.address);
+}
+
+void ProcessGroup::scatter(ConstBuffer input, Buffer output, int root, std::string_view label) {
+  const std::size_t count = output.count * size();
+  if (rank() == root) require_fits(Collective::scatter, input, count, output);
+  state_->run(make_rooted(make_call(Collective::scatter, output, count, label), root),
+              input.address, output.address);
+}
+
+void ProcessGroup::all_to_all(ConstBuffer input, Buffer output, std::string_view label) {
+  require_fits(Collective::all_to_all, output, input.count, input);
+  require(input.count % size() == 0,
           "all_to_all: {} elements cannot be divided into {} blocks of equal length, one for each "
           "rank",
-          count, size());
-  state_->run(make_call(Collective::all_to_all, type, count, label), input, output);
+          input.count, size());
+  state_->run(make_call(Collective::all_to_all, input, input.count, label), input.address,
+              output.address);
 }
 
-void ProcessGroup::send(const void* data, std::size_t count, DataType type, int to,
-                        std::string_view label) {
-  state_->run(state_->between(rank(), to, count, type, label), data, nullptr);
+void ProcessGroup::barrier() {
+  const ConstBuffer nothing(nullptr, 0, DataType::fp32);
+  state_->run(make_call(Collective::barrier, nothing, 0, {}), nullptr, nullptr);
 }
 
-void ProcessGroup::recv(void* data, std::size_t count, DataType type, int from,
-                        std::string_view label) {
-  state_->run(state_->between(from, rank(), count, type, label), nullptr, data);
+void ProcessGroup::send(ConstBuffer data, int to, std::string_view label) {
+  state_->run(state_->between(rank(), to, data, label), data.address, nullptr);
 }
 
-Work ProcessGroup::all_reduce_async(const void* input, void* output, std::size_t count,
-                                    DataType type, ReduceOp op, std::string_view label) {
-  return state_->start(make_reduction(Collective::all_reduce, type, count, op, label), input,
-                       output);
+void ProcessGroup::recv(Buffer data, int from, std::string_view label) {
+  state_->run(state_->between(from, rank(), data, label), nullptr, data.address);
 }
 
-Work ProcessGroup::reduce_scatter_async(const void* input, void* output, std::size_t count,
-                                        DataType type, ReduceOp op, std::string_view label) {
-  return state_->start(make_reduction(Collective::reduce_scatter, type, count, op, label), input,
-                       output);
+Work ProcessGroup::all_reduce_async(Buffer data, ReduceOp op, std::string_view label) {
+  return state_->start(make_reduction(Collective::all_reduce, data, op, label), data.address,
+                       data.address);
 }
 
-Work ProcessGroup::all_gather_async(const void* input, void* output, std::size_t count,
-                                    DataType type, std::string_view label) {
-  return state_->start(make_call(Collective::all_gather, type, count, label), input, output);
+Work ProcessGroup::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op,
+                                        std::string_view label) {
+  require_fits(Collective::reduce_scatter, output, block_size(input.count, rank()), input);
+  return state_->start(make_reduction(Collective::reduce_scatter, input, op, label), input.address,
+                       output.address);
 }
 
-void ProcessGroup::require_equal(const char* collective, std::size_t expected, std::size_t seen) {
-  require(expected == seen, "{}: expected a span of {} elements, got {}", collective, expected,
-          seen);
+Work ProcessGroup::all_gather_async(ConstBuffer input, Buffer output, std::string_view label) {
+  require_fits(Collective::all_gather, input, block_size(output.count, rank()), output);
+  return state_->start(make_call(Collective::all_gather, output, output.count, label),
+                       input.address, output.address);
 }
 
 // A call that moves data between this rank and another.
-Call ProcessGroup::State::between(int from, int to, std::size_t count, DataType type,
+Call ProcessGroup::State::between(int from, int to, const ConstBuffer& data,
                                   std::string_view label) const {
   const int self = calls.backend().rank(), size = calls.backend().size();
   const int other = from == self ? to : from;
   require(other >= 0 && other < size && other != self,
           "rank {} can send to and receive from the other ranks of 0 to {}, not rank {}", self,
           size - 1, other);
-  Call call = make_rooted(make_call(Collective::point_to_point, type, count, label), from);
+  Call call = make_rooted(make_call(Collective::point_to_point, data, data.count, label), from);
   call.peer = to;
   return call;
-}
-
-void run_threads(int size, const std::function<void(ProcessGroup&)>& body) {
-  run_threads(size, body, group_options_from_environment());
-}
-
-void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
-                 const GroupOptions& options) {
-  const auto world = make_threads_world(size);
-  std::mutex mutex;
-  std::exception_ptr first;
-  AlgorithmSelection algorithms = selection_behind(options.algorithms, options.link, "threads", 1);
-  if (!algorithms.costs()) algorithms.set_costs(costs_here("threads"));
-  const auto run_rank = [&](int rank, const std::function<void(ProcessGroup&)>& rank_body) {
-    std::optional<ProcessGroup> group;
-    try {
-      Connections connections = behind_link(connect_threads(world, rank), options.link);
-      group.emplace(make_schedule_backend(std::move(connections), options.executor), algorithms);
-      rank_body(*group);
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex);
-      if (!first) first = std::current_exception();
-      if (group) group->abort(fmt::format("rank {} gave up: {}", rank, error.what()));
-    }
-  };
-
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<std::size_t>(size));
-  try {
-    for (int rank = 1; rank < size; ++rank)
-      threads.push_back(start_thread(fmt::format("rank {} of {}", rank, size),
-                                     [&run_rank, &body, rank] { run_rank(rank, body); }));
-    run_rank(0, body);
-  } catch (const Error& error) {
-    // The ranks that have started wait for one that never will: rank 0 fails for it.
-    const std::string cause = error.what();
-    run_rank(0, [&cause](ProcessGroup&) { fail("{}", cause); });
-  }
-  for (auto& thread : threads) thread.join();
-  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace ringside::collectives

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace ringside::collectives {
@@ -37,13 +36,5 @@ struct CallTimes {
   double running = 0;       // calls ran, whether a caller waited or not
   std::uint64_t calls = 0;  // how many have ended
 };
-
-// For calls whose input a device still computes. The caller's thread calls the fence when a call is
-// made; the fence marks how much work the device has been given. The function that it returns
-// waits, on any thread, until the device has done that work.
-using Fence = std::function<std::function<void()>()>;
-
-// Whether an address, not null, is memory of the device.
-using IsDeviceMemory = std::function<bool(const void*)>;
 
 }  // namespace ringside::collectives

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collectives/process_group.hpp"
+#include "collectives/work.hpp"
 #include "ddp/buckets.hpp"
 #include "parallel/gradient_hooks.hpp"
 

@@ -13,6 +13,7 @@
 
 #include "autograd/nn/module.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/work.hpp"
 #include "parallel/gradient_hooks.hpp"
 
 namespace ringside::ddp {

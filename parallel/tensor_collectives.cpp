@@ -5,25 +5,10 @@
 namespace ringside::parallel {
 
 using autograd::Tensor;
+using collectives::Buffer;
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
 using collectives::Work;
-
-namespace {
-
-void* address_of(const Tensor& tensor, std::string_view label) {
-  require(tensor.is_contiguous(),
-          "a collective needs a contiguous tensor, but {} of shape {} has strides {}: call "
-          "contiguous() first",
-          label, autograd::to_string(tensor.shape()), autograd::to_string(tensor.strides()));
-  return tensor.address();
-}
-
-std::size_t count_of(const Tensor& tensor) {
-  return static_cast<std::size_t>(tensor.elements());
-}
-
-}  // namespace
 
 collectives::DataType data_type_of(const Tensor& tensor) {
   switch (tensor.dtype()) {
@@ -39,19 +24,24 @@ collectives::DataType data_type_of(const Tensor& tensor) {
   fail("the collectives have no type for elements of {}", name_of(tensor.dtype()));
 }
 
+Buffer buffer_of(const Tensor& tensor, std::string_view label) {
+  require(tensor.is_contiguous(),
+          "a collective needs a contiguous tensor, but {} of shape {} has strides {}: call "
+          "contiguous() first",
+          label, autograd::to_string(tensor.shape()), autograd::to_string(tensor.strides()));
+  return {tensor.address(), static_cast<std::size_t>(tensor.elements()), data_type_of(tensor)};
+}
+
 void broadcast(const Tensor& tensor, int root, ProcessGroup& group, std::string_view label) {
-  group.broadcast(address_of(tensor, label), count_of(tensor), data_type_of(tensor), root, label);
+  group.broadcast(buffer_of(tensor, label), root, label);
 }
 
 void all_reduce_mean(const Tensor& tensor, ProcessGroup& group, std::string_view label) {
-  void* data = address_of(tensor, label);
-  group.all_reduce(data, data, count_of(tensor), data_type_of(tensor), ReduceOp::avg, label);
+  group.all_reduce(buffer_of(tensor, label), ReduceOp::avg, label);
 }
 
 Work all_reduce_mean_async(const Tensor& tensor, ProcessGroup& group, std::string_view label) {
-  void* data = address_of(tensor, label);
-  return group.all_reduce_async(data, data, count_of(tensor), data_type_of(tensor), ReduceOp::avg,
-                                label);
+  return group.all_reduce_async(buffer_of(tensor, label), ReduceOp::avg, label);
 }
 
 void all_reduce_sum(const Tensor& input, const Tensor& output, ProcessGroup& group,
@@ -86,14 +76,13 @@ void all_gather(const Tensor& block, const Tensor& whole, ProcessGroup& group,
 
 Work reduce_scatter_mean_async(const Tensor& whole, const Tensor& block, ProcessGroup& group,
                                std::string_view label) {
-  return group.reduce_scatter_async(address_of(whole, label), address_of(block, label),
-                                    count_of(whole), data_type_of(whole), ReduceOp::avg, label);
+  return group.reduce_scatter_async(buffer_of(whole, label), buffer_of(block, label), ReduceOp::avg,
+                                    label);
 }
 
 Work all_gather_async(const Tensor& block, const Tensor& whole, ProcessGroup& group,
                       std::string_view label) {
-  return group.all_gather_async(address_of(block, label), address_of(whole, label), count_of(whole),
-                                data_type_of(whole), label);
+  return group.all_gather_async(buffer_of(block, label), buffer_of(whole, label), label);
 }
 
 }  // namespace ringside::parallel

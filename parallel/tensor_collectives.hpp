@@ -9,11 +9,15 @@
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/work.hpp"
 
 namespace ringside::parallel {
 
 // The type of a tensor's elements, as the collectives name it.
 collectives::DataType data_type_of(const autograd::Tensor& tensor);
+
+// The tensor's elements, for the calls of ProcessGroup. `label` names the tensor in the error.
+collectives::Buffer buffer_of(const autograd::Tensor& tensor, std::string_view label);
 
 // Copies the root's `tensor` into that of every other rank.
 void broadcast(const autograd::Tensor& tensor, int root, collectives::ProcessGroup& group,

@@ -18,16 +18,13 @@ Tensor collect(const Tensor& mine, const std::vector<ShardRange>& ranges, autogr
   const Tensor whole = at_root ? Tensor::empty(std::move(shape), dtype) : Tensor();
   for (int rank = 0; rank < group.size(); ++rank) {
     const ShardRange& range = ranges[static_cast<std::size_t>(rank)];
-    const auto count = static_cast<std::size_t>(range.count);
-    if (count == 0) continue;
+    if (range.count == 0) continue;
     if (at_root && rank == 0)
       view_of_range(whole, range).copy_(mine.reshape({range.count}));
     else if (at_root)
-      group.recv(view_of_range(whole, range).address(), count, parallel::data_type_of(whole), rank,
-                 label);
+      group.recv(parallel::buffer_of(view_of_range(whole, range), label), rank, label);
     else if (rank == group.rank())
-      group.send(mine.to(autograd::Device::cpu).address(), count, parallel::data_type_of(mine), 0,
-                 label);
+      group.send(parallel::buffer_of(mine.to(autograd::Device::cpu), label), 0, label);
   }
   return whole;
 }

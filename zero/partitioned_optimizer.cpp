@@ -86,8 +86,7 @@ double PartitionedOptimizer::grad_norm_squared() const {
   std::vector<Tensor> mine;
   for (const NamedTensor& shard : shards()) mine.push_back(shard.tensor);
   double squares = autograd::grad_norm_squared(mine);
-  group_.all_reduce(&squares, &squares, 1, collectives::DataType::fp64, collectives::ReduceOp::sum,
-                    "squares of the gradients");
+  group_.all_reduce(std::span(&squares, 1), collectives::ReduceOp::sum, "squares of the gradients");
   return squares;
 }
 

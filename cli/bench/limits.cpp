@@ -38,7 +38,7 @@ Relay relay_of(const Call& call, int rank, int ranks) {
   const bool chain =
       call.collective == Collective::broadcast || call.collective == Collective::reduce;
   if (chain) return {rank == ranks - 1 ? 0 : bytes, rank == 0 ? 0 : bytes, rank == 0 ? bytes : 0};
-  const std::size_t chunk = Chunks::even(bytes, ranks).largest();
+  const std::size_t chunk = Chunks::even(bytes, ranks).size(0);
   const std::size_t all = chunk * static_cast<std::size_t>(chunk_transfers(call.collective, ranks));
   return {all, all, chunk};
 }

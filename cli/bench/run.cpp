@@ -73,7 +73,7 @@ class Bench {
     auto options = collectives::group_options_from_environment();
     options.executor.timeout = Seconds(3600);
     options.link = {};
-    return ProcessGroup::over_tcp(rank_info, options);
+    return ProcessGroup::over("tcp", rank_info, options);
   }
 
   // The ranks of each contender meet at a free port that rank 0 of the job reserves.

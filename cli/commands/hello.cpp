@@ -25,7 +25,7 @@ struct HelloOptions {
 // The numbers of all ranks, for rank 0 to print: element r is rank r's. Equal lengths on all ranks.
 std::vector<Numbers> from_all_ranks(ProcessGroup& group, const Numbers& mine) {
   Numbers all(mine.size() * static_cast<std::size_t>(group.size()));
-  group.all_gather(std::span<const std::int32_t>(mine), std::span(all));
+  group.all_gather(std::span(mine), std::span(all));
   std::vector<Numbers> by_rank;
   for (auto begin = all.begin(); begin != all.end();
        begin += static_cast<std::ptrdiff_t>(mine.size()))

@@ -18,7 +18,7 @@
 #include "cli/views/player/player_page.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/lockstep.hpp"
-#include "collectives/proof/verify.hpp"
+#include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::cli {
 

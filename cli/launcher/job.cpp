@@ -71,7 +71,8 @@ void Job::wait_for_events() {
   for (const OutputQueue* queue : {&out_, &err_}) {
     if (!queue->empty()) events.push_back({queue->fd(), POLLOUT, 0});
   }
-  ::poll(events.data(), events.size(), deadline_ ? deadline_->remaining_ms() : -1);
+  const timespec patience = deadline_ ? to_timespec(deadline_->remaining()) : timespec{};
+  ::ppoll(events.data(), events.size(), deadline_ ? &patience : nullptr, nullptr);
 }
 
 void Job::handle_signals() {

@@ -11,6 +11,7 @@
 #include "cli/launcher/exit.hpp"
 #include "cli/launcher/rank_process.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/run_threads.hpp"
 #include "collectives/transport/link.hpp"
 
 namespace ringside::cli {

@@ -32,10 +32,10 @@ double estimate_offset(ProcessGroup& group, int other) {
     if (group.rank() == 0) {
       group.recv(std::span(&answer, 1), other);
       answer = on_own_clock(Clock::now());
-      group.send(std::span<const double>(&answer, 1), other);
+      group.send(std::span(&answer, 1), other);
     } else {
       const double asked = on_own_clock(Clock::now());
-      group.send(std::span<const double>(&answer, 1), 0);
+      group.send(std::span(&answer, 1), 0);
       group.recv(std::span(&answer, 1), 0);
       const double heard = on_own_clock(Clock::now());
       if (heard - asked < shortest) shortest = heard - asked, offset = answer - (asked + heard) / 2;
@@ -47,7 +47,7 @@ double estimate_offset(ProcessGroup& group, int other) {
 double offset_to_rank_0(ProcessGroup& group, bool always_estimate) {
   std::vector<std::int64_t> kernels(static_cast<std::size_t>(group.size()));
   const std::int64_t own = kernel_id();
-  group.all_gather(std::span<const std::int64_t>(&own, 1), std::span(kernels));
+  group.all_gather(std::span(&own, 1), std::span(kernels));
   double offset = 0;
   for (int r = 1; r < group.size(); ++r) {
     const bool same = kernels[static_cast<std::size_t>(r)] == kernels[0];
@@ -130,11 +130,12 @@ std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, boo
   const auto size = static_cast<std::size_t>(group.size());
   std::vector<std::int64_t> lengths(size);
   const auto own = static_cast<std::int64_t>(text.size());
-  group.all_gather(std::span<const std::int64_t>(&own, 1), std::span(lengths));
+  group.all_gather(std::span(&own, 1), std::span(lengths));
   const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
   text.resize(longest, ' ');
   std::string all(group.rank() == 0 ? longest * size : 0, ' ');
-  group.gather(text.data(), all.data(), longest * size, DataType::uint8, 0, "trace");
+  group.gather({text.data(), text.size(), DataType::uint8},
+               {all.data(), all.size(), DataType::uint8}, 0, "trace");
   std::vector<RankTrace> ranks;
   for (std::size_t r = 0; group.rank() == 0 && r < size; ++r)
     ranks.push_back(unpacked(static_cast<int>(r),

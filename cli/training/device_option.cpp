@@ -7,6 +7,7 @@
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
+#include "collectives/device_calls.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -61,13 +62,15 @@ void take_device(Device device) {
 
 void join_device(const DeviceOption& option, Device device, collectives::ProcessGroup& group) {
   if (device == Device::cpu) return;
-  if (device == Device::cuda && group.size() > 1)
-    group.add_device(
-        [backend = option.backend](collectives::ProcessGroup& meeting) {
-          return make_backend(backend, meeting);
-        },
-        collectives::cuda::is_device_memory);
-  group.set_fence([device] { return autograd::device_memory(device).fence(); });
+  collectives::DeviceCalls calls;
+  calls.fence = [device] { return autograd::device_memory(device).fence(); };
+  if (device == Device::cuda && group.size() > 1) {
+    calls.is_device_memory = collectives::cuda::is_device_memory;
+    calls.make_backend = [backend = option.backend](collectives::ProcessGroup& meeting) {
+      return make_backend(backend, meeting);
+    };
+  }
+  group.use_device(std::move(calls));
 }
 
 std::string describe(Device device) {

@@ -8,6 +8,7 @@
 
 #include "autograd/optim/clip.hpp"
 #include "base/error.hpp"
+#include "collectives/work.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/flat.hpp"
 #include "ddp/naive.hpp"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
-#include "collectives/proof/verify.hpp"
+#include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::cli {
 

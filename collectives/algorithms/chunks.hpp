@@ -41,7 +41,6 @@ class Chunks {
   std::size_t size(ChunkRange range) const {
     return begin(range.first + range.count) - begin(range.first);
   }
-  std::size_t largest() const { return size(0); }
 
  private:
   Chunks(std::size_t count, int chunks, std::size_t unit)

@@ -31,10 +31,6 @@ constexpr bool contains(ChunkRange range, int chunk) {
   return chunk >= range.first && chunk < range.first + range.count;
 }
 
-constexpr bool overlap(ChunkRange a, ChunkRange b) {
-  return a.first < b.first + b.count && b.first < a.first + a.count;
-}
-
 // What the receiver does: replace what it holds, or combine both with the call's reduction.
 enum class Action { overwrite, add };
 

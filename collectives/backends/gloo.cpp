@@ -82,7 +82,7 @@ class GlooBackend final : public Backend {
     require(rank_info.local_size == rank_info.size,
             "the gloo backend is for ranks on one host, but this job has ranks on several");
     context_->setTimeout(std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
-    ProcessGroup meeting = ProcessGroup::over_tcp(rank_info);
+    ProcessGroup meeting = ProcessGroup::over("tcp", rank_info);
     ExchangeStore store(meeting);
     auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
     context_->connectFullMesh(store, device);

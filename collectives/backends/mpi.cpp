@@ -6,6 +6,7 @@
 #include <mpi.h>
 
 #include "base/environment.hpp"
+#include "collectives/algorithms/chunks.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/execution/first_failure.hpp"
 #include "collectives/execution/reduce.hpp"

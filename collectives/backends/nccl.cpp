@@ -171,7 +171,8 @@ class NcclBackend final : public Backend {
     nccl();  // throws if the library is missing, before any rank waits for this one
     Introduction mine = introduce(device_, rank_);
     std::vector<Introduction> all(static_cast<std::size_t>(size_));
-    meeting.all_gather(&mine, all.data(), sizeof mine * all.size(), DataType::uint8, "nccl");
+    meeting.all_gather({&mine, sizeof mine, DataType::uint8},
+                       {all.data(), sizeof mine * all.size(), DataType::uint8}, "nccl");
     check_no_shared_gpu(all);
 
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
@@ -370,7 +371,7 @@ std::unique_ptr<Backend> make_nccl_backend(const RankInfo& rank_info, Seconds ti
   // Throw because of a missing GPU or library before waiting for other ranks.
   cuda::choose_device(rank_info.local_rank);
   nccl();
-  ProcessGroup meeting = ProcessGroup::over_tcp(rank_info);
+  ProcessGroup meeting = ProcessGroup::over("tcp", rank_info);
   return make_nccl_backend(meeting, rank_info.local_rank, timeout);
 }
 

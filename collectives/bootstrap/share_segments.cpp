@@ -65,7 +65,8 @@ void receive_all(int socket, void* bytes, std::size_t length, int peer, const De
   auto* next = static_cast<char*>(bytes);
   while (length > 0) {
     pollfd watched{socket, POLLIN, 0};
-    const int ready = ::poll(&watched, 1, deadline.remaining_ms());
+    const timespec patience = to_timespec(deadline.remaining());
+    const int ready = ::ppoll(&watched, 1, &patience, nullptr);
     require(ready != 0, "rank {} did not share its memory within {:.0f} s", peer,
             deadline.total().count());
     if (ready < 0 && errno == EINTR) continue;

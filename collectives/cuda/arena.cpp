@@ -71,7 +71,8 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
     check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]),
                fmt::format("sharing an event of rank {}", self_));
   std::vector<Offer> all(ranks_.size());
-  meeting.all_gather(&offer, all.data(), sizeof(Offer) * all.size(), DataType::uint8, "cuda_ipc");
+  meeting.all_gather({&offer, sizeof offer, DataType::uint8},
+                     {all.data(), sizeof offer * all.size(), DataType::uint8}, "cuda_ipc");
 
   for (std::size_t r = 0; r < all.size(); ++r)
     for (std::size_t s = 0; s < r; ++s) {

@@ -19,6 +19,7 @@
 
 #include "base/cuda.hpp"
 #include "collectives/algorithms/chunks.hpp"
+#include "collectives/call_mismatch.hpp"
 #include "collectives/cuda/arena.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -110,7 +111,8 @@ class IpcBackend final : public Backend {
   // Shows every rank the call of every other; throws Error if they differ.
   void compare(const Call& call) {
     std::vector<Call> all(static_cast<std::size_t>(size()));
-    meeting_.all_gather(&call, all.data(), sizeof(Call) * all.size(), DataType::uint8);
+    meeting_.all_gather({&call, sizeof call, DataType::uint8},
+                        {all.data(), sizeof call * all.size(), DataType::uint8});
     ++calls_;
     for (int r = 0; r < size(); ++r)
       check_call(calls_, call, all[static_cast<std::size_t>(r)], rank(), r);
@@ -170,7 +172,7 @@ class IpcBackend final : public Backend {
   template <Element T>
   void reduce_scatter(const Call& call, const Chunks& blocks, const T* input, T* output) {
     const std::size_t piece = piece_of_a_block<T>();
-    for (std::size_t begin = 0; begin < blocks.largest(); begin += piece) {
+    for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
       for (int r = 0; r < size(); ++r)
         copy(area<T>(rank(), 0) + static_cast<std::size_t>(r) * piece,
              input + blocks.begin(r) + begin, part(blocks, r, begin, piece));
@@ -184,7 +186,7 @@ class IpcBackend final : public Backend {
   template <Element T>
   void all_gather(const Chunks& blocks, const T* input, T* output) {
     const std::size_t piece = piece_of_a_block<T>();
-    for (std::size_t begin = 0; begin < blocks.largest(); begin += piece) {
+    for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
       copy(area<T>(rank(), 0), input + begin, part(blocks, rank(), begin, piece));
       stream_barrier(filled);
       for (int r = 0; r < size(); ++r)
@@ -289,7 +291,7 @@ std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo& rank_info, Second
   choose_device(rank_info.local_rank);  // throw without a GPU before waiting for other ranks
   auto options = group_options_from_environment();
   options.executor.timeout = timeout;
-  return std::make_unique<IpcBackend>(ProcessGroup::over_shm(rank_info, options),
+  return std::make_unique<IpcBackend>(ProcessGroup::over("shm", rank_info, options),
                                       rank_info.local_rank, timeout, piece_bytes);
 }
 

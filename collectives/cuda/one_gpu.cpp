@@ -10,6 +10,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/algorithms/ring.hpp"
+#include "collectives/call_mismatch.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernels.hpp"

@@ -12,7 +12,8 @@
 #include "collectives/bootstrap/sub_group_connector.hpp"
 #include "collectives/call.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
-#include "collectives/execution/executor.hpp"
+#include "collectives/execution/executor_options.hpp"
+#include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 

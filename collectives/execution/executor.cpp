@@ -1,5 +1,6 @@
 #include "collectives/execution/executor.hpp"
 
+#include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/watchdog.hpp"
 
 namespace ringside::collectives {
@@ -8,12 +9,8 @@ void warn_on_stderr(const std::string& sentence) {
   fmt::print(stderr, "ringside: {}\n", sentence);
 }
 
-Executor::Executor(Transport& transport, ControlChannel& control, ExecutorOptions options)
-    : transport_(transport),
-      options_(std::move(options)),
-      watchdog_(std::make_unique<Watchdog>(transport_, control, options_)) {
-  if (options_.slice_bytes == 0) options_.slice_bytes = transport.slice_bytes();
-}
+Executor::Executor(Transport& transport, ControlChannel& control, const ExecutorOptions& options)
+    : transport_(transport), watchdog_(std::make_unique<Watchdog>(transport_, control, options)) {}
 
 Executor::~Executor() = default;
 
@@ -31,15 +28,14 @@ Completion Executor::wait(const Progress& progress) {
   return watchdog_->wait(progress);
 }
 
-MessageHeader Executor::header(const Task& task, int step, std::uint32_t slice,
-                               std::size_t bytes) const {
+MessageHeader Executor::header(const Task& task, int step, ChunkRange chunks) const {
   MessageHeader header;
   header.job = transport_.job();
   header.sequence = task.sequence;
   header.call = task.call;
   header.step = static_cast<std::uint32_t>(step);
-  header.slice = slice;
-  header.bytes = bytes;
+  header.slice = MessageHeader::not_sliced;
+  header.bytes = task.chunks.size(chunks) * size_of(task.call.type);
   return header;
 }
 

@@ -5,31 +5,15 @@
 // default. RINGSIDE_EXECUTOR=simple selects the simple one; it must be the same on every rank.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 
-#include "base/clock.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
 
 class ControlChannel;
-enum class ExecutorKind { pipelined, simple };
-
-void warn_on_stderr(const std::string& sentence);
-
-struct ExecutorOptions {
-  std::optional<ExecutorKind> kind = {};  // none: what RINGSIDE_EXECUTOR says
-  std::size_t slice_bytes = 0;  // of a message at most, the same on every rank; 0: the transport's
-  int slices_per_segment = 4;
-  std::string group = {};  // the name of a sub-group; empty: all ranks of the job
-  Seconds timeout{120};    // how long a rank may wait without any progress
-  Seconds warn_after{10};  // how long a rank waits before it warns; 0: it never warns
-  std::function<void(const std::string& sentence)> warn = warn_on_stderr;
-};
+struct ExecutorOptions;
 
 // Where the data of a call is. Input and output may share memory; a chunk that both have then lies
 // at the same address in both. Otherwise nothing writes to the input.
@@ -58,29 +42,30 @@ struct Progress {
 
 class Executor {
  public:
-  Executor(Transport& transport, ControlChannel& control, ExecutorOptions options);
+  Executor(Transport& transport, ControlChannel& control, const ExecutorOptions& options);
   virtual ~Executor();
 
   // Returns when the result is in the output and the caller may change the input again. Throws
   // Error when the ranks disagree about the call, and RankFailure when a rank is gone or nothing
-  // arrives for options.timeout. Before run() throws, it tells every other rank the cause.
+  // arrives for the timeout. Before run() throws, it tells every other rank the cause.
   void run(const Task& task);
-
-  const ExecutorOptions& options() const { return options_; }
 
  protected:
   // Waits until a send or the receive is complete. Throws as run() does.
   Completion wait(const Progress& progress);
 
-  MessageHeader header(const Task& task, int step, std::uint32_t slice, std::size_t bytes) const;
+  // Of a message that carries all of `chunks`, not sliced.
+  MessageHeader header(const Task& task, int step, ChunkRange chunks) const;
 
   Transport& transport_;
-  ExecutorOptions options_;
 
  private:
   virtual void move_data(const Task& task) = 0;
 
   std::unique_ptr<class Watchdog> watchdog_;  // turns a hang or a failure into a sentence
 };
+
+std::unique_ptr<Executor> make_simple_executor(Transport& transport, ControlChannel& control,
+                                               const ExecutorOptions& options);
 
 }  // namespace ringside::collectives

@@ -2,7 +2,6 @@
 
 #include "base/environment.hpp"
 #include "collectives/execution/pipelined_executor.hpp"
-#include "collectives/execution/simple_executor.hpp"
 
 namespace ringside::collectives {
 
@@ -14,10 +13,10 @@ ExecutorKind executor_from_environment() {
 }
 
 std::unique_ptr<Executor> make_executor(Transport& transport, ControlChannel& control,
-                                        ExecutorOptions options) {
+                                        const ExecutorOptions& options) {
   if (options.kind.value_or(executor_from_environment()) == ExecutorKind::simple)
-    return std::make_unique<SimpleExecutor>(transport, control, std::move(options));
-  return std::make_unique<PipelinedExecutor>(transport, control, std::move(options));
+    return make_simple_executor(transport, control, options);
+  return std::make_unique<PipelinedExecutor>(transport, control, options);
 }
 
 }  // namespace ringside::collectives

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "collectives/execution/executor.hpp"
+#include "collectives/execution/executor_options.hpp"
 
 namespace ringside::collectives {
 
@@ -13,6 +14,6 @@ ExecutorKind executor_from_environment();
 
 // An executor of the kind options.kind; without one, of executor_from_environment().
 std::unique_ptr<Executor> make_executor(Transport& transport, ControlChannel& control,
-                                        ExecutorOptions options);
+                                        const ExecutorOptions& options);
 
 }  // namespace ringside::collectives

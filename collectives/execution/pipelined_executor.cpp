@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
@@ -21,7 +22,7 @@ struct Cursor {
 
 // How a task's chunks are divided into slices and segments.
 struct Slicing {
-  Slicing(const Task& task, const Plan& plan, const ExecutorOptions& options);
+  Slicing(const Task& task, const Plan& plan, std::size_t slice_bytes, int slices_per_segment);
 
   int slices_of(ChunkRange range) const {
     const std::size_t slices = (chunks.size(range) + slice_elements - 1) / slice_elements;
@@ -51,17 +52,18 @@ struct Slicing {
   int segments;
 };
 
-Slicing::Slicing(const Task& task, const Plan& plan, const ExecutorOptions& options)
+Slicing::Slicing(const Task& task, const Plan& plan, std::size_t slice_bytes,
+                 int slices_per_segment)
     : chunks(task.chunks),
       element(size_of(task.call.type)),
-      slice_elements(std::max<std::size_t>(1, options.slice_bytes / element)) {
+      slice_elements(std::max<std::size_t>(1, slice_bytes / element)) {
   int longest = 1;  // slices in a message
   for (const Step& step : task.schedule.steps) {
     if (step.send) longest = std::max(longest, slices_of(step.send->chunks));
     if (step.receive) longest = std::max(longest, slices_of(step.receive->chunks));
   }
   // Ranks may slice a message of several chunks differently: then everything is one segment.
-  segment_slices = plan.single_chunks ? std::min(options.slices_per_segment, longest) : longest;
+  segment_slices = plan.single_chunks ? std::min(slices_per_segment, longest) : longest;
   segments = task.schedule.steps.empty() ? 0 : (longest + segment_slices - 1) / segment_slices;
 }
 
@@ -280,6 +282,12 @@ bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t ele
 
 }  // namespace
 
+PipelinedExecutor::PipelinedExecutor(Transport& transport, ControlChannel& control,
+                                     const ExecutorOptions& options)
+    : Executor(transport, control, options),
+      slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
+      slices_per_segment_(options.slices_per_segment) {}
+
 void PipelinedExecutor::move_data(const Task& task) {
   const std::size_t element = size_of(task.call.type);
   const Chunks& chunks = task.chunks;
@@ -301,15 +309,14 @@ void PipelinedExecutor::move_data(const Task& task) {
 
 void PipelinedExecutor::pipeline(const Plan& plan, const Task& task) {
   const Buffers buffers = prepare(plan, task);
-  const Slicing slicing(task, plan, options_);
+  const Slicing slicing(task, plan, slice_bytes_, slices_per_segment_);
   bool passes_through = false;  // some chunk is received that this rank does not keep
   for (int c = 0; c < task.chunks.chunks(); ++c)
     passes_through = passes_through || (plan.received[c] && !contains(buffers.kept, c));
   if (passes_through && scratch_.size() < slicing.scratch_bytes())
     scratch_.resize(slicing.scratch_bytes());
 
-  Pipeline pipeline(transport_, plan, task, buffers, slicing, scratch_.data(),
-                    header(task, 0, 0, 0));
+  Pipeline pipeline(transport_, plan, task, buffers, slicing, scratch_.data(), header(task, 0, {}));
   while (!pipeline.finished()) {
     pipeline.post_all_allowed();
     if (pipeline.finished()) return;

@@ -24,7 +24,7 @@ namespace ringside::collectives {
 
 class PipelinedExecutor final : public Executor {
  public:
-  using Executor::Executor;
+  PipelinedExecutor(Transport& transport, ControlChannel& control, const ExecutorOptions& options);
 
  private:
   void move_data(const Task& task) override;
@@ -32,6 +32,8 @@ class PipelinedExecutor final : public Executor {
   const Plan& plan_for(const Schedule& schedule, bool in_place);
   Buffers prepare(const Plan& plan, const Task& task);
 
+  const std::size_t slice_bytes_;
+  const int slices_per_segment_;
   std::map<std::pair<const Schedule*, bool>, Plan> plans_;
   std::vector<std::byte> scratch_, kept_input_, workspace_;  // kept between calls
 };

@@ -8,6 +8,10 @@
 
 namespace ringside::collectives {
 
+constexpr bool overlap(ChunkRange a, ChunkRange b) {
+  return a.first < b.first + b.count && b.first < a.first + a.count;
+}
+
 struct Plan {
   static constexpr int none = -1;
   // An earlier step that must be done first.

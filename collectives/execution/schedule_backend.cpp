@@ -17,8 +17,8 @@ class ScheduleBackend final : public Backend {
  public:
   ScheduleBackend(Connections connections, ExecutorOptions options)
       : connections_(std::move(connections)),
-        executor_(
-            make_executor(*connections_.transport, *connections_.control, std::move(options))),
+        options_(std::move(options)),
+        executor_(make_executor(*connections_.transport, *connections_.control, options_)),
         sent_to_(connections_.transport->size()),
         received_from_(connections_.transport->size()) {}
 
@@ -56,7 +56,7 @@ class ScheduleBackend final : public Backend {
 
   std::unique_ptr<Backend> connect_sub_group(const std::string& name, int rank,
                                              const std::vector<Endpoint>& members) override {
-    ExecutorOptions options = executor_->options();
+    ExecutorOptions options = options_;
     options.group = name;
     return std::make_unique<ScheduleBackend>(connections_.connector->connect(name, rank, members),
                                              options);
@@ -148,6 +148,7 @@ class ScheduleBackend final : public Backend {
   }
 
   Connections connections_;
+  const ExecutorOptions options_;
   std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t>, Schedule> schedules_;
   std::unique_ptr<Executor> executor_;
   std::uint64_t collectives_ = 0;
@@ -163,7 +164,7 @@ std::unique_ptr<Backend> Backend::connect_sub_group(const std::string&, int,
 }
 
 std::unique_ptr<Backend> make_schedule_backend(Connections connections, ExecutorOptions options) {
-  return std::make_unique<ScheduleBackend>(std::move(connections), options);
+  return std::make_unique<ScheduleBackend>(std::move(connections), std::move(options));
 }
 
 }  // namespace ringside::collectives

@@ -1,90 +1,100 @@
-#include "collectives/execution/simple_executor.hpp"
-
+// The simple executor: one step after the other, each chunk in one message.
+//
+// It does what a schedule says and nothing more, so it is the one to read first, and to step
+// through first:
+//
+//     RINGSIDE_EXECUTOR=simple gdb --args build/debug/bin/ringside hello -n 4 --backend threads
+//     (gdb) break SimpleExecutor::exchange_messages
+//
+// The whole buffer lies in a workspace: the input is copied in before the first step, and the
+// result is copied out after the last. Slow is fine here; the results are those of the pipelined
+// executor, bit for bit.
 #include <algorithm>
+#include <vector>
 
+#include "collectives/execution/executor.hpp"
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
-namespace {
 
 // The bytes of the chunks of `range`, in a buffer that begins with chunk `first`.
 template <class Byte>
-std::span<Byte> bytes_of(const Task& task, Byte* buffer, int first, ChunkRange range) {
+static std::span<Byte> bytes_of(const Task& task, Byte* buffer, int first, ChunkRange range) {
   const std::size_t element = size_of(task.call.type);
   const std::size_t offset = task.chunks.begin(range) - task.chunks.begin(first);
   return {buffer + offset * element, task.chunks.size(range) * element};
 }
 
-void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+static void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   std::copy(from.begin(), from.end(), to.begin());
 }
 
-}  // namespace
+class SimpleExecutor final : public Executor {
+ public:
+  using Executor::Executor;
 
-void SimpleExecutor::move_data(const Task& task) {
-  const auto& [input, given, output, kept] = task.buffers;
-  workspace_.resize(task.chunks.count() * size_of(task.call.type));
-  copy(bytes_of(task, input, given.first, given), bytes_of(task, workspace_.data(), 0, given));
-
-  const int steps = static_cast<int>(task.schedule.steps.size());
-  for (int step = 0; step < steps; ++step) {
-    exchange_messages(task, step);
-    const auto& receive = task.schedule.steps[step].receive;
-    if (receive) apply(task, *receive);
+ private:
+  void move_data(const Task& task) override {
+    const auto& [input, given, output, kept] = task.buffers;
+    workspace_.resize(task.chunks.count() * size_of(task.call.type));
+    copy(bytes_of(task, input, given.first, given), held(task, given));
+    for (int step = 0; step < static_cast<int>(task.schedule.steps.size()); ++step) {
+      exchange_messages(task, step);
+      if (const auto& receive = task.schedule.steps[step].receive) apply(task, *receive);
+    }
+    copy(held(task, kept), bytes_of(task, output, kept.first, kept));
   }
 
-  copy(bytes_of(task, workspace_.data(), 0, kept), bytes_of(task, output, kept.first, kept));
-}
+  // Sends this rank's message of the step, and waits until it is sent and the other has arrived in
+  // incoming_. It is applied afterwards: a rank sends what it held before the step. And every rank
+  // takes its message before it waits for anything else, so two ranks that exchange chunks do not
+  // wait for each other.
+  void exchange_messages(const Task& task, int step) {
+    const auto& [send, receive] = task.schedule.steps[step];
+    if (receive) incoming_.resize(task.chunks.size(receive->chunks) * size_of(task.call.type));
+    if (send && send->to == transport_.rank())  // to itself, without the transport
+      return copy(outgoing(task, *send), incoming_);
 
-// Sends this rank's message of the step, and waits until it is sent and the other has arrived in
-// incoming_. It is applied afterwards: a rank sends what it held before the step. And every rank
-// takes its message before it waits for anything else, so two ranks that exchange chunks do not
-// wait for each other.
-void SimpleExecutor::exchange_messages(const Task& task, int step) {
-  const auto& [send, receive] = task.schedule.steps[step];
-  if (send && send->to == transport_.rank()) {  // to itself, without the transport
-    const auto payload = outgoing(task, *send);
-    incoming_.assign(payload.begin(), payload.end());
-    return;
-  }
-  if (send) {
-    const auto payload = outgoing(task, *send);
-    transport_.post_send(send->to, header(task, step, MessageHeader::not_sliced, payload.size()),
-                         payload);
-  }
-  if (receive) {
-    incoming_.resize(task.chunks.size(receive->chunks) * size_of(task.call.type));
-    transport_.post_receive(
-        receive->from, header(task, step, MessageHeader::not_sliced, incoming_.size()), incoming_);
-  }
-  bool sent = !send, received = !receive;
-  while (!sent || !received) {
-    const int peer = received ? send->to : receive->from;
-    const Completion completion = wait({step, peer, !received});
-    if (completion.kind == Completion::sent) {
-      sent = true;
-    } else {
-      received = true;
-      transport_.release();
+    if (send)
+      transport_.post_send(send->to, header(task, step, send->chunks), outgoing(task, *send));
+    if (receive)
+      transport_.post_receive(receive->from, header(task, step, receive->chunks), incoming_);
+    for (bool sent = !send, received = !receive; !sent || !received;) {
+      const int peer = received ? send->to : receive->from;
+      const bool arrived = wait({step, peer, !received}).kind == Completion::received;
+      if (arrived) transport_.release();
+      (arrived ? received : sent) = true;
     }
   }
-}
 
-// What a send carries: what this rank holds now, or its input as it was given.
-std::span<const std::byte> SimpleExecutor::outgoing(const Task& task, const Send& send) const {
-  if (!send.input) return bytes_of(task, workspace_.data(), 0, send.chunks);
-  const auto& [input, given, output, kept] = task.buffers;
-  return bytes_of(task, input, given.first, {*send.input, send.chunks.count});
-}
+  // What a send carries: what this rank holds now, or its input as it was given.
+  std::span<const std::byte> outgoing(const Task& task, const Send& send) {
+    if (!send.input) return held(task, send.chunks);
+    const ChunkRange chunks{*send.input, send.chunks.count};
+    return bytes_of(task, task.buffers.input, task.buffers.given.first, chunks);
+  }
 
-// Adds the message that has arrived to what this rank holds, or replaces that.
-void SimpleExecutor::apply(const Task& task, const Receive& receive) {
-  const auto held = bytes_of(task, workspace_.data(), 0, receive.chunks);
-  if (receive.action == Action::overwrite)
-    copy(incoming_, held);
-  else
-    combine(task.call.type, task.call.reduce, held.data(), held.data(), incoming_.data(),
-            held.size() / size_of(task.call.type));
+  // Adds the message that has arrived to what this rank holds, or replaces that.
+  void apply(const Task& task, const Receive& receive) {
+    const auto into = held(task, receive.chunks);
+    if (receive.action == Action::overwrite)
+      copy(incoming_, into);
+    else
+      combine(task.call.type, task.call.reduce, into.data(), into.data(), incoming_.data(),
+              into.size() / size_of(task.call.type));
+  }
+
+  std::span<std::byte> held(const Task& task, ChunkRange range) {
+    return bytes_of(task, workspace_.data(), 0, range);
+  }
+
+  std::vector<std::byte> workspace_;  // all chunks of the buffer
+  std::vector<std::byte> incoming_;   // the message that arrived in this step
+};
+
+std::unique_ptr<Executor> make_simple_executor(Transport& transport, ControlChannel& control,
+                                               const ExecutorOptions& options) {
+  return std::make_unique<SimpleExecutor>(transport, control, options);
 }
 
 }  // namespace ringside::collectives

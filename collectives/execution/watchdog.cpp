@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "collectives/call_mismatch.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 
 namespace ringside::collectives {

@@ -13,6 +13,7 @@
 
 #include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/execution/executor.hpp"
+#include "collectives/execution/executor_options.hpp"
 
 namespace ringside::collectives {
 
@@ -56,7 +57,7 @@ class Watchdog {
 
   Transport& transport_;
   ControlChannel& control_;
-  const ExecutorOptions& options_;
+  const ExecutorOptions options_;
   FlightRecorder recorder_;
   const Task* task_ = nullptr;
   Progress progress_;

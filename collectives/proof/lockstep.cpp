@@ -10,6 +10,12 @@ namespace ringside::collectives {
 
 namespace {
 
+std::string in_words(const ChunkRange& range) {
+  if (range.count == 0) return "a message without payload";
+  if (range.count == 1) return fmt::format("chunk {}", range.first);
+  return fmt::format("chunks {} to {}", range.first, range.first + range.count - 1);
+}
+
 // A message between two ranks. It holds copies, since the sender may overwrite its chunks in the
 // same step.
 struct Message {
@@ -125,12 +131,6 @@ std::vector<bool> only_itself(int rank, int size) {
 
 }  // namespace
 
-std::string in_words(const ChunkRange& range) {
-  if (range.count == 0) return "a message without payload";
-  if (range.count == 1) return fmt::format("chunk {}", range.first);
-  return fmt::format("chunks {} to {}", range.first, range.first + range.count - 1);
-}
-
 std::string in_words(const Send& send) {
   if (!send.input || send.chunks.count == 0) return in_words(send.chunks);
   const std::string taken = in_words(ChunkRange{*send.input, send.chunks.count}) + " of its input";
@@ -220,13 +220,6 @@ void run_all_steps(const std::vector<Schedule>& schedules, std::vector<RankState
   size_t steps = 0;
   for (const Schedule& schedule : schedules) steps = std::max(steps, schedule.steps.size());
   for (int step = 0; step < static_cast<int>(steps); ++step) run_step(schedules, step, states);
-}
-
-std::vector<double> buffer_of(const RankState& state) {
-  std::vector<double> buffer;
-  for (const std::vector<double>& chunk : state.chunks)
-    buffer.insert(buffer.end(), chunk.begin(), chunk.end());
-  return buffer;
 }
 
 }  // namespace ringside::collectives

@@ -53,11 +53,7 @@ void run_step(const std::vector<Schedule>& schedules, int step, std::vector<Rank
 // Every rank takes all its steps.
 void run_all_steps(const std::vector<Schedule>& schedules, std::vector<RankState>& states);
 
-// The chunks of one rank, joined.
-std::vector<double> buffer_of(const RankState& state);
-
 // "chunk 3", "chunks 0 to 3", "a message without payload"; a send may add "of its input".
 std::string in_words(const Send& send);
-std::string in_words(const ChunkRange& range);
 
 }  // namespace ringside::collectives

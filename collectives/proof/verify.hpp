@@ -21,16 +21,8 @@
 
 namespace ringside::collectives {
 
-struct Algorithm;  // catalogue.hpp
-
 // schedules[r] is rank r's. `root` counts only where the collective has one.
 std::vector<std::string> verify(Collective collective, const std::vector<Schedule>& schedules,
                                 int root = 0);
-
-// The schedules of an algorithm (catalogue.hpp). Each sentence begins "ring all_reduce, 4 ranks: ".
-std::vector<std::string> verify(const Algorithm& algorithm, int size, int root = 0);
-
-// "ring all_reduce, 4 ranks"; "binomial reduce, 4 ranks, root 2".
-std::string case_in_words(const Algorithm& algorithm, int size, int root);
 
 }  // namespace ringside::collectives

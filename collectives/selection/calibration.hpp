@@ -17,7 +17,7 @@
 #include <string_view>
 
 #include "collectives/bootstrap/connections.hpp"
-#include "collectives/execution/pipelined_executor.hpp"
+#include "collectives/execution/executor_options.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/selection/cost_model.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "collectives/execution/executor.hpp"
+#include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/plan.hpp"
 
 namespace ringside::collectives {

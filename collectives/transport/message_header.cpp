@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "collectives/call_mismatch.hpp"
+
 namespace ringside::collectives {
 
 static_assert(std::endian::native == std::endian::little,

@@ -19,24 +19,22 @@ struct InFlight {
   MessageHeader header;
   iovec payload{};
   std::size_t done = 0;
+  std::array<iovec, 2> pieces{};
 
   bool complete() const { return done == sizeof header + payload.iov_len; }
 
-  // What has not moved yet, in two pieces, for one system call.
-  std::array<iovec, 2> rest() {
+  // What has not moved yet, for one system call: the rest of the header and of the payload.
+  msghdr rest() {
     const std::size_t of_header = std::min(done, sizeof header), of_payload = done - of_header;
-    return {iovec{reinterpret_cast<std::byte*>(&header) + of_header, sizeof header - of_header},
-            iovec{static_cast<std::byte*>(payload.iov_base) + of_payload,
-                  payload.iov_len - of_payload}};
+    pieces = {iovec{reinterpret_cast<std::byte*>(&header) + of_header, sizeof header - of_header},
+              iovec{static_cast<std::byte*>(payload.iov_base) + of_payload,
+                    payload.iov_len - of_payload}};
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    return message;
   }
 };
-
-msghdr message_of(std::array<iovec, 2>& pieces) {
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = pieces.size();
-  return message;
-}
 
 // A rank polls for a short message before it sleeps. It does not for a long one: that comes in many
 // pieces, and polling takes time from the rank that sends them.
@@ -88,8 +86,7 @@ class TcpTransport final : public Transport {
   // True when the kernel has taken the whole message.
   bool write_some() {
     if (outgoing_.peer < 0) return false;
-    auto rest = outgoing_.rest();
-    const msghdr message = message_of(rest);
+    const msghdr message = outgoing_.rest();
     const auto n = ::sendmsg(fd(outgoing_), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     outgoing_.done += bytes_moved(n, outgoing_.peer);
     if (!outgoing_.complete()) return false;
@@ -101,8 +98,7 @@ class TcpTransport final : public Transport {
   bool read_some() {
     if (incoming_.peer < 0) return false;
     const bool had_header = incoming_.done >= sizeof(MessageHeader);
-    auto rest = incoming_.rest();
-    msghdr message = message_of(rest);
+    msghdr message = incoming_.rest();
     const auto n = ::recvmsg(fd(incoming_), &message, MSG_DONTWAIT);
     if (n == 0) throw ConnectionBroken(incoming_.peer, "End of file");
     incoming_.done += bytes_moved(n, incoming_.peer);

@@ -63,9 +63,13 @@ class ThreadsTransport final : public Transport {
   std::optional<Completion> wait(const Deadline& deadline) override {
     std::unique_lock lock(shared_->mutex);
     for (;;) {
-      if (receiver_ >= 0 && complete_send()) return Completion{Completion::sent, {}};
-      if (sender_ >= 0 && !inbox(sender_).being_read)
-        if (const auto payload = receive()) return Completion{Completion::received, *payload};
+      if (receiver_ >= 0 && outbox(receiver_).released > 0) {
+        --outbox(receiver_).released;
+        return Completion{Completion::sent, {}};
+      }
+      if (sender_ >= 0 && !inbox(sender_).being_read && !inbox(sender_).messages.empty())
+        return Completion{Completion::received, receive()};
+      throw_if_left();
       if (deadline.expired()) return std::nullopt;
       shared_->changed[rank()].wait_for(lock, deadline.remaining());
     }
@@ -89,18 +93,8 @@ class ThreadsTransport final : public Transport {
   MessageQueue& outbox(int receiver) const { return shared_->queues[rank() * size() + receiver]; }
   MessageQueue& inbox(int sender) const { return shared_->queues[sender * size() + rank()]; }
 
-  bool complete_send() {
-    MessageQueue& queue = outbox(receiver_);
-    if (queue.released == 0 && !queue.messages.empty()) throw_if_left(receiver_);
-    if (queue.released == 0) return false;
-    --queue.released;
-    return true;
-  }
-
-  std::optional<std::span<const std::byte>> receive() {
+  std::span<const std::byte> receive() {
     MessageQueue& queue = inbox(sender_);
-    if (queue.messages.empty()) throw_if_left(sender_);
-    if (queue.messages.empty()) return std::nullopt;
     const auto [header, payload] = queue.messages.front();
     check_message(expected_, header, rank(), sender_);
     queue.being_read = true;
@@ -119,8 +113,10 @@ class ThreadsTransport final : public Transport {
     sender_ = -1;
   }
 
-  void throw_if_left(int peer) const {
-    if (shared_->left[peer]) throw ConnectionBroken(peer, "it has left");
+  void throw_if_left() const {
+    const bool sending = receiver_ >= 0 && !outbox(receiver_).messages.empty();
+    for (const int peer : {sending ? receiver_ : -1, sender_})
+      if (peer >= 0 && shared_->left[peer]) throw ConnectionBroken(peer, "it has left");
   }
 
   std::shared_ptr<MessageQueues> shared_;

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     using ringside::collectives::ProcessGroup;
     const bool shm = argc > 2 && std::string_view(argv[2]) == "shm";
     const auto rank_info = ringside::collectives::rank_info_from_environment();
-    auto group = shm ? ProcessGroup::over_shm(rank_info) : ProcessGroup::over_tcp(rank_info);
+    auto group = ProcessGroup::over(shm ? "shm" : "tcp", rank_info);
     std::vector<float> x(argc > 1 ? static_cast<std::size_t>(std::atoll(argv[1])) : 1);
     group.barrier();
     std::printf("ready\n");

@@ -1,6 +1,6 @@
 // Calls in words, labels, and which calls share a numbering.
-#include "collectives/call.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/call_mismatch.hpp"
 
 #include <doctest/doctest.h>
 

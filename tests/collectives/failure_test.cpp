@@ -103,7 +103,7 @@ std::function<void(ProcessGroup&)> reduce_to(int root) {
   return [=](ProcessGroup& group) {
     group.set_algorithms(AlgorithmSelection("reduce=binomial"));
     std::vector<float> x(64), y(64);
-    group.reduce(std::span<const float>(x), std::span(y), root);
+    group.reduce(std::span(x), std::span(y), root);
   };
 }
 
@@ -364,7 +364,7 @@ std::vector<std::string> with_faulty_rank_2(const std::function<void(Mesh&)>& mi
     }
     const std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)> at_the_end(
         &ended, [](std::atomic<int>* count) { ++*count; });
-    ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port), options);
+    ProcessGroup group = ProcessGroup::over("tcp", rank_info_of(rank, 3, port), options);
     all_reduce_of<float>(48000)(group);
   });
   outcomes.pop_back();

@@ -115,8 +115,8 @@ TEST_CASE("host and device: ranks with an empty block use the same backend as th
          std::iota(whole.begin(), whole.end(), 1.0f);
          const auto block =
              has_block ? std::span(sides.on_device.data() + 10, 1) : std::span(nothing);
-         group.reduce_scatter(std::span<const float>(whole), block);
-         group.all_gather(std::span<const float>(block), whole);
+         group.reduce_scatter(std::span(whole), block);
+         group.all_gather(std::span(block), whole);
          require(whole[0] == 4 && whole[1] == 8 && whole[2] == 12 && sides.host_saw.empty(),
                  "{} {} {}", whole[0], whole[1], whole[2]);
        }))
@@ -163,7 +163,8 @@ TEST_CASE(
   const auto of_rank_1 = [&](ProcessGroup&) {
     return make_schedule_backend(connect_threads(two, 1));
   };
-  CHECK_THROWS_AS(group.add_device(of_rank_1, [](const void*) { return false; }), Error);
+  const auto is_device_memory = [](const void*) { return false; };
+  CHECK_THROWS_AS(group.use_device({{}, of_rank_1, is_device_memory}), Error);
   std::vector<float> data{3};
   group.all_reduce(std::span(data));
   CHECK(data[0] == 3);
@@ -182,11 +183,12 @@ TEST_CASE("host and device: sub-groups have a device backend and the fence of th
       return std::make_unique<Witness>(make_schedule_backend(connect_threads(world, of.rank())),
                                        sides.device_saw, sides.device_is_broken);
     };
-    group.add_device(device_backend, [&](const void* address) { return sides.is_device(address); });
-    group.set_fence([&] {
+    const auto is_device_memory = [&](const void* at) { return sides.is_device(at); };
+    const auto fence = [&] {
       ++fences;
       return [] {};
-    });
+    };
+    group.use_device({fence, device_backend, is_device_memory});
 
     ProcessGroup half = group.split(rank / 2);
     require(half.backend_name() == "threads+threads", "the backend is {}", half.backend_name());

@@ -32,8 +32,8 @@ TEST_CASE("messages of any length arrive in order") {
       std::vector<float> one(count), two(count);
       if (group.rank() == 2) {
         one = count_from(1, count), two = count_from(2, count);
-        group.send(std::span<const float>(one), 0);
-        group.send(std::span<const float>(two), 0);
+        group.send(std::span(one), 0);
+        group.send(std::span(two), 0);
       } else if (group.rank() == 0) {
         group.recv(std::span(one), 2);
         group.recv(std::span(two), 2);
@@ -49,10 +49,10 @@ TEST_CASE("sends between two ranks do not change the numbers of the collectives"
     for (int round = 0; round < 5; ++round) {
       std::vector<float> x(100, static_cast<float>(group.rank()));
       const int last = group.size() - 1;
-      if (group.rank() == 0) group.send(std::span<const float>(x), last);
+      if (group.rank() == 0) group.send(std::span(x), last);
       if (group.rank() == last) group.recv(std::span(x), 0);
       if (group.rank() == last) require(x[99] == 0, "received {}", x[99]);
-      if (group.rank() == last && round % 2 == 0) group.send(std::span<const float>(x), 1);
+      if (group.rank() == last && round % 2 == 0) group.send(std::span(x), 1);
       if (group.rank() == 1 && round % 2 == 0) group.recv(std::span(x), last);
       std::vector<float> ones(50, 1);
       group.all_reduce(std::span(ones));
@@ -67,8 +67,7 @@ TEST_CASE("a pipeline passes on what it receives") {
     for (int micro_batch = 0; micro_batch < 8; ++micro_batch) {
       if (group.rank() > 0) group.recv(std::span(x), group.rank() - 1);
       for (auto& each : x) each = group.rank() == 0 ? micro_batch : each + 1;
-      if (group.rank() + 1 < group.size())
-        group.send(std::span<const std::int64_t>(x), group.rank() + 1);
+      if (group.rank() + 1 < group.size()) group.send(std::span(x), group.rank() + 1);
       if (group.rank() == 3)
         require(x[299] == micro_batch + 3, "micro-batch {} arrived as {}", micro_batch, x[299]);
     }
@@ -78,7 +77,7 @@ TEST_CASE("a pipeline passes on what it receives") {
 TEST_CASE("a send and a recv that differ name both calls") {
   const auto body = [](ProcessGroup& group) {
     std::vector<float> x(200);
-    if (group.rank() == 0) group.send(std::span<const float>(x).first(100), 1);
+    if (group.rank() == 0) group.send(std::span(x).first(100), 1);
     if (group.rank() == 1) group.recv(std::span(x), 0);
     group.barrier();
   };
@@ -118,7 +117,7 @@ TEST_CASE("peers that do not exist are refused before anything is sent") {
       return "no error";
     };
     std::vector<float> x(3);
-    const auto to = text_of([&] { group.send(std::span<const float>(x), 2); });
+    const auto to = text_of([&] { group.send(std::span(x), 2); });
     require(to == fmt::format("rank {} can send to and receive from the other ranks of 0 to 1, not "
                               "rank 2",
                               group.rank()),

@@ -89,15 +89,15 @@ void all_collectives_agree(ProcessGroup& group) {
       must_equal(block, wanted_block, "reduce_scatter");
       must_equal(input, numbers<T>(r, count), "the input of reduce_scatter");
       std::vector<T> both = input;  // the output may be this rank's block of the input
-      group.reduce_scatter(std::span<const T>(both), std::span(both).subspan(begin, length), op);
+      group.reduce_scatter(std::span(both), std::span(both).subspan(begin, length), op);
       must_equal(std::vector<T>(both.begin() + begin, both.begin() + begin + length), wanted_block,
                  "reduce_scatter in place");
 
       std::vector<T> gathered(count, T(77)), gathered_in_place(count, T(77));
-      group.all_gather(std::span<const T>(block), std::span(gathered));
+      group.all_gather(std::span(block), std::span(gathered));
       must_equal(gathered, wanted, "all_gather");
       std::copy(block.begin(), block.end(), gathered_in_place.begin() + begin);
-      group.all_gather(std::span<const T>(gathered_in_place).subspan(begin, length),
+      group.all_gather(std::span(gathered_in_place).subspan(begin, length),
                        std::span(gathered_in_place));
       must_equal(gathered_in_place, wanted, "all_gather in place");
 
@@ -277,11 +277,9 @@ TEST_CASE("no rank leaves a barrier before all have entered") {
 TEST_CASE("spans of the wrong length are an error before anything is sent") {
   run_threads(2, [](ProcessGroup& group) {
     std::vector<float> three(3), four(4);
-    const auto seen =
-        error_of([&] { group.all_reduce(std::span<const float>(three), std::span(four)); });
+    const auto seen = error_of([&] { group.all_reduce(std::span(three), std::span(four)); });
     require(seen == "all_reduce: expected a span of 3 elements, got 4", "{}", seen);
-    const auto scatter =
-        error_of([&] { group.reduce_scatter(std::span<const float>(four), std::span(three)); });
+    const auto scatter = error_of([&] { group.reduce_scatter(std::span(four), std::span(three)); });
     require(scatter == "reduce_scatter: expected a span of 2 elements, got 3", "{}", scatter);
     const auto root = error_of([&] { group.broadcast(std::span(three), 2); });
     require(root == "broadcast: the root must be one of the ranks 0 to 1, not 2", "{}", root);

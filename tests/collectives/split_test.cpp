@@ -16,7 +16,7 @@ namespace {
 std::vector<int> members(ProcessGroup& group, int world_rank) {
   std::vector<std::int32_t> all(group.size());
   const std::int32_t mine = world_rank;
-  group.all_gather(std::span<const std::int32_t>(&mine, 1), std::span(all));
+  group.all_gather(std::span(&mine, 1), std::span(all));
   return {all.begin(), all.end()};
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("a sub-group waits for a missing member until connect_timeout") {
   const auto outcomes = on_threads(3, [&](int rank) {
     RankInfo rank_info = rank_info_of(rank, 3, port);
     rank_info.connect_timeout = Seconds(1);
-    ProcessGroup group = ProcessGroup::over_tcp(rank_info, {});
+    ProcessGroup group = ProcessGroup::over("tcp", rank_info, {});
     if (rank != 2) return void(group.split(0));
     // What split() does until this rank has sent its endpoint.
     struct {
@@ -141,7 +141,8 @@ TEST_CASE("a sub-group waits for a missing member until connect_timeout") {
       Endpoint endpoint{};
     } bid;
     std::vector<std::byte> bids(3 * sizeof bid);
-    group.all_gather(&bid, bids.data(), bids.size(), DataType::uint8, "split");
+    group.all_gather({&bid, sizeof bid, DataType::uint8},
+                     {bids.data(), bids.size(), DataType::uint8}, "split");
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   });
   for (const int rank : {0, 1})

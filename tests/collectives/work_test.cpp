@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "collectives/device_calls.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -37,9 +38,9 @@ TEST_CASE("asynchronous collectives run in order") {
     const std::vector<int> input = {1, 2, 3, 4, 5, 6};
     std::vector<int> block(2), all(6);
     const Work scatter =
-        group.reduce_scatter_async(input.data(), block.data(), 6, DataType::int32, ReduceOp::sum);
+        group.reduce_scatter_async(std::span(input), std::span(block), ReduceOp::sum);
     // Reads what the call before it writes.
-    const Work gather = group.all_gather_async(block.data(), all.data(), 6, DataType::int32);
+    const Work gather = group.all_gather_async(std::span(block), std::span(all));
     gather.wait();
     require(scatter.done(), "the first call is not done although the second one is");
     require(all == std::vector<int>{3, 6, 9, 12, 15, 18}, "{}", all);
@@ -146,14 +147,16 @@ TEST_CASE("a call waits for the fence of the moment when it was made") {
       std::vector<float> x(1000, 0.0f), y(1000, 0.0f);
       std::atomic<int> fences = 0, given = 0;
       const auto caller = std::this_thread::get_id();
-      group.set_fence([&] {
+      DeviceCalls device;
+      device.fence = [&] {
         require(std::this_thread::get_id() == caller, "the caller's thread must make the fence");
         ++fences;
         return [&x, &y, mine = given.load()] {
           if (mine == 1) std::fill(x.begin(), x.end(), 1.0f);
           if (mine == 2) std::fill(y.begin(), y.end(), 2.0f);
         };
-      });
+      };
+      group.use_device(device);
       given = 1;
       const Work first = group.all_reduce_async(std::span(x));
       given = 2;

@@ -19,6 +19,8 @@
 #include "collectives/execution/backend.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/run_threads.hpp"
+#include "collectives/work.hpp"
 
 namespace ringside::tests {
 
@@ -66,26 +68,25 @@ inline std::vector<std::string> on_threads(int size, const std::function<void(in
 }
 
 using Body = std::function<void(ProcessGroup&)>;
-using Connect = ProcessGroup (*)(const RankInfo&, const GroupOptions&);
 
-inline std::vector<std::string> run_connected(Connect connect, int size, const Body& body,
-                                              const GroupOptions& options) {
+inline std::vector<std::string> run_over(const char* backend, int size, const Body& body,
+                                         const GroupOptions& options) {
   const auto port = free_port();
   return on_threads(size, [&](int rank) {
-    ProcessGroup group = connect(rank_info_of(rank, size, port), options);
+    ProcessGroup group = ProcessGroup::over(backend, rank_info_of(rank, size, port), options);
     body(group);
   });
 }
 
 inline std::vector<std::string> run_tcp(int size, const Body& body,
                                         const GroupOptions& options = {}) {
-  return run_connected(ProcessGroup::over_tcp, size, body, options);
+  return run_over("tcp", size, body, options);
 }
 
 // Each thread maps the segments itself, as a process would.
 inline std::vector<std::string> run_shm(int size, const Body& body,
                                         const GroupOptions& options = {}) {
-  return run_connected(ProcessGroup::over_shm, size, body, options);
+  return run_over("shm", size, body, options);
 }
 
 // Runs `body` over every transport. The test fails if a rank throws.

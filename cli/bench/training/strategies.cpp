@@ -14,6 +14,7 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/parallel_strategies.hpp"
 #include "collectives/execution/backend.hpp"
+#include "collectives/work.hpp"
 #include "ddp/bucketed.hpp"
 #include "transformer/memory.hpp"
 #include "transformer/single_process.hpp"
@@ -135,8 +136,9 @@ void StrategiesBench::in_phase(std::size_t c, const char* name, Part part) {
 StrategiesBench::TimesOfRanks StrategiesBench::from_all_ranks(const std::vector<StepTimes>& own) {
   const std::size_t count = own.size(), size = static_cast<std::size_t>(groups_[0].size());
   std::vector<StepTimes> all(count * size);
-  groups_[0].all_gather(own.data(), all.data(), all.size() * sizeof(StepTimes) / sizeof(double),
-                        collectives::DataType::fp64, "step times");
+  const auto bytes = [](auto& times) { return times.size() * sizeof(StepTimes); };
+  groups_[0].all_gather({own.data(), bytes(own), collectives::DataType::uint8},
+                        {all.data(), bytes(all), collectives::DataType::uint8}, "step times");
   TimesOfRanks ranks;
   for (auto begin = all.begin(); begin != all.end(); begin += static_cast<std::ptrdiff_t>(count))
     ranks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));

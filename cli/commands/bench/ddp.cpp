@@ -11,6 +11,7 @@
 #include "cli/bench/training/strategies.hpp"
 #include "cli/command.hpp"
 #include "collectives/transport/link.hpp"
+#include "collectives/work.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -18,12 +18,8 @@ namespace {
 void small_step(ProcessGroup& group) {
   const TracedPhase phase("finish gradients");
   std::vector<float> a(1000, 1), b(2000, 1);
-  const auto first =
-      group.all_reduce_async(a.data(), a.data(), a.size(), collectives::DataType::fp32,
-                             collectives::ReduceOp::sum, "bucket 0");
-  const auto second =
-      group.all_reduce_async(b.data(), b.data(), b.size(), collectives::DataType::fp32,
-                             collectives::ReduceOp::sum, "bucket 1");
+  const auto first = group.all_reduce_async(std::span(a), collectives::ReduceOp::sum, "bucket 0");
+  const auto second = group.all_reduce_async(std::span(b), collectives::ReduceOp::sum, "bucket 1");
   first.wait(), second.wait();
   double loss = 1;
   group.all_reduce(std::span(&loss, 1));

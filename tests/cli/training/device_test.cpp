@@ -11,6 +11,7 @@
 #include "cli/training/parallel_strategies.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/run_threads.hpp"
 #include "tests/cli/training/small_run.hpp"
 #include "tests/cli/training/training.hpp"
 #include "transformer/trainer.hpp"

@@ -85,17 +85,16 @@ class Trial {
     Numbers in_place = input_, output(count_, 77);
     group_.all_reduce(std::span(in_place));
     check(in_place, sums(group_.size(), count_), "in place");
-    group_.all_reduce(std::span<const std::int32_t>(input_), std::span(output));
+    group_.all_reduce(std::span(input_), std::span(output));
     check(output, sums(group_.size(), count_), "out of place");
   }
 
   void reduce_scatter() {
     Numbers output(length_, 77), both = input_;
     const Numbers wanted = part(sums(group_.size(), count_), begin_, length_);
-    group_.reduce_scatter(std::span<const std::int32_t>(input_), std::span(output));
+    group_.reduce_scatter(std::span(input_), std::span(output));
     check(output, wanted, "out of place");
-    group_.reduce_scatter(std::span<const std::int32_t>(both),
-                          std::span(both).subspan(begin_, length_));
+    group_.reduce_scatter(std::span(both), std::span(both).subspan(begin_, length_));
     check(part(both, begin_, length_), wanted, "in place");
   }
 
@@ -103,11 +102,10 @@ class Trial {
     const Numbers whole = numbers(99, count_);
     const Numbers mine = part(whole, begin_, length_);
     Numbers output(count_, 77), both(count_, 77);
-    group_.all_gather(std::span<const std::int32_t>(mine), std::span(output));
+    group_.all_gather(std::span(mine), std::span(output));
     check(output, whole, "out of place");
     std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(begin_));
-    group_.all_gather(std::span<const std::int32_t>(both).subspan(begin_, length_),
-                      std::span(both));
+    group_.all_gather(std::span(both).subspan(begin_, length_), std::span(both));
     check(both, whole, "in place");
   }
 
@@ -120,32 +118,34 @@ class Trial {
   void reduce(int root) {
     const bool is_root = group_.rank() == root;
     Numbers output(is_root ? count_ : 0, 77), in_place = input_;
-    group_.reduce(std::span<const std::int32_t>(input_), std::span(output), root);
+    group_.reduce(std::span(input_), std::span(output), root);
     if (is_root) check(output, sums(group_.size(), count_), "out of place");
-    group_.reduce(std::span<const std::int32_t>(in_place), std::span(in_place), root);
+    group_.reduce(std::span(in_place), std::span(in_place), root);
     check(in_place, is_root ? sums(group_.size(), count_) : input_, "in place");
   }
 
-  // The untyped calls divide any count; those with spans need equal blocks.
   void gather(int root) {
     const bool is_root = group_.rank() == root;
-    const Numbers whole = numbers(99, count_);
-    const Numbers mine = part(whole, begin_, length_);
-    Numbers output(is_root ? count_ : 0, 77), both = whole;
-    group_.gather(mine.data(), output.data(), count_, DataType::int32, root);
+    const std::size_t whole_length = count_ * group_.size(), begin = count_ * group_.rank();
+    const Numbers whole = numbers(99, whole_length);
+    const Numbers mine = part(whole, begin, count_);
+    Numbers output(is_root ? whole_length : 0, 77), both = whole;
+    group_.gather(std::span(mine), std::span(output), root);
     if (is_root) check(output, whole, "out of place");
-    group_.gather(both.data() + begin_, both.data(), count_, DataType::int32, root);
+    group_.gather(std::span(both).subspan(begin, count_), std::span(both), root);
     check(both, whole, "in place");
   }
 
   void scatter(int root) {
     const bool is_root = group_.rank() == root;
-    Numbers output(length_, 77), both = input_;
-    const Numbers wanted = part(numbers(root, count_), begin_, length_);
-    group_.scatter(is_root ? input_.data() : nullptr, output.data(), count_, DataType::int32, root);
+    const std::size_t whole_length = count_ * group_.size(), begin = count_ * group_.rank();
+    const Numbers input = is_root ? numbers(root, whole_length) : Numbers();
+    Numbers output(count_, 77), both = numbers(group_.rank(), whole_length);
+    const Numbers wanted = part(numbers(root, whole_length), begin, count_);
+    group_.scatter(std::span(input), std::span(output), root);
     check(output, wanted, "out of place");
-    group_.scatter(both.data(), both.data() + begin_, count_, DataType::int32, root);
-    check(part(both, begin_, length_), wanted, "in place");
+    group_.scatter(std::span(both), std::span(both).subspan(begin, count_), root);
+    check(part(both, begin, count_), wanted, "in place");
   }
 
   void all_to_all() {
@@ -156,9 +156,9 @@ class Trial {
       const Numbers theirs = part(numbers(r, whole), group_.rank() * block, block);
       wanted.insert(wanted.end(), theirs.begin(), theirs.end());
     }
-    group_.all_to_all(std::span<const std::int32_t>(input), std::span(output));
+    group_.all_to_all(std::span(input), std::span(output));
     check(output, wanted, "out of place");
-    group_.all_to_all(std::span<const std::int32_t>(in_place), std::span(in_place));
+    group_.all_to_all(std::span(in_place), std::span(in_place));
     check(in_place, wanted, "in place");
   }
 
@@ -304,9 +304,9 @@ TEST_CASE("gather, scatter and all-to-all refuse spans that are not equal blocks
   run_threads(3, [](ProcessGroup& group) {
     const Numbers mine = {group.rank(), 10 * group.rank()};
     Numbers all(6), block(2), one(1);
-    group.gather(std::span<const std::int32_t>(mine), std::span(all), 1);
+    group.gather(std::span(mine), std::span(all), 1);
     if (group.rank() == 1) require(all == Numbers{0, 0, 1, 10, 2, 20}, "gathered {}", all);
-    group.scatter(std::span<const std::int32_t>(all), std::span(block), 1);
+    group.scatter(std::span(all), std::span(block), 1);
     require(block == mine, "scattered {}", block);
     const auto text_of = [](auto call) -> std::string {
       try {
@@ -317,18 +317,16 @@ TEST_CASE("gather, scatter and all-to-all refuse spans that are not equal blocks
       return "no error";
     };
     const auto uneven =
-        text_of([&] { group.all_to_all(all.data(), all.data(), 5, DataType::int32); });
+        text_of([&] { group.all_to_all(std::span(all).first(5), std::span(all).first(5)); });
     require(
         uneven ==
             "all_to_all: 5 elements cannot be divided into 3 blocks of equal length, one for each "
             "rank",
         "{}", uneven);
-    const auto root =
-        text_of([&] { group.gather(std::span<const std::int32_t>(mine), std::span(all), 3); });
+    const auto root = text_of([&] { group.gather(std::span(mine), std::span(all), 3); });
     require(root == "gather: the root must be one of the ranks 0 to 2, not 3", "{}", root);
     if (group.rank() == 1) {
-      const auto length =
-          text_of([&] { group.gather(std::span<const std::int32_t>(mine), std::span(one), 1); });
+      const auto length = text_of([&] { group.gather(std::span(mine), std::span(one), 1); });
       require(length == "gather: expected a span of 6 elements, got 1", "{}", length);
     }
     group.barrier();

@@ -100,7 +100,7 @@ TEST_CASE("a collective that gloo lacks is an error that names it") {
   const auto outcomes = on_threads(2, [&](int rank) {
     ProcessGroup group(make_gloo_backend(rank_info_of(rank, 2, port)));
     std::vector<float> in(4), out(2);
-    group.reduce_scatter(std::span<const float>(in), std::span(out));
+    group.reduce_scatter(std::span(in), std::span(out));
   });
   for (const auto& outcome : outcomes)
     CHECK(outcome == "the gloo backend has no reduce_scatter; leave gloo out");

@@ -61,7 +61,7 @@ TEST_CASE("many ranks connect whatever the order in which they start") {
     return on_threads(9, [&](int i) {
       const int rank = 8 - i;
       std::this_thread::sleep_for(std::chrono::milliseconds(rank == 0 ? 150 : (i % 3) * 20));
-      ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 9, port));
+      ProcessGroup group = ProcessGroup::over("tcp", rank_info_of(rank, 9, port));
       std::vector<int> x = {rank};
       group.all_reduce(std::span(x));
       require(x[0] == 36, "{}", x[0]);
@@ -161,7 +161,7 @@ TEST_CASE("strangers are dropped while the ranks connect") {
   std::thread job([&] {
     outcomes = on_threads(3, [&](int rank) {
       std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
-      ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port));
+      ProcessGroup group = ProcessGroup::over("tcp", rank_info_of(rank, 3, port));
       std::vector<int> x = {1};
       group.all_reduce(std::span(x));
       require(x[0] == 3, "{}", x[0]);
@@ -181,7 +181,7 @@ TEST_CASE("strangers are dropped while the ranks connect") {
 TEST_CASE("nobody listens any more once the ranks are connected") {
   const auto port = free_port();
   const auto outcomes = on_threads(3, [&](int rank) {
-    ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port));
+    ProcessGroup group = ProcessGroup::over("tcp", rank_info_of(rank, 3, port));
     std::vector<int> x(1000);
     for (int i = 0; i < 50; ++i) {
       group.all_reduce(std::span(x));
@@ -213,7 +213,7 @@ TEST_CASE(
   std::thread job([&] {
     outcomes = on_threads(3, [&](int rank) {
       std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
-      ProcessGroup group = ProcessGroup::over_tcp(rank_info_of(rank, 3, port));
+      ProcessGroup group = ProcessGroup::over("tcp", rank_info_of(rank, 3, port));
       group.barrier();
     });
   });
@@ -273,7 +273,7 @@ TEST_CASE(
     return on_threads(2, [&](int rank) {
       RankInfo rank_info = impatient(rank, 2, port);
       rank_info.interface = name;
-      ProcessGroup::over_tcp(rank_info).barrier();
+      ProcessGroup::over("tcp", rank_info).barrier();
     });
   };
   for (const auto& text : on_interface("lo")) CHECK(text == "");

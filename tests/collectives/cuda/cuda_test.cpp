@@ -43,7 +43,7 @@ struct OnGpu {
     all.insert(all.end(), values.begin(), values.end());
     buffer.copy_from(all.data(), all.size() * sizeof(T));
   }
-  T* data() const { return static_cast<T*>(buffer.data()) + skip; }
+  Buffer all() const { return {static_cast<T*>(buffer.data()) + skip, count, data_type_of<T>()}; }
   void must_equal(const std::vector<float>& wanted, const std::string& what) const {
     std::vector<T> all(count + skip);
     buffer.copy_to(all.data(), all.size() * sizeof(T));
@@ -58,7 +58,6 @@ struct OnGpu {
 template <class T>
 void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t before) {
   const int p = group.size(), r = group.rank();
-  const auto type = data_type_of<T>();
   std::vector<float> sum(count, 0), all;
   for (int rank = 0; rank < p; ++rank) {
     for (std::size_t i = 0; i < count; ++i) sum[i] += number(rank, i);
@@ -71,20 +70,20 @@ void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t b
     if (algorithm == "one_shot" && count * sizeof(T) > cuda::most_one_shot_bytes) continue;
     group.set_algorithms(AlgorithmSelection("all_reduce=" + algorithm));
     const OnGpu<T> input(numbers<T>(r, 0, count), before), output(std::vector<T>(count), before);
-    group.all_reduce(input.data(), output.data(), count, type, ReduceOp::sum);
+    group.all_reduce(input.all(), output.all());
     output.must_equal(sum, algorithm);
-    group.all_reduce(input.data(), input.data(), count, type, ReduceOp::sum);
+    group.all_reduce(input.all());
     input.must_equal(sum, algorithm + " in place");
   }
   const OnGpu<T> input(numbers<T>(r, 0, count), before), mine(numbers<T>(r, begin, block), before);
   const OnGpu<T> sums(std::vector<T>(block), before), gathered(std::vector<T>(count), before);
-  group.reduce_scatter(input.data(), sums.data(), count, type, ReduceOp::sum);
+  group.reduce_scatter(input.all(), sums.all());
   sums.must_equal({sum.begin() + static_cast<std::ptrdiff_t>(begin),
                    sum.begin() + static_cast<std::ptrdiff_t>(begin + block)},
                   "reduce_scatter");
-  group.all_gather(mine.data(), gathered.data(), count, type);
+  group.all_gather(mine.all(), gathered.all());
   gathered.must_equal(all, "all_gather");
-  group.broadcast(input.data(), count, type, p - 1);
+  group.broadcast(input.all(), p - 1);
   const auto last = numbers<float>(p - 1, 0, count);
   input.must_equal(last, "broadcast");
   group.barrier();

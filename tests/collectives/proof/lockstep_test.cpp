@@ -33,6 +33,13 @@ Numbers sum_of(const std::vector<Numbers>& buffers) {
   return sum;
 }
 
+// The chunks of one rank, joined.
+Numbers buffer_of(const RankState& state) {
+  Numbers buffer;
+  for (const Numbers& chunk : state.chunks) buffer.insert(buffer.end(), chunk.begin(), chunk.end());
+  return buffer;
+}
+
 Numbers part(const Numbers& whole, const Chunks& cut, int chunk) {
   return {whole.begin() + cut.begin(chunk), whole.begin() + cut.begin(chunk + 1)};
 }

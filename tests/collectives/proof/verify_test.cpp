@@ -9,6 +9,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/algorithms/ring.hpp"
 #include "collectives/proof/verify.hpp"
+#include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -130,14 +130,13 @@ TEST_CASE("ranks with different calibrations select alike because all use rank 0
     group.all_reduce(std::span(x));
     require(x[29999] == static_cast<float>(group.size()), "the sum is {}", x[29999]);
   };
-  for (const Connect connect :
-       std::initializer_list<Connect>{ProcessGroup::over_tcp, ProcessGroup::over_shm})
+  for (const char* backend : {"tcp", "shm"})
     for (const int size : {2, 3, 4}) {
       const auto port = free_port();
       const auto outcomes = on_threads(size, [&](int rank) {
         GroupOptions options;
         options.algorithms = by(network(rank == 0 ? 1.0 : 1e9));
-        ProcessGroup group = connect(rank_info_of(rank, size, port), options);
+        ProcessGroup group = ProcessGroup::over(backend, rank_info_of(rank, size, port), options);
         choose(group);
       });
       for (const auto& outcome : outcomes) CHECK(outcome == "");

@@ -100,7 +100,7 @@ TEST_CASE("a message takes its bytes divided by the rate, plus the latency") {
       [](ProcessGroup& group) {
         std::vector<std::uint8_t> data(bytes, static_cast<std::uint8_t>(group.rank() + 7));
         const double least = quickest(group, [&] {
-          if (group.rank() == 0) group.send(std::span<const std::uint8_t>(data), 1);
+          if (group.rank() == 0) group.send(std::span(data), 1);
           if (group.rank() == 1) group.recv(std::span(data), 0);
         });
         require(data[0] == 7 && data[bytes - 1] == 7, "the bytes are {} and {}", data[0],
@@ -209,7 +209,7 @@ TEST_CASE("results and traffic are the same behind a link") {
         const std::vector<int> input = {1, 2, 3, 4, 5, 6};
         std::vector<int> block(2), all(6), sent(4, group.rank()), swapped(6);
         group.reduce_scatter(std::span(input), std::span(block));
-        group.all_gather(std::span<const int>(block), std::span(all));
+        group.all_gather(std::span(block), std::span(all));
         group.broadcast(std::span(sent), 2);
         group.all_to_all(std::span(input), std::span(swapped));
         require(all == std::vector<int>{3, 6, 9, 12, 15, 18}, "{}", all);

@@ -29,12 +29,12 @@ void sums_are_right(ProcessGroup& group, std::span<float> mine, std::span<float>
   const auto sum = static_cast<float>(group.size() * (group.size() + 1) / 2),
              self = static_cast<float>(group.rank() + 1);
   std::fill(mine.begin(), mine.end(), self);
-  group.all_reduce(std::span<const float>(mine), other);
+  group.all_reduce(std::span(mine), other);
   all_equal(other, sum, "all_reduce out of place");
   const auto block = other.first(group.block_size(mine.size(), group.rank()));
-  group.reduce_scatter(std::span<const float>(mine), block);
+  group.reduce_scatter(std::span(mine), block);
   all_equal(block, sum, "reduce_scatter");
-  group.all_gather(std::span<const float>(block), mine);
+  group.all_gather(std::span(block), mine);
   all_equal(mine, sum, "all_gather");
   group.all_reduce(mine, ReduceOp::avg);
   all_equal(mine, sum, "all_reduce in place");

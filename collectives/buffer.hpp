@@ -1,0 +1,36 @@
+// Memory that a call reads (ConstBuffer) or writes (Buffer): its address, how many elements, which
+// type. A std::span becomes one by itself; for memory without a type in C++ give all three.
+#pragma once
+
+#include <span>
+#include <type_traits>
+
+#include "collectives/data_type.hpp"
+
+namespace ringside::collectives {
+
+struct Buffer {
+  Buffer(void* data, std::size_t elements, DataType element_type)
+      : address(data), count(elements), type(element_type) {}
+  template <Element T, std::size_t N>
+  Buffer(std::span<T, N> span) : Buffer(span.data(), span.size(), data_type_of<T>()) {}
+
+  void* address;
+  std::size_t count;
+  DataType type;
+};
+
+struct ConstBuffer {
+  ConstBuffer(const void* data, std::size_t elements, DataType element_type)
+      : address(data), count(elements), type(element_type) {}
+  ConstBuffer(const Buffer& buffer) : ConstBuffer(buffer.address, buffer.count, buffer.type) {}
+  template <class T, std::size_t N>
+  requires Element<std::remove_const_t<T>> ConstBuffer(std::span<T, N> span)
+      : ConstBuffer(span.data(), span.size(), data_type_of<std::remove_const_t<T>>()) {}
+
+  const void* address;
+  std::size_t count;
+  DataType type;
+};
+
+}  // namespace ringside::collectives
