@@ -99,8 +99,7 @@ void MeshStrategy::add_gradients(const GradientSum& sum) const {
     }
   };
   for_each_view([](const Tensor& view, const Tensor& gradient) { view.copy_(gradient); });
-  sum.group.all_reduce(flat.address(), flat.address(), static_cast<std::size_t>(elements),
-                       parallel::data_type_of(flat), ReduceOp::sum, sum.label);
+  sum.group.all_reduce(parallel::buffer_of(flat, sum.label), ReduceOp::sum, sum.label);
   for_each_view([](const Tensor& view, const Tensor& gradient) { gradient.copy_(view); });
 }
 
@@ -112,8 +111,7 @@ double MeshStrategy::clip_gradients(Optimizer& optimizer, double max_norm) {
   }
   double squares = autograd::grad_norm_squared(counted);
   ProcessGroup& group = local.is_sharded ? mesh_.world() : mesh_.model_group();
-  group.all_reduce(&squares, &squares, 1, collectives::DataType::fp64, ReduceOp::sum,
-                   "squares of the gradients");
+  group.all_reduce(std::span(&squares, 1), ReduceOp::sum, "squares of the gradients");
   const double norm = std::sqrt(squares);
   if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
   return norm;
@@ -121,8 +119,7 @@ double MeshStrategy::clip_gradients(Optimizer& optimizer, double max_norm) {
 
 bool MeshStrategy::same_everywhere(double integer) {
   double mean = integer;
-  mesh_.world().all_reduce(&mean, &mean, 1, collectives::DataType::fp64, ReduceOp::avg,
-                           "what all ranks read");
+  mesh_.world().all_reduce(std::span(&mean, 1), ReduceOp::avg, "what all ranks read");
   return mean == integer;
 }
 

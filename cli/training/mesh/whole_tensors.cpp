@@ -51,9 +51,6 @@ void collect_whole(const std::vector<WholeTensor>& order, const std::vector<Mode
     return std::find_if(order.begin(), order.end(),
                         [&](const WholeTensor& each) { return each.name() == name; });
   };
-  const auto type_and_count = [](const Tensor& part) {
-    return std::pair(static_cast<std::size_t>(part.elements()), parallel::data_type_of(part));
-  };
 
   if (group.rank() != 0) {
     const ModelPart& own = parts[static_cast<std::size_t>(group.rank())];
@@ -61,8 +58,7 @@ void collect_whole(const std::vector<WholeTensor>& order, const std::vector<Mode
       const auto whole = with_name(mine.name);
       if (whole == order.end() || !whole->is_saved_by(own)) return;  // a copy of another rank's
       const Tensor part = mine.tensor.to(autograd::Device::cpu).contiguous();
-      const auto [count, type] = type_and_count(part);
-      group.send(part.address(), count, type, 0, mine.name);
+      group.send(parallel::buffer_of(part, mine.name), 0, mine.name);
     });
     return;
   }
@@ -75,8 +71,7 @@ void collect_whole(const std::vector<WholeTensor>& order, const std::vector<Mode
       if (!each.is_saved_by(parts[r])) continue;
       const Region region = each.region_in(parts[r]);
       const Tensor part = Tensor::empty(region.extent, each.dtype);
-      const auto [count, type] = type_and_count(part);
-      group.recv(part.address(), count, type, static_cast<int>(r), each.name());
+      group.recv(parallel::buffer_of(part, each.name()), static_cast<int>(r), each.name());
       region.of(whole).copy_(part);
     }
     see({each.name(), whole});
