@@ -1,5 +1,8 @@
 // Mistakes that would make replicas diverge must be errors that name the parameter.
 #include "ddp/bucketed.hpp"
+
+#include <algorithm>
+
 #include "ddp/flat.hpp"
 #include "ddp/gradient_errors.hpp"
 #include "ddp/naive.hpp"
@@ -47,6 +50,17 @@ std::string error_of_second_backward(ProcessGroup& group) {
     text = error.what();
   }
   strategy.finish();
+
+  // The second backward added nothing to what was being reduced.
+  ToyNet once(0, DType::fp32);
+  Strategy plain(once, group);
+  backward(loss_of_rows<float>(once, 0, 4));
+  plain.finish();
+  const auto twice = net.named_parameters(), expected = once.named_parameters();
+  for (std::size_t i = 0; i < twice.size(); ++i)
+    require(std::ranges::equal(twice[i].tensor.grad().values<float>(),
+                               expected[i].tensor.grad().values<float>()),
+            "the second backward has changed the gradient of {}", twice[i].name);
   return text;
 }
 
