@@ -47,7 +47,7 @@ void BucketQueue::launch_rest() {
   while (next_ < buckets_.size()) launch_next();
 }
 
-void BucketQueue::wait(const collectives::Work& work, std::size_t b) const {
+void BucketQueue::wait(const parallel::ScopedWork& work, std::size_t b) const {
   try {
     work.wait();
   } catch (const Error& error) {

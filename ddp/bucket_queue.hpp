@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "collectives/process_group.hpp"
-#include "collectives/work.hpp"
 #include "ddp/buckets.hpp"
 #include "parallel/gradient_hooks.hpp"
+#include "parallel/scoped_work.hpp"
 
 namespace ringside::ddp {
 
@@ -55,7 +55,7 @@ class BucketQueue {
   void launch_rest();
   void start_over();
   // Waits for a bucket's collective. If it fails, the error names the gradients that are missing.
-  void wait(const collectives::Work& work, std::size_t bucket) const;
+  void wait(const parallel::ScopedWork& work, std::size_t bucket) const;
   // While the result lives, gradients are accepted and nothing is launched.
   [[nodiscard]] parallel::Paused pause() { return parallel::Paused(launching_); }
 

@@ -13,6 +13,7 @@ Bucketed::Bucketed(const autograd::Module& module, collectives::ProcessGroup& gr
 }
 
 void Bucketed::launch(std::size_t b, const std::string& label) {
+  take_gradients(b);
   under_way_.push_back(parallel::all_reduce_mean_async(memory(b), group_, label));
 }
 
@@ -20,7 +21,7 @@ void Bucketed::finish() {
   launch_rest();
   for (std::size_t b = 0; b < under_way_.size(); ++b) wait(under_way_[b], b);
   under_way_.clear();
-  drop_missing_gradients();
+  return_gradients();
   start_over();
 }
 

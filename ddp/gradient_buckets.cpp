@@ -23,10 +23,14 @@ void GradientBuckets::zero_in_bucket(std::size_t b, std::size_t e) {
   view(b, e).fill_(0);
 }
 
-void GradientBuckets::drop_missing_gradients() const {
+void GradientBuckets::take_gradients(std::size_t b) const {
+  for (const BucketEntry& entry : buckets()[b].entries) entry.parameter.tensor.set_grad({});
+}
+
+void GradientBuckets::return_gradients() const {
   for (std::size_t b = 0; b < buckets().size(); ++b)
     for (std::size_t e = 0; e < buckets()[b].entries.size(); ++e)
-      if (!has_gradient(b, e)) buckets()[b].entries[e].parameter.tensor.set_grad({});
+      buckets()[b].entries[e].parameter.tensor.set_grad(has_gradient(b, e) ? view(b, e) : Tensor());
 }
 
 Tensor GradientBuckets::view(std::size_t b, std::size_t e) const {

@@ -4,6 +4,9 @@
 // collective reads it, and the optimizer reads the result there. Nothing is copied, as long as
 // zero_grad(false) keeps the views. If zero_grad() drops them, backward allocates new gradients;
 // they are copied into the bucket, and replaced by views again.
+//
+// While a bucket's collective is under way, its parameters have no gradient: a second backward
+// without finish() must not add to memory that the collective reads and writes.
 #pragma once
 
 #include "ddp/bucket_queue.hpp"
@@ -25,8 +28,11 @@ class GradientBuckets : public BucketQueue {
   void allocate_next(std::int64_t elements);
 
   const autograd::Tensor& memory(std::size_t bucket) const { return memory_[bucket]; }
-  // Entries without a gradient in this step lose their view, so that the optimizer skips them.
-  void drop_missing_gradients() const;
+  // Derived classes call this when they launch a bucket: its parameters lose their gradients.
+  void take_gradients(std::size_t bucket) const;
+  // And this when all collectives are done: parameters get their gradients back. Entries without a
+  // gradient in this step get none, so that the optimizer skips them.
+  void return_gradients() const;
 
  private:
   void copy_into_bucket(std::size_t bucket, std::size_t entry) final;

@@ -23,17 +23,25 @@ void Overlap::on_gradient(std::size_t i) {
   held_[i] = !synchronizing_;
   if (held_[i]) return;
   launched_[i] = true;
-  under_way_.push_back(parallel::all_reduce_mean_async(parameter.grad(), group_, name));
+  launch(i);
+}
+
+// Takes the gradient from the parameter, until finish().
+void Overlap::launch(std::size_t i) {
+  const auto& [name, parameter] = parameters_[i];
+  const autograd::Tensor gradient = parameter.grad();
+  parameter.set_grad({});
+  under_way_.push_back({i, gradient, parallel::all_reduce_mean_async(gradient, group_, name)});
 }
 
 void Overlap::finish() {
   // Gradients that came from an earlier micro-batch only: the last backward did not reach them.
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& [name, parameter] = parameters_[i];
-    if (held_[i])
-      under_way_.push_back(parallel::all_reduce_mean_async(parameter.grad(), group_, name));
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (held_[i]) launch(i);
+  for (const UnderWay& call : under_way_) {
+    call.work.wait();
+    parameters_[call.parameter].tensor.set_grad(call.gradient);
   }
-  for (const collectives::Work& work : under_way_) work.wait();
   under_way_.clear();
   held_.assign(parameters_.size(), false);
   launched_.assign(parameters_.size(), false);

@@ -13,8 +13,8 @@
 
 #include "autograd/nn/module.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/work.hpp"
 #include "parallel/gradient_hooks.hpp"
+#include "parallel/scoped_work.hpp"
 
 namespace ringside::ddp {
 
@@ -28,8 +28,8 @@ class Overlap {
   // parameter without a gradient on every rank stays without one. If only some ranks have a
   // gradient, it throws Error with the parameter's name.
   //
-  // A second backward without finish() in between throws Error: it would add to gradients that an
-  // all-reduce is reading and writing.
+  // Until then a parameter has no gradient while its all-reduce is under way: nothing may add to
+  // memory that the all-reduce reads and writes. A second backward without finish() throws Error.
   void finish();
 
   // While the result lives, backward only accumulates gradients on this rank. Use it for all but
@@ -40,7 +40,13 @@ class Overlap {
   int launched() const { return static_cast<int>(under_way_.size()); }
 
  private:
+  struct UnderWay {
+    std::size_t parameter;
+    autograd::Tensor gradient;
+    parallel::ScopedWork work;
+  };
   void on_gradient(std::size_t i);
+  void launch(std::size_t i);
 
   std::vector<autograd::NamedTensor> parameters_;
   collectives::ProcessGroup& group_;
@@ -49,7 +55,7 @@ class Overlap {
   std::vector<bool> held_;
   // [parameter]: its all-reduce has started since the last finish().
   std::vector<bool> launched_;
-  std::vector<collectives::Work> under_way_;
+  std::vector<UnderWay> under_way_;
   parallel::GradientHooks hooks_;  // the last member: destroyed before those that the hooks use
 };
 

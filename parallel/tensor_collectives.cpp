@@ -8,7 +8,6 @@ using autograd::Tensor;
 using collectives::Buffer;
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
-using collectives::Work;
 
 collectives::DataType data_type_of(const Tensor& tensor) {
   switch (tensor.dtype()) {
@@ -40,7 +39,8 @@ void all_reduce_mean(const Tensor& tensor, ProcessGroup& group, std::string_view
   group.all_reduce(buffer_of(tensor, label), ReduceOp::avg, label);
 }
 
-Work all_reduce_mean_async(const Tensor& tensor, ProcessGroup& group, std::string_view label) {
+ScopedWork all_reduce_mean_async(const Tensor& tensor, ProcessGroup& group,
+                                 std::string_view label) {
   return group.all_reduce_async(buffer_of(tensor, label), ReduceOp::avg, label);
 }
 
@@ -69,14 +69,14 @@ void all_gather(const Tensor& block, const Tensor& whole, ProcessGroup& group,
   group.all_gather(buffer_of(block, label), buffer_of(whole, label), label);
 }
 
-Work reduce_scatter_mean_async(const Tensor& whole, const Tensor& block, ProcessGroup& group,
-                               std::string_view label) {
+ScopedWork reduce_scatter_mean_async(const Tensor& whole, const Tensor& block, ProcessGroup& group,
+                                     std::string_view label) {
   return group.reduce_scatter_async(buffer_of(whole, label), buffer_of(block, label), ReduceOp::avg,
                                     label);
 }
 
-Work all_gather_async(const Tensor& block, const Tensor& whole, ProcessGroup& group,
-                      std::string_view label) {
+ScopedWork all_gather_async(const Tensor& block, const Tensor& whole, ProcessGroup& group,
+                            std::string_view label) {
   return group.all_gather_async(buffer_of(block, label), buffer_of(whole, label), label);
 }
 

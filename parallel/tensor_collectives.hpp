@@ -2,14 +2,14 @@
 //
 // Tensors must be contiguous; otherwise the call throws Error. `label` names the data in errors,
 // and all ranks must give the same one (collectives/call.hpp). A call that ends in _async returns
-// at once: leave its tensors alone, and keep them alive, until its Work is done.
+// at once: leave its tensors alone, and keep them alive, until its ScopedWork is done.
 #pragma once
 
 #include <string_view>
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/work.hpp"
+#include "parallel/scoped_work.hpp"
 
 namespace ringside::parallel {
 
@@ -26,8 +26,8 @@ void broadcast(const autograd::Tensor& tensor, int root, collectives::ProcessGro
 // Replaces `tensor`, in place, by its mean over all ranks.
 void all_reduce_mean(const autograd::Tensor& tensor, collectives::ProcessGroup& group,
                      std::string_view label);
-collectives::Work all_reduce_mean_async(const autograd::Tensor& tensor,
-                                        collectives::ProcessGroup& group, std::string_view label);
+ScopedWork all_reduce_mean_async(const autograd::Tensor& tensor, collectives::ProcessGroup& group,
+                                 std::string_view label);
 
 // output = the sum, or the maximum, of the inputs of all ranks. Output may be input.
 void all_reduce_sum(const autograd::Tensor& input, const autograd::Tensor& output,
@@ -44,17 +44,15 @@ void all_to_all(const autograd::Tensor& input, const autograd::Tensor& output,
 // order of ranks; `block` is one block long, and may be this rank's block of `whole`.
 //
 // Writes the mean over all ranks of this rank's block of `whole` into `block`.
-collectives::Work reduce_scatter_mean_async(const autograd::Tensor& whole,
-                                            const autograd::Tensor& block,
-                                            collectives::ProcessGroup& group,
-                                            std::string_view label);
+ScopedWork reduce_scatter_mean_async(const autograd::Tensor& whole, const autograd::Tensor& block,
+                                     collectives::ProcessGroup& group, std::string_view label);
 // Writes the sum over all ranks of this rank's block of `whole` into `block`.
 void reduce_scatter_sum(const autograd::Tensor& whole, const autograd::Tensor& block,
                         collectives::ProcessGroup& group, std::string_view label);
 // Collects the `block` of every rank in `whole`.
 void all_gather(const autograd::Tensor& block, const autograd::Tensor& whole,
                 collectives::ProcessGroup& group, std::string_view label);
-collectives::Work all_gather_async(const autograd::Tensor& block, const autograd::Tensor& whole,
-                                   collectives::ProcessGroup& group, std::string_view label);
+ScopedWork all_gather_async(const autograd::Tensor& block, const autograd::Tensor& whole,
+                            collectives::ProcessGroup& group, std::string_view label);
 
 }  // namespace ringside::parallel

@@ -29,11 +29,11 @@ std::unique_ptr<PartitionedOptimizer> FlatParameters::make_optimizer(
 
 // Every rank has updated its own shard of each bucket: fetches those of the other ranks.
 void FlatParameters::all_gather() {
-  std::vector<collectives::Work> under_way;
+  std::vector<parallel::ScopedWork> under_way;
   for (std::size_t b = 0; b < flats_.size(); ++b)
     under_way.push_back(parallel::all_gather_async(plan_.shard_of(flats_[b], b), flats_[b], group_,
                                                    fmt::format("parameters of bucket {}", b)));
-  for (const collectives::Work& work : under_way) work.wait();
+  for (const parallel::ScopedWork& work : under_way) work.wait();
 }
 
 void FlatParameters::visit_parameters(const SeeTensor& see) const {

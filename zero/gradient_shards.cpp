@@ -66,8 +66,8 @@ void GradientShards::allocate(std::size_t b) {
 }
 
 void GradientShards::finish_oldest() {
-  const auto [b, work] = under_way_.front();
-  wait(work, b);
+  const std::size_t b = under_way_.front().bucket;
+  wait(under_way_.front().work, b);
   under_way_.pop_front();
   const Tensor mean = plan_.shard_of(flats_[b], b);
   if (accumulated_[b])

@@ -44,7 +44,7 @@ class GradientShards final : public ddp::BucketQueue {
  private:
   struct UnderWay {
     std::size_t bucket;
-    collectives::Work work;
+    parallel::ScopedWork work;
   };
 
   void before_gradient() override;

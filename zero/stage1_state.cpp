@@ -17,6 +17,7 @@ ShardedState::ShardedState(const autograd::Module& module, collectives::ProcessG
 }
 
 void ShardedState::launch(std::size_t b, const std::string& label) {
+  take_gradients(b);
   under_way_.push_back(
       parallel::reduce_scatter_mean_async(memory(b), plan().shard_of(memory(b), b), group_, label));
 }
@@ -34,7 +35,7 @@ void ShardedState::finish() {
       shard.set_grad(has_gradient(b, e) ? plan().parameter_shard(averaged, {b, e}) : Tensor());
     }
   }
-  drop_missing_gradients();
+  return_gradients();
   start_over();
 }
 

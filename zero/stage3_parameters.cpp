@@ -184,8 +184,8 @@ ShardedParameters::FlatIndices ShardedParameters::needed_next(std::size_t use,
 void ShardedParameters::start_unshard(Flat& flat) {
   if (flat.in_memory()) return;
   flat.whole.storage()->restore();
-  flat.all_gather = parallel::all_gather_async(flat.shard, flat.whole, group_,
-                                               fmt::format("parameters of {}", flat.unit));
+  flat.all_gather.emplace(parallel::all_gather_async(flat.shard, flat.whole, group_,
+                                                     fmt::format("parameters of {}", flat.unit)));
 }
 
 void ShardedParameters::unshard(Flat& flat) {

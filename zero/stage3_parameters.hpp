@@ -86,7 +86,7 @@ class ShardedParameters {
     std::string unit;
     autograd::Tensor whole;  // end to end, then padding; dropped while the unit is sharded
     autograd::Tensor shard;
-    std::optional<collectives::Work> all_gather = {};
+    std::optional<parallel::ScopedWork> all_gather = {};
     bool in_memory() const { return whole.storage()->data() != nullptr; }
   };
   using FlatIndices = std::vector<std::size_t>;  // into flats_, sorted

@@ -274,13 +274,17 @@ TEST_CASE("no rank leaves a barrier before all have entered") {
     }
 }
 
-TEST_CASE("spans of the wrong length are an error before anything is sent") {
+TEST_CASE("spans of the wrong length or type are an error before anything is sent") {
   run_threads(2, [](ProcessGroup& group) {
     std::vector<float> three(3), four(4);
     const auto seen = error_of([&] { group.all_reduce(std::span(three), std::span(four)); });
     require(seen == "all_reduce: expected a span of 3 elements, got 4", "{}", seen);
     const auto scatter = error_of([&] { group.reduce_scatter(std::span(four), std::span(three)); });
     require(scatter == "reduce_scatter: expected a span of 2 elements, got 3", "{}", scatter);
+    std::vector<double> doubles(3);
+    const auto type = error_of([&] { group.all_reduce(std::span(three), std::span(doubles)); });
+    require(type == "all_reduce: expected input and output of one type, got fp32 and fp64", "{}",
+            type);
     const auto root = error_of([&] { group.broadcast(std::span(three), 2); });
     require(root == "broadcast: the root must be one of the ranks 0 to 1, not 2", "{}", root);
     std::vector<std::int32_t> whole(3);

@@ -1,5 +1,8 @@
 // Mistakes that would make replicas diverge must be errors that name the parameter.
 #include "ddp/bucketed.hpp"
+
+#include <algorithm>
+
 #include "ddp/flat.hpp"
 #include "ddp/gradient_errors.hpp"
 #include "ddp/naive.hpp"
@@ -40,9 +43,6 @@ std::string error_of_second_backward(ProcessGroup& group) {
   ToyNet net(0, DType::fp32);
   Strategy strategy(net, group);
   backward(loss_of_rows<float>(net, 0, 4));
-  // The hook runs after the engine has added to the gradient: without a barrier, that would be a
-  // race with the all-reduce. Calls run in order, so the all-reduces are done after it.
-  group.barrier();
   std::string text;
   try {
     backward(loss_of_rows<float>(net, 0, 4));
@@ -50,6 +50,17 @@ std::string error_of_second_backward(ProcessGroup& group) {
     text = error.what();
   }
   strategy.finish();
+
+  // The second backward added nothing to what was being reduced.
+  ToyNet once(0, DType::fp32);
+  Strategy plain(once, group);
+  backward(loss_of_rows<float>(once, 0, 4));
+  plain.finish();
+  const auto twice = net.named_parameters(), expected = once.named_parameters();
+  for (std::size_t i = 0; i < twice.size(); ++i)
+    require(std::ranges::equal(twice[i].tensor.grad().values<float>(),
+                               expected[i].tensor.grad().values<float>()),
+            "the second backward has changed the gradient of {}", twice[i].name);
   return text;
 }
 
@@ -103,6 +114,14 @@ TEST_CASE("a second backward without finish() is refused by name") {
                     "and its reduction may be under way: call finish() after every backward, or "
                     "no_sync() before all but the last",
                 "the message is: {}", text);
+    });
+}
+
+TEST_CASE("a method that is destroyed waits for its calls under way") {
+  for (const int size : {2, 3, 4})
+    on_every_transport(size, [](ProcessGroup& group) {
+      destructor_waits<ddp::Overlap>(group);
+      destructor_waits<ddp::Bucketed>(group);
     });
 }
 

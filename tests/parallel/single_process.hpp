@@ -198,4 +198,22 @@ void different_missing_gradients_are_named() {
   }
 }
 
+// A method is destroyed by an exception between backward and finish(). Rank 0 is early, so its
+// calls are under way then.
+template <class Method>
+void destructor_waits(ProcessGroup& group) {
+  ToyNet net(0, DType::fp32);
+  try {
+    const Method method(net, group);
+    if (group.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    backward(loss_of_rows<float>(net, 0, 4));
+    fail("the loss is not finite");
+  } catch (const Error&) {
+  }
+  const auto ended = group.times().calls;
+  group.barrier();  // behind all calls that are under way
+  const auto under_way = group.times().calls - ended - 1;
+  require(under_way == 0, "{} calls under way use memory that is freed", under_way);
+}
+
 }  // namespace ringside::tests

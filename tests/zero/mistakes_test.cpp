@@ -53,9 +53,8 @@ TEST_CASE("in every stage ranks that lack different gradients do not agree") {
 }
 
 TEST_CASE("a second backward without finish() is refused by name in every stage") {
-  const auto check = [](ToyNet& net, ProcessGroup& group, auto&& stage) {
+  const auto check = [](ToyNet& net, auto&& stage) {
     backward(loss_of_rows<float>(net, 0, 4));
-    group.barrier();  // the calls under way end: the hook runs after the engine has added
     const std::string text = error_of([&] { backward(loss_of_rows<float>(net, 0, 4)); });
     require(text.starts_with("the gradient of fc2.weight is complete a second time since the last "
                              "finish()"),
@@ -65,9 +64,18 @@ TEST_CASE("a second backward without finish() is refused by name in every stage"
   for (const int size : {2, 3, 4})
     on_every_transport(size, [&](ProcessGroup& group) {
       ToyNet one(0, DType::fp32), two(0, DType::fp32), three(0, DType::fp32);
-      check(one, group, zero::ShardedState(one, group));
-      check(two, group, zero::ShardedGradients(two, group));
-      check(three, group, zero::ShardedParameters(three, group));
+      check(one, zero::ShardedState(one, group));
+      check(two, zero::ShardedGradients(two, group));
+      check(three, zero::ShardedParameters(three, group));
+    });
+}
+
+TEST_CASE("a stage that is destroyed waits for its calls under way") {
+  for (const int size : {2, 3, 4})
+    on_every_transport(size, [](ProcessGroup& group) {
+      destructor_waits<zero::ShardedState>(group);
+      destructor_waits<zero::ShardedGradients>(group);
+      destructor_waits<zero::ShardedParameters>(group);
     });
 }
 
