@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -120,6 +121,10 @@ class ParallelStrategy {
   // Whether a forward pass communicates, because it gathers parameters. If so, every rank must run
   // the same forward passes in the same order.
   virtual bool forward_communicates() const { return false; }
+
+  // Called when training fails on this rank: a strategy with groups of its own ends the calls of
+  // the ranks that wait in them, with `cause`.
+  virtual void give_up(const std::string& cause) noexcept { (void)cause; }
 
   // Seconds that this rank has waited for communication since the strategy was made.
   virtual double communication_seconds() const = 0;

@@ -1,6 +1,7 @@
 #include "cli/training/training_run.hpp"
 
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <optional>
 
@@ -78,20 +79,9 @@ void print_sample(const TrainingPlan& plan, const Model& model, const ParallelSt
              printable(plan.vocabulary->bytes_of(tokens)));
 }
 
-}  // namespace
-
-void run_training(const TrainingPlan& plan, int ranks,
-                  std::unique_ptr<ParallelStrategy> given_strategy, Recording& recording) {
-  autograd::set_threads(plan.threads);
-  const Text text = read_data(plan);
-  const Corpus corpus(text.bytes, *plan.vocabulary);
-  Model model(plan.config, plan.dtype, plan.device, given_strategy->part(),
-              given_strategy->tensor_division());
-  if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
-  // The strategy is destroyed before the model, from which it removes its hooks.
-  const std::unique_ptr<ParallelStrategy> owned_strategy = std::move(given_strategy);
-  ParallelStrategy& strategy = *owned_strategy;
-
+// Trains, validates, saves and prints, with a model and a strategy that fit each other.
+void train(const TrainingPlan& plan, int ranks, const Text& text, const Corpus& corpus,
+           Model& model, ParallelStrategy& strategy, Recording& recording) {
   Saver saver(plan, model, strategy);
   std::optional<RunPrinter> printer;  // on rank 0
   if (strategy.writes()) {
@@ -122,6 +112,26 @@ void run_training(const TrainingPlan& plan, int ranks,
   saver.finish();
   print_sample(plan, model, strategy);
   std::fflush(stdout);
+}
+
+}  // namespace
+
+void run_training(const TrainingPlan& plan, int ranks,
+                  std::unique_ptr<ParallelStrategy> given_strategy, Recording& recording) {
+  autograd::set_threads(plan.threads);
+  const Text text = read_data(plan);
+  const Corpus corpus(text.bytes, *plan.vocabulary);
+  Model model(plan.config, plan.dtype, plan.device, given_strategy->part(),
+              given_strategy->tensor_division());
+  if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
+  // The strategy is destroyed before the model, from which it removes its hooks.
+  const std::unique_ptr<ParallelStrategy> strategy = std::move(given_strategy);
+  try {
+    train(plan, ranks, text, corpus, model, *strategy, recording);
+  } catch (const std::exception& error) {
+    strategy->give_up(error.what());
+    throw;
+  }
 }
 
 }  // namespace ringside::cli

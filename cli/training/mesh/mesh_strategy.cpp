@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "autograd/optim/clip.hpp"
 #include "cli/training/mesh/group_division.hpp"
 #include "cli/training/parallel_strategies.hpp"
@@ -166,13 +168,28 @@ void MeshStrategy::fill_state(Optimizer& optimizer, const SeeTensor& fill) const
       [&](const SeeTensor& keep) { inner_->fill_state(optimizer, keep); }, fill);
 }
 
+// --- All groups
+
+std::vector<ProcessGroup*> MeshStrategy::groups() const {
+  std::vector<ProcessGroup*> all = {&mesh_.world(), &mesh_.model_group(), &mesh_.group(Axis::pp),
+                                    &mesh_.group(Axis::dp), &mesh_.group(Axis::tp)};
+  for (auto* copies : {&kv_copies_, &tied_copies_})
+    if (*copies) all.push_back(&**copies);
+  return all;
+}
+
 double MeshStrategy::communication_seconds() const {
-  double seconds = mesh_.world().times().blocked + mesh_.model_group().times().blocked;
-  for (const Axis axis : {Axis::pp, Axis::dp, Axis::tp})
-    seconds += mesh_.group(axis).times().blocked;
-  for (const auto* copies : {&kv_copies_, &tied_copies_})
-    if (*copies) seconds += (*copies)->times().blocked;
+  double seconds = 0;
+  for (const ProcessGroup* group : groups()) seconds += group->times().blocked;
   return seconds;
+}
+
+// Ranks count from 0 in each group, so the cause is preceded by this rank's place in the world.
+void MeshStrategy::give_up(const std::string& cause) noexcept {
+  const int rank = mesh_.world().rank();
+  const std::string told =
+      fmt::format("rank {} ({}) gave up: {}", rank, mesh_.describe(rank), cause);
+  for (ProcessGroup* group : groups()) group->abort(told);
 }
 
 }  // namespace ringside::cli

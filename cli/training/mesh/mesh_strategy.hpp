@@ -72,6 +72,7 @@ class MeshStrategy final : public transformer::ParallelStrategy {
   void fill_state(autograd::Optimizer& optimizer, const SeeTensor& fill) const override;
 
   bool forward_communicates() const override { return inner_->forward_communicates(); }
+  void give_up(const std::string& cause) noexcept override;
   double communication_seconds() const override;
 
   parallel::DeviceMesh& mesh() { return mesh_; }
@@ -84,6 +85,7 @@ class MeshStrategy final : public transformer::ParallelStrategy {
     std::vector<autograd::Tensor> parameters;
   };
 
+  std::vector<collectives::ProcessGroup*> groups() const;  // all that this rank is in
   void add_gradients(const GradientSum& sum) const;
   autograd::DType dtype_of(const autograd::Optimizer& optimizer) const;
   void collect(const std::vector<WholeTensor>& order,
@@ -97,8 +99,8 @@ class MeshStrategy final : public transformer::ParallelStrategy {
   std::unique_ptr<transformer::TensorDivision> division_;
   std::unique_ptr<transformer::ParallelStrategy> inner_;
   // The ranks that hold copies of this rank's key and value heads, and of its rows of a tied
-  // matrix; none if there are no copies.
-  std::optional<collectives::ProcessGroup> kv_copies_, tied_copies_;
+  // matrix; none if there are no copies. Mutable as mesh_ is.
+  mutable std::optional<collectives::ProcessGroup> kv_copies_, tied_copies_;
   std::vector<GradientSum> sums_;
 };
 
