@@ -238,23 +238,31 @@ void Accountant::data_traffic(std::int64_t stage) {
       0);
 }
 
-// Parameters are gathered for forward and again for backward, one unit ahead of the computation;
+// Parameters are gathered for forward, and those of the blocks again for backward, one unit ahead
+// of the computation. The embedding's backward reads no parameters, and the head's gradients are
+// computed in forward; a matrix that both share is gathered again. Meanwhile,
 // gradients are reduced while the next unit's backward runs. So the first gather may hide behind
 // forward, and the other two calls share the time of backward, twice as long.
 void Accountant::sharded_traffic(std::int64_t stage) {
   const char* const axis = plan_.mesh.size("fsdp") > 1 ? "fsdp" : "dp";
   const Quantity n("n", static_cast<double>(plan_.mesh.size(axis))),
       gradient("e_g", plan_.types.gradients), parameter("e", plan_.types.parameters),
-      units("units", static_cast<double>(blocks_of_stage(model_, plan_, stage)) +
-                         (is_first(stage) && model_.vocabulary > 0 ? 1 : 0) +
-                         (is_last(stage) && model_.vocabulary > 0 ? 1 : 0));
+      blocks("L_stage", static_cast<double>(blocks_of_stage(model_, plan_, stage)));
+  const bool has_edges = model_.vocabulary > 0;
+  const bool tied = has_edges && model_.tied_head && is_last(stage);
+  const double edges = !has_edges ? 0
+                       : tied     ? 1
+                                  : (is_first(stage) ? 1 : 0) + (is_last(stage) ? 1 : 0);
   const Term held = put({"P_stage", "parameters of the busiest stage, whole",
                          stage_parameters(stage), Unit::number, ""});
+  const Term again = put({"P_again", "those that backward reads",
+                          tied ? Quantity(held) : blocks * whole_block(), Unit::number, ""});
+  const Quantity units = blocks + edges, units_again = blocks + (tied ? edges : 0);
   const double ring = n.value() - 1, forward = m_.value() * stage_seconds_ / 3;
   add(axis, "all-gather for forward", m_ * units, ring,
       ring_all_gather_bytes(n, m_ * parameter * held), forward);
-  add(axis, "all-gather for backward", m_ * units, ring,
-      ring_all_gather_bytes(n, m_ * parameter * held), forward);
+  add(axis, "all-gather for backward", m_ * units_again, ring,
+      ring_all_gather_bytes(n, m_ * parameter * again), forward);
   add(axis, "reduce-scatter of gradients", m_ * units, ring,
       ring_all_gather_bytes(n, m_ * gradient * held), forward);
 }

@@ -85,12 +85,13 @@ TEST_CASE("data parallel sends 2 (n-1)/n of the gradients; ZeRO sends them by st
   plan.zero = 2;  // four micro-batches are reduced, the parameters are gathered once
   CHECK(sums_of(account_of(plan), "dp").bytes ==
         doctest::Approx(5 * part * all * 4).epsilon(1e-12));
+  // Stage 3: each micro-batch gathers all for forward and the blocks for backward, and reduces all.
+  const double units = 4 * part * 4 * (2 * all + 12 * block);
   plan.zero = 3;
-  CHECK(sums_of(account_of(plan), "dp").bytes ==
-        doctest::Approx(4 * 3 * part * all * 4).epsilon(1e-12));
+  CHECK(sums_of(account_of(plan), "dp").bytes == doctest::Approx(units).epsilon(1e-12));
   const Account sharded = account_of(plan_on("fsdp=4"));
-  CHECK(sums_of(sharded, "fsdp").bytes == doctest::Approx(4 * 3 * part * all * 4).epsilon(1e-12));
-  CHECK(sums_of(sharded, "fsdp").calls == 4 * 3 * (12 + 2));
+  CHECK(sums_of(sharded, "fsdp").bytes == doctest::Approx(units).epsilon(1e-12));
+  CHECK(sums_of(sharded, "fsdp").calls == 4 * (3 * 12 + 2 * 2));
   // The state of a rank.
   const auto& rows = sharded.stages.front().rows;
   CHECK(rows[0].bytes == doctest::Approx(4 * all / n).epsilon(1e-12));
@@ -175,6 +176,29 @@ TEST_CASE("the parts of a step add up to the step, and the largest of them binds
   for (Level& level : slow.levels) level.bytes_per_second = 1e6;
   const Account result = account(small_model(), plan_on("dp=4"), slow);
   CHECK(result.binds().part == "dp communication, exposed");
+}
+
+TEST_CASE("communication hides as far as it fits behind computing, and tensor parallel's never") {
+  Machine slow = find_machine("h100");
+  for (Level& level : slow.levels) level.bytes_per_second = 1e6;
+  const auto value_of = [](const Account& from, const char* symbol) {
+    for (const Section& section : from.blackboard)
+      for (const Term& term : section.terms)
+        if (term.symbol == symbol) return term.value();
+    return 0.0;
+  };
+  const Account data = account(small_model(), plan_on("dp=4"), slow);
+  // Backward of the last micro-batch is two thirds of its time.
+  CHECK(sums_of(data, "dp").hidden == doctest::Approx(value_of(data, "t_stage") * 2 / 3));
+  const Account sharded = account(small_model(), plan_on("fsdp=4"), slow);
+  CHECK(sums_of(sharded, "fsdp").hidden == doctest::Approx(4 * value_of(sharded, "t_stage")));
+  CHECK(sums_of(account(small_model(), plan_on("tp=4"), slow), "tp").hidden == 0);
+  // A fast network hides everything.
+  Machine fast = find_machine("h100");
+  for (Level& level : fast.levels) level.bytes_per_second = 1e15, level.latency = 0;
+  for (const char* mesh : {"dp=4", "fsdp=4"})
+    for (const Traffic& each : account(small_model(), plan_on(mesh), fast).traffic)
+      CHECK(each.exposed() == 0);
 }
 
 TEST_CASE("every figure of the memory table stands on the blackboard") {

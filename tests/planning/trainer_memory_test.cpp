@@ -1,6 +1,7 @@
 // What the trainer keeps, to the byte: predicted beside the counters of memory_use().
 #include "planning/trainer_memory.hpp"
 
+#include <cmath>
 #include <memory>
 
 #include "autograd/optim/adamw.hpp"
@@ -111,6 +112,62 @@ TEST_CASE("the account, the trainer's estimate and the trainer's memory are the 
         CHECK(bytes_of("padding, counters") < 0.01 * static_cast<double>(exact.total()));
       }
     }
+  }
+}
+
+namespace {
+
+// What one rank sends in a step of two micro-batches, on the wire and by the account. The padding
+// of shards is sent too: less than 1 %.
+template <class Strategy>
+void sends_what_the_account_says(int stage, bool tied) {
+  transformer::Config config = transformer::named_config("tiny");
+  config.tied_head = tied;
+  collectives::GroupOptions options;
+  options.algorithms =
+      collectives::AlgorithmSelection("all_reduce=ring,reduce_scatter=ring,all_gather=ring");
+  for (const int size : {2, 3, 4}) {
+    const planning::Plan plan{.mesh = {{{"dp", size}}},
+                              .micro_batches = 2,
+                              .sequence = 8,
+                              .zero = stage,
+                              .types = {.parameters = 4, .gradients = 4, .activations = 4}};
+    double expected = 0;
+    for (const auto& each :
+         account(planning::model_from(config, "tiny"), plan, planning::find_machine("laptop"))
+             .traffic)
+      expected += each.bytes;
+    on_every_transport(
+        size,
+        [&](ProcessGroup& group) {
+          transformer::Model model(config);
+          Strategy strategy(model, group);
+          const auto optimizer =
+              strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+          const auto before = group.traffic().payload_bytes_sent;
+          {
+            const auto accumulate = strategy.no_sync();
+            backward(loss_of(model, group.rank()));
+          }
+          backward(loss_of(model, group.rank()));
+          strategy.finish();
+          optimizer->step();
+          const auto sent = static_cast<double>(group.traffic().payload_bytes_sent - before);
+          require(std::abs(sent - expected) < 0.01 * expected,
+                  "stage {} on {} ranks: {} bytes sent, {} in the account", stage, size, sent,
+                  expected);
+        },
+        options);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the bytes of the account are those on the wire") {
+  for (const bool tied : {false, true}) {
+    sends_what_the_account_says<zero::ShardedState>(1, tied);
+    sends_what_the_account_says<zero::ShardedGradients>(2, tied);
+    sends_what_the_account_says<zero::ShardedParameters>(3, tied);
   }
 }
 
