@@ -2,7 +2,7 @@
 #pragma once
 
 #include "collectives/algorithms/schedule.hpp"
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/student.hpp"
 
 namespace ringside::exercises {
 

@@ -1,12 +1,9 @@
 // Judges data parallelism that overlaps: by its gradients, and by the order of events, which the
 // trace of ProcessGroup tells without the student's help.
-#include <algorithm>
-
 #include "autograd/engine/engine.hpp"
 #include "base/trace.hpp"
-#include "collectives/algorithms/ring.hpp"
-#include "collectives/selection/cost_model.hpp"
 #include "exercises/15-ddp-overlap/interface.hpp"
+#include "exercises/judge/data_parallel.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -94,38 +91,8 @@ Json collect_calls(World& world) {
   return calls_of_all_kinds(world, student_overlap);
 }
 
-// The bytes that rank `rank` sends in a ring all-reduce of `bytes` of fp64.
-std::uint64_t ring_bytes(std::uint64_t bytes, int ranks, int rank) {
-  std::vector<collectives::Schedule> schedules;
-  for (int r = 0; r < ranks; ++r) schedules.push_back(collectives::ring_all_reduce(ranks, r));
-  const auto chunks = collectives::Chunks::aligned(bytes / 8, ranks, 8);
-  return collectives::cost_of(schedules, chunks, 8, {}).sent[rank].bytes;
-}
-
-// The witness, the last rank, runs the reference: what it calls, the others must call. (Its messages
-// carry the calls, so a rank that calls something else has failed before.)
 Verdict judge_calls(const Run& run) {
-  for (const NetKind kind : all_net_kinds)
-    for (std::size_t step = 0; step < 3; ++step) {
-      const auto of = [&](int rank) -> const Json& {
-        return run.ranks[rank].at(name_of(kind)).at(step);
-      };
-      const Json& wanted = of(run.world - 1).at("calls");
-      for (int rank = 0; rank < run.world; ++rank) {
-        const std::string where =
-            fmt::format("net '{}', step {}, rank {}", name_of(kind), step, rank);
-        const Json& calls = of(rank).at("calls");
-        if (calls != wanted)
-          return {{fmt::format("{}: {} calls, expected {}, one for each gradient", where,
-                               calls.size(), wanted.size())}};
-        std::uint64_t bytes = 0;
-        for (const Json& call : wanted) bytes += ring_bytes(call.at("bytes"), run.world, rank);
-        if (of(rank).at("sent") != bytes)
-          return {{fmt::format("{}: sent {} bytes, expected {}", where,
-                               of(rank)["sent"].get<std::uint64_t>(), bytes)}};
-      }
-    }
-  return {};
+  return judge_calls_like_witness(run);
 }
 
 // Three micro-batches, the first two under no_sync().

@@ -1,7 +1,7 @@
 // What the judge calls: makes the student's sharded optimizer.
 #pragma once
 
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/student.hpp"
 #include "zero/partitioned_optimizer.hpp"
 
 namespace ringside::exercises {

@@ -8,6 +8,7 @@
 #include "base/trace.hpp"
 #include "collectives/transport/transport.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
+#include "exercises/judge/judge.hpp"
 
 namespace ringside::exercises {
 namespace {

@@ -1,13 +1,14 @@
 #include "exercises/judge/data_parallel.hpp"
 
 #include <cmath>
-#include <map>
 
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
 #include "base/trace.hpp"
+#include "collectives/algorithms/ring.hpp"
+#include "collectives/selection/cost_model.hpp"
 #include "collectives/transport/transport.hpp"
 #include "parallel/replicate.hpp"
 
@@ -141,8 +142,7 @@ std::string fault_of_state(const Json& seen, const Json& expected, int rank) {
 }
 
 std::string fault_of_history(const Json& seen, const Json& expected, int rank) {
-  std::string fault = fault_of_state(seen.at("start"), expected["start"], rank);
-  if (!fault.empty()) return "before the first step " + fault;
+  std::string fault;
   for (std::size_t step = 0; step < expected["steps"].size(); ++step) {
     const Json &mine = seen.at("steps").at(step), &wanted = expected["steps"][step];
     if (mine.at("messages") != 0)
@@ -154,6 +154,14 @@ std::string fault_of_history(const Json& seen, const Json& expected, int rank) {
     if (!fault.empty()) return fmt::format("after step {} {}", step, fault);
   }
   return "";
+}
+
+// The bytes that rank `rank` sends in a ring all-reduce of `bytes` of fp64.
+std::uint64_t ring_bytes(std::uint64_t bytes, int ranks, int rank) {
+  std::vector<collectives::Schedule> schedules;
+  for (int r = 0; r < ranks; ++r) schedules.push_back(collectives::ring_all_reduce(ranks, r));
+  const auto chunks = collectives::Chunks::aligned(bytes / 8, ranks, 8);
+  return collectives::cost_of(schedules, chunks, 8, {}).sent[rank].bytes;
 }
 
 }  // namespace
@@ -229,7 +237,20 @@ Json train_all_kinds(World& world, const Student<MakeDataParallel>& student, int
   return seen;
 }
 
+Verdict judge_start(const Run& run) {
+  for (const NetKind kind : all_net_kinds) {
+    const Json expected = state_of(JudgeNet(kind, run.seed, 0));
+    for (int rank = 0; rank < run.world; ++rank) {
+      const Json& seen = run.ranks[rank].at(name_of(kind)).at("start");
+      if (const std::string fault = fault_of_state(seen, expected, rank); !fault.empty())
+        return {{fmt::format("net '{}', before the first step {}", name_of(kind), fault)}};
+    }
+  }
+  return {};
+}
+
 Verdict judge_training(const Run& run, int micro_batches) {
+  if (const Verdict start = judge_start(run); !start.says.empty()) return start;
   for (const NetKind kind : all_net_kinds) {
     const JudgeNet net(kind, run.seed, 0);
     Alone alone;
@@ -271,6 +292,54 @@ Json calls_of_all_kinds(World& world, const Student<MakeDataParallel>& student) 
     }
   }
   return seen;
+}
+
+Verdict judge_calls_like_witness(const Run& run) {
+  for (const NetKind kind : all_net_kinds)
+    for (std::size_t step = 0; step < 3; ++step) {
+      const auto of = [&](int rank) -> const Json& {
+        return run.ranks[rank].at(name_of(kind)).at(step);
+      };
+      const Json& wanted = of(run.world - 1).at("calls");
+      for (int rank = 0; rank < run.world; ++rank) {
+        const std::string where =
+            fmt::format("net '{}', step {}, rank {}", name_of(kind), step, rank);
+        const Json& calls = of(rank).at("calls");
+        if (calls != wanted)
+          return {{fmt::format("{}: {} calls, expected {}, one for each gradient", where,
+                               calls.size(), wanted.size())}};
+        std::uint64_t bytes = 0;
+        for (const Json& call : wanted) bytes += ring_bytes(call.at("bytes"), run.world, rank);
+        if (of(rank).at("sent") != bytes)
+          return {{fmt::format("{}: sent {} bytes, expected {}", where,
+                               of(rank)["sent"].get<std::uint64_t>(), bytes)}};
+      }
+    }
+  return {};
+}
+
+Json error_when_a_gradient_is_missing(World& world, const Student<MakeDataParallel>& student) {
+  const LayeredNet net(world.seed());
+  const auto method = student(net, world.group());
+  backward(net.loss());
+  if (world.rank() == 0) net.layers[1]->bias.zero_grad();
+  world.doing("finish(), where rank 0 lacks the gradient of 1.bias");
+  try {
+    method->finish();
+    world.group().barrier();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Verdict judge_missing_gradient(const Run& run) {
+  for (const Json& text : run.ranks)
+    if (text.get<std::string>().find("1.bias") != std::string::npos) return {};
+  const std::string seen = run.ranks[0];
+  return {{fmt::format("rank 0 lacks the gradient of 1.bias: expected an error that names 1.bias, "
+                       "seen: {}",
+                       seen.empty() ? "none" : seen)}};
 }
 
 }  // namespace ringside::exercises

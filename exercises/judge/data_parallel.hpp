@@ -10,40 +10,10 @@
 #include <vector>
 
 #include "autograd/nn/layers.hpp"
+#include "exercises/judge/data_parallel_method.hpp"
 #include "exercises/judge/judge.hpp"
-#include "parallel/gradient_hooks.hpp"
 
 namespace ringside::exercises {
-
-// A method of data parallelism, as judges use it.
-class DataParallel {
- public:
-  virtual ~DataParallel() = default;
-  virtual void finish() = 0;
-  virtual std::unique_ptr<parallel::Paused> no_sync() { fail("this method has no no_sync()"); }
-};
-
-using MakeDataParallel = std::unique_ptr<DataParallel>(const autograd::Module&,
-                                                       collectives::ProcessGroup&);
-
-// The student's class as a DataParallel, for bind.cpp.
-template <class Method>
-std::unique_ptr<DataParallel> make_data_parallel(const autograd::Module& module,
-                                                 collectives::ProcessGroup& group) {
-  struct Adapter final : DataParallel {
-    Adapter(const autograd::Module& its_module, collectives::ProcessGroup& its_group)
-        : method(its_module, its_group) {}
-    void finish() override { method.finish(); }
-    std::unique_ptr<parallel::Paused> no_sync() override {
-      if constexpr (requires { method.no_sync(); })
-        return std::unique_ptr<parallel::Paused>(new parallel::Paused(method.no_sync()));
-      else
-        return DataParallel::no_sync();
-    }
-    Method method;
-  };
-  return std::make_unique<Adapter>(module, group);
-}
 
 // What is special about a net.
 enum class NetKind { plain, tied, frozen_and_unused, sometimes };
@@ -85,8 +55,17 @@ Json train_all_kinds(World& world, const Student<MakeDataParallel>& student,
                      int micro_batches = 1);
 // Against a single process that has the rows of all ranks.
 Verdict judge_training(const Run& run, int micro_batches = 1);
+// Only the state before the first step: parameters and buffers are those of rank 0.
+Verdict judge_start(const Run& run);
 
-// The calls of 3 steps of every kind of net: {"tied": [[{"label", "bytes"}, ...]], "sent": [[..]]}.
+// The calls of 3 steps of every kind of net: {"tied": [{"calls": [{"label", "bytes"}], "sent"}]}.
 Json calls_of_all_kinds(World& world, const Student<MakeDataParallel>& student);
+// The witness, the last rank, runs the reference: what it calls, the others must call, and each rank
+// sends the bytes of the ring.
+Verdict judge_calls_like_witness(const Run& run);
+
+// The text of the error when rank 0 lacks the gradient of 1.bias in a LayeredNet; "" without one.
+Json error_when_a_gradient_is_missing(World& world, const Student<MakeDataParallel>& student);
+Verdict judge_missing_gradient(const Run& run);
 
 }  // namespace ringside::exercises

@@ -19,10 +19,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.hpp"
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
+#include "exercises/judge/student.hpp"
 
 namespace ringside::collectives {
 class ThreadsWorld;
@@ -96,30 +96,5 @@ struct Judge {
 
 // Throws Error unless there is such a case.
 const Case& find_case(std::string_view exercise, std::string_view id);
-
-// How often judges have called the student's code in this process.
-int student_calls();
-void count_student_call();
-
-// The student's code, as the judge calls it: a function that bind.cpp sets. interface.hpp of the
-// exercise declares it.
-template <class Function>
-class Student;
-template <class Result, class... Args>
-class Student<Result(Args...)> {
- public:
-  bool bind(Result (*function)(Args...)) {
-    function_ = function;
-    return true;
-  }
-  Result operator()(Args... args) const {
-    require(function_ != nullptr, "this program holds no student's code for this exercise");
-    count_student_call();
-    return function_(std::forward<Args>(args)...);
-  }
-
- private:
-  Result (*function_)(Args...) = nullptr;
-};
 
 }  // namespace ringside::exercises

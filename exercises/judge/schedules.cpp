@@ -99,14 +99,13 @@ Schedules schedules_of(const Json& data, int size) {
 }
 
 std::string drawing_of(Collective collective, const Schedules& schedules) {
-  std::size_t steps = schedules[0].steps.size();
-  for (const Schedule& each : schedules)
-    if (each.steps.size() != steps || each.chunks != schedules[0].chunks || each.chunks < 1)
-      return "";
-  std::ostringstream out;
-  const Algorithm yours{collective, "yours", nullptr};
   const auto size = static_cast<int>(schedules.size());
-  const cli::Blackboard board(out, yours, size, 100, false);
+  const Algorithm& reference = find_algorithm(collective);  // says how many chunks there are
+  const std::size_t steps = schedules[0].steps.size();
+  for (const Schedule& each : schedules)
+    if (each.steps.size() != steps || each.chunks != reference.make(size, 0, 0).chunks) return "";
+  std::ostringstream out;
+  const cli::Blackboard board(out, reference, size, 100, false);
   std::vector<RankState> states =
       start_with_contributions(size, schedules[0].chunks, names_chunks(collective));
   board.draw_start(states);

@@ -113,7 +113,7 @@ def student_files(root, exercise, stub=True, edits=()):
                 text = replace_once(text, edit["find"], edit["replace"], f"{exercise['id']}, edit of {file}")
         if stub:
             text = stubbed(text, exercise, file)
-        result[Path(file).name] = in_student_namespace(text, file, sources)
+        result[Path(file).name] = in_student_namespace(text, sources, exercise.get("include", []))
     return result
 
 
@@ -132,13 +132,14 @@ def stubbed(text, exercise, file):
     return text
 
 
-def in_student_namespace(text, file, sources):
+def in_student_namespace(text, sources, given):
     """Into namespace student; includes of the exercise's own files name the copies beside it."""
     text = text.replace("namespace ringside::", "namespace student::")
     for source in sources:
         text = text.replace(f'#include "{source}"', f'#include "{Path(source).name}"')
     last = list(re.finditer(r"^#include .*\n|^#pragma once\n", text, flags=re.M))[-1].end()
-    return text[:last] + '#include "exercises/judge/starter.hpp"\n' + text[last:]
+    added = "".join(f'#include "{header}"\n' for header in given + ["exercises/judge/starter.hpp"])
+    return text[:last] + added + text[last:]
 
 
 def write(files, folder):

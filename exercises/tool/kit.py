@@ -58,7 +58,7 @@ class Kit:
 def forbidden_text(exercise, folder):
     """What the source text may not hold: includes that are not on the list."""
     own = [Path(file).name for file in cut.files_of(exercise)]
-    allowed = exercise["may_include"] + own + ["exercises/judge/starter.hpp"]
+    allowed = exercise["may_include"] + exercise.get("include", []) + own + ["exercises/judge/starter.hpp"]
     for name in own:
         for number, line in enumerate((folder / name).read_text(errors="replace").split("\n"), 1):
             match = re.match(r'\s*#\s*include(?:_next)?\b\s*(?:"([^"]*)"|<([^>]*)>)?', line)

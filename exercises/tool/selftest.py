@@ -50,7 +50,7 @@ def stubs(kit, exercise):
 def wrong(kit, exercise):
     for answer in exercise["wrong"]:
         files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(answer))
-        verdict = checked(kit, exercise, files, deadline=answer.get("deadline", kits.DEADLINE))
+        verdict = checked(kit, exercise, files, only=answer["fails"], deadline=answer.get("deadline", kits.DEADLINE))
         case = next(each for each in verdict["cases"] if each["id"] == answer["fails"])
         if case["status"] == "right" or not any(answer["says"] in each for each in case.get("says", [])):
             yield f"{answer['id']}: expected {answer['fails']} to say \"{answer['says']}\"; {described(verdict) or 'all is right'}"
