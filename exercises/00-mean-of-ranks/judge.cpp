@@ -1,6 +1,6 @@
 // Judges the first function that a student writes: the mean of 1, 2, ..., p over the ranks.
-#include "exercises/00-mean-of-ranks/interface.hpp"
 #include "exercises/judge/judge.hpp"
+#include "exercises/00-mean-of-ranks/interface.hpp"
 
 namespace ringside::exercises {
 namespace {

@@ -45,9 +45,9 @@ Verdict judge_promise(const Run& run) {
 // ranks as many from each.
 Verdict judge_budget(const Run& run) {
   for (int size = 3; size <= largest; ++size) {
-    const std::string fault = fault_of_budget(
-        schedules_of(run.ranks[0], size), (size - 1.0) / size, size - 1,
-        [size](int rank) { return wrap(rank + 1, size); });
+    const std::string fault =
+        fault_of_budget(schedules_of(run.ranks[0], size), (size - 1.0) / size, size - 1,
+                        [size](int rank) { return wrap(rank + 1, size); });
     if (!fault.empty()) return {{fmt::format("world {}, {}", size, fault)}};
   }
   return {};
@@ -61,12 +61,14 @@ Verdict judge_bits(const Run& run) {
       run_all_steps(schedules, states);
       return states;
     };
-    const auto seen = sums_of(schedules_of(run.ranks[0], size)), wanted = sums_of(expected_of(size));
+    const auto seen = sums_of(schedules_of(run.ranks[0], size)),
+               wanted = sums_of(expected_of(size));
     for (int rank = 0; rank < size; ++rank)
       if (seen[rank].sums.at(rank) != wanted[rank].sums[rank])
-        return {{fmt::format("world {}, rank {}: chunk {} is added up in another order than along "
-                             "the ring, which begins at rank {}",
-                             size, rank, rank, wrap(rank + 1, size))}};
+        return {
+            {fmt::format("world {}, rank {}: chunk {} is added up in another order than along "
+                         "the ring, which begins at rank {}",
+                         size, rank, rank, wrap(rank + 1, size))}};
   }
   return {};
 }
@@ -86,7 +88,8 @@ std::size_t count_for(std::uint64_t seed) {
 Json collect_runs(World& world) {
   const std::size_t count = count_for(world.seed());
   const Schedule schedule = student_reduce_scatter(world.size(), world.rank());
-  const Call call{.collective = Collective::reduce_scatter, .count = count, .label = Label("exercise 01")};
+  const Call call{
+      .collective = Collective::reduce_scatter, .count = count, .label = Label("exercise 01")};
   const Chunks chunks = Chunks::even(count, world.size());
   const ChunkRange all{0, world.size()}, mine{world.rank(), 1};
   std::vector<float> input = input_of(world.rank(), count, world.seed());
@@ -95,8 +98,8 @@ Json collect_runs(World& world) {
   ScheduleRunner runner(world, schedule);
   runner.run(call, input, all, output, mine);
   const Json apart = output;
-  const std::span<float> in_place = std::span(input).subspan(chunks.begin(world.rank()),
-                                                             output.size());
+  const std::span<float> in_place =
+      std::span(input).subspan(chunks.begin(world.rank()), output.size());
   runner.run(call, input, all, in_place, mine);
   return {{"out of place", apart},
           {"in place", std::vector<float>(in_place.begin(), in_place.end())}};
@@ -110,7 +113,8 @@ Verdict judge_runs(const Run& run) {
       for (std::size_t i = 0; i < chunks.size(rank); ++i) {
         float sum = 0;  // in the order of the ring: from the right neighbour on
         for (int k = 1; k <= run.world; ++k)
-          sum += input_of(wrap(rank + k, run.world), chunks.count(), run.seed)[chunks.begin(rank) + i];
+          sum +=
+              input_of(wrap(rank + k, run.world), chunks.count(), run.seed)[chunks.begin(rank) + i];
         if (seen.size() != chunks.size(rank) || seen[i] != sum)
           return {{fmt::format("rank {}, {}: element {} of its chunk is {}, expected {}", rank,
                                where, i, i < seen.size() ? seen[i] : 0, sum)}};

@@ -65,8 +65,8 @@ Verdict judge_budget(const Run& run) {
     const double part = (size - 1.0) / size;
     for (const auto collective : {Collective::all_gather, Collective::all_reduce}) {
       const int times = collective == Collective::all_reduce ? 2 : 1;
-      const std::string fault = fault_of_budget(seen(run, collective, size), times * part,
-                                                times * (size - 1), right);
+      const std::string fault =
+          fault_of_budget(seen(run, collective, size), times * part, times * (size - 1), right);
       if (!fault.empty())
         return {{fmt::format("{}, world {}, {}", name_of(collective), size, fault)}};
     }

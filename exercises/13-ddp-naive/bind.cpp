@@ -1,7 +1,7 @@
 // Compiled with the student's files each time that they change.
 #include "exercises/13-ddp-naive/interface.hpp"
-#include "replicate.cpp"
 #include "naive.cpp"
+#include "replicate.cpp"
 
 namespace ringside::exercises {
 namespace {

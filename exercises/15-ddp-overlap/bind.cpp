@@ -4,7 +4,6 @@
 
 namespace ringside::exercises {
 namespace {
-[[maybe_unused]] const bool bound =
-    student_overlap.bind(make_data_parallel<student::ddp::Overlap>);
+[[maybe_unused]] const bool bound = student_overlap.bind(make_data_parallel<student::ddp::Overlap>);
 }
 }  // namespace ringside::exercises

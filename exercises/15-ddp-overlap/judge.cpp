@@ -59,9 +59,10 @@ Verdict judge_order(const Run& run) {
     for (int step = 0; step < 3; ++step) {
       const Json& seen = run.ranks[rank].at(static_cast<std::size_t>(step));
       if (!seen.at("waited in backward").empty())
-        return {{fmt::format("rank {}, step {}: the hook of {} waited for its own call: backward "
-                             "stood still",
-                             rank, step, seen["waited in backward"][0].get<std::string>())}};
+        return {
+            {fmt::format("rank {}, step {}: the hook of {} waited for its own call: backward "
+                         "stood still",
+                         rank, step, seen["waited in backward"][0].get<std::string>())}};
       for (int layer = LayeredNet::depth - 2; layer >= 0; --layer) {
         const std::size_t had = seen.at("calls").at(static_cast<std::size_t>(layer)).size();
         const int expected = 2 * (LayeredNet::depth - 1 - layer);
@@ -70,19 +71,22 @@ Verdict judge_order(const Run& run) {
           for (const char* part : {"weight", "bias"})
             names.push_back(fmt::format("{}.{}", above, part));
         if (static_cast<int>(had) != expected)
-          return {{fmt::format("rank {}, step {}, backward enters layer {}: {} calls had set out, "
-                               "expected {} ({})",
-                               rank, step, layer, had, expected, fmt::join(names, ", "))}};
+          return {
+              {fmt::format("rank {}, step {}, backward enters layer {}: {} calls had set out, "
+                           "expected {} ({})",
+                           rank, step, layer, had, expected, fmt::join(names, ", "))}};
       }
       const int waits = seen.at("waits"), calls = 2 * LayeredNet::depth;
       if (waits < calls)
-        return {{fmt::format("rank {}, step {}: finish() returned after it had waited for {} of {} "
-                             "calls: the optimizer would read gradients that are still under way",
-                             rank, step, waits, calls)}};
+        return {
+            {fmt::format("rank {}, step {}: finish() returned after it had waited for {} of {} "
+                         "calls: the optimizer would read gradients that are still under way",
+                         rank, step, waits, calls)}};
       if (waits > calls)
-        return {{fmt::format("rank {}, step {}: finish() waited {} times for {} calls: handles of "
-                             "earlier steps are kept",
-                             rank, step, waits, calls)}};
+        return {
+            {fmt::format("rank {}, step {}: finish() waited {} times for {} calls: handles of "
+                         "earlier steps are kept",
+                         rank, step, waits, calls)}};
     }
   return {};
 }

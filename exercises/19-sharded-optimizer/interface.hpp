@@ -6,9 +6,9 @@
 
 namespace ringside::exercises {
 
-inline Student<std::unique_ptr<zero::PartitionedOptimizer>(
-    std::vector<autograd::ParameterGroup>, collectives::ProcessGroup&,
-    zero::PartitionedOptimizer::Make)>
+inline Student<std::unique_ptr<zero::PartitionedOptimizer>(std::vector<autograd::ParameterGroup>,
+                                                           collectives::ProcessGroup&,
+                                                           zero::PartitionedOptimizer::Make)>
     student_optimizer;
 
 }  // namespace ringside::exercises

@@ -41,10 +41,10 @@ void set_gradients(const std::vector<NamedTensor>& parameters, std::uint64_t see
                    int rank = -1) {
   const MemoryScope kind(MemoryKind::gradients);
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    parameters[i].tensor.set_grad(
-        random_tensor(parameters[i].tensor.elements(), seed,
-                      1000 + 100 * static_cast<std::uint64_t>(step) +
-                          10000 * static_cast<std::uint64_t>(rank + 1) + i));
+    parameters[i].tensor.set_grad(random_tensor(parameters[i].tensor.elements(), seed,
+                                                1000 + 100 * static_cast<std::uint64_t>(step) +
+                                                    10000 * static_cast<std::uint64_t>(rank + 1) +
+                                                    i));
 }
 
 Json values_of(const std::vector<NamedTensor>& parameters) {
@@ -163,8 +163,7 @@ std::vector<int> uneven_sizes(int ranks) {
 // The ledger after each of two steps.
 Json collect_memory(World& world) {
   const auto parameters = make_parameters(uneven_sizes(world.size()), world.seed(), world.rank());
-  const auto optimizer =
-      student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
+  const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
   Json bytes = Json::array();
   for (int step = 0; step < 2; ++step) {
     set_gradients(parameters, world.seed(), step);
@@ -185,11 +184,12 @@ Verdict judge_memory(const Run& run) {
     const double kept = run.ranks[rank].at(1);
     if (kept <= most) continue;
     const bool everybody = all > run.world * (8 * n - one);
-    return {{fmt::format("{} {:.3g} n bytes of optimizer state ({:.0f} % of all), expected at most "
-                         "8 n/{} + {:.1f} KB",
-                         everybody ? fmt::format("each of {} ranks keeps", run.world)
-                                   : fmt::format("rank {} keeps", rank),
-                         kept / n, 100 * kept / (8 * n), run.world, one / 1000)}};
+    return {
+        {fmt::format("{} {:.3g} n bytes of optimizer state ({:.0f} % of all), expected at most "
+                     "8 n/{} + {:.1f} KB",
+                     everybody ? fmt::format("each of {} ranks keeps", run.world)
+                               : fmt::format("rank {} keeps", rank),
+                     kept / n, 100 * kept / (8 * n), run.world, one / 1000)}};
   }
   return {};
 }
@@ -198,8 +198,7 @@ Verdict judge_memory(const Run& run) {
 Json collect_owners(World& world) {
   const std::vector<int> sizes = random_sizes(world.seed());
   const auto parameters = make_parameters(sizes, world.seed(), world.rank());
-  const auto optimizer =
-      student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
+  const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
   set_gradients(parameters, world.seed(), 0, world.rank());
   std::string error;
   try {
@@ -244,19 +243,18 @@ Verdict judge_owners(const Run& run) {
         if (owners[i][0] != owner) continue;
         const std::string name = fmt::format("p{}", i);
         if (run.ranks[rank].at("values").at(name) != expected.at(name))
-          return {{fmt::format("{} on rank {} is not what its owner, rank {}, makes of its own "
-                               "gradient",
-                               name, rank, owner)}};
+          return {
+              {fmt::format("{} on rank {} is not what its owner, rank {}, makes of its own "
+                           "gradient",
+                           name, rank, owner)}};
       }
   }
   return {};
 }
 
 Json collect_bytes(World& world) {
-  const auto parameters =
-      make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
-  const auto optimizer =
-      student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
+  const auto parameters = make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
+  const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
   set_gradients(parameters, world.seed(), 0);
   Trace trace;
   const auto before = world.group().traffic().payload_bytes_sent;
@@ -277,9 +275,10 @@ Verdict judge_bytes(const Run& run) {
   for (int rank = 0; rank < run.world; ++rank) {
     const Json& mine = run.ranks[rank];
     if (mine.at("calls") != witness.at("calls"))
-      return {{fmt::format("rank {}: {} calls in a step, expected {}: one broadcast for each "
-                           "parameter, under its name",
-                           rank, mine["calls"].size(), witness["calls"].size())}};
+      return {
+          {fmt::format("rank {}: {} calls in a step, expected {}: one broadcast for each "
+                       "parameter, under its name",
+                       rank, mine["calls"].size(), witness["calls"].size())}};
     all += mine.at("sent").get<std::uint64_t>();
   }
   const std::vector<int> sizes = random_sizes(run.seed);
@@ -291,13 +290,12 @@ Verdict judge_bytes(const Run& run) {
   return {};
 }
 
-const Judge judge("19-sharded-optimizer",
-                  {{"same-bits", collect_bits, judge_same_bits},
-                   {"memory", collect_memory, judge_memory},
-                   {"owners", collect_owners, judge_owners},
-                   {"bytes", collect_bytes, judge_bytes},
-                   {"groups-and-rates", collect_groups, judge_groups},
-                   {"more-ranks-than-parameters", collect_few, judge_few}});
+const Judge judge("19-sharded-optimizer", {{"same-bits", collect_bits, judge_same_bits},
+                                           {"memory", collect_memory, judge_memory},
+                                           {"owners", collect_owners, judge_owners},
+                                           {"bytes", collect_bytes, judge_bytes},
+                                           {"groups-and-rates", collect_groups, judge_groups},
+                                           {"more-ranks-than-parameters", collect_few, judge_few}});
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -136,24 +136,19 @@ std::string fault_of_state(const Json& seen, const Json& expected, int rank) {
     for (std::size_t i = 0; i < numbers.size(); ++i)
       if (!near(seen.at(name).at(i), numbers[i]))
         return fmt::format("{}[{}] on rank {} is {:.6g}, {} {:.6g}", name, i, rank,
-                           seen[name][i].get<double>(),
-                           rank == 0 ? "expected" : "on rank 0 it is", numbers[i].get<double>());
+                           seen[name][i].get<double>(), rank == 0 ? "expected" : "on rank 0 it is",
+                           numbers[i].get<double>());
   return "";
 }
 
-std::string fault_of_history(const Json& seen, const Json& expected, int rank) {
-  std::string fault;
-  for (std::size_t step = 0; step < expected["steps"].size(); ++step) {
-    const Json &mine = seen.at("steps").at(step), &wanted = expected["steps"][step];
-    if (mine.at("messages") != 0)
-      return fmt::format("step {}, rank {}: {} messages were sent under no_sync(), expected none",
-                         step, rank, mine["messages"].get<int>());
-    fault = fault_of_gradients(mine.at("gradients"), wanted["gradients"]);
-    if (!fault.empty()) return fmt::format("step {}, rank {}: {}", step, rank, fault);
-    fault = fault_of_state(mine.at("parameters"), wanted["parameters"], rank);
-    if (!fault.empty()) return fmt::format("after step {} {}", step, fault);
-  }
-  return "";
+std::string fault_of_step(const Json& seen, const Json& expected, std::size_t step, int rank) {
+  if (seen.at("messages") != 0)
+    return fmt::format("step {}, rank {}: {} messages were sent under no_sync(), expected none",
+                       step, rank, seen["messages"].get<int>());
+  std::string fault = fault_of_gradients(seen.at("gradients"), expected["gradients"]);
+  if (!fault.empty()) return fmt::format("step {}, rank {}: {}", step, rank, fault);
+  fault = fault_of_state(seen.at("parameters"), expected["parameters"], rank);
+  return fault.empty() ? "" : fmt::format("after step {} {}", step, fault);
 }
 
 // The bytes that rank `rank` sends in a ring all-reduce of `bytes` of fp64.
@@ -256,11 +251,12 @@ Verdict judge_training(const Run& run, int micro_batches) {
     Alone alone;
     const std::int64_t batch = rows_per_rank * run.world;
     const Json expected = train(net, alone, nullptr, run.seed, 0, batch, batch, micro_batches);
-    for (int rank = 0; rank < run.world; ++rank) {
-      const std::string fault =
-          fault_of_history(run.ranks[rank].at(name_of(kind)), expected, rank);
-      if (!fault.empty()) return {{fmt::format("net '{}', {}", name_of(kind), fault)}};
-    }
+    for (std::size_t step = 0; step < steps; ++step)
+      for (int rank = 0; rank < run.world; ++rank) {
+        const Json& seen = run.ranks[rank].at(name_of(kind)).at("steps").at(step);
+        const std::string fault = fault_of_step(seen, expected["steps"][step], step, rank);
+        if (!fault.empty()) return {{fmt::format("net '{}', {}", name_of(kind), fault)}};
+      }
   }
   return {};
 }
@@ -287,8 +283,7 @@ Json calls_of_all_kinds(World& world, const Student<MakeDataParallel>& student) 
         if (span.kind == Trace::Kind::call)
           calls.push_back({{"label", span.about}, {"bytes", span.bytes}});
       seen[name_of(kind)].push_back(
-          {{"calls", calls},
-           {"sent", after.payload_bytes_sent - before.payload_bytes_sent}});
+          {{"calls", calls}, {"sent", after.payload_bytes_sent - before.payload_bytes_sent}});
     }
   }
   return seen;
@@ -337,9 +332,10 @@ Verdict judge_missing_gradient(const Run& run) {
   for (const Json& text : run.ranks)
     if (text.get<std::string>().find("1.bias") != std::string::npos) return {};
   const std::string seen = run.ranks[0];
-  return {{fmt::format("rank 0 lacks the gradient of 1.bias: expected an error that names 1.bias, "
-                       "seen: {}",
-                       seen.empty() ? "none" : seen)}};
+  return {
+      {fmt::format("rank 0 lacks the gradient of 1.bias: expected an error that names 1.bias, "
+                   "seen: {}",
+                   seen.empty() ? "none" : seen)}};
 }
 
 }  // namespace ringside::exercises

@@ -51,8 +51,7 @@ class LayeredNet final : public autograd::Module {
 // Trains every kind of net: {"tied": {"start": tensors, "steps": [{"gradients": tensors,
 // "parameters": tensors}]}}, where tensors are {name: numbers}. `micro_batches` > 1: all but the
 // last are under no_sync(), and "messages" counts what was sent meanwhile.
-Json train_all_kinds(World& world, const Student<MakeDataParallel>& student,
-                     int micro_batches = 1);
+Json train_all_kinds(World& world, const Student<MakeDataParallel>& student, int micro_batches = 1);
 // Against a single process that has the rows of all ranks.
 Verdict judge_training(const Run& run, int micro_batches = 1);
 // Only the state before the first step: parameters and buffers are those of rank 0.
@@ -60,8 +59,8 @@ Verdict judge_start(const Run& run);
 
 // The calls of 3 steps of every kind of net: {"tied": [{"calls": [{"label", "bytes"}], "sent"}]}.
 Json calls_of_all_kinds(World& world, const Student<MakeDataParallel>& student);
-// The witness, the last rank, runs the reference: what it calls, the others must call, and each rank
-// sends the bytes of the ring.
+// The witness, the last rank, runs the reference: what it calls, the others must call, and each
+// rank sends the bytes of the ring.
 Verdict judge_calls_like_witness(const Run& run);
 
 // The text of the error when rank 0 lacks the gradient of 1.bias in a LayeredNet; "" without one.

@@ -1,10 +1,11 @@
 // The program of the judges. exercises/tool/run.py starts it:
 //
-//     PROGRAM EXERCISE collect CASE FOLDER   as one rank of a world, which the environment describes
-//                                            (RANK, WORLD_SIZE, MASTER_PORT, ...). Writes FOLDER/RANK.json
-//     PROGRAM EXERCISE judge CASE            reads {"world", "seed", "ranks": [...]} from standard
-//                                            input, and writes {"says", "picture"}
-//     PROGRAM postmortem FOLDER              what the flight records in FOLDER tell
+//     PROGRAM EXERCISE collect CASE FOLDER     as one rank of a world, which the environment
+//                                              describes (RANK, WORLD_SIZE, MASTER_PORT, ...):
+//                                              writes FOLDER/RANK.json
+//     PROGRAM EXERCISE judge CASE              reads {"world", "seed", "ranks": [...]} from
+//                                              standard input, and writes {"says", "picture"}
+//     PROGRAM postmortem FOLDER                what the flight records in FOLDER tell
 //
 // It is built twice: with the student's code, where it only collects; and with the reference in its
 // place, where it judges, and takes part in worlds as the witness.

@@ -124,13 +124,12 @@ std::string first_difference(const Schedules& seen, const Schedules& expected) {
       const Step step = s < seen[rank].steps.size() ? seen[rank].steps[s] : Step{};
       const Step& wanted = expected[rank].steps[s];
       if (step.send != wanted.send)
-        return fmt::format(
-            "rank {}, step {}: sends {}, expected {}{}", rank, s, in_words(step.send),
-            in_words(wanted.send),
-            size > 2 && step.send && step.send->to == wrap(rank - 1, size) && wanted.send &&
-                    wanted.send->to == wrap(rank + 1, size)
-                ? " (that is left; the ring goes right)"
-                : "");
+        return fmt::format("rank {}, step {}: sends {}, expected {}{}", rank, s,
+                           in_words(step.send), in_words(wanted.send),
+                           size > 2 && step.send && step.send->to == wrap(rank - 1, size) &&
+                                   wanted.send && wanted.send->to == wrap(rank + 1, size)
+                               ? " (that is left; the ring goes right)"
+                               : "");
       if (step.receive != wanted.receive)
         return fmt::format("rank {}, step {}: receives {}, expected {}", rank, s,
                            in_words(step.receive), in_words(wanted.receive));
@@ -186,7 +185,10 @@ ScheduleRunner::~ScheduleRunner() = default;
 
 void ScheduleRunner::run(const Call& call, std::span<const float> input, ChunkRange given,
                          std::span<float> output, ChunkRange kept) {
-  executor_->run({schedule_, call, ++calls_, Chunks::even(call.count, schedule_.chunks),
+  executor_->run({schedule_,
+                  call,
+                  ++calls_,
+                  Chunks::even(call.count, schedule_.chunks),
                   {reinterpret_cast<const std::byte*>(input.data()), given,
                    reinterpret_cast<std::byte*>(output.data()), kept}});
 }

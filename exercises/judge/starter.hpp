@@ -44,8 +44,8 @@ class NotWrittenYet : public std::logic_error {
 };
 
 // Throws NotWrittenYet: "Overlap::finish is not yet written (overlap.cpp:31)".
-[[noreturn]] void not_written_yet(
-    const char* function, std::source_location where = std::source_location::current());
+[[noreturn]] void not_written_yet(const char* function,
+                                  std::source_location where = std::source_location::current());
 
 }  // namespace ringside::exercises
 
