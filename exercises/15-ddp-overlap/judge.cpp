@@ -111,7 +111,8 @@ Verdict judge_no_sync(const Run& run) {
 const Judge judge("15-ddp-overlap", {{"gradients", collect_gradients, judge_gradients},
                                      {"order", collect_order, judge_order},
                                      {"calls", collect_calls, judge_calls},
-                                     {"no-sync", collect_no_sync, judge_no_sync}});
+                                     {"no-sync", collect_no_sync, judge_no_sync},
+                                     {"weak", collect_gradients, judge_last_weights}});
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -54,6 +54,8 @@ class LayeredNet final : public autograd::Module {
 Json train_all_kinds(World& world, const Student<MakeDataParallel>& student, int micro_batches = 1);
 // Against a single process that has the rows of all ranks.
 Verdict judge_training(const Run& run, int micro_batches = 1);
+// Only the weights after the last step: how CS336's tests judge. It shows what they let pass.
+Verdict judge_last_weights(const Run& run);
 // Only the state before the first step: parameters and buffers are those of rank 0.
 Verdict judge_start(const Run& run);
 

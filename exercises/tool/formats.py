@@ -13,11 +13,11 @@ def terminal(exercise, result, lang="en"):
     titles = {case["id"]: case["title"] for case in exercise["cases"]}
     lines = [f"{result['id']}  {exercise['title'].get(lang, exercise['title']['en'])}: {result['status']}, "
              f"{result['score']} of {result['max']} points, {result['seconds']:.1f} s"]
-    said = None
+    said, width = None, max(len(case["id"]) for case in result["cases"])
     for case in result["cases"]:
         if case["hidden"] and case["status"] == "right":
             continue
-        lines.append(f"  {MARKS.get(case['status'], '✗')} {case['id']:<12} {case['score']}/{case['max']}  {titles[case['id']]}")
+        lines.append(f"  {MARKS.get(case['status'], '✗')} {case['id']:<{width}} {case['score']}/{case['max']}  {titles[case['id']]}")
         says = case.get("says", [])
         if says and says != said:
             lines += [f"      {case['status']}:" if case["status"] != "wrong" else "      seen:"] + [f"      {each}" for each in says[:12]]

@@ -229,7 +229,8 @@ class Runner:
                 where = "" if hit else where
             if not hit:
                 continue
-            says = [where + each for each in hit]
+            # Others repeat the first cause, or tell where they heard it.
+            says = [where + each for each in hit if "(as rank" not in each] or [where + each for each in hit]
             if kind == "error" and "nothing came to rank" in says[0]:
                 status = "hangs"
             if status == "hangs" and Path(folder, "flights").is_dir():
@@ -285,7 +286,7 @@ def settle(exercise, cases):
     for meta in exercise["cases"]:
         before = by_id.get(meta.get("after"))
         if meta["id"] in by_id and before and before["status"] != "right":
-            by_id[meta["id"]].update(status=before["status"], score=0, says=[f"not judged before {before['id']} is right"])
+            by_id[meta["id"]].update(status=before["status"], score=0, says=[] if before["status"] == "not written" else [f"not judged before {before['id']} is right"])
             by_id[meta["id"]].pop("picture", None)
 
 

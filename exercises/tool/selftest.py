@@ -3,6 +3,7 @@
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
+    selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
 """
 import sys
 import tempfile
@@ -58,9 +59,21 @@ def wrong(kit, exercise):
             print(f"{exercise['id']} / {answer['id']}: {case['status']}: {case['says'][0]}")
 
 
+def weak(kit, exercise):
+    for answer in exercise["wrong"]:
+        if not answer.get("passes_weak"):
+            continue
+        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(answer))
+        verdict = checked(kit, {**exercise, "cases": [exercise["weak"]]}, files)
+        if verdict["status"] != "right":
+            yield f"{answer['id']} does not pass the weak judge: {described(verdict)}"
+        else:
+            print(f"{exercise['id']} / {answer['id']}: passes \"{exercise['weak']['title']}\", caught here by {answer['fails']}", flush=True)
+
+
 def main():
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "stubs": stubs, "wrong": wrong}[sys.argv[2]]
+    proof = {"references": references, "stubs": stubs, "wrong": wrong, "weak": weak}[sys.argv[2]]
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0
     for exercise in [kit.find(name) for name in names] or kit.exercises:
