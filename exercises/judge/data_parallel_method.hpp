@@ -1,0 +1,42 @@
+// A student's method of data parallelism, as the judges call it.
+#pragma once
+
+#include <memory>
+
+#include "autograd/nn/module.hpp"
+#include "collectives/process_group.hpp"
+#include "exercises/judge/student.hpp"
+#include "parallel/gradient_hooks.hpp"
+
+namespace ringside::exercises {
+
+class DataParallel {
+ public:
+  virtual ~DataParallel() = default;
+  virtual void finish() = 0;
+  virtual std::unique_ptr<parallel::Paused> no_sync() { fail("this method has no no_sync()"); }
+};
+
+using MakeDataParallel = std::unique_ptr<DataParallel>(const autograd::Module&,
+                                                       collectives::ProcessGroup&);
+
+// The student's class as a DataParallel, for bind.cpp.
+template <class Method>
+std::unique_ptr<DataParallel> make_data_parallel(const autograd::Module& module,
+                                                 collectives::ProcessGroup& group) {
+  struct Adapter final : DataParallel {
+    Adapter(const autograd::Module& its_module, collectives::ProcessGroup& its_group)
+        : method(its_module, its_group) {}
+    void finish() override { method.finish(); }
+    std::unique_ptr<parallel::Paused> no_sync() override {
+      if constexpr (requires { method.no_sync(); })
+        return std::unique_ptr<parallel::Paused>(new parallel::Paused(method.no_sync()));
+      else
+        return DataParallel::no_sync();
+    }
+    Method method;
+  };
+  return std::make_unique<Adapter>(module, group);
+}
+
+}  // namespace ringside::exercises

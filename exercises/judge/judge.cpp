@@ -1,0 +1,91 @@
+#include "exercises/judge/judge.hpp"
+
+#include <atomic>
+#include <fstream>
+#include <map>
+
+#include "base/random.hpp"
+#include "collectives/bootstrap/connect.hpp"
+#include "collectives/execution/backend.hpp"
+#include "collectives/selection/algorithm_selection.hpp"
+#include "exercises/judge/starter.hpp"
+
+namespace ringside::exercises {
+namespace {
+
+std::map<std::string_view, std::vector<Case>>& judges() {
+  static std::map<std::string_view, std::vector<Case>> all;
+  return all;
+}
+
+std::atomic<int> calls = 0;
+
+}  // namespace
+
+Judge::Judge(std::string_view exercise, std::vector<Case> cases) {
+  judges()[exercise] = std::move(cases);
+}
+
+const Case& find_case(std::string_view exercise, std::string_view id) {
+  const auto found = judges().find(exercise);
+  require(found != judges().end(), "this program has no judge of exercise {}", exercise);
+  for (const Case& each : found->second)
+    if (each.id == id) return each;
+  fail("the judge of {} has no case {}", exercise, id);
+}
+
+int student_calls() {
+  return calls;
+}
+
+void count_student_call() {
+  ++calls;
+}
+
+void not_written_yet(const char* function, std::source_location where) {
+  const std::string_view path = where.file_name();
+  throw NotWrittenYet(fmt::format("{} is not yet written ({}:{})", function,
+                                  path.substr(path.rfind('/') + 1), where.line()));
+}
+
+World::World(collectives::RankInfo rank_info, Options options,
+             std::shared_ptr<collectives::ThreadsWorld> threads)
+    : rank_info_(std::move(rank_info)),
+      options_(std::move(options)),
+      threads_(std::move(threads)) {}
+
+World::~World() = default;
+
+int World::number(int low, int high, std::uint64_t which) const {
+  return low + static_cast<int>(random_below(static_cast<std::uint64_t>(high - low + 1),
+                                             options_.seed, 0, which));
+}
+
+collectives::Connections World::connect() {
+  if (options_.transport == "threads") return collectives::connect_threads(threads_, rank());
+  if (options_.transport == "shm") return collectives::connect_shm(rank_info_);
+  require(options_.transport == "tcp", "a world runs over tcp, shm or threads, not over {}",
+          options_.transport);
+  return collectives::connect_tcp(rank_info_);
+}
+
+collectives::ProcessGroup& World::group() {
+  if (group_) return *group_;
+  collectives::ExecutorOptions options;
+  options.timeout = Seconds(5);
+  options.warn_after = Seconds(0);
+  group_.emplace(collectives::make_schedule_backend(connect(), options),
+                 collectives::AlgorithmSelection("all_reduce=ring,reduce_scatter=ring,"
+                                                 "all_gather=ring,broadcast=binomial"));
+  return *group_;
+}
+
+void World::doing(const std::string& what) const {
+  std::ofstream(fmt::format("{}/{}.doing", options_.folder, rank())) << what;
+}
+
+void World::abort(const std::string& cause) noexcept {
+  if (group_) group_->abort(cause);
+}
+
+}  // namespace ringside::exercises

@@ -1,0 +1,258 @@
+"""The instructor's tool, exercises/ringside-exercises:
+
+    export DIR [--exercises 01,15] [--course | --self-study] [--build FOLDER]
+        writes a course that students unpack: starters, the tool, headers, libraries, judges
+    grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only] [--jobs N]
+                      [--format gradescope,classroom50,junit,actions]
+        checks a folder of submissions (a folder or .tar.gz for each student), each in a sandbox
+    summary RESULTS
+        what the class got wrong, by the names of the wrong answers
+"""
+import argparse
+import collections
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cut
+import formats
+import kit as kits
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero"]
+LIMITS = ["prlimit", "--as=8000000000", "--fsize=100000000", "--core=0", "--nofile=256", "--"]
+
+
+# ---- Export
+
+def built_kit(build):
+    """The kit of a build that runs on other machines of this architecture, too."""
+    build = Path(build or ROOT / "build/exercises")
+    for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DRINGSIDE_NATIVE=OFF",
+                     "-DRINGSIDE_CUDA=OFF", "-DBUILD_TESTING=OFF", *(["-GNinja"] if shutil.which("ninja") else [])],
+                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises"]):
+        if command[1] == "-S" and (build / "CMakeCache.txt").exists():
+            continue
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
+    return kits.Kit(build / "exercises/kit.json")
+
+
+def tracked(folder):
+    return subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+
+def export(args):
+    kit = built_kit(args.build)
+    if not kit.settings["portable"]:
+        sys.exit(f"{args.build} is built for the processor of this machine: configure it with -DRINGSIDE_NATIVE=OFF")
+    out, hidden = Path(args.dir), Path(args.dir) / ".ringside"
+    if out.exists() and any(out.iterdir()):
+        sys.exit(f"{out} is not empty: name a new folder")
+    chosen = [kit.find(name) for name in args.exercises.split(",")] if args.exercises else kit.exercises
+    answers = {each["file"] for exercise in chosen for each in exercise["cut"]}
+    keep = lambda path: path.endswith(".hpp") and not (args.course and path in answers)
+    for path in (path for folder in FOLDERS for path in tracked(folder) if keep(path)):
+        copy(ROOT / path, hidden / "include" / path)
+    for path in (path for path in tracked("exercises/judge") if path.endswith(".hpp")):
+        copy(ROOT / path, hidden / "include" / path)
+    for exercise in chosen:
+        export_exercise(kit, exercise, out, args.course)
+    for path in kit.libraries:
+        copy(path, hidden / "lib" / Path(path).name)
+    copy(kit.program, hidden / "ringside-judge", 0o755)
+    for name in ("cut.py", "kit.py", "formats.py", "student.py"):
+        copy(ROOT / "exercises/tool" / name, hidden / "tool" / name)
+    copy(ROOT / "exercises/tool/exercise", out / "exercise", 0o755)
+    copy(ROOT / "exercises/tool/export/README.md", out / "README.md")
+    if args.self_study:
+        for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):
+            copy(ROOT / path, out / "reference" / path)
+    write_json(out / ".vscode/tasks.json", tasks(chosen))
+    (out / "compile_flags.txt").write_text("\n".join(["-std=c++20", "-I.ringside/include"]
+                                                     + [f"-I{each['id']}" for each in chosen]) + "\n")
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    write_json(hidden / "kit.json", {
+        "version": commit, "root": "include", "compiler": "c++", "portable": True, "flags": kit.flags, "link": kit.link,
+        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge",
+        "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
+    write_manifest(out)
+    print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, to {out}")
+
+
+def export_exercise(kit, exercise, out, course):
+    hidden, id = out / ".ringside", exercise["id"]
+    starters = cut.student_files(ROOT, exercise)
+    cut.write(starters, out / id)
+    cut.write(starters, hidden / "starters" / id)
+    for path in sorted((ROOT / "exercises" / id).glob("handout.*.md")):
+        copy(path, out / id / path.name)
+    for name in ("interface.hpp", "bind.cpp"):
+        copy(ROOT / "exercises" / id / name, hidden / "include/exercises" / id / name)
+    # Without the edits: with the names and sentences of wrong answers a verdict can be named.
+    public = {**exercise, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
+    write_json(hidden / "include/exercises" / id / "exercise.json", public)
+    copy(kit.judges[id], hidden / "judges" / f"{id}.o")
+    if not course:
+        cut.write(cut.student_files(ROOT, exercise, stub=False), hidden / "solutions" / id)
+
+
+def tasks(chosen):
+    matcher = {"owner": "ringside", "fileLocation": ["relative", "${fileDirname}"],
+               "pattern": {"regexp": r"^\s*([\w.]+):(\d+):(\d+): (error|warning): (.*)$", "file": 1, "line": 2, "column": 3,
+                           "severity": 4, "message": 5}}
+    one = [{"label": f"check {each['id']}", "type": "shell", "command": f"./exercise check {each['id'][:2]}",
+            "problemMatcher": matcher, "group": "test"} for each in chosen]
+    return {"version": "2.0.0", "tasks": [{"label": "watch", "type": "shell", "command": "./exercise", "problemMatcher": []}] + one}
+
+
+def copy(source, target, mode=0o644):
+    target = Path(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(mode)
+
+
+def write_json(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_manifest(out):
+    """MANIFEST: the sha256 of every file, sorted. Modes do not depend on the umask."""
+    lines = []
+    for path in sorted(path for path in out.rglob("*") if path.is_file()):
+        path.chmod(0o755 if os.access(path, os.X_OK) else 0o644)
+        lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}\n")
+    (out / "MANIFEST").write_text("".join(lines))
+
+
+# ---- Grading
+
+def sandbox():
+    """A command that runs another one with no network but its own loopback, and no view of other processes."""
+    command = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    allowed = subprocess.run([*command, "true"], capture_output=True).returncode == 0
+    return command if allowed else []
+
+
+def raise_loopback():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH14x", b"lo", 1)  # struct ifreq, IFF_UP
+        fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS
+
+
+def one(args):
+    """Inside the sandbox: checks one submission; reads what to do from standard input."""
+    given = json.load(sys.stdin)
+    if given["sandboxed"]:
+        raise_loopback()
+    kit = kits.Kit(given["kit"])
+    results = []
+    with tempfile.TemporaryDirectory(prefix="ringside-grade-") as build:
+        for exercise in kit.exercises:
+            results.append(kits.check(kit, exercise, Path(given["folder"]) / exercise["id"], Path(build) / exercise["id"], jobs=2,
+                                      hidden=given["hidden"], seed=given["seeds"][exercise["id"]], sandbox=LIMITS))
+    json.dump(kits.verdict(kit, given["student"], results), sys.stdout)
+
+
+def grade(args):
+    key, kit_file = Path(args.key).read_bytes().strip(), Path(args.course) / ".ringside/kit.json"
+    if len(key) < 16:
+        sys.exit(f"{args.key}: expected a key of at least 16 bytes; make one with: openssl rand -hex 32 > {args.key}")
+    kit, out, walls = kits.Kit(kit_file), Path(args.out), sandbox()
+    if not walls:
+        print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
+    out.mkdir(parents=True, exist_ok=True)
+    submissions = {path.name.removesuffix(".tar.gz"): path for path in sorted(Path(args.submissions).iterdir())
+                   if path.is_dir() or path.name.endswith(".tar.gz")}
+
+    def graded(student):
+        with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
+            if submissions[student].is_dir():
+                folder = submissions[student]
+            else:
+                unpack(submissions[student], folder)
+            given = {"kit": str(kit_file), "folder": str(folder), "student": student, "hidden": not args.public_only,
+                     "sandboxed": bool(walls), "seeds": {each["id"]: kits.seed_of(key, student, each["id"]) for each in kit.exercises}}
+            done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{student}: grading failed: {done.stderr[-2000:]}")
+        verdict = json.loads(done.stdout)
+        write_json(out / f"{student}.json", verdict)
+        for name in filter(None, args.format.split(",")):
+            text = getattr(formats, name)(verdict)
+            ending = {"junit": "xml", "actions": "md"}.get(name, "json")
+            (out / f"{student}.{name}.{ending}").write_text(text if isinstance(text, str) else json.dumps(text, indent=1) + "\n")
+        print(f"{student}: {formats.score(verdict)} points", flush=True)
+        return verdict
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        verdicts = list(pool.map(graded, submissions))
+    (out / "grades.csv").write_text(formats.table(verdicts))
+
+
+def unpack(archive, folder):
+    """Only plain files, and none outside of the folder."""
+    with tarfile.open(archive) as tar:
+        for entry in tar:
+            target = (Path(folder) / entry.name).resolve()
+            if entry.isfile() and entry.size < 1_000_000 and Path(folder).resolve() in target.parents:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(tar.extractfile(entry).read())
+
+
+def summary(args):
+    verdicts = [json.loads(path.read_text()) for path in sorted(Path(args.results).glob("*.json")) if path.name.count(".") == 1]
+    for id in dict.fromkeys(each["id"] for verdict in verdicts for each in verdict["exercises"]):
+        results = [each for verdict in verdicts for each in verdict["exercises"] if each["id"] == id]
+        statuses = collections.Counter(each["status"] for each in results)
+        print(f"{id}: " + ", ".join(f"{count} {status}" for status, count in statuses.most_common()))
+        named = collections.Counter(f"{case['id']}: {case.get('named') or case['says'][0][:90]}" for each in results
+                                    for case in each["cases"] if case["status"] not in ("right", "not written") and case.get("says")
+                                    and not case["says"][0].startswith("not judged"))
+        for what, count in named.most_common(8):
+            print(f"    {count:>3}  {what}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("export", help="write a course for students")
+    command.add_argument("dir")
+    command.add_argument("--exercises", help="numbers, such as 01,15; default: all")
+    command.add_argument("--build", help="a build folder with RINGSIDE_NATIVE=OFF; default: build/exercises, made if it is missing")
+    kind = command.add_mutually_exclusive_group()
+    kind.add_argument("--course", action="store_true", help="without solutions, and without headers that hold the answer")
+    kind.add_argument("--self-study", action="store_true", help="with solutions and the whole reference")
+    command.set_defaults(run=export)
+    command = commands.add_parser("grade", help="check a folder of submissions")
+    command.add_argument("submissions")
+    command.add_argument("--course", required=True, help="the exported course")
+    command.add_argument("--key", required=True, help="a file with the course key: it decides each student's data")
+    command.add_argument("--out", required=True)
+    command.add_argument("--public-only", action="store_true", help="without the hidden worlds")
+    command.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="submissions at a time")
+    command.add_argument("--format", default="", help="also write gradescope, classroom50, junit, actions")
+    command.set_defaults(run=grade)
+    command = commands.add_parser("summary", help="what the class got wrong")
+    command.add_argument("results")
+    command.set_defaults(run=summary)
+    commands.add_parser("one").set_defaults(run=one)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()

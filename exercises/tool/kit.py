@@ -1,0 +1,294 @@
+"""Compiles a student's code, runs its cases and collects the verdict (ringside/verdict/v1).
+
+A kit is what that takes: kit.json names the root of the headers and exercises, the compiler and its
+flags, the libraries, a judge's object for each exercise, and the program that judges. The build
+makes one in build/PRESET/exercises; every export holds one.
+"""
+import hashlib
+import hmac
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cut
+
+# From the worst to the best: the status of an exercise is the first that one of its cases has.
+STATUSES = ["judge error", "forbidden", "does not compile", "not written", "crashes", "hangs", "wrong", "right"]
+DEADLINE = 10  # seconds for one world of a case
+
+
+def seed_of(key, student, exercise):
+    """Data differ from student to student, and only who has the key can tell how."""
+    digest = hmac.new(key, f"{student}/{exercise}".encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+class Kit:
+    def __init__(self, file):
+        here = Path(file).resolve().parent
+        kit = json.loads(Path(file).read_text())
+        path = lambda name: str((here / name).resolve())
+        self.root = Path(path(kit["root"]))
+        self.compiler = kit["compiler"]
+        self.flags, self.link = kit["flags"], kit["link"]
+        self.libraries = [path(each) for each in kit["libraries"]]
+        self.program = path(kit["program"])
+        self.judges = {id: path(each) for id, each in kit["judges"].items()}
+        self.settings = kit
+        self.exercises = [each for each in cut.load_all(self.root) if each["id"] in self.judges]
+
+    def find(self, name):
+        """The exercise with this number or id."""
+        found = [each for each in self.exercises if name in (each["id"], each["id"].split("-")[0])]
+        if not found:
+            raise SystemExit(f"there is no exercise {name}; there are "
+                             + ", ".join(each["id"] for each in self.exercises))
+        return found[0]
+
+
+# ---- Compiling
+
+def forbidden_text(exercise, folder):
+    """What the source text may not hold: includes that are not on the list."""
+    own = [Path(file).name for file in cut.files_of(exercise)]
+    allowed = exercise["may_include"] + exercise.get("include", []) + own + ["exercises/judge/starter.hpp"]
+    for name in own:
+        for number, line in enumerate((folder / name).read_text(errors="replace").split("\n"), 1):
+            match = re.match(r'\s*#\s*include(?:_next)?\b\s*(?:"([^"]*)"|<([^>]*)>)?', line)
+            if not match:
+                continue
+            quoted, angled = match.groups()
+            system = angled is not None and re.fullmatch(r"[a-z_0-9]+|fmt/[a-z]+\.h", angled)
+            mine = quoted is not None and ".." not in quoted and any(
+                quoted == each or (each.endswith("/") and quoted.startswith(each)) for each in allowed)
+            if not (system or mine):
+                return (f"{name}:{number}: includes {quoted or angled or 'by a macro'}, which is not on the list: "
+                        + ", ".join(exercise["may_include"]) + ", and the C++ standard library")
+    return None
+
+
+def forbidden_symbols(exercise, kit, obj):
+    """What the object may not use: the reference. Definitions of inline functions count too."""
+    for name in subprocess.run(["nm", "-C", "--format=posix", obj], capture_output=True, text=True, check=True).stdout.split("\n"):
+        for banned in exercise["may_not_use"]:
+            if banned in name:
+                return f"uses {name.split(' ')[0]}, which is the reference (or builds on it): write it yourself"
+    return None
+
+
+class Broken(Exception):
+    """A status that ends an exercise before its cases run, with its sentences."""
+
+    def __init__(self, status, *says):
+        super().__init__(status)
+        self.status, self.says = status, [each for each in says if each]
+
+
+def compile_student(kit, exercise, folder, build):
+    """The program with the student's code. Throws Broken."""
+    folder, build = Path(folder).resolve(), Path(build)
+    build.mkdir(parents=True, exist_ok=True)
+    missing = [name for name in (Path(file).name for file in cut.files_of(exercise)) if not (folder / name).exists()]
+    if missing:
+        raise Broken("not written", f"{folder} has no {missing[0]}")
+    if wrong := forbidden_text(exercise, folder):
+        raise Broken("forbidden", wrong)
+    obj, program = build / "student.o", build / "student"
+    bind = kit.root / "exercises" / exercise["id"] / "bind.cpp"
+    compiled = subprocess.run([kit.compiler, *kit.flags, "-fdiagnostics-color=never", "-iquote", str(folder), "-I", str(kit.root),
+                               "-c", str(bind), "-o", str(obj)], capture_output=True, text=True, errors="replace")
+    output = compiled.stderr.replace(str(folder) + "/", "")
+    if compiled.returncode != 0:
+        errors = [line for line in output.split("\n") if re.search(r"\b(fatal )?error:", line)]
+        raise Broken("does not compile", errors[0] if errors else output[-500:], output)
+    if wrong := forbidden_symbols(exercise, kit, str(obj)):
+        raise Broken("forbidden", wrong)
+    linked = subprocess.run([kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
+                            capture_output=True, text=True, errors="replace")
+    if linked.returncode != 0:
+        missing = re.findall(r"undefined reference to `([^']*)'", linked.stderr)
+        raise Broken("does not compile", f"declared, but not defined: {missing[0]}" if missing else linked.stderr[-500:])
+    return str(program), output
+
+
+# ---- Running
+
+def reserved_port():
+    """A socket that keeps a free port for rank 0, and the port."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder, holder.getsockname()[1]
+
+
+class Runner:
+    def __init__(self, kit, program, exercise, seed=0, transport="tcp", sandbox=(), deadline=DEADLINE):
+        self.kit, self.program, self.exercise = kit, program, exercise
+        self.seed, self.transport, self.sandbox, self.deadline = seed, transport, list(sandbox), deadline
+
+    def world(self, case, size, folder):
+        """Runs the ranks of one world, each a process, and returns what each came to."""
+        transport = "threads" if size == 1 else self.transport
+        witness = case.get("witness") and transport != "threads"
+        processes = 1 if transport == "threads" else size
+        holder, port = reserved_port()
+        with holder:
+            started = []
+            for rank in range(processes):
+                program = self.kit.program if witness and rank == size - 1 else self.program
+                # Only what the ranks need: a student's code sees nothing of this environment.
+                environment = {
+                    "PATH": "/usr/bin:/bin", "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                    "RINGSIDE_JOB_KEY": str(port), "RINGSIDE_CONNECT_TIMEOUT": "8", "RINGSIDE_FLIGHT_DIR": f"{folder}/flights",
+                    "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed),
+                    "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+                for key in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
+                    if key in os.environ:
+                        environment[key] = os.environ[key]
+                output = open(f"{folder}/{rank}.output", "wb")
+                started.append(subprocess.Popen(
+                    [*self.sandbox, program, self.exercise["id"], "collect", case["id"], folder],
+                    env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True))
+                output.close()
+            stuck = self.wait(started)
+        return [self.outcome(folder, rank, started[rank if processes > 1 else 0], rank in stuck or (processes == 1 and 0 in stuck))
+                for rank in range(size)]
+
+    def wait(self, started):
+        """Waits until all end or the deadline passes. Returns the ranks that had to be stopped."""
+        end = time.monotonic() + self.deadline
+        stuck = set()
+        for rank, process in enumerate(started):
+            try:
+                process.wait(max(0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                stuck.add(rank)
+        for rank in stuck:
+            started[rank].send_signal(signal.SIGUSR1)  # writes the flight record
+        if stuck:
+            time.sleep(0.3)
+        for process in started:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)  # also what a rank has started
+            except ProcessLookupError:
+                pass
+            process.wait()
+        return stuck
+
+    @staticmethod
+    def outcome(folder, rank, process, stuck):
+        try:
+            return json.loads(Path(folder, f"{rank}.json").read_text())
+        except (OSError, ValueError):
+            pass
+        doing = Path(folder, f"{rank}.doing")
+        doing = doing.read_text(errors="replace") if doing.exists() else "the case"
+        if stuck:
+            return {"hangs": f"did not come back from {doing}"}
+        code = process.returncode
+        ending = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return {"crashes": f"its process ended in {doing}, without a result ({ending})"}
+
+    def case(self, case, worlds):
+        """The verdict of one case: the first world in which it is not right decides."""
+        began = time.monotonic()
+        for size in worlds:
+            with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
+                status, says, picture, output = self.judged(case, size, folder)
+            if status != "right":
+                break
+        verdict = {"id": case["id"], "status": status, "score": case["points"] if status == "right" else 0, "max": case["points"],
+                   "seconds": round(time.monotonic() - began, 2), "hidden": False}
+        for key, value in (("says", says), ("picture", picture), ("output", output)):
+            if value and status != "right":
+                verdict[key] = value
+        named = [wrong["id"] for wrong in self.exercise.get("wrong", [])
+                 if wrong["fails"] == case["id"] and any(wrong["says"] in each for each in says)]
+        if status != "right" and named:
+            verdict["named"] = named[0]
+        return verdict
+
+    def judged(self, case, size, folder):
+        """(status, sentences, picture, output) of a case in one world."""
+        ranks = self.world(case, size, folder)
+        output = "".join(Path(folder, f"{rank}.output").read_text(errors="replace")
+                         for rank in range(size) if Path(folder, f"{rank}.output").exists())[-2000:]
+        where = f"world {size}, " if size > 1 else ""
+        for kind, status in (("crashes", "crashes"), ("not_written", "not written"), ("hangs", "hangs"), ("error", "wrong")):
+            hit = {f"rank {rank}: {each[kind]}" if size > 1 else each[kind]: None for rank, each in enumerate(ranks) if kind in each}
+            if kind == "not_written":
+                hit = {each["not_written"]: None for each in ranks if kind in each}
+                where = "" if hit else where
+            if not hit:
+                continue
+            # Others repeat the first cause, or tell where they heard it.
+            says = [where + each for each in hit if "(as rank" not in each] or [where + each for each in hit]
+            if kind == "error" and "nothing came to rank" in says[0]:
+                status = "hangs"
+            if status == "hangs" and Path(folder, "flights").is_dir():
+                flights = subprocess.run([self.kit.program, "postmortem", f"{folder}/flights"], capture_output=True, text=True)
+                says += flights.stdout.strip().split("\n")
+            return status, says[:1] if kind == "not_written" else says, "", output
+        if not any(each["called"] for each in ranks[:size - 1 or 1]):
+            return "judge error", ["the check never reached your code: please report this"], "", output
+        given = {"world": size, "seed": self.seed, "ranks": [each["data"] for each in ranks]}
+        judge = subprocess.run([self.kit.program, self.exercise["id"], "judge", case["id"]], input=json.dumps(given),
+                               capture_output=True, text=True)
+        if judge.returncode != 0:
+            return "judge error", [judge.stderr.strip() or f"the judge ended with {judge.returncode}"], "", output
+        verdict = json.loads(judge.stdout)
+        return "wrong" if verdict["says"] else "right", [where + each for each in verdict["says"]], verdict["picture"], output
+
+
+def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, **how):
+    """The verdict of one exercise."""
+    began = time.monotonic()
+    cases = []
+    result = {"id": exercise["id"], "status": "right", "score": 0, "max": exercise["points"], "seconds": 0, "cases": cases}
+    try:
+        program, warnings = compile_student(kit, exercise, folder, build)
+        result["compile_seconds"] = round(time.monotonic() - began, 2)
+        if "warning:" in warnings:
+            result["warnings"] = warnings
+        runner = Runner(kit, program, exercise, **how)
+        runs = [(case, case["worlds"], False) for case in exercise["cases"] if only in (None, case["id"])]
+        if hidden:
+            runs += [({**case, "points": 0}, case["hidden"], True) for case in exercise["cases"] if case.get("hidden")]
+        with ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1)) as pool:
+            for (case, _, is_hidden), verdict in zip(runs, pool.map(lambda run: runner.case(run[0], run[1]), runs)):
+                verdict["hidden"] = is_hidden
+                cases.append(verdict)
+        settle(exercise, cases)
+    except Broken as broken:
+        for case in exercise["cases"]:
+            cases.append({"id": case["id"], "status": broken.status, "score": 0, "max": case["points"], "seconds": 0,
+                          "hidden": False, "says": broken.says})
+    result["score"] = sum(case["score"] for case in cases)
+    result["status"] = min((case["status"] for case in cases), key=STATUSES.index, default="judge error")
+    result["seconds"] = round(time.monotonic() - began, 2)
+    return result
+
+
+def settle(exercise, cases):
+    """A budget counts only where results are right, and a case only if its hidden worlds are too."""
+    by_id = {case["id"]: case for case in cases if not case["hidden"]}
+    for case in cases:
+        if case["hidden"] and case["status"] != "right":
+            by_id[case["id"]]["score"] = 0
+    for meta in exercise["cases"]:
+        before = by_id.get(meta.get("after"))
+        if meta["id"] in by_id and before and before["status"] != "right":
+            by_id[meta["id"]].update(status=before["status"], score=0, says=[] if before["status"] == "not written" else [f"not judged before {before['id']} is right"])
+            by_id[meta["id"]].pop("picture", None)
+
+
+def verdict(kit, student, exercises):
+    return {"schema": "ringside/verdict/v1", "student": student, "ringside": kit.settings.get("version", "0.1"), "exercises": exercises}

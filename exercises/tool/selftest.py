@@ -1,0 +1,89 @@
+"""The proof that the judges work (exercises-test):
+
+    selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
+    selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
+    selftest.py KIT wrong          each wrong answer fails in its case with its sentence
+    selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
+"""
+import sys
+import tempfile
+from pathlib import Path
+
+import cut
+import kit as kits
+
+COURSE_KEY = b"exercises-test"
+
+
+def checked(kit, exercise, files, **how):
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        cut.write(files, folder)
+        how.setdefault("seed", kits.seed_of(COURSE_KEY, "nobody", exercise["id"]))
+        return kits.check(kit, exercise, folder, Path(folder) / "build", **how)
+
+
+def described(verdict):
+    return "; ".join(f"{case['id']}: {case['status']} {case.get('says', [''])[:3]}" for case in verdict["cases"] if case["status"] != "right")
+
+
+def references(kit, exercise):
+    files = cut.student_files(kit.root, exercise, stub=False)
+    for transport in ("threads", "shm", "tcp"):
+        verdict = checked(kit, exercise, files, transport=transport, hidden=True,
+                          seed=kits.seed_of(COURSE_KEY, transport, exercise["id"]))
+        if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
+            yield f"the reference over {transport}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
+
+
+def stubs(kit, exercise):
+    files = cut.student_files(kit.root, exercise)
+    verdict = checked(kit, exercise, files)
+    for case in verdict["cases"]:
+        if case["status"] != "not written" or verdict["score"] != 0:
+            yield f"the starter, case {case['id']}: {case['status']} {case.get('says')}, expected not written"
+    name = Path(exercise["cut"][0]["file"]).name
+    files[name] = files[name].replace("not_written_yet", "not written yet", 1)
+    verdict = checked(kit, exercise, files)
+    if verdict["status"] != "does not compile" or not verdict["cases"][0]["says"][0].startswith(name + ":"):
+        yield f"the starter with a syntax error: {described(verdict)}"
+
+
+def wrong(kit, exercise):
+    for answer in exercise["wrong"]:
+        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(answer))
+        verdict = checked(kit, exercise, files, only=answer["fails"], deadline=answer.get("deadline", kits.DEADLINE))
+        case = next(each for each in verdict["cases"] if each["id"] == answer["fails"])
+        if case["status"] == "right" or not any(answer["says"] in each for each in case.get("says", [])):
+            yield f"{answer['id']}: expected {answer['fails']} to say \"{answer['says']}\"; {described(verdict) or 'all is right'}"
+        elif "--verbose" in sys.argv:
+            print(f"{exercise['id']} / {answer['id']}: {case['status']}: {case['says'][0]}")
+
+
+def weak(kit, exercise):
+    for answer in exercise["wrong"]:
+        if not answer.get("passes_weak"):
+            continue
+        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(answer))
+        verdict = checked(kit, {**exercise, "cases": [exercise["weak"]]}, files)
+        if verdict["status"] != "right":
+            yield f"{answer['id']} does not pass the weak judge: {described(verdict)}"
+        else:
+            print(f"{exercise['id']} / {answer['id']}: passes \"{exercise['weak']['title']}\", caught here by {answer['fails']}", flush=True)
+
+
+def main():
+    kit = kits.Kit(sys.argv[1])
+    proof = {"references": references, "stubs": stubs, "wrong": wrong, "weak": weak}[sys.argv[2]]
+    names = [each for each in sys.argv[3:] if not each.startswith("--")]
+    faults = count = 0
+    for exercise in [kit.find(name) for name in names] or kit.exercises:
+        count += 1
+        for fault in proof(kit, exercise):
+            faults += 1
+            print(f"{exercise['id']}: {fault}", flush=True)
+    print(f"{sys.argv[2]}: {count} exercises, {faults or 'no'} faults")
+    return 1 if faults or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

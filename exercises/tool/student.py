@@ -1,0 +1,170 @@
+"""The student's tool, ./exercise in an exported course:
+
+    ./exercise                 checks the exercise you are at, and again each time you save a file
+    ./exercise check [15]      checks one exercise, or all; exit status 0 if all are right
+    ./exercise list            all exercises, their points and where you are
+    ./exercise hint 15         the next of three hints
+    ./exercise debug 15 [CASE] gdb in your function: all ranks are threads of one process
+    ./exercise reset 15        the starter again; your files are kept in 15-.../before-reset
+    ./exercise progress        writes progress.html
+    ./exercise submit          writes submission.tar.gz
+"""
+import html
+import io
+import json
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import cut
+import formats
+import kit as kits
+
+PUBLIC_KEY = b"ringside"  # of the checks at home; an instructor grades with another key
+
+
+class Course:
+    def __init__(self, folder):
+        self.folder = Path(folder).resolve()
+        self.hidden = self.folder / ".ringside"
+        self.kit = kits.Kit(self.hidden / "kit.json")
+        self.lang = "zh" if os.environ.get("LANG", "").startswith("zh") else "en"
+
+    # What the tool remembers: the last verdicts, and how many hints were read.
+    def memory(self):
+        try:
+            return json.loads((self.hidden / "memory.json").read_text())
+        except (OSError, ValueError):
+            return {"verdicts": {}, "hints": {}}
+
+    def remember(self, memory):
+        (self.hidden / "memory.json").write_text(json.dumps(memory))
+
+    def where(self, exercise):
+        return self.folder / exercise["id"]
+
+    def sources(self, exercise):
+        return [self.where(exercise) / Path(file).name for file in cut.files_of(exercise)]
+
+    def check(self, exercise):
+        verdict = kits.check(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"],
+                             seed=kits.seed_of(PUBLIC_KEY, "home", exercise["id"]))
+        memory = self.memory()
+        memory["verdicts"][exercise["id"]] = verdict
+        self.remember(memory)
+        print(formats.terminal(exercise, verdict, self.lang), flush=True)
+        return verdict["status"] == "right"
+
+    def current(self):
+        """The first exercise that is not right yet."""
+        verdicts = self.memory()["verdicts"]
+        return next((each for each in self.kit.exercises if verdicts.get(each["id"], {}).get("status") != "right"), None)
+
+    def watch(self):
+        # Looking at a few dozen times of change takes 1 ms, and works on every file system.
+        seen = {}
+        while True:
+            now = {path: path.stat().st_mtime_ns for each in self.kit.exercises for path in self.sources(each) if path.exists()}
+            changed = next((each for each in self.kit.exercises if any(seen.get(path) != now.get(path) for path in self.sources(each))), None)
+            exercise = changed if seen else self.current()
+            seen = now
+            if exercise is None and not changed and not self.current():
+                print("All exercises are right.")
+                return True
+            if exercise:
+                print(f"\n---- {time.strftime('%H:%M:%S')}")
+                if self.check(exercise) and (following := self.current()):
+                    print(f"Next: {following['id']}  {following['title'].get(self.lang, following['title']['en'])}: edit {self.sources(following)[0]}")
+                print("Waiting for you to save a file; Ctrl-C ends.", flush=True)
+            time.sleep(0.2)
+
+    def list(self):
+        verdicts, total = self.memory()["verdicts"], 0
+        for each in self.kit.exercises:
+            verdict = verdicts.get(each["id"], {"status": "not checked", "score": 0})
+            total += verdict["score"]
+            print(f"{each['id']:<26} {verdict['score']:>2} of {each['points']:>2}  {verdict['status']:<17}"
+                  f"{each['title'].get(self.lang, each['title']['en'])} ({each['hours']} h)")
+        print(f"{total} of {sum(each['points'] for each in self.kit.exercises)} points")
+
+    def hint(self, exercise):
+        memory = self.memory()
+        hints = exercise["hints"].get(self.lang, exercise["hints"]["en"])
+        read = min(memory["hints"].get(exercise["id"], 0) + 1, len(hints))
+        memory["hints"][exercise["id"]] = read
+        self.remember(memory)
+        for number, hint in enumerate(hints[:read], 1):
+            print(f"Hint {number} of {len(hints)}: {hint}")
+
+    def debug(self, exercise, name=None):
+        cases = self.memory()["verdicts"].get(exercise["id"], {}).get("cases", [])
+        name = name or next((each["id"] for each in cases if each["status"] != "right"), exercise["cases"][0]["id"])
+        case = next(each for each in exercise["cases"] if each["id"] == name)
+        size = case["worlds"][-1]
+        try:
+            program, _ = kits.compile_student(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"])
+        except kits.Broken as broken:
+            sys.exit(f"{broken.status}: {broken.says[-1]}")
+        seed = kits.seed_of(PUBLIC_KEY, "home", exercise["id"])
+        environment = {**os.environ, "WORLD_SIZE": str(size), "RANK": "0", "RINGSIDE_JUDGE_TRANSPORT": "threads",
+                       "RINGSIDE_JUDGE_SEED": str(seed), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        stops = [argument for each in exercise["cut"] for argument in ("-ex", f"rbreak student::.*{each['function'].split('(')[0]}(")]
+        print(f"gdb in case {name} with {size} ranks, each a thread (info threads, thread 2, continue)")
+        with tempfile.TemporaryDirectory() as folder:
+            os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", "set breakpoint pending on", *stops, "-ex", "run", "--args", program,
+                                           exercise["id"], "collect", name, folder], environment)
+
+    def reset(self, exercise):
+        before = self.where(exercise) / "before-reset"
+        before.mkdir(exist_ok=True)
+        for path in self.sources(exercise):
+            if path.exists():
+                shutil.copy(path, before / path.name)
+            shutil.copy(self.hidden / "starters" / exercise["id"] / path.name, path)
+        print(f"{exercise['id']} is the starter again; your files are in {before}")
+
+    def progress(self):
+        verdicts = self.memory()["verdicts"]
+        rows = "".join(f"<tr><td>{each['id']}<td>{html.escape(each['title'].get(self.lang, each['title']['en']))}"
+                       f"<td>{verdicts.get(each['id'], {}).get('status', 'not checked')}"
+                       f"<td>{verdicts.get(each['id'], {}).get('score', 0)} / {each['points']}" for each in self.kit.exercises)
+        page = self.folder / "progress.html"
+        page.write_text('<!doctype html><meta charset="utf-8"><title>Ringside: progress</title>'
+                        "<style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em 1em .3em 0}</style>"
+                        f"<h1>Progress</h1><table>{rows}</table>\n")
+        print(f"wrote {page}")
+
+    def submit(self):
+        verdicts = self.memory()["verdicts"]
+        with tarfile.open(self.folder / "submission.tar.gz", "w:gz") as archive:
+            for path in [path for each in self.kit.exercises for path in self.sources(each) if path.exists()]:
+                archive.add(path, str(path.relative_to(self.folder)))
+            text = json.dumps(kits.verdict(self.kit, "home", [verdicts[each["id"]] for each in self.kit.exercises if each["id"] in verdicts]))
+            entry = tarfile.TarInfo("verdict.json")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+        print(f"wrote {self.folder}/submission.tar.gz: hand this file in")
+
+
+def main(folder, arguments):
+    course = Course(folder)
+    command, *rest = arguments or ["watch"]
+    with_exercise = {"hint": course.hint, "debug": course.debug, "reset": course.reset}
+    try:
+        if command == "check":
+            chosen = [course.kit.find(name) for name in rest] or course.kit.exercises
+            return 0 if all([course.check(exercise) for exercise in chosen]) else 1
+        if command in with_exercise and rest:
+            with_exercise[command](course.kit.find(rest[0]), *rest[1:])
+        elif command in ("watch", "list", "progress", "submit") and not rest:
+            getattr(course, command)()
+        else:
+            print(__doc__.strip(), file=sys.stderr)
+            return 0 if command in ("-h", "--help", "help") else 2
+    except KeyboardInterrupt:
+        print()
+    return 0
