@@ -150,8 +150,7 @@ std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks) {
                         .limit = backend.limit,
                         .set = set_of(backend, plan.backends),
                         .measure = {}};
-    const bool ours =
-        backend.ranks_run_as != RanksRunAs::mpirun && name != "gloo" && name != "nccl";
+    const bool ours = backend.package.empty();
     if (!ours) contenders.push_back(contender);
     const bool has_algorithms =
         !backend.device || (name == "cuda_kernels" && plan.collective == Collective::all_reduce);

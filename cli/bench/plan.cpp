@@ -53,21 +53,28 @@ const std::vector<BenchBackend>& bench_backends() {
   const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
   const auto heap = [](const char* setting) { return std::string("MALLOC_") + setting; };
   const bool cuda = collectives::cuda::built_with_cuda();
+  const char* const mpi_packages = "libopenmpi-dev and openmpi-bin";
   static const std::vector<BenchBackend> backends = {
       {.name = "tcp"},
       {.name = "shm", .limit = Limit::memory},
       {.name = "threads", .ranks_run_as = RanksRunAs::threads, .limit = Limit::memory},
-      {.name = "gloo", .available = collectives::gloo_is_here()},
-      {.name = "mpi", .ranks_run_as = RanksRunAs::mpirun, .limit = Limit::memory, .available = mpi},
+      {.name = "gloo", .available = collectives::gloo_is_here(), .package = "libgloo-dev"},
+      {.name = "mpi",
+       .ranks_run_as = RanksRunAs::mpirun,
+       .limit = Limit::memory,
+       .available = mpi,
+       .package = mpi_packages},
       {.name = "mpi_heap",
        .ranks_run_as = RanksRunAs::mpirun,
        .limit = Limit::memory,
        .available = mpi,
+       .package = mpi_packages,
        .environment = {heap("MMAP_MAX_=0"), heap("TRIM_THRESHOLD_=100000000000"),
                        heap("TOP_PAD_=300000000")}},
       {.name = "mpi_tcp",
        .ranks_run_as = RanksRunAs::mpirun,
        .available = mpi,
+       .package = mpi_packages,
        .mpirun_options = {"--mca", "pml", "ob1", "--mca", "btl", "self,tcp"}},
       {.name = "cuda_kernels",
        .ranks_run_as = RanksRunAs::threads,
@@ -78,7 +85,8 @@ const std::vector<BenchBackend>& bench_backends() {
       {.name = "nccl",
        .limit = Limit::device,
        .available = collectives::nccl_is_here(),
-       .device = true},
+       .device = true,
+       .package = "libnccl-dev from NVIDIA's repository"},
   };
   return backends;
 }
@@ -93,18 +101,14 @@ const BenchBackend& bench_backend_named(std::string_view name) {
       if (const auto missing = collectives::cuda::what_is_missing())
         fail("{} cannot be measured: {}", name, *missing);
       require(backend.available,
-              "{} is not in this build: install libnccl-dev from NVIDIA's repository, then "
-              "configure and build again",
-              name);
+              "{} is not in this build: install {}, then configure and build again", name,
+              backend.package);
       return backend;
     }
-    const char* package = backend.ranks_run_as == RanksRunAs::mpirun
-                              ? "libopenmpi-dev and openmpi-bin"
-                              : "libgloo-dev";
     require(
         backend.available,
         "{} is not in this build: install {}, then configure and build again; this build has {}",
-        name, package, fmt::join(available, ", "));
+        name, backend.package, fmt::join(available, ", "));
     return backend;
   }
   fail("there is no backend named '{}'; this build has {}", name, fmt::join(available, ", "));

@@ -26,8 +26,9 @@ struct BenchBackend {
   std::string name;
   RanksRunAs ranks_run_as = RanksRunAs::processes;
   Limit limit = Limit::tcp;
-  bool available = true;  // in this build
-  bool device = false;    // uses GPU memory; bench looks for a GPU only if the backend is named
+  bool available = true;     // in this build
+  bool device = false;       // uses GPU memory; bench looks for a GPU only if the backend is named
+  std::string package = {};  // of a library, what to install; empty: our own backend
   std::vector<std::string> mpirun_options = {};
   std::vector<std::string> environment = {};  // "NAME=value"
 };
