@@ -54,8 +54,8 @@ def tracked(folder):
 
 
 def export(args):
-    kit = built_kit(args.build)
-    if not kit.settings["portable"]:
+    kit = kits.Kit(args.kit) if args.kit else built_kit(args.build)
+    if not kit.settings["portable"] and not args.kit:
         sys.exit(f"{args.build} is built for the processor of this machine: configure it with -DRINGSIDE_NATIVE=OFF")
     out, hidden = Path(args.dir), Path(args.dir) / ".ringside"
     if out.exists() and any(out.iterdir()):
@@ -98,8 +98,8 @@ def export_exercise(kit, exercise, out, course):
     cut.write(starters, hidden / "starters" / id)
     for path in sorted((ROOT / "exercises" / id).glob("handout.*.md")):
         copy(path, out / id / path.name)
-    for name in ("interface.hpp", "bind.cpp"):
-        copy(ROOT / "exercises" / id / name, hidden / "include/exercises" / id / name)
+    for name in [f"exercises/{id}/interface.hpp", f"exercises/{id}/bind.cpp", *exercise.get("include", [])]:
+        copy(ROOT / name, hidden / "include" / name)
     # Without the edits: with the names and sentences of wrong answers a verdict can be named.
     public = {**exercise, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
@@ -213,15 +213,22 @@ def unpack(archive, folder):
                 target.write_bytes(tar.extractfile(entry).read())
 
 
+def mistake_of(case):
+    """The name of the wrong answer, or else the first sentence; None where there is no mistake of its own."""
+    if case["status"] in ("right", "not written") or not case.get("says") or case["says"][0].startswith("not judged"):
+        return None
+    if case["status"] in ("forbidden", "does not compile"):  # the same for all cases
+        return case["says"][0][:90]
+    return f"{case['id']}: {case.get('named') or case['says'][0][:90]}"
+
+
 def summary(args):
     verdicts = [json.loads(path.read_text()) for path in sorted(Path(args.results).glob("*.json")) if path.name.count(".") == 1]
     for id in dict.fromkeys(each["id"] for verdict in verdicts for each in verdict["exercises"]):
         results = [each for verdict in verdicts for each in verdict["exercises"] if each["id"] == id]
         statuses = collections.Counter(each["status"] for each in results)
         print(f"{id}: " + ", ".join(f"{count} {status}" for status, count in statuses.most_common()))
-        named = collections.Counter(f"{case['id']}: {case.get('named') or case['says'][0][:90]}" for each in results
-                                    for case in each["cases"] if case["status"] not in ("right", "not written") and case.get("says")
-                                    and not case["says"][0].startswith("not judged"))
+        named = collections.Counter(what for each in results for what in set(map(mistake_of, each["cases"])) if what)
         for what, count in named.most_common(8):
             print(f"    {count:>3}  {what}")
 
@@ -233,6 +240,7 @@ def main():
     command.add_argument("dir")
     command.add_argument("--exercises", help="numbers, such as 01,15; default: all")
     command.add_argument("--build", help="a build folder with RINGSIDE_NATIVE=OFF; default: build/exercises, made if it is missing")
+    command.add_argument("--kit", help="take what this kit.json names, although it may run on this machine only")
     kind = command.add_mutually_exclusive_group()
     kind.add_argument("--course", action="store_true", help="without solutions, and without headers that hold the answer")
     kind.add_argument("--self-study", action="store_true", help="with solutions and the whole reference")

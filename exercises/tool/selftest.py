@@ -1,10 +1,13 @@
 """The proof that the judges work (exercises-test):
 
+    selftest.py KIT anchors        every text that exercise.json names occurs once in the reference
+    selftest.py KIT exported       two exports are equal, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
 """
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -71,9 +74,33 @@ def weak(kit, exercise):
             print(f"{exercise['id']} / {answer['id']}: passes \"{exercise['weak']['title']}\", caught here by {answer['fails']}", flush=True)
 
 
+def anchors(kit, exercise):
+    for answer in [None] + exercise["wrong"]:
+        try:
+            cut.student_files(kit.root, exercise, stub=answer is None, edits=cut.edits_of(answer) if answer else ())
+        except cut.CutError as error:
+            yield str(error)
+    if len(exercise["hints"]["en"]) != 3 or len(exercise["wrong"]) < 3:
+        yield "expected three hints, and three wrong answers or more"
+
+
+def exported(kit, exercise):
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        courses = [Path(folder) / name for name in ("first", "second")]
+        for course in courses:
+            subprocess.run([str(kit.root / "exercises/ringside-exercises"), "export", course, "--course", "--kit", sys.argv[1],
+                            "--exercises", exercise["id"]], check=True, stdout=subprocess.DEVNULL)
+        if courses[0].joinpath("MANIFEST").read_bytes() != courses[1].joinpath("MANIFEST").read_bytes():
+            yield "two exports differ"
+        told = subprocess.run(["./exercise", "check"], cwd=courses[0], capture_output=True, text=True).stdout
+        if ": not written, 0 of" not in told:
+            yield f"the starter in the export: {told}"
+
+
 def main():
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "stubs": stubs, "wrong": wrong, "weak": weak}[sys.argv[2]]
+    proof = {"references": references, "stubs": stubs, "wrong": wrong, "weak": weak,
+             "anchors": anchors, "exported": exported}[sys.argv[2]]
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0
     for exercise in [kit.find(name) for name in names] or kit.exercises:
