@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/engine/deferred_gradients.hpp"
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/copy.hpp"
 
@@ -99,7 +100,8 @@ class Engine {
                                             : std::move(grad);
     }
     if (--pending.awaited > 0) return;
-    ready_.push({to, std::move(pending.grad), arrivals_++});
+    if (!DeferredGradients::take(to, pending.grad))
+      ready_.push({to, std::move(pending.grad), arrivals_++});
     pending_.erase(to.get());
   }
 
