@@ -296,6 +296,16 @@ Work ProcessGroup::all_gather_async(const void* input, void* output, std::size_t
   return state_->start(make_call(Collective::all_gather, type, count, label), input, output);
 }
 
+Work ProcessGroup::send_async(const void* data, std::size_t count, DataType type, int to,
+                              std::string_view label) {
+  return state_->start(state_->between(rank(), to, count, type, label), data, nullptr);
+}
+
+Work ProcessGroup::recv_async(void* data, std::size_t count, DataType type, int from,
+                              std::string_view label) {
+  return state_->start(state_->between(from, rank(), count, type, label), nullptr, data);
+}
+
 void ProcessGroup::require_equal(const char* collective, std::size_t expected, std::size_t seen) {
   require(expected == seen, "{}: expected a span of {} elements, got {}", collective, expected,
           seen);

@@ -111,6 +111,12 @@ class ProcessGroup {
                             ReduceOp op, std::string_view label = {});
   Work all_gather_async(const void* input, void* output, std::size_t count, DataType type,
                         std::string_view label = {});
+  // They wait in this group's queue like the others: what must not wait for another message uses
+  // another group.
+  Work send_async(const void* data, std::size_t count, DataType type, int to,
+                  std::string_view label = {});
+  Work recv_async(void* data, std::size_t count, DataType type, int from,
+                  std::string_view label = {});
 
   // The length and the beginning of rank r's block when `count` elements are divided among all
   // ranks. If they do not divide evenly, the first blocks have one more element.

@@ -66,4 +66,13 @@ Work all_gather_async(const Tensor& block, const Tensor& whole, ProcessGroup& gr
                                 data_type_of(whole), label);
 }
 
+Work send_async(const Tensor& tensor, int to, ProcessGroup& group, std::string_view label) {
+  return group.send_async(address_of(tensor, label), count_of(tensor), data_type_of(tensor), to,
+                          label);
+}
+
+void recv(const Tensor& tensor, int from, ProcessGroup& group, std::string_view label) {
+  group.recv(address_of(tensor, label), count_of(tensor), data_type_of(tensor), from, label);
+}
+
 }  // namespace ringside::parallel

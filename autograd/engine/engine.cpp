@@ -160,4 +160,14 @@ void backward(const Tensor& loss, const Tensor& seed) {
                seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
 }
 
+void backward(const std::shared_ptr<Node>& result, const Tensor& gradient) {
+  require(
+      result != nullptr && gradient.defined() && gradient.shape() == result->output_shape() &&
+          gradient.dtype() == result->output_dtype(),
+      "backward: expected the node of a result, and a gradient of the result's shape and dtype");
+  const NoGrad no_history;
+  const Pass pass;
+  Engine().run(result, gradient);
+}
+
 }  // namespace ringside::autograd
