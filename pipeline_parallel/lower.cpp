@@ -1,7 +1,9 @@
 #include "pipeline_parallel/lower.hpp"
 
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <set>
 
 namespace ringside::pipeline_parallel {
 
@@ -30,58 +32,59 @@ std::optional<Action> send_after(const Schedule& schedule, const Action& action)
   return if_between_ranks(schedule, {kind, action.stage, action.micro_batch});
 }
 
-struct Lane {
-  std::vector<Action> messages;  // in the order of the sends, each as its receiver names it
-  std::size_t received = 0;      // the first so many have been received
-};
-
-// All lanes, and where in its lane each message is.
-class Lanes {
+// The messages of every lane in the order of the sends, each as its receiver names it, and where in
+// its lane each message is.
+class Traffic {
  public:
-  explicit Lanes(const Schedule& schedule)
-      : ranks_(schedule.ranks()), micro_batches_(schedule.micro_batches) {
-    lanes_.resize(static_cast<std::size_t>(ranks_) * ranks_);
-    places_.resize(static_cast<std::size_t>(2) * schedule.stages() * micro_batches_, nowhere);
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (const Action& action : schedule.actions[rank]) {
+  struct Queue {
+    std::vector<Action> messages;
+    std::size_t received = 0;  // the first so many have been received
+  };
+
+  explicit Traffic(const Schedule& schedule) : schedule_(schedule) {
+    places_.resize(static_cast<std::size_t>(2) * schedule.stages() * schedule.micro_batches);
+    for (const std::vector<Action>& actions : schedule.actions) {
+      for (const Action& action : actions) {
         const std::optional<Action> send = send_after(schedule, action);
         if (!send) continue;
-        Lane& lane = between(rank, schedule.rank_of[other_stage(*send)]);
-        place(matching(*send)) = lane.messages.size();
-        lane.messages.push_back(matching(*send));
+        Queue& queue = queue_of(*send);
+        place(matching(*send)) = queue.messages.size();
+        queue.messages.push_back(matching(*send));
       }
     }
   }
 
-  Lane& between(int from, int to) { return lanes_[static_cast<std::size_t>(from) * ranks_ + to]; }
-
-  static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
-  std::size_t& place(const Action& receive) {
-    const std::size_t direction = receive.kind == Kind::receive_gradient ? 1 : 0;
-    return places_[(2 * static_cast<std::size_t>(receive.stage) + direction) * micro_batches_ +
-                   receive.micro_batch];
+  // Receives the message, and before it all that the lane carries before it.
+  void receive(const Action& message, std::vector<Action>& actions) {
+    Queue& queue = queue_of(message);
+    if (!place(message)) actions.push_back(message);  // nobody sends it: verify() will say so
+    while (place(message) && queue.received <= *place(message))
+      actions.push_back(queue.messages[queue.received++]);
   }
 
  private:
-  int ranks_, micro_batches_;
-  std::vector<Lane> lanes_;
-  std::vector<std::size_t> places_;
+  Queue& queue_of(const Action& message) { return queues_[lane_of(schedule_, message)]; }
+
+  std::optional<std::size_t>& place(const Action& receive) {
+    const std::size_t row =
+        2 * static_cast<std::size_t>(receive.stage) + (receive.kind == Kind::receive_gradient);
+    return places_[row * schedule_.micro_batches + receive.micro_batch];
+  }
+
+  const Schedule& schedule_;
+  std::map<Lane, Queue> queues_;
+  std::vector<std::optional<std::size_t>> places_;
 };
 
 void add_messages(Schedule& schedule) {
   const Schedule computations = schedule;
-  Lanes lanes(computations);
+  Traffic traffic(computations);
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     std::vector<Action>& actions = schedule.actions[rank];
     actions.clear();
     for (const Action& action : computations.actions[rank]) {
-      if (const std::optional<Action> needed = receive_before(computations, action)) {
-        Lane& lane = lanes.between(computations.rank_of[other_stage(*needed)], rank);
-        const std::size_t place = lanes.place(*needed);
-        if (place == Lanes::nowhere) actions.push_back(*needed);  // verify() will say so
-        while (place != Lanes::nowhere && lane.received <= place)
-          actions.push_back(lane.messages[lane.received++]);
-      }
+      if (const auto needed = receive_before(computations, action))
+        traffic.receive(*needed, actions);
       actions.push_back(action);
       if (const auto send = send_after(computations, action)) actions.push_back(*send);
     }
@@ -109,10 +112,29 @@ void add_reductions(Schedule& schedule) {
 
 }  // namespace
 
+Lane lane_of(const Schedule& schedule, const Action& message) {
+  const int here = schedule.rank_of[message.stage], there = schedule.rank_of[other_stage(message)];
+  const bool gradients =
+      message.kind == Kind::send_gradient || message.kind == Kind::receive_gradient;
+  return is_send(message.kind) ? Lane{here, there, gradients} : Lane{there, here, gradients};
+}
+
+std::vector<Lane> lanes_of(const Schedule& schedule) {
+  std::set<Lane> lanes;
+  for (int stage = 0; stage + 1 < schedule.stages(); ++stage) {
+    const int here = schedule.rank_of[stage], there = schedule.rank_of[stage + 1];
+    if (here == there) continue;
+    lanes.insert({here, there, false});
+    lanes.insert({there, here, true});
+  }
+  return {lanes.begin(), lanes.end()};
+}
+
 Schedule lower(const Schedule& schedule) {
   Schedule lowered = schedule;
-  if (!has_messages(schedule)) add_messages(lowered);
+  // Reductions first: then a gradient is sent before the rank reduces.
   if (!has_reductions(schedule)) add_reductions(lowered);
+  if (!has_messages(schedule)) add_messages(lowered);
   return lowered;
 }
 
