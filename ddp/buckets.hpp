@@ -8,8 +8,9 @@
 //     buckets       0: head | 1: layer 2, layer 1 | 2: embed
 //
 // The first bucket has a smaller limit, so that communication starts early in backward. A parameter
-// larger than the limit gets its own bucket. A bucket has one dtype and one device. The plan
-// depends only on shapes, dtypes and devices, so all ranks make the same one.
+// larger than the limit gets its own bucket, and so does one that must stand alone. A bucket has
+// one dtype and one device. The plan depends only on names, shapes, dtypes and devices, so all
+// ranks make the same one.
 //
 // Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
 // VLDB 2020, section 3.2.3.
@@ -17,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "autograd/nn/module.hpp"
@@ -35,15 +37,23 @@ struct Bucket {
   autograd::Device device = autograd::Device::cpu;
 };
 
+// The names of parameters that share no bucket. Ranks whose parameters of these names have other
+// shapes still have the same layout of all other buckets.
+struct Alone {
+  std::vector<std::string> names;
+};
+
 // Limits are in bytes. Throws Error if one of them is 0.
 std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& parameters,
-                                 std::size_t limit, std::size_t first_limit);
+                                 std::size_t limit, std::size_t first_limit,
+                                 const Alone& alone = {});
 
 inline constexpr double first_bucket_mb = 1;  // 1 MB is 10^6 bytes
 
 // Plans buckets of at most `bucket_mb` MB for the module's trained parameters. The first bucket
 // holds at most first_bucket_mb.
-std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb);
+std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb,
+                                 const Alone& alone = {});
 
 // A view, of the parameter's shape, of one entry in `flat`: memory with the layout of its bucket.
 autograd::Tensor view_in(const autograd::Tensor& flat, const BucketEntry& entry);

@@ -1,5 +1,7 @@
 #include "transformer/layers.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace ringside::transformer {
@@ -31,14 +33,21 @@ void append_to_cache(KvCache& cache, Tensor& k, Tensor& v) {
 
 }  // namespace
 
-Attention::Attention(const Config& config, DType dtype)
-    : q_proj(config.d_model, config.heads * config.head_size(), false, {}, dtype),
-      k_proj(config.d_model, config.kv_heads * config.head_size(), false, {}, dtype),
-      v_proj(config.d_model, config.kv_heads * config.head_size(), false, {}, dtype),
-      o_proj(config.heads * config.head_size(), config.d_model, false, {}, dtype),
-      heads_(config.heads),
-      kv_heads_(config.kv_heads),
-      head_size_(config.head_size()) {
+Attention::Attention(const Config& config, DType dtype, const TensorDivision& division)
+    : Attention(config.d_model, config.heads / division.size(),
+                std::max<std::int64_t>(1, config.kv_heads / division.size()), config.head_size(),
+                dtype, division) {}
+
+Attention::Attention(std::int64_t d_model, std::int64_t heads, std::int64_t kv_heads,
+                     std::int64_t head_size, DType dtype, const TensorDivision& division)
+    : q_proj(d_model, heads * head_size, false, {}, dtype),
+      k_proj(d_model, kv_heads * head_size, false, {}, dtype),
+      v_proj(d_model, kv_heads * head_size, false, {}, dtype),
+      o_proj(heads * head_size, d_model, false, {}, dtype),
+      division_(division),
+      heads_(heads),
+      kv_heads_(kv_heads),
+      head_size_(head_size) {
   register_module("q_proj", q_proj);
   register_module("k_proj", k_proj);
   register_module("v_proj", v_proj);
@@ -47,22 +56,26 @@ Attention::Attention(const Config& config, DType dtype)
 
 Tensor Attention::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {
   return with_hooks([&] {
+    const Tensor input = division_.enter(x);
     const std::int64_t first = cache == nullptr ? 0 : cache->length;
     const Tensor q =
-        autograd::rope(split_heads(q_proj.forward(x), heads_, head_size_), table, first);
-    Tensor k = autograd::rope(split_heads(k_proj.forward(x), kv_heads_, head_size_), table, first);
-    Tensor v = split_heads(v_proj.forward(x), kv_heads_, head_size_);
+        autograd::rope(split_heads(q_proj.forward(input), heads_, head_size_), table, first);
+    Tensor k =
+        autograd::rope(split_heads(k_proj.forward(input), kv_heads_, head_size_), table, first);
+    Tensor v = split_heads(v_proj.forward(input), kv_heads_, head_size_);
     if (cache != nullptr) append_to_cache(*cache, k, v);
     const Tensor attended = autograd::causal_attention(q, k, v);  // [B, H, T, D]
-    return o_proj.forward(
-        attended.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_size_}));
+    const Tensor of_heads =
+        attended.transpose(1, 2).reshape({input.size(0), input.size(1), heads_ * head_size_});
+    return division_.leave(o_proj.forward(of_heads));
   });
 }
 
-FeedForward::FeedForward(const Config& config, DType dtype)
-    : gate_proj(config.d_model, config.d_ff, false, {}, dtype),
-      up_proj(config.d_model, config.d_ff, false, {}, dtype),
-      down_proj(config.d_ff, config.d_model, false, {}, dtype) {
+FeedForward::FeedForward(const Config& config, DType dtype, const TensorDivision& division)
+    : gate_proj(config.d_model, config.d_ff / division.size(), false, {}, dtype),
+      up_proj(config.d_model, config.d_ff / division.size(), false, {}, dtype),
+      down_proj(config.d_ff / division.size(), config.d_model, false, {}, dtype),
+      division_(division) {
   register_module("gate_proj", gate_proj);
   register_module("up_proj", up_proj);
   register_module("down_proj", down_proj);
@@ -70,15 +83,17 @@ FeedForward::FeedForward(const Config& config, DType dtype)
 
 Tensor FeedForward::forward(const Tensor& x) const {
   return with_hooks([&] {
-    return down_proj.forward(autograd::swiglu(gate_proj.forward(x), up_proj.forward(x)));
+    const Tensor input = division_.enter(x);
+    const Tensor inside = autograd::swiglu(gate_proj.forward(input), up_proj.forward(input));
+    return division_.leave(down_proj.forward(inside));
   });
 }
 
-Block::Block(const Config& config, DType dtype)
+Block::Block(const Config& config, DType dtype, const TensorDivision& division)
     : input_layernorm(config.d_model, config.norm_epsilon, dtype),
-      self_attn(config, dtype),
+      self_attn(config, dtype, division),
       post_attention_layernorm(config.d_model, config.norm_epsilon, dtype),
-      mlp(config, dtype) {
+      mlp(config, dtype, division) {
   register_module("input_layernorm", input_layernorm);
   register_module("self_attn", self_attn);
   register_module("post_attention_layernorm", post_attention_layernorm);

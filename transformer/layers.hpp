@@ -2,12 +2,17 @@
 //
 // Members have the names of Hugging Face's LlamaForCausalLM, because checkpoints store them.
 // Shapes use B sequences, T tokens per sequence, H heads, D numbers per head.
+//
+// With a TensorDivision of t ranks, a rank has H / t heads, H_kv / t key and value heads (but at
+// least 1) and d_ff / t numbers inside the feed-forward part. It must outlive the layers. If it
+// divides the sequence, x and y have T / t tokens.
 #pragma once
 
 #include "autograd/nn/layers.hpp"
 #include "autograd/nn/module.hpp"
 #include "autograd/ops/ops.hpp"
 #include "transformer/config.hpp"
+#include "transformer/tensor_division.hpp"
 
 namespace ringside::transformer {
 
@@ -23,7 +28,7 @@ struct KvCache {
 // and value heads.
 class Attention : public autograd::Module {
  public:
-  Attention(const Config& config, autograd::DType dtype);
+  Attention(const Config& config, autograd::DType dtype, const TensorDivision& division);
 
   // x [B, T, d_model] -> the same shape. `table` has at least T positions.
   //
@@ -36,16 +41,23 @@ class Attention : public autograd::Module {
   autograd::Linear q_proj, k_proj, v_proj, o_proj;
 
  private:
-  std::int64_t heads_, kv_heads_, head_size_;
+  Attention(std::int64_t d_model, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_size,
+            autograd::DType dtype, const TensorDivision& division);
+
+  const TensorDivision& division_;
+  std::int64_t heads_, kv_heads_, head_size_;  // of this rank
 };
 
 // down(silu(gate(x)) * up(x)): Shazeer, "GLU variants improve Transformer" (2020), equation 6.
 class FeedForward : public autograd::Module {
  public:
-  FeedForward(const Config& config, autograd::DType dtype);
+  FeedForward(const Config& config, autograd::DType dtype, const TensorDivision& division);
   autograd::Tensor forward(const autograd::Tensor& x) const;  // [B, T, d_model] -> the same shape
 
   autograd::Linear gate_proj, up_proj, down_proj;
+
+ private:
+  const TensorDivision& division_;
 };
 
 //     x ──┬── norm ── attention ──(+)──┬── norm ── feed-forward ──(+)── y
@@ -54,7 +66,7 @@ class FeedForward : public autograd::Module {
 // Each norm comes before its part (pre-norm), so the residual path from x to y contains no norm.
 class Block : public autograd::Module {
  public:
-  Block(const Config& config, autograd::DType dtype);
+  Block(const Config& config, autograd::DType dtype, const TensorDivision& division);
 
   // Arguments and result as in Attention::forward.
   autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table,

@@ -1,12 +1,13 @@
 #include "transformer/model.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include "autograd/engine/checkpointing.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "base/error.hpp"
+#include "transformer/parameter_table.hpp"
 
 namespace ringside::transformer {
 
@@ -20,67 +21,136 @@ const Config& validated(const Config& config) {
   return config;
 }
 
+const TensorDivision not_divided;
+
 }  // namespace
 
-Model::Trunk::Blocks::Blocks(const Config& config, DType dtype) {
-  for (std::int64_t i = 0; i < config.layers; ++i) {
-    blocks.push_back(std::make_unique<Block>(config, dtype));
-    register_module(std::to_string(i), *blocks.back());
-  }
-}
-
-Model::Trunk::Trunk(const Config& config, DType dtype)
-    : embed_tokens(config.vocabulary, config.d_model, {}, dtype),
-      layers(config, dtype),
-      norm(config.d_model, config.norm_epsilon, dtype) {
-  register_module("embed_tokens", embed_tokens);
-  register_module("layers", layers);
-  register_module("norm", norm);
-}
-
 Tensor Model::Trunk::Blocks::forward(Tensor x, const Pass& pass) const {
-  return with_hooks([&] {
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      const Block& block = *blocks[i];
-      const auto recomputable = [&block, &table = pass.table](const Tensor& input) {
-        return block.forward(input, table);
-      };
-      if (pass.checkpoint_activations && pass.caches == nullptr)
-        x = autograd::checkpoint(recomputable, x);
-      else
-        x = block.forward(x, pass.table, pass.caches == nullptr ? nullptr : &(*pass.caches)[i]);
-    }
-    return x;
-  });
+  return with_hooks([&] { return run(std::move(x), pass, 0, blocks.size()); });
 }
 
-Tensor Model::Trunk::forward(const Tensor& tokens, const Pass& pass) const {
-  return with_hooks(
-      [&] { return norm.forward(layers.forward(embed_tokens.forward(tokens), pass)); });
+Tensor Model::Trunk::Blocks::run(Tensor x, const Pass& pass, std::size_t first,
+                                 std::size_t end) const {
+  for (std::size_t i = first; i < end; ++i) {
+    const Block& block = *blocks[i];
+    const auto recomputable = [&block, &table = pass.table](const Tensor& input) {
+      return block.forward(input, table);
+    };
+    if (pass.checkpoint_activations && pass.caches == nullptr)
+      x = autograd::checkpoint(recomputable, x);
+    else
+      x = block.forward(x, pass.table, pass.caches == nullptr ? nullptr : &(*pass.caches)[i]);
+  }
+  return x;
 }
 
-Model::Model(const Config& config, DType dtype, autograd::Device device)
+Model::Model(const Config& config, DType dtype, autograd::Device device, const ModelPart& part,
+             const TensorDivision* division)
     : config_(validated(config)),
       dtype_(dtype),
-      model_(config, dtype),
-      lm_head_(config.d_model, config.vocabulary, false, {}, dtype),
+      part_(part),
+      division_(division == nullptr ? not_divided : *division),
       rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta,
                                        autograd::compute_dtype(dtype))) {
-  register_module("model", model_);
-  register_module("lm_head", lm_head_);
-  if (config.tied_head) lm_head_.weight = model_.embed_tokens.weight;
-  initialise(*this, config);
+  validate(part_, config_);
+  require(division_.rank() == part_.tensor_rank && division_.size() == part_.tensor_ranks,
+          "a part of rank {} of {} cannot be divided as rank {} of {}", part_.tensor_rank,
+          part_.tensor_ranks, division_.rank(), division_.size());
+  make_parameters();
+  initialise();
   if (device == autograd::Device::cpu) return;
   to(device);
   rope_table_ = {rope_table_.cos.to(device), rope_table_.sin.to(device)};
 }
 
+// Makes and registers the parameters of this part, under their names in the whole model.
+void Model::make_parameters() {
+  const std::int64_t rows = ParameterTable(config_)
+                                .entry(embedding_name)
+                                .region(part_.tensor_rank, part_.tensor_ranks)
+                                .extent[0];
+  if (part_.embedding) {
+    model_.embed_tokens.emplace(rows, config_.d_model, autograd::Init{}, dtype_);
+    model_.register_module("embed_tokens", *model_.embed_tokens);
+  }
+  for (const std::int64_t layer : part_.layers_of(config_)) {
+    Block& block =
+        *model_.layers.blocks.emplace_back(std::make_unique<Block>(config_, dtype_, division_));
+    model_.layers.register_module(std::to_string(layer), block);
+  }
+  model_.register_module("layers", model_.layers);
+  if (part_.head) {
+    model_.norm.emplace(config_.d_model, config_.norm_epsilon, dtype_);
+    model_.register_module("norm", *model_.norm);
+  }
+  register_module("model", model_);
+  if (!part_.head) return;
+  lm_head_.emplace(config_.d_model, rows, false, autograd::Init{}, dtype_);
+  register_module("lm_head", *lm_head_);
+  if (config_.tied_head && part_.embedding) lm_head_->weight = model_.embed_tokens->weight;
+}
+
+// Norms are ones. The others are normal with mean 0 and the deviation of the table.
+void Model::initialise() const {
+  const ParameterTable table(config_);
+  for (const auto& [name, tensor] : named_parameters()) {
+    const ParameterEntry& entry = table.entry(name);
+    if (entry.is_norm()) {
+      tensor.fill_(1);
+      continue;
+    }
+    const autograd::Region region = entry.region(part_.tensor_rank, part_.tensor_ranks);
+    for (const auto& [in_whole, in_part, count] : region.runs())
+      autograd::fill_normal(
+          Tensor::view_of(tensor.storage(), tensor.offset() + in_part, {count}, dtype_), 0,
+          entry.deviation, {config_.initialise_seed, entry.name}, in_whole);
+  }
+}
+
+// --- Forward
+
+Model::Pass Model::pass(std::vector<KvCache>* caches) const {
+  return {rope_table_, caches, checkpoint_activations_};
+}
+
 Tensor Model::hidden(const Tensor& tokens, std::vector<KvCache>* caches) const {
-  const std::int64_t room = config_.sequence - (caches == nullptr ? 0 : caches->front().length);
+  require(caches == nullptr || part_.tensor_ranks == 1,
+          "generation with a KV cache needs a model that is not divided among ranks");
+  return model_.with_hooks([&] {
+    const std::int64_t cached = caches == nullptr ? 0 : caches->front().length;
+    return last_norm(model_.layers.forward(embed_after(tokens, cached), pass(caches)));
+  });
+}
+
+Tensor Model::embed(const Tensor& tokens) const {
+  return embed_after(tokens, 0);
+}
+
+// `cached` tokens precede these.
+Tensor Model::embed_after(const Tensor& tokens, std::int64_t cached) const {
+  const std::int64_t room = config_.sequence - cached;
   require(tokens.dim() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= room,
           "the model reads tokens of shape [sequences, 1 to {}], but got {}", room,
           autograd::to_string(tokens.shape()));
-  return model_.forward(tokens, {rope_table_, caches, checkpoint_activations_});
+  require(part_.embedding, "this part of the model has no embedding");
+  return division_.leave(model_.embed_tokens->forward(tokens));
+}
+
+Tensor Model::run_layers(Tensor x, std::int64_t first, std::int64_t end) const {
+  const std::vector<std::int64_t> held = part_.layers_of(config_);
+  const auto begin = std::lower_bound(held.begin(), held.end(), first);
+  require(first < end && held.end() - begin >= end - first && *begin == first &&
+              *(begin + (end - first) - 1) == end - 1,
+          "layers {} to {} were asked of a part of the model with the layers {}", first, end - 1,
+          fmt::join(held, ", "));
+  const auto index = static_cast<std::size_t>(begin - held.begin());
+  return model_.layers.run(std::move(x), pass(nullptr), index,
+                           index + static_cast<std::size_t>(end - first));
+}
+
+Tensor Model::last_norm(const Tensor& x) const {
+  require(part_.head, "this part of the model has no last norm and no head");
+  return model_.norm->forward(x);
 }
 
 std::vector<KvCache> Model::empty_kv_cache(std::int64_t sequences) const {
@@ -93,7 +163,9 @@ std::vector<KvCache> Model::empty_kv_cache(std::int64_t sequences) const {
 }
 
 Tensor Model::head(const Tensor& hidden) const {
-  return lm_head_.forward(hidden);
+  require(part_.head && part_.tensor_ranks == 1,
+          "logits need a model whose head is not divided among ranks");
+  return lm_head_->forward(hidden);
 }
 
 Tensor Model::forward(const Tensor& tokens) const {
@@ -105,25 +177,8 @@ Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
 }
 
 Tensor Model::head_loss(const Tensor& hidden, const Tensor& targets) const {
-  return lm_head_.cross_entropy(hidden, targets);
-}
-
-void initialise(const autograd::Module& model, const Config& config) {
-  for (const auto& [name, tensor] : model.named_parameters()) {
-    const bool is_norm = tensor.dim() == 1;
-    if (is_norm) {
-      tensor.fill_(1);
-      continue;
-    }
-    const bool is_table =
-        name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
-    const bool ends_branch =
-        name.find("o_proj") != std::string::npos || name.find("down_proj") != std::string::npos;
-    double deviation =
-        is_table ? 0.02 : std::sqrt(2.0 / static_cast<double>(tensor.size(0) + tensor.size(1)));
-    if (ends_branch) deviation /= std::sqrt(2.0 * static_cast<double>(config.layers));
-    autograd::fill_normal(tensor, 0, deviation, {config.initialise_seed, name});
-  }
+  require(part_.head, "this part of the model has no last norm and no head");
+  return lm_head_->cross_entropy(division_.enter(hidden), targets);
 }
 
 }  // namespace ringside::transformer

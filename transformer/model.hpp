@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "autograd/nn/layers.hpp"
@@ -16,6 +17,8 @@
 #include "autograd/ops/ops.hpp"
 #include "transformer/config.hpp"
 #include "transformer/layers.hpp"
+#include "transformer/model_part.hpp"
+#include "transformer/tensor_division.hpp"
 
 namespace ringside::transformer {
 
@@ -26,10 +29,16 @@ class Model : public autograd::Module {
   // model. They are drawn on the CPU and then moved to `device`. dtype is fp32, fp64 or bf16.
   //
   // Tokens and targets are always CPU tensors, because they are checked there.
+  //
+  // A rank that holds a part of the model passes it, and the division of its matrices, which must
+  // outlive the model and have the part's tensor ranks. First values do not depend on the part:
+  // element i of a whole parameter takes random number i.
   explicit Model(const Config& config, autograd::DType dtype = autograd::DType::fp32,
-                 autograd::Device device = autograd::Device::cpu);
+                 autograd::Device device = autograd::Device::cpu, const ModelPart& part = {},
+                 const TensorDivision* division = nullptr);
 
-  // tokens int32 [B, T] with T <= config.sequence -> logits [B, T, vocabulary].
+  // tokens int32 [B, T] with T <= config.sequence -> logits [B, T, vocabulary]. Only for a model
+  // that is not divided; so are hidden() with caches and head().
   autograd::Tensor forward(const autograd::Tensor& tokens) const;
 
   // The two halves of forward(). hidden() ends after the last norm: [B, T] -> [B, T, d_model].
@@ -52,6 +61,16 @@ class Model : public autograd::Module {
   // The same from the result of hidden().
   autograd::Tensor head_loss(const autograd::Tensor& hidden, const autograd::Tensor& targets) const;
 
+  // The pieces that hidden() is made of, for the stages of a pipeline. Each needs its layers in
+  // this part; otherwise it throws Error. Where the division divides the sequence, T is T / t.
+  //
+  //     hidden(tokens) = last_norm(run_layers(embed(tokens), 0, config().layers))
+  //
+  // run_layers() runs the blocks first .. end - 1, counted in the whole model.
+  autograd::Tensor embed(const autograd::Tensor& tokens) const;
+  autograd::Tensor run_layers(autograd::Tensor x, std::int64_t first, std::int64_t end) const;
+  autograd::Tensor last_norm(const autograd::Tensor& x) const;
+
   // Whether backward recomputes each block instead of keeping its activations
   // (autograd/engine/checkpointing.hpp): less memory, about a third more time, the same bits.
   // Off by default. Forward passes with caches ignore it.
@@ -60,6 +79,7 @@ class Model : public autograd::Module {
   const Config& config() const { return config_; }
   autograd::DType dtype() const { return dtype_; }
   autograd::Device device() const { return rope_table_.cos.device(); }
+  const ModelPart& part() const { return part_; }
 
  private:
   // What one forward pass hands down to the blocks.
@@ -72,34 +92,34 @@ class Model : public autograd::Module {
   // Everything but the head. LlamaForCausalLM names it "model".
   struct Trunk : autograd::Module {
     struct Blocks : autograd::Module {
-      Blocks(const Config& config, autograd::DType dtype);
+      using Module::register_module;
+      // Runs all blocks of this part, or those from `first` to before `end`.
       autograd::Tensor forward(autograd::Tensor x, const Pass& pass) const;
+      autograd::Tensor run(autograd::Tensor x, const Pass& pass, std::size_t first,
+                           std::size_t end) const;
       std::vector<std::unique_ptr<Block>> blocks;
     };
-    Trunk(const Config& config, autograd::DType dtype);
-    autograd::Tensor forward(const autograd::Tensor& tokens, const Pass& pass) const;
 
-    autograd::Embedding embed_tokens;
+    using Module::register_module;  // for Model, which registers what its part holds
+    using Module::with_hooks;
+    std::optional<autograd::Embedding> embed_tokens;
     Blocks layers;
-    autograd::RMSNorm norm;
+    std::optional<autograd::RMSNorm> norm;
   };
+
+  void make_parameters();
+  void initialise() const;
+  Pass pass(std::vector<KvCache>* caches) const;
+  autograd::Tensor embed_after(const autograd::Tensor& tokens, std::int64_t cached) const;
 
   Config config_;
   autograd::DType dtype_;
+  ModelPart part_;
+  const TensorDivision& division_;
   bool checkpoint_activations_ = false;
   Trunk model_;
-  autograd::Linear lm_head_;
+  std::optional<autograd::Linear> lm_head_;
   autograd::RopeTable rope_table_;  // computed; neither trained nor stored
 };
-
-// Fills every parameter with its initial values. Norms are ones. The others are normal with mean 0
-// and this standard deviation:
-//
-//     embedding and head    0.02, as in Llama and GPT-2: the first predictions are almost uniform
-//     matrices              sqrt(2 / (in + out)): Glorot and Bengio (2010), equation 12
-//     o_proj, down_proj     the same, divided by sqrt(2 * layers): the sum of the 2 * layers
-//                           branches keeps its size (Radford et al., "Language models are
-//                           unsupervised multitask learners" (2019), section 2.3)
-void initialise(const autograd::Module& model, const Config& config);
 
 }  // namespace ringside::transformer

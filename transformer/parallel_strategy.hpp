@@ -4,10 +4,9 @@
 // The trainer calls it in this order, once per step:
 //
 //     clear_gradients(optimizer)        drops the gradients of the step before
-//     backward(loss)                    gradients of this rank's share of the batch; the strategy
-//                                       may already communicate from the hooks of the parameters.
-//                                       With micro-batches: one backward for each, all but the
-//                                       last under no_sync()
+//     run_batches(model, batches)       forward and backward over this rank's share of the batch;
+//                                       the strategy may already communicate from the hooks of the
+//                                       parameters
 //     finish_gradients()                gradients become those of the whole batch
 //     clip_gradients(optimizer, max)    ... with a norm of at most max
 //     step(optimizer)                   parameters are updated, identically on every rank
@@ -18,13 +17,19 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "autograd/nn/module.hpp"
 #include "autograd/optim/optimizer.hpp"
+#include "transformer/model_part.hpp"
 
 namespace ringside::transformer {
+
+class Model;
+class TensorDivision;
+struct Batch;
 
 class ParallelStrategy {
  public:
@@ -33,12 +38,29 @@ class ParallelStrategy {
 
   virtual ~ParallelStrategy() = default;
 
-  virtual int rank() const = 0;  // 0 .. size() - 1
-  virtual int size() const = 0;
+  // The share of the batch that this rank draws: 0 .. data_ranks() - 1. Ranks that hold parts of
+  // one model draw the same share.
+  virtual int data_rank() const = 0;
+  virtual int data_ranks() const = 0;
+  // Whether this is the one rank that prints and saves.
+  virtual bool writes() const { return data_rank() == 0; }
+
+  // What the model of this rank is made with: by default all of it, undivided.
+  virtual ModelPart part() const { return {}; }
+  virtual const TensorDivision* tensor_division() const { return nullptr; }
 
   // Called once, before the first step. Afterwards every rank has the parameters (also frozen ones)
   // and buffers of rank 0. `model` must outlive the strategy.
   virtual void prepare(autograd::Module& model) = 0;
+
+  // Forward and backward over the micro-batches of a step, in order: each gradient becomes that of
+  // the mean of their losses. Returns this mean, the same on all ranks that share a model. By
+  // default one forward and one backward for each, all but the last under no_sync().
+  virtual double run_batches(const Model& model, std::span<const Batch> micro_batches);
+
+  // Forward only, for validation: the loss of a batch, in nats per token. Every rank that holds a
+  // part of the model calls it.
+  virtual double loss_of(const Model& model, const Batch& batch);
 
   // While the returned object lives, backward only accumulates gradients on this rank. A strategy
   // that communicates only in finish_gradients() returns nullptr.
@@ -66,8 +88,20 @@ class ParallelStrategy {
   // them with zeros if the strategy keeps their memory.
   virtual void clear_gradients(autograd::Optimizer& optimizer) { optimizer.zero_grad(); }
 
-  // The mean of the ranks' values, bit for bit the same on every rank. Every rank must call it.
+  // The mean of the data ranks' values, bit for bit the same on every rank. Every rank must call
+  // it.
   virtual double average(double value) = 0;
+
+  // Whether all ranks pass the same integer, which is below 2^32. Every rank must call it.
+  virtual bool same_everywhere(double integer) { return average(integer) == integer; }
+
+  // The parameters whose gradients finish_gradients() completes on this rank, under their names. A
+  // strategy that shards gradients returns this rank's shards, and is_sharded is true.
+  struct LocalParameters {
+    std::vector<autograd::NamedTensor> tensors;
+    bool is_sharded = false;
+  };
+  virtual LocalParameters local_parameters(const autograd::Optimizer& optimizer) const;
 
   // Visit whole tensors one at a time, for checkpoints and inspection. Every rank must call these.
   // A strategy that shards tensors gathers each one on rank 0 and calls `see` only there; the

@@ -7,8 +7,8 @@ namespace ringside::transformer {
 
 class SingleProcess final : public ParallelStrategy {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
+  int data_rank() const override { return 0; }
+  int data_ranks() const override { return 1; }
   void prepare(autograd::Module&) override {}
   void finish_gradients() override {}
   double average(double value) override { return value; }

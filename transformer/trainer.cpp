@@ -6,19 +6,17 @@
 #include <string>
 #include <utility>
 
-#include "autograd/engine/engine.hpp"
-#include "autograd/kernels/profile.hpp"
 #include "autograd/optim/adamw.hpp"
 #include "autograd/optim/sgd.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/trace.hpp"
+#include "transformer/parameter_table.hpp"
+#include "transformer/phase.hpp"
 
 namespace ringside::transformer {
 
 using autograd::NamedTensor;
 using autograd::ParameterGroup;
-using autograd::Tensor;
 
 namespace {
 
@@ -29,11 +27,11 @@ constexpr std::uint64_t batch_stream = 0x62617463686573;  // "batches"
 std::vector<ParameterGroup> groups_of(const Model& model, double weight_decay) {
   ParameterGroup decayed{.parameters = {}, .weight_decay = weight_decay},
       undecayed{.parameters = {}, .weight_decay = 0};
+  const ParameterTable table(model.config());
   for (const NamedTensor& parameter : model.named_parameters()) {
     if (!parameter.tensor.requires_grad()) continue;
-    const bool matrix =
-        parameter.tensor.dim() >= 2 && parameter.name.find("embed_tokens") == std::string::npos;
-    (matrix ? decayed : undecayed).parameters.push_back(parameter);
+    const bool is_decayed = table.entry(parameter.name).is_decayed();
+    (is_decayed ? decayed : undecayed).parameters.push_back(parameter);
   }
   return {decayed, undecayed};
 }
@@ -50,14 +48,6 @@ const TrainerOptions& validated(const TrainerOptions& options, const Config& con
                                 const Corpus& corpus, int ranks) {
   validate(options, config, corpus, ranks);
   return options;
-}
-
-// Runs one part of a step under this name in the profile and in the trace, if one is recorded.
-template <class Part>
-void in_phase(const char* name, Part part) {
-  autograd::Profile::begin();
-  const TracedPhase phase(name);
-  part();
 }
 
 }  // namespace
@@ -104,7 +94,7 @@ Trainer::Trainer(Model& model, const Corpus& corpus, ParallelStrategy& strategy,
     : model_(model),
       corpus_(corpus),
       strategy_(strategy),
-      options_(validated(options, model.config(), corpus, strategy.size())),
+      options_(validated(options, model.config(), corpus, strategy.data_ranks())),
       observer_(std::move(observer)),
       learning_rate_{options.learning_rate, options.min_learning_rate, options.warmup,
                      options.steps},
@@ -123,7 +113,7 @@ Trainer::Trainer(Model& model, const Corpus& corpus, ParallelStrategy& strategy,
 }
 
 void Trainer::require_same_everywhere(double integer, const char* what) {
-  require(strategy_.average(integer) == integer,
+  require(strategy_.same_everywhere(integer),
           "the ranks do not all read {}: give every rank the same files", what);
 }
 
@@ -175,49 +165,38 @@ StepReport Trainer::step() {
   return report;
 }
 
-// Runs forward and backward over this rank's share of the batch, one micro-batch at a time. All
-// micro-batches have the same size, so the mean of their losses is the loss of the share. Returns
-// it.
+// Draws this rank's share of the batch, in micro-batches of the same size, and trains on it.
+// Returns the mean of their losses, which is the loss of the share.
 double Trainer::accumulate_gradients() {
-  const Share share = share_of_batch(options_.batch, strategy_.rank(), strategy_.size());
+  const Share share = share_of_batch(options_.batch, strategy_.data_rank(), strategy_.data_ranks());
   const std::int64_t parts = options_.accumulate, count = share.count / parts;
-  double sum = 0;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const bool last = part == parts - 1;
-    const auto no_sync = last ? nullptr : strategy_.no_sync();
-    Tensor loss;
-    in_phase("forward", [&] {
-      loss = loss_of(training_.draw(steps_taken_, {share.first + part * count, count}));
-    });
-    in_phase("backward", [&] {
-      autograd::backward(
-          loss, Tensor::scalar(1.0 / static_cast<double>(parts), loss.dtype(), loss.device()));
-    });
-    sum += loss.item();
-  }
-  return sum / static_cast<double>(parts);
+  std::vector<Batch> micro_batches;
+  for (std::int64_t part = 0; part < parts; ++part)
+    micro_batches.push_back(training_.draw(steps_taken_, {share.first + part * count, count}));
+  return strategy_.run_batches(model_, micro_batches);
 }
 
 std::optional<double> Trainer::validate() {
   if (!validation_) return std::nullopt;
   const autograd::NoGrad no_grad;
   const std::int64_t windows = std::min(options_.validation_windows, validation_->windows());
-  const std::int64_t first = windows * strategy_.rank() / strategy_.size(),
-                     end = windows * (strategy_.rank() + 1) / strategy_.size();
-  const std::int64_t at_once = options_.batch / strategy_.size() / options_.accumulate;
+  const std::int64_t rank = strategy_.data_rank(), ranks = strategy_.data_ranks();
+  const std::int64_t first = windows * rank / ranks, end = windows * (rank + 1) / ranks;
+  const std::int64_t at_once = options_.batch / ranks / options_.accumulate;
   // If a forward pass communicates, every rank must run as many as the rank with the largest share.
-  const std::int64_t largest_share = (windows + strategy_.size() - 1) / strategy_.size();
+  const std::int64_t largest_share = (windows + ranks - 1) / ranks;
 
   double sum = 0;  // of the losses of the windows
   for (std::int64_t done = 0; done < largest_share; done += at_once) {
     const Share share{first + done, std::min(at_once, end - first - done)};
     if (share.count > 0)
-      sum += loss_of(validation_->consecutive(share)).item() * static_cast<double>(share.count);
+      sum += strategy_.loss_of(model_, validation_->consecutive(share)) *
+             static_cast<double>(share.count);
     else if (strategy_.forward_communicates())
-      (void)loss_of(validation_->consecutive({0, 1}));
+      (void)strategy_.loss_of(model_, validation_->consecutive({0, 1}));
   }
   const double nats_per_token =
-      strategy_.average(sum) * strategy_.size() / static_cast<double>(windows);
+      strategy_.average(sum) * static_cast<double>(ranks) / static_cast<double>(windows);
   return bits_per_byte(nats_per_token, validation_->consecutive({0, windows}));
 }
 
@@ -227,11 +206,6 @@ double Trainer::bits_per_byte(double nats_per_token, const Batch& whole) const {
   const double tokens = static_cast<double>(whole.target.size()),
                bytes = static_cast<double>(corpus_.bytes_of(whole.target));
   return nats_per_token / std::numbers::ln2 * (tokens / bytes);
-}
-
-Tensor Trainer::loss_of(const Batch& batch) const {
-  const autograd::Shape shape{batch.sequences, batch.length};
-  return model_.loss(Tensor::from(batch.input, shape), Tensor::from(batch.target, shape));
 }
 
 }  // namespace ringside::transformer

@@ -1,7 +1,7 @@
 // Trainer: the training loop.
 //
 //     each step    draw this rank's share of the batch
-//                  forward, backward                      (once per micro-batch)
+//                  strategy.run_batches                   forward, backward, once per micro-batch
 //                  strategy.finish_gradients              gradients of the whole batch
 //                  strategy.clip_gradients, strategy.step
 //                  average the loss over ranks, report
@@ -49,8 +49,9 @@ struct TrainerOptions {
 
 // Throws Error with one sentence if a run with these options cannot start. The command line calls
 // it before it starts ranks. Without a corpus it checks everything but the text.
-void validate(const TrainerOptions& options, const Config& config, const Corpus& corpus, int ranks);
-void validate(const TrainerOptions& options, const Config& config, int ranks);
+void validate(const TrainerOptions& options, const Config& config, const Corpus& corpus,
+              int data_ranks);
+void validate(const TrainerOptions& options, const Config& config, int data_ranks);
 
 // The result of one step. All but the times are the same on every rank.
 struct StepReport {
@@ -107,7 +108,6 @@ class Trainer {
 
  private:
   double accumulate_gradients();
-  autograd::Tensor loss_of(const Batch& batch) const;
   double bits_per_byte(double nats_per_token, const Batch& whole) const;
 
   Model& model_;

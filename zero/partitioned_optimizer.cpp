@@ -74,11 +74,17 @@ std::vector<NamedTensor> PartitionedOptimizer::state() const {
   return local_ ? local_->state() : std::vector<NamedTensor>{};
 }
 
-double PartitionedOptimizer::grad_norm_squared() const {
-  std::vector<Tensor> mine;
+std::vector<NamedTensor> PartitionedOptimizer::shards() const {
+  std::vector<NamedTensor> all;
   if (local_)
     for (const ParameterGroup& group : local_->groups())
-      for (const NamedTensor& shard : group.parameters) mine.push_back(shard.tensor);
+      all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  return all;
+}
+
+double PartitionedOptimizer::grad_norm_squared() const {
+  std::vector<Tensor> mine;
+  for (const NamedTensor& shard : shards()) mine.push_back(shard.tensor);
   double squares = autograd::grad_norm_squared(mine);
   group_.all_reduce(&squares, &squares, 1, collectives::DataType::fp64, collectives::ReduceOp::sum,
                     "squares of the gradients");

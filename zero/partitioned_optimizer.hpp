@@ -41,6 +41,10 @@ class PartitionedOptimizer : public autograd::Optimizer {
   // communicate.
   void fill_state(const FillTensor& fill);
 
+  // This rank's shards of the parameters, under the parameters' names. Their gradients are complete
+  // after the strategy's finish(), and the next step() reads them.
+  std::vector<autograd::NamedTensor> shards() const;
+
   // The sum of the squares of all gradients of the whole model. Every rank must call it.
   double grad_norm_squared() const;
 

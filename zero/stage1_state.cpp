@@ -7,8 +7,8 @@ namespace ringside::zero {
 using autograd::Tensor;
 
 ShardedState::ShardedState(const autograd::Module& module, collectives::ProcessGroup& group,
-                           double bucket_mb)
-    : GradientBuckets(ddp::plan_buckets(module, bucket_mb), group),
+                           double bucket_mb, const ddp::Alone& alone)
+    : GradientBuckets(ddp::plan_buckets(module, bucket_mb, alone), group),
       parameters_(module, buckets(), group) {
   for (std::size_t b = 0; b < buckets().size(); ++b) {
     allocate_next(plan().padded_elements(b));

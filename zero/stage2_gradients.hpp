@@ -30,8 +30,9 @@ class ShardedGradients {
   // Copies the parameters and buffers of rank 0 to all ranks, and moves the parameters into flat
   // memory. `module` and `group` must outlive this object.
   ShardedGradients(const autograd::Module& module, collectives::ProcessGroup& group,
-                   double bucket_mb = ddp::BucketQueue::default_bucket_mb)
-      : parameters_(module, ddp::plan_buckets(module, bucket_mb), group),
+                   double bucket_mb = ddp::BucketQueue::default_bucket_mb,
+                   const ddp::Alone& alone = {})
+      : parameters_(module, ddp::plan_buckets(module, bucket_mb, alone), group),
         gradients_(parameters_.plan(), group, parameters_.shards()) {}
 
   // An optimizer whose step() updates this rank's shards and then all-gathers the parameters. This

@@ -36,13 +36,14 @@ bool contains(const Indices& indices, std::size_t index) {
   return std::binary_search(indices.begin(), indices.end(), index);
 }
 
-// One bucket for each unit and dtype, of any size.
-std::vector<ddp::Bucket> buckets_of(const std::vector<Unit>& units, bool trained) {
+// One bucket for each unit and dtype, of any size, and one for each parameter in `alone`.
+std::vector<ddp::Bucket> buckets_of(const std::vector<Unit>& units, bool trained,
+                                    const ddp::Alone& alone) {
   constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
   std::vector<ddp::Bucket> all;
   for (const Unit& unit : units)
     for (ddp::Bucket& bucket :
-         ddp::plan_buckets(trained ? unit.trained : unit.frozen, no_limit, no_limit))
+         ddp::plan_buckets(trained ? unit.trained : unit.frozen, no_limit, no_limit, alone))
       all.push_back(std::move(bucket));
   return all;
 }
@@ -60,16 +61,17 @@ const std::string& unit_of(const NamedTensor& parameter, const std::vector<Unit>
 // --- Construction
 
 ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& group,
-                                     const std::vector<NamedModule>& wrapped)
-    : ShardedParameters(module, group, wrapped, divide_into_units(module, wrapped)) {}
+                                     const std::vector<NamedModule>& wrapped,
+                                     const ddp::Alone& alone)
+    : ShardedParameters(module, group, wrapped, alone, divide_into_units(module, wrapped)) {}
 
 ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& group,
                                      const std::vector<NamedModule>& wrapped,
-                                     const std::vector<Unit>& units)
+                                     const ddp::Alone& alone, const std::vector<Unit>& units)
     : named_(module.named_parameters()),
       group_(group),
-      plan_(buckets_of(units, true), group.rank(), group.size()),
-      frozen_(buckets_of(units, false), group.rank(), group.size()) {
+      plan_(buckets_of(units, true, alone), group.rank(), group.size()),
+      frozen_(buckets_of(units, false, alone), group.rank(), group.size()) {
   parallel::replicate(module, group);
   add_flats(units, plan_);
   add_flats(units, frozen_);

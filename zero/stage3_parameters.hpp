@@ -46,13 +46,16 @@ namespace ringside::zero {
 class ShardedParameters {
  public:
   // Copies the parameters and buffers of rank 0 to all ranks, and frees what this rank does not
-  // keep. `wrapped` are modules of `module`, none within another; each makes a unit. `module` and
-  // `group` must outlive this object. From now on parameters can be read only while their unit
-  // runs, and not at all after this object is destroyed.
+  // keep. `wrapped` are modules of `module`, none within another; each makes a unit. Parameters in
+  // `alone` are gathered with their unit, but in flat memory of their own. `module` and `group`
+  // must outlive this object. From now on parameters can be read only while their unit runs, and
+  // not at all after this object is destroyed.
   ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
-                    const std::vector<autograd::NamedModule>& wrapped);
-  ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group)
-      : ShardedParameters(module, group, default_wrap_policy(module)) {}
+                    const std::vector<autograd::NamedModule>& wrapped,
+                    const ddp::Alone& alone = {});
+  ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
+                    const ddp::Alone& alone = {})
+      : ShardedParameters(module, group, default_wrap_policy(module), alone) {}
   ~ShardedParameters();
 
   // An optimizer whose step() updates this rank's shards. It does not communicate: the next forward
@@ -111,7 +114,7 @@ class ShardedParameters {
   void reshard_all();
 
   ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
-                    const std::vector<autograd::NamedModule>& wrapped,
+                    const std::vector<autograd::NamedModule>& wrapped, const ddp::Alone& alone,
                     const std::vector<Unit>& units);
 
   std::vector<autograd::NamedTensor> named_;

@@ -72,7 +72,7 @@ void train_as_rank(TrainingPlan plan, const DeviceOption& device,
   join_device(device, plan.device, group);
   plan.backend = group.backend_name();
   Recording recording = recording_of(plan);
-  run_training(plan, make_strategy(plan.strategy, group, plan.bucket_mb), recording);
+  run_training(plan, group.size(), make_strategy(plan.strategy, group, plan.bucket_mb), recording);
   recording.write(group,
                   fmt::format("Training {} on {}", plan.model_name, counted(group.size(), "rank")),
                   facts_of(plan, group.size()));

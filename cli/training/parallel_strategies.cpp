@@ -34,8 +34,8 @@ class GroupStrategy : public transformer::ParallelStrategy {
   explicit GroupStrategy(collectives::ProcessGroup& group, More... more)
       : group_(group), more_(more...) {}
 
-  int rank() const override { return group_.rank(); }
-  int size() const override { return group_.size(); }
+  int data_rank() const override { return group_.rank(); }
+  int data_ranks() const override { return group_.size(); }
   void prepare(autograd::Module& model) override {
     std::apply([&](const auto&... more) { strategy_.emplace(model, group_, more...); }, more_);
   }
@@ -81,6 +81,10 @@ class WithPartitionedOptimizer : public Base {
     const double norm = std::sqrt(partitioned(optimizer).grad_norm_squared());
     if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
     return norm;
+  }
+  transformer::ParallelStrategy::LocalParameters local_parameters(
+      const Optimizer& optimizer) const override {
+    return {partitioned(optimizer).shards(), true};
   }
   void visit_state(const Optimizer& optimizer,
                    const transformer::ParallelStrategy::SeeTensor& see) const override {
@@ -139,7 +143,8 @@ std::vector<std::string> strategy_names() {
 
 std::unique_ptr<transformer::ParallelStrategy> make_strategy(const std::string& name,
                                                              collectives::ProcessGroup& group,
-                                                             double bucket_mb) {
+                                                             double bucket_mb,
+                                                             const ddp::Alone& alone) {
   if (name == "naive") return std::make_unique<GroupStrategy<ddp::Naive>>(group);
   if (name == "flat") return std::make_unique<GroupStrategy<ddp::Flat>>(group);
   if (name == "overlap") return std::make_unique<GroupStrategy<ddp::Overlap>>(group);
@@ -147,10 +152,13 @@ std::unique_ptr<transformer::ParallelStrategy> make_strategy(const std::string& 
     return std::make_unique<GroupStrategy<ddp::Bucketed, double>>(group, bucket_mb);
   if (name == "zero1_broadcast") return std::make_unique<OwnerStrategy>(group, bucket_mb);
   if (name == "zero1")
-    return std::make_unique<StageStrategy<zero::ShardedState, double>>(group, bucket_mb);
+    return std::make_unique<StageStrategy<zero::ShardedState, double, ddp::Alone>>(group, bucket_mb,
+                                                                                   alone);
   if (name == "zero2")
-    return std::make_unique<StageStrategy<zero::ShardedGradients, double>>(group, bucket_mb);
-  if (name == "zero3") return std::make_unique<StageStrategy<zero::ShardedParameters>>(group);
+    return std::make_unique<StageStrategy<zero::ShardedGradients, double, ddp::Alone>>(
+        group, bucket_mb, alone);
+  if (name == "zero3")
+    return std::make_unique<StageStrategy<zero::ShardedParameters, ddp::Alone>>(group, alone);
   require(name == "single", "there is no parallel strategy named '{}'; there are {}", name,
           fmt::join(strategy_names(), ", "));
   require(

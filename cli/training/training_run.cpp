@@ -41,7 +41,7 @@ class Saver {
   void finish() const {
     if (plan_.save.empty()) return;
     save();
-    if (strategy_.rank() != 0) return;
+    if (!strategy_.writes()) return;
     fmt::print(
         "saved    {} (config.json and model.safetensors{}, as transformers reads them, and what "
         "--resume needs)\n",
@@ -53,7 +53,7 @@ class Saver {
 
   void dump(std::int64_t step) const {
     using transformer::SeeTensor;
-    const bool writes = strategy_.rank() == 0;
+    const bool writes = strategy_.writes();
     const auto name = fmt::format("step{:04}.safetensors", step);
     transformer::dump_step(
         writes ? plan_.dump / name : std::filesystem::path(),
@@ -69,10 +69,10 @@ class Saver {
 
 // Rank 0 generates and prints the sample. If a forward pass communicates, all ranks generate it.
 void print_sample(const TrainingPlan& plan, const Model& model, const ParallelStrategy& strategy) {
-  if (plan.sample_tokens == 0 || (strategy.rank() != 0 && !strategy.forward_communicates())) return;
+  if (plan.sample_tokens == 0 || (!strategy.writes() && !strategy.forward_communicates())) return;
   const auto tokens = transformer::generate(model, plan.vocabulary->encode_prompt(sample_beginning),
                                             plan.sample_tokens, plan.sample);
-  if (strategy.rank() != 0) return;
+  if (!strategy.writes()) return;
   fmt::print("\n--- a sample of {} {}, temperature {} ---\n{}\n", tokens.size(),
              plan.vocabulary->is_bytes() ? "bytes" : "tokens", plan.sample.temperature,
              printable(plan.vocabulary->bytes_of(tokens)));
@@ -80,12 +80,13 @@ void print_sample(const TrainingPlan& plan, const Model& model, const ParallelSt
 
 }  // namespace
 
-void run_training(const TrainingPlan& plan, std::unique_ptr<ParallelStrategy> given_strategy,
-                  Recording& recording) {
+void run_training(const TrainingPlan& plan, int ranks,
+                  std::unique_ptr<ParallelStrategy> given_strategy, Recording& recording) {
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
   const Corpus corpus(text.bytes, *plan.vocabulary);
-  Model model(plan.config, plan.dtype, plan.device);
+  Model model(plan.config, plan.dtype, plan.device, given_strategy->part(),
+              given_strategy->tensor_division());
   if (!plan.init.empty()) transformer::load_parameters(plan.init, model);
   // The strategy is destroyed before the model, from which it removes its hooks.
   const std::unique_ptr<ParallelStrategy> owned_strategy = std::move(given_strategy);
@@ -93,9 +94,9 @@ void run_training(const TrainingPlan& plan, std::unique_ptr<ParallelStrategy> gi
 
   Saver saver(plan, model, strategy);
   std::optional<RunPrinter> printer;  // on rank 0
-  if (strategy.rank() == 0) {
+  if (strategy.writes()) {
     prepare_outputs(plan);
-    print_header(plan, text, corpus, strategy.size());
+    print_header(plan, text, corpus, ranks);
     printer.emplace(plan);
   }
   transformer::Observer observer;

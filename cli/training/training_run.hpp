@@ -9,9 +9,10 @@
 
 namespace ringside::cli {
 
-// Trains. Rank 0 prints to standard output and writes metrics, dumps and checkpoints; the other
-// ranks are silent. Every rank must call it, on the thread that will compute.
-void run_training(const TrainingPlan& plan, std::unique_ptr<transformer::ParallelStrategy> strategy,
-                  Recording& recording);
+// Trains as one of `ranks`. Rank 0 prints to standard output and writes metrics, dumps and
+// checkpoints; the other ranks are silent. Every rank must call it, on the thread that will
+// compute.
+void run_training(const TrainingPlan& plan, int ranks,
+                  std::unique_ptr<transformer::ParallelStrategy> strategy, Recording& recording);
 
 }  // namespace ringside::cli

@@ -63,8 +63,8 @@ double norm_of(const std::vector<double>& numbers) {
 class LoneRank final : public ParallelStrategy {
  public:
   LoneRank(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int data_rank() const override { return rank_; }
+  int data_ranks() const override { return size_; }
   void prepare(autograd::Module&) override {}
   void finish_gradients() override {}
   double average(double value) override { return value + difference_of_others; }
@@ -79,8 +79,8 @@ class LoneRank final : public ParallelStrategy {
 // Records the calls of the trainer.
 class CallRecorder final : public ParallelStrategy {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
+  int data_rank() const override { return 0; }
+  int data_ranks() const override { return 1; }
   void prepare(autograd::Module&) override { calls += "prepare "; }
   void finish_gradients() override { calls += "finish "; }
   double clip_gradients(autograd::Optimizer&, double) override { return calls += "clip ", 0; }

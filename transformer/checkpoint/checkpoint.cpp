@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "transformer/checkpoint/model_files.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
+#include "transformer/parameter_table.hpp"
 
 namespace ringside::transformer {
 
@@ -20,8 +21,9 @@ void save_checkpoint(const fs::path& directory, const Model& model, const Metada
   fs::create_directories(directory, error);
   require(!error, "cannot create the directory {}: {}", directory.string(), error.message());
   std::vector<ArrayView> arrays;
-  for (const auto& [name, tensor] : model.named_parameters())
-    arrays.push_back({name, stored_type(tensor.dtype()), tensor.shape(), {}});
+  const ParameterTable table(model.config());
+  for (const ParameterEntry& entry : table.entries())
+    arrays.push_back({entry.name, stored_type(model.dtype()), entry.shape, {}});
   save_config(directory, model.config(), model.dtype());
   Metadata metadata = more;
   metadata["format"] = "pt";  // transformers requires this entry
@@ -40,7 +42,9 @@ void save_checkpoint(const fs::path& directory, const Model& model, const Metada
 void load_parameters(const fs::path& directory, const Model& model) {
   ModelFiles files(directory);
   std::set<std::string> known;
-  for (const NamedTensor& parameter : model.named_parameters(true)) known.insert(parameter.name);
+  const ParameterTable table(model.config());
+  for (const ParameterEntry& entry : table.entries()) known.insert(entry.name);
+  if (model.config().tied_head) known.insert(head_name);
   for (const std::string& name : files.names()) {
     // Some versions of transformers stored this table of RoPE, which is computed here.
     const bool computed = name.ends_with("rotary_emb.inv_freq");
@@ -48,8 +52,11 @@ void load_parameters(const fs::path& directory, const Model& model) {
             "{} holds '{}', which is not a parameter of this model",
             files.holding(name).path().string(), name);
   }
-  for (const NamedTensor& parameter : model.named_parameters())
-    read_tensor(files.holding(parameter.name), parameter.name, parameter.tensor);
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const ParameterEntry& entry = table.entry(name);
+    read_tensor(files.holding(entry.name), entry.name,
+                entry.region(model.part().tensor_rank, model.part().tensor_ranks), tensor);
+  }
 }
 
 }  // namespace ringside::transformer

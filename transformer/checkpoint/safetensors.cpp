@@ -237,8 +237,17 @@ void SafetensorsFile::read(const std::string& name, std::span<std::byte> into) {
   const Entry& stored = entry(name);
   require(into.size() == stored.bytes(), "'{}' in {} has {} bytes, but the buffer has {}", name,
           path_.string(), stored.bytes(), into.size());
+  read_part(name, 0, into);
+}
+
+void SafetensorsFile::read_part(const std::string& name, std::uint64_t first,
+                                std::span<std::byte> into) {
+  const Entry& stored = entry(name);
+  require(first <= stored.bytes() && into.size() <= stored.bytes() - first,
+          "'{}' in {} has {} bytes, but bytes {} to {} were asked for", name, path_.string(),
+          stored.bytes(), first, first + into.size());
   file_.clear();
-  file_.seekg(static_cast<std::streamoff>(data_start_ + stored.begin));
+  file_.seekg(static_cast<std::streamoff>(data_start_ + stored.begin + first));
   file_.read(reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size()));
   require(file_.good(), "'{}' cannot be read from {}: the file has changed since it was opened",
           name, path_.string());

@@ -86,6 +86,8 @@ class SafetensorsFile {
 
   // Reads one array into `into`, whose size must be entry(name).bytes().
   void read(const std::string& name, std::span<std::byte> into);
+  // Reads a part of it, from its byte `first` on, as many bytes as `into` has.
+  void read_part(const std::string& name, std::uint64_t first, std::span<std::byte> into);
 
  private:
   std::filesystem::path path_;

@@ -68,15 +68,21 @@ void write_tensors(const std::filesystem::path& path, std::vector<NamedTensor> t
   write_safetensors(path, arrays);
 }
 
-void read_tensor(SafetensorsFile& file, const std::string& name, const Tensor& parameter) {
+void read_tensor(SafetensorsFile& file, const std::string& name, const autograd::Region& region,
+                 const Tensor& parameter) {
   const Tensor tensor = parameter.device() == Device::cpu
                             ? parameter
                             : Tensor::empty(parameter.shape(), parameter.dtype());
   const auto& entry = file.entry(name);
-  require(entry.shape == tensor.shape(), "'{}' has shape {} in the checkpoint but {} in the model",
-          name, autograd::to_string(entry.shape), autograd::to_string(tensor.shape()));
-  std::vector<std::byte> bytes(entry.bytes());
-  file.read(name, bytes);
+  require(entry.shape == region.whole, "'{}' has shape {} in the checkpoint but {} in the model",
+          name, autograd::to_string(entry.shape), autograd::to_string(region.whole));
+  const auto bytes_in = [&](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * bytes_of(entry.type);
+  };
+  std::vector<std::byte> bytes(bytes_in(region.elements()));
+  for (const auto& [in_whole, in_part, count] : region.runs())
+    file.read_part(name, bytes_in(in_whole),
+                   std::span(bytes).subspan(bytes_in(in_part), bytes_in(count)));
   autograd::dispatch_stored(tensor.dtype(), "read_tensor", [&](auto zero) {
     const auto values = tensor.values<decltype(zero)>();
     if (entry.type == StoredType::f32) return convert<float>(bytes, values);

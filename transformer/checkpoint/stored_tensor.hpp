@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/tensor/region.hpp"
 #include "autograd/tensor/tensor.hpp"
 #include "transformer/checkpoint/safetensors.hpp"
 
@@ -20,8 +21,10 @@ ArrayView view_of(std::string name, const autograd::Tensor& tensor);
 // Writes tensors from any device as one safetensors file. All of them are copied to the CPU first.
 void write_tensors(const std::filesystem::path& path, std::vector<autograd::NamedTensor> tensors);
 
-// Reads the array `name` into a tensor of the same shape on any device. Converts F32, F64 and BF16
-// to the tensor's dtype. Throws Error that names the array if it is missing or does not fit.
-void read_tensor(SafetensorsFile& file, const std::string& name, const autograd::Tensor& tensor);
+// Reads a region of the array `name`, and nothing else of it, into a tensor of the region's extent
+// on any device. Converts F32, F64 and BF16 to the tensor's dtype. Throws Error that names the
+// array if it is missing or its shape is not region.whole.
+void read_tensor(SafetensorsFile& file, const std::string& name, const autograd::Region& region,
+                 const autograd::Tensor& tensor);
 
 }  // namespace ringside::transformer

@@ -109,7 +109,7 @@ void save_run(const fs::path& directory, const Model& model, const Trainer& trai
   const VisitTensors state = [&](const SeeTensor& see) {
     trainer.strategy().visit_state(trainer.optimizer(), see);
   };
-  if (trainer.strategy().rank() != 0) return take_part_in_save(parameters, state);
+  if (!trainer.strategy().writes()) return take_part_in_save(parameters, state);
   // Everything is visited twice: the header of a file comes before its numbers, and contains their
   // checksum.
   const Inventory of_parameters = inventory_of(parameters), of_state = inventory_of(state);
