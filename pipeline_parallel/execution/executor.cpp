@@ -35,14 +35,6 @@ bool is_activation(Kind kind) {
   return kind == Kind::send_activation || kind == Kind::receive_activation;
 }
 
-// The same at both ends of a message.
-std::string label_of(const Action& message) {
-  const int to = is_send(message.kind) ? other_stage(message) : message.stage;
-  return fmt::format("{} of micro-batch {} to stage {}",
-                     is_activation(message.kind) ? "activations" : "gradients", message.micro_batch,
-                     to);
-}
-
 }  // namespace
 
 Executor::Executor(const Schedule& lowered, int rank, Lanes& lanes, StageWork& work,
@@ -129,15 +121,13 @@ void Executor::hand_on(const Action& action, Tensor made) {
 }
 
 void Executor::send(const Action& action) {
-  Tensor tensor = take(is_activation(action.kind) ? Held::result : Held::gradient_of_input, action);
-  const int to = schedule_.rank_of[other_stage(action)];
-  lanes_.send(std::move(tensor), to, label_of(action));
+  lanes_.send(action,
+              take(is_activation(action.kind) ? Held::result : Held::gradient_of_input, action));
 }
 
 void Executor::receive(const Action& action) {
   const Tensor tensor = work_.empty_for(action);
-  const int from = schedule_.rank_of[other_stage(action)];
-  lanes_.receive(tensor, from, label_of(action));
+  lanes_.receive(action, tensor);
   hold(is_activation(action.kind) ? Held::input : Held::gradient_of_result, action.stage,
        action.micro_batch, tensor);
 }

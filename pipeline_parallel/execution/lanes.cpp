@@ -13,105 +13,93 @@ using collectives::ProcessGroup;
 
 namespace {
 
-using Edge = std::pair<int, int>;
-
-std::set<Edge> edges_of(const Schedule& schedule) {
-  std::set<Edge> edges;
-  for (int stage = 0; stage + 1 < schedule.stages(); ++stage) {
-    const int here = schedule.rank_of[stage], next = schedule.rank_of[stage + 1];
-    if (here == next) continue;
-    edges.insert({here, next});  // activations
-    edges.insert({next, here});  // gradients
-  }
-  return edges;
+// The same at both ends of a message.
+std::string label_of(const Action& message) {
+  const bool gradients =
+      message.kind == Kind::send_gradient || message.kind == Kind::receive_gradient;
+  return fmt::format("{} of micro-batch {} to stage {}", gradients ? "gradients" : "activations",
+                     message.micro_batch,
+                     is_send(message.kind) ? other_stage(message) : message.stage);
 }
 
 }  // namespace
 
-std::vector<std::vector<Edge>> rounds_of_edges(const Schedule& schedule) {
-  std::set<Edge> left = edges_of(schedule);
-  std::vector<std::vector<Edge>> rounds;
+std::vector<std::vector<Lane>> rounds_of_lanes(const Schedule& schedule) {
+  std::vector<Lane> left = lanes_of(schedule);
+  std::vector<std::vector<Lane>> rounds;
   while (!left.empty()) {
-    std::vector<Edge> round;
+    std::vector<Lane> round, later;
     std::set<int> busy;
-    for (const auto& [from, to] : left)
-      if (!busy.contains(from) && !busy.contains(to)) {
-        round.emplace_back(from, to);
-        busy.insert({from, to});
-      }
-    for (const Edge& edge : round) left.erase(edge);
+    for (const Lane& lane : left) {
+      const bool fits = !busy.contains(lane.from) && !busy.contains(lane.to);
+      (fits ? round : later).push_back(lane);
+      if (fits) busy.insert({lane.from, lane.to});
+    }
     rounds.push_back(std::move(round));
+    left = std::move(later);
   }
   return rounds;
 }
 
-Lanes::Lanes(ProcessGroup& group, const Schedule& schedule) {
+Lanes::Lanes(ProcessGroup& group, const Schedule& schedule) : schedule_(schedule) {
   require(group.size() == schedule.ranks(), "the schedule is for {} ranks, but the pipeline has {}",
           schedule.ranks(), group.size());
   const int self = group.rank();
-  for (const std::vector<Edge>& round : rounds_of_edges(schedule)) {
-    // The color of an edge is its place in the round; a rank without an edge is alone.
-    int color = static_cast<int>(round.size()) + self;
-    Edge mine{-1, -1};
-    for (std::size_t i = 0; i < round.size(); ++i)
-      if (round[i].first == self || round[i].second == self)
-        color = static_cast<int>(i), mine = round[i];
-    const auto [from, to] = mine;
-    ProcessGroup pair = group.split(color, from == self ? 0 : 1);
-    if (from == self) to_.emplace(to, Lane{std::move(pair)});
-    if (to == self) from_.emplace(from, Lane{std::move(pair)});
+  for (const std::vector<Lane>& round : rounds_of_lanes(schedule)) {
+    // The color of a lane is its place in the round; a rank without a lane is alone.
+    const Lane* mine = nullptr;
+    for (const Lane& lane : round)
+      if (lane.from == self || lane.to == self) mine = &lane;
+    const int color = static_cast<int>(mine ? mine - round.data() : round.size() + self);
+    ProcessGroup pair = group.split(color, mine && mine->from == self ? 0 : 1);
+    if (mine) connections_.emplace(*mine, Connection{std::move(pair)});
   }
 }
 
-Lanes::Lane& Lanes::lane(std::map<int, Lane>& lanes, int other, const char* direction) {
-  const auto found = lanes.find(other);
-  require(found != lanes.end(),
-          "there is no lane {} rank {}: no two stages on these ranks follow "
-          "each other",
-          direction, other);
+Lanes::Connection& Lanes::connection(const Action& message) {
+  const auto found = connections_.find(lane_of(schedule_, message));
+  require(found != connections_.end(), "this rank has no lane for {}", text_of(message));
   return found->second;
 }
 
-void Lanes::wait(Lane& lane) {
-  if (lane.work) lane.work->wait();
-  lane.work.reset();
-  lane.under_way = {};
+void Lanes::wait(Connection& connection) {
+  if (connection.work) connection.work->wait();
+  connection.work.reset();
+  connection.under_way = {};
 }
 
-void Lanes::send(Tensor tensor, int to, const std::string& label) {
-  Lane& used = lane(to_, to, "to");
-  wait(used);
-  used.work = parallel::send_async(tensor, 1, used.group, label);
-  used.under_way = std::move(tensor);
+void Lanes::send(const Action& message, Tensor tensor) {
+  Connection& lane = connection(message);
+  wait(lane);
+  lane.work = parallel::send_async(tensor, 1, lane.group, label_of(message));
+  lane.under_way = std::move(tensor);
 }
 
-void Lanes::receive(const Tensor& tensor, int from, const std::string& label) {
-  parallel::recv(tensor, 0, lane(from_, from, "from").group, label);
+void Lanes::receive(const Action& message, const Tensor& tensor) {
+  parallel::recv(tensor, 0, connection(message).group, label_of(message));
 }
 
 void Lanes::release_received() {
-  for (auto& [to, used] : to_)
-    if (used.work && used.work->done()) wait(used);
+  for (auto& [lane, connection] : connections_)
+    if (connection.work && connection.work->done()) wait(connection);
 }
 
 void Lanes::wait_for_sends() {
-  for (auto& [to, used] : to_) wait(used);
+  for (auto& [lane, connection] : connections_) wait(connection);
 }
 
 void Lanes::abort(const std::string& cause) noexcept {
-  for (auto* const lanes : {&to_, &from_})
-    for (auto& [other, used] : *lanes) used.group.abort(cause);
+  for (auto& [lane, connection] : connections_) connection.group.abort(cause);
 }
 
-std::uint64_t Lanes::bytes_sent(int to) const {
-  const auto found = to_.find(to);
-  return found == to_.end() ? 0 : found->second.group.traffic().payload_bytes_sent;
+std::uint64_t Lanes::bytes_sent(const Lane& lane) const {
+  const auto found = connections_.find(lane);
+  return found == connections_.end() ? 0 : found->second.group.traffic().payload_bytes_sent;
 }
 
 double Lanes::seconds_waited() const {
   double seconds = 0;
-  for (const auto* const lanes : {&to_, &from_})
-    for (const auto& [other, used] : *lanes) seconds += used.group.times().blocked;
+  for (const auto& [lane, connection] : connections_) seconds += connection.group.times().blocked;
   return seconds;
 }
 

@@ -1,11 +1,11 @@
 // Lanes: the connections over which the ranks of a pipeline pass activations and gradients.
 //
-//     rank 0  ──▶  rank 1  ──▶  rank 2          a lane for each directed edge between two ranks
-//             ◀──          ◀──                  (and 2 ──▶ 0, 0 ──▶ 2 where the stages form a loop)
+//     rank 0  ══▶  rank 1  ══▶  rank 2          for each directed edge between two ranks a lane for
+//             ◀══          ◀══                  activations, one for gradients, or both (lower.hpp)
 //
 // A lane is a process group of two ranks, so it has connections and a queue of its own. A message
-// that waits in one lane never holds up another lane, or a collective. With two ranks in a loop,
-// the next and the previous rank are one and the same: still each direction has its lane.
+// that waits in one lane never holds up another lane, or a collective. If two ranks form a loop,
+// the next and the previous rank are one and the same: still no lane serves two purposes.
 //
 // A lane carries one message at a time, as lower.hpp defines it: what verify() proves is what runs.
 #pragma once
@@ -14,29 +14,29 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
-#include "pipeline_parallel/schedule.hpp"
+#include "pipeline_parallel/lower.hpp"
 
 namespace ringside::pipeline_parallel {
 
 class Lanes {
  public:
-  // Makes the lanes between the stages of `schedule`. `group` has a rank for each rank of the
-  // schedule. Every rank must construct its lanes at the same point of its calls, because making
-  // them is a series of splits; lanes made on demand would hang. The lanes may outlive the group.
+  // Makes the lanes between the stages of `schedule`, which must outlive them; they serve every
+  // schedule with these stages on these ranks. `group` has a rank for each rank of the schedule and
+  // may be destroyed before the lanes. Every rank must construct its lanes at the same point of its
+  // calls, because making them is a series of splits; lanes made on demand would hang.
   Lanes(collectives::ProcessGroup& group, const Schedule& schedule);
 
-  // Starts to send a contiguous tensor to rank `to`, after the last message to `to` has been
-  // received. Keeps the tensor alive until it has been received; leave its numbers alone.
-  void send(autograd::Tensor tensor, int to, const std::string& label);
+  // Starts to send the contiguous tensor of a send action, after the last message on its lane has
+  // been received. Keeps the tensor alive until it has been received; leave its numbers alone.
+  void send(const Action& message, autograd::Tensor tensor);
 
-  // Waits until the next message from rank `from` is in `tensor`, which must have the shape and
-  // dtype of the message. The label must be the sender's.
-  void receive(const autograd::Tensor& tensor, int from, const std::string& label);
+  // Waits until the message of a receive action is in `tensor`, which must have the sender's shape
+  // and dtype. The next message on the lane must be this one, or both ranks throw.
+  void receive(const Action& message, const autograd::Tensor& tensor);
 
   // Frees the tensors that have been received by now. Does not wait. Throws what a send threw.
   void release_received();
@@ -47,25 +47,26 @@ class Lanes {
   // sent afterwards.
   void abort(const std::string& cause) noexcept;
 
-  // Bytes that this rank has sent to rank `to` since the lanes were made; 0 without a lane.
-  std::uint64_t bytes_sent(int to) const;
+  // Bytes that this rank has sent on a lane since the lanes were made; 0 if it is not its sender.
+  std::uint64_t bytes_sent(const Lane& lane) const;
   // Seconds in which this rank has waited in the lanes.
   double seconds_waited() const;
 
  private:
-  struct Lane {
+  struct Connection {
     collectives::ProcessGroup group;  // rank 0 sends, rank 1 receives
     autograd::Tensor under_way = {};
     std::optional<collectives::Work> work = {};
   };
-  Lane& lane(std::map<int, Lane>& lanes, int other, const char* direction);
-  static void wait(Lane& lane);
+  Connection& connection(const Action& message);
+  static void wait(Connection& connection);
 
-  std::map<int, Lane> to_, from_;  // by the other rank
+  const Schedule& schedule_;
+  std::map<Lane, Connection> connections_;  // of this rank
 };
 
-// The directed edges (from, to) between the ranks of `schedule`, in rounds: within a round no rank
-// has two edges. So each round is one split.
-std::vector<std::vector<std::pair<int, int>>> rounds_of_edges(const Schedule& schedule);
+// The lanes of `schedule` in rounds: within a round no rank has two lanes, so one split makes them
+// all.
+std::vector<std::vector<Lane>> rounds_of_lanes(const Schedule& schedule);
 
 }  // namespace ringside::pipeline_parallel
