@@ -54,6 +54,36 @@ Work all_reduce_mean_async(const Tensor& tensor, ProcessGroup& group, std::strin
                                 label);
 }
 
+void all_reduce_sum(const Tensor& input, const Tensor& output, ProcessGroup& group,
+                    std::string_view label) {
+  group.all_reduce(address_of(input, label), address_of(output, label), count_of(input),
+                   data_type_of(input), ReduceOp::sum, label);
+}
+
+void all_reduce_max(const Tensor& input, const Tensor& output, ProcessGroup& group,
+                    std::string_view label) {
+  group.all_reduce(address_of(input, label), address_of(output, label), count_of(input),
+                   data_type_of(input), ReduceOp::max, label);
+}
+
+void all_to_all(const Tensor& input, const Tensor& output, ProcessGroup& group,
+                std::string_view label) {
+  group.all_to_all(address_of(input, label), address_of(output, label), count_of(input),
+                   data_type_of(input), label);
+}
+
+void reduce_scatter_sum(const Tensor& whole, const Tensor& block, ProcessGroup& group,
+                        std::string_view label) {
+  group.reduce_scatter(address_of(whole, label), address_of(block, label), count_of(whole),
+                       data_type_of(whole), ReduceOp::sum, label);
+}
+
+void all_gather(const Tensor& block, const Tensor& whole, ProcessGroup& group,
+                std::string_view label) {
+  group.all_gather(address_of(block, label), address_of(whole, label), count_of(whole),
+                   data_type_of(whole), label);
+}
+
 Work reduce_scatter_mean_async(const Tensor& whole, const Tensor& block, ProcessGroup& group,
                                std::string_view label) {
   return group.reduce_scatter_async(address_of(whole, label), address_of(block, label),

@@ -25,6 +25,17 @@ void all_reduce_mean(const autograd::Tensor& tensor, collectives::ProcessGroup& 
 collectives::Work all_reduce_mean_async(const autograd::Tensor& tensor,
                                         collectives::ProcessGroup& group, std::string_view label);
 
+// output = the sum, or the maximum, of the inputs of all ranks. Output may be input.
+void all_reduce_sum(const autograd::Tensor& input, const autograd::Tensor& output,
+                    collectives::ProcessGroup& group, std::string_view label);
+void all_reduce_max(const autograd::Tensor& input, const autograd::Tensor& output,
+                    collectives::ProcessGroup& group, std::string_view label);
+
+// Block i of `output` = block rank() of rank i's `input`. Both hold one block of equal size for
+// each rank. Output may be input.
+void all_to_all(const autograd::Tensor& input, const autograd::Tensor& output,
+                collectives::ProcessGroup& group, std::string_view label);
+
 // The two halves of an all-reduce. `whole` holds one block of equal size for each rank, in the
 // order of ranks; `block` is one block long, and may be this rank's block of `whole`.
 //
@@ -33,7 +44,12 @@ collectives::Work reduce_scatter_mean_async(const autograd::Tensor& whole,
                                             const autograd::Tensor& block,
                                             collectives::ProcessGroup& group,
                                             std::string_view label);
+// Writes the sum over all ranks of this rank's block of `whole` into `block`.
+void reduce_scatter_sum(const autograd::Tensor& whole, const autograd::Tensor& block,
+                        collectives::ProcessGroup& group, std::string_view label);
 // Collects the `block` of every rank in `whole`.
+void all_gather(const autograd::Tensor& block, const autograd::Tensor& whole,
+                collectives::ProcessGroup& group, std::string_view label);
 collectives::Work all_gather_async(const autograd::Tensor& block, const autograd::Tensor& whole,
                                    collectives::ProcessGroup& group, std::string_view label);
 

@@ -7,35 +7,44 @@
 namespace ringside::transformer {
 namespace {
 
-// The sizes of a config as doubles, so that products do not overflow.
+// The sizes of a part of a model, as doubles, so that products do not overflow.
 struct Sizes {
-  explicit Sizes(const Config& config)
-      : vocabulary(static_cast<double>(config.vocabulary)),
-        d(static_cast<double>(config.d_model)),
-        f(static_cast<double>(config.d_ff)),
-        kv(static_cast<double>(config.kv_heads * config.head_size())),
-        heads(static_cast<double>(config.heads)),
-        layers(static_cast<double>(config.layers)),
-        tied(config.tied_head) {}
+  explicit Sizes(const Config& config, const ModelPart& part = {}, bool divides_sequence = false)
+      : d(static_cast<double>(config.d_model)),
+        has_embedding(part.embedding),
+        has_head(part.head),
+        tied(config.tied_head) {
+    const std::int64_t t = part.tensor_ranks;
+    vocabulary = static_cast<double>((config.vocabulary + t - 1) / t);
+    f = static_cast<double>(config.d_ff / t);
+    heads = static_cast<double>(config.heads / t);
+    q = heads * static_cast<double>(config.head_size());
+    kv = static_cast<double>(std::max<std::int64_t>(1, config.kv_heads / t) * config.head_size());
+    layers = static_cast<double>(part.layers.empty() ? static_cast<std::size_t>(config.layers)
+                                                     : part.layers.size());
+    stream = divides_sequence ? d / static_cast<double>(t) : d;
+  }
 
-  double block() const { return 2 * d * d + 2 * kv * d + 3 * d * f + 2 * d; }
-  double embedding() const { return tied ? 0 : vocabulary * d; }
+  double block() const { return 2 * q * d + 2 * kv * d + 3 * d * f + 2 * d; }
+  double embedding() const { return has_embedding && !(tied && has_head) ? vocabulary * d : 0; }
   // The last norm and the head. A tied embedding counts here.
-  double root() const { return vocabulary * d + d; }
+  double root() const { return has_head ? vocabulary * d + d : 0; }
   double parameters() const { return layers * block() + embedding() + root(); }
-  double largest_parameter() const { return d * std::max({vocabulary, f, d}); }
+  double largest_parameter() const { return d * std::max({vocabulary, f, q}); }
 
-  // Numbers that a block keeps per token for backward: its input, both normed inputs, q, k, v, the
-  // output of attention, the sum before the second norm; gate, up and their product; one number
-  // per head and per norm.
-  double kept_by_block() const { return 6 * d + 2 * kv + 3 * f + heads + 2; }
+  // Numbers that a block keeps per token for backward: its input and the sum before the second
+  // norm, both in the residual stream; both normed inputs; q and the output of attention, k and v;
+  // gate, up and their product; one number per head and per norm.
+  double kept_by_block() const { return 2 * stream + 2 * d + 2 * q + 2 * kv + 3 * f + heads + 2; }
 
   // Numbers per token that exist only while backward runs through a block: gradients of the
   // residual stream, of gate, of up and of their product.
   double of_backward_in_block() const { return 3 * d + 3 * f; }
 
-  double vocabulary, d, f, kv, heads, layers;
-  bool tied;
+  double d;
+  bool has_embedding, has_head, tied;
+  double vocabulary = 0, f = 0, heads = 0, q = 0, kv = 0, layers = 0;  // of this rank
+  double stream = 0;  // numbers of the residual stream for each token of the sequence
 };
 
 double rows_of_logits(double tokens, const Config& config) {
@@ -47,10 +56,10 @@ double rows_of_logits(double tokens, const Config& config) {
 // The largest number of activations that exist at one time: when backward begins, or later. At the
 // head these are rows of logits and the tensors around the last norm.
 double peak_activations(const Sizes& sizes, double tokens, double rows, bool checkpointed) {
-  const double head = rows * sizes.vocabulary + tokens * 3 * sizes.d;
+  const double head = sizes.has_head ? rows * sizes.vocabulary + tokens * 3 * sizes.d : 0;
   const double block = tokens * sizes.kept_by_block(),
                in_block = tokens * sizes.of_backward_in_block();
-  if (checkpointed) return tokens * sizes.layers * sizes.d + std::max(head, block + in_block);
+  if (checkpointed) return tokens * sizes.layers * sizes.stream + std::max(head, block + in_block);
   return sizes.layers * block + std::max(head, in_block);
 }
 
@@ -69,12 +78,12 @@ double parameter_bytes(const Config& config, autograd::DType dtype) {
 }
 
 MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype,
-                         int ranks, const Held& held) {
-  const Sizes sizes(config);
+                         int data_ranks, const Held& held) {
+  const Sizes sizes(config, held.part, held.divides_sequence);
   const double size = static_cast<double>(autograd::size_of(dtype)),
-               parameters = parameter_bytes(config, dtype);
+               parameters = sizes.parameters() * size;
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) /
-                        ranks / static_cast<double>(options.accumulate);
+                        data_ranks / static_cast<double>(options.accumulate);
   const double rows = rows_of_logits(tokens, config);
   const bool is_bf16 = dtype == autograd::DType::bf16;
   // bf16 values are converted to fp32 while an op computes. The largest such copies are those of

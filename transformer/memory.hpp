@@ -5,6 +5,7 @@
 
 #include "autograd/tensor/dtype.hpp"
 #include "transformer/config.hpp"
+#include "transformer/model_part.hpp"
 #include "transformer/trainer.hpp"
 
 namespace ringside::transformer {
@@ -26,7 +27,11 @@ struct MemoryNeed {
 
 // What one rank keeps under a parallel strategy.
 struct Held {
-  // Fractions of the whole model.
+  // The part of the model that its matrices and layers are.
+  ModelPart part = {};
+  bool divides_sequence = false;  // the residual stream is divided among the tensor ranks, too
+
+  // Fractions of the part.
   double parameters = 1, gradients = 1, optimizer = 1;
 
   // Buckets hold whole gradients while these are reduced: `buckets_under_way` of them, one that is
@@ -43,7 +48,7 @@ struct Held {
 
 // The estimate is a few per cent too high. A test compares it with the bytes that are counted.
 MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, autograd::DType dtype,
-                         int ranks, const Held& held = {});
+                         int data_ranks, const Held& held = {});
 
 // For evaluate() with `sequences` sequences of `length` tokens at once, and the logits of
 // `kept_logits` tokens kept.

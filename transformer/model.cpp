@@ -65,10 +65,11 @@ Model::Model(const Config& config, DType dtype, autograd::Device device, const M
 
 // Makes and registers the parameters of this part, under their names in the whole model.
 void Model::make_parameters() {
-  const std::int64_t rows = ParameterTable(config_)
-                                .entry(embedding_name)
-                                .region(part_.tensor_rank, part_.tensor_ranks)
-                                .extent[0];
+  const ParameterTable table(config_);
+  const autograd::Region region =
+      table.entry(embedding_name).region(part_.tensor_rank, part_.tensor_ranks);
+  const std::int64_t rows = region.extent[0];
+  vocabulary_ = {region.begin[0], region.whole[0]};
   if (part_.embedding) {
     model_.embed_tokens.emplace(rows, config_.d_model, autograd::Init{}, dtype_);
     model_.register_module("embed_tokens", *model_.embed_tokens);
@@ -133,7 +134,8 @@ Tensor Model::embed_after(const Tensor& tokens, std::int64_t cached) const {
           "the model reads tokens of shape [sequences, 1 to {}], but got {}", room,
           autograd::to_string(tokens.shape()));
   require(part_.embedding, "this part of the model has no embedding");
-  return division_.leave(model_.embed_tokens->forward(tokens));
+  if (part_.tensor_ranks == 1) return model_.embed_tokens->forward(tokens);
+  return division_.leave(model_.embed_tokens->forward(tokens, vocabulary_));
 }
 
 Tensor Model::run_layers(Tensor x, std::int64_t first, std::int64_t end) const {
@@ -178,7 +180,9 @@ Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
 
 Tensor Model::head_loss(const Tensor& hidden, const Tensor& targets) const {
   require(part_.head, "this part of the model has no last norm and no head");
-  return lm_head_->cross_entropy(division_.enter(hidden), targets);
+  if (part_.tensor_ranks == 1) return lm_head_->cross_entropy(hidden, targets);
+  return lm_head_->cross_entropy(division_.enter(hidden), targets, vocabulary_,
+                                 *division_.row_statistics());
 }
 
 }  // namespace ringside::transformer

@@ -116,6 +116,7 @@ class Model : public autograd::Module {
   autograd::DType dtype_;
   ModelPart part_;
   const TensorDivision& division_;
+  autograd::VocabularyRange vocabulary_;  // the rows of the embedding and the head in this part
   bool checkpoint_activations_ = false;
   Trunk model_;
   std::optional<autograd::Linear> lm_head_;

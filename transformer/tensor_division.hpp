@@ -15,7 +15,7 @@
 #include "autograd/tensor/tensor.hpp"
 
 namespace ringside::autograd {
-class RowStatistics;  // ops/row_statistics.hpp
+class RowStatistics;  // ops/vocabulary.hpp
 }
 
 namespace ringside::transformer {
@@ -32,7 +32,7 @@ class TensorDivision {
   // Called once after o, after down and after the embedding: the sum of all ranks' parts.
   virtual autograd::Tensor leave(const autograd::Tensor& partial) const { return partial; }
 
-  // Joins the maxima and the sums of the ranks' logits in the loss. nullptr: the logits are whole.
+  // Joins the maxima and the sums of the ranks' logits in the loss. Asked only if size() > 1.
   virtual const autograd::RowStatistics* row_statistics() const { return nullptr; }
 
   // Whether enter gathers and leave scatters the sequence, so that each rank holds 1/size() of the

@@ -100,7 +100,7 @@ class DeviceKernels {
   // [positions, D/2]. Direction +1 rotates forward, -1 back.
   virtual void rope(const Tensor& x, const Tensor& cos, const Tensor& sin,
                     std::int64_t first_position, int direction, const Tensor& y) const = 0;
-  // ids int32 [tokens], all valid.
+  // ids int32 [tokens], in 0..V-1, or -1 for a row of zeros.
   virtual void embedding(const Tensor& ids, const Tensor& weight, const Tensor& y) const = 0;
   // sorted int32 [2, tokens]: the ids in ascending order, and the token of each. dweight holds
   // zeros.
@@ -119,8 +119,9 @@ class DeviceKernels {
                                   const Tensor& dq, const Tensor& dk, const Tensor& dv) const = 0;
 
   // ---- Loss ----
-  // z [rows, V]; targets int32 [rows], all valid; losses and log_sums fp32 [rows]. A row whose
-  // target is ignore_index has loss 0 and gradient 0.
+  // z [rows, V]; targets int32 [rows]; losses and log_sums fp32 [rows]. A row whose target is
+  // ignore_index has loss 0 and gradient 0. A row whose target is not in 0..V-1 has loss NaN and
+  // gradient softmax(z) weight.
 
   virtual void cross_entropy(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
                              const Tensor& losses, const Tensor& log_sums) const = 0;

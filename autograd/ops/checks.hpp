@@ -1,6 +1,7 @@
 // Checks of arguments that several ops share.
 #pragma once
 
+#include "autograd/ops/vocabulary.hpp"
 #include "autograd/tensor/tensor.hpp"
 #include "base/error.hpp"
 
@@ -23,6 +24,14 @@ inline void require_same_shape(const char* op, const Tensor& a, const Tensor& b)
 inline void require_ids(const char* op, const char* what, const Tensor& ids) {
   require(ids.dtype() == DType::int32, "{}: expected {} of int32, got {} {}", op, what,
           name_of(ids.dtype()), ids.shape());
+}
+
+// The rows of `weight` [V_r, n] are a range of the vocabulary.
+inline void require_range(const char* op, const Tensor& weight, VocabularyRange range) {
+  const std::int64_t end = range.first + weight.size(0);
+  require(range.first >= 0 && end <= range.whole,
+          "{}: a weight {} that begins at row {} ends at row {}, beyond a vocabulary of {}", op,
+          weight.shape(), range.first, end, range.whole);
 }
 
 // The shape without its last dimension: how many rows a tensor has, and in which order.

@@ -21,6 +21,7 @@
 #include "autograd/kernels/matrix_product.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
+#include "autograd/ops/divided_losses.hpp"
 #include "autograd/ops/loss.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"
@@ -48,6 +49,8 @@ struct LossProblem {
   double weight;  // of one token in the mean
   Tensor dx, dw;  // undefined if not needed; dw has the compute dtype
   Tensor losses;  // [tokens]
+  // If w holds only some rows of the vocabulary; targets are then as divided_losses.hpp sees them.
+  const RowStatistics* statistics = nullptr;
 
   bool wants_gradient() const { return dx.defined() || dw.defined(); }
 };
@@ -116,6 +119,9 @@ Tensor losses_of_block(const LossProblem& problem, std::int64_t first, const Ten
   const Tensor targets = rows_of(problem.targets, first, rows, 1),
                losses = rows_of(problem.losses, first, rows, 1);
   const bool gradient = problem.wants_gradient();
+  if (problem.statistics)
+    return losses_of_divided_rows(z, targets, problem.weight, gradient, problem.x.dtype(),
+                                  *problem.statistics, losses);
   if (z.device() == Device::cpu) {
     losses_of_rows(z, targets, problem.ignore_index, problem.weight, gradient, losses);
     return z;
@@ -171,11 +177,10 @@ void scale_in_place(const Tensor& gradient, const Tensor& dloss) {
   });
 }
 
-}  // namespace
-
-// x [tokens, n], W [V, n], targets [tokens] -> loss, a scalar
+// Both functions of this file: `statistics` is nullptr if the weight is whole.
 Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight,
-                            const Tensor& targets_input, std::int32_t ignore_index,
+                            const Tensor& targets_input, VocabularyRange range,
+                            const RowStatistics* statistics, std::int32_t ignore_index,
                             std::int64_t rows_at_once) {
   require_ids("linear_cross_entropy", "targets", targets_input);
   require_alike("linear_cross_entropy", x_input, weight);
@@ -185,30 +190,34 @@ Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight,
           "linear_cross_entropy: expected x [..., n], weight [V, n] and targets [...], got {}, {} "
           "and {}",
           x_input.shape(), weight.shape(), targets_input.shape());
+  require_range("linear_cross_entropy", weight, range);
   const Tensor x = x_input.contiguous(), w = weight.contiguous();
   const DType stored = x.dtype(), computed = compute_dtype(stored);
   const Device device = x.device();
   const bool on_cpu = device == Device::cpu;
   // The host checks the targets, whatever device x is on.
   const Tensor on_host = targets_input.to(Device::cpu).contiguous();
-  const std::int64_t tokens = on_host.elements(), vocabulary = w.size(0),
+  const std::int64_t tokens = on_host.elements(),
                      count =
-                         count_targets("linear_cross_entropy", on_host, vocabulary, ignore_index);
+                         count_targets("linear_cross_entropy", on_host, range.whole, ignore_index);
+  const Tensor targets =
+      statistics ? targets_seen_here(on_host, range, w.size(0), ignore_index) : on_host;
 
   LossProblem problem{.x = on_cpu ? to_compute_dtype(x) : x,
                       .w = on_cpu ? to_compute_dtype(w) : w,
-                      .targets = on_host.to(device),
+                      .targets = targets.to(device),
                       .ignore_index = ignore_index,
                       .weight = weight_of(count),
                       .dx = {},
                       .dw = {},
-                      .losses = empty_losses(tokens, device)};
+                      .losses = empty_losses(tokens, device),
+                      .statistics = statistics};
   if (is_recorded({x})) problem.dx = empty_like(problem.x);
   if (is_recorded({w}))  // without tokens there is no block that writes it
     problem.dw = tokens > 0 ? Tensor::empty(w.shape(), computed, device)
                             : Tensor::zeros(w.shape(), computed, device);
   losses_and_gradients(problem,
-                       rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, vocabulary));
+                       rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, range.whole));
   return record(
       "linear_cross_entropy", mean_loss(problem.losses, count, computed), {x, w},
       [dx = problem.dx, dw = problem.dw, stored](const Node&, const Tensor& dloss) -> Gradients {
@@ -216,6 +225,23 @@ Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight,
         scale_in_place(dw, dloss);
         return {to_storage_dtype(dx, stored), to_storage_dtype(dw, stored)};
       });
+}
+
+}  // namespace
+
+// x [tokens, n], W [V, n], targets [tokens] -> loss, a scalar
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                            std::int32_t ignore_index, std::int64_t rows_at_once) {
+  const std::int64_t vocabulary = weight.dim() == 2 ? weight.size(0) : 0;
+  return linear_cross_entropy(x, weight, targets, {0, vocabulary}, nullptr, ignore_index,
+                              rows_at_once);
+}
+
+// x [tokens, n], W [V_r, n], targets [tokens] -> loss, a scalar; dx is this rank's part
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                            VocabularyRange range, const RowStatistics& statistics,
+                            std::int32_t ignore_index, std::int64_t rows_at_once) {
+  return linear_cross_entropy(x, weight, targets, range, &statistics, ignore_index, rows_at_once);
 }
 
 }  // namespace ringside::autograd

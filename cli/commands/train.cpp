@@ -12,6 +12,7 @@
 #include "cli/report/numbers.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
+#include "cli/training/mesh/mesh_strategy.hpp"
 #include "cli/training/parallel_strategies.hpp"
 #include "cli/training/train_arguments.hpp"
 #include "cli/training/training_run.hpp"
@@ -28,6 +29,8 @@ Examples:
       your own text, another parallel strategy
   ringside train -n 4 --parallel zero3 --model lab
       parameters, gradients and optimizer state sharded over four ranks
+  ringside train -n 4 --mesh dp=2,tp=2 --parallel bucketed
+      matrices divided over two ranks, the batch over two such pairs
   ringside train -n 4 --backend threads --steps 2
       four ranks in one process, for a debugger
   ringside tokenize --train 10000 --save tokenizer/
@@ -66,13 +69,20 @@ CLI::Validator not_negative() {
   return CLI::Validator(check, "");
 }
 
+std::unique_ptr<transformer::ParallelStrategy> strategy_of(const TrainingPlan& plan,
+                                                           collectives::ProcessGroup& group) {
+  if (!plan.mesh) return make_strategy(plan.strategy, group, plan.bucket_mb);
+  return std::make_unique<MeshStrategy>(group, *plan.mesh, plan.config, plan.strategy,
+                                        plan.bucket_mb);
+}
+
 void train_as_rank(TrainingPlan plan, const DeviceOption& device,
                    collectives::ProcessGroup& group) {
   take_device(plan.device);
   join_device(device, plan.device, group);
   plan.backend = group.backend_name();
   Recording recording = recording_of(plan);
-  run_training(plan, group.size(), make_strategy(plan.strategy, group, plan.bucket_mb), recording);
+  run_training(plan, group.size(), strategy_of(plan, group), recording);
   recording.write(group,
                   fmt::format("Training {} on {}", plan.model_name, counted(group.size(), "rank")),
                   facts_of(plan, group.size()));
@@ -136,6 +146,18 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
                               fmt::join(strategy_names(), ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(strategy_names()).description(""))
+      ->group("Ranks");
+  command
+      .add_option("--mesh", args.mesh,
+                  "Ranks in a grid, such as dp=2,tp=2: tp ranks divide every matrix (tensor "
+                  "parallel), dp ranks the batch, with --parallel among them. The last axis varies "
+                  "fastest [all ranks are dp]")
+      ->type_name("AXES")
+      ->group("Ranks");
+  command
+      .add_flag("--sequence-parallel", args.sequence_parallel,
+                "The tp ranks of --mesh also divide the tokens of each sequence between matrices: "
+                "less memory, the same bytes on the wire")
       ->group("Ranks");
   command
       .add_option("--bucket-mb", args.bucket_mb,

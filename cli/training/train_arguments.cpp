@@ -73,12 +73,12 @@ double default_learning_rate(OptimizerKind optimizer, const Config& config) {
 }
 
 transformer::TrainerOptions default_options(const TrainArguments& args, const Config& config,
-                                            int ranks) {
+                                            int data_ranks) {
   transformer::TrainerOptions options;
   options.optimizer = optimizer_from(args);
   options.steps = args.steps.value_or(options.steps);
   options.sequence = config.sequence;
-  options.batch = (16 + ranks - 1) / ranks * ranks;
+  options.batch = (16 + data_ranks - 1) / data_ranks * data_ranks;
   options.warmup = std::min<std::int64_t>(100, options.steps / 10);
   options.learning_rate = default_learning_rate(options.optimizer, config);
   options.min_learning_rate = options.learning_rate / 10;
@@ -145,10 +145,23 @@ void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
   if (args.resume) {
     resume(args, plan);
   } else {
-    plan.options = options_from(args, default_options(args, plan.config, ranks));
+    plan.options = options_from(args, default_options(args, plan.config, plan.data_ranks(ranks)));
     plan.dtype = dtype_from(args);
   }
   require_fits(*plan.vocabulary, plan.config);
+}
+
+// How the ranks divide the model and the batch.
+void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
+  if (args.sequence_parallel && !args.mesh)
+    throw UsageError("--sequence-parallel needs a mesh: add --mesh tp=2, for example");
+  if (!args.mesh) return;
+  plan.mesh = {parallel::MeshShape(*args.mesh), args.sequence_parallel};
+  plan.mesh->shape.require_ranks(ranks);
+  if (plan.divides_model() && args.sample_tokens > 0)
+    throw UsageError(
+        "generation on a mesh is not supported: leave out --sample, save the model with --save DIR "
+        "and run ringside generate --init DIR");
 }
 
 // Where the ranks compute and how they communicate.
@@ -157,10 +170,11 @@ void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine
   plan.device = device_from(args.device, plan.dtype);
   if (plan.device == autograd::Device::cuda && args.ranks.backend == "threads" && ranks > 1)
     throw UsageError("--device cuda needs a process for each rank: leave out --backend threads");
-  plan.strategy = args.strategy.value_or(ranks == 1 ? "single" : "flat");
-  if (plan.strategy == "single" && ranks > 1) {
+  const int data_ranks = plan.data_ranks(ranks);
+  plan.strategy = args.strategy.value_or(data_ranks == 1 ? "single" : "flat");
+  if (plan.strategy == "single" && data_ranks > 1) {
     throw UsageError(fmt::format(
-        "--parallel single trains on one rank, not on {}: choose another strategy", ranks));
+        "--parallel single trains on one rank, not on {}: choose another strategy", data_ranks));
   }
   plan.backend = args.ranks.backend;
   plan.bucket_mb = args.bucket_mb;
@@ -189,6 +203,7 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
 TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine) {
   TrainingPlan plan;
   plan.data.assign(args.data.begin(), args.data.end());
+  plan_mesh(args, ranks, plan);
   plan_model(args, ranks, plan);
   plan_ranks(args, ranks, ranks_on_this_machine, plan);
   plan_outputs(args, plan);

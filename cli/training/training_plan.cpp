@@ -24,6 +24,20 @@ void make_folder(const std::filesystem::path& directory) {
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
 }
 
+// On a mesh, stages differ: the largest one counts for all.
+transformer::MemoryNeed memory_of_largest_rank(const TrainingPlan& plan, int ranks) {
+  const int data_ranks = plan.data_ranks(ranks);
+  const transformer::Held held = held_by(plan.strategy, data_ranks, plan.bucket_mb);
+  transformer::MemoryNeed largest;
+  for (int rank = 0; rank < (plan.divides_model() ? ranks : 1); ++rank) {
+    const auto need = transformer::memory_needed(
+        plan.config, plan.options, plan.dtype, data_ranks,
+        plan.mesh ? held_by_rank(*plan.mesh, plan.config, rank, held) : held);
+    if (need.total() > largest.total()) largest = need;
+  }
+  return largest;
+}
+
 }  // namespace
 
 std::string model_text(const TrainingPlan& plan) {
@@ -36,15 +50,17 @@ std::string ranks_text(const TrainingPlan& plan, int ranks) {
   const std::string threads = counted(plan.threads, "thread");
   if (ranks == 1) return fmt::format("1, {} each", threads);
   const auto link = collectives::link_from_environment();
-  return fmt::format("{} over {}, {}{}, {} each", ranks, plan.backend, plan.strategy,
+  return fmt::format("{} over {}, {}{}{}, {} each", ranks, plan.backend,
+                     plan.mesh ? plan.mesh->text() + ", " : "", plan.strategy,
                      link ? fmt::format(", each behind a link of {}", to_text(*link)) : "",
                      threads);
 }
 
 std::string batch_text(const TrainingPlan& plan, int ranks) {
-  return fmt::format("{} sequences of {} {}, {} on each rank", plan.options.batch,
+  return fmt::format("{} sequences of {} {}, {} on each {}rank", plan.options.batch,
                      plan.options.sequence, plan.vocabulary->is_bytes() ? "bytes" : "tokens",
-                     plan.options.batch / ranks);
+                     plan.options.batch / plan.data_ranks(ranks),
+                     plan.divides_model() ? "data " : "");
 }
 
 std::string data_text(const TrainingPlan& plan) {
@@ -76,7 +92,8 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   const transformer::Bytes text = read_data(plan).bytes;
   const transformer::Corpus bytes(text);
   if (plan.resumed) transformer::require_text_of(*plan.resumed, bytes.fingerprint());
-  transformer::validate(plan.options, plan.config, ranks);
+  const int data_ranks = plan.data_ranks(ranks);
+  transformer::validate(plan.options, plan.config, data_ranks);
   // Throws if the vocabulary cannot encode the beginning of the sample.
   if (plan.sample_tokens > 0) plan.vocabulary->encode_prompt(sample_beginning);
   // Each rank encodes the text for itself. Here it is encoded only if it may be too short, which
@@ -85,7 +102,7 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   const std::size_t longest = *std::max_element(counts.begin(), counts.end());
   if (bytes.training().size() / longest <= static_cast<std::size_t>(plan.options.sequence))
     transformer::validate(plan.options, plan.config, transformer::Corpus(text, *plan.vocabulary),
-                          ranks);
+                          data_ranks);
   require(plan.stop_at > plan.first_step(),
           "the run cannot stop after step {}: it has already taken {} steps", plan.stop_at,
           plan.first_step());
@@ -96,9 +113,8 @@ void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine
   transformer::validate(plan.config);
   // On a GPU each rank checks its own memory, not the launcher.
   if (plan.device == autograd::Device::cuda && !environment("RANK")) return;
-  require_memory(transformer::memory_needed(plan.config, plan.options, plan.dtype, ranks,
-                                            held_by(plan.strategy, ranks, plan.bucket_mb)),
-                 ranks_on_this_machine, plan.memory_limit_gb,
+  if (plan.mesh) require_divisible(*plan.mesh, plan.config, plan.options, plan.strategy);
+  require_memory(memory_of_largest_rank(plan, ranks), ranks_on_this_machine, plan.memory_limit_gb,
                  "choose a smaller model or batch, fewer ranks on this machine, or --accumulate "
                  "and --checkpoint-activations for fewer activations",
                  plan.device);

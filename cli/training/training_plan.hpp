@@ -13,6 +13,7 @@
 #include "autograd/tensor/device.hpp"
 #include "autograd/tensor/dtype.hpp"
 #include "cli/report/recording.hpp"
+#include "cli/training/mesh/mesh_plan.hpp"
 #include "transformer/checkpoint/training_state.hpp"
 #include "transformer/config.hpp"
 #include "transformer/data/corpus.hpp"
@@ -34,9 +35,10 @@ struct TrainingPlan {
   std::shared_ptr<const transformer::Vocabulary> vocabulary =
       std::make_shared<transformer::Vocabulary>();  // of the text; never null
   std::string strategy, backend;
-  double bucket_mb = 25;       // of the strategies with buckets, in 10^6 bytes
-  int threads = 1;             // of each rank
-  std::filesystem::path init;  // the checkpoint to start from; empty: initialise the parameters
+  std::optional<MeshPlan> mesh;  // none: all ranks are data ranks
+  double bucket_mb = 25;         // of the strategies with buckets, in 10^6 bytes
+  int threads = 1;               // of each rank
+  std::filesystem::path init;    // the checkpoint to start from; empty: initialise the parameters
   std::optional<transformer::SavedRun> resumed;  // the run in `init`, if this run continues it
   std::int64_t save_every = 0;                   // in steps; 0: only at the end
   std::int64_t stop_at = 0;                      // the last step of this run
@@ -46,6 +48,10 @@ struct TrainingPlan {
   transformer::SampleOptions sample;
   // In 10^9 bytes, for all ranks on this machine. 0: do not check; none: the available memory.
   std::optional<double> memory_limit_gb;
+
+  // The ranks that divide the batch among them.
+  int data_ranks(int ranks) const { return mesh ? mesh->data_ranks() : ranks; }
+  bool divides_model() const { return mesh && mesh->divides_model(); }
 
   // The run takes the steps after first_step(), up to and including last_step().
   std::int64_t first_step() const { return resumed ? resumed->step : 0; }

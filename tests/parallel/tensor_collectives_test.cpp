@@ -39,6 +39,14 @@ TEST_CASE("collectives on tensors compute what their names say") {
       parallel::all_reduce_mean_async(tensor, group, "tensor").wait();
       must_hold(tensor, mean);
 
+      const Tensor sum = filled(5, -1);
+      tensor.fill_(rank);
+      parallel::all_reduce_sum(tensor, sum, group, "tensor");
+      must_hold(sum, mean * group.size());
+      must_hold(tensor, rank);
+      parallel::all_reduce_max(tensor, tensor, group, "tensor");
+      must_hold(tensor, group.size() - 1);
+
       const Tensor whole = filled(3 * group.size(), rank), block = filled(3, -1);
       parallel::reduce_scatter_mean_async(whole, block, group, "blocks").wait();
       must_hold(block, mean);
@@ -46,6 +54,18 @@ TEST_CASE("collectives on tensors compute what their names say") {
       block.fill_(rank);
       parallel::all_gather_async(block, whole, group, "blocks").wait();
       for (int r = 0; r < group.size(); ++r) must_hold(whole.narrow(0, 3 * r, 3), r);
+
+      whole.fill_(rank);
+      parallel::reduce_scatter_sum(whole, block, group, "blocks");
+      must_hold(block, mean * group.size());
+      block.fill_(rank);
+      parallel::all_gather(block, whole, group, "blocks");
+      for (int r = 0; r < group.size(); ++r) must_hold(whole.narrow(0, 3 * r, 3), r);
+
+      for (int r = 0; r < group.size(); ++r) whole.narrow(0, 3 * r, 3).fill_(10 * rank + r);
+      const Tensor received = Tensor::empty(whole.shape(), DType::fp64);
+      parallel::all_to_all(whole, received, group, "blocks");
+      for (int r = 0; r < group.size(); ++r) must_hold(received.narrow(0, 3 * r, 3), 10 * r + rank);
     });
 }
 

@@ -13,7 +13,7 @@
 
 namespace ringside::autograd::cuda {
 
-// ids [tokens], w [V, n] -> y [tokens, n]
+// ids [tokens], w [V, n] -> y [tokens, n]; a row of zeros for id -1
 template <class S>
 struct Embedding {
   static constexpr int threads = 128;
@@ -28,9 +28,11 @@ struct Embedding {
   template <Block B>
   constexpr void operator()(B& block) const {
     for (std::int64_t t = block.index(); t < tokens; t += block.count()) {
-      const S* const row = w + ids[t] * n;
+      const std::int32_t id = ids[t];
       for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-        store_floats<width.value>(y + t * n + i, load_floats<width.value>(row + i));
+        Floats<width.value> row{};
+        if (id >= 0) row = load_floats<width.value>(w + id * n + i);
+        store_floats<width.value>(y + t * n + i, row);
       });
     }
   }

@@ -1,0 +1,190 @@
+// Training on a mesh beside a single process: the same model, text and options, and the largest
+// difference of every gradient of every step. A new mesh is one more MeshCase.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "autograd/kernels/parallel.hpp"
+#include "cli/training/mesh/mesh_strategy.hpp"
+#include "collectives/group_options.hpp"
+#include "collectives/process_group.hpp"
+#include "transformer/single_process.hpp"
+#include "transformer/trainer.hpp"
+
+namespace ringside::testing {
+
+using autograd::DType;
+using autograd::NamedTensor;
+using autograd::Tensor;
+using transformer::Config;
+using transformer::Model;
+using transformer::ParallelStrategy;
+using transformer::Trainer;
+
+// What is trained, with one process or with many.
+struct Problem {
+  std::int64_t kv_heads = 12;
+  bool tied = false;
+  DType dtype = DType::fp64;
+  std::int64_t layers = 12, steps = 10, accumulate = 1;
+  transformer::OptimizerKind optimizer = transformer::OptimizerKind::sgd;
+
+  Config config() const {
+    Config config;
+    config.vocabulary = 257;
+    config.d_model = 48;
+    config.layers = layers;
+    config.heads = 12;
+    config.kv_heads = kv_heads;
+    config.d_ff = 96;
+    config.sequence = 12;
+    config.tied_head = tied;
+    return config;
+  }
+
+  transformer::TrainerOptions options() const {
+    transformer::TrainerOptions options;
+    options.steps = steps;
+    options.batch = 24;
+    options.accumulate = accumulate;
+    options.sequence = 12;
+    options.optimizer = optimizer;
+    options.learning_rate = 0.3;
+    options.min_learning_rate = 0.1;
+    options.clip = 0.5;  // below every norm of these steps
+    return options;
+  }
+
+  auto key() const { return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate); }
+};
+
+struct MeshCase {
+  std::string mesh;
+  std::string inner = "bucketed";
+  bool sequence_parallel = false;
+
+  cli::MeshPlan plan() const { return {parallel::MeshShape(mesh), sequence_parallel}; }
+};
+
+inline const transformer::Corpus& mesh_corpus() {
+  static const transformer::Corpus corpus([] {
+    transformer::Bytes text(20'000);
+    for (std::size_t i = 0; i < text.size(); ++i)
+      text[i] =
+          static_cast<std::uint8_t>("a mesh of ranks has rows and columns; "[i * i % 38] + i % 7);
+    return text;
+  }());
+  return corpus;
+}
+
+// What one run shows after each step: [step][parameter] gradients, whole, before clipping.
+struct History {
+  std::vector<std::map<std::string, std::vector<double>>> gradients;
+  std::map<std::string, std::vector<double>> parameters;  // at the end
+  std::vector<double> norms, losses;
+  double validation = 0;
+};
+
+inline std::vector<double> numbers_in(const Tensor& tensor) {
+  std::vector<double> numbers;
+  autograd::dispatch_stored(tensor.dtype(), "numbers_in", [&](auto zero) {
+    for (const auto value : tensor.values<decltype(zero)>())
+      numbers.push_back(static_cast<double>(static_cast<autograd::Compute<decltype(zero)>>(value)));
+  });
+  return numbers;
+}
+
+// One rank's training. Only a rank that writes fills `history`.
+inline void train_into(History& history, const Problem& problem, ParallelStrategy& strategy,
+                       const std::function<void(Trainer&, Model&)>& after = {}) {
+  autograd::set_threads(1);
+  Model model(problem.config(), problem.dtype, autograd::Device::cpu, strategy.part(),
+              strategy.tensor_division());
+  transformer::Observer observer;
+  observer.after_step = [&](const transformer::StepReport& report) {
+    std::map<std::string, std::vector<double>> gradients;
+    strategy.visit_gradients(model, [&](const NamedTensor& whole) {
+      if (strategy.writes()) gradients[whole.name] = numbers_in(whole.tensor);
+    });
+    if (!strategy.writes()) return;
+    history.gradients.push_back(std::move(gradients));
+    history.norms.push_back(report.gradient_norm);
+    history.losses.push_back(report.loss);
+  };
+  Trainer trainer(model, mesh_corpus(), strategy, problem.options(), observer);
+  trainer.run();
+  const auto validation = trainer.validate();
+  strategy.visit_parameters(model, [&](const NamedTensor& whole) {
+    if (strategy.writes()) history.parameters[whole.name] = numbers_in(whole.tensor);
+  });
+  if (strategy.writes()) history.validation = validation.value();
+  if (after) after(trainer, model);
+}
+
+// The single process that all meshes are compared with; trained once for each problem.
+inline const History& alone(const Problem& problem) {
+  static std::map<decltype(problem.key()), History> kept;
+  const auto found = kept.find(problem.key());
+  if (found != kept.end()) return found->second;
+  transformer::SingleProcess strategy;
+  History& history = kept[problem.key()];
+  train_into(history, problem, strategy);
+  return history;
+}
+
+// Runs `body` on every rank of the mesh, with its strategy.
+inline void on_mesh(const MeshCase& mesh, const Config& config,
+                    const std::function<void(cli::MeshStrategy&, collectives::ProcessGroup&)>& body,
+                    const collectives::GroupOptions& options = {}) {
+  const cli::MeshPlan plan = mesh.plan();
+  collectives::run_threads(
+      plan.shape.ranks(),
+      [&](collectives::ProcessGroup& world) {
+        autograd::set_threads(1);
+        cli::MeshStrategy strategy(world, plan, config, mesh.inner, 0.02);
+        body(strategy, world);
+      },
+      options);
+}
+
+// Relative to the largest entry of `expected`.
+inline double difference(const std::vector<double>& expected, const std::vector<double>& seen) {
+  REQUIRE(expected.size() == seen.size());
+  double largest = 1e-300, worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    worst = std::max(worst, std::abs(expected[i] - seen[i]));
+  }
+  return std::isnan(worst) ? INFINITY : worst / largest;
+}
+
+struct Worst {
+  double gradient = 0, norm = 0, loss = 0, parameter = 0;
+};
+
+inline Worst compare(const History& expected, const History& seen) {
+  Worst worst;
+  REQUIRE(expected.gradients.size() == seen.gradients.size());
+  for (std::size_t step = 0; step < expected.gradients.size(); ++step) {
+    REQUIRE(expected.gradients[step].size() == seen.gradients[step].size());
+    for (const auto& [name, gradient] : expected.gradients[step]) {
+      CAPTURE(name);
+      REQUIRE(seen.gradients[step].contains(name));
+      worst.gradient =
+          std::max(worst.gradient, difference(gradient, seen.gradients[step].at(name)));
+    }
+    worst.norm = std::max(worst.norm, std::abs(seen.norms[step] / expected.norms[step] - 1));
+    worst.loss = std::max(worst.loss, std::abs(seen.losses[step] / expected.losses[step] - 1));
+  }
+  for (const auto& [name, parameter] : expected.parameters)
+    worst.parameter = std::max(worst.parameter, difference(parameter, seen.parameters.at(name)));
+  return worst;
+}
+
+}  // namespace ringside::testing
