@@ -20,8 +20,9 @@ using transformer::Model;
 
 class ModelStages final : public pipeline_parallel::AutogradStages {
  public:
-  ModelStages(const Schedule& schedule, int rank, const Model& model, std::span<const Batch> batches,
-              std::int64_t tokens_here, const PipelineRun::NoSync& no_sync)
+  ModelStages(const Schedule& schedule, int rank, const Model& model,
+              std::span<const Batch> batches, std::int64_t tokens_here,
+              const PipelineRun::NoSync& no_sync)
       : AutogradStages(schedule, rank),
         model_(model),
         batches_(batches),
