@@ -55,9 +55,12 @@ inline void check_copies(const MeshCase& mesh, const Config& config, bool sharde
         ++compared;
       }
     }
+  const auto& rank_of = plan.schedule.rank_of;
+  const bool has_tied_copies =
+      config.tied_head && !rank_of.empty() && rank_of.front() != rank_of.back();
   const bool has_copies =
-      shape.size(Axis::tp) > 1 || config.tied_head || (shape.size(Axis::dp) > 1 && !sharded);
-  if (has_copies && shape.ranks() > 1) CHECK(compared > 0);
+      shape.size(Axis::tp) > 1 || has_tied_copies || (shape.size(Axis::dp) > 1 && !sharded);
+  if (has_copies) CHECK(compared > 0);
 }
 
 // Trains on the mesh and alone, and compares.

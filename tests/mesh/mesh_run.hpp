@@ -111,12 +111,18 @@ inline std::vector<double> numbers_in(const Tensor& tensor) {
   return numbers;
 }
 
+// The models of this rank, which on_mesh() destroys after the strategy: zero3 removes its hooks
+// from the modules of the model.
+inline thread_local std::vector<std::shared_ptr<Model>> models_of_rank;
+
 // One rank's training. Only a rank that writes fills `history`.
 inline void train_into(History& history, const Problem& problem, ParallelStrategy& strategy,
                        const std::function<void(Trainer&, Model&)>& after = {}) {
   autograd::set_threads(1);
-  Model model(problem.config(), problem.dtype, autograd::Device::cpu, strategy.part(),
-              strategy.tensor_division());
+  models_of_rank.push_back(std::make_shared<Model>(problem.config(), problem.dtype,
+                                                   autograd::Device::cpu, strategy.part(),
+                                                   strategy.tensor_division()));
+  Model& model = *models_of_rank.back();
   transformer::Observer observer;
   observer.after_step = [&](const transformer::StepReport& report) {
     std::map<std::string, std::vector<double>> gradients;
@@ -158,8 +164,11 @@ inline void on_mesh(const MeshCase& mesh, const Config& config,
       plan.shape.ranks(),
       [&](collectives::ProcessGroup& world) {
         autograd::set_threads(1);
-        cli::MeshStrategy strategy(world, plan, config, mesh.inner, 0.02);
-        body(strategy, world);
+        {
+          cli::MeshStrategy strategy(world, plan, config, mesh.inner, 0.02);
+          body(strategy, world);
+        }
+        models_of_rank.clear();
       },
       options);
 }
