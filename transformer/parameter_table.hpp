@@ -62,7 +62,8 @@ class ParameterTable {
  public:
   explicit ParameterTable(const Config& config);
 
-  const std::vector<ParameterEntry>& entries() const { return entries_; }
+  const std::vector<ParameterEntry>& entries() const& { return entries_; }
+  const std::vector<ParameterEntry>& entries() && = delete;  // they belong to the table
 
   // The entry of a parameter of a model, whole or in part. Throws Error if there is none.
   const ParameterEntry& entry(std::string_view name) const;

@@ -84,9 +84,9 @@ RowNumbers numbers_of_rows_on_device(const Tensor& z, const Tensor& targets) {
   return numbers;
 }
 
-// Step 2: afterwards `numbers` are those of the whole rows, on all ranks.
-void join(const RowNumbers& numbers, const RowStatistics& statistics) {
-  const Tensor own_largest = numbers.largest.clone();
+// Step 2: afterwards `numbers` are those of the whole rows, on all ranks. own_largest is the
+// maximum of this rank's columns.
+void join(const RowNumbers& numbers, const Tensor& own_largest, const RowStatistics& statistics) {
   statistics.max_over_ranks(numbers.largest);
   dispatch(own_largest.dtype(), "linear_cross_entropy", [&](auto zero) {
     using T = decltype(zero);
@@ -174,7 +174,7 @@ Tensor losses_of_divided_rows(const Tensor& z, const Tensor& targets, double wei
   const RowNumbers numbers =
       on_cpu ? numbers_of_rows(z, targets) : numbers_of_rows_on_device(z, targets);
   const Tensor own_largest = numbers.largest.clone();
-  join(numbers, statistics);
+  join(numbers, own_largest, statistics);
   if (on_cpu) {
     losses_of_whole_rows(numbers, targets, losses);
     if (gradient) gradient_of_rows(z, targets, own_largest, numbers, weight);

@@ -177,11 +177,10 @@ void scale_in_place(const Tensor& gradient, const Tensor& dloss) {
   });
 }
 
-// Both functions of this file: `statistics` is nullptr if the weight is whole.
-Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight,
-                            const Tensor& targets_input, VocabularyRange range,
-                            const RowStatistics* statistics, std::int32_t ignore_index,
-                            std::int64_t rows_at_once) {
+// Both functions below: `statistics` is nullptr if the weight is whole.
+Tensor loss_and_gradients(const Tensor& x_input, const Tensor& weight, const Tensor& targets_input,
+                          VocabularyRange range, const RowStatistics* statistics,
+                          std::int32_t ignore_index, std::int64_t rows_at_once) {
   require_ids("linear_cross_entropy", "targets", targets_input);
   require_alike("linear_cross_entropy", x_input, weight);
   require(x_input.dim() >= 1 && weight.dim() == 2 && weight.size(0) > 0 &&
@@ -233,15 +232,15 @@ Tensor linear_cross_entropy(const Tensor& x_input, const Tensor& weight,
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             std::int32_t ignore_index, std::int64_t rows_at_once) {
   const std::int64_t vocabulary = weight.dim() == 2 ? weight.size(0) : 0;
-  return linear_cross_entropy(x, weight, targets, {0, vocabulary}, nullptr, ignore_index,
-                              rows_at_once);
+  return loss_and_gradients(x, weight, targets, {0, vocabulary}, nullptr, ignore_index,
+                            rows_at_once);
 }
 
 // x [tokens, n], W [V_r, n], targets [tokens] -> loss, a scalar; dx is this rank's part
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             VocabularyRange range, const RowStatistics& statistics,
                             std::int32_t ignore_index, std::int64_t rows_at_once) {
-  return linear_cross_entropy(x, weight, targets, range, &statistics, ignore_index, rows_at_once);
+  return loss_and_gradients(x, weight, targets, range, &statistics, ignore_index, rows_at_once);
 }
 
 }  // namespace ringside::autograd

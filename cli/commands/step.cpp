@@ -155,7 +155,10 @@ void add_step_command(CLI::App& app) {
           "Write the steps, and the contents of every rank after each step, to this file; - writes "
           "them to standard output")
       ->type_name("FILE");
-  command->callback([options] { step(*options); });
+  add_commands(*command, "step");
+  command->callback([command, options] {
+    if (command->get_subcommands().empty()) step(*options);
+  });
 }
 
 }  // namespace ringside::cli

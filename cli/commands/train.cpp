@@ -93,6 +93,11 @@ void train_as_rank(TrainingPlan plan, const DeviceOption& device,
 
 void train(const TrainArguments& args) {
   TrainingPlan plan;
+  RanksOption ranks_option = args.ranks;
+  if (args.mesh)
+    ranks_option.place = [shape = parallel::MeshShape(*args.mesh)](int rank) {
+      return shape.describe(rank);
+    };
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = plan_from(args, ranks, ranks_here);
     check_memory(plan, ranks, ranks_here);
@@ -101,7 +106,7 @@ void train(const TrainArguments& args) {
     prepare_outputs(plan);
   };
   run_on_ranks(
-      args.ranks,
+      ranks_option,
       [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, args.device, group); },
       prepare);
 }

@@ -229,7 +229,8 @@ void Job::reap(Rank& rank) {
 }
 
 void Job::report_failure(const Rank& rank, const siginfo_t& end) {
-  print(fmt::format("rank {} {}", rank.number, in_words(end)));
+  const std::string place = options_.place ? fmt::format(" ({})", options_.place(rank.number)) : "";
+  print(fmt::format("rank {}{} {}", rank.number, place, in_words(end)));
   exit_code_ = exit_code_of(end);
   failed_ = true;
   ending_ = true;

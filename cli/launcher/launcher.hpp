@@ -15,6 +15,7 @@
 // ends well or is interrupted.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,9 @@ struct LaunchOptions {
 
   RankOutput output = RankOutput::prefixed;
   Seconds grace{5};
+
+  // What stands behind the number of a rank that fails: its coordinates in a mesh. Empty: nothing.
+  std::function<std::string(int rank)> place = {};
 };
 
 // Runs the job to its end and returns the exit code: 0 if every rank exited with 0, else the code

@@ -146,6 +146,7 @@ void become_rank(const RanksOption& option, RankOutput output) {
   LaunchOptions options;
   options.ranks = option.count.value_or(option.otherwise);
   options.output = output;
+  options.place = option.place;
   if (options.ranks == 1) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};

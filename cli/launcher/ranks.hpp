@@ -26,9 +26,10 @@
 namespace ringside::cli {
 
 struct RanksOption {
-  std::optional<int> count;      // -n
-  int otherwise = 1;             // without -n and without an outer launcher
-  std::string backend = "auto";  // tcp, shm, threads, or auto
+  std::optional<int> count;                         // -n
+  int otherwise = 1;                                // without -n and without an outer launcher
+  std::string backend = "auto";                     // tcp, shm, threads, or auto
+  std::function<std::string(int rank)> place = {};  // see LaunchOptions
 
   int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };

@@ -8,7 +8,7 @@
 //           embedding          one sum in forward                         m   2 (t-1)/t T d e
 //           head               one sum in backward                        m   2 (t-1)/t T d e
 //           cross-entropy      three numbers a token                      m   2 (t-1)/t T 3 e
-//           with divided sequences the same, and the norms' gradients         2 (t-1)/t (2 L + 1) d e
+//           divided sequences  the same, and the norms' gradients      2 (t-1)/t (2 L + 1) d e
 //     dp    bucketed           this rank's gradients                          2 (p-1)/p n
 //           zero1              the same, padded                               2 (p-1)/p n
 //
@@ -43,13 +43,14 @@ Measured bytes_of_step(const Problem& problem, const MeshCase& mesh) {
   std::mutex guard;
   on_mesh(
       mesh, problem.config(),
-      [&](cli::MeshStrategy& strategy, auto&) {
-        Model model(problem.config(), problem.dtype, autograd::Device::cpu, strategy.part(),
-                    strategy.tensor_division());
-        Trainer trainer(model, mesh_corpus(), strategy, problem.options());
+      [&](auto given, auto&) {
+        Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
+                    given->tensor_division());
+        const auto strategy = std::move(given);  // destroyed before the model
+        Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.step();
         const auto sent = [&] {
-          auto& of = strategy.mesh();
+          auto& of = strategy->mesh();
           return Measured{of.group(Axis::tp).traffic().payload_bytes_sent,
                           of.group(Axis::dp).traffic().payload_bytes_sent,
                           of.model_group().traffic().payload_bytes_sent};
@@ -162,25 +163,27 @@ TEST_CASE("parameters, gradients and state of a rank are the table's bytes") {
       CAPTURE(mesh);
       CAPTURE(kv_heads);
       const Config config = problem.config();
-      on_mesh({mesh, "bucketed"}, config, [&](cli::MeshStrategy& strategy, auto&) {
+      on_mesh({mesh, "bucketed"}, config, [&](auto given, auto&) {
         const auto in_use = [](autograd::MemoryKind kind) {
           return autograd::memory_use(kind).current;
         };
-        Model model(config, problem.dtype, autograd::Device::cpu, strategy.part(),
-                    strategy.tensor_division());
-        Trainer trainer(model, mesh_corpus(), strategy, problem.options());
+        Model model(config, problem.dtype, autograd::Device::cpu, given->part(),
+                    given->tensor_division());
+        const auto strategy = std::move(given);  // destroyed before the model
+        Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.run();
         std::int64_t elements = 0, tensors = 0;
-        for (const transformer::ParameterEntry& entry :
-             transformer::ParameterTable(config).entries()) {
-          elements +=
-              entry.region(strategy.part().tensor_rank, strategy.part().tensor_ranks).elements();
+        const transformer::ParameterTable table(config);
+        for (const transformer::ParameterEntry& entry : table.entries()) {
+          elements += entry.region(model.part().tensor_rank, model.part().tensor_ranks).elements();
           ++tensors;
         }
-        require(in_use(autograd::MemoryKind::parameters) == elements * 8, "parameters: {} bytes",
-                in_use(autograd::MemoryKind::parameters));
-        require(in_use(autograd::MemoryKind::gradients) == elements * 8, "gradients: {} bytes",
-                in_use(autograd::MemoryKind::gradients));
+        require(in_use(autograd::MemoryKind::parameters) == elements * 8,
+                "parameters: {} bytes, not {}", in_use(autograd::MemoryKind::parameters),
+                elements * 8);
+        require(in_use(autograd::MemoryKind::gradients) == elements * 8,
+                "gradients: {} bytes, not {}", in_use(autograd::MemoryKind::gradients),
+                elements * 8);
         // Two numbers for each element, and the number of updates of each tensor.
         require(in_use(autograd::MemoryKind::optimizer_state) == 2 * elements * 8 + 4 * tensors,
                 "state: {} bytes", in_use(autograd::MemoryKind::optimizer_state));

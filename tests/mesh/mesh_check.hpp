@@ -63,9 +63,9 @@ inline void check_copies(const MeshCase& mesh, const Config& config, bool sharde
   if (has_copies) CHECK(compared > 0);
 }
 
-// Trains on the mesh and alone, and compares.
-inline void check(const Problem& problem, const MeshCase& given, double gradient_bar,
-                  double norm_bar) {
+// Trains on the mesh, and compares with `expected`.
+inline void check(const Problem& problem, const MeshCase& given, const History& expected,
+                  double gradient_bar, double norm_bar) {
   MeshCase mesh = given;
   mesh.micro_batches = problem.accumulate;
   CAPTURE(mesh.mesh);
@@ -74,22 +74,21 @@ inline void check(const Problem& problem, const MeshCase& given, double gradient
   CAPTURE(mesh.sequence_parallel);
   CAPTURE(problem.kv_heads);
   CAPTURE(problem.tied);
-  const History& expected = alone(problem);
   for (const double norm : expected.norms) REQUIRE(norm > problem.options().clip);
   History seen;
   std::vector<Bits> bits(static_cast<std::size_t>(mesh.plan().shape.ranks()));
   std::mutex guard;
   bool sharded = false;
-  on_mesh(mesh, problem.config(), [&](cli::MeshStrategy& strategy, auto& world) {
+  on_mesh(mesh, problem.config(), [&](auto strategy, auto& world) {
     History own;
-    train_into(own, problem, strategy, [&](Trainer& trainer, Model&) {
-      const auto local = strategy.local_parameters(trainer.optimizer());
+    train_into(own, problem, std::move(strategy), [&](const Trainer& trainer) {
+      const auto local = trainer.strategy().local_parameters(trainer.optimizer());
       const std::lock_guard lock(guard);
       sharded = local.is_sharded;
       bits[static_cast<std::size_t>(world.rank())] =
           bits_of(local, transformer::ParameterTable(problem.config()));
     });
-    if (strategy.writes()) seen = std::move(own);
+    if (world.rank() == 0) seen = std::move(own);
   });
   const Worst worst = compare(expected, seen);
   CHECK(worst.gradient < gradient_bar);
@@ -98,6 +97,11 @@ inline void check(const Problem& problem, const MeshCase& given, double gradient
   CHECK(worst.parameter < gradient_bar);
   CHECK(seen.validation == doctest::Approx(expected.validation).epsilon(norm_bar * 10));
   check_copies(mesh, problem.config(), sharded, bits);
+}
+
+// ... with a single process in the same dtype.
+inline void check(const Problem& problem, const MeshCase& mesh, double bar) {
+  check(problem, mesh, alone(problem), bar, bar);
 }
 
 // The problems rotate over meshes and strategies, so that each mesh meets tied and untied heads,

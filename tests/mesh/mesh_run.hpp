@@ -111,18 +111,16 @@ inline std::vector<double> numbers_in(const Tensor& tensor) {
   return numbers;
 }
 
-// The models of this rank, which on_mesh() destroys after the strategy: zero3 removes its hooks
-// from the modules of the model.
-inline thread_local std::vector<std::shared_ptr<Model>> models_of_rank;
-
-// One rank's training. Only a rank that writes fills `history`.
-inline void train_into(History& history, const Problem& problem, ParallelStrategy& strategy,
-                       const std::function<void(Trainer&, Model&)>& after = {}) {
+// One rank's training. Only a rank that writes fills `history`. The strategy is destroyed before
+// the model, from which it removes its hooks.
+inline void train_into(History& history, const Problem& problem,
+                       std::unique_ptr<ParallelStrategy> given,
+                       const std::function<void(const Trainer&)>& after = {}) {
   autograd::set_threads(1);
-  models_of_rank.push_back(std::make_shared<Model>(problem.config(), problem.dtype,
-                                                   autograd::Device::cpu, strategy.part(),
-                                                   strategy.tensor_division()));
-  Model& model = *models_of_rank.back();
+  Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
+              given->tensor_division());
+  const std::unique_ptr<ParallelStrategy> owned = std::move(given);
+  ParallelStrategy& strategy = *owned;
   transformer::Observer observer;
   observer.after_step = [&](const transformer::StepReport& report) {
     std::map<std::string, std::vector<double>> gradients;
@@ -141,7 +139,7 @@ inline void train_into(History& history, const Problem& problem, ParallelStrateg
     if (strategy.writes()) history.parameters[whole.name] = numbers_in(whole.tensor);
   });
   if (strategy.writes()) history.validation = validation.value();
-  if (after) after(trainer, model);
+  if (after) after(trainer);
 }
 
 // The single process that all meshes are compared with; trained once for each problem.
@@ -149,26 +147,22 @@ inline const History& alone(const Problem& problem) {
   static std::map<decltype(problem.key()), History> kept;
   const auto found = kept.find(problem.key());
   if (found != kept.end()) return found->second;
-  transformer::SingleProcess strategy;
   History& history = kept[problem.key()];
-  train_into(history, problem, strategy);
+  train_into(history, problem, std::make_unique<transformer::SingleProcess>());
   return history;
 }
 
 // Runs `body` on every rank of the mesh, with its strategy.
-inline void on_mesh(const MeshCase& mesh, const Config& config,
-                    const std::function<void(cli::MeshStrategy&, collectives::ProcessGroup&)>& body,
-                    const collectives::GroupOptions& options = {}) {
+inline void on_mesh(
+    const MeshCase& mesh, const Config& config,
+    const std::function<void(std::unique_ptr<cli::MeshStrategy>, collectives::ProcessGroup&)>& body,
+    const collectives::GroupOptions& options = {}) {
   const cli::MeshPlan plan = mesh.plan();
   collectives::run_threads(
       plan.shape.ranks(),
       [&](collectives::ProcessGroup& world) {
         autograd::set_threads(1);
-        {
-          cli::MeshStrategy strategy(world, plan, config, mesh.inner, 0.02);
-          body(strategy, world);
-        }
-        models_of_rank.clear();
+        body(std::make_unique<cli::MeshStrategy>(world, plan, config, mesh.inner, 0.02), world);
       },
       options);
 }

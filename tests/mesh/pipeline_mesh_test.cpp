@@ -43,10 +43,10 @@ void require_same_bits(const Problem& problem, MeshCase mesh) {
   plain.checkpoint_activations = false;
   const History& expected = alone(plain);
   History seen;
-  on_mesh(mesh, problem.config(), [&](cli::MeshStrategy& strategy, auto&) {
+  on_mesh(mesh, problem.config(), [&](auto strategy, auto& world) {
     History own;
-    train_into(own, problem, strategy);
-    if (strategy.writes()) seen = std::move(own);
+    train_into(own, problem, std::move(strategy));
+    if (world.rank() == 0) seen = std::move(own);
   });
   CHECK(seen.losses == expected.losses);
   CHECK(seen.norms == expected.norms);
@@ -103,7 +103,7 @@ TEST_CASE(
       MeshCase each{mesh, inner, shape.size(Axis::tp) > 1 && i % 3 != 0};
       do each.schedule = schedules[i++ % schedules.size()];
       while ((problem.accumulate = micro_batches_for(each.schedule, shape)) == 0);
-      check(problem, each, 1e-12, 1e-12);
+      check(problem, each, 1e-12);
     }
 }
 
@@ -116,10 +116,11 @@ TEST_CASE("pipeline: a tied matrix, on two ranks as copies, on one rank as one")
   problem.accumulate = 4;
   for (const std::string& schedule : schedules)
     for (const std::string inner : {"naive", "overlap", "bucketed", "zero1", "zero2", "zero3"})
-      check(problem, {"pp=2,dp=2", inner, false, schedule}, 1e-12, 1e-12);
+      check(problem, {"pp=2,dp=2", inner, false, schedule}, 1e-12);
 }
 
-TEST_CASE("mesh: with a pipeline fp32 and bf16 follow a single process as closely as they can") {
+TEST_CASE(
+    "mesh: with a pipeline fp32 and bf16 follow a single process as closely as their bits allow") {
   std::size_t i = 0;
   for (const std::string mesh : {"pp=2,tp=2", "dp=2,pp=2", "pp=3,tp=2", "pp=2,dp=2,tp=2"})
     for (const std::string inner : {"bucketed", "zero1", "zero3"}) {
@@ -131,9 +132,12 @@ TEST_CASE("mesh: with a pipeline fp32 and bf16 follow a single process as closel
       each.schedule = schedules[i++ % 4];
       problem.accumulate = micro_batches_for(each.schedule, shape);
       problem.dtype = DType::fp32;
-      check(problem, each, 1e-5, 1e-5);
+      check(problem, each, 1e-5);
+      const History& fp32 = alone(problem);
       problem.dtype = DType::bf16;
-      check(problem, each, 2e-2, 2e-2);
+      const double rounding = compare(fp32, alone(problem)).gradient;
+      CAPTURE(rounding);
+      check(problem, each, fp32, rounding + 2e-2, 2e-2);
     }
 }
 
@@ -160,12 +164,13 @@ TEST_CASE("pipeline: bytes of each lane, and the activations that a stage keeps,
       const std::uint64_t of_a_boundary = 24 / plan.data_ranks() * 12 * 48 /
                                           (mesh.sequence_parallel ? tensor_ranks : 1) *
                                           autograd::size_of(dtype);
-      on_mesh(mesh, problem.config(), [&](cli::MeshStrategy& strategy, auto&) {
-        Model model(problem.config(), dtype, autograd::Device::cpu, strategy.part(),
-                    strategy.tensor_division());
-        Trainer trainer(model, mesh_corpus(), strategy, problem.options());
+      on_mesh(mesh, problem.config(), [&](auto given, auto&) {
+        Model model(problem.config(), dtype, autograd::Device::cpu, given->part(),
+                    given->tensor_division());
+        const auto strategy = std::move(given);  // destroyed before the model
+        Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.run();
-        const int rank = strategy.mesh().coordinate(Axis::pp);
+        const int rank = strategy->mesh().coordinate(Axis::pp);
         for (const pipeline_parallel::Lane& lane : lanes_of(plan.schedule)) {
           std::uint64_t boundaries = 0;  // that this lane serves
           for (int stage = 0; stage + 1 < plan.schedule.stages(); ++stage) {
@@ -173,14 +178,14 @@ TEST_CASE("pipeline: bytes of each lane, and the activations that a stage keeps,
             boundaries += lane.gradients ? lane.from == next && lane.to == here
                                          : lane.from == here && lane.to == next;
           }
-          const std::uint64_t sent = strategy.pipeline()->lanes().bytes_sent(lane);
+          const std::uint64_t sent = strategy->pipeline()->lanes().bytes_sent(lane);
           const std::uint64_t expected = lane.from == rank ? 2 * boundaries * of_a_boundary : 0;
           require(sent == expected, "lane {} to {}: {} bytes, expected {}", lane.from, lane.to,
                   sent, expected);
         }
         const int expected = most_in_flight(plan.schedule)[rank];
-        require(strategy.pipeline()->most_held() == expected, "{} held, expected {}",
-                strategy.pipeline()->most_held(), expected);
+        require(strategy->pipeline()->most_held() == expected, "{} held, expected {}",
+                strategy->pipeline()->most_held(), expected);
       });
     }
 }
@@ -192,10 +197,11 @@ TEST_CASE("pipeline: after each step the memory is that of the first") {
   problem.accumulate = 4;
   for (const std::string& schedule : schedules)
     on_mesh({"pp=2", "bucketed", false, schedule, 4}, problem.config(),
-            [&](cli::MeshStrategy& strategy, auto& world) {
-              Model model(problem.config(), problem.dtype, autograd::Device::cpu, strategy.part(),
-                          strategy.tensor_division());
-              Trainer trainer(model, mesh_corpus(), strategy, problem.options());
+            [&](auto given, auto& world) {
+              Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
+                          given->tensor_division());
+              const auto strategy = std::move(given);  // destroyed before the model
+              Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
               const auto in_use = [&] {
                 world.barrier();
                 return autograd::memory_use(autograd::MemoryKind::activations).current;
@@ -214,13 +220,14 @@ TEST_CASE("pipeline: a rank that fails in a stage ends all ranks with a sentence
   std::string text;
   try {
     on_mesh({"pp=2,tp=2", "single", false, "1f1b", 2}, problem.config(),
-            [&](cli::MeshStrategy& strategy, auto& world) {
-              Model model(problem.config(), problem.dtype, autograd::Device::cpu, strategy.part(),
-                          strategy.tensor_division());
+            [&](auto given, auto& world) {
+              Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
+                          given->tensor_division());
+              const auto strategy = std::move(given);  // destroyed before the model
               for (const auto& [name, module] : model.named_modules())
                 if (world.rank() == 3 && name == "model.layers.3")
                   module->register_forward_pre_hook([] { fail("no more memory"); });
-              Trainer(model, mesh_corpus(), strategy, problem.options()).run();
+              Trainer(model, mesh_corpus(), *strategy, problem.options()).run();
             });
   } catch (const Error& error) {
     text = error.what();
