@@ -68,7 +68,8 @@ void prove_all(const ProveOptions& options) {
 void add_prove_command(CLI::App& app) {
   const auto options = std::make_shared<ProveOptions>();
   CLI::App* command = app.add_subcommand(
-      "prove", "Prove every algorithm by following which contributions each chunk holds");
+      "prove",
+      "Prove every algorithm by following which contributions each chunk holds; or pipelines");
   command->add_option("collective", options->collective, "Only this collective, such as all_reduce")
       ->type_name("NAME");
   command
@@ -85,7 +86,10 @@ void add_prove_command(CLI::App& app) {
           "Write the results to this file; - writes them to standard output and the table to "
           "standard error")
       ->type_name("FILE");
-  command->callback([options] { prove_all(*options); });
+  add_commands(*command, "prove");
+  command->callback([command, options] {
+    if (command->get_subcommands().empty()) prove_all(*options);
+  });
 }
 
 }  // namespace ringside::cli

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -10,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "base/environment.hpp"
 #include "cli/command.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/report/terminal.hpp"
@@ -32,11 +30,6 @@ struct StepOptions {
   int root = 0;
   std::string json;
 };
-
-// Colour only on a terminal, and not if the user does not want it (https://no-color.org).
-bool wants_colour() {
-  return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && environment("TERM") != "dumb";
-}
 
 // The ranks whose contributions a chunk holds. A rank that it holds twice occurs twice.
 Json ranks_in(const std::vector<double>& held) {
@@ -132,7 +125,8 @@ void add_step_command(CLI::App& app) {
   for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
 
   CLI::App* command = app.add_subcommand(
-      "step", "Draw a collective step by step: which rank holds which contributions");
+      "step",
+      "Draw a collective step by step: which rank holds which contributions; or a pipeline");
   command
       ->add_option("collective", options->collective,
                    fmt::format("{} [all_reduce]", fmt::join(names, ", ")))

@@ -24,7 +24,8 @@ std::string duration_text(double seconds) {
 }
 
 std::string counted(std::int64_t n, std::string_view thing) {
-  return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
+  const char* plural = thing.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", n, thing, n == 1 ? "" : plural);
 }
 
 }  // namespace ringside::cli

@@ -1,10 +1,12 @@
-// How wide a terminal is.
+// How wide a terminal is, and whether to use colour.
 #pragma once
 
 #include <optional>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "base/environment.hpp"
 
 namespace ringside::cli {
 
@@ -13,6 +15,11 @@ inline std::optional<int> terminal_columns(int fd) {
   winsize size{};
   if (isatty(fd) == 0 || ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
   return size.ws_col;
+}
+
+// Colour only on a terminal, and not if the user does not want it (https://no-color.org).
+inline bool wants_colour() {
+  return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && environment("TERM") != "dumb";
 }
 
 }  // namespace ringside::cli

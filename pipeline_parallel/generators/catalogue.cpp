@@ -77,9 +77,10 @@ Schedule make_schedule(const std::string& name, int ranks, int micro_batches, in
   if (name.starts_with("csv:")) {
     const std::string file = name.substr(4);
     const Schedule schedule = read_csv(file);
-    require(schedule.ranks() == ranks, "{} is a schedule for {} ranks, one per row, not for {}",
-            file, schedule.ranks(), ranks);
-    require(schedule.micro_batches == micro_batches,
+    require(ranks == 0 || schedule.ranks() == ranks,
+            "{} is a schedule for {} ranks, one per row, not for {}", file, schedule.ranks(),
+            ranks);
+    require(micro_batches == 0 || schedule.micro_batches == micro_batches,
             "{} is a schedule of {} micro-batches, not of {}", file, schedule.micro_batches,
             micro_batches);
     require(stages_per_rank == 0 || schedule.stages() == ranks * stages_per_rank,

@@ -40,9 +40,8 @@ std::string why_not(const Generator& generator, int ranks, int micro_batches,
 Schedule make_schedule(const Generator& generator, int ranks, int micro_batches,
                        int stages_per_rank = 0);
 
-// The schedule of that name; "csv:FILE" reads a file (csv.hpp), which must then be for as many
-// ranks and micro-batches, and as many stages per rank if that is not 0. Throws Error that lists
-// the names.
+// The schedule of that name; "csv:FILE" reads a file (csv.hpp), which must then be for these ranks,
+// micro-batches and stages per rank; 0 takes what the file has. Throws Error that lists the names.
 Schedule make_schedule(const std::string& name, int ranks, int micro_batches,
                        int stages_per_rank = 0);
 

@@ -12,6 +12,14 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks, 4 micro-batches, F takes 1 and B 2:
+//
+//     time     0              5              10             15             20
+//     rank 0   F0 F1 F2 F3                            B0─── B1─── B2─── B3───
+//     rank 1      F0 F1 F2 F3                   B0─── B1─── B2─── B3───
+//     rank 2         F0 F1 F2 F3          B0─── B1─── B2─── B3───
+//     rank 3            F0 F1 F2 F3 B0─── B1─── B2─── B3───
+//
 // What `rank` does; rank r holds stage r. It keeps the activations of all micro-batches until their
 // backward, and is idle (ranks-1) / (micro_batches+ranks-1) of the time.
 inline std::vector<Action> gpipe(int ranks, int micro_batches, int rank) {

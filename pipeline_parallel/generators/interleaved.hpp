@@ -14,6 +14,15 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks with 2 stages each, 4 micro-batches, F takes 1 and B 2. Small letters are the second
+// stage of a rank:
+//
+//     time     0         5         10        15        20        25        30
+//     rank 0   F0F1F2F3f0f1f2f3            b0─   b1─   b2─   b3─ B0─ B1─ B2─ B3─
+//     rank 1     F0F1F2F3f0f1f2f3      b0─   b1─   b2─   b3─ B0─ B1─ B2─ B3─
+//     rank 2       F0F1F2F3f0f1f2  b0─ f3b1─   b2─   b3─ B0─ B1─ B2─ B3─
+//     rank 3         F0F1F2F3f0b0─ f1b1─ f2b2─ f3b3─ B0─ B1─ B2─ B3─
+//
 // What `rank` does, placed as loop_placement(ranks, stages_per_rank). micro_batches must be a
 // multiple of ranks.
 //

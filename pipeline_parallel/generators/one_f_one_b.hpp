@@ -14,6 +14,14 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks, 4 micro-batches, F takes 1 and B 2:
+//
+//     time     0              5              10             15             20
+//     rank 0   F0 F1 F2 F3                   B0───    B1───    B2───    B3───
+//     rank 1      F0 F1 F2             B0─── F3 B1───    B2───    B3───
+//     rank 2         F0 F1       B0─── F2 B1─── F3 B2───    B3───
+//     rank 3            F0 B0─── F1 B1─── F2 B2─── F3 B3───
+//
 // What `rank` does; rank r holds stage r. The first backward can reach the rank only after the
 // micro-batch has been to the last stage and back. Until then the rank runs one forward for each
 // stage behind it; from then on one forward and one backward in turn.

@@ -12,6 +12,14 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks, 6 micro-batches, F, I and W take 1:
+//
+//     time     0              5              10             15             20
+//     rank 0   F0 F1 F2 F3          I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5
+//     rank 1      F0 F1 F2       I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 I4 W3 I5 W4 W5
+//     rank 2         F0 F1    I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 I5 W3 W4 W5
+//     rank 3            F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 W3 W4 W5
+//
 // What `rank` does; rank r holds stage r. Forward and I run in the order of 1F1B. Rank r runs W
 // r micro-batches late: then all ranks keep at most `ranks` micro-batches, as rank 0 does under
 // 1F1B, and rank r has r of them left to fill the end with.

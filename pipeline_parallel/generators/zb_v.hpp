@@ -13,6 +13,27 @@
 
 namespace ringside::pipeline_parallel {
 
+// 4 ranks, 7 micro-batches, F, I and W take 1. Capital letters are the stage on the way down, small
+// letters the stage on the way up:
+//
+//     time     0              5              10             15
+//     rank 0   F0 F1 F2 F3 F4 F5 F6 f0 i0 w0 f1 i1 w1 f2 i2 w2 f3 i3 w3 I0
+//     rank 1      F0 F1 F2 F3 F4 f0 F5 f1 i0 w0 f2 i1 w1 f3 i2 w2 F6 I0 W0
+//     rank 2         F0 F1 F2 f0 F3 f1 F4 f2 i0 w0 f3 i1 w1 F5 I0 W0 f4 i2
+//     rank 3            F0 f0 F1 f1 F2 f2 F3 f3 i0 w0 F4 I0 W0 f4 i1 w1 F5
+//
+//     time     20             25             30             35
+//     rank 0   W0 f4 i4 w4 I1 W1 f5 i5 w5 I2 W2 f6 i6 w6 I3 W3 I4 W4 I5 W5
+//     rank 1   f4 i3 w3 I1 W1 f5 i4 w4 I2 W2 f6 i5 w5 I3 i6 I4 W3 I5 W4 I6
+//     rank 2   w2 F6 I1 W1 f5 i3 w3 I2 W2 f6 i4 w4 I3 i5 I4 i6 I5 W3 I6 W4
+//     rank 3   I1 W1 f5 i2 w2 F6 I2 W2 f6 i3 w3 I3 i4 I4 i5 I5 i6 I6 W3 w4
+//
+//     time     40
+//     rank 0   I6 W6
+//     rank 1   W5 w6 W6
+//     rank 2   w5 w6 W5 W6
+//     rank 3   w5 w6 W4 W5 W6
+//
 // What `rank` does, placed as v_placement(ranks): it holds stage `rank` on the way down and stage
 // 2 ranks - 1 - `rank` on the way up.
 //

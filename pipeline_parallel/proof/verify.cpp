@@ -17,24 +17,17 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-// "stages 0 to 3"; "stage 0".
-std::string range_in_words(const char* noun, int count) {
-  return count == 1 ? fmt::format("{} 0", noun) : fmt::format("{}s 0 to {}", noun, count - 1);
-}
-
 std::string fault_of_action(const Schedule& schedule, int rank, const Action& action) {
   const std::string has = fmt::format("rank {} has {}, but ", rank, text_of(action));
   if (action.stage < 0 || action.stage >= schedule.stages())
-    return has + "there " + (schedule.stages() == 1 ? "is " : "are ") +
-           range_in_words("stage", schedule.stages());
+    return has + fmt::format("the last stage is {}", schedule.stages() - 1);
   if (schedule.rank_of[action.stage] != rank)
     return has +
            fmt::format("stage {} is on rank {}", action.stage, schedule.rank_of[action.stage]);
   if (action.kind == Kind::reduce_gradients)
     return action.micro_batch == no_micro_batch ? "" : has + "a reduction has no micro-batch";
   if (action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches)
-    return has + "there " + (schedule.micro_batches == 1 ? "is " : "are ") +
-           range_in_words("micro-batch", schedule.micro_batches);
+    return has + fmt::format("the last micro-batch is {}", schedule.micro_batches - 1);
   if (is_computation(action.kind)) return "";
   const int other = other_stage(action);
   if (other < 0) return has + "no stage comes before stage 0";
@@ -42,6 +35,22 @@ std::string fault_of_action(const Schedule& schedule, int rank, const Action& ac
   if (schedule.rank_of[other] == rank)
     return has + fmt::format("stage {} is on the same rank: no message is needed", other);
   return "";
+}
+
+Findings faults_of_shape(const Schedule& schedule) {
+  if (schedule.ranks() == 0 || schedule.stages() == 0 || schedule.micro_batches < 1) {
+    return {
+        fmt::format("a schedule needs at least 1 rank, stage and micro-batch, not {}, {} and {}",
+                    schedule.ranks(), schedule.stages(), schedule.micro_batches)};
+  }
+  Findings found;
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const int rank = schedule.rank_of[stage];
+    if (rank < 0 || rank >= schedule.ranks())
+      found.push_back(fmt::format("stage {} is on rank {}, but the last rank is {}", stage, rank,
+                                  schedule.ranks() - 1));
+  }
+  return found;
 }
 
 Findings faults_of_actions(const Schedule& schedule) {
@@ -247,7 +256,8 @@ Findings faults_of_reductions(const Schedule& schedule, const Places& places) {
 }  // namespace
 
 std::vector<std::string> verify(const Schedule& schedule) {
-  Findings found = faults_of_actions(schedule);
+  Findings found = faults_of_shape(schedule);
+  if (found.empty()) found = faults_of_actions(schedule);
   if (!found.empty()) return found;
 
   const Places computations(schedule);

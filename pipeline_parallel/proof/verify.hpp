@@ -1,7 +1,8 @@
 // Verify: proves that a schedule computes a whole step, and that it cannot hang.
 //
 // It checks, each only if those before are in order:
-//   1. every action names a stage of its rank and a micro-batch that exists;
+//   1. every stage has a rank, and every action names a stage of its rank and a micro-batch that
+//      exists;
 //   2. each stage runs each micro-batch forward once and backward once, in one action (B) or in two
 //      parts (I and W), and nothing occurs twice;
 //   3. F comes before B or I, I before W, and a stage after the stage on the same rank whose output

@@ -1,0 +1,226 @@
+// `ringside step pipeline`: draws a pipeline schedule: what each rank computes when.
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "cli/command.hpp"
+#include "cli/report/json_file.hpp"
+#include "cli/report/numbers.hpp"
+#include "cli/report/terminal.hpp"
+#include "cli/report/text_file.hpp"
+#include "cli/views/pipeline_drawing.hpp"
+#include "cli/views/pipeline_picture.hpp"
+#include "pipeline_parallel/csv.hpp"
+#include "pipeline_parallel/generators/catalogue.hpp"
+#include "pipeline_parallel/lower.hpp"
+#include "pipeline_parallel/proof/formulas.hpp"
+#include "pipeline_parallel/proof/verify.hpp"
+
+namespace ringside::cli {
+
+namespace {
+
+using namespace pipeline_parallel;
+
+struct PipelineOptions {
+  std::string name;      // as the first argument
+  std::string schedule;  // as --schedule: the same
+  int ranks = 0;         // 0: as the file says, or 4
+  int micro_batches = 0;
+  int stages_per_rank = 0;
+  Durations durations;
+  bool list = false;
+  std::string svg, csv, json;
+};
+
+constexpr const char* more = R"(
+A box is a computation: F forward, B backward, or in two parts: I, the gradient
+of the input, and W, the gradient of the weights. Its number is the micro-batch.
+Small letters are the second of a rank's two stages.
+
+Examples:
+  ringside step pipeline 1f1b -n 4 --micro-batches 8
+  ringside step pipeline zb_v --micro-batches 8 --svg zb_v.svg
+  ringside step pipeline 1f1b --csv mine.csv
+  ringside step pipeline csv:mine.csv)";
+
+// "F takes 1, B 2"; with the parts of backward where the schedule has them.
+std::string in_words(const Durations& durations, bool in_parts) {
+  std::string text = fmt::format("F takes {:g}, ", durations.forward);
+  text += in_parts ? fmt::format("I {:g}, W {:g}", durations.input(), durations.weight)
+                   : fmt::format("B {:g}", durations.backward);
+  if (durations.message > 0) text += fmt::format(", a message {:g}", durations.message);
+  return text;
+}
+
+bool has_parts(const Schedule& schedule) {
+  for (const std::vector<Action>& actions : schedule.actions) {
+    for (const Action& action : actions) {
+      if (action.kind == Kind::backward_weight) return true;
+    }
+  }
+  return false;
+}
+
+std::string title_of(const std::string& name, const Schedule& schedule,
+                     const Durations& durations) {
+  const std::string stages =
+      schedule.stages() == schedule.ranks() ? "" : fmt::format(", {} stages", schedule.stages());
+  return fmt::format("{} on {}{}: {}; {}", name, counted(schedule.ranks(), "rank"), stages,
+                     counted(schedule.micro_batches, "micro-batch"),
+                     in_words(durations, has_parts(schedule)));
+}
+
+std::string legend_of(const Schedule& schedule) {
+  std::string legend =
+      has_parts(schedule)
+          ? "F forward; I and W: gradients of input and weights; number: micro-batch.\n"
+          : "F forward, B backward; number: micro-batch.\n";
+  if (schedule.stages() == 2 * schedule.ranks())
+    legend += "Small letters: the second stage of a rank.\n";
+  return legend;
+}
+
+std::string percent(double part) {
+  return fmt::format("{:.1f} %", 100 * part);
+}
+
+void print_figures(std::ostream& out, const std::string& name, const TimedSchedule& timed,
+                   const Durations& durations) {
+  const auto& [schedule, timing] = timed;
+  const Setting setting{name, schedule.ranks(), schedule.micro_batches,
+                        schedule.stages() / schedule.ranks()};
+  out << fmt::format("step       {:g}\n", timing.step);
+  out << fmt::format("bubble     {}", percent(timing.bubble()));
+  if (const auto bubble = bubble_by_formula(setting, durations))
+    out << fmt::format("; by the formula, {}: {}", bubble_formula(name), percent(*bubble));
+  out << fmt::format("\nwaiting    {:g} between a rank's first and last computation, {}\n",
+                     *std::max_element(timing.waiting.begin(), timing.waiting.end()),
+                     schedule.ranks() == 1 ? "on rank 0" : "at most");
+  const std::vector<int> most = most_in_flight(schedule);
+  out << fmt::format(
+      "holds      {} activations of a stage at most, on {}\n", fmt::join(most, ", "),
+      schedule.ranks() == 1 ? "rank 0" : fmt::format("ranks 0 to {}", schedule.ranks() - 1));
+  if (in_flight_by_formula(setting, 0))
+    out << fmt::format("           by the formula, {} on rank r\n", in_flight_formula(name));
+}
+
+Json json_of(const std::string& name, const TimedSchedule& timed) {
+  const auto& [schedule, timing] = timed;
+  Json ranks = Json::array();
+  const std::vector<int> most = most_in_flight(schedule);
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    Json actions = Json::array();
+    for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
+      actions.push_back({{"action", text_of(schedule.actions[rank][i])},
+                         {"start", timing.spans[rank][i].start},
+                         {"end", timing.spans[rank][i].end}});
+    }
+    ranks.push_back({{"stages", stages_of(schedule, rank)},
+                     {"busy", timing.busy[rank]},
+                     {"waiting", timing.waiting[rank]},
+                     {"most_in_flight", most[rank]},
+                     {"actions", actions}});
+  }
+  return {{"schedule", name},
+          {"ranks", schedule.ranks()},
+          {"stages", schedule.stages()},
+          {"micro_batches", schedule.micro_batches},
+          {"step", timing.step},
+          {"bubble", timing.bubble()},
+          {"of_rank", ranks}};
+}
+
+Schedule schedule_of(const std::string& name, const PipelineOptions& options) {
+  const bool from_file = name.starts_with("csv:");
+  const int ranks = options.ranks == 0 && !from_file ? 4 : options.ranks;
+  const int micro_batches = options.micro_batches == 0 && !from_file ? 8 : options.micro_batches;
+  return make_schedule(name, ranks, micro_batches, options.stages_per_rank);
+}
+
+void draw(const PipelineOptions& options) {
+  if (!options.name.empty() && !options.schedule.empty() && options.name != options.schedule)
+    throw UsageError(
+        fmt::format("name one schedule, not {} and --schedule {}", options.name, options.schedule));
+  const std::string given = options.name.empty() ? options.schedule : options.name;
+  const std::string name = given.empty() ? "1f1b" : given;
+  const Schedule schedule = schedule_of(name, options);
+  const std::vector<std::string> findings = verify(schedule);
+  if (!findings.empty()) fail("{}: {}", name, fmt::join(findings, "\n"));
+
+  TimedSchedule timed{.schedule = lower(schedule), .timing = {}};
+  timed.timing = time_of(timed.schedule, options.durations);
+  std::ostream& out = stream_beside(options.json);
+  const int width = terminal_columns(STDOUT_FILENO).value_or(80);
+  out << title_of(name, schedule, options.durations) << "\n" << legend_of(schedule) << "\n";
+  if (options.list) {
+    list_pipeline(out, timed, width);
+  } else {
+    draw_pipeline(out, timed, width, wants_colour() && !is_stdout(options.json));
+  }
+  out << "\n";
+  print_figures(out, name, timed, options.durations);
+  out << "proved: each action once, in order, and no deadlock\n";
+  if (!options.svg.empty())
+    write_text_file(options.svg,
+                    svg_of_pipeline(timed, title_of(name, schedule, options.durations)),
+                    "the picture");
+  if (!options.csv.empty()) write_text_file(options.csv, csv_of(schedule), "the schedule");
+  if (!options.json.empty()) write_json_file(options.json, json_of(name, timed));
+}
+
+}  // namespace
+
+void add_step_pipeline_command(CLI::App& step) {
+  const auto options = std::make_shared<PipelineOptions>();
+  CLI::App* command =
+      step.add_subcommand("pipeline", "Draw a pipeline schedule: what each rank computes when")
+          ->footer(more);
+  const std::string names = schedule_names() + "; csv:FILE reads your own";
+  command->add_option("SCHEDULE", options->name, names + " [1f1b]")->type_name("");
+  command->add_option("--schedule", options->schedule, "The same as an option")->type_name("NAME");
+  command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 [4]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64).description(""));
+  command->add_option("--micro-batches", options->micro_batches, "Micro-batches of a step [8]")
+      ->type_name("M")
+      ->check(CLI::Range(1, 1024).description(""));
+  command
+      ->add_option("--stages-per-rank", options->stages_per_rank,
+                   "Stages on each rank, for interleaved [2]")
+      ->type_name("V")
+      ->check(CLI::Range(1, 64).description(""));
+  command->add_option("--forward", options->durations.forward, "Duration of F of a stage [1]")
+      ->type_name("T");
+  command
+      ->add_option("--backward", options->durations.backward,
+                   "Duration of the whole backward of a stage, I and W [2]")
+      ->type_name("T");
+  command->add_option("--weight", options->durations.weight, "The part of it that W takes [1]")
+      ->type_name("T");
+  command
+      ->add_option("--message", options->durations.message,
+                   "Time of a message between two ranks [0]")
+      ->type_name("T");
+  command->add_flag("--list", options->list,
+                    "A table instead of the picture: which action starts when, and what is sent");
+  command->add_option("--svg", options->svg, "Draw the picture to this file")->type_name("FILE");
+  command
+      ->add_option("--csv", options->csv,
+                   "Write the schedule to this file, in the format of torch.distributed.pipelining")
+      ->type_name("FILE");
+  command
+      ->add_option("--json", options->json,
+                   "Write every action with its times to this file; - writes it to standard output")
+      ->type_name("FILE");
+  command->callback([options] { draw(*options); });
+}
+
+}  // namespace ringside::cli
