@@ -283,6 +283,14 @@ Work ProcessGroup::all_gather_async(ConstBuffer input, Buffer output, std::strin
                        input.address, output.address);
 }
 
+Work ProcessGroup::send_async(ConstBuffer data, int to, std::string_view label) {
+  return state_->start(state_->between(rank(), to, data, label), data.address, nullptr);
+}
+
+Work ProcessGroup::recv_async(Buffer data, int from, std::string_view label) {
+  return state_->start(state_->between(from, rank(), data, label), nullptr, data.address);
+}
+
 // A call that moves data between this rank and another.
 Call ProcessGroup::State::between(int from, int to, const ConstBuffer& data,
                                   std::string_view label) const {

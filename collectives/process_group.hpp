@@ -100,6 +100,10 @@ class ProcessGroup {
   Work reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
                             std::string_view label = {});
   Work all_gather_async(ConstBuffer input, Buffer output, std::string_view label = {});
+  // They wait in this group's queue like the others: what must not wait for another message uses
+  // another group.
+  Work send_async(ConstBuffer data, int to, std::string_view label = {});
+  Work recv_async(Buffer data, int from, std::string_view label = {});
 
   // The length and the beginning of rank r's block when `count` elements are divided among all
   // ranks. If they do not divide evenly, the first blocks have one more element.

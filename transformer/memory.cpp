@@ -55,12 +55,14 @@ double rows_of_logits(double tokens, const Config& config) {
 
 // The largest number of activations that exist at one time: when backward begins, or later. At the
 // head these are rows of logits and the tensors around the last norm.
-double peak_activations(const Sizes& sizes, double tokens, double rows, bool checkpointed) {
+double peak_activations(const Sizes& sizes, double tokens, double rows, bool checkpointed,
+                        double micro_batches_kept = 1) {
   const double head = sizes.has_head ? rows * sizes.vocabulary + tokens * 3 * sizes.d : 0;
   const double block = tokens * sizes.kept_by_block(),
                in_block = tokens * sizes.of_backward_in_block();
-  if (checkpointed) return tokens * sizes.layers * sizes.stream + std::max(head, block + in_block);
-  return sizes.layers * block + std::max(head, in_block);
+  const double layers = sizes.layers * micro_batches_kept;
+  if (checkpointed) return tokens * layers * sizes.stream + std::max(head, block + in_block);
+  return layers * block + std::max(head, in_block);
 }
 
 double bytes_of_buckets(const Sizes& sizes, double size, const Held& held) {
@@ -93,17 +95,18 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   // For bf16 parameters the optimizer keeps fp32 masters, and its other state is fp32 too.
   const double fp32_copy = is_bf16 ? 2 * parameters : parameters, masters = is_bf16 ? fp32_copy : 0;
   const double whole = held.whole_units ? size : 0;  // the root is as large as the embedding
-  return {
-      .parameters = parameters * held.parameters +
-                    whole * (sizes.block() + std::max(sizes.root(), sizes.block())),
-      .gradients = parameters * held.gradients +
-                   whole * 2 * (std::max(sizes.root(), sizes.block()) + sizes.block()) +
-                   bytes_of_buckets(sizes, size, held),
-      .optimizer = held.optimizer *
-                   (masters + (options.optimizer == OptimizerKind::adamw ? 2 * fp32_copy : 0)),
-      .activations =
-          peak_activations(sizes, tokens, rows, options.checkpoint_activations) * size + converted,
-      .before_sharding = parameters};
+  return {.parameters = parameters * held.parameters +
+                        whole * (sizes.block() + std::max(sizes.root(), sizes.block())),
+          .gradients = parameters * held.gradients +
+                       whole * 2 * (std::max(sizes.root(), sizes.block()) + sizes.block()) +
+                       bytes_of_buckets(sizes, size, held),
+          .optimizer = held.optimizer *
+                       (masters + (options.optimizer == OptimizerKind::adamw ? 2 * fp32_copy : 0)),
+          .activations = peak_activations(sizes, tokens, rows, options.checkpoint_activations,
+                                          held.micro_batches_kept) *
+                             size +
+                         converted,
+          .before_sharding = parameters};
 }
 
 MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences,

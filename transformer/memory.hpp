@@ -31,6 +31,9 @@ struct Held {
   ModelPart part = {};
   bool divides_sequence = false;  // the residual stream is divided among the tensor ranks, too
 
+  // A pipeline keeps the activations of several micro-batches at a time; so many of all its layers.
+  double micro_batches_kept = 1;
+
   // Fractions of the part.
   double parameters = 1, gradients = 1, optimizer = 1;
 

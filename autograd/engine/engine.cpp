@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/engine/deferred_gradients.hpp"
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/copy.hpp"
 
@@ -99,7 +100,8 @@ class Engine {
                                             : std::move(grad);
     }
     if (--pending.awaited > 0) return;
-    ready_.push({to, std::move(pending.grad), arrivals_++});
+    if (!DeferredGradients::take(to, pending.grad))
+      ready_.push({to, std::move(pending.grad), arrivals_++});
     pending_.erase(to.get());
   }
 
@@ -156,6 +158,16 @@ void backward(const Tensor& loss, const Tensor& seed) {
   const Pass pass;
   Engine().run(root,
                seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+}
+
+void backward(const std::shared_ptr<Node>& result, const Tensor& gradient) {
+  require(
+      result != nullptr && gradient.defined() && gradient.shape() == result->output_shape() &&
+          gradient.dtype() == result->output_dtype(),
+      "backward: expected the node of a result, and a gradient of the result's shape and dtype");
+  const NoGrad no_history;
+  const Pass pass;
+  Engine().run(result, gradient);
 }
 
 }  // namespace ringside::autograd

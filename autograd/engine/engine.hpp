@@ -19,6 +19,10 @@ namespace ringside::autograd {
 // the pass ends, and the graph cannot be used any more.
 void backward(const Tensor& loss, const Tensor& seed = {});
 
+// The same from the node of a result (Tensor::grad_fn), whose numbers may be freed by then: a
+// pipeline stage sends its result away and later receives the result's gradient.
+void backward(const std::shared_ptr<Node>& result, const Tensor& gradient);
+
 // Whether this thread is inside a backward(). A forward that runs then is a recomputation
 // (checkpointing.hpp), and its own backward follows at once.
 bool in_backward();

@@ -98,6 +98,10 @@ Gradients AccumulateGrad::backward(const Tensor& grad) {
   return {};
 }
 
+bool AccumulateGrad::has_hooks() const {
+  return !leaf_.impl_->hooks.empty();
+}
+
 std::shared_ptr<Node> gradient_edge(const Tensor& tensor) {
   if (!tensor.defined() || !tensor.requires_grad()) return nullptr;
   Tensor::Impl& impl = *tensor.impl_;

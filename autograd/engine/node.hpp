@@ -98,6 +98,7 @@ class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(Tensor leaf);
   Gradients backward(const Tensor& grad) override;
+  bool has_hooks() const;
 
  private:
   Tensor leaf_;

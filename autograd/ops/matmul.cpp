@@ -4,6 +4,7 @@
 //     dA = dY B^T,  dB = A^T dY          [m, k] = [m, n] [n, k],  [k, n] = [k, m] [m, n]
 #include <algorithm>
 
+#include "autograd/engine/deferred_gradients.hpp"
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
@@ -111,12 +112,17 @@ Tensor linear(const Tensor& x_input, const Tensor& weight, const Tensor& bias) {
   return record("linear", y, {x, w, bias},
                 [x, w, rows, out, in](const Node& node, const Tensor& grad) -> Gradients {
                   const Tensor dy = grad.contiguous();
-                  const Tensor dx = node.needs(0) ? empty_like(x) : Tensor(),
-                               dw = node.needs(1) ? empty_like(w) : Tensor();
-                  if (dx.defined()) multiply({.m = rows, .n = in, .k = out}, dy, w, dx);
-                  if (dw.defined())
+                  const auto weight_gradient = [dy, x, w, rows, out, in] {
+                    const Tensor dw = empty_like(w);
                     multiply({.a = transposed, .m = out, .n = in, .k = rows}, dy, x, dw);
-                  return {dx, dw, node.needs(2) ? sum_of_rows(dy, rows, out) : Tensor()};
+                    return dw;
+                  };
+                  Tensor dx, dw, db;
+                  if (node.needs(0))
+                    multiply({.m = rows, .n = in, .k = out}, dy, w, dx = empty_like(x));
+                  if (node.needs(1)) dw = DeferredGradients::now_or_later(node, 1, weight_gradient);
+                  if (node.needs(2)) db = sum_of_rows(dy, rows, out);
+                  return {dx, dw, db};
                 });
 }
 

@@ -51,7 +51,9 @@ double grad_norm_squared(std::span<const Tensor> parameters) {
                               squares += static_cast<double>(g[i]) * static_cast<double>(g[i]);
                             of_piece[static_cast<std::size_t>(piece)] = squares;
                           });
-      for (const double squares : of_piece) total += squares;
+      double of_tensor = 0;
+      for (const double squares : of_piece) of_tensor += squares;
+      total += of_tensor;
     });
   }
   return total;

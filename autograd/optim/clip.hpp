@@ -8,7 +8,8 @@
 
 namespace ringside::autograd {
 
-// The sum of the squares of all gradients that exist, in fp64.
+// The sum of the squares of all gradients that exist, in fp64: tensor by tensor, so that ranks that
+// hold whole tensors can add up their sums to the same bits.
 double grad_norm_squared(std::span<const Tensor> parameters);
 
 // Multiplies all gradients that exist by `factor`, in place.

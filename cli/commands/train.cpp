@@ -17,6 +17,7 @@
 #include "cli/training/train_arguments.hpp"
 #include "cli/training/training_run.hpp"
 #include "collectives/process_group.hpp"
+#include "pipeline_parallel/generators/catalogue.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -31,6 +32,8 @@ Examples:
       parameters, gradients and optimizer state sharded over four ranks
   ringside train -n 4 --mesh dp=2,tp=2 --parallel bucketed
       matrices divided over two ranks, the batch over two such pairs
+  ringside train -n 4 --mesh pp=2,tp=2 --schedule 1f1b --micro-batches 4
+      layers divided over two stages, matrices over two ranks of each stage
   ringside train -n 4 --backend threads --steps 2
       four ranks in one process, for a debugger
   ringside tokenize --train 10000 --save tokenizer/
@@ -154,15 +157,28 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
       ->group("Ranks");
   command
       .add_option("--mesh", args.mesh,
-                  "Ranks in a grid, such as dp=2,tp=2: tp ranks divide every matrix (tensor "
-                  "parallel), dp ranks the batch, with --parallel among them. The last axis varies "
-                  "fastest [all ranks are dp]")
+                  "Ranks in a grid, such as pp=2,dp=2,tp=2: tp ranks divide every matrix (tensor "
+                  "parallel), pp ranks the layers (pipeline parallel), dp ranks the batch, with "
+                  "--parallel among them. The last axis varies fastest [all ranks are dp]")
       ->type_name("AXES")
       ->group("Ranks");
   command
       .add_flag("--sequence-parallel", args.sequence_parallel,
                 "The tp ranks of --mesh also divide the tokens of each sequence between matrices: "
                 "less memory, the same bytes on the wire")
+      ->group("Ranks");
+  command
+      .add_option("--schedule", args.schedule,
+                  fmt::format("The order of micro-batches in the pipeline of --mesh: {}, or "
+                              "csv:FILE; `ringside step pipeline` draws them [1f1b]",
+                              pipeline_parallel::schedule_names()))
+      ->type_name("NAME")
+      ->group("Ranks");
+  command
+      .add_option("--stages-per-rank", args.stages_per_rank,
+                  "Pipeline stages on each pp rank, with --schedule interleaved [2]")
+      ->type_name("N")
+      ->check(at_least_one("stage"))
       ->group("Ranks");
   command
       .add_option("--bucket-mb", args.bucket_mb,
@@ -194,8 +210,9 @@ void add_training_options(CLI::App& command, TrainArguments& args) {
       ->check(at_least_one("step"));
   option("--batch", args.batch, "N",
          "Sequences per step over all ranks [16, or the next multiple of the ranks]");
-  option("--accumulate", args.accumulate, "K",
-         "Split each rank's batch into K micro-batches: less memory, the same gradients [1]")
+  option("--accumulate,--micro-batches", args.accumulate, "K",
+         "Split each data rank's batch into K micro-batches: less memory, the same gradients; and "
+         "what a pipeline needs to keep its stages busy [1]")
       ->check(at_least_one("micro-batch"));
   command
       .add_flag("--checkpoint-activations", args.checkpoint_activations,

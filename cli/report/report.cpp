@@ -42,16 +42,21 @@ figcaption { font-size: 0.9rem; max-width: 75ch; margin: 0 0 10px; }
   .lane-name { align-self: center; text-align: right; }
 }
 .forward rect { fill: var(--p0); } .backward rect { fill: var(--p1); }
+.weight rect { fill: var(--p5); }
 .optimizer rect { fill: var(--p2); } .other rect { fill: var(--p3); }
 .call rect { fill: var(--p4); } .wait rect { fill: url(#hatch); stroke: var(--hatch); }
 .stripe { stroke: var(--hatch); stroke-width: 3; } .hatch-paper { fill: var(--paper); }
 .lane g rect { stroke-width: 0.6; }
-.lane g.call rect, .lane g.forward rect, .lane g.backward rect { stroke: var(--paper); }
+.lane g.call rect, .lane g.forward rect, .lane g.backward rect, .lane g.weight rect {
+  stroke: var(--paper);
+}
 :root {
-  --p0: #1f66b5; --p1: #1d7a52; --p2: #7b3f9a; --p3: #66717c; --p4: #a5480f; --hatch: #c0182b;
+  --p0: #1f66b5; --p1: #1d7a52; --p2: #7b3f9a; --p3: #66717c; --p4: #a5480f; --p5: #7a6400;
+  --hatch: #c0182b;
 }
 @media (prefers-color-scheme: dark) { :root {
-  --p0: #2f77c8; --p1: #2a8a60; --p2: #9355b4; --p3: #6e7983; --p4: #b4581e; --hatch: #ff7c86;
+  --p0: #2f77c8; --p1: #2a8a60; --p2: #9355b4; --p3: #6e7983; --p4: #b4581e; --p5: #857014;
+  --hatch: #ff7c86;
 } }
 [tabindex]:focus { outline: none; }
 .lane g:focus rect, .mark:focus { stroke: var(--focus); stroke-width: 3; }

@@ -38,7 +38,8 @@ const char* css_class(const TracedSpan& span) {
   if (span.kind == Trace::Kind::call) return "call";
   if (span.kind == Trace::Kind::wait) return "wait";
   if (span.name == "forward") return "forward";
-  if (span.name == "backward") return "backward";
+  if (span.name == "backward weight") return "weight";
+  if (span.name.starts_with("backward")) return "backward";
   return span.name == "optimizer" || span.name == "clip" ? "optimizer" : "other";
 }
 
@@ -99,6 +100,7 @@ std::string lanes_legend() {
   std::string list = "<ul class=\"legend\">\n";
   for (const auto& [kind, words] :
        {std::pair("forward", "forward"), std::pair("backward", "backward"),
+        std::pair("weight", "backward of weights alone (pipelines)"),
         std::pair("optimizer", "clip, optimizer"), std::pair("other", "other phases"),
         std::pair("wait", "exposed communication: the rank waits"),
         std::pair("call", "a call in progress")})

@@ -156,7 +156,7 @@ void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
   if (args.sequence_parallel && !args.mesh)
     throw UsageError("--sequence-parallel needs a mesh: add --mesh tp=2, for example");
   if (!args.mesh) return;
-  plan.mesh = {parallel::MeshShape(*args.mesh), args.sequence_parallel};
+  plan.mesh = MeshPlan{parallel::MeshShape(*args.mesh), args.sequence_parallel};
   plan.mesh->shape.require_ranks(ranks);
   if (plan.mesh->shape.size(parallel::Axis::pp) > 1)
     throw UsageError("the stages of a pipeline do not train yet: leave out pp");
@@ -164,6 +164,17 @@ void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
     throw UsageError(
         "generation on a mesh is not supported: leave out --sample, save the model with --save DIR "
         "and run ringside generate --init DIR");
+}
+
+// The micro-batches of a step are known by now.
+void plan_pipeline(const TrainArguments& args, TrainingPlan& plan) {
+  const bool pipeline = plan.mesh && plan.mesh->shape.size(parallel::Axis::pp) > 1;
+  if ((args.schedule || args.stages_per_rank) && !pipeline)
+    throw UsageError(fmt::format("{} needs a pipeline: add --mesh pp=2, for example",
+                                 args.schedule ? "--schedule" : "--stages-per-rank"));
+  if (pipeline)
+    plan_schedule(*plan.mesh, args.schedule.value_or("1f1b"), plan.options.accumulate,
+                  args.stages_per_rank.value_or(0));
 }
 
 // Where the ranks compute and how they communicate.
@@ -207,6 +218,7 @@ TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_
   plan.data.assign(args.data.begin(), args.data.end());
   plan_mesh(args, ranks, plan);
   plan_model(args, ranks, plan);
+  plan_pipeline(args, plan);
   plan_ranks(args, ranks, ranks_on_this_machine, plan);
   plan_outputs(args, plan);
   return plan;

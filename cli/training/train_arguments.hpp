@@ -19,12 +19,13 @@ namespace ringside::cli {
 struct TrainArguments {
   RanksOption ranks;
   DeviceOption device;
-  std::optional<std::string> model, init, resume, strategy, mesh, dtype, optimizer, tokenizer;
+  std::optional<std::string> model, init, resume, strategy, mesh, schedule, dtype, optimizer,
+      tokenizer;
   std::optional<std::int64_t> d_model, layers, heads, kv_heads, d_ff, vocabulary, sequence;
   std::optional<std::int64_t> steps, stop_at, batch, accumulate, warmup, eval_batches, save_every;
   std::optional<double> learning_rate, min_learning_rate, clip, weight_decay;
   std::optional<std::uint64_t> seed;
-  std::optional<int> threads;
+  std::optional<int> threads, stages_per_rank;
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
   bool tied_head = false, checkpoint_activations = false, sequence_parallel = false;
   std::vector<std::string> data;

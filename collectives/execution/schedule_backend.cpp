@@ -49,7 +49,9 @@ class ScheduleBackend final : public Backend {
   }
 
   void interrupt(const std::string& cause) noexcept override {
-    connections_.control->interrupt(RankFailure(rank(), cause));
+    // Other ranks are told the cause alone, not in which call this rank ended itself.
+    connections_.control->interrupt(
+        RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
   }
 
   Endpoint listen() override { return connections_.connector->listen(); }

@@ -143,8 +143,10 @@ TEST_CASE("bytes along dp are those of this rank's part of the gradients, and on
       }
       const Measured sent = bytes_of_step(problem, {mesh, inner});
       CHECK(sent.dp == expected);
-      // The squares of the gradients, unless they are added up over the world.
-      const auto norm = static_cast<std::uint64_t>(p) * 2 * static_cast<std::uint64_t>(t - 1) * 8;
+      // The squares of each parameter's gradient, unless they are added up over the world.
+      const std::size_t parameters = transformer::ParameterTable(problem.config()).entries().size();
+      const auto norm =
+          static_cast<std::uint64_t>(p) * 2 * static_cast<std::uint64_t>(t - 1) * 8 * parameters;
       CHECK(sent.model == (inner == "zero1" ? 0 : norm));
     }
   }

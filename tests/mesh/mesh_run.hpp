@@ -34,6 +34,7 @@ struct Problem {
   DType dtype = DType::fp64;
   std::int64_t layers = 12, steps = 10, accumulate = 1;
   transformer::OptimizerKind optimizer = transformer::OptimizerKind::sgd;
+  bool checkpoint_activations = false;
 
   Config config() const {
     Config config;
@@ -53,6 +54,7 @@ struct Problem {
     options.steps = steps;
     options.batch = 24;
     options.accumulate = accumulate;
+    options.checkpoint_activations = checkpoint_activations;
     options.sequence = 12;
     options.optimizer = optimizer;
     options.learning_rate = 0.3;
@@ -61,15 +63,24 @@ struct Problem {
     return options;
   }
 
-  auto key() const { return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate); }
+  auto key() const {
+    return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer);
+  }
 };
 
 struct MeshCase {
   std::string mesh;
   std::string inner = "bucketed";
   bool sequence_parallel = false;
+  std::string schedule = "1f1b";
+  std::int64_t micro_batches = 1;  // of the problem, for the schedule
+  int stages_per_rank = 0;         // the schedule's default
 
-  cli::MeshPlan plan() const { return {parallel::MeshShape(mesh), sequence_parallel}; }
+  cli::MeshPlan plan() const {
+    cli::MeshPlan plan{parallel::MeshShape(mesh), sequence_parallel};
+    cli::plan_schedule(plan, schedule, micro_batches, stages_per_rank);
+    return plan;
+  }
 };
 
 inline const transformer::Corpus& mesh_corpus() {

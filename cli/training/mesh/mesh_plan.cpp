@@ -1,43 +1,68 @@
 #include "cli/training/mesh/mesh_plan.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "pipeline_parallel/generators/catalogue.hpp"
+#include "pipeline_parallel/lower.hpp"
+#include "pipeline_parallel/proof/verify.hpp"
 
 namespace ringside::cli {
 
 using parallel::Axis;
-using parallel::MeshShape;
 using transformer::Config;
 using transformer::ModelPart;
 
 std::string MeshPlan::text() const {
-  return fmt::format("mesh {}{}", shape.text(), sequence_parallel ? ", sequence parallel" : "");
+  return fmt::format("mesh {}{}{}", shape.text(), sequence_parallel ? ", sequence parallel" : "",
+                     schedule_name.empty() ? "" : ", " + schedule_name);
 }
 
-ModelPart part_of_rank(const MeshShape& shape, const Config& config, int rank) {
+void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_batches,
+                   int stages_per_rank) {
+  const int ranks = plan.shape.size(Axis::pp);
+  if (ranks == 1) return;
+  const auto count = static_cast<int>(micro_batches);
+  const auto computations = pipeline_parallel::make_schedule(name, ranks, count, stages_per_rank);
+  const auto wrong = pipeline_parallel::verify(computations);
+  require(wrong.empty(), "the schedule {} is not right: {}", name, wrong.front());
+  plan.schedule = pipeline_parallel::lower(computations);
+  plan.schedule_name = name;
+}
+
+LayerRange layers_of_stage(std::int64_t layers, int stages, int stage) {
+  const std::int64_t each = layers / stages, more = layers % stages;
+  const auto begin = [&](std::int64_t s) { return s * each + std::min(s, more); };
+  return {begin(stage), begin(stage + 1)};
+}
+
+ModelPart part_of_rank(const MeshPlan& plan, const Config& config, int rank) {
   ModelPart part;
-  part.tensor_rank = shape.coordinate(rank, Axis::tp);
-  part.tensor_ranks = shape.size(Axis::tp);
-  const std::int64_t stage = shape.coordinate(rank, Axis::pp), stages = shape.size(Axis::pp);
-  if (stages == 1) return part;
-  // The first stages get one layer more.
-  const std::int64_t each = config.layers / stages, more = config.layers % stages;
-  const std::int64_t first = stage * each + std::min(stage, more);
-  for (std::int64_t layer = first; layer < first + each + (stage < more ? 1 : 0); ++layer)
-    part.layers.push_back(layer);
-  part.embedding = stage == 0;
-  part.head = stage == stages - 1;
+  part.tensor_rank = plan.shape.coordinate(rank, Axis::tp);
+  part.tensor_ranks = plan.shape.size(Axis::tp);
+  if (plan.shape.size(Axis::pp) == 1) return part;
+  const int stages = plan.schedule.stages(), pipeline_rank = plan.shape.coordinate(rank, Axis::pp);
+  require(stages > 0, "the mesh {} has no schedule for its pipeline", plan.shape.text());
+  for (const int stage : pipeline_parallel::stages_of(plan.schedule, pipeline_rank)) {
+    const LayerRange layers = layers_of_stage(config.layers, stages, stage);
+    for (std::int64_t layer = layers.first; layer < layers.end; ++layer)
+      part.layers.push_back(layer);
+  }
+  part.embedding = plan.schedule.rank_of.front() == pipeline_rank;
+  part.head = plan.schedule.rank_of.back() == pipeline_rank;
   return part;
 }
 
 void require_divisible(const MeshPlan& plan, const Config& config,
                        const transformer::TrainerOptions& options, const std::string& strategy) {
-  const int stages = plan.shape.size(Axis::pp), tensor_ranks = plan.shape.size(Axis::tp);
+  const int stages = plan.schedule.stages(), tensor_ranks = plan.shape.size(Axis::tp);
   transformer::require_divisible(config, tensor_ranks);
   require(stages <= config.layers,
-          "{} layers cannot be divided among {} pipeline stages: choose a pp of at most {}",
-          config.layers, stages, config.layers);
+          "{} layers cannot be divided among the {} stages of {} on {} pipeline ranks, which need "
+          "one layer each: choose a smaller pp, fewer --stages-per-rank, or more --layers",
+          config.layers, stages, plan.schedule_name, plan.schedule.ranks());
   require(!plan.sequence_parallel || tensor_ranks > 1,
           "--sequence-parallel divides sequences among tensor-parallel ranks, but --mesh {} has no "
           "tp: add tp=2, or leave out --sequence-parallel",
@@ -58,8 +83,14 @@ void require_divisible(const MeshPlan& plan, const Config& config,
 
 transformer::Held held_by_rank(const MeshPlan& plan, const Config& config, int rank,
                                transformer::Held of_strategy) {
-  of_strategy.part = part_of_rank(plan.shape, config, rank);
+  of_strategy.part = part_of_rank(plan, config, rank);
   of_strategy.divides_sequence = plan.sequence_parallel;
+  if (plan.schedule.stages() > 0) {
+    const int pipeline_rank = plan.shape.coordinate(rank, Axis::pp);
+    of_strategy.micro_batches_kept =
+        static_cast<double>(pipeline_parallel::most_in_flight(plan.schedule)[pipeline_rank]) /
+        static_cast<double>(pipeline_parallel::stages_of(plan.schedule, pipeline_rank).size());
+  }
   return of_strategy;
 }
 

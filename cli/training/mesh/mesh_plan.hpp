@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/mesh_shape.hpp"
+#include "pipeline_parallel/schedule.hpp"
 #include "transformer/config.hpp"
 #include "transformer/memory.hpp"
 #include "transformer/model_part.hpp"
@@ -14,6 +15,9 @@ namespace ringside::cli {
 struct MeshPlan {
   parallel::MeshShape shape;
   bool sequence_parallel = false;
+  // The schedule of the pipeline with its messages, and its name; empty without a pp axis.
+  pipeline_parallel::Schedule schedule = {};
+  std::string schedule_name = {};
 
   int data_ranks() const { return shape.size(parallel::Axis::dp); }
   // Whether ranks hold different parts of the model.
@@ -21,10 +25,23 @@ struct MeshPlan {
   std::string text() const;  // "mesh dp=2,tp=2, sequence parallel"
 };
 
-// The part of the model that a rank of the mesh holds: layers by its pp coordinate, floor +
-// remainder, and matrices by its tp coordinate.
-transformer::ModelPart part_of_rank(const parallel::MeshShape& shape,
-                                    const transformer::Config& config, int rank);
+// Gives a mesh with a pp axis its schedule: a name of the catalogue, or "csv:FILE".
+// stages_per_rank 0 is the schedule's default. Throws Error, one sentence that says what would fit,
+// if the schedule does not serve these numbers or is not right.
+void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_batches,
+                   int stages_per_rank = 0);
+
+// The blocks of a stage: first .. end - 1. Floor + remainder: the first stages get one block more,
+// because the last one also computes the head.
+struct LayerRange {
+  std::int64_t first, end;
+};
+LayerRange layers_of_stage(std::int64_t layers, int stages, int stage);
+
+// The part of the model that a rank of the mesh holds: the blocks of its stages, and matrices by
+// its tp coordinate.
+transformer::ModelPart part_of_rank(const MeshPlan& plan, const transformer::Config& config,
+                                    int rank);
 
 // Throws Error, with one sentence that says what would fit, if the model or the sequences cannot be
 // divided so, or if --parallel does not work on such a mesh.

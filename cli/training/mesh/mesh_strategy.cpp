@@ -28,11 +28,11 @@ ddp::Alone vocabulary_matrices(const MeshPlan& plan) {
   return {{transformer::embedding_name, transformer::head_name}};
 }
 
-std::vector<transformer::ModelPart> parts_of_model(const parallel::MeshShape& shape,
+std::vector<transformer::ModelPart> parts_of_model(const MeshPlan& plan,
                                                    const transformer::Config& config, int rank) {
   std::vector<transformer::ModelPart> parts;
-  for (const int member : shape.model_members(rank))
-    parts.push_back(part_of_rank(shape, config, member));
+  for (const int member : plan.shape.model_members(rank))
+    parts.push_back(part_of_rank(plan, config, member));
   return parts;
 }
 
@@ -41,10 +41,11 @@ std::vector<transformer::ModelPart> parts_of_model(const parallel::MeshShape& sh
 MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
                            const transformer::Config& config, const std::string& inner,
                            double bucket_mb)
-    : mesh_(world, plan.shape),
+    : plan_(plan),
+      mesh_(world, plan.shape),
       table_(config),
-      parts_(parts_of_model(plan.shape, config, world.rank())),
-      part_(part_of_rank(plan.shape, config, world.rank())),
+      parts_(parts_of_model(plan, config, world.rank())),
+      part_(part_of_rank(plan, config, world.rank())),
       division_(std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel)),
       inner_(make_strategy(inner, mesh_.group(Axis::dp), bucket_mb, vocabulary_matrices(plan))) {
   const int tensor_ranks = mesh_.size(Axis::tp);
@@ -53,9 +54,23 @@ MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
   // With the embedding and the head on one rank there is one matrix, and no copy.
   const bool is_copied = config.tied_head && !(parts_[0].embedding && parts_[0].head);
   if (is_copied) tied_copies_ = mesh_.group(Axis::pp).split(part_.embedding || part_.head ? 0 : 1);
+  if (mesh_.size(Axis::pp) > 1)
+    pipeline_ = std::make_unique<PipelineRun>(mesh_, plan_, [this] { return inner_->no_sync(); });
 }
 
 MeshStrategy::~MeshStrategy() = default;
+
+// --- Forward and backward
+
+double MeshStrategy::run_batches(const transformer::Model& model,
+                                 std::span<const transformer::Batch> micro_batches) {
+  return pipeline_ ? pipeline_->train(model, micro_batches)
+                   : ParallelStrategy::run_batches(model, micro_batches);
+}
+
+double MeshStrategy::loss_of(const transformer::Model& model, const transformer::Batch& batch) {
+  return pipeline_ ? pipeline_->evaluate(model, batch) : ParallelStrategy::loss_of(model, batch);
+}
 
 // --- Gradients
 
@@ -107,14 +122,23 @@ void MeshStrategy::add_gradients(const GradientSum& sum) const {
 
 double MeshStrategy::clip_gradients(Optimizer& optimizer, double max_norm) {
   const LocalParameters local = inner_->local_parameters(optimizer);
-  std::vector<Tensor> counted;
+  // A number for each parameter of the whole model, added up in the order of a single process,
+  // where decayed parameters come first: so a pipeline, whose stages hold whole parameters, clips
+  // by the same bits.
+  std::vector<double> squares(table_.entries().size());
   for (const auto& [name, tensor] : local.tensors) {
-    if (transformer::is_counted(part_, table_.entry(name))) counted.push_back(tensor);
+    const ParameterEntry& entry = table_.entry(name);
+    if (transformer::is_counted(part_, entry))
+      squares[static_cast<std::size_t>(&entry - table_.entries().data())] +=
+          autograd::grad_norm_squared({&tensor, 1});
   }
-  double squares = autograd::grad_norm_squared(counted);
   ProcessGroup& group = local.is_sharded ? mesh_.world() : mesh_.model_group();
-  group.all_reduce(std::span(&squares, 1), ReduceOp::sum, "squares of the gradients");
-  const double norm = std::sqrt(squares);
+  group.all_reduce(std::span(squares), ReduceOp::sum, "squares of the gradients");
+  double sum = 0;
+  for (const bool decayed : {true, false})
+    for (std::size_t i = 0; i < squares.size(); ++i)
+      if (table_.entries()[i].is_decayed() == decayed) sum += squares[i];
+  const double norm = std::sqrt(sum);
   if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
   return norm;
 }
@@ -181,6 +205,7 @@ std::vector<ProcessGroup*> MeshStrategy::groups() const {
 double MeshStrategy::communication_seconds() const {
   double seconds = 0;
   for (const ProcessGroup* group : groups()) seconds += group->times().blocked;
+  if (pipeline_) seconds += pipeline_->seconds_waited();
   return seconds;
 }
 

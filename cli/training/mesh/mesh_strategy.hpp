@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "cli/training/mesh/mesh_plan.hpp"
+#include "cli/training/mesh/pipeline_run.hpp"
 #include "cli/training/mesh/whole_tensors.hpp"
 #include "collectives/process_group.hpp"
 #include "parallel/device_mesh.hpp"
@@ -49,6 +50,9 @@ class MeshStrategy final : public transformer::ParallelStrategy {
 
   void prepare(autograd::Module& model) override { inner_->prepare(model); }
   std::shared_ptr<void> no_sync() override { return inner_->no_sync(); }
+  double run_batches(const transformer::Model& model,
+                     std::span<const transformer::Batch> micro_batches) override;
+  double loss_of(const transformer::Model& model, const transformer::Batch& batch) override;
   void finish_gradients() override;
   std::unique_ptr<autograd::Optimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
                                                       const MakeOptimizer& make) override;
@@ -76,6 +80,7 @@ class MeshStrategy final : public transformer::ParallelStrategy {
   double communication_seconds() const override;
 
   parallel::DeviceMesh& mesh() { return mesh_; }
+  const PipelineRun* pipeline() const { return pipeline_.get(); }  // nullptr without a pp axis
 
  private:
   // Gradients whose copies are added up over a group after backward.
@@ -91,6 +96,7 @@ class MeshStrategy final : public transformer::ParallelStrategy {
   void collect(const std::vector<WholeTensor>& order,
                const std::function<void(const SeeTensor&)>& visit, const SeeTensor& see) const;
 
+  MeshPlan plan_;
   // Calls change a group, but not what it is: visiting tensors is const.
   mutable parallel::DeviceMesh mesh_;
   transformer::ParameterTable table_;
@@ -98,6 +104,7 @@ class MeshStrategy final : public transformer::ParallelStrategy {
   transformer::ModelPart part_;                // of this rank
   std::unique_ptr<transformer::TensorDivision> division_;
   std::unique_ptr<transformer::ParallelStrategy> inner_;
+  std::unique_ptr<PipelineRun> pipeline_;
   // The ranks that hold copies of this rank's key and value heads, and of its rows of a tied
   // matrix; none if there are no copies. Mutable as mesh_ is.
   mutable std::optional<collectives::ProcessGroup> kv_copies_, tied_copies_;

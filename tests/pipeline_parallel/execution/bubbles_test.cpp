@@ -1,0 +1,142 @@
+// Bubbles, measured with stages that sleep, against the formulas.
+//
+// The machine may be busy, so each measurement is the median of three, and is repeated up to three
+// times if it fails.
+#include <algorithm>
+
+#include "collectives/process_group.hpp"
+#include "tests/pipeline_parallel/execution/recording_stages.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ringside;
+using namespace ringside::pipeline_parallel;
+using namespace ringside::tests;
+
+namespace {
+
+struct Durations {
+  double forward, input, weight;  // seconds; backward is input + weight
+  double of(Kind kind) const {
+    return kind == Kind::forward           ? forward
+           : kind == Kind::backward        ? input + weight
+           : kind == Kind::backward_input  ? input
+           : kind == Kind::backward_weight ? weight
+                                           : 0;
+  }
+};
+
+// One rank's step.
+struct Times {
+  double whole = 0;  // from the first start of any rank to the last end of any
+  double idle = 0;   // whole, less the computations
+  double gaps = 0;   // between the rank's first start and its last end, less the computations
+};
+
+std::vector<Times> run_once(const Schedule& schedule, const Durations& durations) {
+  std::vector<Trace> traces(schedule.ranks());
+  collectives::run_threads(schedule.ranks(), [&](collectives::ProcessGroup& group) {
+    Lanes lanes(group, schedule);
+    RecordingStages work(schedule,
+                         [&](const Action& action) { sleep_for(durations.of(action.kind)); });
+    Executor executor(schedule, group.rank(), lanes, work);
+    group.barrier();
+    const Trace::On on(traces[group.rank()]);
+    executor.run();
+  });
+  Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
+  std::vector<Times> times;
+  for (const Trace& trace : traces) {
+    auto first = Clock::time_point::max(), last = Clock::time_point::min();
+    double busy = 0;
+    for (const Trace::Span& span : trace.spans()) {
+      if (span.kind != Trace::Kind::phase || span.name == "reduce gradients") continue;
+      first = std::min(first, span.start), last = std::max(last, span.end);
+      busy += Seconds(span.end - span.start).count();
+    }
+    begin = std::min(begin, first), end = std::max(end, last);
+    times.push_back({0, busy, Seconds(last - first).count() - busy});
+  }
+  for (Times& each : times) {
+    each.whole = Seconds(end - begin).count();
+    each.idle = each.whole - each.idle;
+  }
+  return times;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The median over three runs of `measure`; again if it is further than `tolerance` from `expected`.
+template <class Measure>
+double measured(const Schedule& schedule, const Durations& durations, double expected,
+                double tolerance, Measure measure) {
+  double value = 0;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    std::vector<double> values;
+    for (int run = 0; run < 3; ++run) values.push_back(measure(run_once(schedule, durations)));
+    value = median(values);
+    if (std::abs(value - expected) <= tolerance) break;
+  }
+  MESSAGE(fmt::format("{} ranks, {} micro-batches, {} stages: measured {:.4f}, formula {:.4f}",
+                      schedule.ranks(), schedule.micro_batches, schedule.stages(), value,
+                      expected));
+  return value;
+}
+
+// The part of the step in which a rank is idle, the mean over ranks.
+double bubble(const std::vector<Times>& times) {
+  double sum = 0;
+  for (const Times& each : times) sum += each.idle / each.whole;
+  return sum / static_cast<double>(times.size());
+}
+
+constexpr Durations plain{.forward = 0.02, .input = 0.02, .weight = 0.02};
+
+}  // namespace
+
+TEST_CASE("the bubble of GPipe and 1F1B is (p-1)/(m+p-1)") {
+  for (const char* const name : {"gpipe", "1f1b"})
+    for (const int p : {2, 4}) {
+      CAPTURE(name);
+      const int m = 2 * p;
+      const double formula = static_cast<double>(p - 1) / (m + p - 1);
+      const double seen =
+          measured(lower(make_schedule(name, p, m)), plain, formula, 0.02 * formula, bubble);
+      CHECK(seen == doctest::Approx(formula).epsilon(0.02));
+    }
+}
+
+TEST_CASE("the bubble of interleaved 1F1B is (p-1)/(vm+p-1)") {
+  for (const int v : {2, 3}) {
+    const int p = 4, m = 8;
+    const double formula = static_cast<double>(p - 1) / (v * m + p - 1);
+    const double seen = measured(lower(make_schedule("interleaved", p, m, v)), plain, formula,
+                                 0.02 * formula, bubble);
+    CHECK(seen == doctest::Approx(formula).epsilon(0.02));
+  }
+}
+
+TEST_CASE("under zb_h1 rank 0 is idle for (p-1)(F+I-W)") {
+  for (const Durations& durations : {plain, Durations{0.02, 0.03, 0.01}}) {
+    const int p = 4, m = 8;
+    const double formula = (p - 1) * (durations.forward + durations.input - durations.weight);
+    const auto idle = [](const std::vector<Times>& times) { return times[0].idle; };
+    const double whole = m * (durations.forward + durations.input + durations.weight) + formula;
+    const double seen =
+        measured(lower(make_schedule("zb_h1", p, m)), durations, formula, 0.02 * whole, idle);
+    CHECK(std::abs(seen - formula) <= 0.02 * whole);
+  }
+}
+
+TEST_CASE("under zb_v no rank waits between its first and its last action where F = I = W") {
+  const int p = 3, m = 8;
+  const auto gaps = [](const std::vector<Times>& times) {
+    double most = 0;
+    for (const Times& each : times) most = std::max(most, each.gaps / each.whole);
+    return most;
+  };
+  CHECK(measured(lower(make_schedule("zb_v", p, m)), plain, 0, 0.02, gaps) <= 0.02);
+}
