@@ -80,7 +80,7 @@ ScopedWork all_gather_async(const Tensor& block, const Tensor& whole, ProcessGro
   return group.all_gather_async(buffer_of(block, label), buffer_of(whole, label), label);
 }
 
-Work send_async(const Tensor& tensor, int to, ProcessGroup& group, std::string_view label) {
+ScopedWork send_async(const Tensor& tensor, int to, ProcessGroup& group, std::string_view label) {
   return group.send_async(buffer_of(tensor, label), to, label);
 }
 

@@ -56,8 +56,8 @@ ScopedWork all_gather_async(const autograd::Tensor& block, const autograd::Tenso
                             collectives::ProcessGroup& group, std::string_view label);
 
 // Moves a tensor to the rank that calls recv for one of the same count and type.
-collectives::Work send_async(const autograd::Tensor& tensor, int to,
-                             collectives::ProcessGroup& group, std::string_view label);
+ScopedWork send_async(const autograd::Tensor& tensor, int to, collectives::ProcessGroup& group,
+                      std::string_view label);
 void recv(const autograd::Tensor& tensor, int from, collectives::ProcessGroup& group,
           std::string_view label);
 

@@ -71,8 +71,8 @@ void Lanes::wait(Connection& connection) {
 void Lanes::send(const Action& message, Tensor tensor) {
   Connection& lane = connection(message);
   wait(lane);
-  lane.work = parallel::send_async(tensor, 1, lane.group, label_of(message));
   lane.under_way = std::move(tensor);
+  lane.work.emplace(parallel::send_async(lane.under_way, 1, lane.group, label_of(message)));
 }
 
 void Lanes::receive(const Action& message, const Tensor& tensor) {

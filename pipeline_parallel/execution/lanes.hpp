@@ -18,6 +18,7 @@
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
+#include "parallel/scoped_work.hpp"
 #include "pipeline_parallel/lower.hpp"
 
 namespace ringside::pipeline_parallel {
@@ -56,7 +57,7 @@ class Lanes {
   struct Connection {
     collectives::ProcessGroup group;  // rank 0 sends, rank 1 receives
     autograd::Tensor under_way = {};
-    std::optional<collectives::Work> work = {};
+    std::optional<parallel::ScopedWork> work = {};  // after the tensor that it sends
   };
   Connection& connection(const Action& message);
   static void wait(Connection& connection);
