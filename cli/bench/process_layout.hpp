@@ -11,7 +11,7 @@
 //       set 1   mpirun -n 4 ... -> ranks 0..3    for mpi
 //       set 2   mpirun -n 4 ... -> ranks 0..3    for mpi_tcp
 //
-// The processes of all sets form one group, in which those sleep that do not measure.
+// The processes of all sets form one group. Those that do not measure sleep in it.
 #pragma once
 
 #include <string>
