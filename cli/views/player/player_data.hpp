@@ -24,10 +24,10 @@
 //      "slice_bytes": 262144,
 //      "first": {"family": "all_reduce", "algorithm": "ring", "ranks": 4}}
 //
-// A family without "costs" has no comparison of costs on the page. So another kind of schedule needs
-// only a family of this form. For a pipeline, a row is a rank, a column a micro-batch, and a cell
-// names the actions that are done: "0F". Where the cells at the start name no ranks, the page draws
-// no strips of ranks.
+// A family without "costs" has no comparison of costs on the page. So another kind of schedule
+// needs only a family of this form. For a pipeline, a row is a rank, a column a micro-batch, and a
+// cell names the actions that are done: "0F". Where the cells at the start name no ranks, the page
+// draws no strips of ranks.
 #pragma once
 
 #include <cstdint>
