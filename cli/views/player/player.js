@@ -160,9 +160,10 @@ function drawCells(position, leaving) {
   const { sent } = touchedBy(leaving), { received } = touchedBy(leaving ? null : step);
   const write = notation(), single = play.columns.length === 1 && isNaN(play.columns[0]);
   byId('cells').className = play.columns.length > 6 ? 'small' : '';
+  const strips = cellsAt(0).flat().every(text => ranksIn(text).every(Number.isInteger));
   byId('meaning').textContent = shown.family.cell +
     (write === inNumbers ? ' There is little room here: a cell counts them.' : '') +
-    ' The strip below shows them, rank 0 on the left.';
+    (strips ? ' The strip below shows them, rank 0 on the left.' : '');
   const word = single ? '' : shown.family.column;
   const heads = play.columns.map(column =>
     `<th scope="col"><span class="column">${word}</span> ${escaped(column)}</th>`);
@@ -175,7 +176,7 @@ function drawCells(position, leaving) {
       const kind = arrived || (sent.has(`${rank}/${column}`) ? 'sent' : '');
       const held = new Set(ranksIn(text));
       let strip = '';
-      for (let r = 0; r < shown.ranks; ++r)
+      for (let r = 0; strips && r < shown.ranks; ++r)
         strip += held.has(r) ? `<i style="background: ${colourOf(r)}"></i>` : '<i></i>';
       const words = escaped(write(text));
       html += `<td class="cell"><div class="${kind}" data-held="${escaped(text)}">` +

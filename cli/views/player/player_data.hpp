@@ -26,7 +26,8 @@
 //
 // A family without "costs" has no comparison of costs on the page. So another kind of schedule
 // needs only a family of this form. For a pipeline, a row is a rank, a column a micro-batch, and a
-// cell names the actions that are done.
+// cell names the actions that are done: "0F". Where the cells at the start name no ranks, the page
+// draws no strips of ranks.
 #pragma once
 
 #include <cstdint>

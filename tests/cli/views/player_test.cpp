@@ -264,6 +264,18 @@ TEST_CASE("in a browser the page plays, and its times are those of the cost mode
     for (const row of document.querySelectorAll('#bars tr'))
       lines.push('cost ' + row.dataset.algorithm + ' ' + row.dataset.seconds + ' ' + row.className);
     lines.push(byId('why').textContent);
+    data.families.push({
+      name: 'pipeline', promise: 'every micro-batch is done', cell: 'A cell names the actions.',
+      row: 'rank', column: 'micro-batch', algorithms: [{ name: 'gpipe', plays: { 2: {
+        root: null, columns: ['0'], start: [['.'], ['.']], steps: [{
+          says: 'stage 0 runs forward', cells: [['0F'], ['.']], messages: [{
+            from: 0, to: 1, words: 'activations', label: '0F', input: false, taken_from: 0,
+            first: 0, count: 1, action: 'overwrite' }] }] } } }] });
+    choose('pipeline', 'gpipe', 2, 1);
+    note();
+    lines.push(`costs hidden: ${byId('costs').hidden}, ` +
+      `strips: ${document.querySelectorAll('#cells i').length}`);
+    choose('all_reduce', 'ring', 8, 0);
     press(' ');
     setTimeout(() => {
       lines.push('playing: ' + (shown.position > 0));
@@ -298,6 +310,9 @@ TEST_CASE("in a browser the page plays, and its times are those of the cost mode
   CHECK(contains(result, "halving_doubling all_reduce on 5 ranks | At the start"));
   CHECK(contains(result, "ring reduce_scatter on 5 ranks | At the start (4 steps)"));
   CHECK(contains(result, "playing: true"));
+  CHECK(contains(result,
+                 "gpipe pipeline on 2 ranks | Step 0: stage 0 runs forward (1 of 1) | 0F . | 1"));
+  CHECK(contains(result, "costs hidden: true, strips: 0"));
 
   // Slider 60 is 10^(-7 + 60/20) s, and slider 20 is 10^(-11 + 20/20) s.
   for (const Algorithm& algorithm : all_algorithms()) {
