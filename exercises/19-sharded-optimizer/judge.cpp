@@ -3,165 +3,53 @@
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/optim/adamw.hpp"
-#include "base/random.hpp"
 #include "base/trace.hpp"
 #include "collectives/algorithms/binomial.hpp"
 #include "collectives/selection/cost_model.hpp"
 #include "collectives/transport/transport.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/optimizer_training.hpp"
 
 namespace ringside::exercises {
 namespace {
 
 using namespace autograd;
 
-Tensor random_tensor(std::int64_t elements, std::uint64_t seed, std::uint64_t stream) {
-  std::vector<float> values(static_cast<std::size_t>(elements));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(random_normal(seed, stream, i));
-  return Tensor::from(values, {elements});
+using MakePlan = OptimizerPlan (*)(std::uint64_t seed);
+
+OptimizerPlan ten_steps(std::uint64_t seed) {
+  return {.sizes = random_sizes(seed)};
+}
+OptimizerPlan late_group(std::uint64_t seed) {
+  return {.sizes = random_sizes(seed), .steps = 6, .late = 5, .change_rate = true};
+}
+OptimizerPlan few_parameters(std::uint64_t) {
+  return {.sizes = {7, 3, 5}, .steps = 3};
 }
 
-// Parameters p0, p1, ... of these sizes, the same on every rank; but each rank allocates them in
-// another order, so that their addresses tell nothing.
-std::vector<NamedTensor> make_parameters(const std::vector<int>& sizes, std::uint64_t seed,
-                                         int rank) {
-  const MemoryScope kind(MemoryKind::parameters);
-  std::vector<NamedTensor> parameters(sizes.size());
-  for (std::size_t k = 0; k < sizes.size(); ++k) {
-    const std::size_t i = (rank % 2 == 0 ? k : sizes.size() - 1 - k);
-    parameters[i] = {fmt::format("p{}", i), random_tensor(sizes[i], seed, i)};
-    parameters[i].tensor.set_requires_grad(true);
-  }
-  return parameters;
-}
-
-// `rank` -1: the mean, which all ranks hold.
-void set_gradients(const std::vector<NamedTensor>& parameters, std::uint64_t seed, int step,
-                   int rank = -1) {
-  const MemoryScope kind(MemoryKind::gradients);
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    parameters[i].tensor.set_grad(random_tensor(parameters[i].tensor.elements(), seed,
-                                                1000 + 100 * static_cast<std::uint64_t>(step) +
-                                                    10000 * static_cast<std::uint64_t>(rank + 1) +
-                                                    i));
-}
-
-Json values_of(const std::vector<NamedTensor>& parameters) {
-  Json all = Json::object();
-  for (const auto& [name, tensor] : parameters) {
-    const auto values = tensor.values<float>();
-    all[name] = std::vector<float>(values.begin(), values.end());
-  }
-  return all;
-}
-
-std::vector<int> random_sizes(std::uint64_t seed) {
-  std::vector<int> sizes;
-  for (std::uint64_t i = 0; i < 9; ++i)
-    sizes.push_back(static_cast<int>(1 + random_below(40, seed, 7, i)));
-  return sizes;
-}
-
-std::unique_ptr<Optimizer> make_adamw(std::vector<ParameterGroup> groups) {
-  return std::make_unique<AdamW>(std::move(groups));
-}
-
-// The whole program of a case, with the student's optimizer or with a single AdamW: parameters of
-// `sizes`; from `late` on they join in a second group after step 1; the rate changes before step 3.
-struct Plan {
-  std::vector<int> sizes;
-  int steps = 10;
-  std::size_t late = 1000;
-  bool change_rate = false;
-  bool own_gradients = false;  // each rank has others; `rank` says whose a single process takes
-};
-
-template <class MakeOptimizer>
-Json train(const Plan& plan, std::uint64_t seed, int rank, int gradients_of,
-           const MakeOptimizer& make) {
-  const std::vector<NamedTensor> all = make_parameters(plan.sizes, seed, rank);
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(std::min(plan.late, all.size()));
-  const auto optimizer = make(std::vector<ParameterGroup>{{{all.begin(), middle}, 0.01, 0.1}});
-  Json history = Json::array({values_of(all)});
-  for (int step = 0; step < plan.steps; ++step) {
-    if (step == 2 && middle != all.end()) optimizer->add_group({{middle, all.end()}, 0.02, 0});
-    if (step == 3 && plan.change_rate) optimizer->set_learning_rate(0.1);
-    set_gradients(all, seed, step, plan.own_gradients ? gradients_of : -1);
-    optimizer->step();
-    history.push_back(values_of(all));
-  }
-  return history;
-}
-
-Json train_student(World& world, const Plan& plan) {
-  return train(plan, world.seed(), world.rank(), world.rank(),
+template <MakePlan plan>
+Json collect_training(World& world) {
+  return train(plan(world.seed()), world.seed(), world.rank(), world.rank(),
                [&](std::vector<ParameterGroup> groups) {
                  return student_optimizer(std::move(groups), world.group(), make_adamw);
                });
 }
 
-// history[0] is the state before step 0.
-std::string difference(const Json& seen, const Json& expected, int rank) {
-  for (std::size_t step = 0; step + 1 < expected.size(); ++step)
-    for (const auto& [name, numbers] : expected[step + 1].items()) {
-      const Json& mine = seen.at(step + 1).at(name);
-      if (mine == numbers) continue;
-      std::size_t i = 0;
-      while (mine.at(i) == numbers[i]) ++i;
-      return fmt::format("rank {}, step {}: {}[{}] is {:.9g}, the single optimizer's is {:.9g}{}",
-                         rank, step, name, i, mine[i].get<double>(), numbers[i].get<double>(),
-                         mine == seen[step][name] ? ": it did not move in this step" : "");
-    }
-  return "";
-}
-
-Verdict judge_bits(const Run& run, const Plan& plan) {
-  const Json expected = train(plan, run.seed, 0, 0, make_adamw);
+template <MakePlan plan>
+Verdict judge_training(const Run& run) {
+  const Json expected = train(plan(run.seed), run.seed, 0, 0, make_adamw);
   for (int rank = 0; rank < run.world; ++rank)
     if (const std::string fault = difference(run.ranks[rank], expected, rank); !fault.empty())
       return {{fault}};
   return {};
 }
 
-Plan bits_plan(std::uint64_t seed) {
-  return {.sizes = random_sizes(seed)};
-}
-
 // Only the weights after the last step: how CS336's test judges. It shows what that lets pass.
 Verdict judge_last_weights(const Run& run) {
-  const Json expected = train(bits_plan(run.seed), run.seed, 0, 0, make_adamw).back();
+  const Json expected = train(ten_steps(run.seed), run.seed, 0, 0, make_adamw).back();
   for (int rank = 0; rank < run.world; ++rank)
     if (run.ranks[rank].back() != expected) return {{fmt::format("rank {}: other weights", rank)}};
   return {};
-}
-
-Plan groups_plan(std::uint64_t seed) {
-  return {.sizes = random_sizes(seed), .steps = 6, .late = 5, .change_rate = true};
-}
-Plan few_plan(std::uint64_t) {
-  return {.sizes = {7, 3, 5}, .steps = 3};
-}
-
-Json collect_bits(World& world) {
-  return train_student(world, bits_plan(world.seed()));
-}
-Verdict judge_same_bits(const Run& run) {
-  return judge_bits(run, bits_plan(run.seed));
-}
-Json collect_groups(World& world) {
-  return train_student(world, groups_plan(world.seed()));
-}
-Verdict judge_groups(const Run& run) {
-  return judge_bits(run, groups_plan(run.seed));
-}
-Json collect_few(World& world) {
-  return train_student(world, few_plan(world.seed()));
-}
-Verdict judge_few(const Run& run) {
-  return judge_bits(run, few_plan(run.seed));
 }
 
 // Every p-th parameter is large: dealt out by their number, all of these go to rank 0.
@@ -318,13 +206,15 @@ Verdict judge_bytes(const Run& run) {
   return {};
 }
 
-const Judge judge("19-sharded-optimizer", {{"same-bits", collect_bits, judge_same_bits},
-                                           {"memory", collect_memory, judge_memory},
-                                           {"owners", collect_owners, judge_owners},
-                                           {"bytes", collect_bytes, judge_bytes},
-                                           {"groups-and-rates", collect_groups, judge_groups},
-                                           {"more-ranks-than-parameters", collect_few, judge_few},
-                                           {"weak", collect_bits, judge_last_weights}});
+const Judge judge("19-sharded-optimizer",
+                  {{"same-bits", collect_training<ten_steps>, judge_training<ten_steps>},
+                   {"memory", collect_memory, judge_memory},
+                   {"owners", collect_owners, judge_owners},
+                   {"bytes", collect_bytes, judge_bytes},
+                   {"groups-and-rates", collect_training<late_group>, judge_training<late_group>},
+                   {"more-ranks-than-parameters", collect_training<few_parameters>,
+                    judge_training<few_parameters>},
+                   {"weak", collect_training<ten_steps>, judge_last_weights}});
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -19,11 +19,13 @@ def terminal(exercise, result, lang="en"):
             continue
         lines.append(f"  {MARKS.get(case['status'], '✗')} {case['id']:<{width}} {case['score']}/{case['max']}  {titles[case['id']]}")
         says = case.get("says", [])
-        if says and says != said:
+        if says and says[0].startswith("not judged"):
+            lines.append("      " + says[0])
+        elif says and says != said:
             lines += [f"      {case['status']}:" if case["status"] != "wrong" else "      seen:"] + [f"      {each}" for each in says[:12]]
             said = says
         if case.get("picture"):
-            lines += ["", *("      " + line for line in case["picture"].rstrip().split("\n")), ""]
+            lines += ["", *("      " + line for line in case["picture"].strip("\n").split("\n")), ""]
         if case.get("output", "").strip():
             lines += ["      your program printed:"] + ["      | " + line for line in case["output"].strip().split("\n")[-8:]]
     hidden = sum(1 for case in exercise["cases"] if case.get("hidden"))
