@@ -63,10 +63,10 @@ std::string mesh_table(const MeshBenchTitle& t, const std::vector<MeshFigures>& 
       t.batch, t.sequence, t.inner, counted(t.threads, "thread"));
   text += "MB of a rank (in brackets: by the formula): sent along an axis in a step; held\n";
   text += "in parameters, gradients and optimizer state; the peak of activations\n";
-  text += fmt::format("  {:<11}{:>9}{:>16}{:>16}{:>16}{:>11}\n", "mesh", "step (ms)", "tp", "dp",
+  text += fmt::format("  {:<11}{:>9}{:>15}{:>15}{:>15}{:>13}\n", "mesh", "step (ms)", "tp", "dp",
                       "held", "activations");
   for (const MeshFigures& f : all)
-    text += fmt::format("  {:<11}{:>9.1f}{:>16}{:>16}{:>16}{:>11.1f}\n", f.plan.shape.text(),
+    text += fmt::format("  {:<11}{:>9.1f}{:>15}{:>15}{:>15}{:>13.1f}\n", f.plan.shape.text(),
                         f.step_seconds * 1e3, beside(f.bytes.tp, f.formula.tp),
                         beside(f.bytes.dp, f.formula.dp), beside(f.bytes.held, f.formula.held),
                         f.activations * 1e-6);
