@@ -14,11 +14,11 @@ namespace {
 using Values = std::vector<float>;
 
 Work start_send(ProcessGroup& group, const Values& values, int to, const char* label = "") {
-  return group.send_async(values.data(), values.size(), DataType::fp32, to, label);
+  return group.send_async(std::span(values), to, label);
 }
 
 Work start_recv(ProcessGroup& group, Values& values, int from, const char* label = "") {
-  return group.recv_async(values.data(), values.size(), DataType::fp32, from, label);
+  return group.recv_async(std::span(values), from, label);
 }
 
 }  // namespace
