@@ -41,8 +41,9 @@ TEST_CASE("mesh: the other strategies, and micro-batches, on two by two ranks") 
   check(problem, {"tp=4", "single", true}, 1e-12);
 }
 
-// Rounding to 8 bits makes single entries of a gradient differ from fp32 by some per cent of the
-// largest one, on a single process too. A mesh may add 2 per cent to that.
+// Rounding to 8 bits makes single entries of a gradient differ from fp32 by up to 7 per cent of the
+// largest one on a single process. On a mesh the terms of a sum are rounded too: it may differ
+// twice as much. Losses and norms keep to 2 per cent.
 TEST_CASE("mesh: fp32 and bf16 follow a single process as closely as their bits allow") {
   std::size_t i = 0;
   for (const std::string mesh : {"tp=2", "dp=2,tp=2", "tp=4", "dp=3,tp=2"}) {
@@ -57,7 +58,7 @@ TEST_CASE("mesh: fp32 and bf16 follow a single process as closely as their bits 
       problem.dtype = DType::bf16;
       const double rounding = compare(fp32, alone(problem)).gradient;
       CAPTURE(rounding);
-      check(problem, mesh_case, fp32, rounding + 2e-2, 2e-2);
+      check(problem, mesh_case, fp32, 2 * rounding, 2e-2);
       ++i;
     }
   }
