@@ -16,6 +16,7 @@
 #include "collectives/execution/executor.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/run_threads.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "ddp/bucketed.hpp"

@@ -14,6 +14,7 @@
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/run_threads.hpp"
 #include "transformer/single_process.hpp"
 #include "transformer/trainer.hpp"
 

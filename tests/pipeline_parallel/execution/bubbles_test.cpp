@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collectives/process_group.hpp"
+#include "collectives/run_threads.hpp"
 #include "tests/pipeline_parallel/execution/recording_stages.hpp"
 
 #include <doctest/doctest.h>
