@@ -22,9 +22,9 @@
 
 #include <algorithm>
 
-#include "autograd/kernels/blas_threads.hpp"
-#include "autograd/kernels/parallel.hpp"
 #include "autograd/kernels/profile.hpp"
+#include "autograd/kernels/threads/blas_threads.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 
 namespace ringside::autograd {
 

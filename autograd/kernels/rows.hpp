@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/tensor/tensor.hpp"
 
 namespace ringside::autograd {

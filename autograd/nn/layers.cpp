@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"

@@ -2,7 +2,7 @@
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"

@@ -6,7 +6,7 @@
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"

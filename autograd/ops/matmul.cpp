@@ -9,7 +9,7 @@
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/matrix_product.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"

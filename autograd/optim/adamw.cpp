@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {

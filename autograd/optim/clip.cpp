@@ -5,7 +5,7 @@
 
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {

@@ -1,7 +1,7 @@
 #include "autograd/optim/sgd.hpp"
 
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {

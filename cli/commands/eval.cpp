@@ -12,7 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/report/json_file.hpp"

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"

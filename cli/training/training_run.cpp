@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/printable.hpp"
 #include "cli/training/run_printer.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"

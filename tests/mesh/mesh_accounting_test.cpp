@@ -145,8 +145,8 @@ TEST_CASE("bytes along dp are those of this rank's part of the gradients, and on
       CHECK(sent.dp == expected);
       // The squares of each parameter's gradient, unless they are added up over the world.
       const transformer::ParameterTable table(problem.config());
-      const auto norm =
-          static_cast<std::uint64_t>(p) * 2 * static_cast<std::uint64_t>(t - 1) * 8 * table.entries().size();
+      const auto norm = static_cast<std::uint64_t>(p) * 2 * static_cast<std::uint64_t>(t - 1) * 8 *
+                        table.entries().size();
       CHECK(sent.model == (inner == "zero1" ? 0 : norm));
     }
   }

@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"

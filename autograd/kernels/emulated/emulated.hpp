@@ -13,7 +13,7 @@
 #include "autograd/kernels/block/block.hpp"
 #include "autograd/kernels/emulated/emulated_tiles.hpp"
 #include "autograd/kernels/exp.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 
 namespace ringside::autograd::cuda {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <span>
 
-#include "autograd/kernels/parallel.hpp"
 #include "autograd/kernels/profile.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "cli/bench/median.hpp"
 #include "cli/bench/training/ddp_report.hpp"
 #include "cli/bench/training/strategies.hpp"

@@ -10,7 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/optim/adamw.hpp"
 #include "autograd/tensor/storage.hpp"
 #include "base/clock.hpp"

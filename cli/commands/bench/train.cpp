@@ -9,8 +9,8 @@
 
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/parallel.hpp"
 #include "autograd/kernels/profile.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/optim/adamw.hpp"
 #include "autograd/optim/clip.hpp"
 #include "autograd/optim/optimizer.hpp"

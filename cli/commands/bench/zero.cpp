@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/tensor/storage.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/bench/training/zero_report.hpp"

@@ -11,7 +11,7 @@
 
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/gemm.hpp"
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 #include "tests/autograd/gradcheck.hpp"
 

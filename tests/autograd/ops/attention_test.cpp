@@ -1,7 +1,7 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 #include "tests/autograd/gradcheck.hpp"
 

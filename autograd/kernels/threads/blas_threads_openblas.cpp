@@ -1,6 +1,6 @@
 #include <dlfcn.h>
 
-#include "autograd/kernels/blas_threads.hpp"
+#include "autograd/kernels/threads/blas_threads.hpp"
 
 // Declared here because cblas.h may be the reference BLAS's, which lacks it.
 extern "C" void openblas_set_num_threads(int);

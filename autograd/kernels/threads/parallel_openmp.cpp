@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {

@@ -1,6 +1,6 @@
 // Replaces parallel_openmp.cpp if the compiler has no OpenMP, or in a build for ThreadSanitizer:
 // every loop runs on the calling thread.
-#include "autograd/kernels/parallel.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {

@@ -1,4 +1,4 @@
-#include "autograd/kernels/blas_threads.hpp"
+#include "autograd/kernels/threads/blas_threads.hpp"
 
 namespace ringside::autograd {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "autograd/kernels/function_ref.hpp"
+#include "autograd/kernels/threads/function_ref.hpp"
 
 namespace ringside::autograd {
 
