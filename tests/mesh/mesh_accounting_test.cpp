@@ -144,9 +144,9 @@ TEST_CASE("bytes along dp are those of this rank's part of the gradients, and on
       const Measured sent = bytes_of_step(problem, {mesh, inner});
       CHECK(sent.dp == expected);
       // The squares of each parameter's gradient, unless they are added up over the world.
-      const std::size_t parameters = transformer::ParameterTable(problem.config()).entries().size();
-      const auto norm =
-          static_cast<std::uint64_t>(p) * 2 * static_cast<std::uint64_t>(t - 1) * 8 * parameters;
+      const transformer::ParameterTable table(problem.config());
+      const auto norm = static_cast<std::uint64_t>(p) * 2 * static_cast<std::uint64_t>(t - 1) * 8 *
+                        table.entries().size();
       CHECK(sent.model == (inner == "zero1" ? 0 : norm));
     }
   }
