@@ -158,8 +158,6 @@ void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
   if (!args.mesh) return;
   plan.mesh = MeshPlan{parallel::MeshShape(*args.mesh), args.sequence_parallel};
   plan.mesh->shape.require_ranks(ranks);
-  if (plan.mesh->shape.size(parallel::Axis::pp) > 1)
-    throw UsageError("the stages of a pipeline do not train yet: leave out pp");
   if (plan.divides_model() && args.sample_tokens > 0)
     throw UsageError(
         "generation on a mesh is not supported: leave out --sample, save the model with --save DIR "
