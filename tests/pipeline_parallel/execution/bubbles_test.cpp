@@ -1,7 +1,7 @@
 // Bubbles, measured with stages that sleep, against the formulas.
 //
-// The machine may be busy, so each measurement is the median of three, and is repeated up to three
-// times if it fails.
+// "Within 2 %" is 2 % of the step. The machine may be busy, so each measurement is the median of
+// three, and is repeated up to three times if it fails.
 #include <algorithm>
 
 #include "collectives/process_group.hpp"
@@ -104,9 +104,8 @@ TEST_CASE("the bubble of GPipe and 1F1B is (p-1)/(m+p-1)") {
       CAPTURE(name);
       const int m = 2 * p;
       const double formula = static_cast<double>(p - 1) / (m + p - 1);
-      const double seen =
-          measured(lower(make_schedule(name, p, m)), plain, formula, 0.02 * formula, bubble);
-      CHECK(seen == doctest::Approx(formula).epsilon(0.02));
+      const double seen = measured(lower(make_schedule(name, p, m)), plain, formula, 0.02, bubble);
+      CHECK(std::abs(seen - formula) <= 0.02);
     }
 }
 
@@ -114,14 +113,14 @@ TEST_CASE("the bubble of interleaved 1F1B is (p-1)/(vm+p-1)") {
   for (const int v : {2, 3}) {
     const int p = 4, m = 8;
     const double formula = static_cast<double>(p - 1) / (v * m + p - 1);
-    const double seen = measured(lower(make_schedule("interleaved", p, m, v)), plain, formula,
-                                 0.02 * formula, bubble);
-    CHECK(seen == doctest::Approx(formula).epsilon(0.02));
+    const double seen =
+        measured(lower(make_schedule("interleaved", p, m, v)), plain, formula, 0.02, bubble);
+    CHECK(std::abs(seen - formula) <= 0.02);
   }
 }
 
 TEST_CASE("under zb_h1 rank 0 is idle for (p-1)(F+I-W)") {
-  for (const Durations& durations : {plain, Durations{0.02, 0.03, 0.01}}) {
+  for (const Durations& durations : {Durations{0.04, 0.04, 0.04}, Durations{0.04, 0.06, 0.02}}) {
     const int p = 4, m = 8;
     const double formula = (p - 1) * (durations.forward + durations.input - durations.weight);
     const auto idle = [](const std::vector<Times>& times) { return times[0].idle; };
