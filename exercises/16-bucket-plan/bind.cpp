@@ -6,9 +6,9 @@ namespace ringside::exercises {
 namespace {
 
 BucketPlan plan(const std::vector<autograd::NamedTensor>& parameters, std::size_t limit,
-                std::size_t first_limit) {
+                std::size_t first_limit, const std::vector<std::string>& alone) {
   BucketPlan plan;
-  for (const auto& bucket : student::ddp::plan_buckets(parameters, limit, first_limit)) {
+  for (const auto& bucket : student::ddp::plan_buckets(parameters, limit, first_limit, {alone})) {
     auto& entries = plan.emplace_back();
     for (const auto& entry : bucket.entries)
       entries.emplace_back(entry.parameter.name, entry.begin);

@@ -14,12 +14,13 @@ using namespace autograd;
 struct Problem {
   std::vector<NamedTensor> parameters;
   std::size_t limit = 0, first_limit = 0;
+  std::vector<std::string> alone;  // names of parameters that share no bucket
 };
 
 // Parameters p0, p1, ... of these lengths, of fp32; those in `wide` of fp64.
 Problem problem(const std::vector<std::int64_t>& lengths, std::size_t limit,
                 std::size_t first_limit, const std::set<int>& wide = {}) {
-  Problem made{{}, limit, first_limit};
+  Problem made{{}, limit, first_limit, {}};
   for (int i = 0; i < static_cast<int>(lengths.size()); ++i)
     made.parameters.push_back(
         {fmt::format("p{}", i), Tensor::zeros({lengths[static_cast<std::size_t>(i)]},
@@ -38,6 +39,8 @@ std::vector<Problem> exact_problems(std::uint64_t seed) {
     problems.push_back(problem(lengths, 100 + random_below(400, seed, k, 100),
                                20 + random_below(200, seed, k, 101)));
   }
+  problems.push_back(problem({50, 50, 50}, 1000, 1000));
+  problems.back().alone = {"p1"};
   return problems;
 }
 
@@ -52,7 +55,7 @@ template <Problems problems>
 Json collect(World& world) {
   Json plans = Json::array();
   for (const Problem& each : problems(world.seed()))
-    plans.push_back(student_plan(each.parameters, each.limit, each.first_limit));
+    plans.push_back(student_plan(each.parameters, each.limit, each.first_limit, each.alone));
   return plans;
 }
 
@@ -69,7 +72,8 @@ std::string text_of(const BucketPlan& plan) {
 
 BucketPlan expected_of(const Problem& given) {
   BucketPlan plan;
-  for (const auto& bucket : ddp::plan_buckets(given.parameters, given.limit, given.first_limit)) {
+  for (const auto& bucket :
+       ddp::plan_buckets(given.parameters, given.limit, given.first_limit, {given.alone})) {
     auto& entries = plan.emplace_back();
     for (const auto& entry : bucket.entries)
       entries.emplace_back(entry.parameter.name, entry.begin);
@@ -89,8 +93,9 @@ Verdict judge_plans(const Run& run) {
           fmt::format("{} {} B of {}", name,
                       tensor.elements() * static_cast<std::int64_t>(size_of(tensor.dtype())),
                       name_of(tensor.dtype())));
-    return {{fmt::format("{}; at most {} B, in the first bucket {} B", fmt::join(sizes, ", "),
-                         given[k].limit, given[k].first_limit),
+    return {{fmt::format("{}; at most {} B, in the first bucket {} B{}", fmt::join(sizes, ", "),
+                         given[k].limit, given[k].first_limit,
+                         given[k].alone.empty() ? "" : "; " + given[k].alone[0] + " stands alone"),
              "planned " + text_of(seen), "expected " + text_of(expected)}};
   }
   return {};

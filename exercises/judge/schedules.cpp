@@ -60,8 +60,9 @@ std::string in_words(const std::optional<Send>& send) {
 
 std::string in_words(const std::optional<Receive>& receive) {
   if (!receive) return "nothing";
-  return fmt::format("{} from rank {}, to {}", collectives::in_words(receive->chunks),
-                     receive->from, receive->action == Action::add ? "add" : "overwrite");
+  const Send sent{.to = receive->from, .chunks = receive->chunks};  // for the words of its chunks
+  return fmt::format("{} from rank {}, to {}", collectives::in_words(sent), receive->from,
+                     receive->action == Action::add ? "add" : "overwrite");
 }
 
 // ": all goes through rank 0" if every rank exchanges messages with that rank and no other.
