@@ -1,11 +1,8 @@
 // Judges a sharded optimizer: the bits of a single AdamW, and 1/p of its memory. The gradients are
 // random numbers, so no model is needed.
 #include <algorithm>
-#include <numeric>
 
 #include "base/trace.hpp"
-#include "collectives/algorithms/binomial.hpp"
-#include "collectives/selection/cost_model.hpp"
 #include "collectives/transport/transport.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
 #include "exercises/judge/optimizer_training.hpp"
@@ -27,70 +24,28 @@ OptimizerPlan few_parameters(std::uint64_t) {
   return {.sizes = {7, 3, 5}, .steps = 3};
 }
 
+MakeOptimizer student_in(World& world) {
+  return [&world](std::vector<ParameterGroup> groups) {
+    return student_optimizer(std::move(groups), world.group(), make_adamw);
+  };
+}
+
 template <MakePlan plan>
 Json collect_training(World& world) {
-  return train(plan(world.seed()), world.seed(), world.rank(), world.rank(),
-               [&](std::vector<ParameterGroup> groups) {
-                 return student_optimizer(std::move(groups), world.group(), make_adamw);
-               });
+  return train(plan(world.seed()), world.seed(), world.rank(), world.rank(), student_in(world));
 }
 
 template <MakePlan plan>
 Verdict judge_training(const Run& run) {
-  const Json expected = train(plan(run.seed), run.seed, 0, 0, make_adamw);
-  for (int rank = 0; rank < run.world; ++rank)
-    if (const std::string fault = difference(run.ranks[rank], expected, rank); !fault.empty())
-      return {{fault}};
-  return {};
+  return judge_like_single(run, plan(run.seed));
 }
 
-// Only the weights after the last step: how CS336's test judges. It shows what that lets pass.
 Verdict judge_last_weights(const Run& run) {
-  const Json expected = train(ten_steps(run.seed), run.seed, 0, 0, make_adamw).back();
-  for (int rank = 0; rank < run.world; ++rank)
-    if (run.ranks[rank].back() != expected) return {{fmt::format("rank {}: other weights", rank)}};
-  return {};
+  return judge_last_weights_only(run, ten_steps(run.seed));
 }
 
-// Every p-th parameter is large: dealt out by their number, all of these go to rank 0.
-std::vector<int> uneven_sizes(int ranks) {
-  std::vector<int> sizes;
-  for (int i = 0; i < 4 * ranks; ++i) sizes.push_back(i % ranks == 0 ? 600 : 6);
-  return sizes;
-}
-
-// The ledger after each of two steps.
 Json collect_memory(World& world) {
-  const auto parameters = make_parameters(uneven_sizes(world.size()), world.seed(), world.rank());
-  const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
-  Json bytes = Json::array();
-  for (int step = 0; step < 2; ++step) {
-    set_gradients(parameters, world.seed(), step);
-    optimizer->step();
-    bytes.push_back(memory_use(MemoryKind::optimizer_state).current);
-  }
-  return bytes;
-}
-
-Verdict judge_memory(const Run& run) {
-  const std::vector<int> sizes = uneven_sizes(run.world);
-  const double n = std::accumulate(sizes.begin(), sizes.end(), 0.0);
-  const double one = 8 * 600 + 64;  // one parameter, and the counts of steps
-  const double most = 8 * n / run.world + one;
-  double all = 0;
-  for (const Json& each : run.ranks) all += each.at(1).get<double>();
-  for (int rank = 0; rank < run.world; ++rank) {
-    const double kept = run.ranks[rank].at(1);
-    if (kept <= most) continue;
-    const bool everybody = all > run.world * (8 * n - one);
-    return {
-        {fmt::format("{} {:.3g} n bytes of optimizer state ({:.0f} % of all), expected at most "
-                     "8 n/{} + {:.1f} KB",
-                     everybody ? fmt::format("each of {} ranks keeps", run.world)
-                               : fmt::format("rank {} keeps", rank),
-                     kept / n, 100 * kept / (8 * n), run.world, one / 1000)}};
-  }
-  return {};
+  return ledger_after_two_steps(world, student_in(world));
 }
 
 // The ranks to which ranges() gives each parameter of the first group: [parameter][...].
@@ -184,14 +139,7 @@ Verdict judge_bytes(const Run& run) {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       expected.push_back(fmt::format("broadcast of p{}", i));
-      std::vector<collectives::Schedule> schedules;
-      for (int r = 0; r < run.world; ++r)
-        schedules.push_back(
-            collectives::binomial_broadcast(run.world, r, mine.at("owners").at(i).at(0)));
-      const auto count = static_cast<std::size_t>(sizes[i]);
-      bytes += collectives::cost_of(schedules, collectives::Chunks::even(count, 1), 4, {})
-                   .sent[rank]
-                   .bytes;
+      bytes += broadcast_bytes(sizes[i], run.world, rank, mine.at("owners").at(i).at(0));
     }
     std::sort(calls.begin(), calls.end());
     if (calls != expected)
@@ -208,7 +156,7 @@ Verdict judge_bytes(const Run& run) {
 
 const Judge judge("19-sharded-optimizer",
                   {{"same-bits", collect_training<ten_steps>, judge_training<ten_steps>},
-                   {"memory", collect_memory, judge_memory},
+                   {"memory", collect_memory, judge_ledger},
                    {"owners", collect_owners, judge_owners},
                    {"bytes", collect_bytes, judge_bytes},
                    {"groups-and-rates", collect_training<late_group>, judge_training<late_group>},

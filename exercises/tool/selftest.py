@@ -26,8 +26,8 @@ import published
 COURSE_KEY = b"exercises-test"
 
 
-def checked(kit, exercise, files, **how):
-    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+def checked(kit, exercise, files, prefix="ringside-selftest-", **how):
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
         cut.write(files, folder)
         how.setdefault("seed", kits.seed_of(COURSE_KEY, "nobody", exercise["id"]))
         return kits.check(kit, exercise, folder, Path(folder) / "build", **how)
@@ -121,15 +121,16 @@ def attacks(kit, exercise):
     for attack in exercise.get("attacks", []):
         files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
         for transport, status in attack["status"].items():
-            verdict = checked(kit, exercise, files, transport=transport, deadline=3)
+            mine = f"ringside-attack-{os.getpid()}-"
+            verdict = checked(kit, exercise, files, prefix=mine, transport=transport, deadline=3)
             if verdict["status"] != status:
                 yield f"{attack['id']} over {transport}: expected {status}; {described(verdict) or 'all is right'}"
             elif "--verbose" in sys.argv:
-                print(f"{attack['id']} over {transport}: {status}: {(described(verdict))[:200]}")
-        # What a rank started ends with it.
-        left = subprocess.run(["pgrep", "-f", f"ringside-selftest-.*{exercise['id']} collect"], capture_output=True, text=True).stdout.split()
-        if left:
-            yield f"{attack['id']}: {len(left)} processes were left behind"
+                print(f"{attack['id']} over {transport}: {status}: {described(verdict)[:200]}")
+            # What a rank started ends with it.
+            left = subprocess.run(["pgrep", "-f", f"/{mine}"], capture_output=True, text=True).stdout.split()
+            if left:
+                yield f"{attack['id']} over {transport}: {len(left)} processes were left behind"
 
 
 def exported(kit, exercise):
