@@ -61,19 +61,35 @@ Json owners_of(const zero::PartitionedOptimizer& optimizer) {
   return owners;
 }
 
-// Each rank has gradients of its own: a parameter moves by those of its owner.
-Json collect_owners(World& world) {
-  const std::vector<int> sizes = random_sizes(world.seed());
-  const auto parameters = make_parameters(sizes, world.seed(), world.rank());
+// One step. With gradients of its own on each rank, a parameter moves by those of its owner.
+template <bool own_gradients>
+Json collect_step(World& world) {
+  const auto parameters = make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
   const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
-  set_gradients(parameters, world.seed(), 0, world.rank());
+  set_gradients(parameters, world.seed(), 0, own_gradients ? world.rank() : -1);
+  Trace trace;
+  const auto before = world.group().traffic().payload_bytes_sent;
   std::string error;
   try {
+    const Trace::On on(trace);
     optimizer->step();
   } catch (const Error& thrown) {
     error = thrown.what();  // owners that differ explain it
   }
-  return {{"owners", owners_of(*optimizer)}, {"values", values_of(parameters)}, {"error", error}};
+  Json calls = Json::array();
+  for (const Trace::Span& span : trace.spans())
+    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
+  return {{"error", error},
+          {"owners", owners_of(*optimizer)},
+          {"values", values_of(parameters)},
+          {"sent", world.group().traffic().payload_bytes_sent - before},
+          {"calls", calls}};
+}
+
+Verdict error_of(const Run& run) {
+  for (const Json& each : run.ranks)
+    if (each.at("error") != "") return {{each["error"].get<std::string>()}};
+  return {};
 }
 
 Verdict judge_owners(const Run& run) {
@@ -89,8 +105,7 @@ Verdict judge_owners(const Run& run) {
         return {{fmt::format("rank {} takes rank {} for the owner of p{}, rank 0 takes rank {}",
                              rank, who[0].get<int>(), i, owners[i][0].get<int>())}};
     }
-  for (const Json& each : run.ranks)
-    if (each.at("error") != "") return {{each["error"].get<std::string>()}};
+  if (const Verdict error = error_of(run); !error.says.empty()) return error;
   for (int owner = 0; owner < run.world; ++owner) {
     const Json expected = train({.sizes = sizes, .steps = 1, .own_gradients = true}, run.seed, 0,
                                 owner, [](std::vector<ParameterGroup> groups) {
@@ -111,27 +126,10 @@ Verdict judge_owners(const Run& run) {
   return {};
 }
 
-Json collect_bytes(World& world) {
-  const auto parameters = make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
-  const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
-  set_gradients(parameters, world.seed(), 0);
-  Trace trace;
-  const auto before = world.group().traffic().payload_bytes_sent;
-  {
-    const Trace::On on(trace);
-    optimizer->step();
-  }
-  Json calls = Json::array();
-  for (const Trace::Span& span : trace.spans())
-    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
-  return {{"sent", world.group().traffic().payload_bytes_sent - before},
-          {"calls", calls},
-          {"owners", owners_of(*optimizer)}};
-}
-
 // One broadcast for each parameter, from the owner that ranges() names: so many bytes from each
 // rank.
 Verdict judge_bytes(const Run& run) {
+  if (const Verdict error = error_of(run); !error.says.empty()) return error;
   const std::vector<int> sizes = random_sizes(run.seed);
   for (int rank = 0; rank < run.world; ++rank) {
     const Json& mine = run.ranks[rank];
@@ -157,8 +155,8 @@ Verdict judge_bytes(const Run& run) {
 const Judge judge("19-sharded-optimizer",
                   {{"same-bits", collect_training<ten_steps>, judge_training<ten_steps>},
                    {"memory", collect_memory, judge_ledger},
-                   {"owners", collect_owners, judge_owners},
-                   {"bytes", collect_bytes, judge_bytes},
+                   {"owners", collect_step<true>, judge_owners},
+                   {"bytes", collect_step<false>, judge_bytes},
                    {"groups-and-rates", collect_training<late_group>, judge_training<late_group>},
                    {"more-ranks-than-parameters", collect_training<few_parameters>,
                     judge_training<few_parameters>},

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import cut
 import formats as forms
+import instructor
 import kit as kits
 import published
 
@@ -118,6 +119,8 @@ def formats(kit, exercise):
 
 
 def attacks(kit, exercise):
+    if exercise.get("attacks"):
+        yield from fork_bomb()
     for attack in exercise.get("attacks", []):
         files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
         for transport, status in attack["status"].items():
@@ -131,6 +134,21 @@ def attacks(kit, exercise):
             left = subprocess.run(["pgrep", "-f", f"/{mine}"], capture_output=True, text=True).stdout.split()
             if left:
                 yield f"{attack['id']} over {transport}: {len(left)} processes were left behind"
+
+
+def fork_bomb():
+    """In the sandbox of `grade`, as a user who is not root: the limit stops it, and nothing of it outlives the sandbox."""
+    walls, marker = instructor.sandbox(), f"ringside-bomb-{os.getpid()}"
+    if not walls:
+        print("SKIPPED: the fork bomb, because unshare is not allowed here", flush=True)
+        return
+    program = f"import os, time  # {marker}\ntry:\n  for i in range(3000): os.fork() or time.sleep(60)\nexcept OSError: print('stopped')"
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    told = subprocess.run([*as_nobody, *walls, "/usr/bin/python3", "-c", program], capture_output=True, text=True)
+    if told.stdout != "stopped\n":
+        yield f"the fork bomb was not stopped: {told.stdout}{told.stderr[-300:]}"
+    if subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 0:
+        yield "the fork bomb outlived its sandbox"
 
 
 def exported(kit, exercise):
