@@ -1,11 +1,8 @@
 // Judges a sharded optimizer: the bits of a single AdamW, and 1/p of its memory. The gradients are
 // random numbers, so no model is needed.
 #include <algorithm>
-#include <numeric>
 
 #include "base/trace.hpp"
-#include "collectives/algorithms/binomial.hpp"
-#include "collectives/selection/cost_model.hpp"
 #include "collectives/transport/transport.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
 #include "exercises/judge/optimizer_training.hpp"
@@ -27,70 +24,28 @@ OptimizerPlan few_parameters(std::uint64_t) {
   return {.sizes = {7, 3, 5}, .steps = 3};
 }
 
+MakeOptimizer student_in(World& world) {
+  return [&world](std::vector<ParameterGroup> groups) {
+    return student_optimizer(std::move(groups), world.group(), make_adamw);
+  };
+}
+
 template <MakePlan plan>
 Json collect_training(World& world) {
-  return train(plan(world.seed()), world.seed(), world.rank(), world.rank(),
-               [&](std::vector<ParameterGroup> groups) {
-                 return student_optimizer(std::move(groups), world.group(), make_adamw);
-               });
+  return train(plan(world.seed()), world.seed(), world.rank(), world.rank(), student_in(world));
 }
 
 template <MakePlan plan>
 Verdict judge_training(const Run& run) {
-  const Json expected = train(plan(run.seed), run.seed, 0, 0, make_adamw);
-  for (int rank = 0; rank < run.world; ++rank)
-    if (const std::string fault = difference(run.ranks[rank], expected, rank); !fault.empty())
-      return {{fault}};
-  return {};
+  return judge_like_single(run, plan(run.seed));
 }
 
-// Only the weights after the last step: how CS336's test judges. It shows what that lets pass.
 Verdict judge_last_weights(const Run& run) {
-  const Json expected = train(ten_steps(run.seed), run.seed, 0, 0, make_adamw).back();
-  for (int rank = 0; rank < run.world; ++rank)
-    if (run.ranks[rank].back() != expected) return {{fmt::format("rank {}: other weights", rank)}};
-  return {};
+  return judge_last_weights_only(run, ten_steps(run.seed));
 }
 
-// Every p-th parameter is large: dealt out by their number, all of these go to rank 0.
-std::vector<int> uneven_sizes(int ranks) {
-  std::vector<int> sizes;
-  for (int i = 0; i < 4 * ranks; ++i) sizes.push_back(i % ranks == 0 ? 600 : 6);
-  return sizes;
-}
-
-// The ledger after each of two steps.
 Json collect_memory(World& world) {
-  const auto parameters = make_parameters(uneven_sizes(world.size()), world.seed(), world.rank());
-  const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
-  Json bytes = Json::array();
-  for (int step = 0; step < 2; ++step) {
-    set_gradients(parameters, world.seed(), step);
-    optimizer->step();
-    bytes.push_back(memory_use(MemoryKind::optimizer_state).current);
-  }
-  return bytes;
-}
-
-Verdict judge_memory(const Run& run) {
-  const std::vector<int> sizes = uneven_sizes(run.world);
-  const double n = std::accumulate(sizes.begin(), sizes.end(), 0.0);
-  const double one = 8 * 600 + 64;  // one parameter, and the counts of steps
-  const double most = 8 * n / run.world + one;
-  double all = 0;
-  for (const Json& each : run.ranks) all += each.at(1).get<double>();
-  for (int rank = 0; rank < run.world; ++rank) {
-    const double kept = run.ranks[rank].at(1);
-    if (kept <= most) continue;
-    const bool everybody = all > run.world * (8 * n - one);
-    return {
-        {fmt::format("{} {:.3g} n bytes of optimizer state ({:.0f} % of all), expected at most "
-                     "8 n/{} + {:.1f} KB",
-                     everybody ? fmt::format("each of {} ranks keeps", run.world)
-                               : fmt::format("rank {} keeps", rank),
-                     kept / n, 100 * kept / (8 * n), run.world, one / 1000)}};
-  }
-  return {};
+  return ledger_after_two_steps(world, student_in(world));
 }
 
 // The ranks to which ranges() gives each parameter of the first group: [parameter][...].
@@ -106,19 +61,35 @@ Json owners_of(const zero::PartitionedOptimizer& optimizer) {
   return owners;
 }
 
-// Each rank has gradients of its own: a parameter moves by those of its owner.
-Json collect_owners(World& world) {
-  const std::vector<int> sizes = random_sizes(world.seed());
-  const auto parameters = make_parameters(sizes, world.seed(), world.rank());
+// One step. With gradients of its own on each rank, a parameter moves by those of its owner.
+template <bool own_gradients>
+Json collect_step(World& world) {
+  const auto parameters = make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
   const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
-  set_gradients(parameters, world.seed(), 0, world.rank());
+  set_gradients(parameters, world.seed(), 0, own_gradients ? world.rank() : -1);
+  Trace trace;
+  const auto before = world.group().traffic().payload_bytes_sent;
   std::string error;
   try {
+    const Trace::On on(trace);
     optimizer->step();
   } catch (const Error& thrown) {
     error = thrown.what();  // owners that differ explain it
   }
-  return {{"owners", owners_of(*optimizer)}, {"values", values_of(parameters)}, {"error", error}};
+  Json calls = Json::array();
+  for (const Trace::Span& span : trace.spans())
+    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
+  return {{"error", error},
+          {"owners", owners_of(*optimizer)},
+          {"values", values_of(parameters)},
+          {"sent", world.group().traffic().payload_bytes_sent - before},
+          {"calls", calls}};
+}
+
+Verdict error_of(const Run& run) {
+  for (const Json& each : run.ranks)
+    if (each.at("error") != "") return {{each["error"].get<std::string>()}};
+  return {};
 }
 
 Verdict judge_owners(const Run& run) {
@@ -134,8 +105,7 @@ Verdict judge_owners(const Run& run) {
         return {{fmt::format("rank {} takes rank {} for the owner of p{}, rank 0 takes rank {}",
                              rank, who[0].get<int>(), i, owners[i][0].get<int>())}};
     }
-  for (const Json& each : run.ranks)
-    if (each.at("error") != "") return {{each["error"].get<std::string>()}};
+  if (const Verdict error = error_of(run); !error.says.empty()) return error;
   for (int owner = 0; owner < run.world; ++owner) {
     const Json expected = train({.sizes = sizes, .steps = 1, .own_gradients = true}, run.seed, 0,
                                 owner, [](std::vector<ParameterGroup> groups) {
@@ -156,27 +126,10 @@ Verdict judge_owners(const Run& run) {
   return {};
 }
 
-Json collect_bytes(World& world) {
-  const auto parameters = make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
-  const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
-  set_gradients(parameters, world.seed(), 0);
-  Trace trace;
-  const auto before = world.group().traffic().payload_bytes_sent;
-  {
-    const Trace::On on(trace);
-    optimizer->step();
-  }
-  Json calls = Json::array();
-  for (const Trace::Span& span : trace.spans())
-    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
-  return {{"sent", world.group().traffic().payload_bytes_sent - before},
-          {"calls", calls},
-          {"owners", owners_of(*optimizer)}};
-}
-
 // One broadcast for each parameter, from the owner that ranges() names: so many bytes from each
 // rank.
 Verdict judge_bytes(const Run& run) {
+  if (const Verdict error = error_of(run); !error.says.empty()) return error;
   const std::vector<int> sizes = random_sizes(run.seed);
   for (int rank = 0; rank < run.world; ++rank) {
     const Json& mine = run.ranks[rank];
@@ -184,14 +137,7 @@ Verdict judge_bytes(const Run& run) {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       expected.push_back(fmt::format("broadcast of p{}", i));
-      std::vector<collectives::Schedule> schedules;
-      for (int r = 0; r < run.world; ++r)
-        schedules.push_back(
-            collectives::binomial_broadcast(run.world, r, mine.at("owners").at(i).at(0)));
-      const auto count = static_cast<std::size_t>(sizes[i]);
-      bytes += collectives::cost_of(schedules, collectives::Chunks::even(count, 1), 4, {})
-                   .sent[rank]
-                   .bytes;
+      bytes += broadcast_bytes(sizes[i], run.world, rank, mine.at("owners").at(i).at(0));
     }
     std::sort(calls.begin(), calls.end());
     if (calls != expected)
@@ -208,9 +154,9 @@ Verdict judge_bytes(const Run& run) {
 
 const Judge judge("19-sharded-optimizer",
                   {{"same-bits", collect_training<ten_steps>, judge_training<ten_steps>},
-                   {"memory", collect_memory, judge_memory},
-                   {"owners", collect_owners, judge_owners},
-                   {"bytes", collect_bytes, judge_bytes},
+                   {"memory", collect_memory, judge_ledger},
+                   {"owners", collect_step<true>, judge_owners},
+                   {"bytes", collect_step<false>, judge_bytes},
                    {"groups-and-rates", collect_training<late_group>, judge_training<late_group>},
                    {"more-ranks-than-parameters", collect_training<few_parameters>,
                     judge_training<few_parameters>},

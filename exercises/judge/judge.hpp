@@ -6,7 +6,7 @@
 //     judge()     runs in a process without the student's code, and says what is wrong with it
 //
 // So code that ends its process early, or that prints "right", only loses its data. The program of
-// main.cpp runs both halves; exercises/tool/run.py starts it.
+// main.cpp runs both halves; exercises/tool/kit.py starts it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The program of the judges. exercises/tool/run.py starts it:
+// The program of the judges. exercises/tool/kit.py starts it:
 //
 //     PROGRAM EXERCISE collect CASE FOLDER     as one rank of a world, which the environment
 //                                              describes (RANK, WORLD_SIZE, MASTER_PORT, ...):

@@ -1,9 +1,12 @@
 #include "exercises/judge/optimizer_training.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "autograd/optim/adamw.hpp"
 #include "base/random.hpp"
+#include "collectives/algorithms/binomial.hpp"
+#include "collectives/selection/cost_model.hpp"
 
 namespace ringside::exercises {
 
@@ -86,6 +89,69 @@ std::string difference(const Json& seen, const Json& expected, int rank) {
                          mine == seen[step][name] ? ": it did not move in this step" : "");
     }
   return "";
+}
+
+Verdict judge_like_single(const Run& run, const OptimizerPlan& plan) {
+  const Json expected = train(plan, run.seed, 0, 0, make_adamw);
+  for (int rank = 0; rank < run.world; ++rank)
+    if (const std::string fault = difference(run.ranks[rank], expected, rank); !fault.empty())
+      return {{fault}};
+  return {};
+}
+
+Verdict judge_last_weights_only(const Run& run, const OptimizerPlan& plan) {
+  const Json expected = train(plan, run.seed, 0, 0, make_adamw).back();
+  for (int rank = 0; rank < run.world; ++rank)
+    if (run.ranks[rank].back() != expected) return {{fmt::format("rank {}: other weights", rank)}};
+  return {};
+}
+
+// Every p-th parameter is large: dealt out by their number, all of these go to rank 0.
+static std::vector<int> uneven_sizes(int ranks) {
+  std::vector<int> sizes;
+  for (int i = 0; i < 4 * ranks; ++i) sizes.push_back(i % ranks == 0 ? 600 : 6);
+  return sizes;
+}
+
+Json ledger_after_two_steps(World& world, const MakeOptimizer& make) {
+  const auto parameters = make_parameters(uneven_sizes(world.size()), world.seed(), world.rank());
+  const auto optimizer = make({{parameters, 0.01, 0}});
+  Json bytes = Json::array();
+  for (int step = 0; step < 2; ++step) {
+    set_gradients(parameters, world.seed(), step);
+    optimizer->step();
+    bytes.push_back(memory_use(MemoryKind::optimizer_state).current);
+  }
+  return bytes;
+}
+
+Verdict judge_ledger(const Run& run) {
+  const std::vector<int> sizes = uneven_sizes(run.world);
+  const double n = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  const double one = 8 * 600 + 64;  // one parameter, and the counts of steps
+  const double most = 8 * n / run.world + one;
+  double all = 0;
+  for (const Json& each : run.ranks) all += each.at(1).get<double>();
+  for (int rank = 0; rank < run.world; ++rank) {
+    const double kept = run.ranks[rank].at(1);
+    if (kept <= most) continue;
+    const bool everybody = all > run.world * (8 * n - one);
+    return {
+        {fmt::format("{} {:.3g} n bytes of optimizer state ({:.0f} % of all), expected at most "
+                     "8 n/{} + {:.1f} KB",
+                     everybody ? fmt::format("each of {} ranks keeps", run.world)
+                               : fmt::format("rank {} keeps", rank),
+                     kept / n, 100 * kept / (8 * n), run.world, one / 1000)}};
+  }
+  return {};
+}
+
+std::uint64_t broadcast_bytes(int floats, int ranks, int rank, int root) {
+  std::vector<collectives::Schedule> schedules;
+  for (int r = 0; r < ranks; ++r)
+    schedules.push_back(collectives::binomial_broadcast(ranks, r, root));
+  const auto chunks = collectives::Chunks::even(static_cast<std::size_t>(floats), 1);
+  return collectives::cost_of(schedules, chunks, 4, {}).sent[rank].bytes;
 }
 
 }  // namespace ringside::exercises

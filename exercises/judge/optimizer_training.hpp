@@ -48,4 +48,18 @@ Json train(const OptimizerPlan& plan, std::uint64_t seed, int rank, int gradient
 // The first difference of two such trainings: "rank 1, step 2: p5[0] is ...". "" if there is none.
 std::string difference(const Json& seen, const Json& expected, int rank);
 
+// Whether every rank had the values of a single AdamW, bit for bit, after each step of the plan.
+Verdict judge_like_single(const Run& run, const OptimizerPlan& plan);
+
+// Whether it had them after the last step: how CS336's test judges. It shows what that lets pass.
+Verdict judge_last_weights_only(const Run& run, const OptimizerPlan& plan);
+
+// The bytes of optimizer state after each of two steps with parameters of very different sizes; and
+// whether each rank keeps at most 1/p of them, and those of one parameter.
+Json ledger_after_two_steps(World& world, const MakeOptimizer& make);
+Verdict judge_ledger(const Run& run);
+
+// The bytes that rank `rank` sends when `root` broadcasts fp32 numbers through the binomial tree.
+std::uint64_t broadcast_bytes(int floats, int ranks, int rank, int root);
+
 }  // namespace ringside::exercises

@@ -66,8 +66,9 @@ def gradescope(verdict):
 def classroom50(verdict):
     variable = lambda name: os.environ.get(name, "")
     return {"schema": "classroom50/result/v1", "classroom": variable("CLASSROOM"), "assignment": variable("ASSIGNMENT"),
-            "usernames": [variable("USERNAME") or verdict["student"]], "submission": variable("SUBMISSION_TAG"),
-            "commit": variable("COMMIT_URL"), "release": variable("RELEASE_URL"), "review": variable("REVIEW_URL"),
+            "assignment_type": variable("ASSIGNMENT_TYPE") or "individual", "owner": variable("OWNER") or verdict["student"],
+            "submission": variable("SUBMISSION_TAG"),
+            "commit": variable("COMMIT_URL"), "release": variable("RELEASE_URL"), "review": variable("REVIEW_URL") or variable("COMMIT_URL"),
             "datetime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "score": score(verdict), "max-score": sum(each["max"] for each in verdict["exercises"]),
             "tests": [{"test-name": name, "passed": case["status"] == "right", "score": case["score"], "max-score": case["max"]}

@@ -190,14 +190,14 @@ class Runner:
 
     @staticmethod
     def outcome(folder, rank, process, stuck):
+        doing = Path(folder, f"{rank}.doing")
+        doing = doing.read_text(errors="replace") if doing.exists() else "the case"
+        if stuck:  # a result that came after the deadline does not count
+            return {"hangs": f"did not come back from {doing}"}
         try:
             return json.loads(Path(folder, f"{rank}.json").read_text())
         except (OSError, ValueError):
             pass
-        doing = Path(folder, f"{rank}.doing")
-        doing = doing.read_text(errors="replace") if doing.exists() else "the case"
-        if stuck:
-            return {"hangs": f"did not come back from {doing}"}
         code = process.returncode
         ending = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return {"crashes": f"its process ended in {doing}, without a result ({ending})"}

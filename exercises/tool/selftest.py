@@ -1,25 +1,34 @@
 """The proof that the judges work (exercises-test):
 
-    selftest.py KIT anchors        every text that exercise.json names occurs once in the reference
+    selftest.py KIT anchors        every text that exercise.json names occurs once in the reference; hints keep
+                                   to the terms of docs/glossary.md in both languages
     selftest.py KIT exported       two exports are equal, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
+    selftest.py KIT formats        verdicts written for Gradescope and Classroom 50 have their published form
+    selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
+import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import cut
+import formats as forms
+import instructor
 import kit as kits
+import published
 
 COURSE_KEY = b"exercises-test"
 
 
-def checked(kit, exercise, files, **how):
-    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+def checked(kit, exercise, files, prefix="ringside-selftest-", **how):
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
         cut.write(files, folder)
         how.setdefault("seed", kits.seed_of(COURSE_KEY, "nobody", exercise["id"]))
         return kits.check(kit, exercise, folder, Path(folder) / "build", **how)
@@ -80,8 +89,66 @@ def anchors(kit, exercise):
             cut.student_files(kit.root, exercise, stub=answer is None, edits=cut.edits_of(answer) if answer else ())
         except cut.CutError as error:
             yield str(error)
+    yield from unknown_terms(kit, exercise)
     if len(exercise["hints"]["en"]) != 3 or len(exercise["wrong"]) < 3:
         yield "expected three hints, and three wrong answers or more"
+
+
+def unknown_terms(kit, exercise):
+    """Terms of the English title and hints whose Chinese name the Chinese ones lack."""
+    rows = re.findall(r"^\| ([\w -]+?) \|.*\| ([^|]+?) \|$", (kit.root / "docs/glossary.md").read_text(), flags=re.M)
+    pairs = list(zip([exercise["title"]["en"], *exercise["hints"]["en"]], [exercise["title"]["zh"], *exercise["hints"]["zh"]]))
+    for english, chinese in pairs:
+        for term, name in rows:
+            if re.search(rf"\b{term}s?\b(?!\()", english, flags=re.I) and name not in chinese:
+                yield f"\"{english}\" speaks of a {term}, but \"{chinese}\" lacks {name} (docs/glossary.md)"
+
+
+def formats(kit, exercise):
+    os.environ.update({"CLASSROOM": "parallel", "ASSIGNMENT": "a2", "OWNER": "alice", "SUBMISSION_TAG": "submit/2026-11-22T07-00-00Z-a1b2c3d",
+                       "COMMIT_URL": "https://example.org/commit/a1b2c3d", "RELEASE_URL": "https://example.org/releases/1"})
+    right = checked(kit, exercise, cut.student_files(kit.root, exercise, stub=False), hidden=True)
+    wrong_files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(exercise["wrong"][0]))
+    for result in (right, checked(kit, exercise, wrong_files), checked(kit, exercise, cut.student_files(kit.root, exercise))):
+        verdict = kits.verdict(kit, "alice", [result])
+        for name, form, most in (("gradescope", published.GRADESCOPE, "max_score"), ("classroom50", published.CLASSROOM50, "max-score")):
+            written = json.loads(json.dumps(getattr(forms, name)(verdict)))
+            yield from (f"{result['status']}, {name}: {fault}" for fault in published.faults(written, form))
+            if written["score"] != sum(each["score"] for each in written["tests"]) or exercise["points"] != sum(each[most] for each in written["tests"]):
+                yield f"{result['status']}, {name}: the points of the tests do not add up"
+
+
+def attacks(kit, exercise):
+    if exercise.get("attacks"):
+        yield from fork_bomb()
+    for attack in exercise.get("attacks", []):
+        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
+        for transport, status in attack["status"].items():
+            mine = f"ringside-attack-{os.getpid()}-"
+            verdict = checked(kit, exercise, files, prefix=mine, transport=transport, deadline=3)
+            if verdict["status"] != status:
+                yield f"{attack['id']} over {transport}: expected {status}; {described(verdict) or 'all is right'}"
+            elif "--verbose" in sys.argv:
+                print(f"{attack['id']} over {transport}: {status}: {described(verdict)[:200]}")
+            # What a rank started ends with it.
+            left = subprocess.run(["pgrep", "-f", f"/{mine}"], capture_output=True, text=True).stdout.split()
+            if left:
+                yield f"{attack['id']} over {transport}: {len(left)} processes were left behind"
+
+
+def fork_bomb():
+    """In the sandbox of `grade`, as a user who is not root: the limit stops it, and nothing of it outlives the sandbox."""
+    walls, marker = instructor.sandbox(), f"ringside-bomb-{os.getpid()}"
+    if not walls:
+        print("SKIPPED: the fork bomb, because unshare is not allowed here", flush=True)
+        return
+    program = f"import os, time  # {marker}\ntry:\n  for i in range(3000): os.fork() or time.sleep(60)\nexcept OSError: print('stopped')"
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    told = subprocess.run([*as_nobody, *walls, "/usr/bin/python3", "-c", program], capture_output=True, text=True)
+    if told.stdout != "stopped\n":
+        yield f"the fork bomb was not stopped: {told.stdout}{told.stderr[-300:]}"
+    if subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 0:
+        yield "the fork bomb outlived its sandbox"
 
 
 def exported(kit, exercise):
@@ -100,7 +167,7 @@ def exported(kit, exercise):
 def main():
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "stubs": stubs, "wrong": wrong, "weak": weak,
-             "anchors": anchors, "exported": exported}[sys.argv[2]]
+             "anchors": anchors, "exported": exported, "formats": formats, "attacks": attacks}[sys.argv[2]]
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0
     for exercise in [kit.find(name) for name in names] or kit.exercises:
