@@ -24,9 +24,9 @@ using planning::CollectiveTime;
 using planning::Machine;
 
 constexpr const char* more = R"(
-Columns: the time of each algorithm, with * at the fastest one, and its bandwidth
-in 10^9 bytes per second. algbw: bytes of the buffer per second. busbw: algbw
-times 2 (n-1)/n, which compares with the rate of a link (nccl-tests).
+Columns: the time of each algorithm, with * at the fastest, and its bandwidth in
+10^9 bytes per second. algbw: bytes of the buffer per second. busbw: algbw times
+2 (n-1)/n, which compares with the rate of a link (nccl-tests).
 
 Up to 64 ranks the schedules of all ranks are walked; beyond, a closed form is
 computed. A message costs what it costs on the innermost network that holds all

@@ -41,11 +41,11 @@ constexpr const char* more = R"(
 Every mesh trains the same batch: --batch sequences for each rank, divided over
 dp. With p = dp and t = tp ranks, T tokens of a data rank, L layers of width d,
 numbers of e bytes, and n bytes of parameters on a rank, a rank sends in a step
-  along tp    8 L (t-1)/t T d e     two sums of activations in forward and two in
-                                    backward for each layer
-              4 (t-1)/t T d e       embedding, and the input of the head
-              6 (t-1)/t T e         cross-entropy: three numbers a token
-  along dp    2 (p-1)/p n           gradients; see ringside bench zero
+  along tp  8 L (t-1)/t T d e   two sums of activations in forward and two in
+                                backward for each layer
+            4 (t-1)/t T d e     embedding, and the input of the head
+            6 (t-1)/t T e       cross-entropy: three numbers a token
+  along dp  2 (p-1)/p n         gradients; see ringside bench zero
 With --sequence-parallel the sums are divided differently: the same bytes, and
 the gradients of the norms once.
 
