@@ -256,6 +256,8 @@ void add_output_options(CLI::App& command, TrainArguments& args) {
       ->check(at_least_one("step"));
   option("--sample", args.sample_tokens, "N", "Generate and print N tokens at the end [0]")
       ->check(not_negative());
+  option("--sample-every", args.sample_every, "N", "Print a sample after every N steps, too")
+      ->check(at_least_one("step"));
   option("--temperature", args.sample.temperature, "T",
          "Temperature of the sample; below 1 favours likely tokens; 0: the likeliest only [0.8]")
       ->check(not_negative());
