@@ -5,11 +5,13 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "base/words.hpp"
 #include "cli/command.hpp"
 #include "cli/report/terminal.hpp"
 #include "cli/views/help_formatter.hpp"
@@ -39,6 +41,30 @@ int usage_error(const CLI::App& app, const std::string& message) {
   return 2;
 }
 
+const CLI::App& deepest_command(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  return commands.empty() ? app : deepest_command(*commands.front());
+}
+
+// What is wrong with the first argument that no command and no option took.
+std::string about_stray(const CLI::App& app, const std::vector<std::string>& strays) {
+  std::vector<std::string> names;
+  if (app.get_subcommands().empty()) {
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
+    return fmt::format("there is no command '{}'{}", strays.front(),
+                       did_you_mean(strays.front(), names));
+  }
+  // A wrong option leaves its value behind, too: the option is what to mend.
+  const auto option = std::find_if(strays.begin(), strays.end(), [](const std::string& stray) {
+    return stray.size() > 1 && stray.starts_with('-');
+  });
+  if (option == strays.end()) return fmt::format("'{}' is one argument too many", strays.front());
+  for (const CLI::Option* known : deepest_command(app).get_options())
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  return fmt::format("there is no option {}{}", *option, did_you_mean(*option, names));
+}
+
 int run(int argc, char** argv) {
   CLI::App app(about, "ringside");
   app.set_version_flag("--version", "ringside " RINGSIDE_VERSION);
@@ -57,10 +83,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    const auto strays = app.remaining();
-    if (app.get_subcommands().empty() && !strays.empty())
-      return usage_error(app, fmt::format("there is no command \"{}\"", strays.front()));
-    return usage_error(app, error.what());
+    const auto strays = app.remaining(true);
+    const bool because_of_them =
+        app.get_subcommands().empty() || dynamic_cast<const CLI::ExtrasError*>(&error);
+    return usage_error(
+        app, because_of_them && !strays.empty() ? about_stray(app, strays) : error.what());
   } catch (const std::exception& error) {
     fmt::print(stderr, "ringside: {}\n", error.what());
     return 1;

@@ -15,14 +15,18 @@ if(RINGSIDE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(ringside_options INTERFACE)
-target_include_directories(ringside_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(ringside_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+target_compile_features(ringside_options INTERFACE cxx_std_20)
+target_include_directories(ringside_options INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/ringside>)
+# Warnings and the processor are this build's own: a project that uses Ringside chooses its own.
+set(own_options -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 if(RINGSIDE_WARNINGS_AS_ERRORS)
-  target_compile_options(ringside_options INTERFACE -Werror)
+  list(APPEND own_options -Werror)
 endif()
 if(RINGSIDE_NATIVE AND NOT RINGSIDE_SANITIZE)
-  target_compile_options(ringside_options INTERFACE -march=native)
+  list(APPEND own_options -march=native)
 endif()
+target_compile_options(ringside_options INTERFACE "$<BUILD_INTERFACE:${own_options}>")
 # fmt's headers enable -Og for their own functions, even in a debug build, and -Og enables variable
 # tracking. gdb then treats the whole file as optimised and stops before a function's arguments are
 # in place.
@@ -43,6 +47,7 @@ function(ringside_library name)
   add_library(ringside_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(ringside::${name} ALIAS ringside_${name})
   target_link_libraries(ringside_${name} PUBLIC ringside_options ${ARG_LINK})
+  set_property(GLOBAL APPEND PROPERTY RINGSIDE_LIBRARIES ringside_${name})
 endfunction()
 
 # ringside_gdb_script(TARGET): writes TARGET-gdb.py beside the program. gdb runs it when it opens the

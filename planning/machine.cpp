@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "planning/data/embedded.hpp"
 #include "planning/json_fields.hpp"
 
@@ -62,8 +63,8 @@ Machine find_machine(const std::string& name) {
     if (known == name)
       return read_machine(parse_json(text, name + ".json"), name, name + ".json: ");
   require(std::filesystem::exists(name),
-          "there is no machine or file named '{}'; machines: {}; or give the path of a JSON file",
-          name, fmt::join(machine_names(), ", "));
+          "there is no machine or file named '{}'{}; machines: {}; or give the path of a JSON file",
+          name, did_you_mean(name, machine_names()), fmt::join(machine_names(), ", "));
   return read_machine(read_json_file(name), name, name + ": ");
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "planning/data/embedded.hpp"
 #include "planning/json_fields.hpp"
 
@@ -125,10 +126,12 @@ Model find_model(const std::string& name) {
   if (table().contains(name))
     return read_model(Json::parse(table().at(name).dump()), name, "models.json: " + name + ".");
   const fs::path path = fs::is_directory(name) ? fs::path(name) / "config.json" : fs::path(name);
+  auto names = model_names();
+  names.insert(names.end(), own.begin(), own.end());
   require(fs::exists(path),
-          "there is no model or file named '{}'; sizes of Ringside: {}; published models: {}; or "
-          "give the path of a config.json",
-          name, fmt::join(own, ", "), fmt::join(model_names(), ", "));
+          "there is no model or file named '{}'{}; sizes of Ringside: {}; published models: {}; "
+          "or give the path of a config.json",
+          name, did_you_mean(name, names), fmt::join(own, ", "), fmt::join(model_names(), ", "));
   return read_model(read_json_file(path), path.string(), path.string() + ": ");
 }
 

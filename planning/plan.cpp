@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -14,8 +15,8 @@ const std::vector<std::string> axis_names = {"pp", "dp", "fsdp", "tp"};
 std::size_t position_of(std::string_view name, const std::vector<std::string>& names,
                         const char* what) {
   const auto found = std::find(names.begin(), names.end(), name);
-  require(found != names.end(), "there is no {} named '{}'; known are {}", what, name,
-          fmt::join(names, ", "));
+  require(found != names.end(), "there is no {} named '{}'{}; known are {}", what, name,
+          did_you_mean(name, names), fmt::join(names, ", "));
   return static_cast<std::size_t>(found - names.begin());
 }
 

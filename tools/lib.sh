@@ -12,17 +12,50 @@ fail() {
   exit 1
 }
 
-# quietly NAME COMMAND...: runs the command and writes its output to build/logs/NAME.log. Shows the
-# end of the log if the command fails.
+# quietly NAME COMMAND...: runs the command and writes its output to build/logs/NAME.log. Shows how
+# far it is, if it counts its steps, and the end of the log if it fails.
 quietly() {
   local log=$log_folder/$1.log
   shift
   mkdir -p "$log_folder"
-  if ! "$@" >"$log" 2>&1 </dev/null; then
-    tail -n 60 "$log" >&2
-    fail "the command failed: $* (its whole output is in $log)"
-  fi
+  "$@" </dev/null 2>&1 | tee "$log" | show_progress && return
+  tail -n 60 "$log" >&2
+  fail "the command failed: $* (its whole output is in $log)"
 }
+
+# Reads the output of ninja, ctest or apt-get. On a terminal, one line that moves:
+#     [47/182] 0:38, about 1:49 left
+# elsewhere a line a minute.
+show_progress() {
+  local line finished total elapsed shown=0 began=$SECONDS packages=0 steps=0 on_terminal=
+  [ -t 1 ] && on_terminal=yes
+  while IFS= read -r line; do
+    if [[ $line =~ ^\ *\[?([0-9]+)/([0-9]+)\]?\  ]]; then
+      finished=${BASH_REMATCH[1]} total=${BASH_REMATCH[2]}
+    elif [[ $line =~ ,\ ([0-9]+)\ newly\ installed ]]; then
+      packages=${BASH_REMATCH[1]}
+      continue
+    elif [[ $line =~ ^(Get:|Unpacking|Setting\ up) ]] && [ "$packages" -gt 0 ]; then
+      steps=$((steps + 1)) finished=$((steps / 3)) total=$packages
+    else
+      continue
+    fi
+    elapsed=$((SECONDS - began))
+    if [ "$finished" -eq 0 ] || [ "$elapsed" -lt "$shown" ]; then continue; fi
+    line="[$finished/$total] $(minutes $elapsed)"
+    line+=", about $(minutes $((elapsed * (total - finished) / finished))) left"
+    if [ "$on_terminal" ]; then
+      printf '\r%s: %s\e[K' "$program" "$line"
+      shown=$((elapsed + 1))
+    elif [ "$elapsed" -ge 60 ]; then
+      say "$line"
+      shown=$((elapsed + 60))
+    fi
+  done
+  if [ "$on_terminal" ]; then printf '\r\e[K'; fi
+}
+
+minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
 libraries="libboost-dev libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev"
 libraries+=" libopenblas-openmp-dev libpcre2-dev"
@@ -101,25 +134,43 @@ build() {
     --parallel "$(compile_jobs)"
 }
 
-# run_tests PRESET [CTEST OPTIONS]: shows ctest's progress on a terminal, and only its summary
-# elsewhere.
+# run_tests PRESET [CTEST OPTIONS]: shows how far ctest is, then its summary, and what was skipped.
 run_tests() {
   local preset=$1 log=$log_folder/$1-tests.log status=0
   shift
   say "running the tests of ${preset}${*:+ ($*)}"
   mkdir -p "$log_folder"
-  if [ -t 1 ]; then
-    ctest --preset "$preset" -j2 --progress --no-tests=error --output-log "$log" "$@" \
-      </dev/null || status=$?
-  else
-    ctest --preset "$preset" -j2 --no-tests=error "$@" >"$log" 2>&1 </dev/null || status=$?
-    if [ "$status" -ne 0 ]; then
-      cat "$log" >&2
-    else
-      grep -E 'tests passed,|[(]Skipped[)]' "$log"
-    fi
+  ctest --preset "$preset" -j2 --no-tests=error "$@" </dev/null 2>&1 | tee "$log" | show_progress ||
+    status=$?
+  if [ "$status" -ne 0 ]; then
+    sed -n '/^The following tests FAILED/,$!{/Passed  /d;/^ *Start /d;p}' "$log" >&2
+    sed -n '/^The following tests FAILED/,$p' "$log" >&2
+    fail "tests of the ${preset} build failed (the whole output is in $log)"
   fi
-  [ "$status" -eq 0 ] || fail "tests of the ${preset} build failed (the whole output is in $log)"
+  grep 'tests passed,' "$log"
+  say_what_was_skipped "$preset"
 }
 
-say_time() { say "done in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s"; }
+# One line: how many tests, and why.
+say_what_was_skipped() {
+  local reasons
+  reasons=$(grep -ho 'SKIPPED: .*' "build/$1/Testing/Temporary/LastTest.log" | sed 's/^SKIPPED: //' |
+    sort | uniq -c | sort -rn | awk '{ count = $1; sub(/^ *[0-9]+ /, ""); sub(/\.$/, "")
+      text = text (NR > 1 ? "; " : "") $0 " (" count ")" } END { print text }')
+  if [ -n "$reasons" ]; then say "skipped: $reasons"; fi
+}
+
+# Prints the comment at the top of a script, and ends it, if one of its arguments is --help.
+help_if_asked() {
+  local argument
+  for argument; do
+    case $argument in
+      -h | --help)
+        sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"
+        exit
+        ;;
+    esac
+  done
+}
+
+say_time() { say "done in $(minutes $((SECONDS - started))) min"; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 namespace ringside::transformer {
 namespace {
@@ -43,8 +44,8 @@ Config named_config(const std::string& name) {
     config.sequence = size.sequence;
     return config;
   }
-  fail("there is no model size named '{}'; the sizes are {}", name,
-       fmt::join(config_names(), ", "));
+  fail("there is no model size named '{}'{}; the sizes are {}", name,
+       did_you_mean(name, config_names()), fmt::join(config_names(), ", "));
 }
 
 void validate(const Config& config) {

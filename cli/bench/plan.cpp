@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/words.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -37,14 +38,15 @@ bool in_path(const std::string& program) {
 // The value of an enumeration by its name. The names are found by calling name_of().
 template <class Enum>
 Enum named(std::string_view name, const char* what) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (int i = 0; i < 16; ++i) {
     const std::string_view candidate = name_of(static_cast<Enum>(i));
     if (candidate.starts_with("unknown")) break;
     if (candidate == name) return static_cast<Enum>(i);
-    names.push_back(candidate);
+    names.emplace_back(candidate);
   }
-  fail("there is no {} named '{}'; there are {}", what, name, fmt::join(names, ", "));
+  fail("there is no {} named '{}'{}; there are {}", what, name, did_you_mean(name, names),
+       fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -111,7 +113,8 @@ const BenchBackend& bench_backend_named(std::string_view name) {
         name, backend.package, fmt::join(available, ", "));
     return backend;
   }
-  fail("there is no backend named '{}'; this build has {}", name, fmt::join(available, ", "));
+  fail("there is no backend named '{}'{}; this build has {}", name, did_you_mean(name, available),
+       fmt::join(available, ", "));
 }
 
 std::uint64_t parse_bytes(const std::string& text) {

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.hpp"
+#include "cli/one_of.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/report/report.hpp"
 #include "cli/views/account.hpp"
@@ -197,9 +198,6 @@ void run(const Arguments& args) {
 
 void add_plan_options(CLI::App& command, Arguments& args) {
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description("");
-  const auto one_of = [](const std::vector<std::string>& names) {
-    return CLI::IsMember(names).description("");
-  };
   command.add_option("--mesh", args.mesh, "The devices, as in pp=2,dp=4,tp=8 [one device]")
       ->type_name("AXES");
   command
@@ -244,7 +242,7 @@ void add_plan_options(CLI::App& command, Arguments& args) {
         .add_option(name, *value,
                     fmt::format("Type of {}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]", what))
         ->type_name("TYPE")
-        ->check(CLI::IsMember({"bf16", "fp16", "fp32"}).description(""));
+        ->check(one_of({"bf16", "fp16", "fp32"}));
 }
 
 }  // namespace
@@ -269,7 +267,7 @@ void add_account_command(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}).description(""));
   command->add_option("--ask", args->ask, "A question of the course: see below")
       ->type_name("QUESTION")
-      ->check(CLI::IsMember(question_names()).description(""));
+      ->check(one_of(question_names()));
   command->add_option("--tokens", args->tokens, "Tokens of a device, for a question [4096]")
       ->type_name("N")
       ->check(CLI::PositiveNumber.description(""));

@@ -15,6 +15,7 @@
 #include "autograd/kernels/threads/parallel.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/one_of.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
@@ -179,7 +180,7 @@ void add_eval_command(CLI::App& app) {
       ->type_name("FILE");
   command->add_option("--dtype", args->dtype, "Compute in fp32 or fp64 [fp32]")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
+      ->check(one_of({"fp32", "fp64"}));
   command
       ->add_option(
           "--sequence", args->sequence,

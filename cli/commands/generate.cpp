@@ -15,6 +15,7 @@
 #include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/one_of.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
@@ -115,7 +116,7 @@ void add_generate_command(CLI::App& app) {
       ->check(CLI::NonNegativeNumber.description(""));
   option("--seed", args->sample.seed, "N", "Seed of the random choices [0]");
   option("--dtype", args->dtype, "TYPE", "Compute in fp32 or fp64 [fp32]")
-      ->check(CLI::IsMember({"fp32", "fp64"}).description(""));
+      ->check(one_of({"fp32", "fp64"}));
   add_memory_limit(*command, args->memory_limit);
   add_device_option(*command, args->device);
   option("--threads", args->threads, "N", "Number of threads [1]")->check(at_least_one("thread"));

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/words.hpp"
 #include "cli/command.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/views/proof.hpp"
@@ -41,9 +42,9 @@ std::vector<Algorithm> selected(const ProveOptions& options) {
     if (!options.algorithm.empty() && algorithm.name != options.algorithm) continue;
     algorithms.push_back(algorithm);
   }
-  require(!algorithms.empty(), "there is no algorithm named '{}'{}; there are {}",
+  require(!algorithms.empty(), "there is no algorithm named '{}'{}{}; there are {}",
           options.algorithm, options.collective.empty() ? "" : " for " + options.collective,
-          fmt::join(names, ", "));
+          did_you_mean(options.algorithm, {names.begin(), names.end()}), fmt::join(names, ", "));
   return algorithms;
 }
 

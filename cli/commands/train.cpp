@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/one_of.hpp"
 #include "cli/report/numbers.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
@@ -139,7 +140,7 @@ void add_model_options(CLI::App& command, TrainArguments& args) {
   option("--dtype", args.dtype, "TYPE",
          "fp32, fp64 or bf16. bf16 stores weights, activations and gradients in 16 bits; sums and "
          "the optimizer use fp32 [fp32]")
-      ->check(CLI::IsMember({"fp32", "fp64", "bf16"}).description(""));
+      ->check(one_of({"fp32", "fp64", "bf16"}));
 }
 
 void add_rank_options(CLI::App& command, TrainArguments& args) {
@@ -153,7 +154,7 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
                   fmt::format("The parallel strategy: {} [one rank: single; else flat]",
                               fmt::join(strategy_names(), ", ")))
       ->type_name("NAME")
-      ->check(CLI::IsMember(strategy_names()).description(""))
+      ->check(one_of(strategy_names(), {{"fsdp", "zero3"}, {"ddp", "bucketed"}}))
       ->group("Ranks");
   command
       .add_option("--mesh", args.mesh,
@@ -219,7 +220,7 @@ void add_training_options(CLI::App& command, TrainArguments& args) {
                 "Recompute each block in backward: less memory, a third more time, the same bits")
       ->group("Training");
   option("--optimizer", args.optimizer, "NAME", "sgd or adamw [adamw]")
-      ->check(CLI::IsMember({"sgd", "adamw"}).description(""));
+      ->check(one_of({"sgd", "adamw"}));
   option("--lr", args.learning_rate, "RATE",
          "Peak learning rate [adamw: 3e-3 for width 128, less for wider models; sgd: 0.1]");
   option("--min-lr", args.min_learning_rate, "RATE", "Learning rate at the end [a tenth of --lr]");
@@ -255,6 +256,8 @@ void add_output_options(CLI::App& command, TrainArguments& args) {
       ->check(at_least_one("step"));
   option("--sample", args.sample_tokens, "N", "Generate and print N tokens at the end [0]")
       ->check(not_negative());
+  option("--sample-every", args.sample_every, "N", "Print a sample after every N steps, too")
+      ->check(at_least_one("step"));
   option("--temperature", args.sample.temperature, "T",
          "Temperature of the sample; below 1 favours likely tokens; 0: the likeliest only [0.8]")
       ->check(not_negative());

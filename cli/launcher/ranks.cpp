@@ -10,6 +10,7 @@
 #include "base/environment.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/launcher/rank_process.hpp"
+#include "cli/one_of.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/run_threads.hpp"
 #include "collectives/transport/link.hpp"
@@ -101,7 +102,7 @@ constexpr const char* backends_in_words =
     "one process; auto: shm on one host, tcp on several";
 
 CLI::Validator one_of_the_backends() {
-  return CLI::IsMember({"auto", "tcp", "shm", "threads"}).description("");
+  return one_of({"auto", "tcp", "shm", "threads"});
 }
 
 }  // namespace

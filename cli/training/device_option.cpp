@@ -3,6 +3,7 @@
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
 #include "cli/launcher/exit.hpp"
+#include "cli/one_of.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
@@ -30,7 +31,7 @@ CLI::Option* add_device_option(CLI::App& command, DeviceOption& option) {
           "Device to compute on: cpu, cuda (a GPU), or emulated (the GPU's kernels on the CPU: "
           "slow, for a debugger and for tests)")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}).description(""))
+      ->check(one_of({"cpu", "cuda", "emulated"}))
       ->capture_default_str();
 }
 
@@ -39,7 +40,7 @@ CLI::Option* add_device_backend_option(CLI::App& command, DeviceOption& option) 
       .add_option("--device-backend", option.backend,
                   "Backend between GPUs: cuda_ipc (one host) or nccl")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"cuda_ipc", "nccl"}).description(""))
+      ->check(one_of({"cuda_ipc", "nccl"}))
       ->capture_default_str();
 }
 

@@ -33,13 +33,13 @@ void Progress::step(const StepReport& report) {
   if (terminal_) {
     if (!last && seconds_since(last_written_) < repaint_seconds) return;
     last_written_ = Clock::now();
-    rewrite_line(line(report));
+    rewrite_line(line(report, columns()));
     return;
   }
   const std::int64_t all = steps_ - first_, taken = report.step - first_,
                      parts = std::min(all, lines_in_a_log);
   const bool due = taken * parts / all != (taken - 1) * parts / all;
-  if (due || taken == 1) fmt::print(out_, "{}\n", line(report));
+  if (due || taken == 1) fmt::print(out_, "{}\n", line(report, 100));
   std::fflush(out_);
 }
 
@@ -58,21 +58,32 @@ void Progress::end() {
   line_open_ = false;
 }
 
-std::string Progress::line(const StepReport& report) const {
+std::string Progress::line(const StepReport& report, std::size_t columns) const {
   const double tokens_per_second =
       report.tokens_per_second * report.step_seconds / seconds_per_step_;
   const double left = static_cast<double>(steps_ - report.step) * seconds_per_step_;
-  return fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  {:.3f} bits/byte  {} tokens/s  {:.0f} % communication  {} left",
-      report.step, std::to_string(steps_).size(), steps_, report.loss, report.bits_per_byte,
-      with_unit(tokens_per_second), 100 * communication_share_, duration_text(left));
+  const auto line_with = [&](const std::string& loss, const std::string& communication) {
+    return fmt::format("step {:>{}}/{}{}  {:.3f} bits/byte  {} tokens/s{}  {} left", report.step,
+                       std::to_string(steps_).size(), steps_, loss, report.bits_per_byte,
+                       with_unit(tokens_per_second), communication, duration_text(left));
+  };
+  const std::string communication =
+      fmt::format("  {:.0f} % communication", 100 * communication_share_);
+  for (const std::string& text :
+       {line_with(fmt::format("  loss {:.4f}", report.loss), communication),
+        line_with("", communication)})
+    if (text.size() <= columns) return text;
+  return line_with("", "");
+}
+
+std::size_t Progress::columns() const {
+  return static_cast<std::size_t>(terminal_columns(fileno(out_)).value_or(80)) - 1;
 }
 
 // The line is cut to the terminal's width, because a wrapped line cannot be rewritten. \x1b[K
 // clears the rest of a longer line before it.
 void Progress::rewrite_line(std::string text) {
-  const auto columns = static_cast<std::size_t>(terminal_columns(fileno(out_)).value_or(80));
-  text.resize(std::min(text.size(), columns - 1));
+  text.resize(std::min(text.size(), columns()));
   fmt::print(out_, "\r{}\x1b[K", text);
   std::fflush(out_);
   line_open_ = !text.empty();

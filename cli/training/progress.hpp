@@ -28,7 +28,10 @@ class Progress {
   void end();  // leaves the cursor on a new line
 
  private:
-  std::string line(const transformer::StepReport& report) const;
+  // In at most `columns`: the loss, which bits/byte also tells, and communication are left out
+  // first.
+  std::string line(const transformer::StepReport& report, std::size_t columns) const;
+  std::size_t columns() const;  // of the terminal, but for the last
   void rewrite_line(std::string text);
 
   std::int64_t first_, steps_;

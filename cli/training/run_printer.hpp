@@ -54,6 +54,7 @@ class RunPrinter {
 
   void after_step(const transformer::StepReport& report);
   void after_validation(std::int64_t step, double bits_per_byte);
+  void end_line() { progress_.end(); }  // before anything else is printed
   void finish(std::optional<double> validation);
 
  private:

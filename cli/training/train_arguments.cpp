@@ -200,12 +200,15 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
   plan.recording = {args.trace, args.report, {}};
   if (!args.trace_steps.empty()) plan.recording.steps = parse_steps(args.trace_steps);
   plan.sample_tokens = args.sample_tokens;
+  plan.sample_every = args.sample_every;
   plan.sample = args.sample;
   plan.sample.seed = plan.options.seed;
   plan.save = args.save.empty() ? args.resume.value_or("") : args.save;
   plan.save_every = args.save_every.value_or(0);
   if (args.save_every && plan.save.empty())
     throw UsageError("--save-every needs a folder to save in: name one with --save");
+  if (args.sample_every > 0 && args.sample_tokens == 0)
+    throw UsageError("--sample-every needs the length of a sample: give it with --sample");
   plan.stop_at = args.stop_at.value_or(plan.options.steps);
 }
 

@@ -32,7 +32,7 @@ struct TrainArguments {
   std::string metrics, dump, save, trace, trace_steps, report;
   std::int64_t validate_every = 0;
   std::optional<double> memory_limit_gb;
-  std::int64_t sample_tokens = 0;
+  std::int64_t sample_tokens = 0, sample_every = 0;
   transformer::SampleOptions sample;
 };
 

@@ -45,6 +45,7 @@ struct TrainingPlan {
   std::filesystem::path metrics, dump, save;     // empty: none
   RecordingPlan recording;
   std::int64_t sample_tokens = 0;
+  std::int64_t sample_every = 0;  // in steps; 0: only at the end
   transformer::SampleOptions sample;
   // In 10^9 bytes, for all ranks on this machine. 0: do not check; none: the available memory.
   std::optional<double> memory_limit_gb;

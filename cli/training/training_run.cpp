@@ -68,15 +68,22 @@ class Saver {
   const Trainer* trainer_ = nullptr;
 };
 
-// Rank 0 generates and prints the sample. If a forward pass communicates, all ranks generate it.
-void print_sample(const TrainingPlan& plan, const Model& model, const ParallelStrategy& strategy) {
-  if (plan.sample_tokens == 0 || (!strategy.writes() && !strategy.forward_communicates())) return;
+// Rank 0 generates and prints a sample after `step`. If a forward pass communicates, all ranks
+// generate it.
+void print_sample(const TrainingPlan& plan, std::int64_t step, const Model& model,
+                  const ParallelStrategy& strategy, RunPrinter* printer) {
+  const bool is_last = step == plan.last_step();
+  const bool due = is_last || (plan.sample_every > 0 && step % plan.sample_every == 0);
+  if (plan.sample_tokens == 0 || !due) return;
+  if (!strategy.writes() && !strategy.forward_communicates()) return;
   const auto tokens = transformer::generate(model, plan.vocabulary->encode_prompt(sample_beginning),
                                             plan.sample_tokens, plan.sample);
-  if (!strategy.writes()) return;
-  fmt::print("\n--- a sample of {} {}, temperature {} ---\n{}\n", tokens.size(),
-             plan.vocabulary->is_bytes() ? "bytes" : "tokens", plan.sample.temperature,
-             printable(plan.vocabulary->bytes_of(tokens)));
+  if (!printer) return;
+  printer->end_line();
+  fmt::print("\n--- a sample of {} {}{}, temperature {} ---\n{}\n{}", tokens.size(),
+             plan.vocabulary->is_bytes() ? "bytes" : "tokens",
+             is_last ? "" : fmt::format(" after step {}", step), plan.sample.temperature,
+             printable(plan.vocabulary->bytes_of(tokens)), is_last ? "" : "\n");
 }
 
 // Trains, validates, saves and prints, with a model and a strategy that fit each other.
@@ -94,6 +101,8 @@ void train(const TrainingPlan& plan, int ranks, const Text& text, const Corpus& 
     recording.after_step(report);
     if (printer) printer->after_step(report);
     saver.after_step(report.step);
+    if (report.step < plan.last_step())
+      print_sample(plan, report.step, model, strategy, printer ? &*printer : nullptr);
     recording.before_step(report.step + 1);
   };
   if (printer) {
@@ -110,7 +119,7 @@ void train(const TrainingPlan& plan, int ranks, const Text& text, const Corpus& 
   const auto validation = trainer.validate();
   if (printer) printer->finish(validation);
   saver.finish();
-  print_sample(plan, model, strategy);
+  print_sample(plan, plan.last_step(), model, strategy, printer ? &*printer : nullptr);
   std::fflush(stdout);
 }
 

@@ -1,6 +1,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "collectives/algorithms/barrier.hpp"
 #include "collectives/algorithms/binomial.hpp"
 #include "collectives/algorithms/chain.hpp"
@@ -55,14 +56,14 @@ const std::vector<Algorithm>& all_algorithms() {
 }
 
 const Algorithm& find_algorithm(Collective collective, std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {
     if (algorithm.collective != collective) continue;
     if (name.empty() || algorithm.name == name) return algorithm;
-    names.push_back(algorithm.name);
+    names.emplace_back(algorithm.name);
   }
-  fail("there is no algorithm named '{}' for {}; there {} {}", name, name_of(collective),
-       names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
+  fail("there is no algorithm named '{}' for {}{}; there {} {}", name, name_of(collective),
+       did_you_mean(name, names), names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
 }
 
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {

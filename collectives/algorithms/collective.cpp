@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 namespace ringside::collectives {
 
@@ -74,12 +75,13 @@ bool names_chunks(Collective collective) {
 }
 
 Collective collective_named(std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const Collective collective : all_collectives) {
     if (name_of(collective) == name) return collective;
-    names.push_back(name_of(collective));
+    names.emplace_back(name_of(collective));
   }
-  fail("there is no collective named '{}'; there are {}", name, fmt::join(names, ", "));
+  fail("there is no collective named '{}'{}; there are {}", name, did_you_mean(name, names),
+       fmt::join(names, ", "));
 }
 
 }  // namespace ringside::collectives

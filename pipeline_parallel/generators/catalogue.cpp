@@ -92,8 +92,10 @@ Schedule make_schedule(const std::string& name, int ranks, int micro_batches, in
     if (generator.name == name)
       return make_schedule(generator, ranks, micro_batches, stages_per_rank);
   }
-  fail("there is no schedule named \"{}\"; there are {}, and csv:FILE for your own", name,
-       schedule_names());
+  std::vector<std::string> names;
+  for (const Generator& generator : all_generators()) names.emplace_back(generator.name);
+  fail("there is no schedule named '{}'{}; there are {}, and csv:FILE for your own", name,
+       did_you_mean(name, names), schedule_names());
 }
 
 }  // namespace ringside::pipeline_parallel

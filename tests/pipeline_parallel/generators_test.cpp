@@ -95,7 +95,7 @@ TEST_CASE("what a schedule does not serve is refused with what it would serve") 
   CHECK(refusal("1f1b", 0, 8) == "a pipeline needs at least 1 rank, not 0");
   CHECK(refusal("1f1b", 4, 0) == "a step needs at least 1 micro-batch, not 0");
   CHECK(refusal("2f2b", 4, 8) ==
-        "there is no schedule named \"2f2b\"; there are gpipe, 1f1b, interleaved, zb_h1 and zb_v, "
+        "there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, zb_h1 and zb_v, "
         "and csv:FILE for your own");
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.hpp"
 #include "base/trace.hpp"
 #include "cli/bench/median.hpp"
+#include "cli/one_of.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/parallel_strategies.hpp"
 #include "collectives/execution/backend.hpp"
@@ -43,7 +44,7 @@ void StrategiesOptions::add_to(CLI::App& command) {
   command.add_option("--strategies", strategies, "Parallel strategies to measure")
       ->delimiter(',')
       ->type_name("NAME,...")
-      ->check(CLI::IsMember(strategies).description(""))
+      ->check(one_of(strategies))
       ->capture_default_str();
   command.add_option("--threads", threads, "Threads of each rank [cores divided by ranks]")
       ->type_name("N")

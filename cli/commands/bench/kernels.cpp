@@ -11,6 +11,7 @@
 #include "cli/bench/plan.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/one_of.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/training/device_option.hpp"
 
@@ -258,7 +259,7 @@ void add_bench_kernels_command(CLI::App& bench) {
   add_device_option(*command, args->device);
   command->add_option("--dtype", args->dtype, "Storage dtype")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
+      ->check(one_of({"fp32", "bf16"}))
       ->capture_default_str();
   command->add_option("--size", args->size, "Size of a tensor: more than the GPU's cache")
       ->type_name("SIZE")

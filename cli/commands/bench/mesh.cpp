@@ -20,6 +20,7 @@
 #include "cli/bench/training/step.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/one_of.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "cli/training/parallel_strategies.hpp"
@@ -229,7 +230,7 @@ void add_bench_mesh_command(CLI::App& bench) {
   add_link_option(*command);
   command->add_option("--parallel", args->inner, "The data-parallel strategy along dp")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"bucketed", "zero1", "zero2", "zero3"}).description(""))
+      ->check(one_of({"bucketed", "zero1", "zero2", "zero3"}))
       ->capture_default_str();
   command->add_flag("--sequence-parallel", args->sequence_parallel,
                     "The tp ranks also divide the tokens of each sequence");

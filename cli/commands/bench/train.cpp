@@ -22,6 +22,7 @@
 #include "cli/bench/training/train_report.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/one_of.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/progress.hpp"
 #include "transformer/model.hpp"
@@ -256,7 +257,7 @@ void add_bench_train_command(CLI::App& bench) {
   args->step.add_to(*command);
   command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, products in fp32")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"fp32", "bf16"}).description(""))
+      ->check(one_of({"fp32", "bf16"}))
       ->capture_default_str();
   command
       ->add_option("--threads", args->threads,

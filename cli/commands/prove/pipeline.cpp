@@ -50,7 +50,7 @@ std::vector<PipelineProof> proofs_of(const PipelineOptions& options) {
       proofs.push_back(prove(generator, cases));
   }
   require(!proofs.empty(),
-          "there is no schedule named \"{}\"; there are {}, and csv:FILE for your own",
+          "there is no schedule named '{}'; there are {}, and csv:FILE for your own",
           options.schedule, schedule_names());
   return proofs;
 }

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/command.hpp"
+#include "cli/one_of.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/views/tensor_block.hpp"
 
@@ -79,7 +80,7 @@ void add_step_tensor_command(CLI::App& step) {
       ->check(CLI::Range(1, 1 << 20).description(""));
   command->add_option("--dtype", options->dtype, "fp32, fp64 or bf16 [fp32]")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"fp32", "fp64", "bf16"}).description(""));
+      ->check(one_of({"fp32", "fp64", "bf16"}));
   command->add_flag("--sequence-parallel", options->sequence_parallel,
                     "Outside of the divided matrices each rank has only its tokens");
   command

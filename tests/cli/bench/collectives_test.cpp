@@ -270,10 +270,11 @@ TEST_CASE("without a GPU the GPU backends are refused in one sentence") {
 
 TEST_CASE("bench reports wrong arguments before it starts ranks") {
   CHECK(one_error({"all_reduce", "--backends", "tpc"})
-            .starts_with("ringside: there is no backend named 'tpc'; this build has tcp, "));
+            .starts_with("ringside: there is no backend named 'tpc' (did you mean tcp?); this "
+                         "build has tcp, "));
   CHECK(one_error({"all_reduice"})
-            .starts_with(
-                "ringside: there is no collective named 'all_reduice'; there are all_reduce, "));
+            .starts_with("ringside: there is no collective named 'all_reduice' (did you mean "
+                         "all_reduce?); there "));
   CHECK(one_error({"all_reduce", "--bytes", "4 MBs"}) ==
         "ringside: '4 MBs' is not a number of bytes: write 4B, 64KB (64000 bytes), 64KiB (65536 "
         "bytes), 10MB or 1GB\n");

@@ -233,7 +233,7 @@ TEST_CASE("ringside step reports wrong arguments") {
     return outcome.err;
   };
   CHECK(contains(err({"allreduce"}),
-                 "there is no collective named 'allreduce'; there are all_reduce,"));
+                 "there is no collective named 'allreduce' (did you mean all_reduce?);"));
   CHECK(contains(err({"all_reduce", "--algorithm", "tree"}),
                  "there is no algorithm named 'tree' for all_reduce; there are ring, "));
   CHECK(contains(err({"broadcast", "--root", "4"}),

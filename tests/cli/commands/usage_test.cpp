@@ -104,7 +104,19 @@ TEST_CASE("the help of every command fits into 80 columns") {
 }
 
 TEST_CASE("a wrong argument is reported in one sentence with a hint") {
-  check_usage_error({"lunch"}, "there is no command \"lunch\"", "ringside --help");
+  check_usage_error({"lunch"}, "there is no command 'lunch' (did you mean launch?)",
+                    "ringside --help");
+  check_usage_error({"42"}, "there is no command '42'", "ringside --help");
+  check_usage_error({"train", "--bacend", "tcp", "--stps", "3"},
+                    "there is no option --bacend (did you mean --backend?)",
+                    "ringside train --help");
+  check_usage_error({"bench", "ddp", "--modle", "lab"},
+                    "there is no option --modle (did you mean --model?)", "ringside bench --help");
+  check_usage_error({"train", "tiny"}, "'tiny' is one argument too many", "ringside train --help");
+  check_usage_error({"train", "--parallel", "fsdp"},
+                    "--parallel: expected single, naive, flat, overlap, bucketed, "
+                    "zero1_broadcast, zero1, zero2, zero3, got 'fsdp' (did you mean zero3?)",
+                    "ringside train --help");
   check_usage_error({"launch", "--", "true"}, "--ranks is required", "ringside launch --help");
   check_usage_error({"launch", "-n", "2"}, "PROGRAM is required", "ringside launch --help");
   check_usage_error({"launch", "-n", "2", "--"}, "PROGRAM is required", "ringside launch --help");

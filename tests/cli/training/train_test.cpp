@@ -94,6 +94,20 @@ TEST_CASE("only rank 0 prints the header, the progress, the result and a sample"
   CHECK_FALSE(contains(outcome.out, "[1]"));
 }
 
+TEST_CASE("samples on the way and at the end") {
+  const Training training({"--steps", "6", "--sample", "12", "--sample-every", "2"});
+  const Outcome outcome = training.run({"-n", "2"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "\n--- a sample of 12 bytes after step 2, temperature 0.8 ---\n"));
+  CHECK(contains(outcome.out, "\n--- a sample of 12 bytes after step 4, temperature 0.8 ---\n"));
+  CHECK_FALSE(contains(outcome.out, "after step 6"));
+  CHECK(contains(outcome.out, "\n--- a sample of 12 bytes, temperature 0.8 ---\n"));
+  // The run is the same as without samples.
+  const auto end = [](const std::string& text) { return text.substr(text.find("held out ")); };
+  const Training silent({"--steps", "6", "--sample", "12"});
+  CHECK(end(outcome.out) == end(silent.run({"-n", "2"}).out));
+}
+
 TEST_CASE("metrics are a JSON object for each step") {
   const Training training(
       {"--steps", "4", "--validate-every", "3", "--warmup", "2", "--lr", "0.01"});
@@ -145,6 +159,9 @@ TEST_CASE("errors are printed once and before ranks start") {
   CHECK(
       contains(refusal({"--sequence", "100000"}),
                "ringside: a sequence of 100000 bytes needs 100001 bytes of text, but there are "));
+  CHECK(refusal({"--sample-every", "2"}) ==
+        "ringside: --sample-every needs the length of a sample: give it with --sample\nTry: "
+        "ringside train --help\n");
   CHECK(refusal({"--heads", "3"}) ==
         "ringside: d_model 16 does not divide into 3 heads: choose a width that is a multiple of "
         "the number of heads\n");

@@ -244,11 +244,12 @@ TEST_CASE(
 }
 
 TEST_CASE("the catalogue lists the names that exist when a name is wrong") {
-  CHECK_THROWS_WITH_AS(collective_named("allreduce"),
-                       "there is no collective named 'allreduce'; there are all_reduce, "
-                       "reduce_scatter, all_gather, broadcast, reduce, gather, "
-                       "scatter, all_to_all, barrier",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      collective_named("allreduce"),
+      "there is no collective named 'allreduce' (did you mean all_reduce?); there are all_reduce, "
+      "reduce_scatter, all_gather, broadcast, reduce, gather, "
+      "scatter, all_to_all, barrier",
+      Error);
   CHECK_THROWS_WITH_AS(
       find_algorithm(Collective::reduce, "ring"),
       "there is no algorithm named 'ring' for reduce; there are binomial, chain, linear", Error);

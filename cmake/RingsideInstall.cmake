@@ -1,0 +1,32 @@
+# `cmake --install`: the program, the libraries and their headers, so that another project says
+#
+#     find_package(Ringside REQUIRED)
+#     target_link_libraries(assignment PRIVATE ringside::ddp)      # or any other folder's library
+
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+get_property(libraries GLOBAL PROPERTY RINGSIDE_LIBRARIES)
+list(REMOVE_ITEM libraries ringside_cli ringside_library_backends ringside_judge)  # the program's own
+foreach(library ${libraries})
+  string(REPLACE "ringside_" "" name ${library})
+  set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
+endforeach()
+set_target_properties(ringside_options PROPERTIES EXPORT_NAME options)
+if(RINGSIDE_HAS_CUDA)
+  list(APPEND libraries ringside_cuda_kernels ringside_cuda_autograd_kernels)
+endif()
+
+install(TARGETS ringside ${libraries} ringside_options EXPORT RingsideTargets)
+foreach(folder base collectives autograd transformer parallel ddp zero tensor_parallel pipeline_parallel planning)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringside FILES_MATCHING PATTERN "*.hpp")
+endforeach()
+
+find_package(OpenMP QUIET COMPONENTS CXX)  # for OpenMP_CXX_FOUND in RingsideConfig.cmake.in
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Ringside)
+install(EXPORT RingsideTargets NAMESPACE ringside:: DESTINATION ${package})
+configure_package_config_file(cmake/RingsideConfig.cmake.in ${PROJECT_BINARY_DIR}/RingsideConfig.cmake
+  INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/RingsideConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/RingsideConfig.cmake ${PROJECT_BINARY_DIR}/RingsideConfigVersion.cmake
+  cmake/FindPCRE2.cmake DESTINATION ${package})
