@@ -15,21 +15,40 @@ namespace ringside::autograd {
 
 namespace {
 
-// The logarithm of the sum of exp over a row. The largest element is subtracted first, so that
-// nothing overflows.
+// One row of logits z [n] -> its loss -log softmax(z)[target], and log_sum, the logarithm of the
+// sum of exp(z), which backward needs. The largest logit is subtracted before exp, so that nothing
+// overflows. An ignored target has loss 0. S is the storage type of the elements, T their compute
+// type.
 template <class S, class T = Compute<S>>
-T log_sum_exp(const S* row, std::int64_t n) {
-  T largest = row[0];
+double loss_of_row(const S* z, std::int64_t n, std::int32_t target, std::int32_t ignore_index,
+                   T& log_sum) {
+  if (target == ignore_index) return 0;
+  T largest = z[0];
 #pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 0; i < n; ++i) largest = std::max<T>(largest, row[i]);
+  for (std::int64_t v = 0; v < n; ++v) largest = std::max<T>(largest, z[v]);
   T total = 0;
 #pragma omp simd reduction(+ : total)
-  for (std::int64_t i = 0; i < n; ++i) total += fast_exp(static_cast<T>(row[i]) - largest);
-  return largest + std::log(total);
+  for (std::int64_t v = 0; v < n; ++v) total += fast_exp(static_cast<T>(z[v]) - largest);
+  log_sum = largest + std::log(total);
+  return static_cast<double>(log_sum) - static_cast<double>(static_cast<T>(z[target]));
 }
 
-// z [tokens, V], targets [tokens] -> losses [tokens], and the log_sum_exp of each row. bf16 logits
-// are converted one by one where they are read.
+// One row of dz = (softmax(z) - [v == target]) weight; 0 for an ignored target, which has no
+// log_sum.
+template <class S, class T = Compute<S>>
+void loss_of_row_backward(const S* z, std::int64_t n, std::int32_t target,
+                          std::int32_t ignore_index, T log_sum, T weight, S* dz) {
+  if (target == ignore_index) {
+    std::fill_n(dz, n, S(T(0)));
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t v = 0; v < n; ++v) dz[v] = fast_exp(static_cast<T>(z[v]) - log_sum) * weight;
+  dz[target] = fast_exp(static_cast<T>(z[target]) - log_sum) * weight - weight;
+}
+
+// z [tokens, V], targets [tokens] -> losses [tokens], and the log_sum of each row. bf16 logits are
+// converted one by one where they are read.
 void forward_rows(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
                   const Tensor& losses, const Tensor& log_sums) {
   const std::int64_t vocabulary = z.size(-1);
@@ -37,48 +56,34 @@ void forward_rows(const Tensor& z, const Tensor& targets, std::int32_t ignore_in
   double* const loss = losses.data<double>();
   dispatch_stored(z.dtype(), "cross_entropy", [&](auto zero) {
     using S = decltype(zero);
-    using T = Compute<S>;
-    const S* const pz = z.data<S>();
-    T* const log_sum = log_sums.data<T>();
-    parallel_for(targets.elements(), row_grain(vocabulary),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t t = begin; t < end; ++t) {
-                     const S* const row = pz + t * vocabulary;
-                     log_sum[t] = log_sum_exp(row, vocabulary);
-                     loss[t] = target[t] == ignore_index
-                                   ? 0
-                                   : static_cast<double>(log_sum[t]) -
-                                         static_cast<double>(static_cast<T>(row[target[t]]));
-                   }
-                 });
+    const S* const row = z.data<S>();
+    Compute<S>* const log_sum = log_sums.data<Compute<S>>();
+    parallel_for(
+        targets.elements(), row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t t = begin; t < end; ++t)
+            loss[t] =
+                loss_of_row(row + t * vocabulary, vocabulary, target[t], ignore_index, log_sum[t]);
+        });
   });
 }
 
-// dz = (softmax(z) - [v == target]) weight; 0 in the rows of ignored targets.
+// dz [tokens, V], where each counted row has the weight `row_weight`.
 void backward_rows(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
                    const Tensor& log_sums, double row_weight, const Tensor& dz) {
   const std::int64_t vocabulary = z.size(-1);
+  const std::int32_t* const target = targets.data<std::int32_t>();
   dispatch_stored(z.dtype(), "cross_entropy", [&](auto zero) {
     using S = decltype(zero);
     using T = Compute<S>;
-    const T weight = static_cast<T>(row_weight);
-    parallel_for(
-        targets.elements(), row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t t = begin; t < end; ++t) {
-            const std::int32_t target = targets.data<std::int32_t>()[t];
-            const S* const row = z.data<S>() + t * vocabulary;
-            S* const drow = dz.data<S>() + t * vocabulary;
-            if (target == ignore_index) {
-              std::fill_n(drow, vocabulary, S(T(0)));
-              continue;
-            }
-            const T log_sum = log_sums.data<T>()[t];
-#pragma omp simd
-            for (std::int64_t v = 0; v < vocabulary; ++v)
-              drow[v] = fast_exp(static_cast<T>(row[v]) - log_sum) * weight;
-            drow[target] = fast_exp(static_cast<T>(row[target]) - log_sum) * weight - weight;
-          }
-        });
+    const S* const row = z.data<S>();
+    S* const drow = dz.data<S>();
+    parallel_for(targets.elements(), row_grain(vocabulary),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t t = begin; t < end; ++t)
+                     loss_of_row_backward(row + t * vocabulary, vocabulary, target[t], ignore_index,
+                                          log_sums.data<T>()[t], static_cast<T>(row_weight),
+                                          drow + t * vocabulary);
+                 });
   });
 }
 

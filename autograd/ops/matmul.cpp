@@ -83,11 +83,31 @@ Tensor sum_of_rows(const Tensor& dy, std::int64_t rows, std::int64_t n) {
   return to_storage_dtype(sum, dy.dtype());
 }
 
+// x [..., in], W [out, in], grad [..., out] -> dx [..., in], dW [out, in], db [out], each of them
+// only if the node needs it. Does not write to grad.
+//
+//     dx = dy W        dW = dy^T x        db = sum of dy over rows
+//
+// A pipeline may want dW later than dx (DeferredGradients), so now_or_later() decides when
+// weight_gradient() runs.
+Gradients linear_backward(const Node& node, const Tensor& x, const Tensor& w, const Tensor& grad) {
+  const Tensor dy = grad.contiguous();
+  const std::int64_t rows = elements_of(leading(x.shape())), in = w.size(1), out = w.size(0);
+  const auto weight_gradient = [=] {
+    const Tensor dw = empty_like(w);
+    multiply({.a = transposed, .m = out, .n = in, .k = rows}, dy, x, dw);
+    return dw;
+  };
+  Tensor dx, dw, db;
+  if (node.needs(0)) multiply({.m = rows, .n = in, .k = out}, dy, w, dx = empty_like(x));
+  if (node.needs(1)) dw = DeferredGradients::now_or_later(node, 1, weight_gradient);
+  if (node.needs(2)) db = sum_of_rows(dy, rows, out);
+  return {dx, dw, db};
+}
+
 }  // namespace
 
 // x [..., in], W [out, in], b [out] -> y = x W^T + b [..., out]
-//
-//     dx = dy W   [..., in]        dW = dy^T x   [out, in]        db = sum of dy over rows   [out]
 Tensor linear(const Tensor& x_input, const Tensor& weight, const Tensor& bias) {
   require_alike("linear", x_input, weight);
   require(weight.dim() == 2 && x_input.dim() >= 1 && x_input.size(-1) == weight.size(1),
@@ -109,21 +129,9 @@ Tensor linear(const Tensor& x_input, const Tensor& weight, const Tensor& bias) {
   const float beta = bias.defined() ? 1 : 0;
   multiply({.b = transposed, .m = rows, .n = out, .k = in, .beta = beta}, x, w, y);
 
-  return record("linear", y, {x, w, bias},
-                [x, w, rows, out, in](const Node& node, const Tensor& grad) -> Gradients {
-                  const Tensor dy = grad.contiguous();
-                  const auto weight_gradient = [dy, x, w, rows, out, in] {
-                    const Tensor dw = empty_like(w);
-                    multiply({.a = transposed, .m = out, .n = in, .k = rows}, dy, x, dw);
-                    return dw;
-                  };
-                  Tensor dx, dw, db;
-                  if (node.needs(0))
-                    multiply({.m = rows, .n = in, .k = out}, dy, w, dx = empty_like(x));
-                  if (node.needs(1)) dw = DeferredGradients::now_or_later(node, 1, weight_gradient);
-                  if (node.needs(2)) db = sum_of_rows(dy, rows, out);
-                  return {dx, dw, db};
-                });
+  return record("linear", y, {x, w, bias}, [x, w](const Node& node, const Tensor& dy) -> Gradients {
+    return linear_backward(node, x, w, dy);
+  });
 }
 
 }  // namespace ringside::autograd

@@ -145,8 +145,4 @@ std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& barr
   return std::make_unique<BareCopy>(rank, size, barrier);
 }
 
-double bus_factor(Collective collective, int ranks) {
-  return static_cast<double>(chunk_transfers(collective, ranks)) / static_cast<double>(ranks);
-}
-
 }  // namespace ringside::cli

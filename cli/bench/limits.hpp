@@ -20,8 +20,4 @@ namespace ringside::cli {
 std::unique_ptr<collectives::Backend> make_bare_ring(const collectives::RankInfo& rank_info);
 std::unique_ptr<collectives::Backend> make_bare_copy(int rank, int size, std::barrier<>& barrier);
 
-// The bytes that cross each link of the ring, as a multiple of the buffer: the factor between algbw
-// and busbw in nccl-tests' PERFORMANCE.md.
-double bus_factor(collectives::Collective collective, int ranks);
-
 }  // namespace ringside::cli

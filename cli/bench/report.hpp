@@ -10,7 +10,7 @@
 namespace ringside::cli {
 
 // One line of the table. The columns are those of nccl-tests (see its PERFORMANCE.md): algbw is the
-// bytes of the buffer divided by the time. busbw is algbw times bus_factor(), which makes it
+// bytes of the buffer divided by the time. busbw is that of collectives::bus_bandwidth(), which is
 // comparable with the bandwidth of a link for every collective and number of ranks.
 struct BenchRow {
   collectives::Call call;

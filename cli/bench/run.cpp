@@ -9,6 +9,7 @@
 #include "cli/launcher/reserved_port.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/selection/bus_bandwidth.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/selection/link_costs.hpp"
 
@@ -163,10 +164,8 @@ class Bench {
 
   std::vector<BenchRow> rows(const std::vector<Call>& calls,
                              const std::vector<Figure>& figures) const {
-    const double bytes = static_cast<double>(calls.front().count * size_of(plan_.type));
-    const double factor = bus_factor(plan_.collective, layout_.in_set.size);
-    const auto bandwidth = [&](const Figure& figure) {
-      return figure.seconds > 0 ? bytes / figure.seconds * factor * 1e-9 : 0.0;
+    const auto bandwidth_gbps = [&](const Figure& figure) {
+      return bus_bandwidth(calls.front(), layout_.in_set.size, figure.seconds) * 1e-9;
     };
     std::vector<BenchRow> rows;
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
@@ -178,10 +177,10 @@ class Bench {
                    .wrong = figures[i].wrong};
       row.ours = contender.ours();
       row.seconds = figures[i].seconds;
-      row.busbw_gbps = bandwidth(figures[i]);
+      row.busbw_gbps = bandwidth_gbps(figures[i]);
       for (std::size_t j = 0; j < contenders_.size(); ++j)
         if (!contenders_[j].backend && contenders_[j].limit == contender.limit)
-          row.limit_gbps = bandwidth(figures[j]);
+          row.limit_gbps = bandwidth_gbps(figures[j]);
       if (link_) row.limit_gbps = link_->bytes_per_second * 1e-9;
       rows.push_back(row);
     }

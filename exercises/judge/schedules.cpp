@@ -65,21 +65,6 @@ std::string in_words(const std::optional<Receive>& receive) {
                      receive->action == Action::add ? "add" : "overwrite");
 }
 
-// ": all goes through rank 0" if every rank exchanges messages with that rank and no other.
-std::string hub_of(const Schedules& schedules) {
-  const auto size = static_cast<int>(schedules.size());
-  for (int hub = 0; hub < size; ++hub) {
-    bool all = size > 2;
-    for (int rank = 0; rank < size; ++rank) {
-      const std::vector<SentTo> sent = sent_by(schedules[rank], size);
-      for (int to = 0; to < size; ++to)
-        if ((rank == hub || to == hub) && rank != to && sent[to].messages == 0) all = false;
-    }
-    if (all) return fmt::format(": all goes through rank {}", hub);
-  }
-  return "";
-}
-
 }  // namespace
 
 Json schedules_up_to(int largest, const std::function<Schedule(int size, int rank)>& make) {
@@ -151,6 +136,20 @@ std::vector<SentTo> sent_by(const Schedule& schedule, int size) {
     to.buffers += static_cast<double>(step.send->chunks.count) / schedule.chunks;
   }
   return sent;
+}
+
+std::string hub_of(const Schedules& schedules) {
+  const auto size = static_cast<int>(schedules.size());
+  for (int hub = 0; hub < size; ++hub) {
+    bool all = size > 2;
+    for (int rank = 0; rank < size; ++rank) {
+      const std::vector<SentTo> sent = sent_by(schedules[rank], size);
+      for (int to = 0; to < size; ++to)
+        if ((rank == hub || to == hub) && rank != to && sent[to].messages == 0) all = false;
+    }
+    if (all) return fmt::format(": all goes through rank {}", hub);
+  }
+  return "";
 }
 
 std::string fault_of_budget(const Schedules& schedules, double buffers, int messages,

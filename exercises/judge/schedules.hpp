@@ -42,6 +42,10 @@ struct SentTo {
 };
 std::vector<SentTo> sent_by(const collectives::Schedule& schedule, int size);
 
+// ": all goes through rank 0" if every rank exchanges messages with that rank and no other; else
+// "".
+std::string hub_of(const Schedules& schedules);
+
 // What is wrong with the bytes of each rank, where all of them go to `peer(rank)`:
 // "rank 1: sends 1.00 n to rank 0, expected 0.75 n to rank 2: all goes through rank 0".
 std::string fault_of_budget(const Schedules& schedules, double buffers, int messages,

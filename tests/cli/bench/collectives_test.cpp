@@ -12,7 +12,6 @@
 
 #include "cli/bench/calibrate.hpp"
 #include "cli/bench/data.hpp"
-#include "cli/bench/limits.hpp"
 #include "cli/bench/plan.hpp"
 #include "cli/bench/report.hpp"
 #include "collectives/cuda/device.hpp"
@@ -318,13 +317,6 @@ TEST_CASE("parse_bytes and bytes_to_text know decimal and binary units") {
     CHECK_THROWS_AS(cli::parse_bytes(text), Error);
   CHECK(cli::bytes_to_text(64000) == "64 KB");
   CHECK(cli::bytes_to_text(65536) == "65536 B");
-}
-
-TEST_CASE("bus_factor gives the factors of nccl-tests") {
-  CHECK(cli::bus_factor(Collective::all_reduce, 4) == doctest::Approx(1.5));
-  CHECK(cli::bus_factor(Collective::all_gather, 4) == doctest::Approx(0.75));
-  CHECK(cli::bus_factor(Collective::reduce_scatter, 4) == doctest::Approx(0.75));
-  CHECK(cli::bus_factor(Collective::broadcast, 4) == 1);
 }
 
 TEST_CASE("the wrong elements of a result are counted") {

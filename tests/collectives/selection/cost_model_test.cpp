@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/selection/bus_bandwidth.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -215,4 +216,19 @@ TEST_CASE("schedules that wait for a message that is never sent are an error") {
                        "rank 0 waits for a message that is never sent: these schedules do not end "
                        "(ringside prove says why)",
                        Error);
+}
+
+TEST_CASE("bus_bandwidth has the factors of nccl-tests") {
+  const auto factor = [](Collective collective, int ranks) {
+    return bus_bandwidth({.collective = collective, .count = 250, .label = {}}, ranks, 1) / 1000;
+  };
+  CHECK(factor(Collective::all_reduce, 2) == doctest::Approx(1));
+  CHECK(factor(Collective::all_reduce, 4) == doctest::Approx(1.5));
+  CHECK(factor(Collective::all_gather, 4) == doctest::Approx(0.75));
+  CHECK(factor(Collective::reduce_scatter, 4) == doctest::Approx(0.75));
+  CHECK(factor(Collective::all_to_all, 4) == doctest::Approx(0.75));
+  CHECK(factor(Collective::broadcast, 4) == 1);
+  CHECK(factor(Collective::reduce, 4) == 1);
+  CHECK(factor(Collective::barrier, 4) == 0);
+  CHECK(bus_bandwidth({.collective = Collective::all_reduce, .count = 1, .label = {}}, 2, 0) == 0);
 }
