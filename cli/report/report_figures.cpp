@@ -222,7 +222,7 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
   return figure;
 }
 
-Chart bucket_chart(const BucketModel& model, double gradient_bytes,
+Chart bucket_chart(const ddp::BucketModel& model, double gradient_bytes,
                    const std::vector<MeasuredBuckets>& measured) {
   Chart chart{"Exposed communication by bucket size",
               {"bucket size s/n (MB)", true},
@@ -254,7 +254,7 @@ Chart bucket_chart(const BucketModel& model, double gradient_bytes,
   return chart;
 }
 
-Figure bucket_figure(const BucketModel& model, double gradient_bytes,
+Figure bucket_figure(const ddp::BucketModel& model, double gradient_bytes,
                      const std::vector<MeasuredBuckets>& measured) {
   Figure figure{
       "How large should a bucket be?", draw(bucket_chart(model, gradient_bytes, measured)), "", {}};

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/report/bucket_model.hpp"
 #include "cli/report/chart.hpp"
 #include "cli/report/report.hpp"
 #include "cli/report/trace_file.hpp"
+#include "ddp/bucket_model.hpp"
 
 namespace ringside::cli {
 
@@ -47,9 +47,9 @@ struct MeasuredBuckets {
   double exposed = 0;       // seconds
   double over_compute = 0;  // step time minus step time without communication, seconds
 };
-Chart bucket_chart(const BucketModel& model, double gradient_bytes,
+Chart bucket_chart(const ddp::BucketModel& model, double gradient_bytes,
                    const std::vector<MeasuredBuckets>& measured);
-Figure bucket_figure(const BucketModel& model, double gradient_bytes,
+Figure bucket_figure(const ddp::BucketModel& model, double gradient_bytes,
                      const std::vector<MeasuredBuckets>& measured);
 
 }  // namespace ringside::cli

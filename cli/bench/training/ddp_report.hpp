@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "cli/bench/training/strategies.hpp"
-#include "cli/report/bucket_model.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/report/report.hpp"
 #include "cli/report/report_figures.hpp"
 #include "cli/report/trace_file.hpp"
+#include "ddp/bucket_model.hpp"
 
 namespace ringside::cli {
 
@@ -21,7 +21,7 @@ struct DdpFigures {
   std::int64_t parameters = 0, batch = 0, sequence = 0;  // batch: of each rank
   int ranks = 0, threads = 0, steps = 0;
   std::vector<StrategyRow> rows;  // the step without communication first
-  BucketModel buckets;
+  ddp::BucketModel buckets;
   std::vector<std::pair<double, double>> all_reduces;   // (bytes, seconds), to fit the bucket model
   std::vector<RankTrace> traces;                        // of one step of each strategy, on rank 0
   std::vector<std::pair<std::string, Window>> windows;  // (StrategyRow::text(), its step's window)

@@ -71,7 +71,7 @@ class DdpBench {
       for (const StrategyRow& row : rows)
         if (row.strategy == "none" || row.group == g) figures.rows.push_back(row);
       figures.all_reduces = time_all_reduces(groups_[g], figures.gradient_bytes());
-      figures.buckets = fit_bucket_model(figures.all_reduces);
+      figures.buckets = ddp::fit_bucket_model(figures.all_reduces);
     }
     if (!args_.report.empty()) trace_one_step_each(all[0]);
     return all;

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace ringside::cli {
+namespace ringside::ddp {
 
 struct BucketModel {
   double overhead = 0;   // o, seconds
@@ -37,4 +37,4 @@ struct BucketModel {
 // there are two different sizes.
 BucketModel fit_bucket_model(const std::vector<std::pair<double, double>>& all_reduces);
 
-}  // namespace ringside::cli
+}  // namespace ringside::ddp

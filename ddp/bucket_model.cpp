@@ -1,11 +1,11 @@
-#include "cli/report/bucket_model.hpp"
+#include "ddp/bucket_model.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
 
-namespace ringside::cli {
+namespace ringside::ddp {
 
 double BucketModel::best_bucket_bytes(double total_bytes) const {
   return std::min(total_bytes, std::sqrt(total_bytes * bandwidth * overhead));
@@ -37,4 +37,4 @@ BucketModel fit_bucket_model(const std::vector<std::pair<double, double>>& all_r
   return {overhead, 1 / per_byte};
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside::ddp

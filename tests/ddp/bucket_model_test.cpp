@@ -1,5 +1,5 @@
 // The bucket model and its fit.
-#include "cli/report/bucket_model.hpp"
+#include "ddp/bucket_model.hpp"
 
 #include <cmath>
 
@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 
 using namespace ringside;
-using namespace ringside::cli;
+using namespace ringside::ddp;
 
 TEST_CASE("the fit recovers the overhead and the bandwidth of synthetic all-reduces") {
   const BucketModel truth{.overhead = 150e-6, .bandwidth = 1e9};
