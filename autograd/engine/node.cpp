@@ -2,8 +2,9 @@
 
 #include <limits>
 
-#include "autograd/kernels/copy.hpp"
+#include "autograd/engine/accumulate_gradient.hpp"
 #include "autograd/tensor/tensor_impl.hpp"
+#include "base/error.hpp"
 
 namespace ringside::autograd {
 
@@ -60,6 +61,9 @@ OpNode::~OpNode() {
 }
 
 Gradients OpNode::backward(const Tensor& grad) {
+  require(!released(),
+          "{} runs a second time in one backward: a node must wait for all gradients of its output",
+          name());
   return backward_(*this, grad);
 }
 
@@ -68,32 +72,9 @@ AccumulateGrad::AccumulateGrad(Tensor leaf)
     : Node("AccumulateGrad", leaf.shape(), leaf.dtype(), std::numeric_limits<std::uint64_t>::max()),
       leaf_(std::move(leaf)) {}
 
-namespace {
-
-// Whether a gradient can become the parameter's own without a copy: no other tensor uses its
-// buffer, and it fills that buffer.
-bool may_be_kept(const Tensor& grad) {
-  return is_exclusive(grad) && grad.is_contiguous() &&
-         grad.storage()->bytes() ==
-             static_cast<std::size_t>(grad.elements()) * size_of(grad.dtype());
-}
-
-Tensor as_own_gradient(const Tensor& grad) {
-  const MemoryScope gradients(MemoryKind::gradients);
-  if (!may_be_kept(grad)) return grad.clone();
-  grad.storage()->set_kind(MemoryKind::gradients);
-  return grad;
-}
-
-}  // namespace
-
 Gradients AccumulateGrad::backward(const Tensor& grad) {
-  Tensor::Impl& leaf = *leaf_.impl_;
-  if (leaf.grad.defined())
-    accumulate_into(leaf.grad, grad);  // in place: it may be a view into a bucket
-  else
-    leaf.grad = as_own_gradient(grad);
-  const auto hooks = leaf.hooks;  // a copy, because a hook may remove itself
+  accumulate_gradient(leaf_, grad);
+  const auto hooks = leaf_.impl_->hooks;  // a copy, because a hook may remove itself
   for (const auto& [id, hook] : hooks) hook(leaf_);
   return {};
 }

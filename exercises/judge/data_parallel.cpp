@@ -61,11 +61,12 @@ Json gradients_of(const Module& net) {
 // One training. `first_row` and `rows` are this process's share of a micro-batch of `batch` rows.
 Json train(const JudgeNet& net, DataParallel& method, collectives::ProcessGroup* group,
            std::uint64_t seed, std::int64_t first_row, std::int64_t rows, std::int64_t batch,
-           int micro_batches) {
+           const TrainingPlan& plan) {
+  const int micro_batches = plan.micro_batches;
   Json history = {{"start", state_of(net)}, {"steps", Json::array()}};
   SGD optimizer({{parallel::trained_parameters(net), 0.05, 0}});
   for (int step = 0; step < steps; ++step) {
-    optimizer.zero_grad();
+    optimizer.zero_grad(!plan.zero_in_turn || step % 2 == 1);
     const auto backward_of = [&](int micro) {
       backward(net.loss(seed, (step * micro_batches + micro) * batch + first_row, rows));
     };
@@ -219,7 +220,7 @@ Tensor LayeredNet::loss() const {
   return sum(x);
 }
 
-Json train_all_kinds(World& world, const Student<MakeDataParallel>& student, int micro_batches) {
+Json train_all_kinds(World& world, const Method& student, const TrainingPlan& plan) {
   Json seen = Json::object();
   for (const NetKind kind : all_net_kinds) {
     world.doing(fmt::format("training the net '{}'", name_of(kind)));
@@ -227,7 +228,7 @@ Json train_all_kinds(World& world, const Student<MakeDataParallel>& student, int
     const auto method = student(net, world.group());
     seen[name_of(kind)] =
         train(net, *method, &world.group(), world.seed(), world.rank() * rows_per_rank,
-              rows_per_rank, rows_per_rank * world.size(), micro_batches);
+              rows_per_rank, rows_per_rank * world.size(), plan);
   }
   return seen;
 }
@@ -249,7 +250,7 @@ Verdict judge_last_weights(const Run& run) {
     const JudgeNet net(kind, run.seed, 0);
     Alone alone;
     const std::int64_t batch = rows_per_rank * run.world;
-    const Json expected = train(net, alone, nullptr, run.seed, 0, batch, batch, 1);
+    const Json expected = train(net, alone, nullptr, run.seed, 0, batch, batch, {});
     for (int rank = 0; rank < run.world; ++rank) {
       const Json& seen = run.ranks[rank].at(name_of(kind)).at("steps").at(steps - 1);
       const std::string fault =
@@ -260,20 +261,21 @@ Verdict judge_last_weights(const Run& run) {
   return {};
 }
 
-Verdict judge_training(const Run& run, int micro_batches) {
+Verdict judge_training(const Run& run, const TrainingPlan& plan) {
+  const TrainingPlan alone_plan = {.micro_batches = plan.micro_batches};
   if (const Verdict start = judge_start(run); !start.says.empty()) return start;
   for (const NetKind kind : all_net_kinds) {
     const JudgeNet net(kind, run.seed, 0);
     Alone alone;
     const std::int64_t batch = rows_per_rank * run.world;
-    const Json expected = train(net, alone, nullptr, run.seed, 0, batch, batch, micro_batches);
+    const Json expected = train(net, alone, nullptr, run.seed, 0, batch, batch, alone_plan);
     for (std::size_t step = 0; step < steps; ++step)
       for (int rank = 0; rank < run.world; ++rank) {
         const Json& seen = run.ranks[rank].at(name_of(kind)).at("steps").at(step);
         const std::string fault = fault_of_step(seen, expected["steps"][step], step, rank);
         if (fault.empty()) continue;
         std::vector<std::string> says = {fmt::format("net '{}', {}", name_of(kind), fault)};
-        if (kind == NetKind::sometimes && micro_batches > 1)
+        if (kind == NetKind::sometimes && plan.micro_batches > 1)
           says.push_back(
               "this net uses `third` in every second forward: its gradient can come under "
               "no_sync() "
@@ -284,7 +286,7 @@ Verdict judge_training(const Run& run, int micro_batches) {
   return {};
 }
 
-Json calls_of_all_kinds(World& world, const Student<MakeDataParallel>& student) {
+Json calls_of_all_kinds(World& world, const Method& student) {
   Json seen = Json::object();
   for (const NetKind kind : all_net_kinds) {
     const JudgeNet net(kind, world.seed(), world.rank());
@@ -336,7 +338,7 @@ Verdict judge_calls_like_witness(const Run& run) {
   return {};
 }
 
-Json error_when_a_gradient_is_missing(World& world, const Student<MakeDataParallel>& student) {
+Json error_when_a_gradient_is_missing(World& world, const Method& student) {
   const LayeredNet net(world.seed());
   const auto method = student(net, world.group());
   backward(net.loss());

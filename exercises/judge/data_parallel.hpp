@@ -5,6 +5,7 @@
 // would hide a wrong scale, and some mistakes show only in the third step.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,25 +49,33 @@ class LayeredNet final : public autograd::Module {
   std::vector<std::unique_ptr<autograd::Linear>> layers;
 };
 
+// The student's method. A Student<MakeDataParallel> is one.
+using Method = std::function<MakeDataParallel>;
+
+struct TrainingPlan {
+  int micro_batches = 1;      // all but the last are under no_sync()
+  bool zero_in_turn = false;  // zero_grad() frees the gradients in steps 1 and 3 only
+};
+
 // Trains every kind of net: {"tied": {"start": tensors, "steps": [{"gradients": tensors,
-// "parameters": tensors}]}}, where tensors are {name: numbers}. `micro_batches` > 1: all but the
-// last are under no_sync(), and "messages" counts what was sent meanwhile.
-Json train_all_kinds(World& world, const Student<MakeDataParallel>& student, int micro_batches = 1);
+// "parameters": tensors}]}}, where tensors are {name: numbers}; "messages" counts what was sent
+// under no_sync().
+Json train_all_kinds(World& world, const Method& student, const TrainingPlan& plan = {});
 // Against a single process that has the rows of all ranks.
-Verdict judge_training(const Run& run, int micro_batches = 1);
+Verdict judge_training(const Run& run, const TrainingPlan& plan = {});
 // Only the weights after the last step: how CS336's tests judge. It shows what they let pass.
 Verdict judge_last_weights(const Run& run);
 // Only the state before the first step: parameters and buffers are those of rank 0.
 Verdict judge_start(const Run& run);
 
 // The calls of 3 steps of every kind of net: {"tied": [{"calls": [{"label", "bytes"}], "sent"}]}.
-Json calls_of_all_kinds(World& world, const Student<MakeDataParallel>& student);
+Json calls_of_all_kinds(World& world, const Method& student);
 // The witness, the last rank, runs the reference: what it calls, the others must call, and each
 // rank sends the bytes of the ring.
 Verdict judge_calls_like_witness(const Run& run);
 
 // The text of the error when rank 0 lacks the gradient of 1.bias in a LayeredNet; "" without one.
-Json error_when_a_gradient_is_missing(World& world, const Student<MakeDataParallel>& student);
+Json error_when_a_gradient_is_missing(World& world, const Method& student);
 Verdict judge_missing_gradient(const Run& run);
 
 }  // namespace ringside::exercises

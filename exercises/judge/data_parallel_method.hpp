@@ -20,13 +20,16 @@ class DataParallel {
 using MakeDataParallel = std::unique_ptr<DataParallel>(const autograd::Module&,
                                                        collectives::ProcessGroup&);
 
-// The student's class as a DataParallel, for bind.cpp.
-template <class Method>
+// The student's class as a DataParallel, for bind.cpp. `options` are further arguments of its
+// constructor.
+template <class Method, class... Options>
 std::unique_ptr<DataParallel> make_data_parallel(const autograd::Module& module,
-                                                 collectives::ProcessGroup& group) {
+                                                 collectives::ProcessGroup& group,
+                                                 Options... options) {
   struct Adapter final : DataParallel {
-    Adapter(const autograd::Module& its_module, collectives::ProcessGroup& its_group)
-        : method(its_module, its_group) {}
+    Adapter(const autograd::Module& its_module, collectives::ProcessGroup& its_group,
+            Options... its_options)
+        : method(its_module, its_group, its_options...) {}
     void finish() override { method.finish(); }
     std::unique_ptr<parallel::Paused> no_sync() override {
       if constexpr (requires { method.no_sync(); })
@@ -36,7 +39,7 @@ std::unique_ptr<DataParallel> make_data_parallel(const autograd::Module& module,
     }
     Method method;
   };
-  return std::make_unique<Adapter>(module, group);
+  return std::make_unique<Adapter>(module, group, options...);
 }
 
 }  // namespace ringside::exercises
