@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "parallel/grid.hpp"
 
 namespace ringside::parallel {
 
@@ -87,32 +88,30 @@ int MeshShape::ranks() const {
   return product;
 }
 
-int MeshShape::size(Axis axis) const {
-  for (const Extent& extent : extents_)
-    if (extent.axis == axis) return extent.size;
-  return 1;
+std::vector<int> MeshShape::sizes() const {
+  std::vector<int> sizes{1};
+  for (const Extent& extent : extents_) sizes.push_back(extent.size);
+  return sizes;
 }
 
-int MeshShape::stride(Axis axis) const {
-  int product = 1;
-  for (auto extent = extents_.rbegin(); extent != extents_.rend(); ++extent) {
-    if (extent->axis == axis) return product;
-    product *= extent->size;
-  }
-  return product;  // an axis that is not named comes before the first
+std::size_t MeshShape::index(Axis axis) const {
+  for (std::size_t i = 0; i < extents_.size(); ++i)
+    if (extents_[i].axis == axis) return i + 1;
+  return 0;
+}
+
+int MeshShape::size(Axis axis) const {
+  return sizes()[index(axis)];
 }
 
 int MeshShape::coordinate(int rank, Axis axis) const {
   require(rank >= 0 && rank < ranks(), "the mesh {} has the ranks 0 to {}, not {}", text(),
           ranks() - 1, rank);
-  return rank / stride(axis) % size(axis);
+  return coordinates(sizes(), rank)[index(axis)];
 }
 
 std::vector<int> MeshShape::members(int rank, Axis axis) const {
-  const int step = stride(axis), first = rank - coordinate(rank, axis) * step;
-  std::vector<int> ranks;
-  for (int i = 0; i < size(axis); ++i) ranks.push_back(first + i * step);
-  return ranks;
+  return parallel::members(sizes(), rank, index(axis));
 }
 
 std::vector<int> MeshShape::model_members(int rank) const {

@@ -11,6 +11,7 @@
 // process group for each row and column.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,11 @@ class MeshShape {
   int ranks() const;  // the product of all sizes
   int size(Axis axis) const;
 
+  // The grid (grid.hpp): 1, for the axes that are not named, then the sizes in the user's order.
+  // index() says which of them belongs to `axis`.
+  std::vector<int> sizes() const;
+  std::size_t index(Axis axis) const;
+
   // Where `rank` stands along `axis`: 0 .. size(axis) - 1.
   int coordinate(int rank, Axis axis) const;
 
@@ -56,10 +62,6 @@ class MeshShape {
     Axis axis;
     int size;
   };
-  // How far apart in rank two neighbours along `axis` are: the product of the sizes of all later
-  // axes.
-  int stride(Axis axis) const;
-
   std::vector<Extent> extents_;  // as the user named them
 };
 

@@ -8,6 +8,7 @@
 #include "cli/views/account.hpp"
 #include "planning/formulas/activations.hpp"
 #include "planning/formulas/bounds.hpp"
+#include "planning/formulas/devices.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
 

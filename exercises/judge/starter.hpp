@@ -14,6 +14,9 @@ namespace autograd {}
 namespace parallel {}
 namespace ddp {}
 namespace zero {}
+namespace tensor_parallel {}
+namespace pipeline_parallel {}
+namespace planning {}
 }  // namespace ringside
 
 namespace student {
@@ -32,6 +35,15 @@ using namespace ringside::ddp;
 }
 namespace zero {
 using namespace ringside::zero;
+}
+namespace tensor_parallel {
+using namespace ringside::tensor_parallel;
+}
+namespace pipeline_parallel {
+using namespace ringside::pipeline_parallel;
+}
+namespace planning {
+using namespace ringside::planning;
 }
 }  // namespace student
 

@@ -29,7 +29,8 @@ import formats
 import kit as kits
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero"]
+FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero",
+           "tensor_parallel", "pipeline_parallel", "planning"]
 
 
 # ---- Export

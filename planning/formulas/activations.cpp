@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/ops/ops.hpp"
+#include "planning/formulas/devices.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -79,8 +80,7 @@ Term block_activations(const Model& model, const Plan& plan) {
   if (plan.recompute == Recompute::full)
     return {"A_block", "activations of a block, for one micro-batch: its input", x.tokens * x.e * d,
             Unit::bytes, "Stanford CS336, assignment 2"};
-  return {"A_block", "activations of a block, for one micro-batch: the inputs of both matrices",
-          x.tokens * x.e * (d + x.f / x.t), Unit::bytes, "Stanford CS336, assignment 2"};
+  return feed_forward_activations(x.tokens, d, x.f, x.e, x.t);
 }
 
 // Ringside's backward holds gradients of the residual stream (three), of gate, up and product. For

@@ -92,14 +92,4 @@ Term largest_tensor(const SplitInput& input) {
           s.f * s.m_y * s.w / s.c, Unit::number, scaling};
 }
 
-Term fsdp_bytes(const Quantity& state, const Quantity& activations, const Quantity& devices) {
-  return {"M", "memory of a device", (state + activations / 2) / devices + activations / 2,
-          Unit::bytes, "Stanford CS336, assignment 2, question (b)"};
-}
-
-Term fsdp_devices(const Quantity& state, const Quantity& activations, const Quantity& memory) {
-  return {"N", "devices under FSDP", ceil((state + activations / 2) / (memory - activations / 2)),
-          Unit::devices, "Stanford CS336, assignment 2, question (b)"};
-}
-
 }  // namespace ringside::planning

@@ -42,11 +42,4 @@ Term best_fsdp(const SplitInput& input);
 // The largest Y whose communication computing hides, whatever the batch.
 Term largest_tensor(const SplitInput& input);
 
-// Bytes that each of N devices needs under FSDP: the state over N; half of the activations of its
-// tokens over N, and half of them whole.
-Term fsdp_bytes(const Quantity& state, const Quantity& activations, const Quantity& devices);
-
-// The least N for which that is less than the memory of a device.
-Term fsdp_devices(const Quantity& state, const Quantity& activations, const Quantity& memory);
-
 }  // namespace ringside::planning

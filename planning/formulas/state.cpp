@@ -49,9 +49,4 @@ Term gathered_units(const Quantity& block, const Quantity& largest, const Types&
           "zero/stage3_parameters.hpp; transformer/memory.cpp"};
 }
 
-Term devices_for_state(const Quantity& state, const Quantity& memory) {
-  return {"N", "devices that hold the state, and nothing else", ceil(state / memory), Unit::devices,
-          "Stanford CS336, assignment 2, question (a)"};
-}
-
 }  // namespace ringside::planning

@@ -27,7 +27,4 @@ Term state_of_model(const Quantity& parameters, const Types& types);
 // Under FSDP two neighbouring units are whole while they run: the largest and a block.
 Term gathered_units(const Quantity& block, const Quantity& largest, const Types& types);
 
-// How many devices hold the whole state, if it is divided evenly and nothing else is there.
-Term devices_for_state(const Quantity& state, const Quantity& memory);
-
 }  // namespace ringside::planning

@@ -7,6 +7,7 @@
 #include "planning/account.hpp"
 #include "planning/formulas/activations.hpp"
 #include "planning/formulas/bounds.hpp"
+#include "planning/formulas/devices.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
 #include "planning/formulas/work.hpp"

@@ -1,0 +1,30 @@
+// What the judges of formulas share: questions with a number for an answer.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exercises/judge/judge.hpp"
+#include "planning/quantity.hpp"
+
+namespace ringside::exercises {
+
+struct Question {
+  std::string call;  // "devices_for_state(3,518 GB, 80 GB)"
+  std::function<planning::Term()> student, reference;
+  // Wrong answers, each with its cause: {41, "GiB taken for GB"}.
+  std::vector<std::pair<double, std::string>> known = {};
+};
+
+// The student's answer to each question: {"value", "symbols", "numbers"}, all as text.
+Json answers_to(const std::vector<Question>& questions);
+
+// The first answer that differs from the reference's by more than 1e-9 of it:
+//
+//     devices_for_state(3,518 GB, 80 GB) is 41, expected 44: that is GiB taken for GB
+//     you computed M_state / 80 = ...
+Verdict judge_answers(const Json& answers, const std::vector<Question>& questions);
+
+}  // namespace ringside::exercises
