@@ -12,8 +12,8 @@ void Trace::add(Memory memory) {
   memory_.push_back(std::move(memory));
 }
 
-const char* name_of(Trace::Lane lane) {
-  return lane == Trace::Lane::compute ? "compute" : "communication";
+const char* name_of(Trace::Track track) {
+  return track == Trace::Track::compute ? "compute" : "communication";
 }
 
 const char* name_of(Trace::Kind kind) {

@@ -1,4 +1,4 @@
-// The trace of one rank: spans of time in two lanes, and samples of the memory in use.
+// The trace of one rank: spans of time in two tracks, and samples of the memory in use.
 //
 //     compute        ┌ forward ─────────┐┌ backward ──────────┐┌ finish ─┐┌ optimizer ┐  phases
 //                     linear  rms_norm .. linear backward ...   wait                     ops, waits
@@ -28,11 +28,11 @@ namespace ringside {
 
 class Trace {
  public:
-  enum class Lane : std::uint8_t { compute, communication };
+  enum class Track : std::uint8_t { compute, communication };
   enum class Kind : std::uint8_t { phase, op, wait, call };
 
   struct Span {
-    Lane lane = Lane::compute;
+    Track track = Track::compute;
     Kind kind = Kind::op;
     std::string name;  // "forward", "linear", "all_reduce"
     Clock::time_point start, end;
@@ -83,7 +83,7 @@ class Trace {
 };
 
 // The names in reports and files.
-const char* name_of(Trace::Lane lane);
+const char* name_of(Trace::Track track);
 const char* name_of(Trace::Kind kind);
 
 // Records a phase of a training step from construction to destruction, on the calling thread.
@@ -93,7 +93,7 @@ class TracedPhase {
       : range_(name), name_(name), start_(Trace::here() ? Clock::now() : Clock::time_point{}) {}
   ~TracedPhase() {
     if (Trace* trace = Trace::here())
-      trace->add({Trace::Lane::compute, Trace::Kind::phase, name_, start_, Clock::now()});
+      trace->add({Trace::Track::compute, Trace::Kind::phase, name_, start_, Clock::now()});
   }
   TracedPhase(const TracedPhase&) = delete;
   TracedPhase& operator=(const TracedPhase&) = delete;

@@ -38,14 +38,14 @@ struct Work::State {
 static void note_call(Trace* trace, const Call& call, Clock::time_point queued,
                       Clock::time_point start) {
   if (!trace) return;
-  trace->add({Trace::Lane::communication, Trace::Kind::call, std::string(name_of(call.collective)),
+  trace->add({Trace::Track::communication, Trace::Kind::call, std::string(name_of(call.collective)),
               start, Clock::now(), std::string(call.label.view()), call.count * size_of(call.type),
               queued});
 }
 
 static void note_wait(const Call& call, Clock::time_point start) {
   if (Trace* trace = Trace::here())
-    trace->add({Trace::Lane::compute, Trace::Kind::wait,
+    trace->add({Trace::Track::compute, Trace::Kind::wait,
                 fmt::format("wait for {}", name_of(call.collective)), start, Clock::now(),
                 std::string(call.label.view())});
 }

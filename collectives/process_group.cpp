@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -81,7 +82,8 @@ struct ProcessGroup::State {
 
   CallQueue calls;
   AlgorithmSelection algorithms;
-  std::string name;  // of a sub-group: "split2.color0"
+  std::string name;               // of a sub-group: "split2.color0@2,3"
+  std::vector<int> ranks_of_job;  // [rank of this sub-group]; empty: this group is the job
   int splits = 0;
   DeviceCalls device;  // for sub-groups
 };
@@ -145,11 +147,19 @@ ProcessGroup ProcessGroup::split(int color, int key) {
   const auto my_rank =
       static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
 
-  const auto name = fmt::format("{}{}split{}.color{}", state_->name,
-                                state_->name.empty() ? "" : ".", ++state_->splits, color);
+  // The name ends with the members' ranks in the job, so that an error can be read without it.
+  for (int& r : members)
+    if (!state_->ranks_of_job.empty()) r = state_->ranks_of_job[static_cast<std::size_t>(r)];
+  constexpr std::size_t most = 16;
+  const std::string outer = state_->name.substr(0, state_->name.find('@'));
+  const auto name =
+      fmt::format("{}{}split{}.color{}@{}{}", outer, outer.empty() ? "" : ".", ++state_->splits,
+                  color, fmt::join(std::span(members).first(std::min(members.size(), most)), ","),
+                  members.size() > most ? "..." : "");
   ProcessGroup group(state_->calls.backend().connect_sub_group(name, my_rank, endpoints),
                      state_->algorithms);
   group.state_->name = name;
+  group.state_->ranks_of_job = std::move(members);
   group.use_device(state_->device);
   return group;
 }

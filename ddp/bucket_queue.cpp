@@ -44,7 +44,16 @@ void BucketQueue::launch_next() {
 }
 
 void BucketQueue::launch_rest() {
-  while (next_ < buckets_.size()) launch_next();
+  launch_rest([](std::size_t) { return true; });
+}
+
+void BucketQueue::launch_rest(const std::function<bool(std::size_t)>& is_needed) {
+  while (next_ < buckets_.size()) {
+    if (is_needed(next_))
+      launch_next();
+    else
+      ++next_;
+  }
 }
 
 void BucketQueue::wait(const parallel::ScopedWork& work, std::size_t b) const {

@@ -166,7 +166,10 @@ std::int64_t Accountant::busiest_stage() const {
                block_seconds(model_, plan_, machine_).value() +
            (is_last(stage) ? head_seconds(model_, plan_, machine_).value() : 0);
   };
-  return stages > 1 && seconds(1) > seconds(stages - 1) ? 1 : stages - 1;
+  std::int64_t busiest = stages - 1;
+  for (const std::int64_t stage : {std::int64_t{0}, std::min<std::int64_t>(1, stages - 1)})
+    if (seconds(stage) > seconds(busiest)) busiest = stage;
+  return busiest;
 }
 
 void Accountant::work() {

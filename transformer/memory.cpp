@@ -37,9 +37,24 @@ struct Sizes {
   // gate, up and their product; one number per head and per norm.
   double kept_by_block() const { return 2 * stream + 2 * d + 2 * q + 2 * kv + 3 * f + heads + 2; }
 
-  // Numbers per token that exist only while backward runs through a block: gradients of the
-  // residual stream, of gate, of up and of their product.
-  double of_backward_in_block() const { return 3 * d + 3 * f; }
+  // Numbers that exist only while backward runs through a block, at their peak in the feed-forward
+  // part: the gradients of the residual stream and of the product, and then either those of gate
+  // and up, whose product has been freed, or that of the down projection's matrix. In a pipeline
+  // the gradient that the next stage sent is there, too.
+  double of_backward_in_block(double tokens) const {
+    return tokens * (d + f) + std::max(tokens * f, f * d) + (has_head ? 0 : tokens * stream);
+  }
+
+  // Numbers at the head: rows of logits, three tensors around the last norm, and the gradient of
+  // the head's matrix, which forward computes.
+  double at_head(double tokens, double rows) const {
+    return has_head ? rows * vocabulary + 3 * tokens * d + vocabulary * d : 0;
+  }
+
+  // Numbers when backward has come to the embedding: the gradient of its matrix, and of its output.
+  double at_embedding(double tokens) const {
+    return has_embedding ? vocabulary * d + 3 * tokens * d : 0;
+  }
 
   double d;
   bool has_embedding, has_head, tied;
@@ -53,16 +68,17 @@ double rows_of_logits(double tokens, const Config& config) {
       static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary));
 }
 
-// The largest number of activations that exist at one time: when backward begins, or later. At the
-// head these are rows of logits and the tensors around the last norm.
+// The largest number of activations that exist at one time: when backward begins at the head, in
+// the first block that it comes to, or at the embedding, where one micro-batch's blocks are freed.
 double peak_activations(const Sizes& sizes, double tokens, double rows, bool checkpointed,
                         double micro_batches_kept = 1) {
-  const double head = sizes.has_head ? rows * sizes.vocabulary + tokens * 3 * sizes.d : 0;
   const double block = tokens * sizes.kept_by_block(),
-               in_block = tokens * sizes.of_backward_in_block();
-  const double layers = sizes.layers * micro_batches_kept;
-  if (checkpointed) return tokens * layers * sizes.stream + std::max(head, block + in_block);
-  return layers * block + std::max(head, in_block);
+               in_block = sizes.of_backward_in_block(tokens),
+               kept_by_layer = checkpointed ? tokens * sizes.stream : block;
+  const double here = sizes.layers * kept_by_layer, others = (micro_batches_kept - 1) * here;
+  return others +
+         std::max({here + sizes.at_head(tokens, rows), here + (checkpointed ? block : 0) + in_block,
+                   sizes.at_embedding(tokens)});
 }
 
 double bytes_of_buckets(const Sizes& sizes, double size, const Held& held) {
@@ -90,8 +106,10 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
   const bool is_bf16 = dtype == autograd::DType::bf16;
   // bf16 values are converted to fp32 while an op computes. The largest such copies are those of
   // the head's matrix, its gradient, and the rows of logits.
-  const double converted =
-      is_bf16 ? 4 * 2 * sizes.vocabulary * sizes.d + 2 * rows * sizes.vocabulary : 0;
+  const double converted = is_bf16 && sizes.has_head
+                               ? 4 * sizes.vocabulary * sizes.d + 2 * sizes.vocabulary * sizes.d +
+                                     2 * rows * sizes.vocabulary
+                               : 0;
   // For bf16 parameters the optimizer keeps fp32 masters, and its other state is fp32 too.
   const double fp32_copy = is_bf16 ? 2 * parameters : parameters, masters = is_bf16 ? fp32_copy : 0;
   const double whole = held.whole_units ? size : 0;  // the root is as large as the embedding

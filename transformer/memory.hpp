@@ -14,7 +14,8 @@ namespace ringside::transformer {
 struct MemoryNeed {
   double parameters = 0, gradients = 0, optimizer = 0;
 
-  // Of one micro-batch at the peak: all of the forward pass, and backward at the head.
+  // At the peak: all of the forward pass of one micro-batch, and the part of backward that needs
+  // most; in a pipeline also the forward passes of the other micro-batches that are under way.
   double activations = 0;
 
   // The whole model, before the parallel strategy shards it.

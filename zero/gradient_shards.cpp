@@ -27,7 +27,7 @@ GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup&
 }
 
 void GradientShards::before_gradient() {
-  if (backward_ended_) finish_backward();
+  if (backward_ended_) finish_backward(false);
 }
 
 void GradientShards::copy_into_bucket(std::size_t b, std::size_t e) {
@@ -78,9 +78,17 @@ void GradientShards::finish_oldest() {
   flats_[b].storage()->drop();
 }
 
-void GradientShards::finish_backward() {
+bool GradientShards::has_any_gradient(std::size_t b) const {
+  for (std::size_t e = 0; e < buckets()[b].entries.size(); ++e)
+    if (has_gradient(b, e)) return true;
+  return false;
+}
+
+void GradientShards::finish_backward(bool is_last) {
   backward_ended_ = false;
-  launch_rest();
+  launch_rest([&](std::size_t b) {
+    return has_any_gradient(b) || (is_last && seen_[b] == std::vector<bool>(seen_[b].size()));
+  });
   for (std::size_t b = 0; b < seen_.size(); ++b)
     for (std::size_t e = 0; e < seen_[b].size(); ++e)
       if (has_gradient(b, e)) seen_[b][e] = true;
@@ -88,7 +96,7 @@ void GradientShards::finish_backward() {
 }
 
 void GradientShards::finish() {
-  finish_backward();
+  finish_backward(true);
   while (!under_way_.empty()) finish_oldest();
   for (std::size_t b = 0; b < parameter_shards_.size(); ++b) {
     for (std::size_t e = 0; e < parameter_shards_[b].size(); ++e) {

@@ -6,6 +6,11 @@
 //     last gradient of a bucket     start the reduce-scatter
 //     the reduce-scatter is done    add this rank's shard of the mean to its shard; free the bucket
 //
+// A step may have several backwards. One that is not the last leaves out the buckets of which it
+// brings no gradient: a pipeline with several stages on a rank runs a backward for each of them.
+// What no backward has brought is reduced at the end, as zeros, so that all ranks make the same
+// calls.
+//
 // At most `most_under_way` reduce-scatters are under way. Backward waits before it starts another
 // one, so that a slow network costs time and not memory.
 #pragma once
@@ -54,7 +59,8 @@ class GradientShards final : public ddp::BucketQueue {
 
   void allocate(std::size_t bucket);
   void finish_oldest();
-  void finish_backward();
+  bool has_any_gradient(std::size_t bucket) const;
+  void finish_backward(bool is_last);
 
   const ShardPlan& plan_;
   ParameterShards parameter_shards_;

@@ -42,7 +42,7 @@ double Profile::lap(std::string_view op, const char* direction) {
   const auto now = Clock::now(), start = std::exchange(last_, now);
   if (Trace* trace = Trace::here()) {
     trace->add(
-        {Trace::Lane::compute, Trace::Kind::op, fmt::format("{}{}", op, direction), start, now});
+        {Trace::Track::compute, Trace::Kind::op, fmt::format("{}{}", op, direction), start, now});
     add_memory(*trace, now);
   }
   return Seconds(now - start).count();

@@ -246,7 +246,7 @@ void add_output_options(CLI::App& command, TrainArguments& args) {
          "Write a trace of a few steps on every rank, for ui.perfetto.dev or chrome://tracing");
   option("--trace-steps", args.trace_steps, "A-B", "The steps of --trace and --report [3-5]");
   option("--report", args.report, "FILE",
-         "Write an HTML page at the end: lanes of every rank, memory over a step, loss");
+         "Write an HTML page at the end: tracks of every rank, memory over a step, loss");
   option("--dump", args.dump, "DIR",
          "Write gradients and parameters after every step: DIR/step0001.safetensors and so on");
   option("--save", args.save, "DIR",

@@ -41,7 +41,7 @@ void Recording::before_step(std::int64_t step) {
 void Recording::after_step(const transformer::StepReport& report) {
   bits_per_byte_.emplace_back(report.step, report.bits_per_byte);
   if (!on_) return;
-  trace_.add({Trace::Lane::compute, Trace::Kind::phase, fmt::format("step {}", report.step),
+  trace_.add({Trace::Track::compute, Trace::Kind::phase, fmt::format("step {}", report.step),
               step_began_, Clock::now()});
   profile_.reset();
   on_.reset();
@@ -79,7 +79,7 @@ void Recording::write_page(const std::vector<RankTrace>& ranks, const std::strin
         name = span.name, last = {span.start, span.end};
     }
   if (!name.empty()) {
-    report.figures.push_back(lanes_figure("What the ranks did in " + name, ranks, last, 0));
+    report.figures.push_back(tracks_figure("What the ranks did in " + name, ranks, last, 0));
     report.figures.push_back(memory_figure(ranks.front(), last));
   }
   report.figures.push_back(loss_figure(bits_per_byte_));

@@ -22,13 +22,13 @@ bool is_whole_step(const TracedSpan& span) {
   return span.kind == Trace::Kind::phase && span.name.starts_with("step ");
 }
 
-// The spans of a lane that the report draws: phases and waits, or calls. Ops are too short for it;
+// The spans of a track that the report draws: phases and waits, or calls. Ops are too short for it;
 // the trace file has them.
 std::vector<TracedSpan> drawn_spans(const RankTrace& trace, const Window& window,
-                                    Trace::Lane lane) {
+                                    Trace::Track track) {
   std::vector<TracedSpan> spans;
   for (const auto& span : trace.spans)
-    if (span.lane == lane && span.kind != Trace::Kind::op && !is_whole_step(span) &&
+    if (span.track == track && span.kind != Trace::Kind::op && !is_whole_step(span) &&
         within(span, window))
       spans.push_back(span);
   return spans;
@@ -56,9 +56,9 @@ std::string description(const TracedSpan& span, int rank, const Window& window) 
   return text;
 }
 
-// One lane. Positions are percentages of the width, so that the lane fits any window while its text
-// keeps its size.
-std::string lane(const RankTrace& trace, Trace::Lane which, const Window& window, double scale) {
+// One track. Positions are percentages of the width, so that the track fits any window while its
+// text keeps its size.
+std::string track(const RankTrace& trace, Trace::Track which, const Window& window, double scale) {
   std::string svg = fmt::format(
       "<span class=\"lane-name\">{}</span>\n<svg class=\"lane\" role=\"group\" aria-label=\"rank "
       "{}, {}\">\n"
@@ -113,8 +113,8 @@ std::string lanes_legend() {
 
 // The time that a rank spent in each kind of span: one row for each name.
 void add_rows(Table& table, const RankTrace& trace, const Window& window) {
-  std::map<std::pair<Trace::Lane, std::string>, std::pair<int, double>> totals;
-  for (const auto which : {Trace::Lane::compute, Trace::Lane::communication})
+  std::map<std::pair<Trace::Track, std::string>, std::pair<int, double>> totals;
+  for (const auto which : {Trace::Track::compute, Trace::Track::communication})
     for (const auto& span : drawn_spans(trace, window, which)) {
       auto& [count, seconds] =
           totals[{which, span.kind == Trace::Kind::wait ? "exposed: " + span.name : span.name}];
@@ -127,33 +127,42 @@ void add_rows(Table& table, const RankTrace& trace, const Window& window) {
 
 }  // namespace
 
-LaneTotals totals_of(const RankTrace& trace, const Window& window) {
-  LaneTotals totals;
+// A rank computes in its phases, except where it waits within them. In a pipeline it also waits
+// between phases.
+TrackTotals totals_of(const RankTrace& trace, const Window& window) {
+  TrackTotals totals;
+  std::vector<TracedSpan> phases, waits;
   for (const auto& span : trace.spans) {
     if (!within(span, window) || is_whole_step(span)) continue;
-    if (span.kind == Trace::Kind::phase) totals.computing += span.seconds();
-    if (span.kind == Trace::Kind::wait) totals.exposed += span.seconds();
+    if (span.kind == Trace::Kind::phase) phases.push_back(span);
+    if (span.kind == Trace::Kind::wait) waits.push_back(span);
     if (span.kind == Trace::Kind::call) totals.network += span.seconds(), ++totals.calls;
   }
-  totals.computing -= totals.exposed;
+  for (const auto& wait : waits) totals.exposed += wait.seconds();
+  for (const auto& phase : phases) {
+    totals.computing += phase.seconds();
+    for (const auto& wait : waits)
+      totals.computing -=
+          std::max(0.0, std::min(phase.end, wait.end) - std::max(phase.start, wait.start));
+  }
   return totals;
 }
 
-Figure lanes_figure(const std::string& title, const std::vector<RankTrace>& ranks,
-                    const Window& window, double scale) {
+Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
+                     const Window& window, double scale) {
   scale = std::max(scale, window.seconds());
   require(scale > 0, "there is nothing to draw: no time passed");
   Figure figure{
-      title, "<div class=\"lanes\">\n", "", {{"rank", "lane", "span", "count", "total (ms)"}, {}}};
+      title, "<div class=\"lanes\">\n", "", {{"rank", "track", "span", "count", "total (ms)"}, {}}};
   for (const auto& trace : ranks) {
-    const LaneTotals totals = totals_of(trace, window);
+    const TrackTotals totals = totals_of(trace, window);
     figure.caption +=
         fmt::format("{}rank {}: {} ms computing, {} in {} ms, {} ms exposed",
                     figure.caption.empty() ? "" : "; ", trace.rank, ms(totals.computing),
                     counted(totals.calls, "call"), ms(totals.network), ms(totals.exposed));
     figure.drawing += fmt::format("<h3>rank {}</h3>\n", trace.rank) +
-                      lane(trace, Trace::Lane::compute, window, scale) +
-                      lane(trace, Trace::Lane::communication, window, scale);
+                      track(trace, Trace::Track::compute, window, scale) +
+                      track(trace, Trace::Track::communication, window, scale);
     add_rows(figure.table, trace, window);
   }
   figure.caption += ".";

@@ -1,4 +1,4 @@
-// The figures of the reports: the lanes of every rank, memory over a step, the loss, and the cost
+// The figures of the reports: the tracks of every rank, memory over a step, the loss, and the cost
 // of buckets.
 #pragma once
 
@@ -20,19 +20,19 @@ struct Window {
   double seconds() const { return end - begin; }
 };
 
-// Totals of one rank's lanes, in seconds.
-struct LaneTotals {
+// Totals of one rank's tracks, in seconds.
+struct TrackTotals {
   double computing = 0;  // in phases, without their waits
   double network = 0;    // in calls
   double exposed = 0;    // waiting for calls
   int calls = 0;
 };
-LaneTotals totals_of(const RankTrace& trace, const Window& window);
+TrackTotals totals_of(const RankTrace& trace, const Window& window);
 
-// Two lanes for each rank, with exposed communication hatched. The width of the figure stands for
+// Two tracks for each rank, with exposed communication hatched. The width of the figure stands for
 // `scale` seconds (at least the window): figures with the same scale are comparable.
-Figure lanes_figure(const std::string& title, const std::vector<RankTrace>& ranks,
-                    const Window& window, double scale);
+Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
+                     const Window& window, double scale);
 
 // The memory of one rank over the window, stacked by kind.
 Figure memory_figure(const RankTrace& trace, const Window& window);

@@ -63,7 +63,7 @@ std::string packed(const Trace& trace, double offset) {
   Json spans = Json::array(), memory = Json::array();
   for (const auto& s : trace.spans()) {
     const double queued = s.kind == Trace::Kind::call ? on_own_clock(s.queued) + offset : -1;
-    spans.push_back({static_cast<int>(s.lane), static_cast<int>(s.kind), s.name, s.about,
+    spans.push_back({static_cast<int>(s.track), static_cast<int>(s.kind), s.name, s.about,
                      on_own_clock(s.start) + offset, on_own_clock(s.end) + offset, queued,
                      s.bytes});
   }
@@ -75,7 +75,7 @@ RankTrace unpacked(int rank, const std::string& text) {
   const Json json = Json::parse(text);
   RankTrace trace{.rank = rank, .spans = {}, .memory = {}, .memory_kinds = json.at("kinds")};
   for (const auto& s : json.at("spans"))
-    trace.spans.push_back({static_cast<Trace::Lane>(s[0].get<int>()),
+    trace.spans.push_back({static_cast<Trace::Track>(s[0].get<int>()),
                            static_cast<Trace::Kind>(s[1].get<int>()), s[2], s[3], s[4], s[5], s[6],
                            s[7]});
   for (const auto& m : json.at("memory")) trace.memory.push_back({m[0], m[1]});
@@ -103,8 +103,8 @@ void begin_at_zero(std::vector<RankTrace>& ranks) {
   }
 }
 
-Json name_event(const char* what, int rank, int lane, const Json& arguments) {
-  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", lane}, {"args", arguments}};
+Json name_event(const char* what, int rank, int track, const Json& arguments) {
+  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", track}, {"args", arguments}};
 }
 
 Json event_of(const TracedSpan& span, int rank) {
@@ -112,7 +112,7 @@ Json event_of(const TracedSpan& span, int rank) {
              {"name", span.name},
              {"cat", name_of(span.kind)},
              {"pid", rank},
-             {"tid", static_cast<int>(span.lane)},
+             {"tid", static_cast<int>(span.track)},
              {"ts", span.start * 1e6},
              {"dur", span.seconds() * 1e6}};
   if (!span.about.empty()) event["args"]["data"] = span.about;
@@ -150,9 +150,9 @@ Json chrome_trace(const std::vector<RankTrace>& ranks) {
     events.push_back(
         name_event("process_name", trace.rank, 0, {{"name", fmt::format("rank {}", trace.rank)}}));
     events.push_back(name_event("process_sort_index", trace.rank, 0, {{"sort_index", trace.rank}}));
-    for (const auto lane : {Trace::Lane::compute, Trace::Lane::communication}) {
-      const int number = static_cast<int>(lane);
-      events.push_back(name_event("thread_name", trace.rank, number, {{"name", name_of(lane)}}));
+    for (const auto track : {Trace::Track::compute, Trace::Track::communication}) {
+      const int number = static_cast<int>(track);
+      events.push_back(name_event("thread_name", trace.rank, number, {{"name", name_of(track)}}));
       events.push_back(
           name_event("thread_sort_index", trace.rank, number, {{"sort_index", number}}));
     }

@@ -1,5 +1,5 @@
 // The traces of all ranks, gathered on rank 0 with times on one clock, and written in a format that
-// Perfetto (ui.perfetto.dev) and chrome://tracing open: one process per rank, one thread per lane.
+// Perfetto (ui.perfetto.dev) and chrome://tracing open: one process per rank, one thread per track.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace ringside::cli {
 
 // Times are in seconds on the clock of rank 0, since the earliest start on any rank.
 struct TracedSpan {
-  Trace::Lane lane = Trace::Lane::compute;
+  Trace::Track track = Trace::Track::compute;
   Trace::Kind kind = Trace::Kind::op;
   std::string name, about;
   double start = 0, end = 0;

@@ -69,6 +69,12 @@ void remove_recorder(FlightRecorder* recorder) {
 
 }  // namespace
 
+std::string sub_group_in_words(std::string_view name) {
+  const std::size_t at = name.find('@');
+  if (at == std::string_view::npos) return std::string(name);
+  return fmt::format("{} (ranks {} of the job)", name.substr(0, at), name.substr(at + 1));
+}
+
 FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& folder,
                                std::string_view group)
     : folder_(folder.string()) {

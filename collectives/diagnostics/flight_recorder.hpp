@@ -42,6 +42,10 @@ struct FlightHeader {
   char group[64] = {};          // the name of a sub-group; empty: all ranks of the job
 };
 
+// In a sub-group ranks count from 0, so its name lists its members' ranks in the job:
+// "split1.color0@2,3" is "split1.color0 (ranks 2,3 of the job)".
+std::string sub_group_in_words(std::string_view name);
+
 class FlightRecorder {
  public:
   static constexpr std::size_t capacity = 256;  // calls

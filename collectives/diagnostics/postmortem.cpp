@@ -159,7 +159,7 @@ std::string postmortem(const std::vector<Flight>& flights) {
     const std::string_view group = first->header.group;
     if (!group.empty())
       text += fmt::format("{}Sub-group {}, by its own numbers of ranks:\n",
-                          text.empty() ? "" : "\n", group);
+                          text.empty() ? "" : "\n", sub_group_in_words(group));
     text += postmortem_of_group({first, next});
     first = next;
   }

@@ -120,12 +120,14 @@ Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const 
   return known;
 }
 
-// "call #7, all_reduce of 1000 fp32 (sum, ring), step 2 of 6"
+// "call #7 of sub-group split1.color0 (ranks 2,3 of the job), all_reduce of 1000 fp32 (sum, ring),
+// step 2 of 6"
 std::string Watchdog::where() const {
   const int steps = static_cast<int>(task_->schedule.steps.size());
-  return fmt::format("call #{}{}, {}, step {} of {}", task_->sequence,
-                     options_.group.empty() ? "" : " of sub-group " + options_.group,
-                     describe(task_->call), std::min(progress_.step + 1, steps), steps);
+  return fmt::format(
+      "call #{}{}, {}, step {} of {}", task_->sequence,
+      options_.group.empty() ? "" : " of sub-group " + sub_group_in_words(options_.group),
+      describe(task_->call), std::min(progress_.step + 1, steps), steps);
 }
 
 void Watchdog::warn_of_wait(double seconds) {

@@ -81,7 +81,7 @@ void Executor::carry_out(const Action& action) {
   const auto start = trace ? Clock::now() : Clock::time_point{};
   compute(action);
   if (trace)
-    trace->add({Trace::Lane::compute, Trace::Kind::phase, phase_of(action.kind), start,
+    trace->add({Trace::Track::compute, Trace::Kind::phase, phase_of(action.kind), start,
                 Clock::now(), text_of(action)});
 }
 

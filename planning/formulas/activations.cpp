@@ -83,12 +83,15 @@ Term block_activations(const Model& model, const Plan& plan) {
   return feed_forward_activations(x.tokens, d, x.f, x.e, x.t);
 }
 
-// Ringside's backward holds gradients of the residual stream (three), of gate, up and product. For
-// the other kinds the papers do not count these.
+// In the feed-forward part Ringside's backward holds the gradients of the residual stream and of
+// the product, and those of gate and up or of the down projection's matrix. For the other kinds the
+// papers do not count these.
 Term working_memory(const Model& model, const Plan& plan) {
   const Symbols x(model, plan);
   const Quantity backward =
-      model.kind == Model::Kind::llama ? x.tokens * x.e * (3 * x.h + 3 * x.f / x.t) : 0;
+      model.kind == Model::Kind::llama
+          ? x.e * (x.tokens * (x.h + x.f / x.t) + max(x.tokens, x.h) * x.f / x.t)
+          : 0;
   const char* const what = "gradients within a block, while backward runs through it";
   if (plan.recompute != Recompute::full)
     return {"A_working", what, backward, Unit::bytes, "transformer/memory.cpp"};
@@ -107,13 +110,14 @@ Term head_activations(const Model& model, const Plan& plan) {
     return {"A_head", "activations at the head: last norm, its output, fp32 logits",
             4 * x.s * x.b * x.h * (1 + x.vocabulary / x.h) / x.t, Unit::bytes,
             fmt::format("{}, section 4.3", korthikanti)};
-  // Ringside computes some rows of logits at a time.
+  // Ringside computes some rows of logits at a time, and the gradient of the head's matrix with
+  // them.
   const auto rows =
       autograd::cross_entropy_rows(plan.sequence * plan.micro_batch, model.vocabulary);
-  return {
-      "A_head", "activations at the head: rows of logits, last norm",
-      x.e * (Quantity("R", static_cast<double>(rows)) * x.vocabulary / x.t + 3 * x.tokens * x.h),
-      Unit::bytes, "transformer/memory.cpp"};
+  return {"A_head", "activations at the head: rows of logits, last norm, the head's gradient",
+          x.e * ((Quantity("R", static_cast<double>(rows)) + x.h) * x.vocabulary / x.t +
+                 3 * x.tokens * x.h),
+          Unit::bytes, "transformer/memory.cpp"};
 }
 
 Term blocks_in_flight(const Model& model, const Plan& plan, std::int64_t index) {

@@ -26,7 +26,7 @@ TEST_CASE("a phase is a span from construction to destruction") {
   const auto &forward = trace.spans()[0], &step = trace.spans()[1];
   CHECK(forward.name == "forward");
   CHECK(step.name == "step");
-  CHECK(name_of(step.lane) == std::string("compute"));
+  CHECK(name_of(step.track) == std::string("compute"));
   CHECK(name_of(step.kind) == std::string("phase"));
   CHECK(step.start <= forward.start);
   CHECK(forward.start <= forward.end);
@@ -59,7 +59,7 @@ TEST_CASE("any thread may add to a trace") {
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       for (int k = 0; k < 500; ++k) {
-        trace.add({Trace::Lane::communication, Trace::Kind::call, "all_reduce", Clock::now(),
+        trace.add({Trace::Track::communication, Trace::Kind::call, "all_reduce", Clock::now(),
                    Clock::now()});
         trace.add({Clock::now(), {k}});
       }

@@ -124,7 +124,7 @@ TEST_CASE("a failure names its sub-group and leaves other sub-groups alone") {
     CHECK(outcomes[2] == "");
     CHECK(contains(outcomes[3],
                    "rank 1 has had enough (as rank 0 tells) [rank 1 was in call #1 of sub-group "
-                   "split1.color1, all_reduce of"));
+                   "split1.color1 (ranks 1,3 of the job), all_reduce of"));
   }
 }
 

@@ -5,11 +5,13 @@
 
 #include "base/error.hpp"
 #include "tests/mesh/mesh_run.hpp"
+#include "tests/text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/training_state.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;
+using tests::contains;
 
 namespace {
 
@@ -115,6 +117,24 @@ TEST_CASE("a run that was saved on one mesh continues on another") {
         1e-12);
   CHECK(difference_of_models(problem, directory.path() / "alone", directory.path() / "other") <
         1e-12);
+}
+
+TEST_CASE("a stage whose layers a checkpoint lacks refuses it, and no rank hangs") {
+  const TemporaryDirectory directory;
+  Problem shorter = brief(false, 1), longer = brief(false, 1);
+  shorter.layers = 3;
+  run_alone(shorter, {}, 1, directory.path());
+  for (const char* const mesh : {"pp=2", "pp=2,tp=2", "pp=4"}) {
+    CAPTURE(mesh);
+    std::string text;
+    try {
+      run_on_mesh(longer, {mesh, "single"}, directory.path(), 1, directory.path() / "never");
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    CHECK(contains(text, "model.layers.3."));
+    CHECK(!std::filesystem::exists(directory.path() / "never"));
+  }
 }
 
 TEST_CASE("ranks of a mesh that read different texts are all told") {

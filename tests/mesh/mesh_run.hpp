@@ -15,6 +15,7 @@
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/run_threads.hpp"
+#include "tests/collectives/worlds.hpp"
 #include "transformer/single_process.hpp"
 #include "transformer/trainer.hpp"
 
@@ -44,7 +45,7 @@ struct Problem {
     config.layers = layers;
     config.heads = 12;
     config.kv_heads = kv_heads;
-    config.d_ff = 96;
+    config.d_ff = 24;
     config.sequence = 12;
     config.tied_head = tied;
     return config;
@@ -76,6 +77,7 @@ struct MeshCase {
   std::string schedule = "1f1b";
   std::int64_t micro_batches = 1;  // of the problem, for the schedule
   int stages_per_rank = 0;         // the schedule's default
+  std::string transport = "threads";
 
   cli::MeshPlan plan() const {
     cli::MeshPlan plan{parallel::MeshShape(mesh), sequence_parallel};
@@ -153,22 +155,25 @@ inline const History& alone(const Problem& problem) {
   return history;
 }
 
-// Runs `body` on every rank of the mesh, with its strategy.
+// Runs `body` on every rank of the mesh, with its strategy. Ranks are threads; if mesh.transport is
+// "tcp" or "shm", they communicate as processes do.
 inline void on_mesh(
     const MeshCase& mesh, const Config& config,
     const std::function<void(std::unique_ptr<cli::MeshStrategy>, collectives::ProcessGroup&)>& body,
     const collectives::GroupOptions& options = {}) {
   const cli::MeshPlan plan = mesh.plan();
-  collectives::run_threads(
-      plan.shape.ranks(),
-      [&](collectives::ProcessGroup& world) {
-        autograd::set_threads(1);
-        body(std::make_unique<cli::MeshStrategy>(world, plan, config, mesh.inner, 0.02), world);
-      },
-      options);
+  const auto as_rank = [&](collectives::ProcessGroup& world) {
+    autograd::set_threads(1);
+    body(std::make_unique<cli::MeshStrategy>(world, plan, config, mesh.inner, 0.02), world);
+  };
+  if (mesh.transport == "threads")
+    return collectives::run_threads(plan.shape.ranks(), as_rank, options);
+  for (const std::string& outcome :
+       tests::run_over(mesh.transport.c_str(), plan.shape.ranks(), as_rank, options))
+    CHECK(outcome == "");
 }
 
-// Relative to the largest entry of `expected`.
+// The largest difference of an entry, relative to the largest entry of `expected`.
 inline double difference(const std::vector<double>& expected, const std::vector<double>& seen) {
   REQUIRE(expected.size() == seen.size());
   double largest = 1e-300, worst = 0;
@@ -179,8 +184,19 @@ inline double difference(const std::vector<double>& expected, const std::vector<
   return std::isnan(worst) ? INFINITY : worst / largest;
 }
 
+// The size of the difference relative to that of `expected`, both as root mean squares.
+inline double mean_difference(const std::vector<double>& expected,
+                              const std::vector<double>& seen) {
+  double all = 1e-300, different = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    all += expected[i] * expected[i];
+    different += (expected[i] - seen[i]) * (expected[i] - seen[i]);
+  }
+  return std::sqrt(different / all);
+}
+
 struct Worst {
-  double gradient = 0, norm = 0, loss = 0, parameter = 0;
+  double gradient = 0, mean_gradient = 0, norm = 0, loss = 0, parameter = 0;
 };
 
 inline Worst compare(const History& expected, const History& seen) {
@@ -193,6 +209,8 @@ inline Worst compare(const History& expected, const History& seen) {
       REQUIRE(seen.gradients[step].contains(name));
       worst.gradient =
           std::max(worst.gradient, difference(gradient, seen.gradients[step].at(name)));
+      worst.mean_gradient =
+          std::max(worst.mean_gradient, mean_difference(gradient, seen.gradients[step].at(name)));
     }
     worst.norm = std::max(worst.norm, std::abs(seen.norms[step] / expected.norms[step] - 1));
     worst.loss = std::max(worst.loss, std::abs(seen.losses[step] / expected.losses[step] - 1));

@@ -1,32 +1,9 @@
-// Training on every mesh of data-parallel and tensor-parallel ranks: every gradient of every step
-// is that of a single process, clipping included, and copies have the same bits.
+// Training on small meshes beside a single process: every strategy, and every transport. The whole
+// table of meshes is in mesh_product_test.cpp.
 #include "tests/mesh/mesh_check.hpp"
-
-#include <cstring>
 
 using namespace ringside;
 using namespace ringside::testing;
-using parallel::Axis;
-
-namespace {
-
-// All (dp, tp) of 2, 3, 4, 6 and 8 ranks that can divide 12 heads.
-const std::vector<std::string> meshes = {
-    "dp=2",      "tp=2",      "dp=3", "tp=3",      "dp=4", "dp=2,tp=2", "tp=4",     "dp=6",
-    "dp=3,tp=2", "dp=2,tp=3", "tp=6", "tp=2,dp=3", "dp=8", "dp=4,tp=2", "dp=2,tp=4"};
-
-}  // namespace
-
-TEST_CASE("mesh: every gradient is that of a single process in fp64, with bucketed, zero1, zero3") {
-  std::size_t i = 0;
-  for (const std::string& mesh : meshes) {
-    for (const std::string inner : {"bucketed", "zero1", "zero3"}) {
-      const bool sequence = tensor_ranks(mesh) > 1 && i % 3 != 0;
-      check(problem_number(i, mesh), {mesh, inner, sequence}, 1e-12);
-      ++i;
-    }
-  }
-}
 
 TEST_CASE("mesh: the other strategies, and micro-batches, on two by two ranks") {
   Problem problem;
@@ -41,25 +18,23 @@ TEST_CASE("mesh: the other strategies, and micro-batches, on two by two ranks") 
   check(problem, {"tp=4", "single", true}, 1e-12);
 }
 
-// Rounding to 8 bits makes single entries of a gradient differ from fp32 by up to 7 per cent of the
-// largest one on a single process. On a mesh the terms of a sum are rounded too: it may differ
-// twice as much. Losses and norms keep to 2 per cent.
-TEST_CASE("mesh: fp32 and bf16 follow a single process as closely as their bits allow") {
-  std::size_t i = 0;
-  for (const std::string mesh : {"tp=2", "dp=2,tp=2", "tp=4", "dp=3,tp=2"}) {
-    for (const std::string inner : {"bucketed", "zero1", "zero3"}) {
-      Problem problem = problem_number(i, mesh);
-      problem.layers = 4;
-      problem.steps = 3;
-      problem.dtype = DType::fp32;
-      const MeshCase mesh_case{mesh, inner, i % 2 == 1};
-      check(problem, mesh_case, 1e-5);
-      const History& fp32 = alone(problem);
-      problem.dtype = DType::bf16;
-      const double rounding = compare(fp32, alone(problem)).gradient;
-      CAPTURE(rounding);
-      check(problem, mesh_case, fp32, 2 * rounding, 2e-2);
-      ++i;
+// Sub-groups, lanes and asynchronous sends over sockets and shared memory.
+TEST_CASE("mesh: over threads, tcp and shm, on 2, 3, 4 and 8 ranks") {
+  for (const char* const transport : {"threads", "tcp", "shm"}) {
+    Problem problem;
+    problem.layers = 6;
+    problem.steps = 2;
+    problem.accumulate = 6;
+    problem.tied = true;
+    problem.kv_heads = 2;
+    for (const MeshCase& each : std::vector<MeshCase>{{"pp=2", "single", false, "zb_v"},
+                                                      {"pp=3", "single", false, "interleaved"},
+                                                      {"pp=2,tp=2", "single", true, "zb_h1"},
+                                                      {"dp=2,tp=2", "zero3", true},
+                                                      {"pp=2,dp=2,tp=2", "zero1", true, "1f1b"}}) {
+      MeshCase mesh = each;
+      mesh.transport = transport;
+      check(problem, mesh, 1e-12);
     }
   }
 }

@@ -52,6 +52,8 @@ void load_parameters(const fs::path& directory, const Model& model) {
             "{} holds '{}', which is not a parameter of this model",
             files.holding(name).path().string(), name);
   }
+  // A rank that holds only a part of the model checks the whole, so that all ranks refuse alike.
+  for (const ParameterEntry& entry : table.entries()) files.holding(entry.name);
   for (const auto& [name, tensor] : model.named_parameters()) {
     const ParameterEntry& entry = table.entry(name);
     read_tensor(files.holding(entry.name), entry.name,

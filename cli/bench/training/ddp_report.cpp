@@ -48,7 +48,8 @@ std::string model_line(const DdpFigures& f) {
           : 0.0);
 }
 
-// The strategies whose lanes the report shows, from all communication exposed to most of it hidden.
+// The strategies whose tracks the report shows, from all communication exposed to most of it
+// hidden.
 std::vector<std::pair<std::string, Window>> shown_windows(const DdpFigures& f) {
   std::vector<std::pair<std::string, Window>> shown;
   const auto take = [&](auto wanted) {
@@ -150,7 +151,7 @@ Report ddp_report(const DdpFigures& f) {
   double scale = 0;
   for (const auto& [name, window] : windows) scale = std::max(scale, window.seconds());
   for (const auto& [name, window] : windows)
-    report.figures.push_back(lanes_figure("One step: " + name, f.traces, window, scale));
+    report.figures.push_back(tracks_figure("One step: " + name, f.traces, window, scale));
   const auto measured = f.measured_buckets();
   if (!measured.empty())
     report.figures.push_back(bucket_figure(f.buckets, f.gradient_bytes(), measured));

@@ -43,27 +43,27 @@ Outcome train(const TemporaryDirectory& directory, const Command& more) {
   return run_program(command, {}, Seconds(60));
 }
 
-// The number of spans of each name in a trace, by rank and lane.
+// The number of spans of each name in a trace, by rank and track.
 std::map<std::pair<int, std::string>, std::map<std::string, int>> contents(const json& trace) {
-  std::map<std::pair<int, int>, std::string> lanes;
+  std::map<std::pair<int, int>, std::string> tracks;
   for (const auto& event : trace.at("traceEvents"))
     if (event.at("name") == "thread_name")
-      lanes[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
+      tracks[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
   std::map<std::pair<int, std::string>, std::map<std::string, int>> seen;
   for (const auto& event : trace.at("traceEvents")) {
     if (event.at("ph") != "X") continue;
-    const auto lane = lanes.find({event.at("pid"), event.at("tid")});
-    REQUIRE_MESSAGE(lane != lanes.end(), "a span without a lane: ", event.dump());
+    const auto track = tracks.find({event.at("pid"), event.at("tid")});
+    REQUIRE_MESSAGE(track != tracks.end(), "a span without a track: ", event.dump());
     CHECK(event.at("ts").get<double>() >= 0);
     CHECK(event.at("dur").get<double>() >= 0);
-    ++seen[{event.at("pid"), lane->second}][event.at("name")];
+    ++seen[{event.at("pid"), track->second}][event.at("name")];
   }
   return seen;
 }
 
 }  // namespace
 
-TEST_CASE("a trace of a training run has the phases and calls of every rank in their lanes") {
+TEST_CASE("a trace of a training run has the phases and calls of every rank in their tracks") {
   const TemporaryDirectory directory;
   for (const char* backend : {"shm", "threads"}) {
     const auto file = directory.path() / "trace.json";
@@ -131,7 +131,7 @@ TEST_CASE("steps that the run does not take cannot be traced") {
                  "cannot write the report to /nowhere/report.html: No such file or directory"));
 }
 
-TEST_CASE("a training run's report shows lanes and memory and loss") {
+TEST_CASE("a training run's report shows tracks and memory and loss") {
   const TemporaryDirectory directory;
   const auto file = directory.path() / "report.html";
   const auto outcome = train(directory, {"--parallel", "bucketed", "--report", file.string()});

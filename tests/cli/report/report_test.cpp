@@ -19,7 +19,7 @@ namespace {
 // A step of 100 ms: 30 ms forward; 40 ms backward, with a call of 20 ms that begins before its end;
 // 10 ms of waiting for the call; 20 ms optimizer.
 RankTrace step_of(int rank) {
-  using enum Trace::Lane;
+  using enum Trace::Track;
   using enum Trace::Kind;
   RankTrace trace{
       .rank = rank, .spans = {}, .memory = {}, .memory_kinds = {"parameters", "gradients"}};
@@ -39,15 +39,25 @@ RankTrace step_of(int rank) {
 }  // namespace
 
 TEST_CASE("the totals of a step count the spans within it") {
-  const LaneTotals totals = totals_of(step_of(0), {1.0, 1.1});
+  const TrackTotals totals = totals_of(step_of(0), {1.0, 1.1});
   CHECK(totals.computing == doctest::Approx(0.090));
   CHECK(totals.network == doctest::Approx(0.020));
   CHECK(totals.exposed == doctest::Approx(0.010));
   CHECK(totals.calls == 1);
 }
 
-TEST_CASE("the lanes show every phase and call and hatch exposed communication") {
-  const Figure figure = lanes_figure("One step", {step_of(0), step_of(1)}, {1.0, 1.1}, 0.2);
+TEST_CASE("a wait between two phases, as in a pipeline, takes nothing from computing") {
+  RankTrace trace = step_of(0);
+  trace.spans[4 + 2].start = 1.085;  // 5 ms of the wait are in the phase optimizer
+  trace.spans[4 + 2].end = 1.100;
+  trace.spans[4 + 3].start = 1.095;
+  const TrackTotals totals = totals_of(trace, {1.0, 1.1});
+  CHECK(totals.exposed == doctest::Approx(0.015));
+  CHECK(totals.computing == doctest::Approx(0.030 + 0.040 + 0.010 + 0.005 - 0.005));
+}
+
+TEST_CASE("the tracks show every phase and call and hatch exposed communication") {
+  const Figure figure = tracks_figure("One step", {step_of(0), step_of(1)}, {1.0, 1.1}, 0.2);
   CHECK(what_is_malformed(figure.drawing) == "");
   CHECK(figure.caption ==
         "Rank 0: 90.00 ms computing, 1 call in 20.00 ms, 10.00 ms exposed; rank 1: 90.00 ms "
@@ -80,7 +90,7 @@ TEST_CASE("memory is stacked by kind and the caption names its peak") {
 
 TEST_CASE("a page is self-contained") {
   Report report{"A <title> & \"quotes\"", {{"ranks", "2 over shm"}}, {}};
-  report.figures.push_back(lanes_figure("One step", {step_of(0)}, {1.0, 1.1}, 0));
+  report.figures.push_back(tracks_figure("One step", {step_of(0)}, {1.0, 1.1}, 0));
   report.figures.push_back(memory_figure(step_of(0), {1.0, 1.1}));
   report.figures.push_back(loss_figure({{1, 8.0}, {2, 7.25}, {3, 6.5}}));
   report.figures.push_back(

@@ -30,7 +30,7 @@ void check_rank(const RankTrace& trace) {
   for (const auto& span : trace.spans) {
     require(span.start >= 0 && span.end >= span.start, "{} from {} to {}", span.name, span.start,
             span.end);
-    ++seen[fmt::format("{} {}: {}{}{}", name_of(span.lane), name_of(span.kind), span.name,
+    ++seen[fmt::format("{} {}: {}{}{}", name_of(span.track), name_of(span.kind), span.name,
                        span.about.empty() ? "" : " ", span.about)];
     if (span.kind != Trace::Kind::call) continue;
     require(span.queued >= 0 && span.queued <= span.start, "queued at {}, started at {}",
@@ -79,7 +79,7 @@ TEST_CASE("different clocks are aligned by round trips") {
     Trace trace;
     group.barrier();
     const auto now = Clock::now();
-    trace.add({Trace::Lane::compute, Trace::Kind::op, "at the same time", now,
+    trace.add({Trace::Track::compute, Trace::Kind::op, "at the same time", now,
                now + std::chrono::milliseconds(1)});
     const auto estimated = gather_traces(trace, group, true);
     const auto shared = gather_traces(trace, group);
@@ -90,13 +90,13 @@ TEST_CASE("different clocks are aligned by round trips") {
   });
 }
 
-TEST_CASE("Chrome's format names every rank and lane and keeps all data of a call") {
+TEST_CASE("Chrome's format names every rank and track and keeps all data of a call") {
   RankTrace trace{.rank = 1,
                   .spans = {},
                   .memory = {{0.5, {1'000'000, 2'000'000}}},
                   .memory_kinds = {"parameters", "gradients"}};
-  trace.spans.push_back({Trace::Lane::compute, Trace::Kind::phase, "backward", "", 0, 1});
-  trace.spans.push_back({Trace::Lane::communication, Trace::Kind::call, "all_reduce",
+  trace.spans.push_back({Trace::Track::compute, Trace::Kind::phase, "backward", "", 0, 1});
+  trace.spans.push_back({Trace::Track::communication, Trace::Kind::call, "all_reduce",
                          "bucket \"0\"", 0.25, 0.75, 0.125, 4000});
   const Json json = Json::parse(chrome_trace({trace}).dump());
   std::set<std::string> names;

@@ -1,5 +1,7 @@
 // `ringside train --mesh pp=...`, as a user types it: the same bits as one rank, the trace of a
 // pipeline, resuming elsewhere, and refusals with what would fit.
+#include <sstream>
+
 #include "tests/cli/training/training.hpp"
 
 using namespace ringside;
@@ -42,6 +44,28 @@ TEST_CASE(
     CHECK(contains(spans, span));
   }
   CHECK(contains(text_of(training.path("report.html")), "backward weight (1W3)"));
+}
+
+// The example of docs/pipeline_parallel.md, shorter: on the text that train reads by default.
+TEST_CASE("train: pp=2,tp=2 prints the losses of one rank on real text") {
+  const auto losses = [](const Command& ranks) {
+    const Outcome outcome =
+        run_program(with({ringside_binary, "train", "--d-model", "32", "--layers", "4", "--heads",
+                          "4", "--sequence", "32", "--batch", "8", "--micro-batches", "4",
+                          "--threads", "1", "--steps", "12"},
+                         ranks),
+                    {}, Seconds(100));
+    CHECK(outcome.err == "");
+    std::string all;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("step ")) all += line.substr(0, line.find(" bits/byte")) + "\n";
+    CHECK(contains(outcome.out, "held out "));
+    return all + outcome.out.substr(outcome.out.find("held out ")).substr(0, 14);
+  };
+  const std::string alone = losses({});
+  CHECK(contains(alone, "step 12/12  loss "));
+  CHECK(losses({"-n", "4", "--mesh", "pp=2,tp=2"}) == alone);
 }
 
 TEST_CASE("train: a run on pp=2,tp=2 continues on one rank and on another mesh") {
