@@ -111,6 +111,24 @@ double JsonFields::share(const char* key, double if_absent) {
   return number_here;
 }
 
+double JsonFields::share_or_none(const char* key, double if_absent) {
+  const Json* const value = find(key);
+  if (value == nullptr) return if_absent;
+  const double number_here = number(key, *value, "a number from 0 to 1");
+  require(number_here >= 0 && number_here <= 1, "{}{} is {}, but a number from 0 to 1 is expected",
+          place_, key, shown(*value));
+  return number_here;
+}
+
+double JsonFields::at_least_one(const char* key, double if_absent) {
+  const Json* const value = find(key);
+  if (value == nullptr) return if_absent;
+  const double number_here = number(key, *value, "a number of at least 1");
+  require(std::isfinite(number_here) && number_here >= 1,
+          "{}{} is {}, but a number of at least 1 is expected", place_, key, shown(*value));
+  return number_here;
+}
+
 bool JsonFields::flag(const char* key, bool if_absent) {
   const Json* const value = find(key);
   if (value == nullptr) return if_absent;
