@@ -93,13 +93,16 @@ double JsonFields::positive(const char* key, double if_absent) {
   return find(key) == nullptr ? if_absent : positive(key);
 }
 
-double JsonFields::not_negative(const char* key, double if_absent) {
-  const Json* const value = find(key);
-  if (value == nullptr) return if_absent;
-  const double number_here = number(key, *value, "a number of at least 0");
+double JsonFields::not_negative(const char* key) {
+  const Json& value = get(key);
+  const double number_here = number(key, value, "a number of at least 0");
   require(std::isfinite(number_here) && number_here >= 0,
-          "{}{} is {}, but a number of at least 0 is expected", place_, key, shown(*value));
+          "{}{} is {}, but a number of at least 0 is expected", place_, key, shown(value));
   return number_here;
+}
+
+double JsonFields::not_negative(const char* key, double if_absent) {
+  return find(key) == nullptr ? if_absent : not_negative(key);
 }
 
 double JsonFields::share(const char* key, double if_absent) {

@@ -29,6 +29,7 @@ class JsonFields {
   std::int64_t count(const char* key, std::int64_t if_absent);
   double positive(const char* key);  // a number above 0
   double positive(const char* key, double if_absent);
+  double not_negative(const char* key);
   double not_negative(const char* key, double if_absent);
   double share(const char* key, double if_absent);          // above 0, at most 1
   double share_or_none(const char* key, double if_absent);  // from 0 to 1

@@ -61,7 +61,11 @@ class Walk {
       state.now.assign(ranks, 0), state.network.assign(ranks, 0);
       auto& timing = timeline_.replicas.emplace_back();
       timing.busy.assign(ranks, 0);
-      for (const auto& actions : schedule_.actions) timing.spans.emplace_back(actions.size());
+      auto& exposed = timeline_.exposed.emplace_back();
+      for (const auto& actions : schedule_.actions) {
+        timing.spans.emplace_back(actions.size());
+        exposed.emplace_back(actions.size());
+      }
       reducing_[replicas_[i].reduce_group].push_back(i);
       sharding_[replicas_[i].shard_group].push_back(i);
     }
@@ -154,6 +158,7 @@ class Walk {
     const double seconds = computing * slowest(replicas_[i].units[place.rank], place) + exposed;
     double& now = states_[i].now[place.rank];
     span(i, place) = {now, now + seconds};
+    timeline_.exposed[i][place.rank][place.index] = exposed;
     now += seconds;
     timeline_.replicas[i].busy[place.rank] += seconds;
     timeline_.computed = std::max(timeline_.computed, now);

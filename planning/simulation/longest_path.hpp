@@ -60,6 +60,8 @@ struct Timeline {
   // span of a reduction is that of its communication. `busy` includes tensor-parallel calls and
   // exposed communication of sharded parameters.
   std::vector<pipeline_parallel::Timing> replicas;
+  // [replica][rank][action] the exposed communication within a computation, in seconds.
+  std::vector<std::vector<std::vector<double>>> exposed;
   double computed = 0;  // the last end of a computation: the step of the pipeline formulas
   double reduced = 0;   // when all gradients are reduced, too
 

@@ -162,7 +162,7 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   Simulation result;
   result.model = model, result.plan = plan, result.machine = machine;
   result.lowered = schedule_of(plan, options);
-  const PlanLoad load = load_of(model, plan, machine);
+  const PlanLoad load = result.load = load_of(model, plan, machine);
   require(result.lowered.stages() == static_cast<int>(load.stages.size()),
           "{} is a schedule of {} stages, but the plan has {}", options.schedule_file,
           result.lowered.stages(), load.stages.size());

@@ -45,6 +45,7 @@ struct Simulation {
   Model model;
   Plan plan;
   Machine machine;
+  PlanLoad load;
   pipeline_parallel::Schedule lowered;
   std::vector<Replica> replicas;
   Timeline timeline;
