@@ -65,6 +65,17 @@ bool has_reductions(const Schedule& schedule) {
   return has_action(schedule, [](Kind kind) { return kind == Kind::reduce_gradients; });
 }
 
+LayerRange layers_of_stage(std::int64_t layers, int stages, int stage) {
+  const std::int64_t each = layers / stages, more = layers % stages;
+  const auto count = [&](std::int64_t s) {
+    const bool in_between = s > 0 && s < stages - 1;
+    return each + (in_between ? s <= more : s == 0 && more > 0 && more > stages - 2);
+  };
+  LayerRange range{0, 0};
+  for (std::int64_t s = 0; s <= stage; ++s) range = {range.end, range.end + count(s)};
+  return range;
+}
+
 std::vector<int> loop_placement(int ranks, int stages_per_rank) {
   std::vector<int> rank_of;
   for (int stage = 0; stage < ranks * stages_per_rank; ++stage) rank_of.push_back(stage % ranks);

@@ -18,6 +18,7 @@
 // of each stage's gradients over the data-parallel ranks. verify() proves either form right.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,19 @@ std::vector<int> stages_of(const Schedule& schedule, int rank);
 bool has_messages(const Schedule& schedule);
 // Whether any rank reduces gradients.
 bool has_reductions(const Schedule& schedule);
+
+// The layers first .. end - 1.
+struct LayerRange {
+  std::int64_t first, end;
+  std::int64_t count() const { return end - first; }
+};
+
+// The layers of a stage: floor + remainder. The remainder goes first to the stages in between, a
+// layer each, because the first one also has the embedding and the last one the head; then to the
+// first. Llama 3 divides its 126 layers over 16 stages so: 7, 8 ... 8, 7 (table 4 of its report).
+//
+//     7 layers    2 stages: 4 3    3 stages: 2 3 2    4 stages: 2 2 2 1
+LayerRange layers_of_stage(std::int64_t layers, int stages, int stage);
 
 // Loop: stage s lives on rank s modulo `ranks`. With 4 ranks and 2 stages per rank:
 //

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
+#include "pipeline_parallel/schedule.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -109,9 +110,9 @@ double bytes_of_type(std::string_view name) {
 }
 
 std::int64_t blocks_of_stage(const Model& model, const Plan& plan, std::int64_t index) {
-  const std::int64_t stages = plan.mesh.size("pp");
-  const std::int64_t each = model.layers / stages, more = model.layers % stages;
-  return each + (index >= 1 && index <= more ? 1 : 0);
+  return pipeline_parallel::layers_of_stage(model.layers, static_cast<int>(plan.mesh.size("pp")),
+                                            static_cast<int>(index))
+      .count();
 }
 
 void validate(const Plan& plan, const Model& model) {

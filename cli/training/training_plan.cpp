@@ -24,18 +24,12 @@ void make_folder(const std::filesystem::path& directory) {
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
 }
 
-// On a mesh, stages differ: the largest one counts for all.
 transformer::MemoryNeed memory_of_largest_rank(const TrainingPlan& plan, int ranks) {
   const int data_ranks = plan.data_ranks(ranks);
   const transformer::Held held = held_by(plan.strategy, data_ranks, plan.bucket_mb);
-  transformer::MemoryNeed largest;
-  for (int rank = 0; rank < (plan.divides_model() ? ranks : 1); ++rank) {
-    const auto need = transformer::memory_needed(
-        plan.config, plan.options, plan.dtype, data_ranks,
-        plan.mesh ? held_by_rank(*plan.mesh, plan.config, rank, held) : held);
-    if (need.total() > largest.total()) largest = need;
-  }
-  return largest;
+  return plan.mesh
+             ? memory_on_largest_rank(*plan.mesh, plan.config, plan.options, plan.dtype, held)
+             : transformer::memory_needed(plan.config, plan.options, plan.dtype, data_ranks, held);
 }
 
 }  // namespace

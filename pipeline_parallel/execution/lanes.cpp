@@ -97,6 +97,12 @@ std::uint64_t Lanes::bytes_sent(const Lane& lane) const {
   return found == connections_.end() ? 0 : found->second.group.traffic().payload_bytes_sent;
 }
 
+std::uint64_t Lanes::bytes_sent() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [lane, connection] : connections_) bytes += bytes_sent(lane);
+  return bytes;
+}
+
 double Lanes::seconds_waited() const {
   double seconds = 0;
   for (const auto& [lane, connection] : connections_) seconds += connection.group.times().blocked;

@@ -50,6 +50,7 @@ class Lanes {
 
   // Bytes that this rank has sent on a lane since the lanes were made; 0 if it is not its sender.
   std::uint64_t bytes_sent(const Lane& lane) const;
+  std::uint64_t bytes_sent() const;  // on all lanes
   // Seconds in which this rank has waited in the lanes.
   double seconds_waited() const;
 

@@ -73,7 +73,7 @@ TEST_CASE("pipeline: every schedule has the bits of a single process with as man
 TEST_CASE(
     "pipeline: uneven layers, one micro-batch, recomputed blocks, and a file: the same bits") {
   Problem problem;
-  problem.layers = 7;  // 3, 2 and 2 on three ranks
+  problem.layers = 7;  // 2, 3 and 2 on three ranks
   problem.steps = 3;
   for (const std::int64_t micro_batches : {1, 2, 3}) {
     problem.accumulate = micro_batches;

@@ -9,6 +9,29 @@
 namespace ringside::pipeline_parallel {
 namespace {
 
+TEST_CASE("layers: the stages in between get the remainder first, then the first stage") {
+  const auto counts = [](std::int64_t layers, int stages) {
+    std::vector<std::int64_t> all;
+    std::int64_t next = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const LayerRange range = layers_of_stage(layers, stages, stage);
+      CHECK(range.first == next);
+      next = range.end;
+      all.push_back(range.count());
+    }
+    CHECK(next == layers);
+    return all;
+  };
+  using Counts = std::vector<std::int64_t>;
+  CHECK(counts(12, 4) == Counts{3, 3, 3, 3});
+  CHECK(counts(5, 1) == Counts{5});
+  CHECK(counts(7, 2) == Counts{4, 3});
+  CHECK(counts(7, 3) == Counts{2, 3, 2});
+  CHECK(counts(8, 3) == Counts{3, 3, 2});
+  CHECK(counts(7, 4) == Counts{2, 2, 2, 1});
+  CHECK(counts(126, 16) == Counts{7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7});  // Llama 3 405B
+}
+
 TEST_CASE("gpipe runs all micro-batches forward, then all backward in the same order") {
   const Schedule schedule = make_schedule("gpipe", 2, 3);
   CHECK(row_of(schedule, 0) == "0F0,0F1,0F2,0B0,0B1,0B2");

@@ -1,13 +1,17 @@
 // `ringside bench mesh`: every mesh of n ranks side by side: the time of a step, the bytes along
 // each axis and the memory of a rank, beside the formulas.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "autograd/kernels/threads/parallel.hpp"
@@ -25,6 +29,7 @@
 #include "cli/training/parallel_strategies.hpp"
 #include "collectives/transport/transport.hpp"
 #include "ddp/bucketed.hpp"
+#include "pipeline_parallel/generators/catalogue.hpp"
 #include "transformer/data/batches.hpp"
 
 namespace ringside::cli {
@@ -39,20 +44,26 @@ using transformer::Model;
 
 constexpr const char* more = R"(
 Every mesh trains the same batch: --batch sequences for each rank, divided over
-dp. With p = dp and t = tp ranks, T tokens of a data rank, L layers of width d,
-numbers of e bytes, and n bytes of parameters on a rank, a rank sends in a step
-  along tp  8 L (t-1)/t T d e   two sums of activations in forward and two in
-                                backward for each layer
-            4 (t-1)/t T d e     embedding, and the input of the head
-            6 (t-1)/t T e       cross-entropy: three numbers a token
-  along dp  2 (p-1)/p n         gradients; see ringside bench zero
-With --sequence-parallel the sums are divided differently: the same bytes, and
-the gradients of the norms once.
+dp. A pipeline runs a data rank's share in micro-batches. With p = pp, d = dp
+and t = tp ranks, N tokens of a data rank, L layers of width w, numbers of e
+bytes, and n bytes of parameters on a rank, a rank sends in a step
+  along tp  8 L/p (t-1)/t N w e   two sums of activations in forward and two in
+                                  backward for each layer
+            4/p (t-1)/t N w e     embedding, and the input of the head
+            6/p (t-1)/t N e       cross-entropy: three numbers a token
+  along dp  2 (d-1)/d n           gradients; see ringside bench zero
+  along pp  2 (p-1)/p N w e       over each boundary activations one way and
+                                  gradients the other; mean of the ranks
+With v --stages-per-rank there are v p - 1 boundaries instead of p-1. With
+--sequence-parallel the tp bytes stay, and the gradients of the norms are added
+once; the pp bytes are divided by t. In a pipeline zero2 reduces gradients, and
+zero3 also gathers parameters, for each micro-batch: zero3 at most so often.
 
 The meshes run one after the other. Each has a warm-up step.
 
 Examples:
   ringside bench mesh -n 4 --model lab
+  ringside bench mesh -n 4 --model tiny --schedule zb_h1 --micro-batches 8
   ringside bench mesh -n 8 --model tiny --parallel zero1 --json mesh.json)";
 
 struct Arguments {
@@ -60,50 +71,91 @@ struct Arguments {
   RanksOption ranks{.count = {}, .otherwise = 4};
   std::string inner = "bucketed";
   bool sequence_parallel = false;
+  std::string schedule = "1f1b";
+  std::optional<std::int64_t> micro_batches;
+  int stages_per_rank = 0;
   std::optional<int> threads;
   std::optional<double> memory_limit_gb;
 };
 
-// Every mesh of so many ranks that can divide the model, from data parallel to tensor parallel.
-std::vector<MeshPlan> meshes_of(const Arguments& args, int ranks) {
+struct Meshes {
   std::vector<MeshPlan> plans;
-  transformer::TrainerOptions options;
-  options.sequence = args.step.sequence;
-  for (int t = 1; t <= ranks; ++t) {
-    if (ranks % t != 0) continue;
-    const std::string text = t == 1       ? fmt::format("dp={}", ranks)
-                             : t == ranks ? fmt::format("tp={}", t)
-                                          : fmt::format("dp={},tp={}", ranks / t, t);
-    const MeshPlan plan{parallel::MeshShape(text), args.sequence_parallel && t > 1};
-    try {
-      require_divisible(plan, args.step.config(), options, args.inner);
-    } catch (const Error&) {
-      continue;  // the model has too few heads for so many ranks
-    }
-    plans.push_back(plan);
-  }
-  return plans;
+  std::vector<MeshLeftOut> left_out;
+};
+
+// "pp=2,tp=2": axes of one rank are left out.
+std::string mesh_text(int p, int d, int t) {
+  std::vector<std::string> axes;
+  for (const auto& [axis, size] : {std::pair(Axis::pp, p), {Axis::dp, d}, {Axis::tp, t}})
+    if (size > 1) axes.push_back(fmt::format("{}={}", name_of(axis), size));
+  return axes.empty() ? "dp=1" : fmt::format("{}", fmt::join(axes, ","));
 }
 
-Batch batch_of(const Arguments& args, int ranks, int data_rank, int data_ranks) {
-  const std::int64_t each = args.step.batch * ranks / data_ranks;
+MeshPlan plan_of(const Arguments& args, const std::string& mesh) {
+  MeshPlan plan{parallel::MeshShape(mesh)};
+  plan.sequence_parallel = args.sequence_parallel && plan.shape.size(Axis::tp) > 1;
+  const std::int64_t share = args.step.batch * plan.shape.ranks() / plan.data_ranks();
+  const int p = plan.shape.size(Axis::pp);
+  if (p > 1) {
+    const std::int64_t count = args.micro_batches.value_or(args.step.batch * p);
+    require(share % count == 0,
+            "the {} sequences of a data rank do not divide into {} micro-batches: choose another "
+            "--micro-batches or --batch",
+            share, count);
+    plan_schedule(plan, args.schedule, count, args.stages_per_rank);
+  }
+  require_divisible(plan, args.step.config(),
+                    options_on(plan, args.step.batch * plan.shape.ranks(), args.step.sequence),
+                    args.inner);
+  return plan;
+}
+
+// Every mesh of so many ranks: first without a pipeline, from data parallel to tensor parallel.
+Meshes meshes_of(const Arguments& args, int ranks) {
+  Meshes meshes;
+  for (int p = 1; p <= ranks; ++p)
+    for (int t = 1; t <= ranks / p; ++t) {
+      if (ranks % (p * t) != 0) continue;
+      const std::string mesh = mesh_text(p, ranks / (p * t), t);
+      try {
+        meshes.plans.push_back(plan_of(args, mesh));
+      } catch (const Error& error) {
+        meshes.left_out.push_back({mesh, error.what()});
+      }
+    }
+  require(!meshes.plans.empty(), "no mesh of {} ranks can train {}: {} is left out, because {}",
+          ranks, args.step.model, meshes.left_out.front().mesh, meshes.left_out.front().why);
+  return meshes;
+}
+
+// `count` sequences of the step's batch, which does not depend on the mesh.
+Batch sequences(const Arguments& args, std::int64_t first, std::int64_t count) {
+  BenchStepOptions one = args.step;
+  one.batch = 1;
   Batch batch;
-  batch.sequences = each;
+  batch.sequences = count;
   batch.length = args.step.sequence;
-  // The sequences of the whole batch do not depend on the mesh.
-  for (std::int64_t s = data_rank * each; s < (data_rank + 1) * each; ++s) {
-    const auto row = [&](std::uint64_t stream) {
-      BenchStepOptions one = args.step;
-      one.batch = 1;
+  for (std::int64_t s = first; s < first + count; ++s) {
+    const auto append_to = [&](std::vector<std::int32_t>& row, std::uint64_t stream) {
       const auto tokens = one.tokens(2 * static_cast<std::uint64_t>(s) + stream);
       const auto values = tokens.values<std::int32_t>();
-      return std::vector<std::int32_t>(values.begin(), values.end());
+      row.insert(row.end(), values.begin(), values.end());
     };
-    const auto input = row(0), target = row(1);
-    batch.input.insert(batch.input.end(), input.begin(), input.end());
-    batch.target.insert(batch.target.end(), target.begin(), target.end());
+    append_to(batch.input, 0);
+    append_to(batch.target, 1);
   }
   return batch;
+}
+
+// The micro-batches of a data rank.
+std::vector<Batch> batches_of(const Arguments& args, int ranks, const MeshPlan& plan,
+                              int data_rank) {
+  const std::int64_t count = std::max(1, plan.schedule.micro_batches);
+  const std::int64_t each = args.step.batch * ranks / plan.data_ranks() / count;
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < count; ++i)
+    batches.push_back(sequences(args, (data_rank * count + i) * each, each));
+  return batches;
 }
 
 double held_now() {
@@ -119,6 +171,32 @@ double over_ranks(double value, ReduceOp op, ProcessGroup& world) {
   return value;
 }
 
+// Of the ranks with each pp coordinate, on all ranks.
+std::vector<MeshMemory> memory_over_ranks(const MeshPlan& plan, ProcessGroup& world) {
+  const int p = plan.shape.size(Axis::pp);
+  const int here = plan.shape.coordinate(world.rank(), Axis::pp);
+  const double activations =
+      static_cast<double>(autograd::memory_use(MemoryKind::activations).peak);
+  std::vector<MeshMemory> memory;
+  for (int i = 0; i < p; ++i)
+    memory.push_back(
+        {over_ranks(i == here ? held_now() : 0, ReduceOp::sum, world) * p / world.size(),
+         over_ranks(i == here ? activations : 0, ReduceOp::max, world)});
+  return memory;
+}
+
+// Bytes that this rank has sent along the axes.
+MeshBytes sent_by(MeshStrategy& strategy) {
+  const auto along = [&](Axis axis) {
+    return static_cast<double>(strategy.mesh().group(axis).traffic().payload_bytes_sent);
+  };
+  const PipelineRun* const pipeline = strategy.pipeline();
+  return {along(Axis::tp),
+          along(Axis::dp),
+          pipeline ? static_cast<double>(pipeline->lanes().bytes_sent()) : 0,
+          {}};
+}
+
 // One mesh. `loss` is that of the last step, the same on every mesh.
 MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& world,
                     double& loss) {
@@ -132,26 +210,24 @@ MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& w
       [](std::vector<autograd::ParameterGroup> groups) {
         return std::make_unique<autograd::AdamW>(std::move(groups));
       });
-  const Batch batch = batch_of(args, world.size(), strategy.data_rank(), strategy.data_ranks());
+  const std::vector<Batch> batches = batches_of(args, world.size(), plan, strategy.data_rank());
 
   // The step that the trainer takes.
   const auto step = [&] {
     strategy.clear_gradients(*optimizer);
-    loss = strategy.run_batches(model, std::span(&batch, 1));
+    loss = strategy.run_batches(model, batches);
     strategy.finish_gradients();
     strategy.clip_gradients(*optimizer, 1);
     strategy.step(*optimizer);
   };
-  const auto sent = [&](Axis axis) {
-    return static_cast<double>(strategy.mesh().group(axis).traffic().payload_bytes_sent);
-  };
   step();
 
-  MeshFigures figures{plan, 0, 0, {}, {}, 0};
+  MeshFigures figures{plan, 0, 0, {}, {}};
   figures.formula =
-      mesh_formula(plan, config, args.inner, args.step.batch * world.size(), args.step.sequence);
+      mesh_formula(plan, config, args.inner,
+                   options_on(plan, args.step.batch * world.size(), args.step.sequence));
   autograd::reset_peak_memory();
-  const double tp = sent(Axis::tp), dp = sent(Axis::dp);
+  const MeshBytes before = sent_by(strategy);
   std::vector<double> seconds, exposed;
   for (int i = 0; i < args.step.steps; ++i) {
     world.barrier();  // the ranks begin together
@@ -164,12 +240,12 @@ MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& w
   }
   figures.step_seconds = median(seconds);
   figures.exposed_seconds = median(exposed);
-  figures.bytes = {over_ranks((sent(Axis::tp) - tp) / args.step.steps, ReduceOp::avg, world),
-                   over_ranks((sent(Axis::dp) - dp) / args.step.steps, ReduceOp::avg, world),
-                   over_ranks(held_now(), ReduceOp::avg, world)};
-  figures.activations =
-      over_ranks(static_cast<double>(autograd::memory_use(MemoryKind::activations).peak),
-                 ReduceOp::max, world);
+  const MeshBytes after = sent_by(strategy);
+  const auto of_a_step = [&](double bytes) {
+    return over_ranks(bytes / args.step.steps, ReduceOp::avg, world);
+  };
+  figures.bytes = {of_a_step(after.tp - before.tp), of_a_step(after.dp - before.dp),
+                   of_a_step(after.pp - before.pp), memory_over_ranks(plan, world)};
   loss = strategy.average(loss);
   return figures;
 }
@@ -179,7 +255,8 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
   autograd::set_threads(args.threads.value_or(std::max(1, cores / ranks_here)));
   std::vector<MeshFigures> all;
   double first_loss = 0;
-  for (const MeshPlan& plan : meshes_of(args, world.size())) {
+  const Meshes meshes = meshes_of(args, world.size());
+  for (const MeshPlan& plan : meshes.plans) {
     double loss = 0;
     all.push_back(measure(args, plan, world, loss));
     if (all.size() == 1) first_loss = loss;
@@ -197,22 +274,19 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
                              world.size(),
                              autograd::threads()};
   std::FILE* const out = file_beside(args.step.json);
-  fmt::print(out, "{}", mesh_table(title, all));
+  fmt::print(out, "{}", mesh_table(title, all, meshes.left_out));
   std::fflush(out);
   if (!args.step.json.empty()) write_json_file(args.step.json, to_json(title, all));
 }
 
 void check_memory(const Arguments& args, int ranks, int ranks_here) {
-  transformer::TrainerOptions options;
-  options.batch = args.step.batch * ranks;
-  options.sequence = args.step.sequence;
-  for (const MeshPlan& plan : meshes_of(args, ranks)) {
+  for (const MeshPlan& plan : meshes_of(args, ranks).plans) {
     const auto held = held_by(args.inner, plan.data_ranks(), ddp::Bucketed::default_bucket_mb);
-    require_memory(transformer::memory_needed(args.step.config(), options, autograd::DType::fp32,
-                                              plan.data_ranks(),
-                                              held_by_rank(plan, args.step.config(), 0, held)),
-                   ranks_here, args.memory_limit_gb,
-                   "choose a smaller model or --batch, or fewer ranks");
+    require_memory(
+        memory_on_largest_rank(plan, args.step.config(),
+                               options_on(plan, args.step.batch * ranks, args.step.sequence),
+                               autograd::DType::fp32, held),
+        ranks_here, args.memory_limit_gb, "choose a smaller model or --batch, or fewer ranks");
   }
 }
 
@@ -233,6 +307,22 @@ void add_bench_mesh_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_flag("--sequence-parallel", args->sequence_parallel,
                     "The tp ranks also divide the tokens of each sequence");
+  command
+      ->add_option("--schedule", args->schedule,
+                   fmt::format("The order of micro-batches in a pipeline: {}, or csv:FILE",
+                               pipeline_parallel::schedule_names()))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command
+      ->add_option("--micro-batches", args->micro_batches,
+                   "Micro-batches of each data rank in a pipeline [--batch times the pp ranks]")
+      ->type_name("K")
+      ->check(at_least_one("micro-batch"));
+  command
+      ->add_option("--stages-per-rank", args->stages_per_rank,
+                   "Pipeline stages on each pp rank, with --schedule interleaved [2]")
+      ->type_name("N")
+      ->check(at_least_one("stage"));
   command->add_option("--threads", args->threads, "Threads of each rank [cores divided by ranks]")
       ->type_name("N")
       ->check(at_least_one("thread"));

@@ -32,12 +32,6 @@ void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_b
   plan.schedule_name = name;
 }
 
-LayerRange layers_of_stage(std::int64_t layers, int stages, int stage) {
-  const std::int64_t each = layers / stages, more = layers % stages;
-  const auto begin = [&](std::int64_t s) { return s * each + std::min(s, more); };
-  return {begin(stage), begin(stage + 1)};
-}
-
 ModelPart part_of_rank(const MeshPlan& plan, const Config& config, int rank) {
   ModelPart part;
   part.tensor_rank = plan.shape.coordinate(rank, Axis::tp);
@@ -46,7 +40,7 @@ ModelPart part_of_rank(const MeshPlan& plan, const Config& config, int rank) {
   const int stages = plan.schedule.stages(), pipeline_rank = plan.shape.coordinate(rank, Axis::pp);
   require(stages > 0, "the mesh {} has no schedule for its pipeline", plan.shape.text());
   for (const int stage : pipeline_parallel::stages_of(plan.schedule, pipeline_rank)) {
-    const LayerRange layers = layers_of_stage(config.layers, stages, stage);
+    const auto layers = pipeline_parallel::layers_of_stage(config.layers, stages, stage);
     for (std::int64_t layer = layers.first; layer < layers.end; ++layer)
       part.layers.push_back(layer);
   }
@@ -81,8 +75,10 @@ void require_divisible(const MeshPlan& plan, const Config& config,
           plan.shape.text(), plan.data_ranks());
 }
 
-transformer::Held held_by_rank(const MeshPlan& plan, const Config& config, int rank,
-                               transformer::Held of_strategy) {
+transformer::MemoryNeed memory_on_rank(const MeshPlan& plan, const Config& config,
+                                       const transformer::TrainerOptions& options,
+                                       autograd::DType dtype, int rank,
+                                       transformer::Held of_strategy) {
   of_strategy.part = part_of_rank(plan, config, rank);
   of_strategy.divides_sequence = plan.sequence_parallel;
   if (plan.schedule.stages() > 0) {
@@ -91,7 +87,19 @@ transformer::Held held_by_rank(const MeshPlan& plan, const Config& config, int r
         static_cast<double>(pipeline_parallel::most_in_flight(plan.schedule)[pipeline_rank]) /
         static_cast<double>(pipeline_parallel::stages_of(plan.schedule, pipeline_rank).size());
   }
-  return of_strategy;
+  return transformer::memory_needed(config, options, dtype, plan.data_ranks(), of_strategy);
+}
+
+transformer::MemoryNeed memory_on_largest_rank(const MeshPlan& plan, const Config& config,
+                                               const transformer::TrainerOptions& options,
+                                               autograd::DType dtype,
+                                               const transformer::Held& of_strategy) {
+  transformer::MemoryNeed largest;
+  for (int rank = 0; rank < plan.shape.ranks(); ++rank) {
+    const auto need = memory_on_rank(plan, config, options, dtype, rank, of_strategy);
+    if (need.total() > largest.total()) largest = need;
+  }
+  return largest;
 }
 
 }  // namespace ringside::cli

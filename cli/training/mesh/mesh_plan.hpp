@@ -31,13 +31,6 @@ struct MeshPlan {
 void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_batches,
                    int stages_per_rank = 0);
 
-// The blocks of a stage: first .. end - 1. Floor + remainder: the first stages get one block more,
-// because the last one also computes the head.
-struct LayerRange {
-  std::int64_t first, end;
-};
-LayerRange layers_of_stage(std::int64_t layers, int stages, int stage);
-
 // The part of the model that a rank of the mesh holds: the blocks of its stages, and matrices by
 // its tp coordinate.
 transformer::ModelPart part_of_rank(const MeshPlan& plan, const transformer::Config& config,
@@ -48,8 +41,18 @@ transformer::ModelPart part_of_rank(const MeshPlan& plan, const transformer::Con
 void require_divisible(const MeshPlan& plan, const transformer::Config& config,
                        const transformer::TrainerOptions& options, const std::string& strategy);
 
-// What a rank of this mesh holds. `of_strategy` is what the data-parallel strategy keeps of a part.
-transformer::Held held_by_rank(const MeshPlan& plan, const transformer::Config& config, int rank,
-                               transformer::Held of_strategy);
+// The estimate for a rank of this mesh. `of_strategy` is what the data-parallel strategy keeps of a
+// part.
+transformer::MemoryNeed memory_on_rank(const MeshPlan& plan, const transformer::Config& config,
+                                       const transformer::TrainerOptions& options,
+                                       autograd::DType dtype, int rank,
+                                       transformer::Held of_strategy);
+
+// The estimate for the rank that needs most: stages differ.
+transformer::MemoryNeed memory_on_largest_rank(const MeshPlan& plan,
+                                               const transformer::Config& config,
+                                               const transformer::TrainerOptions& options,
+                                               autograd::DType dtype,
+                                               const transformer::Held& of_strategy);
 
 }  // namespace ringside::cli

@@ -38,7 +38,8 @@ class ModelStages final : public pipeline_parallel::AutogradStages {
   Tensor compute(int stage, int micro_batch, const Tensor& input) override {
     const Batch& batch = batches_[micro_batch];
     const autograd::Shape shape{batch.sequences, batch.length};
-    const LayerRange layers = layers_of_stage(model_.config().layers, schedule().stages(), stage);
+    const auto layers =
+        pipeline_parallel::layers_of_stage(model_.config().layers, schedule().stages(), stage);
     Tensor x = stage == 0 ? model_.embed(Tensor::from(batch.input, shape)) : input;
     x = model_.run_layers(x, layers.first, layers.end);
     if (stage + 1 < schedule().stages()) return x;

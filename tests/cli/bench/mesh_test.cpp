@@ -19,41 +19,93 @@ std::size_t widest_line(const std::string& text) {
   return widest;
 }
 
-}  // namespace
+struct Bench {
+  nlohmann::json rows;
+  std::string table;
+};
 
-TEST_CASE("bench mesh measures data parallel and tensor parallel ranks beside the formulas") {
-  const Outcome outcome =
-      run_program({ringside_binary, "bench", "mesh", "-n", "2", "--model", "tiny", "--batch", "1",
-                   "--sequence", "16", "--steps", "2", "--json", "-"},
-                  {}, Seconds(100));
+Bench bench_mesh(const std::vector<std::string>& options) {
+  std::vector<std::string> command = {
+      ringside_binary, "bench", "mesh",   "--model", "tiny", "--sequence", "16",
+      "--steps",       "2",     "--json", "-"};
+  command.insert(command.end(), options.begin(), options.end());
+  const Outcome outcome = run_program(command, {}, Seconds(100));
+  CAPTURE(outcome.err);
   REQUIRE(outcome.exit_code == 0);
   CHECK(widest_line(outcome.err) <= 80);
-  const auto rows = nlohmann::json::parse(outcome.out);
-  REQUIRE(rows.size() == 2);
-  CHECK(rows[0]["mesh"] == "dp=2");
-  CHECK(rows[1]["mesh"] == "tp=2");
-  for (const auto& row : rows) {
-    CAPTURE(row["mesh"]);
-    CHECK(row["step_ms"] > 0);
-    // Two ranks send the same bytes with every algorithm. The loss is not in the steps.
-    for (const char* kind : {"tp_bytes_sent", "dp_bytes_sent"})
-      CHECK(row[kind].get<double>() ==
-            doctest::Approx(row[std::string("formula_") + kind].get<double>()).epsilon(1e-9));
-    // The state counts updates, 4 bytes for each of 39 parameters.
-    CHECK(row["held_bytes"].get<double>() ==
-          row["formula_held_bytes"].get<double>() + 4 * (4 * 9 + 3));
-  }
-  CHECK(rows[0]["tp_bytes_sent"] == 0);
-  CHECK(rows[1]["dp_bytes_sent"] == 0);
+  return {nlohmann::json::parse(outcome.out), outcome.err};
 }
 
-TEST_CASE("bench mesh leaves out meshes that cannot divide the model") {
-  const Outcome outcome =
-      run_program({ringside_binary, "bench", "mesh", "-n", "3", "--model", "tiny", "--batch", "1",
-                   "--sequence", "16", "--steps", "1", "--json", "-"},
-                  {}, Seconds(100));
-  REQUIRE(outcome.exit_code == 0);
-  const auto rows = nlohmann::json::parse(outcome.out);
-  REQUIRE(rows.size() == 1);  // tiny has 4 heads
-  CHECK(rows[0]["mesh"] == "dp=3");
+// Whether what was sent is what the formula says. Two ranks send the same bytes with every
+// algorithm; more may take one that sends others. Messages between stages have one algorithm.
+void check_bytes(const nlohmann::json& row, const std::string& axis) {
+  CAPTURE(row["mesh"]);
+  CAPTURE(axis);
+  const auto sent = row[axis + "_bytes_sent"].get<double>();
+  const bool has_axis = contains(row["mesh"].get<std::string>(), axis);
+  CHECK((sent > 0) == has_axis);
+  if (axis == "pp" || contains(row["mesh"].get<std::string>(), axis + "=2"))
+    CHECK(sent ==
+          doctest::Approx(row["formula_" + axis + "_bytes_sent"].get<double>()).epsilon(1e-9));
+}
+
+// The formula of what is held counts no updates: 4 bytes for each parameter of a rank.
+void check_memory(const nlohmann::json& row, int pipeline_ranks) {
+  CAPTURE(row["mesh"]);
+  REQUIRE(row["memory"].size() == static_cast<std::size_t>(pipeline_ranks));
+  for (const auto& memory : row["memory"]) {
+    CAPTURE(memory["pp_coordinate"]);
+    const double updates =
+        memory["held_bytes"].get<double>() - memory["formula_held_bytes"].get<double>();
+    const double blocks = 4.0 / pipeline_ranks;  // 9 parameters each; 3 outside
+    CHECK(updates >= 4 * 9 * blocks);
+    CHECK(updates <= 4 * (9 * blocks + 3));
+    CHECK(memory["peak_activations_bytes"] > 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("bench mesh measures data, tensor and pipeline parallel ranks beside the formulas") {
+  const Bench bench = bench_mesh({"-n", "2", "--batch", "2"});
+  REQUIRE(bench.rows.size() == 3);
+  CHECK(bench.rows[0]["mesh"] == "dp=2");
+  CHECK(bench.rows[1]["mesh"] == "tp=2");
+  CHECK(bench.rows[2]["mesh"] == "pp=2");
+  CHECK(bench.rows[2]["schedule"] == "1f1b");
+  CHECK(bench.rows[2]["micro_batches"] == 4);
+  for (const auto& row : bench.rows) {
+    CHECK(row["step_ms"] > 0);
+    for (const char* axis : {"tp", "dp", "pp"}) check_bytes(row, axis);
+    check_memory(row, row["mesh"] == "pp=2" ? 2 : 1);
+  }
+}
+
+TEST_CASE("bench mesh: bytes along each axis with shorter stages and divided sequences") {
+  const Bench bench = bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--schedule",
+                                  "interleaved", "--micro-batches", "4", "--sequence-parallel"});
+  REQUIRE(bench.rows.size() == 5);
+  CHECK(bench.rows[3]["mesh"] == "pp=2,dp=2");
+  CHECK(bench.rows[4]["mesh"] == "pp=2,tp=2");
+  CHECK(bench.rows[4]["sequence_parallel"] == true);
+  for (const auto& row : bench.rows)
+    for (const char* axis : {"tp", "dp", "pp"}) check_bytes(row, axis);
+  // 4 ranks with 2 stages each need 8 layers; tiny has 4.
+  CHECK(contains(bench.table, "pp=4 is left out: 4 layers cannot be divided among the 8 stages"));
+}
+
+TEST_CASE("bench mesh: zero2 reduces gradients after each micro-batch") {
+  const Bench bench =
+      bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--parallel", "zero2"});
+  REQUIRE(bench.rows.size() == 6);
+  CHECK(bench.rows[3]["mesh"] == "pp=2,dp=2");
+  for (const auto& row : bench.rows) check_bytes(row, "dp");
+}
+
+TEST_CASE("bench mesh leaves out meshes that cannot divide the model, and says why") {
+  const Bench bench = bench_mesh({"-n", "3", "--batch", "1"});
+  REQUIRE(bench.rows.size() == 2);
+  CHECK(bench.rows[0]["mesh"] == "dp=3");
+  CHECK(bench.rows[1]["mesh"] == "pp=3");
+  CHECK(contains(bench.table, "tp=3 is left out: "));
 }
