@@ -83,15 +83,11 @@ Term Accountant::whole_block() const {
 }
 
 Quantity Accountant::stage_parameters(std::int64_t stage) const {
-  Quantity sum = Quantity("L_stage", static_cast<double>(blocks_of_stage(model_, plan_, stage))) *
-                 whole_block();
-  if (model_.vocabulary == 0) return sum;
-  if (is_first(stage)) sum = sum + embedding(model_) / t_;
-  if (!is_last(stage)) return sum;
-  sum = sum + last_norm(model_);
-  if (!model_.tied_head) return sum + head(model_) / t_;
-  // A tied head on another stage than the embedding is a copy.
-  return is_first(stage) ? sum : sum + embedding(model_) / t_;
+  return planning::stage_parameters(
+      model_, t_,
+      Quantity("L_stage", static_cast<double>(blocks_of_stage(model_, plan_, stage))) *
+          whole_block(),
+      is_first(stage), is_last(stage));
 }
 
 StageMemory Accountant::memory_of(const std::string& name, std::int64_t stage) {
@@ -199,7 +195,7 @@ void Accountant::add(const char* axis, const char* what, const Quantity& calls, 
        bytes.source});
   const Term seconds = put(link_seconds(calls * messages, bytes, level));
   account_.traffic.push_back({axis, what, level.name, calls.value(), bytes.value(), seconds.value(),
-                              std::min(seconds.value(), hidden_behind)});
+                              std::min(machine_.overlap * seconds.value(), hidden_behind)});
 }
 
 // Tensor-parallel calls are on the critical path: what follows needs their result.

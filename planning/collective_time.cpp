@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "base/error.hpp"
 
 namespace ringside::planning {
 namespace {
 
+using collectives::Collective;
 using collectives::CostParameters;
 
 // The symbols of the closed forms: n ranks, D bytes, q the largest power of two up to n. The r = n
@@ -59,10 +61,11 @@ Quantity recursive_doubling(const Symbols& s) {
 }  // namespace
 
 CostParameters costs_on(const Machine& machine, std::int64_t ranks) {
-  const Level& level = machine.level_for(ranks);
-  return {.alpha = level.latency,
-          .beta = 1 / (level.bytes_per_second * level.efficiency),
-          .overhead = level.latency};
+  return costs_on(machine.level_for(ranks));
+}
+
+CostParameters costs_on(const Level& level) {
+  return {.alpha = level.latency, .beta = 1 / level.rate(), .overhead = level.latency};
 }
 
 const std::vector<std::string>& closed_form_names() {
@@ -86,9 +89,46 @@ Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, doub
   return term(recursive_doubling(symbols), "Thakur et al. 2005, section 4.5");
 }
 
+Term in_network_all_reduce(double bytes, const Level& level) {
+  const Quantity alpha("alpha", level.latency), size("D", bytes), w("W", level.bytes_per_second),
+      efficiency("eta_net", level.in_network_efficiency),
+      oversubscribed("o", level.oversubscription);
+  return {"t", "all-reduce in the switches of " + level.name,
+          2 * alpha + oversubscribed * size / (w * efficiency), Unit::seconds,
+          "Graham et al. 2016 (SHARP)"};
+}
+
+double collective_seconds(Collective collective, std::int64_t ranks, double bytes,
+                          const Level& level) {
+  const CostParameters costs = costs_on(level);
+  double ring = 0;
+  if (ranks <= most_ranks_walked) {
+    ring = collectives::cost_of(collectives::find_algorithm(collective, "ring"),
+                                static_cast<int>(ranks),
+                                static_cast<std::uint64_t>(std::llround(bytes)), costs)
+               .seconds;
+  } else {
+    // Half of an all-reduce: it gathers, or it scatters the sums.
+    ring = all_reduce_closed_form("ring", ranks, bytes, costs).value() /
+           (collective == Collective::all_reduce ? 1 : 2);
+  }
+  if (collective != Collective::all_reduce || level.in_network_efficiency == 0) return ring;
+  return std::min(ring, in_network_all_reduce(bytes, level).value());
+}
+
 CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
                                const Machine& machine) {
-  const auto& found = collectives::find_algorithm(collectives::Collective::all_reduce, algorithm);
+  if (algorithm == "in_network") {
+    const Level& level = machine.level_for(ranks);
+    require(
+        level.in_network_efficiency > 0,
+        "the switches of {} on {} do not add up: give the level an in_network_efficiency in the "
+        "topology, or leave out in_network",
+        level.name, machine.name);
+    return {std::string(algorithm), ranks, bytes,
+            in_network_all_reduce(static_cast<double>(bytes), level).value()};
+  }
+  const auto& found = collectives::find_algorithm(Collective::all_reduce, algorithm);
   const CostParameters costs = costs_on(machine, ranks);
   CollectiveTime time{std::string(algorithm), ranks, bytes, 0, ranks <= most_ranks_walked};
   time.seconds =

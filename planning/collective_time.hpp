@@ -6,6 +6,10 @@
 // All messages cost what they cost on the innermost network that holds all ranks: in a ring over
 // several servers the slowest link is part of every step. Each rank has a port of its own in each
 // direction, and the network has no contention.
+//
+// Where the switches of that network add up, an all-reduce can also be "in_network": every rank
+// sends its buffer to the switch once, and receives the sum once. For n ranks a ring sends 2
+// (n-1)/n of the buffer, so the bus bandwidth of nccl-tests exceeds the rate of the link.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +26,7 @@ namespace ringside::planning {
 // alpha and beta of the network between `ranks` devices. Additions are free: a device adds what has
 // arrived while more arrives.
 collectives::CostParameters costs_on(const Machine& machine, std::int64_t ranks);
+collectives::CostParameters costs_on(const Level& level);
 
 // The all-reduce algorithms with a closed form.
 const std::vector<std::string>& closed_form_names();
@@ -30,6 +35,15 @@ const std::vector<std::string>& closed_form_names();
 // slices and no shared cores, and overhead = alpha. Throws Error for an algorithm without a form.
 Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, double bytes,
                             const collectives::CostParameters& costs);
+
+// Seconds of an all-reduce that the switches of a level compute. The level must have an
+// in_network_efficiency.
+Term in_network_all_reduce(double bytes, const Level& level);
+
+// Seconds of an all_reduce, all_gather or reduce_scatter of a buffer of `bytes` (whole, on all
+// ranks together) on `ranks` ranks of a level: the ring, or in_network where that is faster.
+double collective_seconds(collectives::Collective collective, std::int64_t ranks, double bytes,
+                          const Level& level);
 
 struct CollectiveTime {
   std::string algorithm;
@@ -46,8 +60,9 @@ struct CollectiveTime {
 
 inline constexpr std::int64_t most_ranks_walked = 64;
 
-// Throws Error if there is no such algorithm, no closed form for so many ranks, or the machine has
-// fewer devices.
+// `algorithm` is one of the catalogue's, or "in_network". Throws Error if there is no such
+// algorithm, no closed form for so many ranks, the machine has fewer devices, or its switches do
+// not add up.
 CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
                                const Machine& machine);
 

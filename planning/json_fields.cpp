@@ -93,13 +93,16 @@ double JsonFields::positive(const char* key, double if_absent) {
   return find(key) == nullptr ? if_absent : positive(key);
 }
 
-double JsonFields::not_negative(const char* key, double if_absent) {
-  const Json* const value = find(key);
-  if (value == nullptr) return if_absent;
-  const double number_here = number(key, *value, "a number of at least 0");
+double JsonFields::not_negative(const char* key) {
+  const Json& value = get(key);
+  const double number_here = number(key, value, "a number of at least 0");
   require(std::isfinite(number_here) && number_here >= 0,
-          "{}{} is {}, but a number of at least 0 is expected", place_, key, shown(*value));
+          "{}{} is {}, but a number of at least 0 is expected", place_, key, shown(value));
   return number_here;
+}
+
+double JsonFields::not_negative(const char* key, double if_absent) {
+  return find(key) == nullptr ? if_absent : not_negative(key);
 }
 
 double JsonFields::share(const char* key, double if_absent) {
@@ -108,6 +111,24 @@ double JsonFields::share(const char* key, double if_absent) {
   const double number_here = number(key, *value, "a number above 0 and at most 1");
   require(number_here > 0 && number_here <= 1,
           "{}{} is {}, but a number above 0 and at most 1 is expected", place_, key, shown(*value));
+  return number_here;
+}
+
+double JsonFields::share_or_none(const char* key, double if_absent) {
+  const Json* const value = find(key);
+  if (value == nullptr) return if_absent;
+  const double number_here = number(key, *value, "a number from 0 to 1");
+  require(number_here >= 0 && number_here <= 1, "{}{} is {}, but a number from 0 to 1 is expected",
+          place_, key, shown(*value));
+  return number_here;
+}
+
+double JsonFields::at_least_one(const char* key, double if_absent) {
+  const Json* const value = find(key);
+  if (value == nullptr) return if_absent;
+  const double number_here = number(key, *value, "a number of at least 1");
+  require(std::isfinite(number_here) && number_here >= 1,
+          "{}{} is {}, but a number of at least 1 is expected", place_, key, shown(*value));
   return number_here;
 }
 

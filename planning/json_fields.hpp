@@ -29,8 +29,11 @@ class JsonFields {
   std::int64_t count(const char* key, std::int64_t if_absent);
   double positive(const char* key);  // a number above 0
   double positive(const char* key, double if_absent);
+  double not_negative(const char* key);
   double not_negative(const char* key, double if_absent);
-  double share(const char* key, double if_absent);  // above 0, at most 1
+  double share(const char* key, double if_absent);          // above 0, at most 1
+  double share_or_none(const char* key, double if_absent);  // from 0 to 1
+  double at_least_one(const char* key, double if_absent);   // a number of at least 1
   bool flag(const char* key, bool if_absent);
   JsonFields object(const char* key);
   std::vector<JsonFields> list(const char* key);  // a list of objects, not empty

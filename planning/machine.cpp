@@ -15,7 +15,9 @@ Level read_level(JsonFields fields) {
               .group = fields.count("group"),
               .bytes_per_second = fields.positive("gbps") * 1e9,
               .latency = fields.not_negative("us", 0) * 1e-6,
-              .efficiency = fields.share("efficiency", 1)};
+              .efficiency = fields.share("efficiency", 1),
+              .in_network_efficiency = fields.share("in_network_efficiency", 0),
+              .oversubscription = fields.at_least_one("oversubscription", 1)};
   fields.done();
   return level;
 }
@@ -32,6 +34,7 @@ Machine read_machine(const nlohmann::json& json, const std::string& name,
   machine.memory_bandwidth = device.positive("memory_gbps") * 1e9;
   machine.matmul_efficiency = device.share("matmul_efficiency", 1);
   machine.memory_efficiency = device.share("memory_efficiency", 1);
+  machine.overlap = device.share_or_none("overlap", 1);
   device.done();
   for (JsonFields& level : fields.list("levels")) machine.levels.push_back(read_level(level));
   fields.done();

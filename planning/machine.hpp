@@ -3,15 +3,24 @@
 //     {
 //       "source": "where the figures come from",
 //       "device": {"peak_tflops": 312, "memory_gb": 80, "memory_gbps": 2039,
-//                  "matmul_efficiency": 0.72, "memory_efficiency": 0.75},
-//       "levels": [{"name": "NVLink", "group": 8, "gbps": 300, "us": 5, "efficiency": 0.77},
-//                  {"name": "InfiniBand", "group": 4096, "gbps": 25, "us": 10}]
+//                  "matmul_efficiency": 0.72, "memory_efficiency": 0.75, "overlap": 1},
+//       "levels": [{"name": "NVLink", "group": 8, "gbps": 300, "us": 5, "efficiency": 0.77,
+//                   "in_network_efficiency": 0.6},
+//                  {"name": "InfiniBand", "group": 4096, "gbps": 25, "us": 10,
+//                   "oversubscription": 2}]
 //     }
 //
 // Levels go from the inside out. A level joins groups of `group` devices, counted in devices, not
 // in groups of the level below. gbps is 10^9 bytes per second of one device, in one direction; us
 // is the latency of one message. Efficiencies are the share of the figure that is reached, at most
-// 1.
+// 1. What may be left out, and what it is then:
+//
+//     overlap                 share of communication that can run while the device computes; 1. On
+//                             a CPU the computing cores also move the bytes: 0
+//     in_network_efficiency   the switches of this level add up: a rank sends its buffer once, and
+//                             receives the sum once, at this share of gbps; 0: they do not
+//     oversubscription        a group of the level below has so many times less bandwidth to the
+//                             outside than its devices together; 1
 #pragma once
 
 #include <cstdint>
@@ -26,6 +35,11 @@ struct Level {
   double bytes_per_second = 0;  // of one device, in one direction
   double latency = 0;           // seconds
   double efficiency = 1;
+  double in_network_efficiency = 0;  // of an all-reduce that the switches compute; 0: they do not
+  double oversubscription = 1;
+
+  // Bytes per second of one device while all devices send at the same time.
+  double rate() const { return bytes_per_second * efficiency / oversubscription; }
 };
 
 struct Machine {
@@ -34,6 +48,7 @@ struct Machine {
   double memory = 0;            // bytes of one device
   double memory_bandwidth = 0;  // bytes per second
   double matmul_efficiency = 1, memory_efficiency = 1;
+  double overlap = 1;  // the share of communication that can run while a device computes
   std::vector<Level> levels;
 
   // The innermost level whose groups hold `devices` neighbouring devices. Throws Error if there are

@@ -11,6 +11,7 @@
 
 #include "cli/command.hpp"
 #include "cli/one_of.hpp"
+#include "cli/planning/plan_options.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/report/report.hpp"
 #include "cli/views/account.hpp"
@@ -50,12 +51,11 @@ Examples:
       --machine tpu-v5p --torus fsdp=2,tp=1)";
 
 struct Arguments {
-  std::string model, mesh, machine = "h100", schedule = "1f1b", recompute = "none", torus, memory;
-  std::string parameters, gradients, activations, ask, json, html;
-  std::int64_t micro_batch = 1, micro_batches = 1, sequence = 0, chunks = 1, devices = 8, batch = 0;
+  PlanOptions plan;
+  std::string machine = "h100", torus, memory, ask, json, html;
+  std::int64_t devices = 8;
   double tokens = 4096;
-  int zero = 0;
-  bool sequence_parallel = false, fit = false, explain = false, list = false;
+  bool fit = false, explain = false, list = false;
 };
 
 // "80GB" or "80" in 10^9 bytes, "80GiB" in 2^30.
@@ -74,18 +74,6 @@ double bytes_from(const std::string& text) {
   return number * (unit == "GiB" ? 1024.0 * 1024 * 1024 : 1e9);
 }
 
-// Ringside's own sizes train in fp32; published models in 16 bits with fp32 masters.
-Types types_from(const Arguments& args) {
-  const auto own = transformer::config_names();
-  const bool is_own = std::find(own.begin(), own.end(), args.model) != own.end();
-  const auto bytes = [&](const std::string& name) {
-    return bytes_of_type(name.empty() ? (is_own ? "fp32" : "bf16") : name);
-  };
-  return {.parameters = bytes(args.parameters),
-          .gradients = bytes(args.gradients),
-          .activations = bytes(args.activations)};
-}
-
 // Refuses torus axes other than those of the question.
 void take_torus(const std::string& text, Plan& plan) {
   const Mesh torus = parse_mesh(text);
@@ -99,26 +87,8 @@ void take_torus(const std::string& text, Plan& plan) {
 }
 
 Plan plan_from(const Arguments& args, const Model& model) {
-  Plan plan{
-      .mesh = parse_mesh(args.mesh),
-      .schedule = schedule_named(args.schedule),
-      .chunks = args.chunks,
-      .micro_batch = args.micro_batch,
-      .micro_batches = args.micro_batches,
-      .sequence = args.sequence > 0 ? args.sequence : std::max<std::int64_t>(model.sequence, 1),
-      .zero = args.zero,
-      .recompute = recompute_named(args.recompute),
-      .sequence_parallel = args.sequence_parallel,
-      .types = types_from(args)};
+  Plan plan = args.plan.plan(model);
   if (!args.torus.empty()) take_torus(args.torus, plan);
-  if (args.batch > 0) {
-    const std::int64_t at_once = plan.mesh.data_ranks() * plan.micro_batch;
-    require(args.batch % at_once == 0,
-            "a batch of {} sequences does not divide into micro-batches of {} on {} data-parallel "
-            "ranks",
-            args.batch, plan.micro_batch, plan.mesh.data_ranks());
-    plan.micro_batches = args.batch / at_once;
-  }
   return plan;
 }
 
@@ -155,9 +125,9 @@ void answer_question(const Arguments& args, const Model& model, const Machine& m
 
 void list_plans(const Arguments& args, const Model& model, const Machine& machine) {
   const FitOptions options{.devices = args.devices,
-                           .batch = args.batch > 0 ? args.batch : args.devices,
-                           .sequence = args.sequence > 0 ? args.sequence : model.sequence,
-                           .types = types_from(args)};
+                           .batch = args.plan.batch > 0 ? args.plan.batch : args.devices,
+                           .sequence = args.plan.sequence > 0 ? args.plan.sequence : model.sequence,
+                           .types = args.plan.types()};
   const Fit found = fit(model, machine, options);
   const std::string title =
       fmt::format("{} on {} x {}, {} sequences of {} tokens a step\n", model.name, args.devices,
@@ -186,63 +156,14 @@ void account_for(const Arguments& args, const Model& model, const Machine& machi
 
 void run(const Arguments& args) {
   if (args.list) return list_names(stdout);
-  if (args.model.empty())
+  if (args.plan.model.empty())
     throw UsageError("--model is required: a name, or the path of a config.json");
-  const Model model = find_model(args.model);
+  const Model model = find_model(args.plan.model);
   Machine machine = find_machine(args.machine);
   if (!args.memory.empty()) machine.memory = bytes_from(args.memory);
   if (!args.ask.empty()) return answer_question(args, model, machine);
   if (args.fit) return list_plans(args, model, machine);
   account_for(args, model, machine);
-}
-
-void add_plan_options(CLI::App& command, Arguments& args) {
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description("");
-  command.add_option("--mesh", args.mesh, "The devices, as in pp=2,dp=4,tp=8 [one device]")
-      ->type_name("AXES");
-  command
-      .add_option("--schedule", args.schedule,
-                  fmt::format("{} [1f1b]", fmt::join(schedule_names(), ", ")))
-      ->type_name("NAME")
-      ->check(one_of(schedule_names()));
-  command.add_option("--chunks", args.chunks, "Chunks of a stage, for interleaved [1]")
-      ->type_name("V")
-      ->check(positive);
-  command.add_option("--micro-batch", args.micro_batch, "Sequences of a micro-batch [1]")
-      ->type_name("N")
-      ->check(positive);
-  command
-      .add_option("--micro-batches", args.micro_batches,
-                  "Micro-batches of a data-parallel rank in one step [1]")
-      ->type_name("N")
-      ->check(positive);
-  command
-      .add_option("--batch", args.batch,
-                  "Sequences of a step over all ranks; instead of --micro-batches")
-      ->type_name("N")
-      ->check(positive);
-  command.add_option("--sequence", args.sequence, "Tokens of a sequence [the model's longest]")
-      ->type_name("N")
-      ->check(positive);
-  command.add_option("--zero", args.zero, "Stage of ZeRO over the axis dp, 0 to 3 [0]")
-      ->type_name("STAGE")
-      ->check(CLI::Range(0, 3).description(""));
-  command
-      .add_option("--recompute", args.recompute,
-                  "Activations to compute again: none, selective, full [none]")
-      ->type_name("NAME")
-      ->check(one_of(recompute_names()));
-  command.add_flag("--sequence-parallel", args.sequence_parallel,
-                   "Divide what tensor parallel leaves whole by the sequence");
-  for (const auto& [name, value, what] :
-       {std::tuple("--parameters", &args.parameters, "parameters"),
-        std::tuple("--gradients", &args.gradients, "gradients"),
-        std::tuple("--activations", &args.activations, "activations")})
-    command
-        .add_option(name, *value,
-                    fmt::format("Type of {}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]", what))
-        ->type_name("TYPE")
-        ->check(one_of({"bf16", "fp16", "fp32"}));
 }
 
 }  // namespace
@@ -253,14 +174,13 @@ void add_account_command(CLI::App& app) {
       app.add_subcommand("account",
                          "Compute what a plan needs: memory, communication, time, what binds")
           ->footer(more);
-  command->add_option("--model", args->model, "A name, or the path of a config.json")
-      ->type_name("MODEL");
+  args->plan.add_model_to(*command);
   command
       ->add_option("--machine", args->machine, "Device and network: a name or a JSON file [h100]")
       ->type_name("MACHINE");
   command->add_option("--memory", args->memory, "Memory of a device, such as 80GB [the machine's]")
       ->type_name("SIZE");
-  add_plan_options(*command, *args);
+  args->plan.add_to(*command);
   command->add_flag("--fit", args->fit, "List the meshes of --devices that fit, the fastest first");
   command->add_option("--devices", args->devices, "Number of devices for --fit [8]")
       ->type_name("N")

@@ -1,6 +1,7 @@
-// `ringside simulate`: how long a collective takes on a machine that is not here.
+// `ringside simulate`: how long a step of a plan, or a collective, takes on a machine that is not
+// here.
 
-#include <algorithm>
+#include <charconv>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,129 +9,127 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "cli/bench/plan.hpp"
 #include "cli/command.hpp"
-#include "cli/report/chart.hpp"
+#include "cli/planning/collective_curves.hpp"
+#include "cli/planning/plan_options.hpp"
+#include "cli/planning/simulated_traces.hpp"
+#include "cli/planning/simulation_page.hpp"
+#include "cli/planning/simulation_view.hpp"
 #include "cli/report/json_file.hpp"
-#include "cli/report/numbers.hpp"
 #include "cli/report/report.hpp"
+#include "cli/report/text_file.hpp"
 #include "cli/views/account.hpp"
-#include "planning/collective_time.hpp"
+#include "cli/views/pipeline_drawing.hpp"
+#include "planning/simulation/simulation.hpp"
 
 namespace ringside::cli {
 namespace {
 
-using planning::CollectiveTime;
 using planning::Machine;
 
 constexpr const char* more = R"(
-Columns: the time of each algorithm, with * at the fastest, and its bandwidth in
-10^9 bytes per second. algbw: bytes of the buffer per second. busbw: algbw times
-2 (n-1)/n, which compares with the rate of a link (nccl-tests).
+With --model: a step of a plan. Every rank of the mesh takes the actions of the
+pipeline schedule. An action starts when its rank, its message and the ranks
+that it communicates with are there. --mesh names axes as in ringside account.
+Data-parallel replicas that nothing distinguishes are simulated once.
 
-Up to 64 ranks the schedules of all ranks are walked; beyond, a closed form is
-computed. A message costs what it costs on the innermost network that holds all
-ranks; there is no contention, and additions are free.
+With all_reduce: the time of each algorithm, with * at the fastest, and its
+bandwidth in 10^9 bytes per second. algbw: bytes of the buffer per second.
+busbw: algbw times 2 (n-1)/n, which compares with the rate of a link
+(nccl-tests). Up to 64 ranks the schedules of all ranks are walked; beyond, a
+closed form is computed. in_network: the switches add up, where the topology
+says that they can.
 
---topology takes a machine by name (ringside account --list) or a JSON file: see
-planning/machine.hpp.
+A message or a collective costs what it costs on the innermost network that
+joins its ranks; nobody else uses it. --topology takes a machine by name
+(ringside account --list) or a JSON file: see planning/machine.hpp.
 
 Examples:
-  ringside simulate all_reduce -n 1024 --topology h100
+  ringside simulate --model llama3-405b --mesh pp=16,dp=128,tp=8 \
+      --micro-batches 32 --topology llama3 --html step.html
+  ringside simulate --model llama3-8b --mesh pp=4,tp=8 --schedule zb_h1 \
+      --micro-batches 16 --slow 5=1.3 --svg lanes.svg
+  ringside train -n 2 --mesh pp=2 --micro-batches 4 --trace step.json
+  ringside simulate --model tiny --topology laptop --mesh pp=2 --micro-batch 4 \
+      --micro-batches 4 --against step.json
   ringside simulate all_reduce -n 8,1024 --algorithm ring,halving_doubling \
-      --bytes 1KB,1MB,1GB --topology machine.json --html curves.html)";
+      --bytes 1KB,1MB,1GB --topology h100 --html curves.html)";
 
 struct Arguments {
   std::string collective, topology = "h100", json, html;
+  // Of a collective.
   std::vector<std::int64_t> ranks{8};
-  std::vector<std::string> algorithms = planning::closed_form_names();
+  std::vector<std::string> algorithms;
   std::vector<std::string> bytes{"1KB", "4KB",  "16KB", "64KB",  "256KB", "1MB",
                                  "4MB", "16MB", "64MB", "256MB", "1GB"};
+  // Of a plan.
+  PlanOptions plan;
+  std::vector<std::string> slow;
+  double jitter = 0;
+  std::uint64_t seed = 0;
+  bool every_rank = false;
+  std::string svg, trace, against;
 };
 
-// [size][algorithm], for one number of ranks.
-using Times = std::vector<std::vector<CollectiveTime>>;
+// "5=1.3": rank 5 takes 1.3 times as long for every computation.
+void take_slow_rank(const std::string& text, planning::Stragglers& stragglers) {
+  std::int64_t rank = -1;
+  double factor = 0;
+  const char* const end = text.data() + text.size();
+  auto result = std::from_chars(text.data(), end, rank);
+  if (result.ec == std::errc() && result.ptr != end && *result.ptr == '=')
+    result = std::from_chars(result.ptr + 1, end, factor);
+  if (result.ec != std::errc() || result.ptr != end || !(factor >= 1))
+    throw UsageError(fmt::format(
+        "--slow {}: a rank and a factor of at least 1 are expected, as in --slow 5=1.3", text));
+  stragglers.slow[rank] = factor;
+}
 
-Times times_of(const Arguments& args, std::int64_t ranks, const Machine& machine) {
-  Times all;
-  for (const std::string& bytes : args.bytes) {
-    const std::uint64_t number = parse_bytes(bytes);
-    require(number > 0, "--bytes {}: at least one byte is needed", bytes);
-    all.emplace_back();
-    for (const std::string& algorithm : args.algorithms)
-      all.back().push_back(planning::all_reduce_time(algorithm, ranks, number, machine));
+// Announces a file that has been written.
+void announce(const Arguments& args, const char* what, const std::string& path) {
+  fmt::print(file_beside(args.json), "{}: {}\n", what, path);
+}
+
+void simulate_plan(const Arguments& args) {
+  const Machine machine = planning::find_machine(args.topology);
+  const planning::Model model = planning::find_model(args.plan.model);
+  planning::SimulationOptions options;
+  for (const std::string& slow : args.slow) take_slow_rank(slow, options.stragglers);
+  options.stragglers.jitter = args.jitter, options.stragglers.seed = args.seed;
+  options.fold = !args.every_rank;
+  options.schedule_file = args.plan.schedule_file();
+  const auto simulation = simulate(model, args.plan.plan(model), machine, options);
+  std::string text = simulation_text(simulation);
+  Json json = simulation_json(simulation);
+  const auto traces = simulated_traces(simulation);
+  if (!args.against.empty()) {
+    const auto measured = read_traces(args.against);
+    require(static_cast<std::int64_t>(measured.size()) == simulation.plan.mesh.devices(),
+            "{} has traces of {} ranks, but the mesh has {}: name the mesh of that run",
+            args.against, measured.size(), simulation.plan.mesh.devices());
+    const StepParts predicted = step_parts(traces), seen = step_parts(measured);
+    text += comparison_text(predicted, seen);
+    json["against"] = comparison_json(predicted, seen);
   }
-  return all;
-}
-
-const CollectiveTime& fastest_of(const std::vector<CollectiveTime>& row) {
-  return *std::ranges::min_element(row, {}, &CollectiveTime::seconds);
-}
-
-// The column of an algorithm, wide enough for its name.
-int width_of(const std::string& name) {
-  return std::max<int>(10, static_cast<int>(name.size()) + 2);
-}
-
-std::string table_of(const Arguments& args, const Times& times, const Machine& machine) {
-  const CollectiveTime& first = times.front().front();
-  std::string text =
-      fmt::format("all_reduce on {} of {}, over {}; times from {}\n{:>9}",
-                  counted(first.ranks, "rank"), machine.name, machine.level_for(first.ranks).name,
-                  first.walked ? "the walked schedules" : "the closed forms", "bytes");
-  for (const std::string& name : args.algorithms)
-    text += fmt::format("{:>{}} ", name, width_of(name) - 1);
-  text += fmt::format("  {:>9}{:>9}\n", "algbw", "busbw");
-  for (const auto& row : times) {
-    text += fmt::format("{:>9}", bytes_to_text(row.front().bytes));
-    const CollectiveTime& best = fastest_of(row);
-    for (std::size_t a = 0; a < row.size(); ++a)
-      text += fmt::format("{:>{}}{}", text_with_unit(row[a].seconds, planning::Unit::seconds),
-                          width_of(args.algorithms[a]) - 1, &row[a] == &best ? '*' : ' ');
-    text += fmt::format("  {:>9}{:>9}\n", table_number(best.algbw() / 1e9),
-                        table_number(best.busbw() / 1e9));
+  fmt::print(file_beside(args.json), "{}", text);
+  if (!args.svg.empty()) {
+    const std::string title = fmt::format("A step of {} on {}", model.name, args.plan.mesh);
+    write_text_file(args.svg, svg_of_pipeline(timed_schedule(simulation), title), "the drawing");
+    announce(args, "drawing", args.svg);
   }
-  return text;
-}
-
-Json json_of(const Times& times, const Machine& machine) {
-  Json all = Json::array();
-  for (const auto& row : times)
-    for (const CollectiveTime& time : row)
-      all.push_back({{"collective", "all_reduce"},
-                     {"machine", machine.name},
-                     {"algorithm", time.algorithm},
-                     {"ranks", time.ranks},
-                     {"bytes", time.bytes},
-                     {"time_us", time.seconds * 1e6},
-                     {"algbw_gbps", time.algbw() / 1e9},
-                     {"busbw_gbps", time.busbw() / 1e9},
-                     {"walked", time.walked}});
-  return all;
-}
-
-// A curve for each algorithm; `value` is the time in us or the bandwidth.
-Figure figure_of(const std::string& title, const std::string& unit, const Arguments& args,
-                 const Times& times, double (*value)(const CollectiveTime&)) {
-  Chart chart{title, {"bytes", true}, {unit, true}, {}};
-  Figure figure{title, "", "", {{"bytes"}, {}}};
-  for (std::size_t a = 0; a < args.algorithms.size(); ++a) {
-    Series series{args.algorithms[a], Series::line, {}, -1};
-    for (const auto& row : times)
-      series.points.emplace_back(static_cast<double>(row[a].bytes), value(row[a]));
-    chart.series.push_back(series);
-    figure.table.head.push_back(fmt::format("{} ({})", args.algorithms[a], unit));
+  if (!args.trace.empty()) {
+    write_json_file(args.trace, chrome_trace(traces));
+    announce(args, "trace (for ui.perfetto.dev or chrome://tracing)", args.trace);
   }
-  for (const auto& row : times) {
-    std::vector<std::string> cells{bytes_to_text(row.front().bytes)};
-    for (const CollectiveTime& time : row) cells.push_back(table_number(value(time)));
-    figure.table.rows.push_back(cells);
+  if (!args.html.empty()) {
+    write_report(args.html, simulation_page(simulation));
+    announce(args, "report (open it in a browser)", args.html);
   }
-  figure.drawing = draw(chart);
-  return figure;
+  std::fflush(file_beside(args.json));
+  if (!args.json.empty()) write_json_file(args.json, json);
 }
 
-void simulate(const Arguments& args) {
+void simulate_collective(const Arguments& args) {
   if (args.collective != "all_reduce")
     throw UsageError(
         fmt::format("there is no simulation of '{}' yet: choose all_reduce", args.collective));
@@ -139,22 +138,67 @@ void simulate(const Arguments& args) {
   Json json = Json::array();
   std::string text;
   for (const std::int64_t ranks : args.ranks) {
-    const Times times = times_of(args, ranks, machine);
-    text += fmt::format("{}{}", text.empty() ? "" : "\n", table_of(args, times, machine));
-    for (const Json& row : json_of(times, machine)) json.push_back(row);
-    const std::string name =
-        fmt::format("{} over {}", counted(ranks, "rank"), machine.level_for(ranks).name);
-    report.figures.push_back(figure_of("Time, " + name, "us", args, times,
-                                       [](const CollectiveTime& t) { return t.seconds * 1e6; }));
-    report.figures.push_back(figure_of("Bus bandwidth, " + name, "GB/s", args, times,
-                                       [](const CollectiveTime& t) { return t.busbw() / 1e9; }));
+    std::vector<std::string> algorithms = args.algorithms;
+    if (algorithms.empty()) {
+      algorithms = planning::closed_form_names();
+      if (machine.level_for(ranks).in_network_efficiency > 0) algorithms.emplace_back("in_network");
+    }
+    const auto times = collective_times(algorithms, args.bytes, ranks, machine);
+    text +=
+        fmt::format("{}{}", text.empty() ? "" : "\n", collective_table(algorithms, times, machine));
+    for (const Json& row : collective_json(times, machine)) json.push_back(row);
+    for (Figure& figure : collective_figures(algorithms, times, machine))
+      report.figures.push_back(std::move(figure));
   }
   fmt::print(file_beside(args.json), "{}", text);
   std::fflush(file_beside(args.json));
   if (!args.json.empty()) write_json_file(args.json, json);
   if (args.html.empty()) return;
   write_report(args.html, report);
-  fmt::print(file_beside(args.json), "report: {} (open it in a browser)\n", args.html);
+  announce(args, "report (open it in a browser)", args.html);
+}
+
+void simulate_as_asked(const Arguments& args) {
+  if (!args.collective.empty() && !args.plan.model.empty())
+    throw UsageError("give either a collective or --model, not both");
+  if (!args.collective.empty()) return simulate_collective(args);
+  if (args.plan.model.empty())
+    throw UsageError("what is to be simulated? Give --model and --mesh for a step, or all_reduce");
+  simulate_plan(args);
+}
+
+void add_straggler_options(CLI::App& command, Arguments& args) {
+  command
+      .add_option("--slow", args.slow,
+                  "Slow ranks: 5=1.3 lets rank 5 take 1.3 times as long for each computation")
+      ->delimiter(',')
+      ->type_name("RANK=FACTOR,...");
+  command
+      .add_option("--jitter", args.jitter,
+                  "Each computation of a rank takes up to this share longer, at random [0]")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 10.0).description(""));
+  command.add_option("--seed", args.seed, "Seed of --jitter [0]")->type_name("N");
+  command.add_flag("--every-rank", args.every_rank,
+                   "Simulate every replica, also those that do the same as another");
+}
+
+void add_collective_options(CLI::App& command, Arguments& args) {
+  command.add_option("-n,--ranks", args.ranks, "Of a collective: numbers of ranks, at least 2 [8]")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1'000'000}).description(""));
+  command
+      .add_option(
+          "--algorithm", args.algorithms,
+          fmt::format("Of a collective: algorithms; beyond {} ranks only those of the "
+                      "default [{}, and in_network where switches add up]",
+                      planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")))
+      ->delimiter(',')
+      ->type_name("NAME,...");
+  command.add_option("--bytes", args.bytes, "Of a collective: sizes of the buffer [1KB to 1GB]")
+      ->delimiter(',')
+      ->type_name("SIZE,...");
 }
 
 }  // namespace
@@ -162,34 +206,36 @@ void simulate(const Arguments& args) {
 void add_simulate_command(CLI::App& app) {
   const auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("simulate",
-                         "Predict how long a collective takes on a machine that is not here")
+      app.add_subcommand(
+             "simulate",
+             "Predict the time of a step, or of a collective, on a machine that is not here")
           ->footer(more);
-  command->add_option("collective", args->collective, "all_reduce")->type_name("NAME")->required();
-  command->add_option("-n,--ranks", args->ranks, "Numbers of ranks, at least 2 [8]")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1'000'000}).description(""));
-  command
-      ->add_option(
-          "--algorithm", args->algorithms,
-          fmt::format("Algorithms; beyond {} ranks only those of the default [{}]",
-                      planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")))
-      ->delimiter(',')
-      ->type_name("NAME,...");
-  command->add_option("--bytes", args->bytes, "Sizes of the buffer [1KB to 1GB]")
-      ->delimiter(',')
-      ->type_name("SIZE,...");
+  command->add_option("collective", args->collective, "all_reduce; or else give --model")
+      ->type_name("NAME");
   command
       ->add_option("--topology", args->topology, "Device and network: a name or a JSON file [h100]")
       ->type_name("MACHINE");
+  args->plan.add_model_to(*command);
+  args->plan.add_to(*command, true);
+  add_straggler_options(*command, *args);
+  command->add_option("--svg", args->svg, "Draw the lanes of a step into this file")
+      ->type_name("FILE");
+  command
+      ->add_option("--trace", args->trace,
+                   "Write the step as a trace for ui.perfetto.dev or chrome://tracing")
+      ->type_name("FILE");
+  command
+      ->add_option("--against", args->against,
+                   "A trace of `ringside train --trace`: predicted beside measured")
+      ->type_name("FILE");
+  add_collective_options(*command, *args);
   command
       ->add_option("--json", args->json,
                    "Write the figures to this file; - writes them to standard output")
       ->type_name("FILE");
-  command->add_option("--html", args->html, "Write a page with the curves to this file")
+  command->add_option("--html", args->html, "Write a page with pictures to this file")
       ->type_name("FILE");
-  command->callback([args] { simulate(*args); });
+  command->callback([args] { simulate_as_asked(*args); });
 }
 
 }  // namespace ringside::cli

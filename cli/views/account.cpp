@@ -26,27 +26,6 @@ std::string seconds_text(double seconds) {
   return planning::text_with_unit(seconds, planning::Unit::seconds);
 }
 
-std::string plan_text(const Plan& plan, bool has_blocks) {
-  std::string text = to_text(plan.mesh);
-  if (plan.mesh.devices() > 1) text += fmt::format(" ({} devices)", plan.mesh.devices());
-  if (plan.zero > 0) text += fmt::format(", ZeRO stage {}", plan.zero);
-  if (!has_blocks) return text;
-  text += fmt::format(", {} of {} of {} tokens",
-                      plan.micro_batches == 1 ? "1 micro-batch"
-                                              : fmt::format("{} micro-batches", plan.micro_batches),
-                      counted(plan.micro_batch, "sequence"), plan.sequence);
-  if (plan.mesh.size("pp") > 1) text += fmt::format(", schedule {}", name_of(plan.schedule));
-  if (plan.chunks > 1) text += fmt::format(" with {} chunks", plan.chunks);
-  if (plan.recompute != planning::Recompute::none)
-    text += fmt::format(", recomputation {}", name_of(plan.recompute));
-  if (plan.sequence_parallel) text += ", sequence parallel";
-  return text;
-}
-
-std::string fact(const char* name, const std::string& text) {
-  return fmt::format("{:9}{}\n", name, wrapped(text, 9, 9));
-}
-
 std::string head_text(const Account& account) {
   const planning::Machine& machine = account.machine;
   std::string text = fact("model", fmt::format("{}: {} parameters", account.model.name,
@@ -181,6 +160,27 @@ std::string wrapped(const std::string& text, std::size_t first_column, std::size
     begin = end + 1;
   }
   return result;
+}
+
+std::string plan_text(const Plan& plan, bool has_blocks) {
+  std::string text = to_text(plan.mesh);
+  if (plan.mesh.devices() > 1) text += fmt::format(" ({} devices)", plan.mesh.devices());
+  if (plan.zero > 0) text += fmt::format(", ZeRO stage {}", plan.zero);
+  if (!has_blocks) return text;
+  text += fmt::format(", {} of {} of {} tokens",
+                      plan.micro_batches == 1 ? "1 micro-batch"
+                                              : fmt::format("{} micro-batches", plan.micro_batches),
+                      counted(plan.micro_batch, "sequence"), plan.sequence);
+  if (plan.mesh.size("pp") > 1) text += fmt::format(", schedule {}", name_of(plan.schedule));
+  if (plan.chunks > 1) text += fmt::format(" with {} chunks", plan.chunks);
+  if (plan.recompute != planning::Recompute::none)
+    text += fmt::format(", recomputation {}", name_of(plan.recompute));
+  if (plan.sequence_parallel) text += ", sequence parallel";
+  return text;
+}
+
+std::string fact(const char* name, const std::string& text) {
+  return fmt::format("{:9}{}\n", name, wrapped(text, 9, 9));
 }
 
 std::string account_text(const Account& account) {

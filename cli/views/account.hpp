@@ -14,6 +14,13 @@ namespace ringside::cli {
 // The tables of one plan.
 std::string account_text(const planning::Account& account);
 
+// "pp=4,tp=8 (32 devices), 8 micro-batches of 1 sequence of 2048 tokens, schedule 1f1b". Without
+// has_blocks only the mesh and ZeRO.
+std::string plan_text(const planning::Plan& plan, bool has_blocks);
+
+// A line of the head of an answer: a name and a text, wrapped.
+std::string fact(const char* name, const std::string& text);
+
 // Every formula: with symbols, with numbers, its result and its source.
 std::string blackboard_text(const std::vector<planning::Section>& sections);
 

@@ -76,8 +76,10 @@ Term boundary_bytes(const Model& model, const Plan& plan) {
 
 Term link_seconds(const Quantity& messages, const Quantity& bytes, const Level& level) {
   const Quantity alpha("alpha", level.latency), w("W", level.bytes_per_second),
-      efficiency("eta", level.efficiency);
-  return {"t_link", "time on " + level.name, messages * alpha + bytes / (w * efficiency),
+      efficiency("eta", level.efficiency), oversubscribed("o", level.oversubscription);
+  const Quantity seconds = bytes / (w * efficiency);
+  return {"t_link", "time on " + level.name,
+          messages * alpha + (level.oversubscription > 1 ? oversubscribed * seconds : seconds),
           Unit::seconds, "Hockney 1994: latency and bandwidth"};
 }
 

@@ -102,6 +102,18 @@ Term head(const Model& model) {
   return {"P_head", "head", vocabulary * d, Unit::number, source_of(model)};
 }
 
+Quantity stage_parameters(const Model& model, const Quantity& t, const Quantity& blocks,
+                          bool is_first, bool is_last) {
+  Quantity sum = blocks;
+  if (model.vocabulary == 0) return sum;
+  if (is_first) sum = sum + embedding(model) / t;
+  if (!is_last) return sum;
+  sum = sum + last_norm(model);
+  if (!model.tied_head) return sum + head(model) / t;
+  // A tied head on another stage than the embedding is a copy.
+  return is_first ? sum : sum + embedding(model) / t;
+}
+
 std::vector<Term> parameter_count(const Model& model) {
   if (model.kind == Model::Kind::parameters)
     return {{"P", "all parameters", Quantity("P", static_cast<double>(model.parameters)),

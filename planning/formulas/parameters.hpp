@@ -26,6 +26,11 @@ Term last_norm(const Model& model);
 // The matrix of the head; 0 if it is the embedding's.
 Term head(const Model& model);
 
+// The parameters of a stage on one of t tensor-parallel ranks: `blocks` are those of its blocks;
+// the first stage also has the embedding, the last one the last norm and the head.
+Quantity stage_parameters(const Model& model, const Quantity& t, const Quantity& blocks,
+                          bool is_first, bool is_last);
+
 // All parameters, with the parts that they are the sum of. The last term is the total.
 std::vector<Term> parameter_count(const Model& model);
 

@@ -51,7 +51,8 @@ TEST_CASE("a machine file is refused with the place of the mistake") {
         "machine.json: levels[0].gbps is missing");
   CHECK(machine_error("{" + device +
                       R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": 1, "u": 2}]})") ==
-        "machine.json: levels[0].u is an unknown key; known are efficiency, gbps, group, name, us");
+        "machine.json: levels[0].u is an unknown key; known are efficiency, gbps, group, "
+        "in_network_efficiency, name, oversubscription, us");
   CHECK(machine_error("{" + device +
                       R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": -1}]})") ==
         "machine.json: levels[0].us is -1, but a number of at least 0 is expected");

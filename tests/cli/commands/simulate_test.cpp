@@ -1,4 +1,6 @@
 // `ringside simulate` as a user sees it.
+#include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,92 @@ TEST_CASE("an all-reduce on 1024 ranks: table, JSON and page have the same figur
   CHECK(contains(read_file(page), "<h2>Bus bandwidth, 1024 ranks over InfiniBand</h2>"));
 }
 
+TEST_CASE("a step of a plan: table, JSON, drawing, trace and page have the same figures") {
+  const TemporaryDirectory directory;
+  const auto file = [&](const char* name) { return (directory.path() / name).string(); };
+  const Outcome outcome = simulate(
+      {"--model", "llama3-8b", "--mesh", "pp=4,dp=2,tp=8", "--schedule", "1f1b", "--micro-batches",
+       "8", "--topology", "h100", "--json", file("figures.json"), "--svg", file("lanes.svg"),
+       "--trace", file("trace.json"), "--html", file("page.html")});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK(contains(outcome.out, "64; one data-parallel replica simulated, the others do the same"));
+  for (const std::string& line : sorted_lines(outcome.out)) {
+    CAPTURE(line);
+    CHECK((line.size() <= 80 || contains(line, directory.path().string())));
+  }
+  const auto json = nlohmann::json::parse(read_file(file("figures.json")));
+  const double step = json.at("step_seconds");
+  CHECK(json.at("pipeline_ranks").size() == 4);
+  for (const auto& rank : json.at("pipeline_ranks"))
+    CHECK(rank.at("computing_seconds").get<double>() + rank.at("idle_seconds").get<double>() +
+              rank.at("reducing_seconds").get<double>() +
+              json.at("optimizer_seconds").get<double>() ==
+          doctest::Approx(step).epsilon(1e-9));
+  CHECK(json.at("exposed").size() == 3);
+  // A stage in the middle sends an activation and a gradient of each of 8 micro-batches: 8192
+  // tokens of width 4096 in 16 bits.
+  const auto& links = json.at("links");
+  const auto pp = std::find_if(links.begin(), links.end(),
+                               [](const auto& link) { return link.at("axis") == "pp"; });
+  REQUIRE(pp != links.end());
+  CHECK(pp->at("sent_bytes") == 2 * 8 * 8192.0 * 4096 * 2);
+
+  const auto trace = nlohmann::json::parse(read_file(file("trace.json"))).at("traceEvents");
+  double longest = 0, forwards = 0;
+  for (const auto& event : trace) {
+    if (event.at("ph") != "X") continue;
+    longest = std::max(longest, event.at("ts").get<double>() + event.at("dur").get<double>());
+    forwards += event.at("name") == "forward";
+  }
+  CHECK(longest * 1e-6 == doctest::Approx(step).epsilon(1e-9));
+  CHECK(forwards == 4 * 8);
+  CHECK(ringside::tests::what_is_malformed(read_file(file("lanes.svg"))) == "");
+  CHECK(ringside::tests::what_is_malformed(read_file(file("page.html"))) == "");
+  CHECK(contains(read_file(file("page.html")), "<h2>Load of the links</h2>"));
+}
+
+TEST_CASE("stragglers: the step without them stands beside it") {
+  const Outcome outcome = simulate({"--model", "llama3-8b", "--mesh", "dp=4,tp=8", "--slow",
+                                    "9=1.5,10=1.2", "--jitter", "0.1", "--seed", "7"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "all 32 simulated"));
+  CHECK(contains(outcome.out, "without slow ranks: "));
+}
+
+TEST_CASE("predicted stands beside measured, from a trace of train") {
+  const TemporaryDirectory directory;
+  const std::string trace = (directory.path() / "step.json").string();
+  const Outcome run =
+      run_program({ringside_binary, "train", "-n", "2", "--mesh", "pp=2", "--micro-batches", "2",
+                   "--batch", "4", "--sequence", "32", "--steps", "2", "--trace", trace});
+  REQUIRE(run.exit_code == 0);
+  const std::vector<std::string> plan = {"--model",    "tiny", "--topology",      "laptop",
+                                         "--sequence", "32",   "--micro-batches", "2",
+                                         "--against",  trace,  "--json",          "-"};
+  auto arguments = plan;
+  arguments.insert(arguments.end(), {"--mesh", "pp=2"});
+  const Outcome outcome = simulate(arguments);
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.err, "Predicted beside measured"));
+  const auto against = nlohmann::json::parse(outcome.out).at("against");
+  for (const char* part : {"step", "forward", "backward", "update"}) {
+    CAPTURE(part);
+    CHECK(against.at(part).at("measured_seconds") > 0);
+    CHECK(against.at(part).at("predicted_seconds") > 0);
+  }
+  CHECK(against.at("step").at("measured_seconds").get<double>() >
+        against.at("forward").at("measured_seconds").get<double>() +
+            against.at("backward").at("measured_seconds").get<double>());
+  arguments.back() = "dp=4";
+  CHECK(contains(simulate(arguments).err,
+                 "has traces of 2 ranks, but the mesh has 4: name the mesh of that run"));
+  std::ofstream(trace)
+      << R"({"traceEvents": [{"ph": "X", "cat": "phase", "name": "a", "ts": -1}]})";
+  CHECK(contains(simulate(arguments).err,
+                 "step.json: traceEvents[0].ts is -1, but a number of at least 0 is expected"));
+}
+
 TEST_CASE("what cannot be simulated gets one sentence") {
   const auto error_of = [](const std::vector<std::string>& arguments) {
     const Outcome outcome = simulate(arguments);
@@ -60,4 +148,27 @@ TEST_CASE("what cannot be simulated gets one sentence") {
                  "the plan needs 100000 devices, but h100 has 16384"));
   CHECK(contains(error_of({"all_reduce", "--bytes", "many"}), "'many' is not a number of bytes"));
   CHECK(contains(error_of({"all_reduce", "--topology", "moon"}), "there is no machine or file"));
+  CHECK(contains(error_of({"all_reduce", "--algorithm", "in_network"}),
+                 "the switches of NVLink on h100 do not add up: give the level an"));
+  CHECK(contains(error_of({}), "what is to be simulated? Give --model and --mesh for a step, or"));
+  CHECK(
+      contains(error_of({"all_reduce", "--model", "lab"}), "give either a collective or --model"));
+  const auto plan_error = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--model", "llama3-8b"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return error_of(arguments);
+  };
+  CHECK(
+      contains(plan_error({"--mesh", "tp=3"}), "the 32 heads of llama3-8b do not divide by tp=3"));
+  CHECK(contains(plan_error({"--mesh", "dp=20000"}), "the plan needs 20000 devices, but h100 has"));
+  CHECK(contains(plan_error({"--slow", "5"}),
+                 "--slow 5: a rank and a factor of at least 1 are expected, as in --slow 5=1.3"));
+  CHECK(contains(plan_error({"--slow", "0=0.5"}), "a factor of at least 1"));
+  CHECK(contains(plan_error({"--mesh", "dp=2", "--slow", "2=2"}),
+                 "rank 2 cannot be slow: the mesh dp=2 has the ranks 0 to 1"));
+  CHECK(contains(plan_error({"--mesh", "pp=2", "--schedule", "2f2b"}),
+                 "there is no schedule named '2f2b'"));
+  CHECK(contains(plan_error({"--mesh", "pp=2", "--schedule", "csv:none.csv"}), "none.csv"));
+  CHECK(contains(error_of({"--model", "deepseek-v3", "--mesh", "dp=8"}),
+                 "only the state of deepseek-v3 is known, so its step cannot be simulated"));
 }

@@ -1,0 +1,105 @@
+#include "cli/planning/plan_options.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "cli/one_of.hpp"
+#include "base/error.hpp"
+
+namespace ringside::cli {
+
+using namespace planning;
+
+void PlanOptions::add_model_to(CLI::App& command) {
+  command.add_option("--model", model, "A name, or the path of a config.json")->type_name("MODEL");
+}
+
+void PlanOptions::add_to(CLI::App& command, bool files) {
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}).description("");
+  command.add_option("--mesh", mesh, "The devices, as in pp=2,dp=4,tp=8 [one device]")
+      ->type_name("AXES");
+  CLI::Option* const order =
+      command.add_option("--schedule", schedule,
+                         fmt::format("{}{} [1f1b]", fmt::join(schedule_names(), ", "),
+                                     files ? "; or csv:FILE, see ringside step pipeline" : ""));
+  order->type_name("NAME");
+  if (!files) order->check(one_of(schedule_names()));
+  command.add_option("--chunks", chunks, "Chunks of a stage, for interleaved [1]")
+      ->type_name("V")
+      ->check(positive);
+  command.add_option("--micro-batch", micro_batch, "Sequences of a micro-batch [1]")
+      ->type_name("N")
+      ->check(positive);
+  command
+      .add_option("--micro-batches", micro_batches,
+                  "Micro-batches of a data-parallel rank in one step [1]")
+      ->type_name("N")
+      ->check(positive);
+  command
+      .add_option("--batch", batch,
+                  "Sequences of a step over all ranks; instead of --micro-batches")
+      ->type_name("N")
+      ->check(positive);
+  command.add_option("--sequence", sequence, "Tokens of a sequence [the model's longest]")
+      ->type_name("N")
+      ->check(positive);
+  command.add_option("--zero", zero, "Stage of ZeRO over the axis dp, 0 to 3 [0]")
+      ->type_name("STAGE")
+      ->check(CLI::Range(0, 3).description(""));
+  command
+      .add_option("--recompute", recompute,
+                  "Activations to compute again: none, selective, full [none]")
+      ->type_name("NAME")
+      ->check(one_of(recompute_names()));
+  command.add_flag("--sequence-parallel", sequence_parallel,
+                   "Divide what tensor parallel leaves whole by the sequence");
+  for (const auto& [name, value, what] : {std::tuple("--parameters", &parameters, "parameters"),
+                                          std::tuple("--gradients", &gradients, "gradients"),
+                                          std::tuple("--activations", &activations, "activations")})
+    command
+        .add_option(name, *value,
+                    fmt::format("Type of {}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]", what))
+        ->type_name("TYPE")
+        ->check(one_of({"bf16", "fp16", "fp32"}));
+}
+
+Types PlanOptions::types() const {
+  const auto own = transformer::config_names();
+  const bool is_own = std::find(own.begin(), own.end(), model) != own.end();
+  const auto bytes = [&](const std::string& name) {
+    return bytes_of_type(name.empty() ? (is_own ? "fp32" : "bf16") : name);
+  };
+  return {.parameters = bytes(parameters),
+          .gradients = bytes(gradients),
+          .activations = bytes(activations)};
+}
+
+std::string PlanOptions::schedule_file() const {
+  return schedule.starts_with("csv:") ? schedule : "";
+}
+
+Plan PlanOptions::plan(const Model& of) const {
+  Plan plan{.mesh = parse_mesh(mesh),
+            .schedule = schedule_named(schedule_file().empty() ? schedule : "1f1b"),
+            .chunks = chunks,
+            .micro_batch = micro_batch,
+            .micro_batches = micro_batches,
+            .sequence = sequence > 0 ? sequence : std::max<std::int64_t>(of.sequence, 1),
+            .zero = zero,
+            .recompute = recompute_named(recompute),
+            .sequence_parallel = sequence_parallel,
+            .types = types()};
+  if (batch > 0) {
+    const std::int64_t at_once = plan.mesh.data_ranks() * plan.micro_batch;
+    require(batch % at_once == 0,
+            "a batch of {} sequences does not divide into micro-batches of {} on {} data-parallel "
+            "ranks",
+            batch, plan.micro_batch, plan.mesh.data_ranks());
+    plan.micro_batches = batch / at_once;
+  }
+  return plan;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,60 @@
+// MeshRanks: which rank stands at which place of a mesh.
+//
+//     pp=2,dp=2,tp=2     rank(pp 1, data 0, tp 1) = 5
+//
+// The data-parallel axes dp and fsdp are also counted as one: data index = dp * (size of fsdp) +
+// fsdp. A REPLICA is all ranks of one data index: together they hold the model once.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "planning/plan.hpp"
+
+namespace ringside::planning {
+
+// The ranks first, first + stride, ..., `count` of them: a group along one axis.
+struct RankGroup {
+  std::int64_t first = 0, count = 1, stride = 1;
+  std::int64_t last() const { return first + (count - 1) * stride; }
+};
+
+class MeshRanks {
+ public:
+  explicit MeshRanks(const Mesh& mesh)
+      : pp_(axis(mesh, "pp")),
+        dp_(axis(mesh, "dp")),
+        fsdp_(axis(mesh, "fsdp")),
+        tp_(axis(mesh, "tp")) {}
+
+  std::int64_t replicas() const { return dp_.size * fsdp_.size; }
+
+  // The rank of tensor index 0; tensor_group() has the others.
+  std::int64_t rank(std::int64_t pp, std::int64_t data) const {
+    return pp * pp_.stride + data / fsdp_.size * dp_.stride + data % fsdp_.size * fsdp_.stride;
+  }
+
+  // The groups that contain rank(pp, data).
+  RankGroup tensor_group(std::int64_t pp, std::int64_t data) const {
+    return {rank(pp, data), tp_.size, tp_.stride};
+  }
+  RankGroup dp_group(std::int64_t pp, std::int64_t data) const {
+    return {rank(pp, data % fsdp_.size), dp_.size, dp_.stride};
+  }
+  RankGroup fsdp_group(std::int64_t pp, std::int64_t data) const {
+    return {rank(pp, data / fsdp_.size * fsdp_.size), fsdp_.size, fsdp_.stride};
+  }
+
+ private:
+  struct Axis {
+    std::int64_t size = 1, stride = 0;
+  };
+  static Axis axis(const Mesh& mesh, std::string_view name) {
+    const std::int64_t size = mesh.size(name);
+    return {size, size > 1 ? mesh.span(name) / size : 0};
+  }
+
+  Axis pp_, dp_, fsdp_, tp_;
+};
+
+}  // namespace ringside::planning

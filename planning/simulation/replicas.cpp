@@ -1,0 +1,123 @@
+// The replicas of a plan: durations of their stages on the network, and which are alike.
+#include <map>
+#include <utility>
+
+#include "planning/simulation/network.hpp"
+#include "planning/simulation/simulation.hpp"
+
+namespace ringside::planning {
+namespace {
+
+using collectives::Collective;
+
+// Computes the durations of one replica after the other.
+class Replicas {
+ public:
+  Replicas(const Plan& plan, const PlanLoad& load, const std::vector<int>& rank_of,
+           const Machine& machine, const std::string& silent)
+      : load_(load),
+        rank_of_(rank_of),
+        network_(machine),
+        mesh_(plan.mesh),
+        pipeline_ranks_(plan.mesh.size("pp")),
+        silent_(silent) {}
+
+  Replica make(std::int64_t data) {
+    Replica replica;
+    for (std::int64_t rank = 0; rank < pipeline_ranks_; ++rank)
+      replica.units.push_back(mesh_.tensor_group(rank, data));
+    for (std::size_t stage = 0; stage < load_.stages.size(); ++stage)
+      replica.stages.push_back(times_of(stage, data));
+    replica.reduce_group = mesh_.dp_group(0, data).first;
+    replica.shard_group = load_.shard_axis.empty() ? data : shards_of(0, data).first;
+    return replica;
+  }
+
+ private:
+  RankGroup shards_of(std::int64_t rank, std::int64_t data) const {
+    return load_.shard_axis == "dp" ? mesh_.dp_group(rank, data) : mesh_.fsdp_group(rank, data);
+  }
+
+  double seconds_of(const Calls& calls, const std::string& axis, const RankGroup& group) {
+    if (calls.count == 0 || silent_ == axis) return 0;
+    return calls.count * network_.collective_seconds(calls.collective, group, calls.bytes);
+  }
+
+  double message_seconds(int from, int to, std::int64_t data) const {
+    if (from == to || silent_ == "pp") return 0;
+    return network_.message_seconds(mesh_.rank(from, data), mesh_.rank(to, data),
+                                    load_.message_bytes);
+  }
+
+  StageTimes times_of(std::size_t stage, std::int64_t data) {
+    const StageLoad& load = load_.stages[stage];
+    const int rank = rank_of_[stage];
+    const RankGroup tensor = mesh_.tensor_group(rank, data), dp = mesh_.dp_group(rank, data),
+                    shards = shards_of(rank, data);
+    StageTimes times{.forward = load.forward, .input = load.input, .weight = load.weight};
+    for (const Calls& calls : load.tensor_forward)
+      times.tensor_forward += seconds_of(calls, "tp", tensor);
+    for (const Calls& calls : load.tensor_backward)
+      times.tensor_backward += seconds_of(calls, "tp", tensor);
+    times.gather_forward = seconds_of(load.gather_forward, load_.shard_axis, shards);
+    times.gather_backward = seconds_of(load.gather_backward, load_.shard_axis, shards);
+    times.scatter = seconds_of(load.scatter, load_.shard_axis, shards);
+    if (stage + 1 < load_.stages.size())
+      times.message_on = message_seconds(rank, rank_of_[stage + 1], data);
+    if (stage > 0) times.message_back = message_seconds(rank, rank_of_[stage - 1], data);
+    times.buckets = silent_ == "dp" ? 0 : static_cast<int>(load.reduce.count);
+    if (times.buckets > 0) times.bucket = seconds_of(load.reduce, "dp", dp) / times.buckets;
+    times.reduces_each = load.reduces_each;
+    return times;
+  }
+
+  const PlanLoad& load_;
+  const std::vector<int>& rank_of_;
+  Network network_;
+  const MeshRanks mesh_;
+  const std::int64_t pipeline_ranks_;
+  const std::string& silent_;
+};
+
+// The factors of a replica's ranks, empty if all are 1.
+std::vector<double> slowness_of(const Replica& replica, const Stragglers& stragglers) {
+  std::vector<double> factors;
+  if (stragglers.slow.empty()) return factors;
+  bool any = false;
+  for (const RankGroup& unit : replica.units)
+    for (std::int64_t i = 0; i < unit.count; ++i) {
+      factors.push_back(stragglers.factor(unit.first + i * unit.stride, 0));
+      any = any || factors.back() != 1;
+    }
+  return any ? factors : std::vector<double>{};
+}
+
+}  // namespace
+
+std::vector<Replica> replicas_of(const Plan& plan, const PlanLoad& load,
+                                 const std::vector<int>& rank_of, const Machine& machine,
+                                 const SimulationOptions& options, const std::string& silent) {
+  Replicas replicas(plan, load, rank_of, machine, silent);
+  const std::int64_t count = plan.mesh.data_ranks();
+  // Alike are replicas with the same durations and the same slow ranks. With two data-parallel axes
+  // it also matters with whom a replica communicates, so then only all or none are folded.
+  std::vector<Replica> all, folded;
+  std::map<std::pair<std::vector<StageTimes>, std::vector<double>>, std::size_t> known;
+  const bool may_fold = options.fold && options.stragglers.jitter == 0;
+  for (std::int64_t data = 0; data < count; ++data) {
+    Replica replica = replicas.make(data);
+    if (may_fold) {
+      const auto [at, is_new] = known.try_emplace(
+          {replica.stages, slowness_of(replica, options.stragglers)}, folded.size());
+      if (is_new)
+        folded.push_back(replica);
+      else
+        ++folded[at->second].count;
+    }
+    all.push_back(std::move(replica));
+  }
+  const bool one_axis = plan.mesh.size("dp") == 1 || plan.mesh.size("fsdp") == 1;
+  return may_fold && (one_axis || folded.size() == 1) ? folded : all;
+}
+
+}  // namespace ringside::planning

@@ -1,0 +1,195 @@
+#include "planning/simulation/simulation.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "pipeline_parallel/generators/catalogue.hpp"
+#include "pipeline_parallel/lower.hpp"
+#include "pipeline_parallel/proof/verify.hpp"
+#include "planning/formulas/communication.hpp"
+#include "planning/formulas/work.hpp"
+#include "planning/simulation/network.hpp"
+
+namespace ringside::planning {
+namespace {
+
+pipeline_parallel::Schedule schedule_of(const Plan& plan, const SimulationOptions& options) {
+  const int ranks = static_cast<int>(plan.mesh.size("pp")),
+            micro_batches = static_cast<int>(plan.micro_batches);
+  const std::string name =
+      options.schedule_file.empty() ? std::string(name_of(plan.schedule)) : options.schedule_file;
+  const int chunks = plan.schedule == Schedule::interleaved ? static_cast<int>(plan.chunks) : 0;
+  const auto schedule = pipeline_parallel::make_schedule(name, ranks, micro_batches, chunks);
+  if (!options.schedule_file.empty()) {
+    const auto problems = verify(schedule);
+    require(problems.empty(), "{} cannot run: {}", name, fmt::join(problems, "; "));
+  }
+  return lower(schedule);
+}
+
+void require_ranks(const Plan& plan, const Stragglers& stragglers) {
+  for (const auto& [rank, factor] : stragglers.slow)
+    require(rank >= 0 && rank < plan.mesh.devices(),
+            "rank {} cannot be slow: the mesh {} has the ranks 0 to {}", rank, to_text(plan.mesh),
+            plan.mesh.devices() - 1);
+}
+
+// Seconds of the update on the slowest rank. It begins when the norm of all gradients is known, so
+// when the last rank has reduced its own.
+double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& plan,
+                      Network& network, const std::string& silent) {
+  const MeshRanks mesh(plan.mesh);
+  std::vector<double> optimizer(static_cast<std::size_t>(plan.mesh.size("pp"))),
+      gather(optimizer.size());
+  for (std::size_t stage = 0; stage < load.stages.size(); ++stage) {
+    const int rank = input.lowered.rank_of[stage];
+    const Calls& calls = load.stages[stage].gather_updated;
+    optimizer[rank] += load.stages[stage].optimizer;
+    if (calls.count > 0 && silent != "dp")
+      gather[rank] += calls.count * network.collective_seconds(calls.collective,
+                                                               mesh.dp_group(rank, 0), calls.bytes);
+  }
+  double longest = 0;
+  for (const Replica& replica : input.replicas)
+    for (std::size_t rank = 0; rank < replica.units.size(); ++rank) {
+      double factor = input.stragglers.any() ? 0 : 1;
+      const RankGroup& unit = replica.units[rank];
+      for (std::int64_t i = 0; factor != 1 && i < unit.count; ++i)
+        factor = std::max(factor, input.stragglers.factor(unit.first + i * unit.stride,
+                                                          input.lowered.actions[rank].size()));
+      longest = std::max(longest, factor * optimizer[rank] + gather[rank]);
+    }
+  return longest;
+}
+
+// What a rank of a stage sends, by level and axis.
+class Loads {
+ public:
+  Loads(const Plan& plan, const PlanLoad& load, const pipeline_parallel::Schedule& schedule,
+        const Network& network)
+      : plan_(plan), load_(load), schedule_(schedule), network_(network), mesh_(plan.mesh) {}
+
+  std::vector<LinkLoad> run() {
+    for (int rank = 0; rank < schedule_.ranks(); ++rank) {
+      sent_.clear();
+      const RankGroup dp = mesh_.dp_group(rank, 0);
+      const RankGroup shards = load_.shard_axis == "dp" ? dp : mesh_.fsdp_group(rank, 0);
+      const auto m = static_cast<double>(plan_.micro_batches);
+      for (const int stage : stages_of(schedule_, rank)) {
+        const StageLoad& each = load_.stages[stage];
+        for (const auto* calls : {&each.tensor_forward, &each.tensor_backward})
+          for (const Calls& call : *calls) add("tp", call, mesh_.tensor_group(rank, 0), m);
+        for (const Calls* call : {&each.gather_forward, &each.gather_backward, &each.scatter})
+          add(load_.shard_axis, *call, shards, m);
+        add("dp", each.reduce, dp, each.reduces_each ? m : 1);
+        add("dp", each.gather_updated, dp, 1);
+        message(stage, stage + 1, m);
+        message(stage, stage - 1, m);
+      }
+      keep_largest();
+    }
+    return loads_;
+  }
+
+ private:
+  void add(const std::string& axis, const Calls& calls, const RankGroup& group, double times) {
+    if (calls.count == 0 || group.count < 2) return;
+    const double n = static_cast<double>(group.count),
+                 whole = calls.collective == collectives::Collective::all_reduce ? 2 : 1;
+    sent_[{network_.level_of(group), axis}] +=
+        times * calls.count * whole * (n - 1) / n * calls.bytes;
+  }
+
+  void message(int stage, int other, double times) {
+    if (other < 0 || other >= schedule_.stages()) return;
+    const int from = schedule_.rank_of[stage], to = schedule_.rank_of[other];
+    if (from == to) return;
+    const std::int64_t a = mesh_.rank(std::min(from, to), 0), b = mesh_.rank(std::max(from, to), 0);
+    sent_[{network_.level_of({a, 2, b - a}), "pp"}] += times * load_.message_bytes;
+  }
+
+  void keep_largest() {
+    for (const auto& [where, bytes] : sent_) {
+      const auto& [level, axis] = where;
+      const std::string name = network_.level(level).name;
+      auto found = std::ranges::find_if(
+          loads_, [&](const LinkLoad& l) { return l.level == name && l.axis == axis; });
+      if (found == loads_.end()) found = loads_.insert(found, {name, axis, 0, 0});
+      found->bytes = std::max(found->bytes, bytes);
+      found->seconds = found->bytes / network_.level(level).rate();
+    }
+  }
+
+  const Plan& plan_;
+  const PlanLoad& load_;
+  const pipeline_parallel::Schedule& schedule_;
+  const Network& network_;
+  const MeshRanks mesh_;
+  std::map<std::pair<std::size_t, std::string>, double> sent_;  // of one pipeline rank
+  std::vector<LinkLoad> loads_;
+};
+
+// One run of the engine.
+struct Run {
+  std::vector<Replica> replicas;
+  Timeline timeline;
+  double optimizer = 0;
+  double step() const { return timeline.reduced + optimizer; }
+};
+
+Run run(const Plan& plan, const PlanLoad& load, const Machine& machine,
+        const SimulationOptions& options, const pipeline_parallel::Schedule& schedule,
+        const std::string& silent = "") {
+  PathInput input{schedule, replicas_of(plan, load, schedule.rank_of, machine, options, silent),
+                  machine.overlap, options.stragglers};
+  Network network(machine);
+  Run result{{}, longest_path(input), update_seconds(input, load, plan, network, silent)};
+  result.replicas = std::move(input.replicas);
+  return result;
+}
+
+}  // namespace
+
+Simulation simulate(const Model& model, const Plan& plan, const Machine& machine,
+                    const SimulationOptions& options) {
+  validate(plan, model);
+  require(model.has_blocks(), "only the state of {} is known, so its step cannot be simulated",
+          model.name);
+  machine.level_for(plan.mesh.devices());
+  require_ranks(plan, options.stragglers);
+  Simulation result;
+  result.model = model, result.plan = plan, result.machine = machine;
+  result.lowered = schedule_of(plan, options);
+  const PlanLoad load = result.load = load_of(model, plan, machine);
+  require(result.lowered.stages() == static_cast<int>(load.stages.size()),
+          "{} is a schedule of {} stages, but the plan has {}", options.schedule_file,
+          result.lowered.stages(), load.stages.size());
+  Run whole = run(plan, load, machine, options, result.lowered);
+  result.step = whole.step();
+  result.bubble = whole.timeline.bubble(whole.replicas);
+  result.optimizer = whole.optimizer;
+  for (const Mesh::Axis& axis : plan.mesh.axes)
+    if (axis.size > 1)
+      result.exposed.push_back(
+          {axis.name,
+           result.step - run(plan, load, machine, options, result.lowered, axis.name).step()});
+  if (options.stragglers.any()) {
+    SimulationOptions undisturbed = options;
+    undisturbed.stragglers = {};
+    result.undisturbed = run(plan, load, machine, undisturbed, result.lowered).step();
+  }
+  const Network network(machine);
+  result.loads = Loads(plan, load, result.lowered, network).run();
+  result.replicas_simulated = static_cast<std::int64_t>(whole.replicas.size());
+  result.replicas_in_all = plan.mesh.data_ranks();
+  result.replicas = std::move(whole.replicas), result.timeline = std::move(whole.timeline);
+  result.tokens = static_cast<double>(plan.batch()) * static_cast<double>(plan.sequence);
+  result.utilization = model_flops_utilization(model_flops(model, plan), result.step,
+                                               static_cast<double>(plan.mesh.devices()), machine)
+                           .value();
+  return result;
+}
+
+}  // namespace ringside::planning

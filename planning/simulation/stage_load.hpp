@@ -1,0 +1,51 @@
+// StageLoad: what one stage of a plan computes and sends, on one rank. The longest path is made of
+// these durations.
+//
+// A stage is one of the schedule: a rank of the interleaved schedule holds `chunks` of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/algorithms/collective.hpp"
+#include "planning/machine.hpp"
+#include "planning/model.hpp"
+#include "planning/plan.hpp"
+
+namespace ringside::planning {
+
+// `count` collectives, each of a buffer of `bytes`: the whole buffer, on all ranks together.
+struct Calls {
+  collectives::Collective collective = collectives::Collective::all_reduce;
+  double count = 0;
+  double bytes = 0;
+};
+
+struct StageLoad {
+  // Seconds that a rank computes for one micro-batch: forward, and the two halves of backward.
+  double forward = 0, input = 0, weight = 0;
+  // Tensor parallel, of one micro-batch. What follows needs their results.
+  std::vector<Calls> tensor_forward, tensor_backward;
+  // Sharded parameters (fsdp, or ZeRO stage 3), of one micro-batch: gathered one unit ahead of the
+  // computation, and gradients reduced one unit behind it.
+  Calls gather_forward, gather_backward, scatter;
+  // The axis dp: gradients in buckets. ZeRO stage 2 reduces those of every micro-batch.
+  Calls reduce;
+  bool reduces_each = false;
+  // What ZeRO stages 1 and 2 gather after the optimizer's step.
+  Calls gather_updated;
+  double optimizer = 0;  // seconds
+};
+
+struct PlanLoad {
+  std::vector<StageLoad> stages;  // in the order of forward
+  double message_bytes = 0;       // of one micro-batch, between neighbouring stages
+  std::string shard_axis;         // "fsdp" or "dp" if parameters are sharded, else empty
+};
+
+// The formulas are those of account() (planning/formulas/). Gradients are reduced in buckets of
+// 25 MB. The head of Ringside's own models computes its gradients in forward; those of published
+// models take a third of the head's time in forward.
+PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine);
+
+}  // namespace ringside::planning

@@ -1,0 +1,331 @@
+// The longest path through a step: held against the pipeline's proof, the account's formulas, and
+// cases that can be computed by hand.
+#include "planning/simulation/simulation.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+#include "pipeline_parallel/generators/catalogue.hpp"
+#include "pipeline_parallel/lower.hpp"
+#include "pipeline_parallel/proof/formulas.hpp"
+#include "planning/account.hpp"
+#include "planning/simulation/network.hpp"
+
+using namespace ringside;
+using namespace ringside::planning;
+using pipeline_parallel::Durations;
+
+namespace {
+
+// One replica whose stages all take these durations.
+PathInput uniform(const pipeline_parallel::Schedule& schedule, const Durations& durations) {
+  PathInput input{lower(schedule), {}, 1, {}};
+  Replica& replica = input.replicas.emplace_back();
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    replica.stages.push_back({.forward = durations.forward,
+                              .input = durations.input(),
+                              .weight = durations.weight,
+                              .message_on = durations.message,
+                              .message_back = durations.message});
+  for (int rank = 0; rank < schedule.ranks(); ++rank) replica.units.push_back({rank, 1, 1});
+  return input;
+}
+
+// Blocks of two matrices and nothing else, so that all stages take the same time.
+Model blocks_only(std::int64_t layers = 24) {
+  Model model;
+  model.name = "blocks", model.kind = Model::Kind::feed_forward;
+  model.d_model = 1024, model.d_ff = 4096, model.layers = layers, model.sequence = 1024;
+  return model;
+}
+
+// Messages between stages take no time; all other communication does.
+Machine machine_with_free_messages() {
+  Machine machine = find_machine("h100");
+  machine.levels = {{.name = "inner", .group = 8, .bytes_per_second = 4e11, .latency = 3e-6},
+                    {.name = "outer", .group = 4096, .bytes_per_second = 1e30, .latency = 0}};
+  return machine;
+}
+
+Plan plan_on(const char* mesh, Schedule schedule = Schedule::one_f_one_b, std::int64_t m = 8) {
+  Plan plan{.mesh = parse_mesh(mesh), .schedule = schedule, .micro_batches = m, .sequence = 1024};
+  if (schedule == Schedule::interleaved) plan.chunks = 3;
+  return plan;
+}
+
+double exposed_along(const Simulation& simulation, const char* axis) {
+  const auto found = std::ranges::find(simulation.exposed, axis, &Exposed::axis);
+  REQUIRE(found != simulation.exposed.end());
+  return found->seconds;
+}
+
+double cpu_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+// The plan of the specification: 16,384 ranks.
+Plan large_plan() {
+  return {.mesh = parse_mesh("pp=16,dp=128,tp=8"), .micro_batches = 32, .sequence = 8192};
+}
+Model large_model() {
+  Model model = find_model("llama3-405b");
+  model.layers = 128;
+  return model;
+}
+
+constexpr bool is_fast_build =
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    true;
+#else
+    false;
+#endif
+
+}  // namespace
+
+TEST_CASE("for every schedule, spans and bubble are those of the pipeline's own proof") {
+  const Durations all[] = {{1, 2, 1, 0}, {1, 2, 1, 0.25}, {0.7, 1.9, 0.6, 0.125}};
+  int cases = 0;
+  for (const auto& generator : pipeline_parallel::all_generators())
+    for (const int p : {1, 2, 3, 4, 8, 16})
+      for (const int m : {1, 2, 4, 8, 16, 48})
+        for (const int v : {1, 2, 4}) {
+          if (!why_not(generator, p, m, v).empty()) continue;
+          const auto schedule = make_schedule(generator, p, m, v);
+          for (const Durations& durations : all) {
+            ++cases;
+            const PathInput input = uniform(schedule, durations);
+            const Timeline timeline = longest_path(input);
+            const auto proved = time_of(input.lowered, durations);
+            CAPTURE(generator.name);
+            CAPTURE(p);
+            CAPTURE(m);
+            CHECK(timeline.computed == proved.step);
+            CHECK(timeline.bubble(input.replicas) ==
+                  doctest::Approx(proved.bubble()).epsilon(1e-12));
+            bool same = true;
+            for (int rank = 0; rank < p; ++rank)
+              for (std::size_t i = 0; i < proved.spans[rank].size(); ++i) {
+                const auto [start, end] = timeline.replicas[0].spans[rank][i];
+                if (input.lowered.actions[rank][i].kind !=
+                    pipeline_parallel::Kind::reduce_gradients)
+                  same = same && start == proved.spans[rank][i].start &&
+                         end == proved.spans[rank][i].end;
+              }
+            CHECK(same);
+            const auto formula = bubble_by_formula({generator.name, p, m, v}, durations);
+            if (formula)
+              CHECK(timeline.bubble(input.replicas) == doctest::Approx(*formula).epsilon(1e-12));
+          }
+        }
+  CHECK(cases > 500);
+}
+
+TEST_CASE("the longest path is the account where both apply") {
+  // Equal stages, messages between them that take no time, and data ranks whose communication is
+  // hidden, or gathers and scatters that are not.
+  const Machine machine = machine_with_free_messages();
+  const auto agree = [&](const Plan& plan) {
+    const Account formulas = account(blocks_only(), plan, machine);
+    const Simulation path = simulate(blocks_only(), plan, machine);
+    CAPTURE(to_text(plan.mesh));
+    CAPTURE(name_of(plan.schedule));
+    CHECK(path.step == doctest::Approx(formulas.step_seconds).epsilon(1e-12));
+    CHECK(path.utilization == doctest::Approx(formulas.utilization).epsilon(1e-12));
+    return path;
+  };
+  agree(plan_on("tp=8"));
+  agree(plan_on("fsdp=8"));  // exposed: 400 GB/s are little for one short sequence
+  agree(plan_on("pp=4,fsdp=512"));
+  for (const Schedule schedule :
+       {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zb_h1})
+    for (const char* mesh : {"pp=2,tp=8", "pp=4,tp=8", "pp=8,tp=8", "pp=8"}) {
+      // zb_h1: the formula takes F = I = W, and tensor-parallel calls are in F and I.
+      if (schedule == Schedule::zb_h1 && std::string(mesh) != "pp=8") continue;
+      if (std::string(mesh) == "pp=8") {
+        Machine wide = machine;
+        wide.levels[0].group = 1;
+        wide.levels[0].bytes_per_second = 1;
+        const Plan plan = plan_on(mesh, schedule);
+        CHECK(simulate(blocks_only(), plan, wide).step ==
+              doctest::Approx(account(blocks_only(), plan, wide).step_seconds).epsilon(1e-12));
+        continue;
+      }
+      const Simulation path = agree(plan_on(mesh, schedule));
+      CHECK(path.bubble ==
+            doctest::Approx(account(blocks_only(), plan_on(mesh, schedule), machine).bubble_share)
+                .epsilon(1e-12));
+    }
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    Plan plan = plan_on("pp=4,tp=8");
+    plan.recompute = recompute;
+    agree(plan);
+  }
+}
+
+TEST_CASE("gradients are reduced in buckets while backward runs, and the last bucket is exposed") {
+  // Two ranks, 4 buckets, backward from 3 to 7: ready at 4, 5, 6 and 7.
+  const auto end_of = [](double bucket, double overlap) {
+    PathInput input = uniform(pipeline_parallel::make_schedule("gpipe", 1, 1), {3, 4, 2, 0});
+    input.overlap = overlap;
+    input.replicas.push_back(input.replicas[0]);
+    for (Replica& replica : input.replicas)
+      replica.stages[0].buckets = 4, replica.stages[0].bucket = bucket;
+    return longest_path(input).reduced;
+  };
+  CHECK(end_of(0, 1) == 7);
+  CHECK(end_of(0.5, 1) == 7.5);  // each is done before the next is ready
+  CHECK(end_of(1, 1) == 8);
+  CHECK(end_of(2, 1) == 4 + 8);    // the network is the bottleneck from the first bucket on
+  CHECK(end_of(0.5, 0) == 7 + 2);  // nothing overlaps
+  CHECK(end_of(0.5, 0.5) == 7 + 1);
+}
+
+TEST_CASE("a reduction waits for the slowest replica, and delays only its own group") {
+  PathInput input = uniform(pipeline_parallel::make_schedule("gpipe", 1, 2), {1, 2, 1, 0});
+  for (int i = 1; i < 3; ++i) input.replicas.push_back(input.replicas[0]);
+  for (int i = 0; i < 3; ++i) {
+    input.replicas[i].units[0].first = i;
+    input.replicas[i].stages[0].buckets = 1, input.replicas[i].stages[0].bucket = 0.5;
+  }
+  input.replicas[2].reduce_group = 1;
+  input.stragglers.slow[1] = 1.5;
+  const Timeline timeline = longest_path(input);
+  const auto reduced = [&](int i) { return timeline.replicas[i].spans[0].back().end; };
+  CHECK(timeline.computed == 9);
+  CHECK(reduced(0) == 9.5);
+  CHECK(reduced(1) == 9.5);
+  CHECK(reduced(2) == 6.5);
+  CHECK(timeline.reduced == 9.5);
+}
+
+TEST_CASE("sharded parameters: what computing does not hide, and replicas in step") {
+  PathInput input = uniform(pipeline_parallel::make_schedule("gpipe", 1, 1), {2, 4, 2, 0});
+  StageTimes& stage = input.replicas[0].stages[0];
+  stage.gather_forward = 3, stage.gather_backward = 1, stage.scatter = 2.5;
+  CHECK(longest_path(input).computed == 2 + 1 + 4 + 0.5);
+  input.overlap = 0;
+  CHECK(longest_path(input).computed == 2 + 3 + 4 + 1 + 2.5);
+  input.overlap = 1;
+  input.replicas.push_back(input.replicas[0]);
+  input.replicas[1].units[0].first = 1;
+  input.stragglers.slow[1] = 2;
+  const Timeline timeline = longest_path(input);
+  CHECK(timeline.replicas[0].spans[0][0].end == 4 + 1);
+  CHECK(timeline.replicas[0].spans[0][1].end == 5 + 8 + 0.5);
+}
+
+TEST_CASE("a slow rank slows its tensor group, its pipeline, and all who wait for its gradients") {
+  const Machine machine = machine_with_free_messages();
+  const Plan plan = plan_on("pp=2,dp=2,tp=2", Schedule::one_f_one_b, 4);
+  const double undisturbed = simulate(blocks_only(), plan, machine).step;
+  SimulationOptions options;
+  for (const std::int64_t rank : {0, 3, 5, 7}) {
+    options.stragglers.slow = {{rank, 1.5}};
+    const Simulation slow = simulate(blocks_only(), plan, machine, options);
+    CHECK(slow.undisturbed == undisturbed);
+    CHECK(slow.step > 1.1 * undisturbed);
+    CHECK(slow.step < 1.5 * undisturbed);
+    // The replica of the slow rank, and the other one.
+    CHECK(slow.replicas_simulated == 2);
+    options.fold = false;
+    CHECK(simulate(blocks_only(), plan, machine, options).step == slow.step);
+    options.fold = true;
+  }
+  options.stragglers.slow.clear();
+  for (std::int64_t rank = 0; rank < 8; ++rank) options.stragglers.slow[rank] = 1.5;
+  CHECK(simulate(blocks_only(), plan, machine, options).replicas_simulated == 1);
+  options.stragglers.slow = {{8, 1.5}};
+  CHECK_THROWS_WITH_AS(simulate(blocks_only(), plan, machine, options),
+                       "rank 8 cannot be slow: the mesh pp=2,dp=2,tp=2 has the ranks 0 to 7",
+                       Error);
+}
+
+TEST_CASE("jitter is reproducible, bounded, and depends on its seed") {
+  const Machine machine = machine_with_free_messages();
+  const Plan plan = plan_on("pp=4,dp=4");
+  const double undisturbed = simulate(blocks_only(), plan, machine).step;
+  const auto step = [&](std::uint64_t seed) {
+    SimulationOptions options;
+    options.stragglers.jitter = 0.2, options.stragglers.seed = seed;
+    return simulate(blocks_only(), plan, machine, options).step;
+  };
+  CHECK(step(1) == step(1));
+  CHECK(step(1) != step(2));
+  // The mean of a computation is 1.1, and a rank waits for others who are late.
+  CHECK(step(1) > 1.1 * undisturbed);
+  CHECK(step(1) < 1.2 * undisturbed);
+}
+
+TEST_CASE("folded replicas give the bits of every replica") {
+  for (const char* mesh : {"pp=4,dp=8,tp=8", "dp=4,fsdp=8", "pp=2,fsdp=16,tp=4", "fsdp=8,pp=4"})
+    for (const char* machine : {"h100", "llama3", "a100"}) {
+      CAPTURE(mesh);
+      SimulationOptions every;
+      every.fold = false;
+      const Model model = find_model("llama3-8b");
+      const Plan plan = plan_on(mesh);
+      const Simulation folded = simulate(model, plan, find_machine(machine)),
+                       all = simulate(model, plan, find_machine(machine), every);
+      CHECK(folded.step == all.step);
+      CHECK(folded.bubble == doctest::Approx(all.bubble).epsilon(1e-12));
+      CHECK(folded.replicas_simulated == 1);
+      CHECK(all.replicas_simulated == plan.mesh.data_ranks());
+    }
+}
+
+TEST_CASE("a group communicates over the innermost level that joins its ranks") {
+  const Machine machine = find_machine("llama3");
+  Network network(machine);
+  CHECK(network.level_of({0, 8, 1}) == 0);
+  CHECK(network.level_of({4, 8, 1}) == 1);  // half on the next server
+  CHECK(network.level_of({0, 384, 8}) == 1);
+  CHECK(network.level_of({8, 384, 8}) == 2);  // the last rank is in the next pod
+  CHECK(network.message_seconds(0, 1, 450e9) == doctest::Approx(3e-6 + 1 / 0.82));
+  CHECK(network.message_seconds(9, 1, 45e9) == doctest::Approx(8e-6 + 1));
+  CHECK(network.message_seconds(3071, 3072, 45e9) == doctest::Approx(12e-6 + 7));
+  const auto gather = collectives::Collective::all_gather;
+  const double first = network.collective_seconds(gather, {0, 8, 1}, 8e6);
+  CHECK(first == doctest::Approx(7 * (3e-6 + 1e6 / 369e9)));
+  CHECK(network.collective_seconds(gather, {16, 8, 1}, 8e6) == first);
+  CHECK(network.computed() == 1);
+  CHECK_THROWS_WITH_AS(network.level_of({0, 2, 24576}),
+                       "ranks 0 and 24576 are in different groups of RoCE, pods, the widest level "
+                       "of llama3",
+                       Error);
+}
+
+TEST_CASE("another topology, another time") {
+  const Model model = find_model("llama3-70b");
+  Plan plan = plan_on("pp=4,dp=8,tp=8");
+  Machine machine = find_machine("h100");
+  const double step = simulate(model, plan, machine).step;
+  machine.levels[1].bytes_per_second /= 4;
+  const Simulation slower = simulate(model, plan, machine);
+  CHECK(slower.step > step);
+  machine.levels[0].in_network_efficiency = 0.61;
+  CHECK(simulate(model, plan, machine).step < slower.step);
+  // Tensor parallel across servers.
+  plan.mesh = parse_mesh("tp=8,dp=8,pp=4");
+  CHECK(exposed_along(simulate(model, plan, machine), "tp") > 5 * exposed_along(slower, "tp"));
+}
+
+TEST_CASE("16,384 ranks: folded under 50 ms, every rank under 3 s on one core") {
+  const Machine machine = find_machine("llama3");
+  const double begin = cpu_seconds();
+  const Simulation folded = simulate(large_model(), large_plan(), machine);
+  const double folded_seconds = cpu_seconds() - begin;
+  SimulationOptions options;
+  options.fold = false;
+  options.stragglers.jitter = 0.05;
+  const Simulation every = simulate(large_model(), large_plan(), machine, options);
+  const double every_seconds = cpu_seconds() - begin - folded_seconds;
+  MESSAGE("folded ", folded_seconds * 1e3, " ms, every rank ", every_seconds * 1e3, " ms");
+  CHECK(every.replicas_simulated == 128);
+  CHECK(every.step > folded.step);
+  if (!is_fast_build) return;
+  CHECK(folded_seconds < 0.05);
+  CHECK(every_seconds < 3);
+}
