@@ -12,7 +12,6 @@
 """
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import cut
 import formats as forms
+import handouts
 import instructor
 import kit as kits
 import published
@@ -96,12 +96,10 @@ def anchors(kit, exercise):
 
 def unknown_terms(kit, exercise):
     """Terms of the English title and hints whose Chinese name the Chinese ones lack."""
-    rows = re.findall(r"^\| ([\w -]+?) \|.*\| ([^|]+?) \|$", (kit.root / "docs/glossary.md").read_text(), flags=re.M)
     pairs = list(zip([exercise["title"]["en"], *exercise["hints"]["en"]], [exercise["title"]["zh"], *exercise["hints"]["zh"]]))
     for english, chinese in pairs:
-        for term, name in rows:
-            if re.search(rf"\b{term}s?\b(?!\()", english, flags=re.I) and name not in chinese:
-                yield f"\"{english}\" speaks of a {term}, but \"{chinese}\" lacks {name} (docs/glossary.md)"
+        for term, name in handouts.lacking_terms(english, chinese, everyday=()):
+            yield f"\"{english}\" speaks of a {term}, but \"{chinese}\" lacks {name} (docs/glossary.md)"
 
 
 def formats(kit, exercise):

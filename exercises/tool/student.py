@@ -112,10 +112,11 @@ class Course:
         seed = kits.seed_of(PUBLIC_KEY, "home", exercise["id"])
         environment = {**os.environ, "WORLD_SIZE": str(size), "RANK": "0", "RINGSIDE_JUDGE_TRANSPORT": "threads",
                        "RINGSIDE_JUDGE_SEED": str(seed), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        stops = [argument for each in exercise["cut"] for argument in ("-ex", f"rbreak student::.*{each['function'].split('(')[0]}(")]
+        stops = [argument for each in exercise["cut"]
+                 for argument in ("-ex", f"break {Path(each['file']).name}:{each['function'].split('(')[0]}")]
         print(f"gdb in case {name} with {size} ranks, each a thread (info threads, thread 2, continue)")
         with tempfile.TemporaryDirectory() as folder:
-            os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", "set breakpoint pending on", *stops, "-ex", "run", "--args", program,
+            os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", f"source {self.hidden}/gdb/load.py", "-ex", "set breakpoint pending on", *stops, "-ex", "run", "--args", program,
                                            exercise["id"], "collect", name, folder], environment)
 
     def reset(self, exercise):
