@@ -1,6 +1,6 @@
 """The bug clinic, exercises/ringside-clinic:
 
-    ringside-clinic --list           the bugs
+    ringside-clinic --list           the bugs, and what one notices
     ringside-clinic NAME             runs the whole program with this bug: what you notice, what Ringside says, the lesson
     ringside-clinic --seed 7         a bug that is not named: runs it, and keeps its output, trace, notes and flight records
     ringside-clinic --seed 7 --look                what Ringside says about it, compared with the reference
@@ -145,7 +145,7 @@ def patient(build, bug, sick=True):
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "flights").mkdir(parents=True)
     environment = {**os.environ, "COLUMNS": "100", "RINGSIDE_CLINIC": str(folder), "RINGSIDE_FLIGHT_DIR": str(folder / "flights"),
-                   "RINGSIDE_TIMEOUT": "30", "RINGSIDE_WARN_AFTER": "5", **bug.get("env", {})}
+                   "RINGSIDE_TIMEOUT": "40", "RINGSIDE_WARN_AFTER": "20", **bug.get("env", {})}
     if "tsan" in bug:
         program = build.under_thread_sanitizer(bug["tsan"], edits)
         plain = ["setarch", "-R"] if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0 else []
@@ -163,10 +163,10 @@ def patient(build, bug, sick=True):
 
 def output(file, command, environment):
     try:
-        done = subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90)
+        done = subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180)
         file.write_bytes(done.stdout)
     except subprocess.TimeoutExpired as late:
-        file.write_bytes((late.stdout or b"") + b"\n(stopped after 90 s)\n")
+        file.write_bytes((late.stdout or b"") + b"\n(stopped after 180 s)\n")
 
 
 def examined(build, bug):
@@ -206,7 +206,7 @@ def main():
         if name not in names:
             sys.exit(f"there is no bug {name}; there are {', '.join(names)}")
     if args.list:
-        print("\n".join(names))
+        print("\n".join(f"{bug['id']:<24}{bug['notice']}" for bug in bugs))
         return 0
     seed = args.seed if args.seed is not None else random.randrange(1000)
     bug = bugs[names.index(args.name)] if args.name else random.Random(seed).choice(bugs)

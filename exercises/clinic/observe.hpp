@@ -57,10 +57,11 @@ inline void saw_step(const autograd::Module& model, std::int64_t step, double gr
     const auto values = parameter.values<double>();
     add(parameters, name, fmt::format("\"{:016x}\"", hash_of(values.data(), values.size_bytes())));
   }
-  std::ofstream(fmt::format("{}/{}.jsonl", folder, rank ? rank : "0"), std::ios::app) << fmt::format(
-      R"({{"step": {}, "drawn": "{:016x}", "gradient_norm": {:.17g}, "gradients": {{{}}}, "parameters": {{{}}}}})"
-      "\n",
-      step, drawn, gradient_norm, gradients, parameters);
+  std::ofstream file(fmt::format("{}/{}.jsonl", folder, rank ? rank : "0"), std::ios::app);
+  file << fmt::format(R"({{"step": {}, "drawn": "{:016x}", "gradient_norm": {:.17g}, )", step,
+                      drawn, gradient_norm)
+       << fmt::format(R"("gradients": {{{}}}, "parameters": {{{}}}}})", gradients, parameters)
+       << "\n";
 }
 
 }  // namespace ringside::clinic
