@@ -65,30 +65,37 @@ class Build:
         told = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "bin/ringside"], capture_output=True, text=True, check=True)
         return [each for each in shlex.split(told.stdout.strip().split("\n")[-1]) if each not in (":", "&&")]
 
+    def place_of(self, *contents):
+        """A folder of its own for these texts, and for this build of the libraries."""
+        stamp = str(os.stat(self.folder / "bin/ringside").st_mtime_ns) + (HERE / "observe.hpp").read_text()
+        return self.folder / "clinic" / hashlib.sha256(json.dumps([*contents, stamp]).encode()).hexdigest()[:16]
+
     def program(self, edits):
         """The path of ringside with these edits; compiled only if it is not there yet."""
         if not edits:
             return self.folder / "bin/ringside"
         texts = edited(edits)
-        key = json.dumps(sorted(texts.items())) + str(os.stat(self.folder / "bin/ringside").st_mtime_ns)
-        work = self.folder / "clinic" / hashlib.sha256(key.encode()).hexdigest()[:16]
-        if (work / "ringside").exists():
-            return work / "ringside"
-        shutil.rmtree(work, ignore_errors=True)
+        made = self.place_of("program", texts) / "ringside"
+        if made.exists():
+            return made
+        objects = [str(self.object_of(file, texts)) for file in self.sources(texts)]
         cut_at = next(i for i, each in enumerate(self.link) if each.endswith(".a"))
-        objects = []
-        for file, text in texts.items():
-            target = work / "source" / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-        for file in self.sources(texts):
-            objects.append(str(work / f"{len(objects)}.o"))
-            self.run(self.compile_command(file, work, objects[-1]))
         link = self.link[:cut_at] + objects + self.link[cut_at:]
-        link[link.index("-o") + 1] = str(work / "made")
+        made.parent.mkdir(parents=True, exist_ok=True)
+        link[link.index("-o") + 1] = str(made) + ".part"
         self.run(link)
-        (work / "made").rename(work / "ringside")
-        return work / "ringside"
+        os.rename(str(made) + ".part", made)
+        return made
+
+    def object_of(self, file, texts):
+        """The object of one source, with the edited headers."""
+        seen = {each: text for each, text in texts.items() if each == file or each.endswith(".hpp")}
+        work = self.place_of(file, seen)
+        if not (work / "object.o").exists():
+            write(seen, work / "source")
+            self.run(self.compile_command(file, work, str(work / "part.o")))
+            (work / "part.o").rename(work / "object.o")
+        return work / "object.o"
 
     def sources(self, texts):
         """The edited sources, and those that include an edited header."""
@@ -100,8 +107,7 @@ class Build:
     def compile_command(self, file, work, output):
         own = work / "source" / file
         given = [each for each in self.compile[file][:-4] if not each.startswith(("-W", "-O"))]  # without -o OBJECT -c SOURCE
-        fast = ["ccache"] if shutil.which("ccache") else []
-        return [*fast, given[0], f"-I{work / 'source'}", *given[1:], "-O1", "-g", "-w", "-o", output, "-c", str(own if own.exists() else ROOT / file)]
+        return [given[0], f"-I{work / 'source'}", *given[1:], "-O1", "-g", "-w", "-o", output, "-c", str(own if own.exists() else ROOT / file)]
 
     def run(self, command):
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
@@ -110,15 +116,17 @@ class Build:
 
     def under_thread_sanitizer(self, source, edits):
         """A program of one source, with edited headers, in which ThreadSanitizer watches."""
-        texts = edited(edits)
-        work = self.folder / "clinic" / hashlib.sha256((source + json.dumps(texts)).encode()).hexdigest()[:16]
-        for file, text in texts.items():
-            (work / "source" / file).parent.mkdir(parents=True, exist_ok=True)
-            (work / "source" / file).write_text(text)
-        work.mkdir(parents=True, exist_ok=True)
+        work = self.place_of(source, edited(edits))
+        write(edited(edits), work / "source")
         compiler = next(iter(self.compile.values()))[0]
         self.run([compiler, "-std=c++20", "-O1", "-g", "-fsanitize=thread", f"-I{work / 'source'}", f"-I{ROOT}", str(ROOT / source), "-o", str(work / "program")])
         return work / "program"
+
+
+def write(texts, folder):
+    for file, text in texts.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
 
 
 def edited(edits):
