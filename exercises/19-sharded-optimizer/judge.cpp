@@ -141,10 +141,11 @@ Verdict judge_bytes(const Run& run) {
     }
     std::sort(calls.begin(), calls.end());
     if (calls != expected)
-      return {
-          {fmt::format("rank {}: a step made the calls {}; expected one broadcast for each of "
-                       "{} parameters, under its name",
-                       rank, fmt::join(calls, ", "), sizes.size())}};
+      return {{fmt::format(
+          "rank {}: a step made {}; expected one broadcast for each of {} parameters, "
+          "under its name",
+          rank, calls.empty() ? "no calls" : fmt::format("the calls {}", fmt::join(calls, ", ")),
+          sizes.size())}};
     if (mine.at("sent") != bytes)
       return {{fmt::format("rank {}: sent {} bytes in a step, expected {}", rank,
                            mine["sent"].get<std::uint64_t>(), bytes)}};

@@ -1,6 +1,6 @@
 """The instructor's tool, exercises/ringside-exercises:
 
-    export DIR [--exercises 01,15] [--course | --self-study] [--build FOLDER]
+    export DIR [--exercises 01,15] [--course | --self-study] [--lang en,zh] [--build FOLDER]
         writes a course that students unpack: starters, the tool, headers, libraries, judges
     grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only] [--jobs N]
                       [--format gradescope,classroom50,junit,actions]
@@ -26,6 +26,7 @@ from pathlib import Path
 
 import cut
 import formats
+import handouts
 import kit as kits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,14 +69,18 @@ def export(args):
     for path in (path for path in tracked("exercises/judge") if path.endswith(".hpp")):
         copy(ROOT / path, hidden / "include" / path)
     for exercise in chosen:
-        export_exercise(kit, exercise, out, args.course)
+        export_exercise(kit, exercise, out, args)
     for path in kit.libraries:
         copy(path, hidden / "lib" / Path(path).name)
     copy(kit.program, hidden / "ringside-judge", 0o755)
     for name in ("cut.py", "kit.py", "formats.py", "student.py"):
         copy(ROOT / "exercises/tool" / name, hidden / "tool" / name)
+    for path in (path for path in tracked("tools/gdb") if path.endswith(".py")):
+        copy(ROOT / path, hidden / "gdb" / Path(path).relative_to("tools/gdb"))
     copy(ROOT / "exercises/tool/exercise", out / "exercise", 0o755)
-    copy(ROOT / "exercises/tool/export/README.md", out / "README.md")
+    for lang in args.lang:  # the front page, without what speaks of the repository
+        page = handouts.with_tables(handouts.page_of(lang).read_text(), chosen, lang)
+        (out / handouts.page_of(lang).name).write_text(page[:page.rindex("\n## ")])
     if args.self_study:
         for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):
             copy(ROOT / path, out / "reference" / path)
@@ -91,20 +96,27 @@ def export(args):
     print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, to {out}")
 
 
-def export_exercise(kit, exercise, out, course):
+def languages(text):
+    if unknown := set(text.split(",")) - set(handouts.LANGUAGES):
+        raise argparse.ArgumentTypeError(f"there is no handout in {', '.join(unknown)}; there are {', '.join(handouts.LANGUAGES)}")
+    return text.split(",")
+
+
+def export_exercise(kit, exercise, out, args):
     hidden, id = out / ".ringside", exercise["id"]
     starters = cut.student_files(ROOT, exercise)
     cut.write(starters, out / id)
     cut.write(starters, hidden / "starters" / id)
-    for path in sorted((ROOT / "exercises" / id).glob("handout.*.md")):
-        copy(path, out / id / path.name)
+    for name in [*(f"handout.{lang}.md" for lang in args.lang), "figure.svg"]:
+        if (ROOT / "exercises" / id / name).exists():
+            copy(ROOT / "exercises" / id / name, out / id / name)
     for name in [f"exercises/{id}/interface.hpp", f"exercises/{id}/bind.cpp", *exercise.get("include", [])]:
         copy(ROOT / name, hidden / "include" / name)
     # Without the edits: with the names and sentences of wrong answers a verdict can be named.
     public = {**exercise, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
     copy(kit.judges[id], hidden / "judges" / f"{id}.o")
-    if not course:
+    if not args.course:
         cut.write(cut.student_files(ROOT, exercise, stub=False), hidden / "solutions" / id)
 
 
@@ -243,6 +255,7 @@ def main():
     command = commands.add_parser("export", help="write a course for students")
     command.add_argument("dir")
     command.add_argument("--exercises", help="numbers, such as 01,15; default: all")
+    command.add_argument("--lang", type=languages, default=handouts.LANGUAGES, help="languages of the handouts; default: en,zh")
     command.add_argument("--build", help="a build folder with RINGSIDE_NATIVE=OFF; default: build/exercises, made if it is missing")
     command.add_argument("--kit", help="take what this kit.json names, although it may run on this machine only")
     kind = command.add_mutually_exclusive_group()

@@ -49,7 +49,7 @@ class Kit:
 
     def find(self, name):
         """The exercise with this number or id."""
-        found = [each for each in self.exercises if name in (each["id"], each["id"].split("-")[0])]
+        found = [each for each in self.exercises if name == each["id"] or name.zfill(2) == each["id"].split("-")[0]]
         if not found:
             raise SystemExit(f"there is no exercise {name}; there are "
                              + ", ".join(each["id"] for each in self.exercises))

@@ -8,6 +8,7 @@
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
     selftest.py KIT formats        verdicts written for Gradescope and Classroom 50 have their published form
+    selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
 import json
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import cut
 import formats as forms
+import handouts
 import instructor
 import kit as kits
 import published
@@ -96,12 +98,10 @@ def anchors(kit, exercise):
 
 def unknown_terms(kit, exercise):
     """Terms of the English title and hints whose Chinese name the Chinese ones lack."""
-    rows = re.findall(r"^\| ([\w -]+?) \|.*\| ([^|]+?) \|$", (kit.root / "docs/glossary.md").read_text(), flags=re.M)
     pairs = list(zip([exercise["title"]["en"], *exercise["hints"]["en"]], [exercise["title"]["zh"], *exercise["hints"]["zh"]]))
     for english, chinese in pairs:
-        for term, name in rows:
-            if re.search(rf"\b{term}s?\b(?!\()", english, flags=re.I) and name not in chinese:
-                yield f"\"{english}\" speaks of a {term}, but \"{chinese}\" lacks {name} (docs/glossary.md)"
+        for term, name in handouts.lacking_terms(english, chinese, everyday=()):
+            yield f"\"{english}\" speaks of a {term}, but \"{chinese}\" lacks {name} (docs/glossary.md)"
 
 
 def formats(kit, exercise):
@@ -164,7 +164,29 @@ def exported(kit, exercise):
             yield f"the starter in the export: {told}"
 
 
+def clinic():
+    """Each bug, or those named: what Ringside says has the sentence of the bug, and the reference finishes without an error."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
+    import clinic as clinics
+    import findings
+    build, names, faults = clinics.Build(Path(sys.argv[1]).parents[1]), sys.argv[3:], 0
+    bugs = [bug for bug in clinics.load() if not names or bug["id"] in names]
+    for bug in bugs:
+        well, sick = clinics.patient(build, bug, False), clinics.patient(build, bug)
+        says = findings.of(sick, well, [bug["run"], *bug["also"]])
+        if not any(re.search(bug["says"], each) for each in says):
+            faults += 1
+            print(f"{bug['id']}: expected \"{bug['says']}\", Ringside says {says[:6]}", flush=True)
+        if errors := findings.errors(well):
+            faults += 1
+            print(f"{bug['id']}: without the bug: {errors}", flush=True)
+    print(f"clinic: {len(bugs)} bugs, {faults or 'no'} faults")
+    return 1 if faults or not bugs else 0
+
+
 def main():
+    if sys.argv[2] == "clinic":
+        return clinic()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "attacks": attacks}[sys.argv[2]]

@@ -13,6 +13,7 @@ import html
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -100,6 +101,19 @@ class Course:
         for number, hint in enumerate(hints[:read], 1):
             print(f"Hint {number} of {len(hints)}: {hint}")
 
+    def first_line(self, exercise, function):
+        """FILE:LINE of the first statement of a function: at its opening bracket gdb does not know the arguments yet, and in a
+        line with a lambda it would stop in that."""
+        file = Path(function["file"]).name
+        text = (self.where(exercise) / file).read_text()
+        code, at = cut.masked(text), cut.find_function(text, function["function"], file)[1] + 1
+        while re.match(r"\s*[^\n;]*\[[^\]\n]*\]\s*[({]", code[at:]):
+            while code[at] != ";":
+                at = cut.closing(code, at) + 1 if code[at] in "({[" else at + 1
+            at += 1
+        at += re.match(r"\s*", code[at:]).end()
+        return f"{file}:{1 + text[:at].count(chr(10))}"
+
     def debug(self, exercise, name=None):
         cases = self.memory()["verdicts"].get(exercise["id"], {}).get("cases", [])
         name = name or next((each["id"] for each in cases if each["status"] != "right"), exercise["cases"][0]["id"])
@@ -112,10 +126,10 @@ class Course:
         seed = kits.seed_of(PUBLIC_KEY, "home", exercise["id"])
         environment = {**os.environ, "WORLD_SIZE": str(size), "RANK": "0", "RINGSIDE_JUDGE_TRANSPORT": "threads",
                        "RINGSIDE_JUDGE_SEED": str(seed), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        stops = [argument for each in exercise["cut"] for argument in ("-ex", f"rbreak student::.*{each['function'].split('(')[0]}(")]
+        stops = [argument for each in exercise["cut"] for argument in ("-ex", f"break {self.first_line(exercise, each)}")]
         print(f"gdb in case {name} with {size} ranks, each a thread (info threads, thread 2, continue)")
         with tempfile.TemporaryDirectory() as folder:
-            os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", "set breakpoint pending on", *stops, "-ex", "run", "--args", program,
+            os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", f"source {self.hidden}/gdb/load.py", "-ex", "set breakpoint pending on", *stops, "-ex", "run", "--args", program,
                                            exercise["id"], "collect", name, folder], environment)
 
     def reset(self, exercise):
