@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/one_of.hpp"
 #include "base/error.hpp"
+#include "cli/one_of.hpp"
 
 namespace ringside::cli {
 

@@ -51,17 +51,17 @@ class TraceOfRank {
   }
 
   RankTrace run() {
-    add(Trace::Lane::compute, Trace::Kind::phase, "step 1", "", 0, s_.step);
+    add(Trace::Track::compute, Trace::Kind::phase, "step 1", "", 0, s_.step);
     const auto& actions = s_.lowered.actions[rank_];
     for (std::size_t i = 0; i < actions.size(); ++i)
       action(actions[i], s_.timeline.replicas[replica_].spans[rank_][i],
              s_.timeline.exposed[replica_][rank_][i]);
     const double done = s_.timeline.reduced;
     if (done > last_) {
-      add(Trace::Lane::compute, Trace::Kind::phase, "reduce gradients", "", last_, done);
-      add(Trace::Lane::compute, Trace::Kind::wait, "wait for all ranks", "", last_, done);
+      add(Trace::Track::compute, Trace::Kind::phase, "reduce gradients", "", last_, done);
+      add(Trace::Track::compute, Trace::Kind::wait, "wait for all ranks", "", last_, done);
     }
-    add(Trace::Lane::compute, Trace::Kind::phase, "optimizer", "", done, s_.step);
+    add(Trace::Track::compute, Trace::Kind::phase, "optimizer", "", done, s_.step);
     std::ranges::stable_sort(trace_.spans, [](const TracedSpan& a, const TracedSpan& b) {
       return a.start != b.start ? a.start < b.start : a.end > b.end;
     });
@@ -69,9 +69,9 @@ class TraceOfRank {
   }
 
  private:
-  void add(Trace::Lane lane, Trace::Kind kind, std::string name, std::string about, double start,
+  void add(Trace::Track track, Trace::Kind kind, std::string name, std::string about, double start,
            double end, double bytes = 0) {
-    TracedSpan span{lane, kind, std::move(name), std::move(about), start, end};
+    TracedSpan span{track, kind, std::move(name), std::move(about), start, end};
     span.bytes = static_cast<std::uint64_t>(bytes);
     if (kind == Trace::Kind::call) span.queued = start;
     trace_.spans.push_back(std::move(span));
@@ -83,7 +83,7 @@ class TraceOfRank {
     if (is_send(action.kind)) {
       const bool on = action.kind == Kind::send_activation;
       if (span.end > span.start)
-        add(Trace::Lane::communication, Trace::Kind::call, "send",
+        add(Trace::Track::communication, Trace::Kind::call, "send",
             fmt::format("{} of micro-batch {} to stage {}", on ? "activations" : "gradients",
                         action.micro_batch, other_stage(action)),
             span.start, span.end, s_.load.message_bytes);
@@ -91,20 +91,20 @@ class TraceOfRank {
     }
     if (action.kind == Kind::reduce_gradients) {
       if (span.end > span.start)
-        add(Trace::Lane::communication, Trace::Kind::call, "reduce gradients",
+        add(Trace::Track::communication, Trace::Kind::call, "reduce gradients",
             fmt::format("stage {}", action.stage), span.start, span.end);
       return;
     }
     if (span.end == span.start) return;
-    add(Trace::Lane::compute, Trace::Kind::phase, phase_of(action.kind), about, span.start,
+    add(Trace::Track::compute, Trace::Kind::phase, phase_of(action.kind), about, span.start,
         span.end);
     last_ = span.end;
     if (is_receive(action.kind)) {
-      add(Trace::Lane::compute, Trace::Kind::wait, "wait for recv", about, span.start, span.end);
+      add(Trace::Track::compute, Trace::Kind::wait, "wait for recv", about, span.start, span.end);
       return;
     }
     if (exposed > 0)
-      add(Trace::Lane::compute, Trace::Kind::wait, "wait for communication", about,
+      add(Trace::Track::compute, Trace::Kind::wait, "wait for communication", about,
           span.end - exposed, span.end);
   }
 
@@ -142,7 +142,7 @@ std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
     if (event.text("ph") != "X") continue;
     const std::string kind = event.text("cat");
     TracedSpan span;
-    span.lane = kind == "call" ? Trace::Lane::communication : Trace::Lane::compute;
+    span.track = kind == "call" ? Trace::Track::communication : Trace::Track::compute;
     span.kind = kind == "call"    ? Trace::Kind::call
                 : kind == "wait"  ? Trace::Kind::wait
                 : kind == "phase" ? Trace::Kind::phase
