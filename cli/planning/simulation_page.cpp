@@ -32,7 +32,7 @@ Figure lanes_of(const Simulation& s) {
       some.push_back(std::move(traces[i * (all - 1) / (most_lanes - 1)]));
     traces = std::move(some);
   }
-  Figure figure = lanes_figure("What the ranks do in a step", traces, {0, s.step}, 0);
+  Figure figure = tracks_figure("What the ranks do in a step", traces, {0, s.step}, 0);
   figure.caption = fmt::format(
                        "{} of {} pipeline ranks of one replica. Communication within a computation "
                        "is drawn at its "
