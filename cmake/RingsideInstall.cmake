@@ -6,18 +6,18 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-get_property(libraries GLOBAL PROPERTY RINGSIDE_LIBRARIES)
-list(REMOVE_ITEM libraries ringside_cli ringside_library_backends ringside_judge)  # the program's own
-foreach(library ${libraries})
+get_property(installed GLOBAL PROPERTY RINGSIDE_LIBRARIES)
+list(REMOVE_ITEM installed ringside_cli ringside_library_backends ringside_judge)  # the program's own
+foreach(library ${installed})
   string(REPLACE "ringside_" "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
 endforeach()
 set_target_properties(ringside_options PROPERTIES EXPORT_NAME options)
 if(RINGSIDE_HAS_CUDA)
-  list(APPEND libraries ringside_cuda_kernels ringside_cuda_autograd_kernels)
+  list(APPEND installed ringside_cuda_kernels ringside_cuda_autograd_kernels)
 endif()
 
-install(TARGETS ringside ${libraries} ringside_options EXPORT RingsideTargets)
+install(TARGETS ringside ${installed} ringside_options EXPORT RingsideTargets)
 foreach(folder base collectives autograd transformer parallel ddp zero tensor_parallel pipeline_parallel planning)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringside FILES_MATCHING PATTERN "*.hpp")
 endforeach()
