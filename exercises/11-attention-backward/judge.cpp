@@ -55,7 +55,8 @@ Json expected_gradients(const Problem& p, std::uint64_t seed, std::int64_t only 
   const double scale = 1 / std::sqrt(static_cast<double>(p.head_size));
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t h = 0; h < p.heads; ++h)
-      for (std::int64_t i = 0; i < p.queries && (only < 0 || only == h % (p.heads / p.kv_heads)); ++i) {
+      for (std::int64_t i = 0; i < p.queries && (only < 0 || only == h % (p.heads / p.kv_heads));
+           ++i) {
         const std::int64_t kv = h / (p.heads / p.kv_heads), seen = i + 1 + p.keys - p.queries;
         const double *q = at(in.q, b, h, i), *dy = at(in.dy, b, h, i);
         std::vector<double> probability(static_cast<std::size_t>(seen)), dp = probability;
