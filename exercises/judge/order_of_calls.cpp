@@ -1,13 +1,14 @@
 #include "exercises/judge/order_of_calls.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "autograd/engine/engine.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/random.hpp"
 #include "base/trace.hpp"
+#include "exercises/judge/tensors.hpp"
 
 namespace ringside::exercises {
 
@@ -18,9 +19,10 @@ namespace {
 class ShuffledNet final : public Module {
  public:
   static constexpr std::size_t count = 8;
+  static constexpr std::int64_t length = 21;  // which 2 and 4 ranks do not divide
   explicit ShuffledNet(std::uint64_t seed) : seed_(seed), weights_(count) {
     for (std::size_t i = 0; i < count; ++i) {
-      weights_[i] = Tensor::full({5}, 1, DType::fp64);
+      weights_[i] = Tensor::full({length}, 1, DType::fp64);
       register_parameter(fmt::format("w{}", i), weights_[i]);
     }
   }
@@ -31,13 +33,13 @@ class ShuffledNet final : public Module {
     for (std::size_t i = count; i-- > 1;)
       std::swap(order[i], order[random_below(i + 1, seed_, 8 + static_cast<unsigned>(rank), i)]);
     Tensor loss = Tensor::full({1}, 0, DType::fp64);
-    for (const std::size_t i : order) loss = loss + sum(weights_[i]) * gradient(i, rank);
+    for (const std::size_t i : order) loss = loss + sum(weights_[i] * gradient(i, rank));
     return loss;
   }
 
-  // Of each element of w{i}, on this rank alone.
-  double gradient(std::size_t i, int rank) const {
-    return random_normal(seed_, 9, 100 * static_cast<unsigned>(rank) + i);
+  // That of w{i} on this rank alone.
+  Tensor gradient(std::size_t i, int rank) const {
+    return random_tensor({length}, seed_, 1000 + 100 * static_cast<unsigned>(rank) + i);
   }
 
  private:
@@ -69,7 +71,7 @@ Json step_of_shuffled_net(World& world, const Method& student) {
   for (const Trace::Span& span : trace.spans())
     if (span.kind == Trace::Kind::call && !span.about.empty()) calls.push_back(span.about);
   for (const auto& [name, weight] : net.named_parameters())
-    gradients.push_back(weight.grad().defined() ? weight.grad().values<double>()[0] : 0);
+    gradients.push_back(json_of(weight.grad()));
   return {
       {"calls", calls}, {"in backward", in_backward}, {"gradients", gradients}, {"error", error}};
 }
@@ -100,14 +102,12 @@ Verdict judge_means(const Run& run) {
   const ShuffledNet net(run.seed);
   for (int rank = 0; rank < run.world; ++rank)
     for (std::size_t i = 0; i < ShuffledNet::count; ++i) {
-      const double seen = run.ranks[rank].at("gradients").at(i);
-      double mean = 0;
-      for (int from = 0; from < run.world; ++from) mean += net.gradient(i, from) / run.world;
-      if (std::abs(seen - mean) > 1e-12)
-        return {
-            {fmt::format("rank {}: the gradient of w{} is {:.6g}, the mean of all ranks is "
-                         "{:.6g}",
-                         rank, i, seen, mean)}};
+      const Tensor mean = Tensor::zeros({ShuffledNet::length}, DType::fp64);
+      for (int from = 0; from < run.world; ++from)
+        accumulate_into(mean, net.gradient(i, from) * (1.0 / run.world));
+      const std::string fault = difference(fmt::format("the mean gradient of w{}", i),
+                                           run.ranks[rank].at("gradients").at(i), json_of(mean));
+      if (!fault.empty()) return {{fmt::format("rank {}: {}", rank, fault)}};
     }
   return {};
 }

@@ -1,0 +1,29 @@
+// Compiled with the student's files each time that one of them changes.
+#include "exercises/21-fsdp/interface.hpp"
+#include "stage3_parameters.cpp"
+
+namespace ringside::exercises {
+namespace {
+
+struct Adapter final : FullySharded {
+  Adapter(autograd::Module& module, collectives::ProcessGroup& group) : method(module, group) {}
+  void finish() override { method.finish(); }
+  std::unique_ptr<zero::PartitionedOptimizer> make_optimizer(
+      std::vector<autograd::ParameterGroup> groups,
+      zero::PartitionedOptimizer::Make make) override {
+    return method.make_optimizer(std::move(groups), std::move(make));
+  }
+  std::vector<std::string> in_memory() const override { return method.in_memory(); }
+  void visit_parameters(const zero::SeeTensor& see) const override { method.visit_parameters(see); }
+  void visit_gradients(const zero::SeeTensor& see) const override { method.visit_gradients(see); }
+  student::zero::ShardedParameters method;
+};
+
+std::unique_ptr<FullySharded> make(autograd::Module& module, collectives::ProcessGroup& group) {
+  return std::make_unique<Adapter>(module, group);
+}
+
+[[maybe_unused]] const bool bound = student_stage3.bind(make);
+
+}  // namespace
+}  // namespace ringside::exercises
