@@ -68,6 +68,13 @@ std::vector<double> columns_of(const std::vector<double>& dz, std::int64_t token
   return values(whole.narrow(1, first, columns));
 }
 
+// JSON has no infinite numbers and no NaN: they arrive as null.
+std::vector<double> numbers_in(const Json& list) {
+  std::vector<double> read;
+  for (const Json& each : list) read.push_back(each.is_null() ? NAN : each.get<double>());
+  return read;
+}
+
 Json run_student(World& world, const Problem& of) {
   collectives::ProcessGroup& group = world.group();
   const VocabularyRange range = tensor_parallel::vocabulary_range(of.vocabulary(), group);
@@ -97,9 +104,9 @@ Verdict judge_numbers(const Run& run) {
     const Expected alone = expected_of(of, first, columns);
     const Json& seen = run.ranks[rank];
     for (const std::string& found :
-         {fault_of("losses", seen.at("losses"), whole.losses, alone.losses, run.world),
-          fault_of("dz", seen.at("dz"), columns_of(whole.dz, of.tokens(), first, columns), alone.dz,
-                   run.world)})
+         {fault_of("losses", numbers_in(seen.at("losses")), whole.losses, alone.losses, run.world),
+          fault_of("dz", numbers_in(seen.at("dz")),
+                   columns_of(whole.dz, of.tokens(), first, columns), alone.dz, run.world)})
       if (!found.empty())
         return {{fmt::format("{}, rank {} with columns {} to {}: {}", of.name, rank, first,
                              first + columns - 1, found)}};
