@@ -1,5 +1,6 @@
 // Judges diagnoses of hangs: of flight records that are made from the seed, with a known cause.
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "base/random.hpp"
@@ -25,6 +26,14 @@ Call call_number(std::uint64_t n, std::uint64_t shift = 0) {
           .label = Label(fmt::format("layer{}", k))};
 }
 
+Call message(int from, int to, const char* label) {
+  return {.collective = Collective::point_to_point,
+          .root = from,
+          .count = 16,
+          .peer = to,
+          .label = Label(label)};
+}
+
 // The records of one group while it is made: every rank runs the same calls, and after each of them
 // a send or recv, which has a number of its own.
 struct Clinic {
@@ -33,7 +42,8 @@ struct Clinic {
       Flight& flight = flights.emplace_back();
       flight.header.rank = rank;
       flight.header.size = size;
-      flight.header.written_ns = 1000 + random(0, 100, 50 + rank);
+      flight.header.written_ns = std::int64_t{1'000'000'000} * (100 + random(0, 9, 50 + rank));
+      std::strcpy(flight.header.cause, "no message came for 5 s");
       // Recorders keep the last calls only, and not the same ones.
       for (int n = random(1, 3, 20 + rank); n <= last; ++n) make(rank, n);
     }
@@ -53,12 +63,8 @@ struct Clinic {
   void make(int rank, int n, std::uint64_t shift = 0) {
     const auto number = static_cast<std::uint64_t>(n);
     add(rank, call_number(number, shift), number);
-    FlightEntry& message = add(rank,
-                               {.collective = Collective::point_to_point,
-                                .count = static_cast<std::uint64_t>(10 + rank),
-                                .label = Label("activation")},
-                               number / 2 + 1);
-    message.waiting_for = (rank + 1) % size;  // it came
+    const int from = (rank + 1) % size;
+    add(rank, message(from, rank, "activation"), number / 2 + 1).waiting_for = from;  // it came
   }
   // The rank waits in this call.
   void wait(int rank, const Call& call, std::uint64_t sequence, int for_rank) {
@@ -100,9 +106,11 @@ Scene killed(Clinic clinic) {
 Scene in_a_circle(Clinic clinic) {  // two or three ranks, and one that waits for them
   const int length = 2 + static_cast<int>(clinic.scene % 2), c = clinic.culprit;
   const auto rank_at = [&](int i) { return (c + i) % clinic.size; };
-  const Call message{.collective = Collective::point_to_point, .label = Label("gradient")};
-  for (int i = 0; i < length; ++i) clinic.wait(rank_at(i), message, 99, rank_at((i + 1) % length));
-  clinic.wait(rank_at(length), message, 99, c);
+  const auto receive = [&](int rank, int from) {
+    clinic.wait(rank, message(from, rank, "gradient"), 99, from);
+  };
+  for (int i = 0; i < length; ++i) receive(rank_at(i), rank_at((i + 1) % length));
+  receive(rank_at(length), c);
   return {fmt::format("{} ranks from rank {} on wait in a circle", length, c), clinic.flights};
 }
 

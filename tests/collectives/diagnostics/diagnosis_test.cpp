@@ -16,19 +16,21 @@ std::vector<Flight> group_of(int size) {
     Flight& flight = flights[static_cast<std::size_t>(rank)];
     flight.header.rank = rank;
     flight.header.size = size;
-    flight.entries.push_back({.sequence = 1,
-                              .call = {.collective = Collective::all_reduce, .count = 8},
-                              .state = FlightEntry::done});
+    flight.entries.push_back(
+        {.sequence = 1,
+         .call = {.collective = Collective::all_reduce, .count = 8, .label = {}},
+         .state = FlightEntry::done});
   }
   return flights;
 }
 
 // The rank waits for a message of another one, or has it already.
 void add_message(Flight& flight, int from, FlightEntry::State state) {
-  flight.entries.push_back({.sequence = 1,
-                            .call = {.collective = Collective::point_to_point, .root = from},
-                            .state = state,
-                            .waiting_for = from});
+  flight.entries.push_back(
+      {.sequence = 1,
+       .call = {.collective = Collective::point_to_point, .root = from, .label = {}},
+       .state = state,
+       .waiting_for = from});
 }
 
 }  // namespace
