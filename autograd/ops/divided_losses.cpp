@@ -16,25 +16,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "autograd/kernels/copy.hpp"
-#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/rows.hpp"
-#include "base/error.hpp"
 
 namespace ringside::autograd {
 
 namespace {
 
-// What one rank knows of each row, on the CPU.
-struct RowNumbers {
-  Tensor largest;  // [rows]
-  Tensor sums;     // [2, rows]: total, then chosen
-};
-
-// Step 1 on the CPU, in this rank's columns only. Overwrites z by exp(z - largest).
+// Step 1, in this rank's columns only. Overwrites z by exp(z - largest).
 RowNumbers numbers_of_rows(const Tensor& z, const Tensor& targets) {
   const std::int64_t rows = z.size(0), columns = z.size(1);
   const RowNumbers numbers{Tensor::empty({rows}, z.dtype()), Tensor::empty({2, rows}, z.dtype())};
@@ -66,54 +57,7 @@ RowNumbers numbers_of_rows(const Tensor& z, const Tensor& targets) {
   return numbers;
 }
 
-// Step 1 on a device. Its kernel gives log_sum = log sum exp(z) and loss = log_sum - z[target] of
-// this rank's columns. That says the same: with largest = log_sum, total is 1. Leaves z as it is.
-RowNumbers numbers_of_rows_on_device(const Tensor& z, const Tensor& targets) {
-  const std::int64_t rows = z.size(0), columns = z.size(1);
-  const Tensor losses = Tensor::empty({rows}, DType::fp32, z.device()),
-               log_sums = Tensor::empty({rows}, DType::fp32, z.device());
-  device_kernels(z.device()).cross_entropy(z, targets, ignored_here, losses, log_sums);
-  const Tensor loss = losses.to(Device::cpu), target = targets.to(Device::cpu);
-  const RowNumbers numbers{log_sums.to(Device::cpu), Tensor::full({2, rows}, 1)};
-  for (std::int64_t t = 0; t < rows; ++t) {
-    const std::int32_t column = target.data<std::int32_t>()[t];
-    const bool is_here = column >= 0 && column < columns;
-    numbers.sums.data<float>()[rows + t] =
-        is_here ? numbers.largest.data<float>()[t] - loss.data<float>()[t] : 0;
-  }
-  return numbers;
-}
-
-// Step 2: afterwards `numbers` are those of the whole rows, on all ranks. own_largest is the
-// maximum of this rank's columns.
-void join(const RowNumbers& numbers, const Tensor& own_largest, const RowStatistics& statistics) {
-  statistics.max_over_ranks(numbers.largest);
-  dispatch(own_largest.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
-    // A total of exp(z - own largest) becomes one of exp(z - largest of all).
-    for (std::int64_t t = 0; t < own_largest.elements(); ++t)
-      numbers.sums.data<T>()[t] *=
-          std::exp(own_largest.data<T>()[t] - numbers.largest.data<T>()[t]);
-  });
-  statistics.sum_over_ranks(numbers.sums);
-}
-
-// Step 3: the losses, on the CPU. An ignored row has loss 0.
-void losses_of_whole_rows(const RowNumbers& whole, const Tensor& targets, const Tensor& losses) {
-  const std::int64_t rows = losses.elements();
-  dispatch(whole.largest.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
-    const T *const largest = whole.largest.data<T>(), *const total = whole.sums.data<T>(),
-                   *const chosen = total + rows;
-    for (std::int64_t t = 0; t < rows; ++t)
-      losses.data<double>()[t] = targets.data<std::int32_t>()[t] == ignored_here
-                                     ? 0
-                                     : static_cast<double>(largest[t] + std::log(total[t])) -
-                                           static_cast<double>(chosen[t]);
-  });
-}
-
-// Step 3 on the CPU: z holds exp(z - own largest), and becomes dz.
+// Step 3: z holds exp(z - own largest), and becomes dz.
 void gradient_of_rows(const Tensor& z, const Tensor& targets, const Tensor& own_largest,
                       const RowNumbers& whole, double row_weight) {
   const std::int64_t columns = z.size(1);
@@ -138,21 +82,6 @@ void gradient_of_rows(const Tensor& z, const Tensor& targets, const Tensor& own_
   });
 }
 
-// Step 3 on a device: the kernel computes exp(z - log_sum) with the log_sum of the whole rows. To
-// it, a target of another rank is no column of this row.
-Tensor gradient_of_rows_on_device(const Tensor& z, const Tensor& targets, const RowNumbers& whole,
-                                  double weight, DType dtype) {
-  const std::int64_t rows = z.size(0);
-  const Tensor log_sums = Tensor::empty({rows});
-  for (std::int64_t t = 0; t < rows; ++t)
-    log_sums.data<float>()[t] =
-        whole.largest.data<float>()[t] + std::log(whole.sums.data<float>()[t]);
-  device_kernels(z.device())
-      .cross_entropy_backward(z, targets, ignored_here, log_sums.to(z.device()), weight,
-                              Tensor::full({}, 1, DType::fp32, z.device()), z);
-  return to_storage_dtype(z, dtype);
-}
-
 }  // namespace
 
 Tensor targets_seen_here(const Tensor& targets, VocabularyRange range, std::int64_t columns,
@@ -168,23 +97,42 @@ Tensor targets_seen_here(const Tensor& targets, VocabularyRange range, std::int6
   return here;
 }
 
-Tensor losses_of_divided_rows(const Tensor& z, const Tensor& targets, double weight, bool gradient,
-                              DType dtype, const RowStatistics& statistics, const Tensor& losses) {
-  const bool on_cpu = z.device() == Device::cpu;
-  const RowNumbers numbers =
-      on_cpu ? numbers_of_rows(z, targets) : numbers_of_rows_on_device(z, targets);
+// Step 2.
+void join(const RowNumbers& numbers, const Tensor& own_largest, const RowStatistics& statistics) {
+  statistics.max_over_ranks(numbers.largest);
+  dispatch(own_largest.dtype(), "linear_cross_entropy", [&](auto zero) {
+    using T = decltype(zero);
+    // A total of exp(z - own largest) becomes one of exp(z - largest of all).
+    for (std::int64_t t = 0; t < own_largest.elements(); ++t)
+      numbers.sums.data<T>()[t] *=
+          std::exp(own_largest.data<T>()[t] - numbers.largest.data<T>()[t]);
+  });
+  statistics.sum_over_ranks(numbers.sums);
+}
+
+// Step 3.
+void losses_of_whole_rows(const RowNumbers& whole, const Tensor& targets, const Tensor& losses) {
+  const std::int64_t rows = losses.elements();
+  dispatch(whole.largest.dtype(), "linear_cross_entropy", [&](auto zero) {
+    using T = decltype(zero);
+    const T *const largest = whole.largest.data<T>(), *const total = whole.sums.data<T>(),
+                   *const chosen = total + rows;
+    for (std::int64_t t = 0; t < rows; ++t)
+      losses.data<double>()[t] = targets.data<std::int32_t>()[t] == ignored_here
+                                     ? 0
+                                     : static_cast<double>(largest[t] + std::log(total[t])) -
+                                           static_cast<double>(chosen[t]);
+  });
+}
+
+void losses_of_divided_rows_on_cpu(const Tensor& z, const Tensor& targets, double weight,
+                                   bool gradient, const RowStatistics& statistics,
+                                   const Tensor& losses) {
+  const RowNumbers numbers = numbers_of_rows(z, targets);
   const Tensor own_largest = numbers.largest.clone();
   join(numbers, own_largest, statistics);
-  if (on_cpu) {
-    losses_of_whole_rows(numbers, targets, losses);
-    if (gradient) gradient_of_rows(z, targets, own_largest, numbers, weight);
-    return z;
-  }
-  const Tensor on_host = Tensor::empty(losses.shape(), DType::fp64);
-  losses_of_whole_rows(numbers, targets.to(Device::cpu), on_host);
-  std::vector<float> rounded(on_host.values<double>().begin(), on_host.values<double>().end());
-  losses.copy_(Tensor::from(rounded, losses.shape()));
-  return gradient ? gradient_of_rows_on_device(z, targets, numbers, weight, dtype) : z;
+  losses_of_whole_rows(numbers, targets, losses);
+  if (gradient) gradient_of_rows(z, targets, own_largest, numbers, weight);
 }
 
 }  // namespace ringside::autograd

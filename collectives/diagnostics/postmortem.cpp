@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <map>
 
 #include "base/error.hpp"
 #include "base/words.hpp"
-#include "collectives/diagnostics/flight_recorder.hpp"
+#include "collectives/diagnostics/diagnosis.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -54,63 +53,43 @@ std::string line_of(const Flight& flight) {
       last.waiting_for >= 0 ? fmt::format(", waiting for rank {}", last.waiting_for) : "");
 }
 
-// Without point-to-point calls: each pair of ranks numbers its own.
-std::vector<FlightEntry> collectives_of(const Flight& flight) {
-  std::vector<FlightEntry> entries = flight.entries;
-  std::erase_if(entries, [](const FlightEntry& entry) {
-    return entry.call.collective == Collective::point_to_point;
-  });
-  return entries;
+std::string in_words(const Divergence& found) {
+  std::string text = fmt::format("The ranks diverged at call #{}:", found.sequence);
+  for (const auto& [call, ranks] : found.made)
+    text += fmt::format("\n  {} made {}", ranks_in_words(ranks), call);
+  return text + "\nEvery rank must make the same calls in the same order.";
 }
 
-// The first call in which the ranks differ; empty if the recorders have no such call.
-std::string divergence(const std::vector<Flight>& flights) {
-  // [sequence][call in words] the ranks that made it
-  std::map<std::uint64_t, std::map<std::string, std::vector<int>>> calls;
-  for (const Flight& flight : flights)
-    for (const FlightEntry& entry : collectives_of(flight))
-      calls[entry.sequence][describe(entry.call)].push_back(flight.header.rank);
-  for (const auto& [sequence, made] : calls) {
-    if (made.size() < 2) continue;
-    std::string text = fmt::format("The ranks diverged at call #{}:", sequence);
-    for (const auto& [call, ranks] : made)
-      text += fmt::format("\n  {} made {}", ranks_in_words(ranks), call);
-    return text + "\nEvery rank must make the same calls in the same order.";
-  }
-  return "";
-}
-
-// The ranks that are behind: all made the same calls, but some had not reached the last one.
-std::string laggards(const std::vector<Flight>& flights) {
-  const auto last_of = [](const Flight& flight) {
-    const auto entries = collectives_of(flight);
-    return entries.empty() ? std::uint64_t(0) : entries.back().sequence;
-  };
-  std::uint64_t furthest = 0;
-  for (const Flight& flight : flights) furthest = std::max(furthest, last_of(flight));
-  std::vector<int> behind;
-  for (const Flight& flight : flights)
-    if (last_of(flight) < furthest) behind.push_back(flight.header.rank);
-  if (behind.empty()) return "";
+std::string in_words(const Laggards& found) {
   return fmt::format(
       "All made the same calls, but {} had not come to call #{}, in which the others wait: look at "
       "what {} did after the call before it.",
-      ranks_in_words(behind), furthest, behind.size() == 1 ? "it" : "they");
+      ranks_in_words(found.ranks), found.sequence, found.ranks.size() == 1 ? "it" : "they");
+}
+
+// Of ranks that wait for each other's messages.
+std::string circle_in_words(const std::vector<int>& ranks) {
+  std::string text = "Ranks wait for each other in a circle: ";
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    text += fmt::format("{}rank {} for rank {}", i == 0 ? "" : ", ", ranks[i],
+                        ranks[(i + 1) % ranks.size()]);
+  return text + ". One of them must send before it receives.";
+}
+
+std::string verdict_of(const std::vector<Flight>& flights, const std::vector<int>& absent) {
+  if (const auto found = divergence(flights)) return in_words(*found);
+  if (const auto ranks = circle(flights); !ranks.empty()) return circle_in_words(ranks);
+  if (const auto found = laggards(flights)) return in_words(*found);
+  if (absent.empty()) return "All ranks made the same calls and had come equally far.";
+  return fmt::format("All that left a record made the same calls: look at {}.",
+                     ranks_in_words(absent));
 }
 
 // `flights` are those of one group, in the order of ranks.
 std::string postmortem_of_group(const std::vector<Flight>& flights) {
-  const int size = flights.front().header.size;
   std::string text;
-  std::vector<int> absent;
-  auto next = flights.begin();
-  for (int rank = 0; rank < size; ++rank) {
-    if (next != flights.end() && next->header.rank == rank) {
-      text += line_of(*next++) + "\n";
-    } else {
-      absent.push_back(rank);
-    }
-  }
+  for (const Flight& flight : flights) text += line_of(flight) + "\n";
+  const std::vector<int> absent = without_record(flights);
   if (!absent.empty())
     text += fmt::format("{} left no record: killed, or stuck, or on another host\n",
                         ranks_in_words(absent));
@@ -119,13 +98,7 @@ std::string postmortem_of_group(const std::vector<Flight>& flights) {
       flights.begin(), flights.end(),
       [](const Flight& a, const Flight& b) { return a.header.written_ns < b.header.written_ns; });
   text += fmt::format("\nFirst to write, rank {}: {}\n", first->header.rank, first->header.cause);
-  auto verdict = divergence(flights);
-  if (verdict.empty()) verdict = laggards(flights);
-  if (verdict.empty() && !absent.empty())
-    verdict = fmt::format("All that left a record made the same calls: look at {}.",
-                          ranks_in_words(absent));
-  if (verdict.empty()) verdict = "All ranks made the same calls and had come equally far.";
-  return text + "\n" + verdict + "\n";
+  return text + "\n" + verdict_of(flights, absent) + "\n";
 }
 
 }  // namespace

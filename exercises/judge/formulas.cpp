@@ -6,7 +6,7 @@ namespace ringside::exercises {
 namespace {
 
 bool equal(double a, double b) {
-  return a == b || std::abs(a - b) <= 1e-9 * std::abs(b);  // infinite is equal to infinite
+  return a == b || (std::isfinite(b) && std::abs(a - b) <= 1e-9 * std::abs(b));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ import kit as kits
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero",
-           "tensor_parallel", "pipeline_parallel", "planning"]
+           "tensor_parallel", "pipeline_parallel", "planning", "transformer"]
 
 
 # ---- Export
