@@ -23,20 +23,6 @@ const std::vector<std::string> meshes = {
     "dp=8",      "pp=8",      "dp=4,tp=2",     "dp=2,tp=4", "tp=2,pp=4", "pp=2,tp=4",  // 8
     "pp=4,dp=2", "pp=2,dp=4", "pp=2,dp=2,tp=2"};
 
-// The last mesh of 8 ranks.
-TEST_CASE("mesh: 8 tensor ranks cannot divide 12 heads, which a sentence says") {
-  const auto refused = [](const std::string& mesh, std::int64_t kv_heads) {
-    Problem problem;
-    problem.kv_heads = kv_heads;
-    const MeshCase each{mesh, "bucketed"};
-    CHECK_THROWS_AS(
-        cli::require_divisible(each.plan(), problem.config(), problem.options(), each.inner),
-        Error);
-  };
-  refused("tp=8", 12);
-  refused("tp=3", 2);
-}
-
 struct Case {
   Problem problem;
   MeshCase mesh;
@@ -84,6 +70,19 @@ std::vector<Case> sample(DType dtype) {
 }
 
 }  // namespace
+
+TEST_CASE("mesh: 8 tensor ranks cannot divide 12 heads, which a sentence says") {
+  const auto refused = [](const std::string& mesh, std::int64_t kv_heads) {
+    Problem problem;
+    problem.kv_heads = kv_heads;
+    const MeshCase each{mesh, "bucketed"};
+    CHECK_THROWS_AS(
+        cli::require_divisible(each.plan(), problem.config(), problem.options(), each.inner),
+        Error);
+  };
+  refused("tp=8", 12);
+  refused("tp=3", 2);
+}
 
 TEST_CASE("mesh, fp64: every gradient on every mesh; 12 key heads, untied") {
   check_product(12, false);
