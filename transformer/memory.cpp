@@ -51,6 +51,12 @@ struct Sizes {
     return has_head ? rows * vocabulary + 3 * tokens * d + vocabulary * d : 0;
   }
 
+  // Of these, what is kept until backward: the gradients of the matrix and of the head's input, and
+  // the input of the norm.
+  double kept_at_head(double tokens) const {
+    return has_head ? vocabulary * d + 2 * tokens * d : 0;
+  }
+
   // Numbers when backward has come to the embedding: the gradient of its matrix, and of its output.
   double at_embedding(double tokens) const {
     return has_embedding ? vocabulary * d + 3 * tokens * d : 0;
@@ -71,14 +77,16 @@ double rows_of_logits(double tokens, const Config& config) {
 // The largest number of activations that exist at one time: when backward begins at the head, in
 // the first block that it comes to, or at the embedding, where one micro-batch's blocks are freed.
 double peak_activations(const Sizes& sizes, double tokens, double rows, bool checkpointed,
-                        double micro_batches_kept = 1) {
+                        const Held& held = {}) {
   const double block = tokens * sizes.kept_by_block(),
                in_block = sizes.of_backward_in_block(tokens),
                kept_by_layer = checkpointed ? tokens * sizes.stream : block;
-  const double here = sizes.layers * kept_by_layer, others = (micro_batches_kept - 1) * here;
+  const double here = sizes.layers * kept_by_layer;
+  const double others =
+      (held.micro_batches_kept - 1) * here + (held.heads_kept - 1) * sizes.kept_at_head(tokens);
   return others +
          std::max({here + sizes.at_head(tokens, rows), here + (checkpointed ? block : 0) + in_block,
-                   sizes.at_embedding(tokens)});
+                   (held.splits_backward ? here : 0) + sizes.at_embedding(tokens)});
 }
 
 double bytes_of_buckets(const Sizes& sizes, double size, const Held& held) {
@@ -120,10 +128,9 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
                        bytes_of_buckets(sizes, size, held),
           .optimizer = held.optimizer *
                        (masters + (options.optimizer == OptimizerKind::adamw ? 2 * fp32_copy : 0)),
-          .activations = peak_activations(sizes, tokens, rows, options.checkpoint_activations,
-                                          held.micro_batches_kept) *
-                             size +
-                         converted,
+          .activations =
+              peak_activations(sizes, tokens, rows, options.checkpoint_activations, held) * size +
+              converted,
           .before_sharding = parameters};
 }
 

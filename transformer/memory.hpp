@@ -34,6 +34,10 @@ struct Held {
 
   // A pipeline keeps the activations of several micro-batches at a time; so many of all its layers.
   double micro_batches_kept = 1;
+  // ... and on the rank of the last stage, at the head: it computes its gradients in forward.
+  double heads_kept = 1;
+  // Backward is done in two parts: what a block keeps is freed by the second one.
+  bool splits_backward = false;
 
   // Fractions of the part.
   double parameters = 1, gradients = 1, optimizer = 1;

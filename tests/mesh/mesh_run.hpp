@@ -37,6 +37,7 @@ struct Problem {
   std::int64_t layers = 12, steps = 10, accumulate = 1;
   transformer::OptimizerKind optimizer = transformer::OptimizerKind::sgd;
   bool checkpoint_activations = false;
+  double learning_rate = 0.3;
 
   Config config() const {
     Config config;
@@ -59,14 +60,14 @@ struct Problem {
     options.checkpoint_activations = checkpoint_activations;
     options.sequence = 12;
     options.optimizer = optimizer;
-    options.learning_rate = 0.3;
-    options.min_learning_rate = 0.1;
+    options.learning_rate = learning_rate;
+    options.min_learning_rate = learning_rate / 3;
     options.clip = 0.5;  // below every norm of these steps
     return options;
   }
 
   auto key() const {
-    return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer);
+    return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer, learning_rate);
   }
 };
 

@@ -75,6 +75,24 @@ void require_divisible(const MeshPlan& plan, const Config& config,
           plan.shape.text(), plan.data_ranks());
 }
 
+namespace {
+
+// How many micro-batches of the last stage are between their forward and their backward, and
+// whether backward is split.
+void keep_heads(const pipeline_parallel::Schedule& schedule, int rank, transformer::Held& held) {
+  using pipeline_parallel::Kind;
+  int now = 0, most = 1;
+  for (const pipeline_parallel::Action& action : schedule.actions[rank]) {
+    if (action.kind == Kind::backward_weight) held.splits_backward = true;
+    if (action.stage + 1 != schedule.stages()) continue;
+    if (action.kind == Kind::forward) most = std::max(most, ++now);
+    if (action.kind == Kind::backward || action.kind == Kind::backward_input) --now;
+  }
+  held.heads_kept = most;
+}
+
+}  // namespace
+
 transformer::MemoryNeed memory_on_rank(const MeshPlan& plan, const Config& config,
                                        const transformer::TrainerOptions& options,
                                        autograd::DType dtype, int rank,
@@ -83,6 +101,7 @@ transformer::MemoryNeed memory_on_rank(const MeshPlan& plan, const Config& confi
   of_strategy.divides_sequence = plan.sequence_parallel;
   if (plan.schedule.stages() > 0) {
     const int pipeline_rank = plan.shape.coordinate(rank, Axis::pp);
+    keep_heads(plan.schedule, pipeline_rank, of_strategy);
     of_strategy.micro_batches_kept =
         static_cast<double>(pipeline_parallel::most_in_flight(plan.schedule)[pipeline_rank]) /
         static_cast<double>(pipeline_parallel::stages_of(plan.schedule, pipeline_rank).size());

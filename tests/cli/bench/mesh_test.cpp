@@ -60,7 +60,9 @@ void check_memory(const nlohmann::json& row, int pipeline_ranks) {
     const double blocks = 4.0 / pipeline_ranks;  // 9 parameters each; 3 outside
     CHECK(updates >= 4 * 9 * blocks);
     CHECK(updates <= 4 * (9 * blocks + 3));
-    CHECK(memory["peak_activations_bytes"] > 0);
+    // The estimate leaves out the table of RoPE, which counts with so few tokens.
+    CHECK(memory["peak_activations_bytes"].get<double>() ==
+          doctest::Approx(memory["estimated_peak_activations_bytes"].get<double>()).epsilon(0.05));
   }
 }
 

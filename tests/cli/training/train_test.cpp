@@ -234,7 +234,7 @@ TEST_CASE("a model that does not fit is refused before memory is allocated") {
   CHECK(outcome.err ==
         "ringside: this needs about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, "
         "gradients 16 GB, optimizer 16 GB, activations "
-        "0.45 GB), but 20 GB are available: choose a smaller model or batch, fewer ranks on this "
+        "0.49 GB), but 20 GB are available: choose a smaller model or batch, fewer ranks on this "
         "machine, or --accumulate and "
         "--checkpoint-activations for fewer activations; --memory-limit 0 tries it anyway\n");
   CHECK(outcome.seconds < 5);
