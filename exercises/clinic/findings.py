@@ -22,7 +22,7 @@ def text(file):
 def errors(folder):
     """Sentences of the program itself, of the post-mortem and of ThreadSanitizer."""
     lines = text(folder / "output").split("\n")
-    told = [re.sub(r"^\[\d+\] ", "", line) for line in lines if re.search(r"(^|\] )ringside: |WARNING: ThreadSanitizer", line)]
+    told = [re.sub(r"^\[\d+\] ", "", line) for line in lines if re.search(r"(^|\] )ringside: |WARNING: ThreadSanitizer|^ +(Read|Write|Previous \w+) of size|#0 .*publish", line)]
     told = [each for each in told if not re.search(r"what each rank was doing|ended with exit code|went on after", each)]
     return told[:6] + [f"post-mortem: {line}" for line in text(folder / "postmortem").strip().split("\n")[:6] if line]
 
