@@ -118,6 +118,7 @@ class Build:
         """A program of one source, with edited headers, in which ThreadSanitizer watches."""
         work = self.place_of(source, edited(edits))
         write(edited(edits), work / "source")
+        work.mkdir(parents=True, exist_ok=True)
         compiler = next(iter(self.compile.values()))[0]
         self.run([compiler, "-std=c++20", "-O1", "-g", "-fsanitize=thread", f"-I{work / 'source'}", f"-I{ROOT}", str(ROOT / source), "-o", str(work / "program")])
         return work / "program"

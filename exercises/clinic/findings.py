@@ -7,7 +7,7 @@ from pathlib import Path
 
 def of(sick, well, commands):
     """Sentences, from the folders of two runs."""
-    says = errors(sick) + outputs(sick, well, commands) + notes(sick, well)
+    says = errors(sick) + outputs(sick, well, commands) + losses(sick, well) + notes(sick, well)
     if text(sick / "trace.json") and text(well / "trace.json"):  # a run that failed leaves it empty
         says += traces(Trace(sick / "trace.json"), Trace(well / "trace.json"))
     return list(dict.fromkeys(says))
@@ -22,7 +22,7 @@ def text(file):
 def errors(folder):
     """Sentences of the program itself, of the post-mortem and of ThreadSanitizer."""
     lines = text(folder / "output").split("\n")
-    told = [re.sub(r"^\[\d+\] ", "", line) for line in lines if re.search(r"(^|\] )ringside: |WARNING: ThreadSanitizer", line)]
+    told = [re.sub(r"^\[\d+\] ", "", line) for line in lines if re.search(r"(^|\] )ringside: |WARNING: ThreadSanitizer|^ +(Read|Write|Previous \w+) of size|#0 .*publish", line)]
     told = [each for each in told if not re.search(r"what each rank was doing|ended with exit code|went on after", each)]
     return told[:6] + [f"post-mortem: {line}" for line in text(folder / "postmortem").strip().split("\n")[:6] if line]
 
@@ -36,6 +36,12 @@ def outputs(sick, well, commands):
         new = [line.strip() for line in text(sick / f"output{number}").split("\n") if plain(line) not in known]
         says += [f"ringside {command}: {line}" for line in new[:4]]
     return says
+
+
+def losses(sick, well):
+    """The first step whose loss differs."""
+    mine, other = (re.findall(r"^step (\d+)/\d+  loss ([\d.]+)", text(folder / "output"), flags=re.M) for folder in (sick, well))
+    return [f"step {step}: the loss is {loss}, the reference's {expected}" for (step, loss), (_, expected) in zip(mine, other) if loss != expected][:1]
 
 
 # ---- The notes of observe.hpp
@@ -128,6 +134,6 @@ def traces(mine, other):
         for rank in mine.ranks:
             here, there = mine.peaks(rank).get(kind, 0), other.peaks(rank).get(kind, 0)
             if here > 1.2 * there and here - there > 0.1:
-                says.append(f"rank {rank}: {kind} take {here:.1f} MB at the peak, the reference's {there:.1f} MB")
+                says.append(f"rank {rank}: {here:.1f} MB of {kind} at the peak, the reference {there:.1f} MB")
                 break
     return says

@@ -144,8 +144,8 @@ def faults(exercise):
 
 # ---- The tables of README.md
 
-TRACKS = [({"en": "week-end (W)", "zh": "周末(W)"}, ["01", "02", "13", "15", "19"]),
-          ({"en": "CS336 companion (C)", "zh": "CS336 伴读(C)"}, ["06", *map(str, range(11, 23)), "27"]),
+TRACKS = [({"en": "week-end (W)", "zh": "周末（W）"}, ["01", "02", "13", "15", "19"]),
+          ({"en": "CS336 companion (C)", "zh": "CS336 伴读（C）"}, ["06", *map(str, range(11, 23)), "27"]),
           ({"en": "full", "zh": "完整"}, None)]  # all
 
 
