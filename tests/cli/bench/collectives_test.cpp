@@ -279,8 +279,9 @@ TEST_CASE("bench reports wrong arguments before it starts ranks") {
         "bytes), 10MB or 1GB\n");
   CHECK(one_error({"all_reduce", "--bytes", "3B"}, 2)
             .starts_with("ringside: --bytes 3B is too small for one element of fp32\n"));
-  CHECK(one_error({"all_reduce", "--type", "fp33"})
-            .starts_with("ringside: there is no type named 'fp33' (did you mean fp32?); there are fp32, "));
+  CHECK(
+      one_error({"all_reduce", "--type", "fp33"})
+          .starts_with("ringside: there is no type named 'fp33' (did you mean fp32?); there are "));
   CHECK(one_error({"all_reduce", "--op", "mean"})
             .starts_with("ringside: there is no operation named 'mean'; there are sum, "));
   const auto memory = one_error({"all_reduce", "-n", "2,6", "--bytes", "1MB,10TB"});
