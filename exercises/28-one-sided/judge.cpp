@@ -16,7 +16,7 @@ std::vector<Comparison> comparisons() {
   std::vector<Comparison> all;
   for (const Number base : {Number(0), Number(1000), Number(0xffffff00), Number(0xffffffff)})
     for (const int count : {0, 1, 3, 300})
-      for (const int number : {0, 1, 2, 4, 299, 301})
+      for (const int number : {0, 1, 2, 4, 5, 299, 301})
         all.push_back({base + static_cast<Number>(count), base + static_cast<Number>(number)});
   return all;
 }
@@ -46,9 +46,10 @@ Verdict judge_numbers(const Run& run) {
                     slots)};
     for (std::size_t k = 0; k < 3; ++k)
       if (seen[k] != expected[k])
-        return {{fmt::format("{} is {}, expected {}: the count is {} {}", calls[k],
-                             seen[k] != false, expected[k] != false, std::abs(ahead),
-                             ahead < 0 ? "behind" : "ahead, or has wrapped around")}};
+        return {
+            {fmt::format("{} is {}, expected {}: the two numbers are {} apart, and numbers wrap "
+                         "around at 2^32",
+                         calls[k], seen[k] != false, expected[k] != false, std::abs(ahead))}};
   }
   return {};
 }
