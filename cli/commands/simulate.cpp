@@ -41,8 +41,9 @@ closed form is computed. in_network: the switches add up, where the topology
 says that they can.
 
 A message or a collective costs what it costs on the innermost network that
-joins its ranks; nobody else uses it, except with --congestion. --topology takes a machine by name
-(ringside account --list) or a JSON file: see planning/machine.hpp.
+joins its ranks; nobody else uses it, except with --congestion. --topology takes
+a machine by name (ringside account --list) or a JSON file: see
+planning/machine.hpp.
 
 Examples:
   ringside simulate --model llama3-405b --mesh pp=16,dp=128,tp=8 \
