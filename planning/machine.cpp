@@ -38,6 +38,11 @@ Machine read_machine(const nlohmann::json& json, const std::string& name,
   device.done();
   for (JsonFields& level : fields.list("levels")) machine.levels.push_back(read_level(level));
   fields.done();
+  require(
+      machine.levels.front().oversubscription == 1,
+      "{}levels[0].oversubscription is {:g}, but the innermost level joins devices, which cannot "
+      "be oversubscribed: move it to the level above",
+      place, machine.levels.front().oversubscription);
   for (std::size_t i = 1; i < machine.levels.size(); ++i)
     require(machine.levels[i].group > machine.levels[i - 1].group,
             "{}levels[{}].group is {}, but levels go from the inside out: more than the {} of "

@@ -41,8 +41,9 @@ closed form is computed. in_network: the switches add up, where the topology
 says that they can.
 
 A message or a collective costs what it costs on the innermost network that
-joins its ranks; nobody else uses it. --topology takes a machine by name
-(ringside account --list) or a JSON file: see planning/machine.hpp.
+joins its ranks; nobody else uses it, except with --congestion. --topology takes
+a machine by name (ringside account --list) or a JSON file: see
+planning/machine.hpp.
 
 Examples:
   ringside simulate --model llama3-405b --mesh pp=16,dp=128,tp=8 \
@@ -67,7 +68,7 @@ struct Arguments {
   std::vector<std::string> slow;
   double jitter = 0;
   std::uint64_t seed = 0;
-  bool every_rank = false;
+  bool every_rank = false, congestion = false;
   std::string svg, trace, against;
 };
 
@@ -96,7 +97,7 @@ void simulate_plan(const Arguments& args) {
   planning::SimulationOptions options;
   for (const std::string& slow : args.slow) take_slow_rank(slow, options.stragglers);
   options.stragglers.jitter = args.jitter, options.stragglers.seed = args.seed;
-  options.fold = !args.every_rank;
+  options.fold = !args.every_rank, options.congestion = args.congestion;
   options.schedule_file = args.plan.schedule_file();
   const auto simulation = simulate(model, args.plan.plan(model), machine, options);
   std::string text = simulation_text(simulation);
@@ -179,6 +180,9 @@ void add_straggler_options(CLI::App& command, Arguments& args) {
       ->type_name("SHARE")
       ->check(CLI::Range(0.0, 10.0).description(""));
   command.add_option("--seed", args.seed, "Seed of --jitter [0]")->type_name("N");
+  command.add_flag("--congestion", args.congestion,
+                   "Messages and reductions share links: fair rates, computed again whenever one "
+                   "starts or ends");
   command.add_flag("--every-rank", args.every_rank,
                    "Simulate every replica, also those that do the same as another");
 }

@@ -1,14 +1,16 @@
 #include "cli/planning/simulation_page.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "cli/planning/simulated_traces.hpp"
 #include "cli/planning/simulation_view.hpp"
-#include "cli/report/numbers.hpp"
+#include "cli/report/chart.hpp"
 #include "cli/report/report_figures.hpp"
 #include "cli/views/account.hpp"
+#include "cli/views/account_page.hpp"
 
 namespace ringside::cli {
 
@@ -79,6 +81,62 @@ Figure ranks_figure(const Simulation& s) {
   return figure;
 }
 
+// The plan on another number of data-parallel ranks, with the same batch; none if the batch or the
+// machine does not allow it.
+std::optional<planning::Plan> on_data_ranks(const Simulation& s, std::int64_t count) {
+  planning::Plan plan = s.plan;
+  auto axis = std::ranges::find(plan.mesh.axes, "fsdp", &planning::Mesh::Axis::name);
+  if (axis == plan.mesh.axes.end())
+    axis = std::ranges::find(plan.mesh.axes, "dp", &planning::Mesh::Axis::name);
+  if (axis == plan.mesh.axes.end()) axis = plan.mesh.axes.insert(plan.mesh.axes.begin(), {"dp", 1});
+  const std::int64_t others = plan.mesh.data_ranks() / axis->size;
+  axis->size = count;
+  const std::int64_t sequences = s.plan.batch() / plan.micro_batch;
+  const std::int64_t data_ranks = others * count;
+  plan.micro_batches = sequences / data_ranks;
+  constexpr std::int64_t most_micro_batches = 4096;  // a page should not take seconds
+  const bool possible = sequences % data_ranks == 0 && plan.micro_batches >= 1 &&
+                        plan.micro_batches <= most_micro_batches &&
+                        plan.mesh.devices() <= s.machine.levels.back().group &&
+                        (plan.schedule != planning::Schedule::interleaved ||
+                         plan.micro_batches % plan.mesh.size("pp") == 0);
+  return possible ? std::optional(plan) : std::nullopt;
+}
+
+Figure ranks_curve(const Simulation& s) {
+  Chart chart{"Time of a step over ranks", {"ranks", true}, {"ms per step", true}, {}};
+  Figure figure{
+      chart.title,
+      "",
+      "The same model and batch on 1, 2, 4, ... times as many data-parallel ranks. The "
+      "dashed line is what twice as many ranks in half the time would be. Where the step "
+      "leaves it, the bubble grows, because each pipeline has fewer micro-batches, or "
+      "communication is no longer hidden.",
+      {{"ranks", "micro-batches", "step (ms)", "ideal (ms)", "exposed (ms)", "MFU (%)"}, {}}};
+  Series step{"step", Series::line, {}, -1}, ideal{"ideal", Series::dashed, {}, -1},
+      exposed{"exposed communication", Series::line, {}, -1};
+  for (std::int64_t count = 1; count <= s.machine.levels.back().group; count *= 2) {
+    const auto plan = on_data_ranks(s, count);
+    if (!plan) continue;
+    const Simulation each = simulate(s.model, *plan, s.machine);
+    const auto ranks = static_cast<double>(plan->mesh.devices());
+    double waits = 0;
+    for (const auto& axis : each.exposed) waits += axis.seconds;
+    step.points.emplace_back(ranks, each.step * 1e3);
+    ideal.points.emplace_back(ranks,
+                              step.points.front().second * step.points.front().first / ranks);
+    if (waits > 0) exposed.points.emplace_back(ranks, waits * 1e3);
+    figure.table.rows.push_back({fmt::to_string(plan->mesh.devices()),
+                                 fmt::to_string(plan->micro_batches), ms(each.step),
+                                 table_number(ideal.points.back().second), ms(waits),
+                                 fmt::format("{:.1f}", 100 * each.utilization)});
+  }
+  chart.series = {step, ideal};
+  if (exposed.points.size() > 1) chart.series.push_back(exposed);
+  if (step.points.size() > 1) figure.drawing = draw(chart);
+  return figure;
+}
+
 }  // namespace
 
 Report simulation_page(const Simulation& s) {
@@ -91,6 +149,10 @@ Report simulation_page(const Simulation& s) {
   report.figures = {lanes_of(s), ranks_figure(s)};
   if (!s.exposed.empty()) report.figures.push_back(exposed_figure(s));
   if (!s.loads.empty()) report.figures.push_back(links_figure(s));
+  report.figures.push_back(ranks_curve(s));
+  const planning::Account account = planning::account(s.model, s.plan, s.machine);
+  report.figures.push_back(memory_figure(account));
+  report.figures.push_back(batch_figure(account));
   return report;
 }
 

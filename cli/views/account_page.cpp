@@ -75,6 +75,8 @@ std::string ticks(double scale, const std::string& label) {
   return svg + fmt::format("</svg>\n<span class=\"axis\">{}</span>\n", escaped(label));
 }
 
+}  // namespace
+
 Figure memory_figure(const Account& account) {
   const std::vector<std::string> kinds = kinds_of(account);
   const double limit = account.machine.memory / 1e9,
@@ -109,6 +111,8 @@ Figure memory_figure(const Account& account) {
   return figure;
 }
 
+namespace {
+
 Figure time_figure(const Account& account) {
   const double step = account.step_seconds;
   Figure figure{"Time of a step, on the busiest stage",
@@ -128,8 +132,8 @@ Figure time_figure(const Account& account) {
   return figure;
 }
 
-// The plan with other numbers of micro-batches: the parts of a step per token of a device. Where a
-// curve is flat, it grows with the batch; where it falls, a larger batch pays it off.
+}  // namespace
+
 Figure batch_figure(const Account& account) {
   Chart chart{"Time per token of a device over the batch",
               {"tokens of a step, all ranks", true},
@@ -168,6 +172,8 @@ Figure batch_figure(const Account& account) {
   figure.drawing = draw(chart);
   return figure;
 }
+
+namespace {
 
 // Colours of the parts of a step, the same in all bars of a figure.
 int colour_of(const std::string& part, std::vector<std::string>& known) {

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "pipeline_parallel/lower.hpp"
 #include "pipeline_parallel/proof/places.hpp"
+#include "planning/simulation/durations.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -139,23 +140,11 @@ class Walk {
   }
 
   double compute(std::size_t i, const Place& place, const Action& action) {
-    const StageTimes& stage = replicas_[i].stages[action.stage];
-    double computing = 0, exposed = 0;
-    if (action.kind == Kind::forward) {
-      computing = stage.forward;
-      exposed = stage.tensor_forward + exposed_behind(stage.forward, stage.gather_forward);
-    } else if (action.kind == Kind::backward) {
-      computing = stage.input + stage.weight;
-      exposed = stage.tensor_backward + exposed_behind(computing / 2, stage.gather_backward) +
-                exposed_behind(computing / 2, stage.scatter);
-    } else if (action.kind == Kind::backward_input) {
-      computing = stage.input;
-      exposed = stage.tensor_backward + exposed_behind(computing, stage.gather_backward);
-    } else {
-      computing = stage.weight;
-      exposed = exposed_behind(computing, stage.scatter);
-    }
-    const double seconds = computing * slowest(replicas_[i].units[place.rank], place) + exposed;
+    const auto [computing, exposed] =
+        durations_of(replicas_[i].stages[action.stage], action.kind, overlap_);
+    const double seconds = computing * slowest_of(stragglers_, replicas_[i].units[place.rank],
+                                                  static_cast<std::uint64_t>(place.index)) +
+                           exposed;
     double& now = states_[i].now[place.rank];
     span(i, place) = {now, now + seconds};
     timeline_.exposed[i][place.rank][place.index] = exposed;
@@ -163,21 +152,6 @@ class Walk {
     timeline_.replicas[i].busy[place.rank] += seconds;
     timeline_.computed = std::max(timeline_.computed, now);
     return now;
-  }
-
-  // The factor of the slowest rank of a unit.
-  double slowest(const RankGroup& unit, const Place& place) const {
-    if (!stragglers_.any()) return 1;
-    double most = 0;
-    for (std::int64_t i = 0; i < unit.count; ++i)
-      most = std::max(most, stragglers_.factor(unit.first + i * unit.stride,
-                                               static_cast<std::uint64_t>(place.index)));
-    return most;
-  }
-
-  // What `computing` seconds do not hide of `communication` seconds.
-  double exposed_behind(double computing, double communication) const {
-    return communication - std::min(overlap_ * communication, computing);
   }
 
   // The reduction after the last backward of a stage, and in the lowered schedule an action of its

@@ -10,6 +10,7 @@
 #include "pipeline_parallel/proof/verify.hpp"
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/work.hpp"
+#include "planning/simulation/congestion.hpp"
 #include "planning/simulation/network.hpp"
 
 namespace ringside::planning {
@@ -131,6 +132,17 @@ class Loads {
   std::vector<LinkLoad> loads_;
 };
 
+// What a rank sends, for the engine whose links are shared: rings along dp.
+Transfers transfers_of(const Plan& plan, const PlanLoad& load) {
+  const auto n = static_cast<double>(plan.mesh.size("dp"));
+  Transfers transfers{load.message_bytes, {}};
+  for (const StageLoad& stage : load.stages) {
+    const double whole = stage.reduce.collective == collectives::Collective::all_reduce ? 2 : 1;
+    transfers.bucket_bytes.push_back(whole * (n - 1) / n * stage.reduce.bytes);
+  }
+  return transfers;
+}
+
 // One run of the engine.
 struct Run {
   std::vector<Replica> replicas;
@@ -145,7 +157,10 @@ Run run(const Plan& plan, const PlanLoad& load, const Machine& machine,
   PathInput input{schedule, replicas_of(plan, load, schedule.rank_of, machine, options, silent),
                   machine.overlap, options.stragglers};
   Network network(machine);
-  Run result{{}, longest_path(input), update_seconds(input, load, plan, network, silent)};
+  Run result{{},
+             options.congestion ? congested_path(input, transfers_of(plan, load), machine)
+                                : longest_path(input),
+             update_seconds(input, load, plan, network, silent)};
   result.replicas = std::move(input.replicas);
   return result;
 }
@@ -153,7 +168,9 @@ Run run(const Plan& plan, const PlanLoad& load, const Machine& machine,
 }  // namespace
 
 Simulation simulate(const Model& model, const Plan& plan, const Machine& machine,
-                    const SimulationOptions& options) {
+                    const SimulationOptions& wanted) {
+  SimulationOptions options = wanted;
+  options.fold = wanted.fold && !wanted.congestion;  // it matters which replicas share a link
   validate(plan, model);
   require(model.has_blocks(), "only the state of {} is known, so its step cannot be simulated",
           model.name);

@@ -6,7 +6,8 @@
 // account() answers the same with closed formulas (engine 1). They agree where both apply: all
 // stages take the same time, messages between them take none, and the data ranks' communication is
 // hidden. Here (engine 2) stages may differ, a message may cross a slower network than another,
-// ranks may be slow, and what hides behind what follows from the schedule.
+// ranks may be slow, and what hides behind what follows from the schedule. With
+// options.congestion, transfers also slow each other down (engine 3).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ struct SimulationOptions {
   // Replicas that nothing distinguishes are computed once. Else every one, for comparison.
   bool fold = true;
   std::string schedule_file;  // "csv:FILE" instead of the plan's schedule
+  // Messages and reductions share the links (engine 3, congestion.hpp). Every replica is computed.
+  bool congestion = false;
 };
 
 // How much shorter a step would be if the communication along this axis took no time.

@@ -47,6 +47,25 @@ std::string plan_error(const char* model, Plan plan, const char* mesh = "") {
 TEST_CASE("a machine file is refused with the place of the mistake") {
   CHECK(machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 2, "gbps": -5}]})") ==
         "machine.json: levels[0].gbps is -5, but a number above 0 is expected");
+  const auto level_error = [](const std::string& fields) {
+    return machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, )" +
+                         fields + "}]}");
+  };
+  CHECK(level_error(R"("oversubscription": 0.5)") ==
+        "machine.json: levels[0].oversubscription is 0.5, but a number of at least 1 is expected");
+  CHECK(level_error(R"("oversubscription": 2)") ==
+        "machine.json: levels[0].oversubscription is 2, but the innermost level joins devices, "
+        "which cannot be oversubscribed: move it to the level above");
+  CHECK(level_error(R"("in_network_efficiency": -1)") ==
+        "machine.json: levels[0].in_network_efficiency is -1, but a number above 0 and at most 1 "
+        "is expected");
+  CHECK(level_error(R"("oversubscribed": 2)") ==
+        "machine.json: levels[0].oversubscribed is an unknown key; known are efficiency, gbps, "
+        "group, in_network_efficiency, name, oversubscription, us");
+  CHECK(machine_error(
+            R"({"device": {"peak_tflops": 1, "memory_gb": 1, "memory_gbps": 1, "overlap": 2},
+                          "levels": [{"name": "a", "group": 2, "gbps": 5}]})") ==
+        "machine.json: device.overlap is 2, but a number from 0 to 1 is expected");
   CHECK(machine_error("{" + device + R"(, "levels": [{"name": "a", "group": 2, "gbp": 5}]})") ==
         "machine.json: levels[0].gbps is missing");
   CHECK(machine_error("{" + device +

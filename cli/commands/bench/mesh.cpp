@@ -18,6 +18,7 @@
 #include "autograd/optim/adamw.hpp"
 #include "autograd/tensor/storage.hpp"
 #include "base/clock.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "cli/bench/median.hpp"
 #include "cli/bench/training/mesh_report.hpp"
@@ -25,12 +26,14 @@
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/one_of.hpp"
+#include "cli/planning/prediction.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "cli/training/parallel_strategies.hpp"
 #include "collectives/transport/transport.hpp"
 #include "ddp/bucketed.hpp"
 #include "pipeline_parallel/generators/catalogue.hpp"
+#include "planning/simulation/simulation.hpp"
 #include "transformer/data/batches.hpp"
 
 namespace ringside::cli {
@@ -65,7 +68,8 @@ The meshes run one after the other. Each has a warm-up step.
 Examples:
   ringside bench mesh -n 4 --model lab
   ringside bench mesh -n 4 --model tiny --schedule zb_h1 --micro-batches 8
-  ringside bench mesh -n 8 --model tiny --parallel zero1 --json mesh.json)";
+  ringside bench mesh -n 8 --model tiny --parallel zero1 --json mesh.json
+  ringside bench mesh -n 2 --predict)";
 
 struct Arguments {
   BenchStepOptions step;
@@ -77,6 +81,7 @@ struct Arguments {
   int stages_per_rank = 0;
   std::optional<int> threads;
   std::optional<double> memory_limit_gb;
+  bool predict = false;
 };
 
 struct Meshes {
@@ -251,15 +256,42 @@ MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& w
   return figures;
 }
 
+// The simulated time of the step that measure() takes, from rates measured here and now.
+Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& world) {
+  const planning::Model model = planning::model_from(args.step.config(), args.step.model);
+  planning::Plan plan{.mesh = planning::parse_mesh(mesh.shape.text()),
+                      .sequence = args.step.sequence,
+                      .sequence_parallel = mesh.sequence_parallel,
+                      .types = {.parameters = 4, .gradients = 4, .activations = 4}};
+  if (args.inner.starts_with("zero")) plan.zero = args.inner.back() - '0';
+  plan.micro_batches = std::max(1, mesh.schedule.micro_batches);
+  plan.micro_batch = args.step.batch * world.size() / mesh.data_ranks() / plan.micro_batches;
+  planning::SimulationOptions options;
+  if (mesh.schedule_name.starts_with("csv:"))
+    options.schedule_file = mesh.schedule_name;
+  else if (!mesh.schedule_name.empty())
+    plan.schedule = planning::schedule_named(mesh.schedule_name);
+  if (plan.schedule == planning::Schedule::interleaved)
+    plan.chunks = mesh.schedule.stages() / mesh.schedule.ranks();
+  const MachineRates rates = measure_rates(world, model, plan);
+  // On a real link the cores that compute also move the bytes.
+  const double overlap = environment("RINGSIDE_LINK") ? 1 : 0;
+  const auto machine = machine_of(rates, world.size(), overlap);
+  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, 0};
+}
+
 void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   autograd::set_threads(args.threads.value_or(std::max(1, cores / ranks_here)));
   std::vector<MeshFigures> all;
+  std::vector<Prediction> predictions;
   double first_loss = 0;
   const Meshes meshes = meshes_of(args, world.size());
   for (const MeshPlan& plan : meshes.plans) {
     double loss = 0;
+    if (args.predict) predictions.push_back(predict(args, plan, world));
     all.push_back(measure(args, plan, world, loss));
+    if (args.predict) predictions.back().measured = all.back().step_seconds;
     if (all.size() == 1) first_loss = loss;
     require(std::abs(loss - first_loss) <= 1e-3 * std::abs(first_loss),
             "{} has a loss of {}, but {} has {}: one of them trains wrongly", plan.shape.text(),
@@ -276,8 +308,13 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
                              autograd::threads()};
   std::FILE* const out = file_beside(args.step.json);
   fmt::print(out, "{}", mesh_table(title, all, meshes.left_out));
+  if (args.predict) fmt::print(out, "{}", prediction_table(predictions));
   std::fflush(out);
-  if (!args.step.json.empty()) write_json_file(args.step.json, to_json(title, all));
+  if (args.step.json.empty()) return;
+  Json json = to_json(title, all);
+  for (std::size_t i = 0; i < predictions.size(); ++i)
+    json[i].update(prediction_json(predictions[i]));
+  write_json_file(args.step.json, json);
 }
 
 void check_memory(const Arguments& args, int ranks, int ranks_here) {
@@ -327,6 +364,8 @@ void add_bench_mesh_command(CLI::App& bench) {
   command->add_option("--threads", args->threads, "Threads of each rank [cores divided by ranks]")
       ->type_name("N")
       ->check(at_least_one("thread"));
+  command->add_flag("--predict", args->predict,
+                    "Also simulate each mesh with rates measured here: predicted beside measured");
   add_memory_limit(*command, args->memory_limit_gb);
   command->footer(more);
   command->callback([args] {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/report/markup.hpp"
@@ -90,7 +91,9 @@ TEST_CASE("a step of a plan: table, JSON, drawing, trace and page have the same 
   CHECK(forwards == 4 * 8);
   CHECK(ringside::tests::what_is_malformed(read_file(file("lanes.svg"))) == "");
   CHECK(ringside::tests::what_is_malformed(read_file(file("page.html"))) == "");
-  CHECK(contains(read_file(file("page.html")), "<h2>Load of the links</h2>"));
+  for (const char* title : {"What the ranks do in a step", "Load of the links",
+                            "Time of a step over ranks", "Memory of a rank, by kind"})
+    CHECK(contains(read_file(file("page.html")), fmt::format("<h2>{}</h2>", title)));
 }
 
 TEST_CASE("stragglers: the step without them stands beside it") {
