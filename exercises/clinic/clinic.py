@@ -147,10 +147,11 @@ def edited(edits):
 
 # ---- Running
 
-def patient(build, bug, sick=True):
-    """Runs the program with the bug, or without it; returns the folder with all that came of it."""
+def patient(build, bug, sick=True, called=None):
+    """Runs the program with the bug, or without it; returns the folder with all that came of it, which is named so that it does
+    not tell the bug."""
     edits = bug["scene"] + (bug["edits"] if sick else [])
-    folder = build.folder / "clinic/runs" / f"{bug['id']}-{'sick' if sick else 'well'}"
+    folder = build.folder / "clinic/runs" / f"{called or bug['id']}-{'sick' if sick else 'well'}"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "flights").mkdir(parents=True)
     environment = {**os.environ, "COLUMNS": "100", "RINGSIDE_CLINIC": str(folder), "RINGSIDE_FLIGHT_DIR": str(folder / "flights"),
@@ -178,9 +179,9 @@ def output(file, command, environment):
         file.write_bytes((late.stdout or b"") + b"\n(stopped after 180 s)\n")
 
 
-def examined(build, bug):
+def examined(build, bug, called=None):
     """(folder of the run, what Ringside says about it)"""
-    well, sick = patient(build, bug, False), patient(build, bug)
+    well, sick = patient(build, bug, False, called), patient(build, bug, True, called)
     return sick, findings.of(sick, well, [bug["run"], *bug["also"]])
 
 
@@ -217,13 +218,15 @@ def main():
     if args.list:
         print("\n".join(f"{bug['id']:<24}{bug['notice']}" for bug in bugs))
         return 0
+    if (args.answer or args.look) and args.seed is None and not args.name:
+        sys.exit("--look and --answer need the --seed of the patient")
     seed = args.seed if args.seed is not None else random.randrange(1000)
     bug = bugs[names.index(args.name)] if args.name else random.Random(seed).choice(bugs)
     if args.answer:
         right = args.answer == bug["id"]
         print(f"Yes, it is {bug['id']}. {bug['lesson']}" if right else f"No, it is not {args.answer}. Look at: --seed {seed} --look")
         return 0 if right else 1
-    folder, says = examined(Build(args.build), bug)
+    folder, says = examined(Build(args.build), bug, None if args.name else f"patient-{seed}")
     tell_run(bug, folder, bool(args.name))
     if args.name or args.look:
         tell_findings(says)

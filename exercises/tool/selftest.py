@@ -1,6 +1,6 @@
 """The proof that the judges work (exercises-test):
 
-    selftest.py KIT anchors        every text that exercise.json names occurs once in the reference; hints keep
+    selftest.py KIT anchors        every text that exercise.json names occurs once in the reference, and every edit of the clinic; hints keep
                                    to the terms of docs/glossary.md in both languages
     selftest.py KIT exported       two exports are equal, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
@@ -19,7 +19,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
+import clinic as clinics
 import cut
+import findings
 import formats as forms
 import handouts
 import instructor
@@ -164,11 +167,17 @@ def exported(kit, exercise):
             yield f"the starter in the export: {told}"
 
 
+def clinic_anchors():
+    """Edits of the clinic whose text is not in the reference once."""
+    for bug in clinics.load():
+        try:
+            clinics.edited(bug["scene"] + bug["edits"])
+        except cut.CutError as error:
+            yield f"clinic, {bug['id']}: {error}"
+
+
 def clinic():
     """Each bug, or those named: what Ringside says has the sentence of the bug, and the reference finishes without an error."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
-    import clinic as clinics
-    import findings
     build, names, faults = clinics.Build(Path(sys.argv[1]).parents[1]), sys.argv[3:], 0
     bugs = [bug for bug in clinics.load() if not names or bug["id"] in names]
     for bug in bugs:
@@ -197,6 +206,9 @@ def main():
         for fault in proof(kit, exercise):
             faults += 1
             print(f"{exercise['id']}: {fault}", flush=True)
+    for fault in clinic_anchors() if sys.argv[2] == "anchors" else ():
+        faults += 1
+        print(fault, flush=True)
     print(f"{sys.argv[2]}: {count} exercises, {faults or 'no'} faults")
     return 1 if faults or not count else 0
 
