@@ -44,12 +44,12 @@ void BucketQueue::launch_next() {
 }
 
 void BucketQueue::launch_rest() {
-  launch_rest([](std::size_t) { return true; });
+  while (next_ < buckets_.size()) launch_next();
 }
 
-void BucketQueue::launch_rest(const std::function<bool(std::size_t)>& is_needed) {
+void BucketQueue::launch_needed(const std::vector<bool>& needed) {
   while (next_ < buckets_.size()) {
-    if (is_needed(next_))
+    if (needed[next_])
       launch_next();
     else
       ++next_;

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -54,8 +53,8 @@ class BucketQueue {
   virtual void launch(std::size_t bucket, const std::string& label) = 0;
 
   void launch_rest();
-  // Launches the rest, but passes over buckets for which `is_needed` says no.
-  void launch_rest(const std::function<bool(std::size_t bucket)>& is_needed);
+  // launch_rest() of the buckets that are needed; it passes over the others.
+  void launch_needed(const std::vector<bool>& needed);
   void start_over();
   // Waits for a bucket's collective. If it fails, the error names the gradients that are missing.
   void wait(const parallel::ScopedWork& work, std::size_t bucket) const;

@@ -86,9 +86,10 @@ bool GradientShards::has_any_gradient(std::size_t b) const {
 
 void GradientShards::finish_backward(bool is_last) {
   backward_ended_ = false;
-  launch_rest([&](std::size_t b) {
-    return has_any_gradient(b) || (is_last && seen_[b] == std::vector<bool>(seen_[b].size()));
-  });
+  std::vector<bool> needed(buckets().size());
+  for (std::size_t b = 0; b < needed.size(); ++b)
+    needed[b] = has_any_gradient(b) || (is_last && seen_[b] == std::vector<bool>(seen_[b].size()));
+  launch_needed(needed);
   for (std::size_t b = 0; b < seen_.size(); ++b)
     for (std::size_t e = 0; e < seen_[b].size(); ++e)
       if (has_gradient(b, e)) seen_[b][e] = true;

@@ -72,9 +72,7 @@ struct Bars {
   double mean_gradient;  // of each gradient as a whole
   double parameter;
   double norm;  // and loss
-  explicit Bars(double all) : Bars(all, all, all) {}
-  Bars(double of_gradients, double mean, double others)
-      : gradient(of_gradients), mean_gradient(mean), parameter(others), norm(others) {}
+  explicit Bars(double all) : gradient(all), mean_gradient(all), parameter(all), norm(all) {}
 };
 
 // Trains on the mesh, and compares with `expected`.

@@ -88,6 +88,14 @@ class WorkPrinter(Printer):
         return f"{how}: {values.call_text(state['call'])}"
 
 
+class ScopedWorkPrinter(Printer):
+    def to_string(self):
+        payload = self.value["work_"]["_M_payload"]
+        if not payload["_M_engaged"]:
+            return "no call"
+        return WorkPrinter(payload["_M_payload"]["_M_value"]).to_string()
+
+
 def decoded(data, dtype):
     if dtype == "bf16":
         return [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
@@ -190,6 +198,7 @@ PRINTERS = {
     "collectives::Label": words(values.label),
     "collectives::Call": CallPrinter,
     "collectives::Work": WorkPrinter,
+    "parallel::ScopedWork": ScopedWorkPrinter,
     "autograd::Tensor": TensorPrinter,
     "ddp::Bucket": BucketPrinter,
     "ddp::BucketEntry": words(entry_text),
