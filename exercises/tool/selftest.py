@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
@@ -133,10 +134,19 @@ def attacks(kit, exercise):
                 yield f"{attack['id']} over {transport}: expected {status}; {described(verdict) or 'all is right'}"
             elif "--verbose" in sys.argv:
                 print(f"{attack['id']} over {transport}: {status}: {described(verdict)[:200]}")
-            # What a rank started ends with it.
-            left = subprocess.run(["pgrep", "-f", f"/{mine}"], capture_output=True, text=True).stdout.split()
+            # What a rank started ends with it: at once, or where the machine is busy soon.
+            left = processes_of(mine)
+            for _ in range(100):
+                if not left:
+                    break
+                time.sleep(0.1)
+                left = processes_of(mine)
             if left:
                 yield f"{attack['id']} over {transport}: {len(left)} processes were left behind"
+
+
+def processes_of(prefix):
+    return subprocess.run(["pgrep", "-f", f"/{prefix}"], capture_output=True, text=True).stdout.split()
 
 
 def fork_bomb():

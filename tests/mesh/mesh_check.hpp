@@ -71,8 +71,10 @@ struct Bars {
   double gradient;       // of each entry of each gradient of each step
   double mean_gradient;  // of each gradient as a whole
   double parameter;
-  double norm;  // and loss
-  explicit Bars(double all) : gradient(all), mean_gradient(all), parameter(all), norm(all) {}
+  double norm;
+  double loss;
+  explicit Bars(double all)
+      : gradient(all), mean_gradient(all), parameter(all), norm(all), loss(all) {}
 };
 
 // Trains on the mesh, and compares with `expected`.
@@ -108,9 +110,9 @@ inline void check(const Problem& problem, const MeshCase& given, const History& 
   CHECK(worst.gradient < bars.gradient);
   CHECK(worst.mean_gradient < bars.mean_gradient);
   CHECK(worst.norm < bars.norm);
-  CHECK(worst.loss < bars.norm);
+  CHECK(worst.loss < bars.loss);
   CHECK(worst.parameter < bars.parameter);
-  CHECK(seen.validation == doctest::Approx(expected.validation).epsilon(bars.norm * 10));
+  CHECK(seen.validation == doctest::Approx(expected.validation).epsilon(bars.loss * 10));
   check_copies(mesh, problem.config(), sharded, bits);
 }
 
