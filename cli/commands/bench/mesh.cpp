@@ -129,8 +129,9 @@ Meshes meshes_of(const Arguments& args, int ranks) {
         meshes.left_out.push_back({mesh, error.what()});
       }
     }
-  require(!meshes.plans.empty(), "no mesh of {} ranks can train {}: {} is left out, because {}",
-          ranks, args.step.model, meshes.left_out.front().mesh, meshes.left_out.front().why);
+  if (meshes.plans.empty())
+    fail("no mesh of {} ranks can train {}: {} is left out, because {}", ranks, args.step.model,
+         meshes.left_out.front().mesh, meshes.left_out.front().why);
   return meshes;
 }
 

@@ -291,6 +291,8 @@ TEST_CASE("a job ends when nobody reads its output") {
 
 TEST_CASE("a launcher whose output is not read still reacts to signals") {
   Program program({ringside_binary, "launch", "-n", "2", "--grace", "0.2", "--", "yes"});
+  const auto start = Deadline::after(Seconds(5));
+  while (program.processes().size() < 3 && !start.expired()) ::usleep(10'000);
   ::usleep(300'000);  // the pipes fill up: nobody reads the output before wait()
   program.send(SIGTERM);
   const auto deadline = Deadline::after(Seconds(5));
