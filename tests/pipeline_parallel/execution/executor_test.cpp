@@ -68,8 +68,10 @@ TEST_CASE("every schedule runs in its order with random delays and without buffe
       CAPTURE(each.micro_batches);
       const Schedule schedule =
           lower(make_schedule(each.name, ranks, each.micro_batches, each.stages_per_rank));
-      CHECK_NOTHROW(collectives::run_threads(
-          ranks, [&](collectives::ProcessGroup& group) { carry_out(group, schedule, ++seed); }));
+      ++seed;
+      CHECK_NOTHROW(collectives::run_threads(ranks, [&](collectives::ProcessGroup& group) {
+        carry_out(group, schedule, ranks * seed + group.rank());
+      }));
     }
   }
 }
