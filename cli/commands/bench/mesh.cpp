@@ -208,9 +208,13 @@ MeshBytes sent_by(MeshStrategy& strategy) {
 MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& world,
                     double& loss) {
   const auto config = args.step.config();
-  MeshStrategy strategy(world, plan, config, args.inner, ddp::Bucketed::default_bucket_mb);
-  Model model(config, autograd::DType::fp32, autograd::Device::cpu, strategy.part(),
-              strategy.tensor_division());
+  auto made = std::make_unique<MeshStrategy>(world, plan, config, args.inner,
+                                             ddp::Bucketed::default_bucket_mb);
+  Model model(config, autograd::DType::fp32, autograd::Device::cpu, made->part(),
+              made->tensor_division());
+  // The strategy is destroyed before the model, from which it removes its hooks.
+  const std::unique_ptr<MeshStrategy> owned = std::move(made);
+  MeshStrategy& strategy = *owned;
   strategy.prepare(model);
   const auto optimizer = strategy.make_optimizer(
       {{.parameters = model.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},
