@@ -86,19 +86,19 @@ TEST_CASE("mesh: 8 tensor ranks cannot divide 12 heads, which a sentence says") 
   refused("tp=3", 2);
 }
 
-TEST_CASE("mesh, fp64: every gradient on every mesh; 12 key heads, untied") {
+TEST_CASE("mesh, fp64: every gradient on every mesh with 12 key heads, untied") {
   check_product(12, false);
 }
 
-TEST_CASE("mesh, fp64: every gradient on every mesh; 12 key heads, tied") {
+TEST_CASE("mesh, fp64: every gradient on every mesh with 12 key heads, tied") {
   check_product(12, true);
 }
 
-TEST_CASE("mesh, fp64: every gradient on every mesh; 2 key heads, untied") {
+TEST_CASE("mesh, fp64: every gradient on every mesh with 2 key heads, untied") {
   check_product(2, false);
 }
 
-TEST_CASE("mesh, fp64: every gradient on every mesh; 2 key heads, tied") {
+TEST_CASE("mesh, fp64: every gradient on every mesh with 2 key heads, tied") {
   check_product(2, true);
 }
 

@@ -67,7 +67,7 @@ std::string message_of(const std::function<void()>& body) {
 
 }  // namespace
 
-TEST_CASE("f passes x on and sums the gradients; g sums and passes the gradient on") {
+TEST_CASE("f passes x on and sums the gradients, g sums and passes the gradient on") {
   for (const int size : {1, 2, 3, 4})
     on_every_transport(size, [size](ProcessGroup& group) {
       const Shape shape{2, 3, 5};

@@ -74,7 +74,7 @@ TEST_CASE("tensor parallel sends m L 8 (t-1)/t T d e, and its edges") {
   }
 }
 
-TEST_CASE("data parallel sends 2 (n-1)/n of the gradients; ZeRO sends them by stage") {
+TEST_CASE("data parallel sends 2 (n-1)/n of the gradients, ZeRO sends them by stage") {
   const double n = 4, part = 3.0 / 4, all = 12 * block + 2 * table + 48;
   Plan plan = plan_on("dp=4");
   CHECK(sums_of(account_of(plan), "dp").bytes ==

@@ -70,7 +70,7 @@ TEST_CASE("the estimate is the memory of training or a little more") {
     }
 }
 
-TEST_CASE("ranks and micro-batches divide the activations; a strategy scales what it holds") {
+TEST_CASE("ranks and micro-batches divide the activations, a strategy scales what it holds") {
   TrainerOptions options;
   options.batch = 16;
   const Config config = named_config("lab");

@@ -229,7 +229,7 @@ std::vector<double> gradients_with_threads(int n) {
 
 }  // namespace
 
-TEST_CASE("equal numbers of threads give equal bits; other numbers give nearly equal results") {
+TEST_CASE("equal numbers of threads give equal bits, other numbers give nearly equal results") {
   const std::vector<double> one = gradients_with_threads(1), two = gradients_with_threads(2);
   CHECK(one == gradients_with_threads(1));
   CHECK(two == gradients_with_threads(2));

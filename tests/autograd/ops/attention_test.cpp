@@ -72,7 +72,7 @@ TEST_CASE("gradients of causal_attention with one head and with grouped heads") 
     check_gradients("attention", attention, inputs_of(c));
 }
 
-TEST_CASE("causal_attention reads transposed views in place; gradients through them") {
+TEST_CASE("causal_attention reads transposed views in place, gradients through them") {
   const auto through_views = [](const std::vector<Tensor>& in) {
     const Tensor y =
         causal_attention(in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2));

@@ -96,7 +96,7 @@ TEST_CASE("matmul and its gradients, in batches and with a single right matrix")
                   {random_tensor({3, 5}, "a"), random_tensor({4, 5}, "b")});
 }
 
-TEST_CASE("linear multiplies by the transposed weight; its gradients with and without bias") {
+TEST_CASE("linear multiplies by the transposed weight, its gradients with and without bias") {
   const Tensor x = doubles({1, 2, 3}, {1, 3}), w = doubles({1, 0, 0, 1, 1, 1}, {2, 3}),
                b = doubles({10, 20}, {2});
   CHECK(to_vector(linear(x, w)) == std::vector<double>{1, 6});
@@ -130,7 +130,7 @@ TEST_CASE("relu, silu and swiglu have the values and gradients of their formulas
                   {random_tensor({3, 5}, "x")});
 }
 
-TEST_CASE("rms_norm gives rows of mean square 1; its gradients") {
+TEST_CASE("rms_norm gives rows of mean square 1, its gradients") {
   const Tensor y = rms_norm(random_tensor({2, 8}, "x"), Tensor::full({8}, 1, DType::fp64), 0);
   for (int row = 0; row < 2; ++row) {
     double squares = 0;
@@ -145,7 +145,7 @@ TEST_CASE("rms_norm gives rows of mean square 1; its gradients") {
                     {random_tensor(shape, "x"), random_tensor({shape.back()}, "w")});
 }
 
-TEST_CASE("add_rms_norm equals add and then rms_norm; its gradients through both results") {
+TEST_CASE("add_rms_norm equals add and then rms_norm, its gradients through both results") {
   const std::vector<Tensor> inputs = {random_tensor({3, 7}, "x"), random_tensor({3, 7}, "r"),
                                       random_tensor({7}, "w")};
   const SumAndNorm both = add_rms_norm(inputs[0], inputs[1], inputs[2]);
@@ -179,7 +179,7 @@ TEST_CASE("rope rotates element i with element i + D/2 by the angle of its posit
         0);  // position 0 is not rotated
 }
 
-TEST_CASE("rope keeps the memory order of its input; its gradients") {
+TEST_CASE("rope keeps the memory order of its input, its gradients") {
   const RopeTable table = rope_table(9, 6, 10000, DType::fp64);
   for (const Shape& shape : {Shape{1, 6}, Shape{5, 6}, Shape{2, 3, 4, 6}})
     check_gradients("rope", [&](auto& in) { return rope(in[0], table, 1); },
@@ -308,7 +308,7 @@ TEST_CASE("linear_cross_entropy does not overflow and keeps a NaN") {
       linear_cross_entropy(doubles({std::nan(""), 0}, {1, 2}), w, ids_of({1}, {1})).item()));
 }
 
-TEST_CASE("linear_cross_entropy never stores all logits; its bits do not depend on threads") {
+TEST_CASE("linear_cross_entropy never stores all logits, its bits do not depend on threads") {
   const std::int64_t tokens = 2048, n = 32, vocabulary = 8192;
   const auto f = prediction(tokens, n, vocabulary, DType::fp32);
   const auto op = [](const Prediction& g) { return linear_cross_entropy(g.x, g.w, g.targets); };

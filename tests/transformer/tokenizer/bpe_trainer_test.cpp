@@ -42,7 +42,7 @@ TEST_CASE("the trainer learns the same with another expression for words") {
   CHECK(learnt["model"]["merges"] == expected["model"]["merges"]);
 }
 
-TEST_CASE("the most frequent pair is merged first; of equal ones, that with the smaller ids") {
+TEST_CASE("the most frequent pair is merged first, of equal ones, that with the smaller ids") {
   const Tokenizer tokenizer = train_bpe(
       "low low low low low lower lower newest newest newest newest newest newest widest widest "
       "widest",
