@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "cli/report/numbers.hpp"
+#include "cli/views/proof.hpp"
 #include "pipeline_parallel/lower.hpp"
 #include "pipeline_parallel/proof/formulas.hpp"
 #include "pipeline_parallel/proof/verify.hpp"
@@ -92,19 +93,6 @@ void print_example(std::ostream& out, const std::vector<PipelineProof>& proofs) 
   out << "\n";
 }
 
-void print_findings(std::ostream& out, const std::vector<PipelineProof>& proofs) {
-  constexpr size_t shown = 10;
-  for (const PipelineProof& proof : proofs) {
-    if (proof.holds()) continue;
-    out << "\n";
-    for (size_t i = 0; i < std::min(shown, proof.findings.size()); ++i)
-      out << proof.findings[i] << "\n";
-    if (proof.findings.size() > shown)
-      out << fmt::format("... and {} more; --json FILE writes all\n",
-                         proof.findings.size() - shown);
-  }
-}
-
 }  // namespace
 
 PipelineProof prove(const Generator& generator, const PipelineCases& cases) {
@@ -166,7 +154,7 @@ void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
           shown ? std::string(in_flight_formula(proof.schedule)) : "");
   }
   print_example(out, proofs);
-  print_findings(out, proofs);
+  for (const PipelineProof& proof : proofs) print_findings(out, proof.findings);
 }
 
 Json json_of(const PipelineProof& proof) {

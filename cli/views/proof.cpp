@@ -57,6 +57,15 @@ Proof prove(const Algorithm& algorithm, int max_size) {
   return proof;
 }
 
+void print_findings(std::ostream& out, const std::vector<std::string>& findings) {
+  if (findings.empty()) return;
+  constexpr size_t shown = 10;
+  out << "\n";
+  for (size_t i = 0; i < std::min(shown, findings.size()); ++i) out << findings[i] << "\n";
+  if (findings.size() > shown)
+    out << fmt::format("... and {} more; --json FILE writes all\n", findings.size() - shown);
+}
+
 void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
   constexpr const char* line = "{:<14} {:<18} {:>5} {:>5}  {:<37} {:>5} {:>7} {:>7}\n";
   out << fmt::format(line, "collective", "algorithm", "ranks", "roots", "proved", "steps", "sent",
@@ -79,16 +88,7 @@ void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
         proofs[0].max_size);
   }
 
-  constexpr size_t shown = 10;
-  for (const Proof& proof : proofs) {
-    if (proof.holds()) continue;
-    out << "\n";
-    for (size_t i = 0; i < std::min(shown, proof.findings.size()); ++i)
-      out << proof.findings[i] << "\n";
-    if (proof.findings.size() > shown)
-      out << fmt::format("... and {} more; --json FILE writes all\n",
-                         proof.findings.size() - shown);
-  }
+  for (const Proof& proof : proofs) print_findings(out, proof.findings);
 }
 
 Json json_of(const Proof& proof) {

@@ -31,6 +31,9 @@ Proof prove(const collectives::Algorithm& algorithm, int max_size);
 // Prints a line for each proof, and below the table the first findings of each failed proof.
 void print_proofs(std::ostream& out, const std::vector<Proof>& proofs);
 
+// The first ten findings of a proof; nothing if there are none.
+void print_findings(std::ostream& out, const std::vector<std::string>& findings);
+
 Json json_of(const Proof& proof);
 
 }  // namespace ringside::cli
