@@ -101,7 +101,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 // "FlashAttention-2" (2023), section 3.1.
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 
-// ---- ops/cross_entropy.cpp ----
+// ---- ops/losses/cross_entropy.cpp ----
 
 // logits [..., V], targets int32 [...] -> scalar:
 //
@@ -111,7 +111,7 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 // target is neither ignore_index nor in 0..V-1.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int32_t ignore_index = -100);
 
-// ---- ops/linear_cross_entropy.cpp ----
+// ---- ops/losses/linear_cross_entropy.cpp ----
 
 // cross_entropy(linear(x, weight), targets) without storing all logits, the largest tensor of a
 // model: x [..., n], weight [V, n], targets int32 [...] -> scalar. At any time only the logits of

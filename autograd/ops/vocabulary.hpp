@@ -43,7 +43,7 @@ class RowStatistics {
 // nothing to the gradient of this rank's weight. Throws if an id is not in 0 .. whole - 1.
 Tensor embedding(const Tensor& ids, const Tensor& weight, VocabularyRange range);
 
-// ---- ops/linear_cross_entropy.cpp, ops/divided_losses.cpp ----
+// ---- ops/losses/linear_cross_entropy.cpp, ops/losses/divided_losses.cpp ----
 
 // linear_cross_entropy(x, weight of the whole vocabulary, targets), from this rank's rows of the
 // weight: the same loss on all ranks, with the same bits. x, targets, ignore_index and rows_at_once

@@ -1,7 +1,7 @@
 // What the judge calls: the losses of a block of logits whose columns are divided.
 #pragma once
 
-#include "autograd/ops/divided_losses.hpp"
+#include "autograd/ops/losses/divided_losses.hpp"
 #include "exercises/judge/student.hpp"
 
 namespace ringside::exercises {

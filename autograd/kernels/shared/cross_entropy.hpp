@@ -1,4 +1,5 @@
-// cross_entropy on a GPU: a block for each row of logits. ops/cross_entropy.cpp has the formulas.
+// cross_entropy on a GPU: a block for each row of logits. ops/losses/cross_entropy.cpp has the
+// formulas.
 //
 //     CrossEntropy           losses; also the gradient, which may overwrite the logits
 //     CrossEntropyBackward   the gradient, from saved logits and logarithms of sums

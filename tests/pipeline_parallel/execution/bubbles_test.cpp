@@ -1,8 +1,8 @@
 // Bubbles, measured with stages that sleep, against the formulas.
 //
-// "Within 2 %" is 2 % of the step. The machine may be busy, so each measurement is the median of
-// three, and is repeated up to three times if it fails. A machine on which sleeps end late cannot
-// show a bubble: the test is skipped there.
+// "Within 2 %" is 2 % of the step. Each measurement is the median of three runs, and is repeated up
+// to three times if it fails. A run in which the sleeps of a rank end late does not count, and on a
+// machine so busy that most runs are of that kind, the test is skipped.
 #include <algorithm>
 
 #include "collectives/process_group.hpp"
@@ -33,6 +33,7 @@ struct Times {
   double whole = 0;  // from the first start of any rank to the last end of any
   double idle = 0;   // whole, less the computations
   double gaps = 0;   // between the rank's first start and its last end, less the computations
+  double late = 0;   // by how much the computations took longer than asked
 };
 
 std::vector<Times> run_once(const Schedule& schedule, const Durations& durations) {
@@ -50,14 +51,16 @@ std::vector<Times> run_once(const Schedule& schedule, const Durations& durations
   std::vector<Times> times;
   for (const Trace& trace : traces) {
     auto first = Clock::time_point::max(), last = Clock::time_point::min();
-    double busy = 0;
+    double busy = 0, asked = 0;
+    for (const Action& action : schedule.actions[times.size()]) asked += durations.of(action.kind);
     for (const Trace::Span& span : trace.spans()) {
       if (span.kind != Trace::Kind::phase || span.name == "reduce gradients") continue;
       first = std::min(first, span.start), last = std::max(last, span.end);
       busy += Seconds(span.end - span.start).count();
     }
     begin = std::min(begin, first), end = std::max(end, last);
-    times.push_back({0, busy, Seconds(last - first).count() - busy});
+    times.push_back(
+        {.idle = busy, .gaps = Seconds(last - first).count() - busy, .late = busy - asked});
   }
   for (Times& each : times) {
     each.whole = Seconds(end - begin).count();
@@ -71,15 +74,15 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// By how many seconds a sleep of one thread ends too late, on average.
-double lateness() {
-  constexpr int sleeps = 50;
-  const auto start = Clock::now();
-  for (int i = 0; i < sleeps; ++i) sleep_for(0.01);
-  return seconds_since(start) / sleeps - 0.01;
+// The part of the step by which the sleeps of a rank end too late, of the rank where it is largest.
+double lateness(const std::vector<Times>& times) {
+  double most = 0;
+  for (const Times& each : times) most = std::max(most, each.late / each.whole);
+  return most;
 }
 
-// The median over three runs of `measure`; again if it is further than `tolerance` from `expected`.
+// The median of `measure` over three runs that nothing disturbed; again if it is further than
+// `tolerance` from `expected`. Returns `expected` on a machine that is too busy.
 template <class Measure>
 double measured(const Schedule& schedule, const Durations& durations, double expected,
                 double tolerance, Measure measure) {
@@ -87,14 +90,16 @@ double measured(const Schedule& schedule, const Durations& durations, double exp
   bool within = false;
   for (int attempt = 0; attempt < 3 && !within; ++attempt) {
     std::vector<double> values;
-    for (int run = 0; run < 3; ++run) values.push_back(measure(run_once(schedule, durations)));
+    for (int run = 0; run < 9 && values.size() < 3; ++run) {
+      const std::vector<Times> times = run_once(schedule, durations);
+      if (lateness(times) <= 0.01) values.push_back(measure(times));
+    }
+    if (values.size() < 3) {
+      MESSAGE("SKIPPED: this machine is busy: in most runs, sleeps take 1 % of the step too long");
+      return expected;
+    }
     value = median(values);
     within = std::abs(value - expected) <= tolerance;
-  }
-  const double late = within ? 0 : lateness();
-  if (late > 0.5e-3) {
-    MESSAGE(fmt::format("SKIPPED: on this machine a sleep ends {:.1f} ms late", late * 1e3));
-    return expected;
   }
   MESSAGE(fmt::format("{} ranks, {} micro-batches, {} stages: measured {:.4f}, formula {:.4f}",
                       schedule.ranks(), schedule.micro_batches, schedule.stages(), value,
@@ -114,7 +119,7 @@ constexpr Durations plain{.forward = 0.02, .input = 0.02, .weight = 0.02};
 }  // namespace
 
 TEST_CASE("the bubble of GPipe and 1F1B is (p-1)/(m+p-1)") {
-  for (const char* const name : {"gpipe", "1f1b"})
+  for (const std::string name : {"gpipe", "1f1b"})
     for (const int p : {2, 4}) {
       CAPTURE(name);
       const int m = 2 * p;

@@ -4,7 +4,7 @@
 
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/ops/divided_losses.hpp"
+#include "autograd/ops/losses/divided_losses.hpp"
 
 namespace ringside::autograd {
 

@@ -12,7 +12,7 @@
 // The maximum must be that of the whole row. With a maximum of its own, each rank would divide by
 // another total. Shoeybi et al., "Megatron-LM" (2019), section 3: the loss is fused with the
 // parallel product, so that batch x sequence numbers are sent instead of the logits.
-#include "autograd/ops/divided_losses.hpp"
+#include "autograd/ops/losses/divided_losses.hpp"
 
 #include <algorithm>
 #include <cmath>

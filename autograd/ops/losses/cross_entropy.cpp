@@ -7,7 +7,7 @@
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
-#include "autograd/ops/loss.hpp"
+#include "autograd/ops/losses/loss.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"
 

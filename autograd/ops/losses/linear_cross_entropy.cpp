@@ -21,8 +21,8 @@
 #include "autograd/kernels/matrix_product.hpp"
 #include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
-#include "autograd/ops/divided_losses.hpp"
-#include "autograd/ops/loss.hpp"
+#include "autograd/ops/losses/divided_losses.hpp"
+#include "autograd/ops/losses/loss.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"
 

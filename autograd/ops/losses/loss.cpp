@@ -1,4 +1,4 @@
-#include "autograd/ops/loss.hpp"
+#include "autograd/ops/losses/loss.hpp"
 
 #include <algorithm>
 
