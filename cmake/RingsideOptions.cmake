@@ -56,3 +56,12 @@ function(ringside_gdb_script target)
   file(GENERATE OUTPUT $<TARGET_FILE_DIR:${target}>/$<TARGET_FILE_NAME:${target}>-gdb.py
     CONTENT "import sys\nsys.path.insert(0, '${PROJECT_SOURCE_DIR}/tools/gdb')\nimport ringside_gdb\n")
 endfunction()
+
+# ringside_debug_types(SOURCES...): these sources have debug information in a release build, too. They
+# define types that gdb's pretty-printers look into, and a student's program, compiled with -g, is
+# linked with libraries of a release build. Paths in it are relative to an exported course, so that
+# an export does not depend on the folder of the build.
+function(ringside_debug_types)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS
+    "$<$<CONFIG:Release>:-g;-fdebug-prefix-map=${PROJECT_SOURCE_DIR}=reference;-fdebug-prefix-map=${PROJECT_BINARY_DIR}=build>")
+endfunction()

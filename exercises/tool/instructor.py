@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -78,8 +79,9 @@ def export(args):
     for path in (path for path in tracked("tools/gdb") if path.endswith(".py")):
         copy(ROOT / path, hidden / "gdb" / Path(path).relative_to("tools/gdb"))
     copy(ROOT / "exercises/tool/exercise", out / "exercise", 0o755)
-    for lang in args.lang:  # the front page, without what speaks of the repository
+    for lang in args.lang:  # the front page, without what speaks of the repository: the note above and the last section
         page = handouts.with_tables(handouts.page_of(lang).read_text(), chosen, lang)
+        page = re.sub(r"^> .*\n\n", "", page, count=1, flags=re.M)
         (out / handouts.page_of(lang).name).write_text(page[:page.rindex("\n## ")])
     if args.self_study:
         for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):

@@ -14,6 +14,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -175,6 +176,15 @@ def exported(kit, exercise):
         told = subprocess.run(["./exercise", "check"], cwd=courses[0], capture_output=True, text=True).stdout
         if ": not written, 0 of" not in told:
             yield f"the starter in the export: {told}"
+        if shutil.which("gdb") and not shows_tensors(courses[0] / ".ringside/ringside-judge"):
+            yield "gdb cannot show a tensor in the export: tensor.cpp was compiled without debug information"
+
+
+def shows_tensors(program):
+    """Whether gdb knows what a tensor consists of: ringside_debug_types in autograd/CMakeLists.txt."""
+    told = subprocess.run(["gdb", "-q", "-nx", "-batch", "-ex", "info types ^ringside::autograd::Tensor::Impl$", program],
+                          capture_output=True, text=True).stdout
+    return "ringside::autograd::Tensor::Impl;" in told
 
 
 def clinic_anchors():

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tarfile
 import tempfile
@@ -165,6 +166,7 @@ class Course:
 
 
 def main(folder, arguments):
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `./exercise list | head`
     course = Course(folder)
     command, *rest = arguments or ["watch"]
     with_exercise = {"hint": course.hint, "debug": course.debug, "reset": course.reset}
