@@ -8,7 +8,7 @@ endfunction()
 
 file(REMOVE_RECURSE ${FOLDER}/prefix ${FOLDER}/build)
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${FOLDER}/prefix)
-run(${CMAKE_COMMAND} -S ${ASSIGNMENT} -B ${FOLDER}/build -DCMAKE_PREFIX_PATH=${FOLDER}/prefix)
+run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${ASSIGNMENT} -B ${FOLDER}/build -DCMAKE_PREFIX_PATH=${FOLDER}/prefix)
 run(${CMAKE_COMMAND} --build ${FOLDER}/build)
 run(${FOLDER}/prefix/bin/ringside launch -n 3 -- ${FOLDER}/build/assignment)
 # The inputs of rank r are r + 1, in 8 rows: a step changes the weight by 0.1 * 8 * 2, the mean.
