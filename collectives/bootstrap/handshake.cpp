@@ -35,13 +35,15 @@ std::optional<std::string> reason_to_turn_away(const Handshake& handshake, const
 bool plausible(const Answer& answer, int size) {
   if (answer.magic != Handshake::expected_magic) return false;
   if (answer.kind == Answer::refusal) return answer.bytes <= longest_refusal;
+  if (answer.kind == Answer::connected) return answer.bytes == 0;
   // A job of another size has another table: table_from() reports that.
   return answer.kind == Answer::table &&
          answer.bytes <= 2 * static_cast<std::uint64_t>(size) * sizeof(Address);
 }
 
 std::vector<Address> table_from(const Answer& answer, std::string_view body, int size) {
-  require(answer.kind == Answer::table, "rank 0 refuses: {}", printable_line(body));
+  require(answer.kind != Answer::refusal, "rank 0 refuses: {}", printable_line(body));
+  require(answer.kind == Answer::table, "rank 0 sent no table");
   std::vector<Address> table(static_cast<std::size_t>(size));
   require(body.size() == table.size() * sizeof(Address),
           "rank 0 sent a table of {} bytes for {} ranks", body.size(), size);

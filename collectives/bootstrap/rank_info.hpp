@@ -20,6 +20,7 @@ struct RankInfo {
   std::string interface;
   // Checked on every connection. It keeps jobs apart; it is no protection against an attacker.
   std::string job_key;
+  std::string backend;          // as the user chose it; all ranks must choose the same
   Seconds connect_timeout{60};  // until all ranks must be connected
 };
 

@@ -59,11 +59,13 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
 }
 
 tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& endpoints,
-                       const Deadline& deadline, const std::string& who, const std::string& whom) {
+                       const Deadline& deadline, const std::string& who, const std::string& whom,
+                       const std::function<void()>& check) {
   error_code last = asio::error::in_progress;
   for (auto pause = std::chrono::milliseconds(5);;
        pause = std::min(pause * 2, std::chrono::milliseconds(500))) {
     for (const auto& endpoint : endpoints) {
+      check();
       tcp::socket socket(io);
       const Seconds patience = std::min(deadline.remaining(), longest_attempt);
       const error_code error = try_to_connect(io, socket, endpoint, patience);
