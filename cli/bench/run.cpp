@@ -69,10 +69,8 @@ class Bench {
   }
 
  private:
-  // A process that does not measure may wait for a long time.
   static ProcessGroup connect_all_processes(const RankInfo& rank_info) {
     auto options = collectives::group_options_from_environment();
-    options.executor.timeout = Seconds(3600);
     options.link = {};
     return ProcessGroup::over("tcp", rank_info, options);
   }
@@ -146,7 +144,12 @@ class Bench {
 
   void run(const Contender& contender, const Block& block, std::vector<RankRecord>& records) {
     all_processes_.barrier();
-    if (contender.measure) contender.measure(block, records);
+    try {
+      if (contender.measure) contender.measure(block, records);
+    } catch (const std::exception& error) {  // the processes that do not measure wait as well
+      all_processes_.abort(error.what());
+      throw;
+    }
   }
 
   // A collective call: every process contributes the records of its ranks.
