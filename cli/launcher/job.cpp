@@ -142,8 +142,16 @@ void Job::check_for_lost_reader() {
         end.si_pid != 0;
     if (ended && lost_its_reader(rank, end)) lost_reader_ = true;
   }
+  if (out_.broken() && out_.error() != EPIPE) return report_full_output();
   if (out_.broken()) lost_reader_ = true;
   if (lost_reader_) stop(SIGPIPE);
+}
+
+void Job::report_full_output() {
+  print(fmt::format("cannot write to standard output: {}; ending all ranks",
+                    std::strerror(out_.error())));
+  stop(SIGTERM);
+  exit_code_ = 1;
 }
 
 // The connections of a dying rank close a moment before waitid() reports its death, and the other

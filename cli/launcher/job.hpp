@@ -60,6 +60,7 @@ class Job {
   static bool lost_its_reader(const Rank& rank, const siginfo_t& end);
   void check_for_lost_reader();
   void wait_for_lost_reader();
+  void report_full_output();
   void forward_output();
   void forward(Stream& stream);
 

@@ -66,8 +66,7 @@ class ScheduleBackend final : public Backend {
   }
 
   void abort(const std::string& cause) noexcept override {
-    connections_.control->abort(failure_.keep(RankFailure(rank(), cause)));
-    connections_.transport->cancel();
+    executor_->abort(failure_.keep(RankFailure(rank(), cause)));
   }
 
  private:
