@@ -17,6 +17,12 @@ std::uint64_t hash_of(const std::string& text, std::uint64_t hash) {
   return hash;
 }
 
+// Takes the same time wherever the first difference is, so that a stranger cannot guess a key part
+// by part.
+bool equal_in_constant_time(const Key& a, const Key& b) {
+  return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
+}
+
 }  // namespace
 
 Key hash_of(const std::string& job_key) {
@@ -26,9 +32,9 @@ Key hash_of(const std::string& job_key) {
 std::optional<std::string> reason_to_turn_away(const Handshake& handshake, const Key& key) {
   if (handshake.magic != Handshake::expected_magic) return "it does not speak Ringside's protocol";
   if (handshake.version != Handshake::our_version)
-    return fmt::format("it speaks version {} of the protocol, and this rank version {}",
+    return fmt::format("it speaks version {} of the protocol, and this job version {}",
                        handshake.version, Handshake::our_version);
-  if (handshake.key != key) return "its job key is not the key of this job";
+  if (!equal_in_constant_time(handshake.key, key)) return "its job key is not the key of this job";
   return std::nullopt;
 }
 

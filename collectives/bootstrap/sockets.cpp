@@ -74,6 +74,11 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
       const bool cut_short = error == asio::error::timed_out && patience < longest_attempt;
       if (!cut_short || last == asio::error::in_progress) last = error;
       check_open_files(last.value(), who);
+      require(
+          error != asio::error::network_unreachable || !endpoint.address().is_loopback(),
+          "{} cannot reach {} on its own host: the loopback interface is down. Start it (ip link "
+          "set lo up), or set MASTER_ADDR to another address of this host",
+          who, to_text(endpoint));
     }
     require(!deadline.expired() || last.value() != EADDRNOTAVAIL, "{}", no_free_port(who));
     require(!deadline.expired(), "{} cannot be reached at {} within {:.0f} s ({})", whom,
