@@ -26,6 +26,7 @@ constexpr int rounds = 4;                  // blocks of a contender
 constexpr double sample_seconds = 2e-3;    // shorter calls share a batch
 constexpr double contender_seconds = 0.5;  // for the samples of a contender and a size, ...
 constexpr int fewest_samples = 7;          // ... unless these would be fewer
+constexpr Seconds longest_turn{10};        // a process that does not measure waits this much longer
 
 // The result of all ranks of a contender.
 struct Figure {
@@ -71,6 +72,7 @@ class Bench {
  private:
   static ProcessGroup connect_all_processes(const RankInfo& rank_info) {
     auto options = collectives::group_options_from_environment();
+    options.executor.timeout += longest_turn;
     options.link = {};
     return ProcessGroup::over("tcp", rank_info, options);
   }

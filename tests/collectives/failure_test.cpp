@@ -412,7 +412,9 @@ std::vector<std::string> with_faulty_rank_2(const std::function<void(Mesh&)>& mi
   std::atomic<int> ended = 0;
   auto outcomes = on_threads(3, [&](int rank) {
     if (rank == 2) {
-      Mesh mesh = connect_mesh(rank_info_of(2, 3, port));
+      RankInfo rank_info = rank_info_of(2, 3, port);
+      rank_info.backend = "tcp";
+      Mesh mesh = connect_mesh(rank_info);
       misdeed(mesh);
       // The other connections stay open until both ranks have ended.
       while (ended < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
