@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
@@ -94,6 +95,15 @@ int run(int argc, char** argv) {
   }
 }
 
+// What is still in the buffer of stdout must reach its file: a full disk is a failure of any
+// command. Returns the exit code.
+int flush_output(int code) {
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "ringside: cannot write to standard output: is the disk full?\n");
+  return code == 0 ? 1 : code;
+}
+
 }  // namespace
 }  // namespace ringside::cli
 
@@ -101,5 +111,5 @@ int main(int argc, char** argv) {
   // Without a reader for its output, as after `| head`, the program ends silently. Restore the
   // default, because the parent process may ignore the signal.
   std::signal(SIGPIPE, SIG_DFL);
-  return ringside::cli::run(argc, argv);
+  return ringside::cli::flush_output(ringside::cli::run(argc, argv));
 }

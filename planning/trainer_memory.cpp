@@ -15,9 +15,9 @@ constexpr std::int64_t bytes_of_number = 4, bytes_of_moments = 8, bytes_of_step_
 
 // The parameters of one block in the order of transformer/layers.cpp.
 Elements block(const Config& config) {
-  const std::int64_t d = config.d_model, kv = config.kv_heads * config.head_size() * d,
-                     f = config.d_ff * d;
-  return {d, d * d, kv, kv, d * d, d, f, f, f};
+  const std::int64_t d = config.d_model, q = config.heads * config.head_size() * d,
+                     kv = config.kv_heads * config.head_size() * d, f = config.d_ff * d;
+  return {d, q, kv, kv, q, d, f, f, f};
 }
 
 // All parameters in the order of transformer/model.cpp. A tied head has none of its own.

@@ -1,5 +1,6 @@
 #include "transformer/config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -59,27 +60,76 @@ void validate(const Config& config) {
     // More than any model has, and small enough that no product of two sizes overflows.
     require(value <= 1'000'000'000, "{} is {}, but at most 1000000000 is possible", name, value);
   }
-  require(config.d_model % config.heads == 0,
+  require(config.head_dim >= 0 && config.head_dim <= 1'000'000,
+          "head_dim is {}, but 1 to 1000000 is possible", config.head_dim);
+  require(config.head_dim > 0 || config.d_model % config.heads == 0,
           "d_model {} does not divide into {} heads: choose a width that is a multiple of the "
           "number of heads",
           config.d_model, config.heads);
-  require(
-      config.head_size() % 2 == 0,
-      "a head is {} wide (d_model {} / {} heads), but RoPE rotates pairs and needs an even width",
-      config.head_size(), config.d_model, config.heads);
+  require(config.head_size() % 2 == 0,
+          "a head is {} wide{}, but RoPE rotates pairs and needs an even width", config.head_size(),
+          config.head_dim > 0
+              ? " (head_dim)"
+              : fmt::format(" (d_model {} / {} heads)", config.d_model, config.heads));
   require(config.heads % config.kv_heads == 0,
           "{} heads cannot share {} key and value heads evenly: choose kv_heads that divides heads",
           config.heads, config.kv_heads);
   require(std::isfinite(config.rope_theta) && config.rope_theta > 0,
           "rope_theta is {}, but it must be a positive number", config.rope_theta);
+  const RopeScaling& scaling = config.rope_scaling;
+  require(std::isfinite(scaling.factor) && scaling.factor >= 1,
+          "the factor of rope_scaling is {}, but it must be at least 1", scaling.factor);
+  require(scaling.kind != RopeScaling::llama3 ||
+              (scaling.low_frequency > 0 && scaling.high_frequency > scaling.low_frequency &&
+               std::isfinite(scaling.high_frequency) && scaling.old_sequence >= 1),
+          "rope_scaling has low_freq_factor {}, high_freq_factor {} and "
+          "original_max_position_embeddings {}, but it needs 0 < low < high and a length of at "
+          "least 1",
+          scaling.low_frequency, scaling.high_frequency, scaling.old_sequence);
   require(std::isfinite(config.norm_epsilon) && config.norm_epsilon > 0,
           "norm_epsilon is {}, but it must be a positive number", config.norm_epsilon);
 }
 
+namespace {
+
+// Meta's rule of Llama 3.1. Pairs that turn often within the old length stay as they are. Pairs
+// that turn less than low_frequency times are slowed down by the factor, as in linear scaling.
+// Between the two the frequency is interpolated.
+double scaled_as_llama3(double frequency, const RopeScaling& scaling) {
+  constexpr double pi = 3.14159265358979323846;
+  const double turns = static_cast<double>(scaling.old_sequence) * frequency / (2 * pi);
+  const double unscaled = std::clamp(
+      (turns - scaling.low_frequency) / (scaling.high_frequency - scaling.low_frequency), 0.0, 1.0);
+  return (1 - unscaled) * frequency / scaling.factor + unscaled * frequency;
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(const Config& config) {
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < config.head_size() / 2; ++i) {
+    const double frequency = std::pow(
+        config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_size()));
+    switch (config.rope_scaling.kind) {
+      case RopeScaling::none:
+        frequencies.push_back(frequency);
+        break;
+      case RopeScaling::linear:
+        frequencies.push_back(frequency / config.rope_scaling.factor);
+        break;
+      case RopeScaling::llama3:
+        frequencies.push_back(scaled_as_llama3(frequency, config.rope_scaling));
+        break;
+    }
+  }
+  return frequencies;
+}
+
 std::int64_t parameter_count(const Config& config) {
-  const std::int64_t d = config.d_model, kv = config.kv_heads * config.head_size();
-  const std::int64_t attention = d * d + 2 * kv * d + d * d;  // q, k and v, o
-  const std::int64_t feed_forward = 3 * d * config.d_ff;      // gate, up, down
+  const std::int64_t d = config.d_model, q = config.heads * config.head_size(),
+                     kv = config.kv_heads * config.head_size();
+  const std::int64_t attention = 2 * q * d + 2 * kv * d;  // q and o, k and v
+  const std::int64_t feed_forward = 3 * d * config.d_ff;  // gate, up, down
   const std::int64_t norms = 2 * d;
   const std::int64_t embedding = config.vocabulary * d;
   return embedding + config.layers * (attention + feed_forward + norms) + d +

@@ -17,6 +17,18 @@
 
 namespace ringside::transformer {
 
+// How the frequencies of RoPE are scaled for sequences that are longer than those of the first
+// training (rope_frequencies() has the formulas).
+struct RopeScaling {
+  enum Kind { none, linear, llama3 };
+  Kind kind = none;
+  double factor = 1;  // factor
+  // Of llama3:
+  double low_frequency = 1;       // low_freq_factor
+  double high_frequency = 4;      // high_freq_factor
+  std::int64_t old_sequence = 0;  // original_max_position_embeddings
+};
+
 // The sizes of a Llama model (Touvron et al., "LLaMA: open and efficient foundation language
 // models", 2023, section 2.2). The comments give the key of each in Hugging Face's config.json.
 struct Config {
@@ -27,14 +39,16 @@ struct Config {
   std::int64_t kv_heads = 4;      // num_key_value_heads: heads / kv_heads query heads share one
   std::int64_t d_ff = 344;        // intermediate_size: width inside the feed-forward part
   std::int64_t sequence = 128;    // max_position_embeddings: longest sequence, in tokens
+  std::int64_t head_dim = 0;      // head_dim: numbers per head; 0: d_model / heads
   double rope_theta = 10000;      // rope_theta: base of the rotary frequencies
+  RopeScaling rope_scaling = {};  // rope_scaling, or rope_parameters
   double norm_epsilon = 1e-5;     // rms_norm_eps: added under the root of RMSNorm
   bool tied_head = false;         // tie_word_embeddings: the head uses the embedding's matrix
 
   // Seed of the initial parameters. Not stored in checkpoints.
   std::uint64_t initialise_seed = 0;
 
-  std::int64_t head_size() const { return d_model / heads; }
+  std::int64_t head_size() const { return head_dim > 0 ? head_dim : d_model / heads; }
 };
 
 // The names that `named_config` knows, smallest first: tiny, lab, small, medium, large, xl.
@@ -47,6 +61,10 @@ Config named_config(const std::string& name);
 // Throws Error that names the first inconsistent size, such as a width that is not a multiple of
 // the number of heads.
 void validate(const Config& config);
+
+// The angle by which one position turns pair i of a head: frequency i, of head_size() / 2. Without
+// scaling it is rope_theta^(-2i/D).
+std::vector<double> rope_frequencies(const Config& config);
 
 // Number of trained values. A tied head counts once.
 std::int64_t parameter_count(const Config& config);

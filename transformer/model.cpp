@@ -6,6 +6,7 @@
 
 #include "autograd/engine/checkpointing.hpp"
 #include "autograd/kernels/copy.hpp"
+#include "autograd/ops/rope_table.hpp"
 #include "base/error.hpp"
 #include "transformer/parameter_table.hpp"
 
@@ -50,7 +51,7 @@ Model::Model(const Config& config, DType dtype, autograd::Device device, const M
       dtype_(dtype),
       part_(part),
       division_(division == nullptr ? not_divided : *division),
-      rope_table_(autograd::rope_table(config.sequence, config.head_size(), config.rope_theta,
+      rope_table_(autograd::rope_table(config.sequence, rope_frequencies(config),
                                        autograd::compute_dtype(dtype))) {
   validate(part_, config_);
   require(division_.rank() == part_.tensor_rank && division_.size() == part_.tensor_ranks,

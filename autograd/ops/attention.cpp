@@ -131,17 +131,27 @@ void forward_heads(const Sizes& sizes, const Tensor& q_stored, const Tensor& k_s
 }
 
 // One row, in place: scores s -> probabilities p, and dp -> ds = p (dp - sum_j p_j dp_j) scale.
+//
+// Where scores are large, log_sum has few bits left for its fraction, and the row's probabilities
+// add up to 1 + e. Then dp - sum_j p_j dp_j would be wrong by e sum_j p_j dp_j, which may be much
+// larger than the difference itself. So the row is divided by its sum once more.
 template <class T>
 void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
                           std::int64_t width) {
-  T dot = 0;
-#pragma omp simd reduction(+ : dot)
+  T total = 0, dot = 0;
+#pragma omp simd reduction(+ : total, dot)
   for (std::int64_t j = 0; j < visible; ++j) {
     s[j] = fast_exp(s[j] - log_sum);
+    total += s[j];
     dot += s[j] * dp[j];
   }
+  const T normalise = 1 / total;
+  dot *= normalise;
 #pragma omp simd
-  for (std::int64_t j = 0; j < visible; ++j) dp[j] = s[j] * (dp[j] - dot) * scale;
+  for (std::int64_t j = 0; j < visible; ++j) {
+    s[j] *= normalise;
+    dp[j] = s[j] * (dp[j] - dot) * scale;
+  }
   std::fill(s + visible, s + width, T(0));
   std::fill(dp + visible, dp + width, T(0));
 }

@@ -7,6 +7,7 @@
 #include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
+#include "autograd/ops/rope_table.hpp"
 #include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
@@ -14,15 +15,21 @@ namespace ringside::autograd {
 RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double theta, DType dtype) {
   require(positions >= 0 && head_size > 0 && head_size % 2 == 0,
           "rope_table: expected an even head size, got {} ({} positions)", head_size, positions);
-  const std::int64_t half = head_size / 2;
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < head_size / 2; ++i)
+    frequencies.push_back(
+        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size)));
+  return rope_table(positions, frequencies, dtype);
+}
+
+RopeTable rope_table(std::int64_t positions, const std::vector<double>& frequencies, DType dtype) {
+  const auto half = static_cast<std::int64_t>(frequencies.size());
   RopeTable table{Tensor::empty({positions, half}, dtype), Tensor::empty({positions, half}, dtype)};
   dispatch(dtype, "rope_table", [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t p = 0; p < positions; ++p) {
       for (std::int64_t i = 0; i < half; ++i) {
-        const double angle =
-            static_cast<double>(p) *
-            std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
+        const double angle = static_cast<double>(p) * frequencies[static_cast<std::size_t>(i)];
         table.cos.data<T>()[p * half + i] = static_cast<T>(std::cos(angle));
         table.sin.data<T>()[p * half + i] = static_cast<T>(std::sin(angle));
       }

@@ -9,6 +9,7 @@
 
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/group_options.hpp"
 #include "collectives/transport/socket_options.hpp"
 
 namespace ringside::cli {
@@ -46,7 +47,10 @@ Relay relay_of(const Call& call, int rank, int ranks) {
 class BareRing final : public Backend {
  public:
   explicit BareRing(const collectives::RankInfo& rank_info)
-      : rank_(rank_info.rank), size_(rank_info.size), mesh_(collectives::connect_mesh(rank_info)) {
+      : rank_(rank_info.rank),
+        size_(rank_info.size),
+        timeout_(collectives::group_options_from_environment().executor.timeout),
+        mesh_(collectives::connect_mesh(rank_info)) {
     if (size_ == 1) return;
     for (auto& socket : mesh_.data)
       if (socket) collectives::set_up_data_socket(socket->native_handle());
@@ -100,10 +104,16 @@ class BareRing final : public Backend {
 
   void sleep(bool sending, bool receiving) {
     pollfd events[2] = {{receiving ? left_ : -1, POLLIN, 0}, {sending ? right_ : -1, POLLOUT, 0}};
-    ::poll(events, 2, -1);
+    const timespec patience = to_timespec(timeout_);
+    if (::ppoll(events, 2, &patience, nullptr) != 0) return;
+    fail("the bare ring of rank {}: {} for {:.1f} s (RINGSIDE_TIMEOUT)", rank_,
+         receiving ? fmt::format("nothing came from rank {}", (rank_ + size_ - 1) % size_)
+                   : fmt::format("rank {} took nothing", (rank_ + 1) % size_),
+         timeout_.count());
   }
 
   int rank_, size_;
+  Seconds timeout_;  // how long it waits without any progress
   collectives::Mesh mesh_;
   int left_ = -1, right_ = -1;
   std::span<std::byte> buffer_;

@@ -26,6 +26,7 @@ constexpr int rounds = 4;                  // blocks of a contender
 constexpr double sample_seconds = 2e-3;    // shorter calls share a batch
 constexpr double contender_seconds = 0.5;  // for the samples of a contender and a size, ...
 constexpr int fewest_samples = 7;          // ... unless these would be fewer
+constexpr Seconds longest_turn{10};        // a process that does not measure waits this much longer
 
 // The result of all ranks of a contender.
 struct Figure {
@@ -69,10 +70,9 @@ class Bench {
   }
 
  private:
-  // A process that does not measure may wait for a long time.
   static ProcessGroup connect_all_processes(const RankInfo& rank_info) {
     auto options = collectives::group_options_from_environment();
-    options.executor.timeout = Seconds(3600);
+    options.executor.timeout += longest_turn;
     options.link = {};
     return ProcessGroup::over("tcp", rank_info, options);
   }
@@ -146,7 +146,12 @@ class Bench {
 
   void run(const Contender& contender, const Block& block, std::vector<RankRecord>& records) {
     all_processes_.barrier();
-    if (contender.measure) contender.measure(block, records);
+    try {
+      if (contender.measure) contender.measure(block, records);
+    } catch (const std::exception& error) {  // the processes that do not measure wait as well
+      all_processes_.abort(error.what());
+      throw;
+    }
   }
 
   // A collective call: every process contributes the records of its ranks.

@@ -15,6 +15,7 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "cli/training/parallel_strategies.hpp"
+#include "cli/training/same_options.hpp"
 #include "cli/training/train_arguments.hpp"
 #include "cli/training/training_run.hpp"
 #include "collectives/process_group.hpp"
@@ -82,6 +83,7 @@ std::unique_ptr<transformer::ParallelStrategy> strategy_of(const TrainingPlan& p
 
 void train_as_rank(TrainingPlan plan, const DeviceOption& device,
                    collectives::ProcessGroup& group) {
+  require_same_options(shared_options(plan), group);
   take_device(plan.device);
   join_device(device, plan.device, group);
   plan.backend = group.backend_name();

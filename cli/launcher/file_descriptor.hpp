@@ -22,7 +22,11 @@ struct Pipe {
 // Both ends close on exec. A child keeps an end by duplicating it onto descriptor 0, 1 or 2.
 inline Pipe make_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail("cannot make a pipe: {}", std::strerror(errno));
+  const int error = ::pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+  require(error != EMFILE,
+          "the launcher may not have more files open, and needs two pipes for each rank: raise the "
+          "limit (ulimit -n 4096), or use fewer ranks");
+  require(error == 0, "cannot make a pipe: {}", std::strerror(error));
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 

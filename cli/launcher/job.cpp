@@ -142,8 +142,16 @@ void Job::check_for_lost_reader() {
         end.si_pid != 0;
     if (ended && lost_its_reader(rank, end)) lost_reader_ = true;
   }
+  if (out_.broken() && out_.error() != EPIPE) return report_full_output();
   if (out_.broken()) lost_reader_ = true;
   if (lost_reader_) stop(SIGPIPE);
+}
+
+void Job::report_full_output() {
+  print(fmt::format("cannot write to standard output: {}; ending all ranks",
+                    std::strerror(out_.error())));
+  stop(SIGTERM);
+  exit_code_ = 1;
 }
 
 // The connections of a dying rank close a moment before waitid() reports its death, and the other
@@ -189,11 +197,9 @@ void Job::forward(Stream& stream) {
   }
 }
 
-// If several ranks have ended since the last call, a rank that a signal killed counts as the cause:
-// a rank that exited with an error probably failed because of it.
+// A rank that a signal killed is a likelier cause than one that exited with an error, which
+// probably failed because of the other.
 void Job::reap_ended_ranks() {
-  const Rank* failed = nullptr;
-  siginfo_t cause{};
   for (auto& rank : ranks_) {
     siginfo_t end{};
     if (!rank.running ||
@@ -201,17 +207,23 @@ void Job::reap_ended_ranks() {
       continue;
     if (end.si_pid == 0) continue;  // still running
     reap(rank);
-    const bool better_cause =
-        failed == nullptr || (cause.si_code == CLD_EXITED && end.si_code != CLD_EXITED);
-    if (exit_code_of(end) != 0 && better_cause) {
-      failed = &rank;
-      cause = end;
-    }
+    if (!ending_ && lost_its_reader(rank, end)) lost_reader_ = true;
+    const bool likelier = !suspect_ || (was_killed(end) && !was_killed(suspect_->end));
+    if (exit_code_of(end) != 0 && likelier) suspect_ = {rank.number, end};
   }
-  if (failed == nullptr || ending_) return;
-  lost_reader_ = lost_its_reader(*failed, cause);
+  if (!suspect_ || ending_) return;
   if (lost_reader_) return stop(SIGPIPE);
-  report_failure(*failed, cause);
+  if (!deadline_) deadline_ = Deadline::after(options_.grace);
+  if (knows_culprit()) report_failure();
+}
+
+// A rank that complains may end before the rank that it complains of, which was killed first, but
+// dies slowly. So the launcher names nobody who exited while another rank is dying: SIGCHLD wakes
+// it when that one is dead.
+bool Job::knows_culprit() const {
+  return was_killed(suspect_->end) || deadline_->expired() ||
+         std::none_of(ranks_.begin(), ranks_.end(),
+                      [](const Rank& rank) { return rank.running && is_dying(rank.pid); });
 }
 
 // Kills what is left of a rank's process group and forwards its last output. The group's leader is
@@ -229,9 +241,10 @@ void Job::reap(Rank& rank) {
   }
 }
 
-void Job::report_failure(const Rank& rank, const siginfo_t& end) {
-  const std::string place = options_.place ? fmt::format(" ({})", options_.place(rank.number)) : "";
-  print(fmt::format("rank {}{} {}", rank.number, place, in_words(end)));
+void Job::report_failure() {
+  const auto& [rank, end] = *suspect_;
+  const std::string place = options_.place ? fmt::format(" ({})", options_.place(rank)) : "";
+  print(fmt::format("rank {}{} {}", rank, place, in_words(end)));
   exit_code_ = exit_code_of(end);
   failed_ = true;
   ending_ = true;

@@ -60,12 +60,14 @@ class Job {
   static bool lost_its_reader(const Rank& rank, const siginfo_t& end);
   void check_for_lost_reader();
   void wait_for_lost_reader();
+  void report_full_output();
   void forward_output();
   void forward(Stream& stream);
 
   void reap_ended_ranks();
   void reap(Rank& rank);
-  void report_failure(const Rank& rank, const siginfo_t& end);
+  bool knows_culprit() const;
+  void report_failure();
   void report_flight_records();
 
   std::string running_ranks() const;
@@ -81,10 +83,17 @@ class Job {
   OutputQueue err_{STDERR_FILENO};
   std::vector<Rank> ranks_;
 
+  // The rank whose end is the likeliest cause of the failure, of those that have ended.
+  struct Suspect {
+    int rank;
+    siginfo_t end;
+  };
+  std::optional<Suspect> suspect_;
+
   int exit_code_ = 0;
   bool ending_ = false;       // a rank has failed, or a signal has stopped the job
   bool stopped_ = false;      // a signal has stopped the job
-  bool failed_ = false;       // a rank has failed, before any signal
+  bool failed_ = false;       // a rank has failed, before any signal, and has been named
   bool lost_reader_ = false;  // nobody reads stdout any more, and a rank has noticed
   bool waited_for_lost_reader_ = false;
   bool reported_records_ = false;

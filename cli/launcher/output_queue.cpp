@@ -21,6 +21,7 @@ void OutputQueue::write_some() {
   if (written >= 0) {
     text_.erase(0, static_cast<std::size_t>(written));
   } else if (errno != EINTR && errno != EAGAIN) {
+    error_ = errno;
     give_up();
   }
 }

@@ -16,7 +16,9 @@ class OutputQueue {
   std::string& text() { return text_; }  // append whole lines here
   bool empty() const { return text_.empty(); }
   bool full() const { return text_.size() > 1024 * 1024; }  // read no more from the ranks for now
-  bool broken() const { return broken_; }  // the reader has gone: the queue drops its text
+  // From the first failed write on, the queue drops its text. EPIPE: the reader has gone.
+  bool broken() const { return broken_; }
+  int error() const { return error_; }
 
   // Writes a piece that is small enough not to block. Call it when poll(2) reports fd() writable.
   void write_some();
@@ -26,6 +28,7 @@ class OutputQueue {
   int fd_;
   std::string text_;
   bool broken_ = false;
+  int error_ = 0;
 };
 
 }  // namespace ringside::cli

@@ -1,6 +1,10 @@
 #include "cli/launcher/rank_process.hpp"
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include <sys/prctl.h>
 
@@ -117,18 +121,35 @@ RankProcess start_rank(std::vector<std::string> command, const Environment& vari
   return process;
 }
 
+bool is_dying(pid_t pid) {
+  constexpr unsigned long exiting = 0x4;  // PF_EXITING in Linux's sched.h
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string stat((std::istreambuf_iterator<char>(file)), {});
+  // "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS ...". The name may contain spaces.
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string ignored;
+  unsigned long flags = 0;
+  for (int i = 0; i < 6; ++i) fields >> ignored;
+  fields >> flags;
+  return (flags & exiting) != 0;
+}
+
 std::string name_of_signal(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
 std::string in_words(const siginfo_t& end) {
-  if (end.si_code == CLD_EXITED) return fmt::format("ended with exit code {}", end.si_status);
+  if (!was_killed(end)) return fmt::format("ended with exit code {}", end.si_status);
   return fmt::format("was killed by signal {} ({})", end.si_status, name_of_signal(end.si_status));
 }
 
+bool was_killed(const siginfo_t& end) {
+  return end.si_code != CLD_EXITED;
+}
+
 int exit_code_of(const siginfo_t& end) {
-  return end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
+  return was_killed(end) ? 128 + end.si_status : end.si_status;
 }
 
 }  // namespace ringside::cli

@@ -40,9 +40,14 @@ RankProcess start_rank(std::vector<std::string> command, const Environment& vari
 // The arguments of exec(3): pointers into `texts`, then a null pointer.
 std::vector<char*> exec_arguments(std::vector<std::string>& texts);
 
+// Whether a child process is on its way out, or dead already. The kernel says so before it closes
+// the process's connections; only later can its end be waited for.
+bool is_dying(pid_t pid);
+
 // How a process ended: "was killed by signal 9 (SIGKILL)", "ended with exit code 3".
 std::string in_words(const siginfo_t& end);
 std::string name_of_signal(int signal);
+bool was_killed(const siginfo_t& end);   // by a signal
 int exit_code_of(const siginfo_t& end);  // as a shell reports it
 
 }  // namespace ringside::cli

@@ -39,10 +39,23 @@ std::optional<OuterLauncher> outer_launcher() {
   return std::nullopt;
 }
 
+// Whether srun started this process. Throws UsageError in a batch script with several tasks, where
+// somebody has forgotten srun.
+bool is_slurm_task() {
+  if (collectives::started_by_srun()) return true;
+  const auto tasks = integer_environment("SLURM_NTASKS", 1, most_ranks).value_or(1);
+  if (environment("SLURM_PROCID") && tasks > 1)
+    throw UsageError(
+        fmt::format("this job of Slurm has {} tasks, but srun has not started this process as one "
+                    "of them: put srun before the command, or start the ranks on this host with -n",
+                    tasks));
+  return false;
+}
+
 // Whether an outer launcher started this process as one of its ranks.
 bool is_rank(const RanksOption& option) {
   const auto outer = outer_launcher();
-  if (!outer) return !option.count && environment("SLURM_PROCID");
+  if (!outer) return !option.count && is_slurm_task();
   if (option.count && *option.count != outer->ranks) {
     throw UsageError(
         fmt::format("-n asks for {} ranks, but the environment says that this process is one of "

@@ -55,11 +55,16 @@ void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here,
   const double all = of_a_rank.total() * ranks_here;
   const std::string ranks =
       ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.total()));
+  // "22 GB, but there are 22 GB" would be no reason: such numbers are shown with more digits.
+  const bool look_alike = in_gb(all) == in_gb(limit);
+  const auto shown = [&](double bytes) {
+    return look_alike ? fmt::format("{:.2f} GB", bytes / 1e9) : in_gb(bytes);
+  };
   require(
       all <= limit,
       "this needs about {} of {}memory ({}{}), but {} are available: {}; --memory-limit 0 tries it "
       "anyway",
-      in_gb(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), in_gb(limit), advice);
+      shown(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), shown(limit), advice);
 }
 
 }  // namespace ringside::cli

@@ -37,8 +37,8 @@ class SocketSubGroupConnector final : public SubGroupConnector {
     return endpoint;
   }
 
-  Connections connect(const std::string& name, int rank,
-                      const std::vector<Endpoint>& members) override {
+  Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
+                      const std::function<void()>& check) override {
     require(listener_.has_value(), "a rank must listen before it connects a sub-group");
     RankInfo rank_info = rank_info_;
     rank_info.rank = rank;
@@ -47,7 +47,7 @@ class SocketSubGroupConnector final : public SubGroupConnector {
     std::vector<Address> addresses(members.size());
     for (std::size_t r = 0; r < members.size(); ++r)
       std::memcpy(&addresses[r], members[r].data(), sizeof(Address));
-    Mesh mesh = listener_->connect_mesh(rank_info, std::move(addresses));
+    Mesh mesh = listener_->connect_mesh(rank_info, std::move(addresses), check);
     listener_.reset();
     return connect_(rank_info, std::move(mesh));
   }
@@ -161,8 +161,8 @@ class ThreadsSubGroupConnector final : public SubGroupConnector {
 
   Endpoint listen() override { return {}; }  // the ranks find the sub-group by its name
 
-  Connections connect(const std::string& name, int rank,
-                      const std::vector<Endpoint>& members) override {
+  Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
+                      const std::function<void()>&) override {
     return connect_threads(world_->sub_world(name, static_cast<int>(members.size())), rank);
   }
 
@@ -178,8 +178,8 @@ class LinkedSubGroupConnector final : public SubGroupConnector {
 
   Endpoint listen() override { return inner_->listen(); }
 
-  Connections connect(const std::string& name, int rank,
-                      const std::vector<Endpoint>& members) override;
+  Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
+                      const std::function<void()>& check) override;
 
  private:
   std::unique_ptr<SubGroupConnector> inner_;
@@ -194,8 +194,9 @@ Connections behind_wire(Connections connections, const std::shared_ptr<Wire>& wi
 }
 
 Connections LinkedSubGroupConnector::connect(const std::string& name, int rank,
-                                             const std::vector<Endpoint>& members) {
-  return behind_wire(inner_->connect(name, rank, members), wire_);
+                                             const std::vector<Endpoint>& members,
+                                             const std::function<void()>& check) {
+  return behind_wire(inner_->connect(name, rank, members, check), wire_);
 }
 
 }  // namespace

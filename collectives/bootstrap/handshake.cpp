@@ -17,6 +17,12 @@ std::uint64_t hash_of(const std::string& text, std::uint64_t hash) {
   return hash;
 }
 
+// Takes the same time wherever the first difference is, so that a stranger cannot guess a key part
+// by part.
+bool equal_in_constant_time(const Key& a, const Key& b) {
+  return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
+}
+
 }  // namespace
 
 Key hash_of(const std::string& job_key) {
@@ -26,22 +32,24 @@ Key hash_of(const std::string& job_key) {
 std::optional<std::string> reason_to_turn_away(const Handshake& handshake, const Key& key) {
   if (handshake.magic != Handshake::expected_magic) return "it does not speak Ringside's protocol";
   if (handshake.version != Handshake::our_version)
-    return fmt::format("it speaks version {} of the protocol, and this rank version {}",
+    return fmt::format("it speaks version {} of the protocol, and this job version {}",
                        handshake.version, Handshake::our_version);
-  if (handshake.key != key) return "its job key is not the key of this job";
+  if (!equal_in_constant_time(handshake.key, key)) return "its job key is not the key of this job";
   return std::nullopt;
 }
 
 bool plausible(const Answer& answer, int size) {
   if (answer.magic != Handshake::expected_magic) return false;
   if (answer.kind == Answer::refusal) return answer.bytes <= longest_refusal;
+  if (answer.kind == Answer::connected) return answer.bytes == 0;
   // A job of another size has another table: table_from() reports that.
   return answer.kind == Answer::table &&
          answer.bytes <= 2 * static_cast<std::uint64_t>(size) * sizeof(Address);
 }
 
 std::vector<Address> table_from(const Answer& answer, std::string_view body, int size) {
-  require(answer.kind == Answer::table, "rank 0 refuses: {}", printable_line(body));
+  require(answer.kind != Answer::refusal, "rank 0 refuses: {}", printable_line(body));
+  require(answer.kind == Answer::table, "rank 0 sent no table");
   std::vector<Address> table(static_cast<std::size_t>(size));
   require(body.size() == table.size() * sizeof(Address),
           "rank 0 sent a table of {} bytes for {} ranks", body.size(), size);

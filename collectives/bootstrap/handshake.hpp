@@ -2,6 +2,8 @@
 //
 //     the rank that connects sends    Handshake   always 96 bytes
 //     rank 0 answers a join with      Answer      12 bytes, then the table or a refusal
+//     a rank with all connections     1 byte      to rank 0
+//     rank 0 answers when all have    Answer      12 bytes: everybody is connected, or a refusal
 //
 // The fixed length keeps a stranger (a browser, a port scanner, another job) from making a rank
 // wait for a length of the stranger's choice, or reserve memory for it. These functions check bytes
@@ -27,7 +29,7 @@ struct Handshake {
   // What the connection is for: to join the job at rank 0, or for messages between two ranks.
   enum Purpose : std::uint16_t { join = 1, data, control };
   static constexpr std::uint32_t expected_magic = 0x4a474e52;  // "RNGJ"
-  static constexpr std::uint16_t our_version = 1;
+  static constexpr std::uint16_t our_version = 2;
   std::uint32_t magic = expected_magic;
   std::uint16_t version = our_version;
   std::uint16_t purpose = join;
@@ -35,7 +37,7 @@ struct Handshake {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   Address listens_on;
-  char unused[8] = {};
+  char backend[8] = {};  // RankInfo::backend, filled up with zeros
 };
 static_assert(sizeof(Handshake) == 96, "the layout is the wire format");
 
@@ -43,10 +45,10 @@ static_assert(sizeof(Handshake) == 96, "the layout is the wire format");
 std::optional<std::string> reason_to_turn_away(const Handshake& handshake, const Key& key);
 
 struct Answer {
-  enum Kind : std::uint32_t { table = 1, refusal };
+  enum Kind : std::uint32_t { table = 1, refusal, connected };
   std::uint32_t magic = Handshake::expected_magic;
   std::uint32_t kind = table;
-  std::uint32_t bytes = 0;  // of the table or the refusal that follows
+  std::uint32_t bytes = 0;  // of the table or the refusal that follows; connected: 0
 };
 
 // Whether rank 0 of a job of `size` ranks could have sent this answer. If not, read nothing after

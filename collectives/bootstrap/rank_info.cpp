@@ -43,7 +43,7 @@ const Names* find_launcher() {
     require(rank == size || names != &torchrun,
             "{} is set but {} is not: a launcher sets both, or neither",
             rank ? names->rank : names->size, rank ? names->size : names->rank);
-    if (rank && size) return names;
+    if (rank && size && (names != &slurm || started_by_srun())) return names;
   }
   return nullptr;
 }
@@ -59,6 +59,12 @@ std::optional<int> positive_integer(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   return whole && value > 0 ? std::optional(value) : std::nullopt;
+}
+
+// The steps of a Slurm job may run at the same time, so each has its own port and its own key.
+std::string job_of(const Names& launcher) {
+  const std::string job = environment(launcher.job).value_or("");
+  return &launcher == &slurm ? job + "." + environment("SLURM_STEP_ID").value_or("") : job;
 }
 
 // Two jobs on one host at the same time get different ports, most likely. They lie below the range
@@ -92,6 +98,12 @@ std::uint16_t master_port(const Names& launcher, const std::string& job) {
 }
 
 }  // namespace
+
+bool started_by_srun() {
+  constexpr std::int64_t special = 0xfffffff0;  // from here on: the script, the shell, ...
+  const auto step = integer_environment("SLURM_STEP_ID", INT64_MIN, INT64_MAX);
+  return environment("SLURM_PROCID") && step && *step >= 0 && *step < special;
+}
 
 std::uint32_t job_number(const std::string& job_key) {
   std::uint32_t number = 0;
@@ -146,7 +158,7 @@ RankInfo rank_info_from_environment() {
   rank_info.local_size = names == &slurm ? local_size_from_slurm(rank_info.size)
                                          : read_int(names->local_size, 1, INT_MAX, rank_info.size);
 
-  const std::string job = environment(names->job).value_or("");
+  const std::string job = job_of(*names);
   rank_info.job_key = environment("RINGSIDE_JOB_KEY").value_or(job);
   if (const auto address = environment("MASTER_ADDR")) {
     rank_info.master_address = without_brackets(*address);

@@ -20,18 +20,23 @@ struct RankInfo {
   std::string interface;
   // Checked on every connection. It keeps jobs apart; it is no protection against an attacker.
   std::string job_key;
+  std::string backend;          // as the user chose it; all ranks must choose the same
   Seconds connect_timeout{60};  // until all ranks must be connected
 };
 
 // Reads torchrun's names: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 // If RANK and WORLD_SIZE are unset, Open MPI's (OMPI_COMM_WORLD_RANK, ...), then Slurm's
-// (SLURM_PROCID, ...); if none is set, a world of one rank. A launcher that does not set
-// MASTER_ADDR and MASTER_PORT leaves them to the job: the first host of Slurm's node list, or
-// 127.0.0.1 for a job on one host, and a port derived from the job's id. RINGSIDE_JOB_KEY is the
-// job key (default: the launcher's job id), RINGSIDE_INTERFACE the interface,
-// RINGSIDE_CONNECT_TIMEOUT the time to connect in seconds. Throws Error that names the wrong or
-// missing variable.
+// (SLURM_PROCID, ...), where srun started this process; if none is set, a world of one rank. A
+// launcher that does not set MASTER_ADDR and MASTER_PORT leaves them to the job: the first host of
+// Slurm's node list, or 127.0.0.1 for a job on one host, and a port derived from the id of the job
+// and its step. RINGSIDE_JOB_KEY is the job key (default: the launcher's job id),
+// RINGSIDE_INTERFACE the interface, RINGSIDE_CONNECT_TIMEOUT the time to connect in seconds. Throws
+// Error that names the wrong or missing variable.
 RankInfo rank_info_from_environment();
+
+// Whether srun started this process as a task. The script of sbatch and the shell of salloc have
+// most of Slurm's variables too, but they are not tasks of a step that srun started.
+bool started_by_srun();
 
 // A number for the job, of which every message carries a copy (MessageHeader::job). It does not
 // reveal the key.

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "collectives/bootstrap/acceptor.hpp"
 #include "collectives/bootstrap/handshake.hpp"
 #include "collectives/bootstrap/network_interface.hpp"
@@ -20,18 +23,24 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// How long rank 0 waits for more ranks after a failure, so that all of them learn the reason.
+// How long rank 0 waits for more ranks after a failure, so that all of them learn the reason; and
+// how much longer than the deadline another rank waits for rank 0's answer.
 constexpr Seconds grace{2};
+
+constexpr Seconds between_checks{0.05};
 
 // One rank's part of a rendezvous.
 class Rendezvous {
  public:
-  explicit Rendezvous(const RankInfo& rank_info,
-                      std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>())
+  explicit Rendezvous(
+      const RankInfo& rank_info,
+      std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>(),
+      std::function<void()> check = [] {})
       : rank_info_(rank_info),
         key_(hash_of(rank_info.job_key)),
         deadline_(Deadline::after(rank_info.connect_timeout)),
-        io_(std::move(io)) {
+        io_(std::move(io)),
+        check_(std::move(check)) {
     require(rank_info.size >= 1 && rank_info.rank >= 0 && rank_info.rank < rank_info.size,
             "rank {} is not in a world of {}", rank_info.rank, rank_info.size);
     mesh_.data.resize(rank_info.size);
@@ -46,11 +55,16 @@ class Rendezvous {
       return take_mesh();
     }
     const auto masters = resolve_master();
-    if (rank_info_.rank == 0)
+    if (rank_info_.rank == 0) {
       gather_all(masters);
-    else
+      connect_all();
+      wait_until_all_connected();
+    } else {
       join(masters);
-    connect_all();
+      expect_verdict();
+      connect_all();
+      report_connected();
+    }
     return take_mesh();
   }
 
@@ -77,6 +91,7 @@ class Rendezvous {
 
   Mesh take_mesh() {
     joined_.clear();
+    to_rank_0_.reset();
     acceptors_.clear();
     mesh_.io = std::move(io_);
     mesh_.addresses = std::move(table_);
@@ -111,22 +126,38 @@ class Rendezvous {
                              ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), rank_info_.size,
                              to_text(masters.front()), rank_info_.connect_timeout.count());
     }
-    answer_all();
-    if (refusal_) throw Error(*refusal_);
+    throw_refusal();
+    answer_all(Answer::table,
+               {reinterpret_cast<const char*>(table_.data()), table_.size() * sizeof(Address)});
+    check_ = [this] { throw_refusal(); };
   }
 
-  void answer_all() {
-    const auto bytes =
-        static_cast<std::uint32_t>(refusal_ ? refusal_->size() : table_.size() * sizeof(Address));
-    const Answer answer{.kind = refusal_ ? Answer::refusal : Answer::table, .bytes = bytes};
-    const auto body = refusal_ ? asio::buffer(*refusal_) : asio::buffer(table_.data(), bytes);
-    for (auto& socket : joined_) {
-      if (!socket) continue;
-      error_code ignored;  // a rank that has died since then is missed in connect_all()
-      asio::write(*socket,
-                  std::array<asio::const_buffer, 2>{asio::buffer(&answer, sizeof answer), body},
-                  ignored);
+  // Rank 0: tells every rank the refusal, if there is one, and throws it.
+  void throw_refusal() {
+    if (!refusal_) return;
+    answer_all(Answer::refusal, *refusal_);
+    throw Error(*refusal_);
+  }
+
+  void answer_all(Answer::Kind kind, std::string_view body) {
+    const Answer answer{.kind = kind, .bytes = static_cast<std::uint32_t>(body.size())};
+    for (const auto& each : joined_) {
+      if (!each) continue;
+      error_code ignored;  // of a rank that has died: its connection is watched
+      asio::write(each->socket,
+                  std::array{asio::buffer(&answer, sizeof answer), asio::buffer(body)}, ignored);
     }
+  }
+
+  // Rank 0: all ranks have its connections by now, or soon.
+  void wait_until_all_connected() {
+    const bool all = wait_until(Deadline::after(rank_info_.connect_timeout),
+                                [this] { return connected_ == rank_info_.size - 1; });
+    if (!all)
+      refusal_ = fmt::format("the ranks were not all connected within {:.0f} s",
+                             rank_info_.connect_timeout.count());
+    throw_refusal();
+    answer_all(Answer::connected, {});
   }
 
   // Until all have joined, or until it is certain that the job fails; false at the deadline.
@@ -148,7 +179,8 @@ class Rendezvous {
 
   // Every other rank: listens, tells rank 0 the address, and waits for the table.
   void join(const std::vector<tcp::endpoint>& masters) {
-    tcp::socket socket = connect_to(*io_, masters, deadline_, who(), "rank 0 is not there: it");
+    to_rank_0_ = connect_to(*io_, masters, deadline_, who(), "rank 0 is not there: it", check_);
+    tcp::socket& socket = *to_rank_0_;
     const auto here = socket.local_endpoint().address();
     listen_on(
         {rank_info_.interface.empty() ? here : address_of_interface(rank_info_.interface, here),
@@ -170,12 +202,56 @@ class Rendezvous {
     table_ = table_from(answer, body, rank_info_.size);
   }
 
+  // Every other rank: while it connects, rank 0 may tell it that another rank has died.
+  void expect_verdict() {
+    asio::async_read(*to_rank_0_, asio::buffer(&verdict_, sizeof verdict_),
+                     [this](error_code error, std::size_t) { take_verdict(error); });
+    check_ = [this] { require(!refusal_, "{}", refusal_.value_or("")); };
+  }
+
+  void take_verdict(error_code error) {
+    if (error == asio::error::operation_aborted) return;
+    if (!error && verdict_.kind == Answer::connected) {
+      all_connected_ = true;
+    } else if (!error && plausible(verdict_, rank_info_.size) && verdict_.kind == Answer::refusal) {
+      std::string body(verdict_.bytes, '\0');
+      asio::read(*to_rank_0_, asio::buffer(body), error);
+      refusal_ = fmt::format("rank 0 refuses: {}", printable_line(body));
+    } else {
+      refusal_ =
+          fmt::format("rank 0 went away while the ranks were connecting ({})", error.message());
+    }
+  }
+
+  // Every other rank: has all its connections, and waits until all ranks have theirs.
+  void report_connected() {
+    error_code ignored;  // if rank 0 has gone, take_verdict() learns it
+    asio::write(*to_rank_0_, asio::buffer("c", 1), ignored);
+    const Deadline deadline = Deadline::after(rank_info_.connect_timeout + grace);
+    const bool told = wait_until(deadline, [this] { return all_connected_; });
+    require(told, "rank 0 has not brought the ranks together within {:.0f} s",
+            deadline.total().count());
+  }
+
+  // Runs handlers until `done()`, or until the deadline. Returns whether it is done. Throws what
+  // check_() throws.
+  template <class Done>
+  bool wait_until(const Deadline& deadline, Done done) {
+    while (
+        !run_until(*io_, Deadline::after(std::min(deadline.remaining(), between_checks)), done)) {
+      check_();
+      if (deadline.expired()) return false;
+    }
+    return true;
+  }
+
   void send_handshake(tcp::socket& socket, Handshake::Purpose purpose) {
-    const Handshake handshake{.purpose = purpose,
-                              .key = key_,
-                              .rank = rank_info_.rank,
-                              .size = rank_info_.size,
-                              .listens_on = table_[rank_info_.rank]};
+    Handshake handshake{.purpose = purpose,
+                        .key = key_,
+                        .rank = rank_info_.rank,
+                        .size = rank_info_.size,
+                        .listens_on = table_[rank_info_.rank]};
+    rank_info_.backend.copy(handshake.backend, sizeof handshake.backend);
     error_code error;
     socket.set_option(tcp::no_delay(true), error);
     if (!error) asio::write(socket, asio::buffer(&handshake, sizeof handshake), error);
@@ -189,7 +265,7 @@ class Rendezvous {
       const std::string whom = fmt::format("rank {} has come and gone: it", r);
       for (const auto purpose : {Handshake::data, Handshake::control}) {
         auto& socket = purpose == Handshake::data ? mesh_.data[r] : mesh_.control[r];
-        socket = connect_to(*io_, {endpoint_of(table_[r])}, deadline, who(), whom);
+        socket = connect_to(*io_, {endpoint_of(table_[r])}, deadline, who(), whom, check_);
         send_handshake(*socket, purpose);
       }
     }
@@ -198,7 +274,7 @@ class Rendezvous {
       while (r < rank_info_.size && mesh_.data[r] && mesh_.control[r]) ++r;
       return r;
     };
-    const bool all = run_until(*io_, deadline, [&] { return first_missing() == rank_info_.size; });
+    const bool all = wait_until(deadline, [&] { return first_missing() == rank_info_.size; });
     require(all, "rank {} came, but did not connect to rank {} within {:.0f} s", first_missing(),
             rank_info_.rank, deadline.total().count());
   }
@@ -223,26 +299,69 @@ class Rendezvous {
           "the ranks disagree on the world size: rank 0 has WORLD_SIZE={}, but rank {} has "
           "WORLD_SIZE={}",
           rank_info_.size, handshake.rank, handshake.size);
+    } else if (const auto backend = backend_of(handshake); backend != rank_info_.backend) {
+      refusal_ = fmt::format(
+          "the ranks have different backends: rank 0 has {}, but rank {} has {}. Start every rank "
+          "with the same --backend (or RINGSIDE_BACKEND)",
+          rank_info_.backend, handshake.rank, printable_line(backend));
     } else if (handshake.rank < 1 || handshake.rank >= rank_info_.size || joined_[handshake.rank]) {
       refusal_ = fmt::format(
           "two processes say that they are rank {}: every process needs a RANK of its own",
           handshake.rank);
     } else {
       table_[handshake.rank] = handshake.listens_on;
-      joined_[handshake.rank] = std::move(socket);
+      joined_[handshake.rank] = std::make_unique<Joined>(std::move(socket));
+      watch(handshake.rank);
       return;
     }
-    joined_.push_back(std::move(socket));  // it gets the same answer as the others
+    joined_.push_back(std::make_unique<Joined>(std::move(socket)));  // it gets the same answer
   }
+
+  // Rank 0: rank r tells when it has all its connections. If it dies before, its connection closes.
+  void watch(int r) {
+    Joined& rank = *joined_[r];
+    asio::async_read(rank.socket, asio::buffer(&rank.report, 1),
+                     [this, r](error_code error, std::size_t) {
+                       if (error == asio::error::operation_aborted) return;
+                       if (!error) {
+                         ++connected_;
+                       } else if (!refusal_) {
+                         refusal_ = fmt::format(
+                             "rank {} came and is gone, before all ranks were connected: it was "
+                             "killed, or it failed and says why",
+                             r);
+                       }
+                     });
+  }
+
+  static std::string backend_of(const Handshake& handshake) {
+    const auto& field = handshake.backend;
+    return std::string(field, ::strnlen(field, sizeof field));
+  }
+
+  struct Joined {
+    explicit Joined(tcp::socket s) : socket(std::move(s)) {}
+    tcp::socket socket;
+    char report = 0;
+  };
 
   const RankInfo rank_info_;
   const Key key_;
   const Deadline deadline_;
   std::unique_ptr<asio::io_context> io_;
+  std::function<void()> check_;  // throws if there is no use in waiting any longer
   Mesh mesh_;
   std::vector<Address> table_;  // [rank]
-  // [rank] rank 0's connections to the ranks that joined; refused ones follow at the end.
-  std::vector<std::optional<tcp::socket>> joined_;
+
+  // Of rank 0: [rank] its connections to the ranks that joined; refused ones follow at the end.
+  std::vector<std::unique_ptr<Joined>> joined_;
+  int connected_ = 0;  // ranks that have all their connections
+
+  // Of every other rank that came to rank 0.
+  std::optional<tcp::socket> to_rank_0_;
+  Answer verdict_;
+  bool all_connected_ = false;
+
   int arrived_ = 0;  // processes of this job that have come to rank 0, refused ones too
   std::optional<std::string> refusal_;  // why no rank gets a table
   // Rank 0 may have two: at MASTER_ADDR, and at RINGSIDE_INTERFACE.
@@ -290,9 +409,10 @@ Listener::Listener(const Address& other) {
 Listener::~Listener() = default;
 Listener::Listener(Listener&&) noexcept = default;
 
-Mesh Listener::connect_mesh(const RankInfo& rank_info, std::vector<Address> addresses) {
+Mesh Listener::connect_mesh(const RankInfo& rank_info, std::vector<Address> addresses,
+                            const std::function<void()>& check) {
   return with_errors_in_words(fmt::format("rank {}", rank_info.rank), [&] {
-    return Rendezvous(rank_info, std::move(listening_->io))
+    return Rendezvous(rank_info, std::move(listening_->io), check)
         .among(std::move(addresses), std::move(listening_->acceptor));
   });
 }

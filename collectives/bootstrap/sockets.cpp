@@ -59,11 +59,13 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
 }
 
 tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& endpoints,
-                       const Deadline& deadline, const std::string& who, const std::string& whom) {
+                       const Deadline& deadline, const std::string& who, const std::string& whom,
+                       const std::function<void()>& check) {
   error_code last = asio::error::in_progress;
   for (auto pause = std::chrono::milliseconds(5);;
        pause = std::min(pause * 2, std::chrono::milliseconds(500))) {
     for (const auto& endpoint : endpoints) {
+      check();
       tcp::socket socket(io);
       const Seconds patience = std::min(deadline.remaining(), longest_attempt);
       const error_code error = try_to_connect(io, socket, endpoint, patience);
@@ -72,6 +74,11 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
       const bool cut_short = error == asio::error::timed_out && patience < longest_attempt;
       if (!cut_short || last == asio::error::in_progress) last = error;
       check_open_files(last.value(), who);
+      require(
+          error != asio::error::network_unreachable || !endpoint.address().is_loopback(),
+          "{} cannot reach {} on its own host: the loopback interface is down. Start it (ip link "
+          "set lo up), or set MASTER_ADDR to another address of this host",
+          who, to_text(endpoint));
     }
     require(!deadline.expired() || last.value() != EADDRNOTAVAIL, "{}", no_free_port(who));
     require(!deadline.expired(), "{} cannot be reached at {} within {:.0f} s ({})", whom,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,12 @@ boost::asio::ip::tcp::acceptor listen_at(boost::asio::io_context& io,
                                          const std::string& who, int at_once);
 
 // Connects to the first of `endpoints` that accepts, and repeats with growing pauses until the
-// deadline. Throws Error. `who` connects; `whom` begins the sentence about the other side.
+// deadline. Throws Error. `who` connects; `whom` begins the sentence about the other side. `check`
+// is called before each attempt: it may throw to end them.
 boost::asio::ip::tcp::socket connect_to(
     boost::asio::io_context& io, const std::vector<boost::asio::ip::tcp::endpoint>& endpoints,
-    const Deadline& deadline, const std::string& who, const std::string& whom);
+    const Deadline& deadline, const std::string& who, const std::string& whom,
+    const std::function<void()>& check);
 
 // Reads exactly buffer.size() bytes. Returns the error, timed_out after the deadline, or none.
 boost::system::error_code read_all(boost::asio::io_context& io,

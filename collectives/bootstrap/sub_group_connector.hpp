@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,11 @@ class SubGroupConnector {
 
   // Connects the sub-group `name`, in which this rank is number `rank`, and rank r listens at
   // members[r]. All members pass the same name, which no other sub-group of this group has. Blocks
-  // until all members are connected, or throws Error.
+  // until all members are connected, or throws Error. `check` is called many times a second
+  // meanwhile: it throws if there is no use in waiting.
   virtual Connections connect(const std::string& name, int rank,
-                              const std::vector<Endpoint>& members) = 0;
+                              const std::vector<Endpoint>& members,
+                              const std::function<void()>& check) = 0;
 };
 
 }  // namespace ringside::collectives

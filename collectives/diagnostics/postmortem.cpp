@@ -10,6 +10,8 @@
 namespace ringside::collectives {
 namespace {
 
+constexpr std::int32_t most_ranks = 1 << 20;  // a damaged header may name any number
+
 Flight read_flight(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
@@ -20,7 +22,7 @@ Flight read_flight(const std::filesystem::path& path) {
   auto& header = flight.header;
   require(
       header.magic == FlightHeader::expected_magic && header.entries == FlightRecorder::capacity &&
-          header.rank >= 0 && header.rank < header.size &&
+          header.rank >= 0 && header.rank < header.size && header.size <= most_ranks &&
           bytes.size() == sizeof header + header.entries * sizeof(FlightEntry),
       "{} is not a flight recorder's file, or is cut off, or is of another version", path.string());
   header.cause[sizeof header.cause - 1] = '\0';
@@ -42,10 +44,8 @@ std::string line_of(const Flight& flight) {
   const auto what = fmt::format("call #{}, {}", last.sequence, describe(last.call));
   if (last.state == FlightEntry::done)
     return fmt::format("{}had ended {}, and was in no call", who, what);
-  const double seconds =
-      static_cast<double>((last.ended_ns ? last.ended_ns : flight.header.written_ns) -
-                          last.began_ns) *
-      1e-9;
+  const auto until = static_cast<double>(last.ended_ns ? last.ended_ns : flight.header.written_ns);
+  const double seconds = (until - static_cast<double>(last.began_ns)) * 1e-9;
   return fmt::format(
       "{}{} {} for {:.1f} s: step {} of {}, {} bytes received{}", who,
       last.state == FlightEntry::failed ? "failed in" : "was in", what, seconds,

@@ -24,6 +24,10 @@ void Executor::run(const Task& task) {
   }
 }
 
+void Executor::abort(const RankFailure& cause) noexcept {
+  watchdog_->abort(cause);
+}
+
 Completion Executor::wait(const Progress& progress) {
   return watchdog_->wait(progress);
 }

@@ -13,6 +13,7 @@
 namespace ringside::collectives {
 
 class ControlChannel;
+class RankFailure;
 struct ExecutorOptions;
 
 // Where the data of a call is. Input and output may share memory; a chunk that both have then lies
@@ -49,6 +50,10 @@ class Executor {
   // Error when the ranks disagree about the call, and RankFailure when a rank is gone or nothing
   // arrives for the timeout. Before run() throws, it tells every other rank the cause.
   void run(const Task& task);
+
+  // This rank gives up outside of a call. Keeps a record of it, and tells every other rank the
+  // cause.
+  void abort(const RankFailure& cause) noexcept;
 
  protected:
   // Waits until a send or the receive is complete. Throws as run() does.

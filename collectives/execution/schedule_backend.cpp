@@ -60,13 +60,13 @@ class ScheduleBackend final : public Backend {
                                              const std::vector<Endpoint>& members) override {
     ExecutorOptions options = options_;
     options.group = name;
-    return std::make_unique<ScheduleBackend>(connections_.connector->connect(name, rank, members),
-                                             options);
+    const auto check = [this] { connections_.control->listen(); };  // a member may have died
+    return std::make_unique<ScheduleBackend>(
+        connections_.connector->connect(name, rank, members, check), options);
   }
 
   void abort(const std::string& cause) noexcept override {
-    connections_.control->abort(failure_.keep(RankFailure(rank(), cause)));
-    connections_.transport->cancel();
+    executor_->abort(failure_.keep(RankFailure(rank(), cause)));
   }
 
  private:

@@ -166,16 +166,17 @@ void Watchdog::rethrow_first_cause() {
 }
 
 void Watchdog::give_up() {
+  recorder_.end(FlightEntry::failed);
   try {
     rethrow_first_cause();
   } catch (const RankFailure& failure) {
     const auto text =
         fmt::format("{} [rank {} was in {}]", failure.what(), transport_.rank(), where());
     const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
-    tell_all(told);
+    abort(told);
     throw told;
   } catch (const Error& error) {
-    tell_all(RankFailure(transport_.rank(), error.what()));
+    abort(RankFailure(transport_.rank(), error.what()));
     throw;
   } catch (const std::bad_alloc&) {
     fail_here("out of memory");
@@ -189,14 +190,13 @@ void Watchdog::give_up() {
 void Watchdog::fail_here(const char* reason) {
   const RankFailure failure(transport_.rank(), fmt::format("rank {} failed in {}: {}",
                                                            transport_.rank(), where(), reason));
-  tell_all(failure);
+  abort(failure);
   throw failure;
 }
 
-void Watchdog::tell_all(const RankFailure& failure) {
-  recorder_.end(FlightEntry::failed);
-  recorder_.write(failure.what());
-  control_.abort(failure);
+void Watchdog::abort(const RankFailure& cause) noexcept {
+  recorder_.write(cause.what());
+  control_.abort(cause);
   transport_.cancel();
 }
 

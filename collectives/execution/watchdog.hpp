@@ -37,6 +37,9 @@ class Watchdog {
   // then throws it as an Error with all that is known about it.
   [[noreturn]] void give_up();
 
+  // Writes the flight record and tells every other rank the cause. Ends what the transport does.
+  void abort(const RankFailure& cause) noexcept;
+
  private:
   struct Others {
     std::vector<int> silent;  // ranks that have told nothing recently
@@ -53,7 +56,6 @@ class Watchdog {
   [[noreturn]] void time_out();
   [[noreturn]] void rethrow_first_cause();
   [[noreturn]] void fail_here(const char* reason);
-  void tell_all(const RankFailure& failure);
 
   Transport& transport_;
   ControlChannel& control_;

@@ -139,6 +139,8 @@ MachineCosts costs_here(std::string_view transport) {
     const Json key = key_of(transport);
     for (const Json& entry : read_entries(path))
       if (matches(entry, key)) return costs_from(entry, built_in);
+  } catch (const Json::exception&) {
+    warn_once(path, "it is not the JSON of a calibration");
   } catch (const std::exception& error) {
     warn_once(path, error.what());
   }

@@ -10,6 +10,8 @@
 
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/execution/executor_options.hpp"
+#include "collectives/transport/transport.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -54,6 +56,60 @@ void over_every_transport(int size, const std::function<void(ProcessGroup&)>& bo
 }
 
 }  // namespace
+
+namespace {
+
+// A transport that runs out of memory in its second message, in front of another transport.
+class OutOfMemory final : public Transport {
+ public:
+  explicit OutOfMemory(std::unique_ptr<Transport> inner)
+      : Transport(inner->rank(), inner->size(), inner->job()), inner_(std::move(inner)) {}
+  std::string_view name() const override { return inner_->name(); }
+  int window() const override { return inner_->window(); }
+  void start_send(int peer, const MessageHeader& header,
+                  std::span<const std::byte> payload) override {
+    if (++sends_ == 2) throw std::bad_alloc();
+    inner_->post_send(peer, header, payload);
+  }
+  void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override {
+    inner_->post_receive(peer, expected, into);
+  }
+  std::optional<Completion> wait(const Deadline& deadline) override {
+    return inner_->wait(deadline);
+  }
+  void release() override { inner_->release(); }
+  void cancel() noexcept override { inner_->cancel(); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  int sends_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a rank that runs out of memory in a call tells the others at once") {
+  for (const auto kind : {ExecutorKind::simple, ExecutorKind::pipelined}) {
+    const auto world = make_threads_world(3);
+    GroupOptions options = patience(60);
+    options.executor.kind = kind;
+    const auto start = Clock::now();
+    const auto outcomes = on_threads(3, [&](int rank) {
+      Connections connections = connect_threads(world, rank);
+      if (rank == 1)
+        connections.transport = std::make_unique<OutOfMemory>(std::move(connections.transport));
+      ProcessGroup group(make_schedule_backend(std::move(connections), options.executor),
+                         options.algorithms);
+      std::vector<float> x(3000);
+      group.all_reduce(std::span(x));
+    });
+    CHECK(seconds_since(start) < 30);  // not the deadline
+    for (const auto& text : outcomes) {
+      CAPTURE(text);
+      CHECK(contains(text, "rank 1 failed in call #1, all_reduce of 3000 fp32 (sum, ring), step "));
+      CHECK(contains(text, ": out of memory"));
+    }
+  }
+}
 
 TEST_CASE("ranks that disagree on the count name both calls") {
   const auto body = [](ProcessGroup& group) {
@@ -356,7 +412,9 @@ std::vector<std::string> with_faulty_rank_2(const std::function<void(Mesh&)>& mi
   std::atomic<int> ended = 0;
   auto outcomes = on_threads(3, [&](int rank) {
     if (rank == 2) {
-      Mesh mesh = connect_mesh(rank_info_of(2, 3, port));
+      RankInfo rank_info = rank_info_of(2, 3, port);
+      rank_info.backend = "tcp";
+      Mesh mesh = connect_mesh(rank_info);
       misdeed(mesh);
       // The other connections stay open until both ranks have ended.
       while (ended < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));

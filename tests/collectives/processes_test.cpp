@@ -116,6 +116,20 @@ TEST_CASE("a rank killed in the middle of a large all-reduce is named by every s
   });
 }
 
+TEST_CASE("a rank killed while the ranks meet is named at once by those that wait") {
+  each_backend([](const std::string& backend) {
+    Job job(backend, 4);
+    job.rank(3).send(SIGSTOP);  // the others wait for it
+    // Rank 0 listens, and ranks 1 and 2 are connected with it: two sockets each.
+    for (int i = 0; i < 500 && sockets_on(job.port()) < 1 + 2 * 2; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    job.rank(2).send(SIGKILL);
+    for (const int survivor : {0, 1})
+      expect_end(job.rank(survivor), "rank 2 came and is gone, before all ranks were connected", 5);
+    job.rank(3).send(SIGKILL);
+  });
+}
+
 TEST_CASE("a killed rank 0 is named as well") {
   each_backend([](const std::string& backend) {
     Job job(backend, 3);

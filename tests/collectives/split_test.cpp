@@ -150,6 +150,30 @@ TEST_CASE("a sub-group waits for a missing member until connect_timeout") {
           fmt::format("rank 2 came, but did not connect to rank {} within 1 s", rank));
 }
 
+TEST_CASE("a member that gives up while a sub-group connects ends the wait of the others") {
+  for (const char* backend : {"tcp", "shm"}) {
+    CAPTURE(backend);
+    const auto port = free_port();
+    const auto outcomes = on_threads(4, [&](int rank) {
+      ProcessGroup group = ProcessGroup::over(backend, rank_info_of(rank, 4, port), {});
+      if (rank != 3) return void(group.split(0));
+      struct {
+        std::int32_t color = 0, key = 0;
+        Endpoint endpoint{};
+      } bid;
+      std::vector<std::byte> bids(4 * sizeof bid);
+      group.all_gather({&bid, sizeof bid, DataType::uint8},
+                       {bids.data(), bids.size(), DataType::uint8}, "split");
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      group.abort("rank 3 has no more memory");
+    });
+    for (const int rank : {0, 1, 2}) {
+      CAPTURE(outcomes[rank]);
+      CHECK(contains(outcomes[rank], "rank 3 has no more memory (as rank 3 tells)"));
+    }
+  }
+}
+
 TEST_CASE("ranks of one host share memory by default") {
   const auto port = free_port();
   const auto outcomes = on_threads(3, [&](int rank) {

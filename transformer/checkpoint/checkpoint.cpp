@@ -1,6 +1,8 @@
 #include "transformer/checkpoint/checkpoint.hpp"
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "base/error.hpp"
 #include "transformer/checkpoint/model_files.hpp"
@@ -39,12 +41,41 @@ void save_checkpoint(const fs::path& directory, const Model& model, const Metada
   file.commit();
 }
 
+namespace {
+
+// A tied head uses the embedding's matrix. Some files store that matrix a second time, as the head.
+void require_tied_head(ModelFiles& files) {
+  const auto names = files.names();
+  if (std::find(names.begin(), names.end(), head_name) == names.end()) return;
+  SafetensorsFile &in_embedding = files.holding(embedding_name),
+                  &in_head = files.holding(head_name);
+  const auto &embedding = in_embedding.entry(embedding_name), &head = in_head.entry(head_name);
+  bool same = embedding.type == head.type && embedding.shape == head.shape;
+  constexpr std::size_t piece = 1 << 20;
+  std::vector<std::byte> a(piece), b(piece);
+  for (std::size_t begin = 0; same && begin < head.bytes(); begin += piece) {
+    const std::size_t count = std::min(piece, head.bytes() - begin);
+    in_embedding.read_part(embedding_name, begin, std::span(a).first(count));
+    in_head.read_part(head_name, begin, std::span(b).first(count));
+    same = std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin());
+  }
+  require(same,
+          "{} holds a '{}' of its own, but config.json says that the head uses the embedding's "
+          "matrix (tie_word_embeddings): set it to false, or remove the array",
+          in_head.path().string(), head_name);
+}
+
+}  // namespace
+
 void load_parameters(const fs::path& directory, const Model& model) {
   ModelFiles files(directory);
   std::set<std::string> known;
   const ParameterTable table(model.config());
   for (const ParameterEntry& entry : table.entries()) known.insert(entry.name);
-  if (model.config().tied_head) known.insert(head_name);
+  if (model.config().tied_head) {
+    known.insert(head_name);
+    require_tied_head(files);
+  }
   for (const std::string& name : files.names()) {
     // Some versions of transformers stored this table of RoPE, which is computed here.
     const bool computed = name.ends_with("rotary_emb.inv_freq");

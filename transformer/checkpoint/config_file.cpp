@@ -1,11 +1,14 @@
 #include "transformer/checkpoint/config_file.hpp"
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {
 
@@ -16,6 +19,23 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
+// The parameters of RoPE as old and new versions of transformers read them.
+nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
+  switch (scaling.kind) {
+    case RopeScaling::none:
+      return nullptr;
+    case RopeScaling::linear:
+      return {{"rope_type", "linear"}, {"factor", scaling.factor}};
+    case RopeScaling::llama3:
+      return {{"rope_type", "llama3"},
+              {"factor", scaling.factor},
+              {"low_freq_factor", scaling.low_frequency},
+              {"high_freq_factor", scaling.high_frequency},
+              {"original_max_position_embeddings", scaling.old_sequence}};
+  }
+  fail("this scaling of positions cannot be saved");
+}
+
 nlohmann::ordered_json config_json(const Config& config, DType dtype) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
@@ -25,10 +45,12 @@ nlohmann::ordered_json config_json(const Config& config, DType dtype) {
           {"num_hidden_layers", config.layers},
           {"num_attention_heads", config.heads},
           {"num_key_value_heads", config.kv_heads},
+          {"head_dim", config.head_size()},
           {"max_position_embeddings", config.sequence},
           {"hidden_act", "silu"},
           {"rms_norm_eps", config.norm_epsilon},
           {"rope_theta", config.rope_theta},
+          {"rope_scaling", rope_scaling_json(config.rope_scaling)},
           {"tie_word_embeddings", config.tied_head},
           {"attention_bias", false},
           {"mlp_bias", false},
@@ -44,10 +66,98 @@ nlohmann::ordered_json config_json(const Config& config, DType dtype) {
 Json read_json(const fs::path& path) {
   std::ifstream file(path);
   require(file.is_open(), "cannot read {}: is its folder a checkpoint?", path.string());
-  try {
-    return Json::parse(file);
-  } catch (const Json::exception&) {
-    fail("{} is not JSON", path.string());
+  return parse_strictly({std::istreambuf_iterator<char>(file), {}}, path.string(), 16);
+}
+
+// Keys that change no number of the model: names, token ids, and how text is generated.
+constexpr const char* without_effect[] = {"architectures",
+                                          "_name_or_path",
+                                          "name_or_path",
+                                          "transformers_version",
+                                          "torch_dtype",
+                                          "dtype",
+                                          "auto_map",
+                                          "attn_implementation",
+                                          "_attn_implementation",
+                                          "_attn_implementation_autoset",
+                                          "use_cache",
+                                          "initializer_range",
+                                          "pretraining_tp",
+                                          "keys_to_ignore_at_inference",
+                                          "bos_token_id",
+                                          "eos_token_id",
+                                          "pad_token_id",
+                                          "sep_token_id",
+                                          "decoder_start_token_id",
+                                          "forced_bos_token_id",
+                                          "forced_eos_token_id",
+                                          "tokenizer_class",
+                                          "prefix",
+                                          "max_length",
+                                          "min_length",
+                                          "do_sample",
+                                          "early_stopping",
+                                          "num_beams",
+                                          "num_beam_groups",
+                                          "diversity_penalty",
+                                          "temperature",
+                                          "top_k",
+                                          "top_p",
+                                          "typical_p",
+                                          "repetition_penalty",
+                                          "length_penalty",
+                                          "no_repeat_ngram_size",
+                                          "encoder_no_repeat_ngram_size",
+                                          "bad_words_ids",
+                                          "suppress_tokens",
+                                          "begin_suppress_tokens",
+                                          "exponential_decay_length_penalty",
+                                          "num_return_sequences",
+                                          "remove_invalid_values",
+                                          "output_scores",
+                                          "output_attentions",
+                                          "output_hidden_states",
+                                          "return_dict",
+                                          "return_dict_in_generate",
+                                          "id2label",
+                                          "label2id",
+                                          "num_labels",
+                                          "problem_type",
+                                          "finetuning_task",
+                                          "task_specific_params",
+                                          "chunk_size_feed_forward",
+                                          "torchscript",
+                                          "use_bfloat16",
+                                          "tf_legacy_loss",
+                                          "is_decoder",
+                                          "is_encoder_decoder",
+                                          "tie_encoder_decoder",
+                                          "pruned_heads",
+                                          "add_cross_attention",
+                                          "cross_attention_hidden_size",
+                                          "use_return_dict",
+                                          "unsloth_version",
+                                          "unsloth_fixed"};
+
+// Keys that load_config() reads or checks.
+constexpr const char* read_here[] = {
+    "model_type",        "vocab_size",          "hidden_size",          "intermediate_size",
+    "num_hidden_layers", "num_attention_heads", "num_key_value_heads",  "max_position_embeddings",
+    "hidden_act",        "rms_norm_eps",        "rope_theta",           "rope_scaling",
+    "rope_parameters",   "tie_word_embeddings", "attention_bias",       "mlp_bias",
+    "head_dim",          "attention_dropout",   "partial_rotary_factor"};
+
+// A key that Ringside does not know may change the numbers of the model, so it is an error, unless
+// it has no value.
+void refuse_unknown_keys(const Json& json) {
+  const auto contains = [](const auto& list, const std::string& key) {
+    return std::find(std::begin(list), std::end(list), key) != std::end(list);
+  };
+  for (const auto& [key, value] : json.items()) {
+    require(value.is_null() || contains(without_effect, key) || contains(read_here, key),
+            "it has the key {} = {}, which Ringside does not know: if it does not change the "
+            "numbers of the model, remove it from the file",
+            shown(Json(key)), shown(value));
   }
 }
 
@@ -56,21 +166,31 @@ void refuse_other_models(const Json& json) {
   require(json.is_object() && json.value("model_type", Json()) == "llama",
           "it does not describe a Llama model (model_type \"llama\")");
   const Json activation = json.value("hidden_act", Json("silu"));
-  require(activation == "silu", "its activation is {}, but Ringside's is silu", activation.dump());
+  require(activation == "silu", "its activation (hidden_act) is {}, but Ringside's is silu",
+          shown(activation));
   for (const char* bias : {"attention_bias", "mlp_bias"}) {
     require(json.value(bias, Json(false)) == false,
             "it asks for biases ({}), but Ringside's model has none", bias);
   }
-  require(json.value("rope_scaling", Json()).is_null(),
-          "it scales positions (rope_scaling), which Ringside does not support");
+  const Json dropout = json.value("attention_dropout", Json());
+  require(dropout.is_null() || dropout == 0,
+          "it asks for dropout (attention_dropout {}), but Ringside's model has none",
+          shown(dropout));
+  const Json rotary = json.value("partial_rotary_factor", Json());
+  require(rotary.is_null() || rotary == 1,
+          "it rotates only a part of each head (partial_rotary_factor {}), but Ringside's model "
+          "rotates all",
+          shown(rotary));
+  refuse_unknown_keys(json);
 }
 
 std::int64_t integer(const Json& json, const char* key) {
-  const Json& value = json.at(key);
+  const Json value = json.value(key, Json());
+  require(!value.is_null(), "it has no {}", key);
   const bool fits =
       value.is_number_integer() &&
       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{1} << 62);
-  require(fits, "its {} is {:.60}, not an integer", key, value.dump(-1, ' ', true));
+  require(fits, "its {} is {}, not an integer", key, shown(value));
   return value.get<std::int64_t>();
 }
 
@@ -78,14 +198,66 @@ std::int64_t integer(const Json& json, const char* key, std::int64_t if_absent) 
   return json.value(key, Json()).is_null() ? if_absent : integer(json, key);
 }
 
-// Newer versions of transformers keep the base in "rope_parameters".
-double rope_theta_of(const Json& json) {
-  const Json parameters = json.value("rope_parameters", Json());
-  if (!parameters.is_object()) return json.value("rope_theta", 10000.0);
-  const Json kind = parameters.value("rope_type", Json("default"));
-  require(kind == "default", "it scales positions (rope_type {}), which Ringside does not support",
-          kind.dump());
-  return parameters.value("rope_theta", 10000.0);
+double number(const Json& json, const char* key, double if_absent) {
+  const Json value = json.value(key, Json());
+  if (value.is_null()) return if_absent;
+  require(value.is_number(), "its {} is {}, not a number", key, shown(value));
+  return value.get<double>();
+}
+
+bool truth(const Json& json, const char* key) {
+  const Json value = json.value(key, Json(false));
+  require(value.is_boolean(), "its {} is {}, not true or false", key, shown(value));
+  return value.get<bool>();
+}
+
+// Old versions of transformers keep the base in rope_theta and the rest in rope_scaling; new ones
+// keep all in rope_parameters. Where both are there, transformers takes rope_scaling. The type was
+// first called "type".
+void read_rope(const Json& json, Config& config) {
+  const Json old = json.value("rope_scaling", Json());
+  const char* const place = old.is_null() || old.empty() ? "rope_parameters" : "rope_scaling";
+  const Json rope = json.value(place, Json());
+  config.rope_theta = number(json, "rope_theta", 10000);
+  if (rope.is_null()) return;
+  require(rope.is_object(), "its {} is {}, not an object", place, shown(rope));
+  for (const auto& [key, value] : rope.items()) {
+    constexpr const char* known[] = {"rope_type",
+                                     "type",
+                                     "rope_theta",
+                                     "factor",
+                                     "low_freq_factor",
+                                     "high_freq_factor",
+                                     "original_max_position_embeddings",
+                                     "partial_rotary_factor"};
+    require(std::find(std::begin(known), std::end(known), key) != std::end(known),
+            "its {} has the key {}, which Ringside does not know", place, shown(Json(key)));
+  }
+  const Json rotary = rope.value("partial_rotary_factor", Json());
+  require(rotary.is_null() || rotary == 1,
+          "it rotates only a part of each head (partial_rotary_factor {}), but Ringside's model "
+          "rotates all",
+          shown(rotary));
+  config.rope_theta = number(rope, "rope_theta", config.rope_theta);
+  const Json kind = rope.value("rope_type", rope.value("type", Json("default")));
+  RopeScaling& scaling = config.rope_scaling;
+  // The base of dynamic scaling grows with a sequence that is longer than max_position_embeddings,
+  // and here no sequence is.
+  if (kind == "default" || kind == "dynamic") return;
+  require(kind == "linear" || kind == "llama3",
+          "it scales positions ({} with rope_type {}) in a way that Ringside does not support: it "
+          "has default, linear, dynamic and llama3",
+          place, shown(kind));
+  scaling.kind = kind == "linear" ? RopeScaling::linear : RopeScaling::llama3;
+  const auto needed = [&](const char* key) {
+    require(!rope.value(key, Json()).is_null(), "its {} has no {}", place, key);
+    return number(rope, key, 0);
+  };
+  scaling.factor = needed("factor");
+  if (kind == "linear") return;
+  scaling.low_frequency = needed("low_freq_factor");
+  scaling.high_frequency = needed("high_freq_factor");
+  scaling.old_sequence = integer(rope, "original_max_position_embeddings", config.sequence);
 }
 
 }  // namespace
@@ -103,17 +275,13 @@ Config load_config(const fs::path& directory) {
     config.heads = integer(json, "num_attention_heads");
     config.kv_heads = integer(json, "num_key_value_heads", config.heads);
     config.sequence = integer(json, "max_position_embeddings", 2048);
-    config.norm_epsilon = json.value("rms_norm_eps", 1e-6);
-    config.rope_theta = rope_theta_of(json);
-    config.tied_head = json.value("tie_word_embeddings", false);
+    config.head_dim = integer(json, "head_dim", 0);
+    if (config.head_dim * config.heads == config.d_model) config.head_dim = 0;  // as by default
+    config.norm_epsilon = number(json, "rms_norm_eps", 1e-6);
+    read_rope(json, config);
+    config.tied_head = truth(json, "tie_word_embeddings");
     validate(config);
-    const Json head_size = json.value("head_dim", Json());
-    require(head_size.is_null() || head_size == config.head_size(),
-            "its heads are {} wide, but Ringside's are d_model / heads = {}", head_size.dump(),
-            config.head_size());
     return config;
-  } catch (const Json::exception& exception) {
-    fail("{} does not describe a Llama model: {}", path.string(), exception.what());
   } catch (const Error& problem) {
     fail("{} cannot be used: {}", path.string(), problem.what());
   }

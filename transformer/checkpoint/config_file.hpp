@@ -10,7 +10,8 @@ namespace ringside::transformer {
 
 // Reads config.json in `directory`. Throws Error with the path and the reason if the file is
 // missing, is not JSON, or describes a model that Ringside does not implement: another
-// architecture, biases, another activation, scaled positions.
+// architecture, biases, another activation, an unknown way to scale positions. A key that Ringside
+// does not know is refused as well, unless it is known to change no number.
 Config load_config(const std::filesystem::path& directory);
 
 // Writes config.json into `directory`, atomically. `dtype` is that of the stored parameters.

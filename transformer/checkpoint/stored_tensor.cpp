@@ -1,7 +1,9 @@
 #include "transformer/checkpoint/stored_tensor.hpp"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -17,17 +19,39 @@ using autograd::Tensor;
 
 namespace {
 
-// Converts stored numbers of one type to the tensor's type.
-template <class Stored, class T>
-void convert(std::span<const std::byte> from, std::span<T> to) {
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    Stored value;
-    std::memcpy(&value, from.data() + i * sizeof value, sizeof value);
-    if constexpr (std::is_same_v<Stored, std::uint16_t>)
-      to[i] = std::bit_cast<float>(std::uint32_t{value} << 16);  // BF16
-    else
-      to[i] = static_cast<T>(value);
+// Numbers as they are stored, and their values.
+struct Bf16 {
+  std::uint16_t bits;
+  explicit operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+};
+
+// IEEE 754 binary16: sign, 5 bits of exponent, 10 bits of fraction.
+struct Fp16 {
+  std::uint16_t bits;
+  explicit operator float() const {
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    const float sign = bits >> 15 != 0 ? -1.0f : 1.0f;
+    if (exponent == 31)
+      return fraction == 0 ? sign * std::numeric_limits<float>::infinity()
+                           : std::numeric_limits<float>::quiet_NaN();
+    if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
+    return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
   }
+};
+
+// Converts stored numbers of one type to the tensor's type. Returns whether all are finite.
+template <class Stored, class T>
+bool convert(std::span<const std::byte> from, std::span<T> to) {
+  bool finite = true;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    Stored stored;
+    std::memcpy(&stored, from.data() + i * sizeof stored, sizeof stored);
+    using Value = std::conditional_t<std::is_floating_point_v<Stored>, Stored, float>;
+    const auto value = static_cast<Value>(stored);
+    finite = finite && std::isfinite(value);
+    to[i] = static_cast<T>(value);
+  }
+  return finite;
 }
 
 }  // namespace
@@ -85,11 +109,17 @@ void read_tensor(SafetensorsFile& file, const std::string& name, const autograd:
                    std::span(bytes).subspan(bytes_in(in_part), bytes_in(count)));
   autograd::dispatch_stored(tensor.dtype(), "read_tensor", [&](auto zero) {
     const auto values = tensor.values<decltype(zero)>();
-    if (entry.type == StoredType::f32) return convert<float>(bytes, values);
-    if (entry.type == StoredType::f64) return convert<double>(bytes, values);
-    if (entry.type == StoredType::bf16) return convert<std::uint16_t>(bytes, values);
-    fail("'{}' is stored as {}, but Ringside reads parameters from F32, F64 and BF16", name,
-         safetensors_name(entry.type));
+    const auto all_finite = [&] {
+      if (entry.type == StoredType::f32) return convert<float>(bytes, values);
+      if (entry.type == StoredType::f64) return convert<double>(bytes, values);
+      if (entry.type == StoredType::bf16) return convert<Bf16>(bytes, values);
+      if (entry.type == StoredType::f16) return convert<Fp16>(bytes, values);
+      fail("'{}' is stored as {}, but Ringside reads parameters from F32, F64, BF16 and F16", name,
+           safetensors_name(entry.type));
+    };
+    require(all_finite(),
+            "'{}' has values that are infinite or not a number: the run that saved it had diverged",
+            name);
   });
   if (!tensor.is_same(parameter)) parameter.copy_(tensor);
 }

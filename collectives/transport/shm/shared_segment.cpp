@@ -83,7 +83,7 @@ SharedSegment SharedSegment::create(std::size_t bytes, const std::string& who,
 SharedSegment SharedSegment::open(const Handle& handle) {
   const auto path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.fd);
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) check_open_files(errno, "this rank");
+  if (fd < 0) check_open_files(errno, "it");
   require(fd >= 0,
           "the shared memory of process {} cannot be opened: {} ({}). The ranks must run as one "
           "user, in one container; otherwise take another backend (--backend tcp)",

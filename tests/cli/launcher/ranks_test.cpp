@@ -51,6 +51,17 @@ TEST_CASE("a number of ranks that contradicts the outer launcher is refused") {
         "ranks from here\n");
 }
 
+TEST_CASE("in a batch script of Slurm a command without srun says what is missing") {
+  const Variables script{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "99"}};
+  const auto alone = run_program({ringside_binary, "hello"}, script);
+  CHECK(alone.exit_code == 2);
+  CHECK(alone.err ==
+        "ringside: this job of Slurm has 4 tasks, but srun has not started this process as one of "
+        "them: put srun before the command, or start the ranks on this host with -n\n"
+        "Try: ringside hello --help\n");
+  CHECK(run_program({ringside_binary, "hello", "-n", "2"}, script).exit_code == 0);
+}
+
 TEST_CASE("under mpirun the ranks meet by the variables of Open MPI") {
   const std::vector<std::string> mpirun{"mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
                                         "3"};

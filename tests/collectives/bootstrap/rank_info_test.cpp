@@ -41,6 +41,7 @@ class Environment {
                              "SLURM_NODEID",
                              "SLURM_LOCALID",
                              "SLURM_JOB_ID",
+                             "SLURM_STEP_ID",
                              "SLURM_JOB_NODELIST"})
       unsetenv(name);
     for (const auto& [name, value] : variables) setenv(name, value, 1);
@@ -87,11 +88,9 @@ TEST_CASE("the rank comes from Open MPI or Slurm where torchrun's names are unse
     CHECK(rank_info.job_key == "1234");
     CHECK(rank_info.master_port >= 20000);
   }
-  const Environment environment{{"SLURM_PROCID", "5"},
-                                {"SLURM_NTASKS", "6"},
-                                {"SLURM_LOCALID", "1"},
-                                {"SLURM_JOB_ID", "99"},
-                                {"SLURM_JOB_NODELIST", "gpu[07-09,12]"}};
+  const Environment environment{{"SLURM_PROCID", "5"},  {"SLURM_NTASKS", "6"},
+                                {"SLURM_LOCALID", "1"}, {"SLURM_JOB_ID", "99"},
+                                {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NODELIST", "gpu[07-09,12]"}};
   const RankInfo rank_info = rank_info_from_environment();
   CHECK(rank_info.rank == 5);
   CHECK(rank_info.size == 6);
@@ -110,15 +109,26 @@ TEST_CASE("RINGSIDE_INTERFACE and an IPv6 address in brackets are read") {
 
 TEST_CASE("under Slurm the local size is the number of tasks on this node") {
   const std::pair<const char*, const char*> rank{"SLURM_PROCID", "5"}, size{"SLURM_NTASKS", "7"},
-      local_rank{"SLURM_LOCALID", "1"}, nodes{"SLURM_JOB_NODELIST", "gpu[1-4]"};
+      local_rank{"SLURM_LOCALID", "1"}, nodes{"SLURM_JOB_NODELIST", "gpu[1-4]"},
+      step{"SLURM_STEP_ID", "0"};
   {
-    const Environment environment{
-        rank, size, local_rank, nodes, {"SLURM_NODEID", "2"}, {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
+    const Environment environment{rank,
+                                  size,
+                                  local_rank,
+                                  nodes,
+                                  step,
+                                  {"SLURM_NODEID", "2"},
+                                  {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
     CHECK(rank_info_from_environment().local_size == 2);
   }
   {
-    const Environment environment{
-        rank, size, local_rank, nodes, {"SLURM_NODEID", "3"}, {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
+    const Environment environment{rank,
+                                  size,
+                                  local_rank,
+                                  nodes,
+                                  step,
+                                  {"SLURM_NODEID", "3"},
+                                  {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
     CHECK(rank_info_from_environment().local_size == 1);
   }
   {  // a step with fewer tasks than its job
@@ -126,16 +136,52 @@ TEST_CASE("under Slurm the local size is the number of tasks on this node") {
                                   size,
                                   local_rank,
                                   nodes,
+                                  step,
                                   {"SLURM_TASKS_PER_NODE", "4(x2)"},
                                   {"SLURM_STEP_TASKS_PER_NODE", "3,4"}};
     CHECK(rank_info_from_environment().local_size == 3);
   }
   {
-    const Environment environment{rank, size, local_rank, nodes, {"SLURM_NTASKS_PER_NODE", "2"}};
+    const Environment environment{rank,  size, local_rank,
+                                  nodes, step, {"SLURM_NTASKS_PER_NODE", "2"}};
     CHECK(rank_info_from_environment().local_size == 2);
   }
-  const Environment environment{rank, size, local_rank, nodes};
+  {  // two nodes without a number that the user has asked for
+    const Environment environment{{"SLURM_PROCID", "3"},
+                                  {"SLURM_NTASKS", "4"},
+                                  {"SLURM_NODEID", "1"},
+                                  {"SLURM_STEP_TASKS_PER_NODE", "3,1"},
+                                  nodes,
+                                  step};
+    CHECK(rank_info_from_environment().local_size == 1);
+  }
+  const Environment environment{rank, size, local_rank, nodes, step};
   CHECK(rank_info_from_environment().local_size == 7);
+}
+
+TEST_CASE("two steps of a job of Slurm get different ports and keys") {
+  const auto in_step = [](const char* step) {
+    const Environment environment{{"SLURM_PROCID", "1"},
+                                  {"SLURM_NTASKS", "2"},
+                                  {"SLURM_JOB_ID", "99"},
+                                  {"SLURM_STEP_ID", step}};
+    return rank_info_from_environment();
+  };
+  CHECK(in_step("0").master_port == in_step("0").master_port);
+  CHECK(in_step("0").master_port != in_step("1").master_port);
+  CHECK(in_step("0").job_key != in_step("1").job_key);
+}
+
+TEST_CASE("the script of sbatch and the shell of salloc are no rank") {
+  for (const char* step : {"", "4294967291", "4294967290"}) {
+    CAPTURE(step);
+    const Environment environment{{"SLURM_PROCID", "0"},
+                                  {"SLURM_NTASKS", "4"},
+                                  {"SLURM_JOB_ID", "99"},
+                                  {"SLURM_STEP_ID", step}};
+    CHECK_FALSE(started_by_srun());
+    CHECK(rank_info_from_environment().size == 1);
+  }
 }
 
 TEST_CASE("the tasks of a node in a list of Slurm") {

@@ -128,6 +128,69 @@ TEST_CASE("every rank learns that the world sizes differ") {
   }
 }
 
+TEST_CASE("every rank learns that the backends differ") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int rank) {
+    ProcessGroup::over(rank == 2 ? "shm" : "tcp", rank_info_of(rank, 3, port));
+  });
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text,
+                   "the ranks have different backends: rank 0 has tcp, but rank 2 has shm. Start "
+                   "every rank with the same --backend (or RINGSIDE_BACKEND)"));
+  }
+}
+
+TEST_CASE("a rank that dies while others are still missing is named long before the deadline") {
+  const auto port = free_port();
+  Handshake rank_2;
+  rank_2.key = hash_of("test");
+  rank_2.rank = 2;
+  rank_2.size = 4;
+  std::vector<std::string> outcomes;
+  std::thread job([&] {  // rank 3 never comes
+    outcomes = on_threads(2, [&](int rank) { connect_mesh(rank_info_of(rank, 4, port)); });
+  });
+  { const Stranger dying(port, bytes_of(rank_2)); }
+  job.join();
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text,
+                   "rank 2 came and is gone, before all ranks were connected: it was killed, or it "
+                   "failed and says why"));
+  }
+}
+
+TEST_CASE(
+    "a rank that dies after it has the table is named by all others long before the deadline") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(4, [&](int rank) {
+    if (rank != 1) return void(connect_mesh(rank_info_of(rank, 4, port)));
+    // Joins and reads the table, but connects with nobody. The others cannot reach it, or wait for
+    // it, and rank 3 has all its connections but one.
+    boost::asio::io_context io;
+    boost::asio::ip::tcp::acceptor listening(io, {boost::asio::ip::address_v4::loopback(), 0});
+    const auto endpoint = listening.local_endpoint();
+    listening.close();
+    Handshake join;
+    join.key = hash_of("test");
+    join.rank = 1;
+    join.size = 4;
+    join.listens_on = address_of(endpoint);
+    auto socket = connect_to(io, {{boost::asio::ip::address_v4::loopback(), port}},
+                             Deadline::after(Seconds(20)), "rank 1", "rank 0", [] {});
+    boost::asio::write(socket, boost::asio::buffer(&join, sizeof join));
+    std::array<char, sizeof(Answer) + 4 * sizeof(Address)> table;
+    boost::asio::read(socket, boost::asio::buffer(table));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  CHECK(outcomes[1] == "");
+  for (const int rank : {0, 2, 3}) {
+    CAPTURE(outcomes[rank]);
+    CHECK(contains(outcomes[rank], "rank 1 came and is gone, before all ranks were connected"));
+  }
+}
+
 TEST_CASE("every rank learns that two processes have the same rank") {
   const auto port = free_port();
   const auto outcomes =

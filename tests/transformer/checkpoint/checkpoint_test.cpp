@@ -171,29 +171,187 @@ TEST_CASE("a config of an unsupported model is refused with the reason") {
   CHECK(with("model_type", "gpt2") ==
         "cannot be used: it does not describe a Llama model (model_type \"llama\")");
   CHECK(with("hidden_act", "gelu") ==
-        "cannot be used: its activation is \"gelu\", but Ringside's is silu");
+        "cannot be used: its activation (hidden_act) is \"gelu\", but Ringside's is silu");
   CHECK(with("attention_bias", true) ==
         "cannot be used: it asks for biases (attention_bias), but Ringside's model has none");
   CHECK(with("rope_scaling", Json{{"type", "linear"}}) ==
-        "cannot be used: it scales positions (rope_scaling), which Ringside does not support");
-  CHECK(with("head_dim", 4) ==
-        "cannot be used: its heads are 4 wide, but Ringside's are d_model / heads = 2");
+        "cannot be used: its rope_scaling has no factor");
+  CHECK(with("head_dim", 4) == "accepted");
   CHECK(with("head_dim", 2) == "accepted");
-  CHECK(with("num_attention_heads", 3) ==
+  CHECK(with("head_dim", 3) ==
+        "cannot be used: a head is 3 wide (head_dim), but RoPE rotates pairs and needs an even "
+        "width");
+  CHECK(with("head_dim", -2) == "cannot be used: head_dim is -2, but 1 to 1000000 is possible");
+  CHECK(
+      with("quantization_config", Json{{"bits", 4}}) ==
+      "cannot be used: it has the key \"quantization_config\" = {\"bits\":4}, which Ringside does "
+      "not know: if it does not change the numbers of the model, remove it from the file");
+  CHECK(with("quantization_config", Json()) == "accepted");
+  CHECK(with("sliding_window", Json()) == "accepted");
+  CHECK(with("sliding_window", 128).find("the key \"sliding_window\" = 128, which") !=
+        std::string::npos);
+  CHECK(with("attention_dropout", 0.0) == "accepted");
+  CHECK(with("attention_dropout", 0.1) ==
+        "cannot be used: it asks for dropout (attention_dropout 0.1), but Ringside's model has "
+        "none");
+  CHECK(with("partial_rotary_factor", 0.5) ==
+        "cannot be used: it rotates only a part of each head (partial_rotary_factor 0.5), but "
+        "Ringside's model rotates all");
+  CHECK(with("temperature", 0.6) == "accepted");
+  CHECK(with("tie_word_embeddings", "yes") ==
+        "cannot be used: its tie_word_embeddings is \"yes\", not true or false");
+  Json three_heads = good;
+  three_heads.erase("head_dim");
+  three_heads["num_attention_heads"] = 3;
+  CHECK(refusal(three_heads) ==
         "cannot be used: d_model 8 does not divide into 3 heads: choose a width that is a multiple "
         "of the number of heads");
   CHECK(with("vocab_size", "many") == "cannot be used: its vocab_size is \"many\", not an integer");
   CHECK(with("hidden_size", 8.5) == "cannot be used: its hidden_size is 8.5, not an integer");
   CHECK(with("hidden_size", 1e300) == "cannot be used: its hidden_size is 1e+300, not an integer");
   CHECK(with("num_key_value_heads", Json()) == "accepted");  // null: as many as query heads
-  CHECK(with("rms_norm_eps", "small").starts_with("does not describe a Llama model: "));
+  CHECK(with("rms_norm_eps", "small") ==
+        "cannot be used: its rms_norm_eps is \"small\", not a number");
+  CHECK(with("hidden_size", Json()) == "cannot be used: it has no hidden_size");
   CHECK(with("rope_parameters", Json{{"rope_type", "default"}, {"rope_theta", 7.0}}) == "accepted");
   CHECK(
       with("rope_parameters", Json{{"rope_type", "yarn"}}) ==
-      "cannot be used: it scales positions (rope_type \"yarn\"), which Ringside does not support");
+      "cannot be used: it scales positions (rope_parameters with rope_type \"yarn\") in a way that "
+      "Ringside does not support: it has default, linear, dynamic and llama3");
+  CHECK(with("rope_parameters", Json{{"rope_type", "default"}, {"mscale", 2}}) ==
+        "cannot be used: its rope_parameters has the key \"mscale\", which Ringside does not know");
   const std::string nowhere = (directory.path() / "no" / "config.json").string();
   CHECK_THROWS_WITH_AS(load_config(directory.path() / "no"),
                        ("cannot read " + nowhere + ": is its folder a checkpoint?").c_str(), Error);
+}
+
+namespace {
+
+// The configuration that load_config() reads from a good config.json with other parameters of RoPE.
+// The file has "rope_theta": 500 at its top.
+Config with_rope(const char* key, const Json& rope) {
+  TemporaryDirectory directory;
+  save_config(directory.path(), tiny_config(), DType::fp32);
+  Json json = read_json(directory.path() / "config.json");
+  json[key] = rope;
+  directory.write("config.json", json.dump());
+  return load_config(directory.path());
+}
+
+}  // namespace
+
+TEST_CASE("the parameters of RoPE are read as transformers reads them") {
+  // The base at the top holds where the parameters name none.
+  CHECK(with_rope("rope_parameters", Json{{"rope_type", "default"}}).rope_theta == 500);
+  CHECK(with_rope("rope_parameters", Json{{"rope_theta", 7.0}}).rope_theta == 7);
+  CHECK(with_rope("rope_parameters", Json()).rope_theta == 500);
+  CHECK(with_rope("rope_scaling", Json{{"type", "default"}}).rope_theta == 500);
+
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    for (const char* type : {"type", "rope_type"}) {
+      CAPTURE(key);
+      CAPTURE(type);
+      const Config linear = with_rope(key, Json{{type, "linear"}, {"factor", 2.5}});
+      CHECK(linear.rope_scaling.kind == RopeScaling::linear);
+      CHECK(linear.rope_scaling.factor == 2.5);
+      CHECK(linear.rope_theta == 500);
+      const Config dynamic = with_rope(key, Json{{type, "dynamic"}, {"factor", 2.5}});
+      CHECK(dynamic.rope_scaling.kind == RopeScaling::none);
+      const Config llama3 = with_rope(key, Json{{type, "llama3"},
+                                                {"factor", 8.0},
+                                                {"low_freq_factor", 1.5},
+                                                {"high_freq_factor", 3.5},
+                                                {"original_max_position_embeddings", 6}});
+      CHECK(llama3.rope_scaling.kind == RopeScaling::llama3);
+      CHECK(llama3.rope_scaling.factor == 8);
+      CHECK(llama3.rope_scaling.low_frequency == 1.5);
+      CHECK(llama3.rope_scaling.high_frequency == 3.5);
+      CHECK(llama3.rope_scaling.old_sequence == 6);
+
+      TemporaryDirectory again;
+      save_config(again.path(), llama3, DType::fp32);
+      CHECK(rope_frequencies(load_config(again.path())) == rope_frequencies(llama3));
+      save_config(again.path(), linear, DType::fp32);
+      CHECK(rope_frequencies(load_config(again.path())) == rope_frequencies(linear));
+    }
+}
+
+TEST_CASE("a head_dim of its own is saved and loaded") {
+  TemporaryDirectory directory;
+  Config config = tiny_config();
+  config.head_dim = 6;
+  const Model saved(config);
+  save_checkpoint(directory.path(), saved);
+  const Config read = load_config(directory.path());
+  CHECK(read.head_size() == 6);
+  std::int64_t values = 0;
+  for (const Tensor& parameter : saved.parameters()) values += parameter.elements();
+  CHECK(parameter_count(read) == values);
+  load_parameters(directory.path(), Model(read));
+}
+
+TEST_CASE("a tied head with another matrix in the file is refused") {
+  TemporaryDirectory directory;
+  Config tied = tiny_config();
+  tied.tied_head = true;
+  save_checkpoint(directory.path(), Model(tiny_config()));  // with a head of its own
+  const std::string file = (directory.path() / "model.safetensors").string();
+  CHECK_THROWS_WITH_AS(
+      load_parameters(directory.path(), Model(tied)),
+      (file + " holds a 'lm_head.weight' of its own, but config.json says that the head uses the "
+              "embedding's matrix (tie_word_embeddings): set it to false, or remove the array")
+          .c_str(),
+      Error);
+  // The same matrix twice, as some files have it.
+  const Model twice(tied);
+  std::vector<ArrayView> arrays;
+  for (const auto& [name, tensor] : twice.named_parameters())
+    arrays.push_back(view_of(name, tensor));
+  arrays.push_back(view_of("lm_head.weight", twice.parameters().front()));
+  write_safetensors(file, arrays);
+  CHECK_NOTHROW(load_parameters(directory.path(), twice));
+}
+
+namespace {
+
+// Writes all parameters of a model, stored as 16 bits each, and loads them.
+void load_16_bits(const Model& model, StoredType type, std::uint16_t bits) {
+  TemporaryDirectory directory;
+  std::vector<std::vector<std::uint16_t>> halves;
+  std::vector<ArrayView> arrays;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    halves.emplace_back(static_cast<std::size_t>(tensor.elements()), bits);
+    arrays.push_back({name, type, tensor.shape(), std::as_bytes(std::span(halves.back()))});
+  }
+  write_safetensors(directory.path() / "model.safetensors", arrays);
+  load_parameters(directory.path(), model);
+}
+
+}  // namespace
+
+TEST_CASE("F16 is loaded as IEEE 754 defines it") {
+  const Model model(tiny_config());
+  const std::pair<std::uint16_t, float> numbers[] = {
+      {0x0000, 0.0f},          {0x3c00, 1.0f},         {0xc500, -5.0f},
+      {0x7bff, 65504.0f},      {0x3555, 0.33325195f},  {0x0400, 6.1035156e-5f},
+      {0x0001, 5.9604645e-8f}, {0x83ff, -6.097555e-5f}};
+  for (const auto& [bits, value] : numbers) {
+    load_16_bits(model, StoredType::f16, bits);
+    for (const Tensor& parameter : model.parameters())
+      CHECK(parameter.values<float>().back() == value);
+  }
+}
+
+TEST_CASE("parameters that are not finite are refused by name") {
+  for (const auto& [type, bits] : {std::pair(StoredType::f16, 0x7c00),
+                                   {StoredType::f16, 0x7e00},
+                                   {StoredType::bf16, 0xff80},
+                                   {StoredType::bf16, 0x7fc0}})
+    CHECK_THROWS_WITH_AS(
+        load_16_bits(Model(tiny_config()), type, static_cast<std::uint16_t>(bits)),
+        "'model.embed_tokens.weight' has values that are infinite or not a number: the run that "
+        "saved it had diverged",
+        Error);
 }
 
 TEST_CASE("a step dump has all parameters and the gradients that exist") {

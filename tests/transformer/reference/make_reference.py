@@ -48,16 +48,35 @@ shared = dict(
 models = {
     "untied_grouped": dict(num_key_value_heads=2, tie_word_embeddings=False),
     "tied": dict(num_key_value_heads=4, tie_word_embeddings=True),
+    # As Llama 3.1 and later. The old length of 60 gives each of its three rules a frequency. The heads are wider
+    # than d_model / heads, and the file is fp16.
+    "llama3_fp16": dict(
+        num_key_value_heads=2, tie_word_embeddings=False, head_dim=10,
+        rope_parameters={"rope_type": "llama3", "rope_theta": 700.0, "factor": 8.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 60}),
+    # As in 2023: rope_theta and rope_scaling, whose key was "type".
+    "linear": dict(
+        num_key_value_heads=4, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "linear", "rope_theta": 700.0, "factor": 2.5}),
 }
+
+
+def write_config_of_2023(path):
+    config = json.loads(path.read_text())
+    del config["rope_parameters"]
+    config |= {"rope_theta": 700.0, "rope_scaling": {"type": "linear", "factor": 2.5}}
+    path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 def make_model(name):
     torch.manual_seed(list(models).index(name))
-    model = LlamaForCausalLM(LlamaConfig(**shared, **models[name]))
+    model = LlamaForCausalLM(LlamaConfig(**(shared | models[name])))
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             mean = 1.0 if "norm" in parameter_name else 0.0
             parameter.copy_(mean + 0.35 * torch.randn(parameter.shape))
+            if name.endswith("fp16"):
+                parameter.copy_(parameter.half())  # the same numbers in fp16, fp32 and fp64
     return model.float()
 
 
@@ -92,8 +111,11 @@ def main():
             print(f"{name}: the largest difference is {worst:.2g}; logits in fp32 are within {rounded:.2g}")
             continue
         model = make_model(name)
-        model.save_pretrained(folder)
+        (model.half() if name.endswith("fp16") else model).save_pretrained(folder)
+        model.float()
         (folder / "generation_config.json").unlink(missing_ok=True)
+        if name == "linear":
+            write_config_of_2023(folder / "config.json")
         save_file(expected_of(model, tokens), folder / "expected.safetensors")
 
 

@@ -1,0 +1,42 @@
+// The launcher names the rank that failed first, not the rank that complains first.
+
+#include <csignal>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+
+TEST_CASE("a rank that dies slowly is named although another rank complains before") {
+  // Rank 1 is killed with large files open. The kernel closes its files one after the other, and
+  // frees the memory of each: rank 0 sees the pipe end long before anybody can wait for rank 1.
+  const std::string script = R"(
+    dir=$0
+    if [ $RANK = 0 ]; then
+      mkfifo $dir/pipe $dir/begin
+      : >$dir/begin; cat <$dir/pipe; echo 'rank 1 has gone' >&2; exit 3
+    fi
+    if ! fallocate -l 600M /dev/shm/$$.a || ! fallocate -l 600M /dev/shm/$$.b; then
+      rm -f /dev/shm/$$.*; exit 77
+    fi
+    until [ -p $dir/begin ]; do sleep 0.01; done; cat $dir/begin
+    exec 4<>/dev/shm/$$.a 5>$dir/pipe 6<>/dev/shm/$$.b
+    rm -f /dev/shm/$$.*
+    kill -9 $$)";
+  const auto folder = run_program({"mktemp", "-d"}).out;
+  const auto outcome = run_program({ringside_binary, "launch", "-n", "2", "--", "sh", "-c", script,
+                                    folder.substr(0, folder.size() - 1)});
+  run_program({"rm", "-r", folder.substr(0, folder.size() - 1)});
+  if (contains(outcome.err, "exit code 77")) {
+    MESSAGE("SKIPPED: needs 1.2 GB in /dev/shm");
+    return;
+  }
+  CAPTURE(outcome.err);
+  CHECK(contains(outcome.err, "[0] rank 1 has gone\n"));
+  CHECK(contains(outcome.err, "ringside: rank 1 was killed by signal 9 (SIGKILL)\n"));
+  CHECK_FALSE(contains(outcome.err, "ringside: rank 0"));
+  CHECK(outcome.exit_code == 128 + SIGKILL);
+}

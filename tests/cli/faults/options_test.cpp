@@ -1,0 +1,94 @@
+// Ranks that an outer launcher starts with different options say which option differs, on which
+// ranks, and in what, instead of training on.
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+
+namespace {
+
+// Three ranks of `ringside train`; rank 1 is given other options than ranks 0 and 2.
+Outcome train_apart(const std::string& options, const std::string& of_rank_1) {
+  return run_program({ringside_binary, "launch", "-n", "3", "--", "sh", "-c",
+                      R"(if [ $RANK = 1 ]; then options=$2; else options=$1; fi
+          exec "$0" train --threads 1 --steps 2 --sequence 16 --batch 6 $options)",
+                      ringside_binary, options, of_rank_1});
+}
+
+}  // namespace
+
+TEST_CASE("options that differ between ranks are named with ranks and values") {
+  struct Case {
+    std::string options, of_rank_1, difference;
+  };
+  const std::vector<Case> cases{
+      {"--lr 0.1 --min-lr 0", "--lr 0.2 --min-lr 0", "--lr is 0.1 on ranks 0 and 2, 0.2 on rank 1"},
+      {"--min-lr 0.01", "--min-lr 0.02", "--min-lr is 0.01 on ranks 0 and 2, 0.02 on rank 1"},
+      {"--optimizer sgd --lr 0.1", "--optimizer adamw --lr 0.1",
+       "--optimizer is sgd on ranks 0 and 2, adamw on rank 1"},
+      {"--clip 1", "--clip 0.5", "--clip is 1 on ranks 0 and 2, 0.5 on rank 1"},
+      {"--weight-decay 0", "--weight-decay 0.1",
+       "--weight-decay is 0 on ranks 0 and 2, 0.1 on rank 1"},
+      {"--warmup 0", "--warmup 1", "--warmup is 0 on ranks 0 and 2, 1 on rank 1"},
+      {"", "--batch 12", "--batch is 6 on ranks 0 and 2, 12 on rank 1"},
+      {"--seed 7", "--seed 8", "--seed is 7 on ranks 0 and 2, 8 on rank 1"},
+      {"", "--sequence 32", "--sequence is 16 on ranks 0 and 2, 32 on rank 1"},
+      {"--accumulate 2", "", "--accumulate is 2 on ranks 0 and 2, 1 on rank 1"},
+      {"--checkpoint-activations", "",
+       "--checkpoint-activations is given on ranks 0 and 2, not given on rank 1"},
+      {"--eval-every 1", "", "--eval-every is 1 on ranks 0 and 2, 0 on rank 1"},
+      {"--eval-batches 1", "--eval-batches 2", "--eval-batches is 1 on ranks 0 and 2, 2 on rank 1"},
+      {"--stop-at 1", "", "--stop-at is 1 on ranks 0 and 2, 2 on rank 1"},
+      {"--layers 1", "--layers 2", "--layers is 1 on ranks 0 and 2, 2 on rank 1"},
+      {"--tied-head", "", "--tied-head is given on ranks 0 and 2, not given on rank 1"},
+      {"--dtype bf16", "", "--dtype is bf16 on ranks 0 and 2, fp32 on rank 1"},
+      {"--parallel naive", "--parallel zero2",
+       "--parallel is naive on ranks 0 and 2, zero2 on rank 1"},
+      {"--parallel bucketed --bucket-mb 1", "--parallel bucketed --bucket-mb 2",
+       "--bucket-mb is 1 on ranks 0 and 2, 2 on rank 1"},
+      {"--mesh dp=3 --heads 3 --d-model 96 --d-ff 258 --vocabulary 258",
+       "--mesh tp=3 --heads 3 --d-model 96 --d-ff 258 --vocabulary 258",
+       "--mesh is dp=3 on ranks 0 and 2, tp=3 on rank 1"},
+      {"--sample 4", "", "--sample is 4 on ranks 0 and 2, 0 on rank 1"},
+      {"--sample 4", "--sample 4 --temperature 0",
+       "--temperature is 0.8 on ranks 0 and 2, 0 on rank 1"},
+  };
+  for (const auto& [options, of_rank_1, difference] : cases) {
+    CAPTURE(options);
+    CAPTURE(of_rank_1);
+    const auto outcome = train_apart(options, of_rank_1);
+    CHECK(outcome.exit_code == 1);
+    for (int rank = 0; rank < 3; ++rank) {
+      CHECK(contains(outcome.err,
+                     fmt::format("[{}] ringside: the ranks have different options: ", rank)));
+    }
+    CHECK(contains(outcome.err, difference));
+    CHECK(contains(outcome.err, ". Start every rank with the same options\n"));
+  }
+}
+
+TEST_CASE("all options that differ are named in the order of the list") {
+  const auto outcome = train_apart("--lr 0.1 --seed 1", "--seed 2 --lr 0.2");
+  CHECK(contains(outcome.err,
+                 "[0] ringside: the ranks have different options: --seed is 1 on ranks 0 and 2, 2 "
+                 "on rank 1; --lr is 0.1 on ranks 0 and 2, 0.2 on rank 1; --min-lr is 0.01 on "
+                 "ranks 0 and 2, 0.02 on rank 1. Start every rank with the same options\n"));
+}
+
+TEST_CASE("backends that differ between ranks are named") {
+  const auto outcome = train_apart("--backend tcp", "--backend shm");
+  CHECK(outcome.exit_code == 1);
+  for (int rank = 0; rank < 3; ++rank) {
+    CAPTURE(rank);
+    CHECK(contains(outcome.err, fmt::format("[{}] ringside: ", rank)));
+  }
+  CHECK(contains(outcome.err,
+                 "the ranks have different backends: rank 0 has tcp, but rank 1 has shm. Start "
+                 "every rank with the same --backend (or RINGSIDE_BACKEND)\n"));
+}

@@ -1,0 +1,74 @@
+// Fuzzes the reader of the calibration file.
+#include "tests/fuzz/safetensors.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "collectives/selection/calibration.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+
+namespace {
+
+using namespace ringside::collectives;
+
+bool accepted = false;
+
+const TemporaryDirectory& cache() {
+  static const TemporaryDirectory directory;
+  ::setenv("XDG_CACHE_HOME", directory.path().c_str(), 1);
+  return directory;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  cache().write("ringside/calibration.json",
+                std::string(reinterpret_cast<const char*>(data), size));
+  const MachineCosts costs = costs_here("tcp");  // an invalid file counts as missing
+  if (!std::isfinite(costs.common.alpha) || costs.common.alpha < 0)
+    throw std::logic_error("a calibration was accepted whose alpha is no time");
+  accepted = costs.common.alpha != built_in_costs("tcp").common.alpha;
+  return 0;
+}
+
+namespace ringside::fuzz {
+
+bool was_accepted() {
+  return accepted;
+}
+
+std::vector<std::string> good_inputs() {
+  MachineCosts costs = built_in_costs("tcp");
+  costs.common.alpha *= 2;
+  cache();
+  keep_calibration({{"tcp", costs}, {"shm", costs}});
+  std::ifstream file(calibration_file(), std::ios::binary);
+  return {{std::istreambuf_iterator<char>(file), {}}};
+}
+
+std::vector<std::string> words() {
+  return {"\"entries\":",
+          "\"transport\":",
+          "\"tcp\"",
+          "\"alpha_us\":",
+          "\"buffer_bytes\":",
+          "null",
+          "-1",
+          "1e999",
+          "1e-400",
+          "9223372036854775807",
+          "[]",
+          "{}",
+          "\"\"",
+          "[[[[[[[[",
+          "{\"a\":",
+          ",",
+          "\xff",
+          "\\ud800",
+          "0"};
+}
+
+void repair(std::string&) {}
+
+}  // namespace ringside::fuzz
