@@ -1,6 +1,6 @@
 // Flows that share links: max-min fairness by hand, the longest path where nothing is shared, and
 // published bandwidths.
-#include "planning/simulation/congestion.hpp"
+#include "planning/simulation/congestion/congestion.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "planning/collective_time.hpp"
-#include "planning/simulation/fluid_network.hpp"
+#include "planning/simulation/congestion/fluid_network.hpp"
 #include "planning/simulation/simulation.hpp"
 
 using namespace ringside;
