@@ -51,9 +51,10 @@ TEST_CASE("ranks of one rail have the full bandwidth, and those of several rails
   // Here the ranks of a group are neighbours, so a ring goes from rail to rail.
   const char* across = "tp=8,dp=16";
   CHECK(seconds_along("dp", across, with) == seconds_along("dp", across, without));
-  CHECK(step_of(plan_on(across), with) == step_of(plan_on(across), without));
-  // Tensor ranks are 16 apart: two rails further is the same rail.
+  // Tensor ranks are 16 apart: two servers further, on the same rail.
   CHECK(seconds_along("tp", across, with) == seconds_along("tp", across, full));
+  CHECK(step_of(plan_on(across), with) < step_of(plan_on(across), without));
+  CHECK(step_of(plan_on(across), with) > step_of(plan_on(across), full));
 }
 
 TEST_CASE("flows along a rail do not share the uplink of their server") {
@@ -92,6 +93,9 @@ TEST_CASE("the efficiency of products follows the shortest side of their matrice
 TEST_CASE("measured times of the stages take the place of the formulas'") {
   const Model model = find_model("llama3-8b");
   const Machine machine = find_machine("h100");
+  SimulationOptions one;
+  one.measured = {{.forward = 1, .backward = 2.5, .weight = 1, .optimizer = 0.25}};
+  CHECK(simulate(model, plan_on(""), machine, one).step == 4 * (1 + 2.5) + 0.25);
   for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zb_h1, Schedule::zb_v}) {
     Plan plan = plan_on("pp=4,dp=2,tp=2");
     plan.schedule = schedule;
@@ -107,7 +111,7 @@ TEST_CASE("measured times of the stages take the place of the formulas'") {
     // A slower stage slows the pipeline; a slower update only the end of the step.
     options.measured[1].forward *= 2;
     const double slower = simulate(model, plan, machine, options).step;
-    CHECK(slower > formulas.step + 4 * formulas.load.stages[1].forward * 0.99);
+    CHECK(slower > formulas.step);
     for (MeasuredStage& stage : options.measured) stage.optimizer += 1;
     const double stages_of_a_rank = schedule == Schedule::zb_v ? 2 : 1;
     CHECK(simulate(model, plan, machine, options).step ==

@@ -144,9 +144,8 @@ TEST_CASE("a colour stands for one part of a step in all figures of a page") {
   output_of({"--model", "llama3-70b", "--mesh", "pp=4,dp=2,tp=8", "--micro-batches", "16", "--html",
              path});
   const std::string page = read_file(path);
-  const std::regex entry(R"(<rect class="(c\d)" width = "20" height =
-                             "12" / > </ svg>([^ < ]*) < / li >) ");
-      for (const char* title : {"Memory of a rank, by kind", "What binds on other meshes"}) {
+  const std::regex entry(R"x(<rect class="(c\d)" width="20" height="12" /></svg>([^<]*)</li>)x");
+  for (const char* title : {"Memory of a rank, by kind", "What binds on other meshes"}) {
     CAPTURE(title);
     std::size_t begin = page.find(title);
     REQUIRE(begin != std::string::npos);
