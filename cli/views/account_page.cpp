@@ -129,12 +129,13 @@ namespace {
 
 Figure time_figure(const Account& account) {
   const double step = account.step_seconds;
-  Figure figure{"Time of a step, on the busiest stage",
-                "<div class=\"lanes\">\n",
-                fmt::format("A step takes {}; {} takes most of it. Communication that hides behind "
-                            "computing is not drawn.",
-                            text_with_unit(step, planning::Unit::seconds), account.binds().part),
-                {{"part", "ms", "share (%)"}, {}}};
+  Figure figure{
+      "Time of a step, on the busiest stage",
+      "<div class=\"lanes\">\n",
+      fmt::format("A step takes {}; its largest part is {}. Communication that hides behind "
+                  "computing is not drawn.",
+                  text_with_unit(step, planning::Unit::seconds), account.binds().part),
+      {{"part", "ms", "share (%)"}, {}}};
   std::vector<Part> parts;
   for (const auto& row : account.time) {
     parts.push_back({row.part, row.seconds * 1e3, colour_of(row.part, parts.size())});

@@ -76,6 +76,23 @@ TEST_CASE("flows end one after the other, and the others speed up") {
   CHECK(network.idle());
 }
 
+TEST_CASE("what arrives shares the receiver's port, and its server's downlink") {
+  const auto end_of_both = [](std::int64_t to, std::int64_t other, double oversubscription) {
+    const Machine machine = two_levels(oversubscription);
+    FluidNetwork network(machine);
+    FlowPath first, second;
+    network.add_path(first, 0, to, 1);  // from two servers
+    network.add_path(second, 2, other, 1);
+    network.start(0, first, 10), network.start(1, second, 10);
+    return network.next_end();
+  };
+  CHECK(end_of_both(4, 6, 1) == doctest::Approx(1));  // to two servers, at 10 bytes per second each
+  CHECK(end_of_both(4, 5, 1) == doctest::Approx(1));  // to two devices of a server
+  CHECK(end_of_both(4, 4, 1) == doctest::Approx(2));  // to one device: 5 each
+  CHECK(end_of_both(4, 6, 2) == doctest::Approx(1));
+  CHECK(end_of_both(4, 5, 2) == doctest::Approx(2));  // a downlink of 10 bytes per second
+}
+
 TEST_CASE("where nothing is shared, congestion changes nothing") {
   for (const char* machine : {"h100", "a100"})
     for (const char* mesh : {"pp=4", "pp=4,tp=8", "dp=16,tp=8", "dp=64"}) {
