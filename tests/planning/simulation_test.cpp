@@ -86,7 +86,7 @@ constexpr bool is_fast_build =
 }  // namespace
 
 TEST_CASE("for every schedule, spans and bubble are those of the pipeline's own proof") {
-  // Of long messages a lane carries one at a time.
+  // The last one has long messages: a lane carries one at a time.
   const Durations all[] = {{1, 2, 1, 0}, {1, 2, 1, 0.25}, {0.7, 1.9, 0.6, 0.125}, {1, 2, 1, 3}};
   int cases = 0;
   for (const auto& generator : pipeline_parallel::all_generators())
