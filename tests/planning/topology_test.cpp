@@ -96,12 +96,12 @@ TEST_CASE("measured times of the stages take the place of the formulas'") {
   SimulationOptions one;
   one.measured = {{.forward = 1, .backward = 2.5, .weight = 1, .optimizer = 0.25}};
   CHECK(simulate(model, plan_on(""), machine, one).step == 4 * (1 + 2.5) + 0.25);
-  // Where the run had W apart, its time counts: zb_h1 is idle for F + I - W, here half a second.
+  // Where the run had W apart, its time counts: zb_h1 is idle for F + I - W, here 2 s.
   Plan two = plan_on("pp=2");
   two.schedule = Schedule::zb_h1;
-  const MeasuredStage apart{.forward = 1, .backward = 2.5, .weight = 1.5, .optimizer = 0};
+  const MeasuredStage apart{.forward = 1, .backward = 2.5, .weight = 0.75, .optimizer = 0};
   one.measured = {apart, apart};
-  CHECK(simulate(model, two, machine, one).step == doctest::Approx(4 * 3.5 + 0.5).epsilon(1e-3));
+  CHECK(simulate(model, two, machine, one).step == doctest::Approx(4 * 3.5 + 2).epsilon(1e-3));
   for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zb_h1, Schedule::zb_v}) {
     Plan plan = plan_on("pp=4,dp=2,tp=2");
     plan.schedule = schedule;
