@@ -1,8 +1,8 @@
 // A pipeline behind an emulated link, with stages that sleep, against the simulation of that step.
 //
-// The bars: 5 % of the bubble, 15 % of the step. The machine may be busy, so each measurement is
-// the median of three, and is repeated up to three times if it fails. Where sleeps end late the
-// test is skipped, as in tests/pipeline_parallel/execution/bubbles_test.cpp.
+// The bars: 5 % of the bubble, 15 % of the step. Each measurement is the median of three, and is
+// repeated up to three times if it fails. If then sleeps have ended late, the machine is too busy
+// and the test is skipped.
 #include <algorithm>
 #include <string>
 
@@ -26,6 +26,7 @@ const collectives::Link link{.bytes_per_second = 8e6, .latency = Seconds(0.003)}
 
 struct Step {
   double seconds = 0, bubble = 0;
+  double late = 0;  // the part of a step by which sleeps end too late
 };
 
 Step simulated(const Schedule& schedule, double message_bytes) {
@@ -45,23 +46,24 @@ Step simulated(const Schedule& schedule, double message_bytes) {
                               .message_back = message});
   for (int rank = 0; rank < schedule.ranks(); ++rank) replica.units.push_back({rank, 1, 1});
   const Timeline timeline = longest_path(input);
-  return {timeline.computed, timeline.bubble(input.replicas)};
+  return {timeline.computed, timeline.bubble(input.replicas), 0};
 }
 
 // The median of three runs.
 Step measured(const std::string& transport, const Schedule& schedule) {
   collectives::GroupOptions options;
   options.link = link;
-  std::vector<double> seconds, bubbles;
+  std::vector<double> seconds, bubbles, late;
   for (int run = 0; run < 3; ++run) {
     const auto times = sleep_through(schedule, sleeps, elements, [&](const Body& body) {
       if (transport == "threads") return collectives::run_threads(schedule.ranks(), body, options);
       for (const std::string& error : run_tcp(schedule.ranks(), body, options))
         REQUIRE(error == "");
     });
-    seconds.push_back(times.front().whole), bubbles.push_back(bubble(times));
+    seconds.push_back(times.front().whole), bubbles.push_back(bubble(times)),
+        late.push_back(lateness(times));
   }
-  return {median(seconds), median(bubbles)};
+  return {median(seconds), median(bubbles), median(late)};
 }
 
 void agree(const char* transport, const char* name, int ranks, int micro_batches) {
@@ -82,8 +84,8 @@ void agree(const char* transport, const char* name, int ranks, int micro_batches
       "{} of {} over {}: step {:.3f} s, simulated {:.3f}; bubble {:.4f}, simulated "
       "{:.4f}",
       name, ranks, transport, seen.seconds, expected.seconds, seen.bubble, expected.bubble));
-  if (const double late = within() ? 0 : lateness(); late > 0.5e-3) {
-    MESSAGE(fmt::format("SKIPPED: on this machine a sleep ends {:.1f} ms late", late * 1e3));
+  if (!within() && seen.late > 0.01) {
+    MESSAGE("SKIPPED: this machine is busy: in most runs, sleeps take 1 % of the step too long");
     return;
   }
   CHECK(seen.bubble == doctest::Approx(expected.bubble).epsilon(0.05));

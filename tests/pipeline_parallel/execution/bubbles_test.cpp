@@ -1,8 +1,8 @@
 // Bubbles, measured with stages that sleep, against the formulas.
 //
-// "Within 2 %" is 2 % of the step. The machine may be busy, so each measurement is the median of
-// three, and is repeated up to three times if it fails. A machine on which sleeps end late cannot
-// show a bubble: the test is skipped there.
+// "Within 2 %" is 2 % of the step. Each measurement is the median of three runs, and is repeated up
+// to three times if it fails. A run in which the sleeps of a rank end late does not count, and on a
+// machine so busy that most runs are of that kind, the test is skipped.
 #include <algorithm>
 
 #include "collectives/run_threads.hpp"
@@ -24,7 +24,8 @@ std::vector<Times> run_once(const Schedule& schedule, const Durations& durations
                        [&](const auto& body) { collectives::run_threads(schedule.ranks(), body); });
 }
 
-// The median over three runs of `measure`; again if it is further than `tolerance` from `expected`.
+// The median of `measure` over three runs that nothing disturbed; again if it is further than
+// `tolerance` from `expected`. Returns `expected` on a machine that is too busy.
 template <class Measure>
 double measured(const Schedule& schedule, const Durations& durations, double expected,
                 double tolerance, Measure measure) {
@@ -32,14 +33,16 @@ double measured(const Schedule& schedule, const Durations& durations, double exp
   bool within = false;
   for (int attempt = 0; attempt < 3 && !within; ++attempt) {
     std::vector<double> values;
-    for (int run = 0; run < 3; ++run) values.push_back(measure(run_once(schedule, durations)));
+    for (int run = 0; run < 9 && values.size() < 3; ++run) {
+      const std::vector<Times> times = run_once(schedule, durations);
+      if (lateness(times) <= 0.01) values.push_back(measure(times));
+    }
+    if (values.size() < 3) {
+      MESSAGE("SKIPPED: this machine is busy: in most runs, sleeps take 1 % of the step too long");
+      return expected;
+    }
     value = median(values);
     within = std::abs(value - expected) <= tolerance;
-  }
-  const double late = within ? 0 : lateness();
-  if (late > 0.5e-3) {
-    MESSAGE(fmt::format("SKIPPED: on this machine a sleep ends {:.1f} ms late", late * 1e3));
-    return expected;
   }
   MESSAGE(fmt::format("{} ranks, {} micro-batches, {} stages: measured {:.4f}, formula {:.4f}",
                       schedule.ranks(), schedule.micro_batches, schedule.stages(), value,
@@ -52,7 +55,7 @@ constexpr Durations plain{.forward = 0.02, .input = 0.02, .weight = 0.02};
 }  // namespace
 
 TEST_CASE("the bubble of GPipe and 1F1B is (p-1)/(m+p-1)") {
-  for (const char* const name : {"gpipe", "1f1b"})
+  for (const std::string name : {"gpipe", "1f1b"})
     for (const int p : {2, 4}) {
       CAPTURE(name);
       const int m = 2 * p;

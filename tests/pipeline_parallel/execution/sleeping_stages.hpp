@@ -27,6 +27,7 @@ struct StepTimes {
   double whole = 0;  // from the first start of any rank to the last end of any
   double idle = 0;   // whole, less the computations
   double gaps = 0;   // between the rank's first start and its last end, less the computations
+  double late = 0;   // by how much the computations took longer than asked
 };
 
 // One step of a schedule. `run_ranks` starts the ranks, each with a group of all. A message has
@@ -48,14 +49,16 @@ std::vector<StepTimes> sleep_through(const Schedule& schedule, const SleepDurati
   std::vector<StepTimes> times;
   for (const Trace& trace : traces) {
     auto first = Clock::time_point::max(), last = Clock::time_point::min();
-    double busy = 0;
+    double busy = 0, asked = 0;
+    for (const Action& action : schedule.actions[times.size()]) asked += durations.of(action.kind);
     for (const Trace::Span& span : trace.spans()) {
       if (span.kind != Trace::Kind::phase || span.name == "reduce gradients") continue;
       first = std::min(first, span.start), last = std::max(last, span.end);
       busy += Seconds(span.end - span.start).count();
     }
     begin = std::min(begin, first), end = std::max(end, last);
-    times.push_back({0, busy, Seconds(last - first).count() - busy});
+    times.push_back(
+        {.idle = busy, .gaps = Seconds(last - first).count() - busy, .late = busy - asked});
   }
   for (StepTimes& each : times) {
     each.whole = Seconds(end - begin).count();
@@ -69,12 +72,11 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// By how many seconds a sleep of one thread ends too late, on average.
-inline double lateness() {
-  constexpr int sleeps = 50;
-  const auto start = Clock::now();
-  for (int i = 0; i < sleeps; ++i) sleep_for(0.01);
-  return seconds_since(start) / sleeps - 0.01;
+// The part of the step by which the sleeps of a rank end too late, of the rank where it is largest.
+inline double lateness(const std::vector<StepTimes>& times) {
+  double most = 0;
+  for (const StepTimes& each : times) most = std::max(most, each.late / each.whole);
+  return most;
 }
 
 // The part of the step in which a rank is idle, the mean over ranks.
