@@ -58,6 +58,7 @@ class Accountant {
   void data_traffic(std::int64_t stage);
   void sharded_traffic(std::int64_t stage);
   void pipeline_traffic();
+  Level level_along(const char* axis) const;
 
   Account& account_;
   const Model& model_;
@@ -188,9 +189,15 @@ void Accountant::work() {
                        .value();
 }
 
+// The network that joins the ranks of an axis.
+Level Accountant::level_along(const char* axis) const {
+  const std::int64_t span = plan_.mesh.span(axis);
+  return machine_.level_along(machine_.level_index_for(span), span / plan_.mesh.size(axis));
+}
+
 void Accountant::add(const char* axis, const char* what, const Quantity& calls, double messages,
                      const Term& bytes, double hidden_behind) {
-  const Level& level = machine_.level_for(plan_.mesh.span(axis));
+  const Level level = level_along(axis);
   put({bytes.symbol, fmt::format("{}: {}, in one step", axis, what), bytes.quantity, bytes.unit,
        bytes.source});
   const Term seconds = put(link_seconds(calls * messages, bytes, level));
@@ -272,7 +279,7 @@ void Accountant::pipeline_traffic() {
   const Quantity p("p", static_cast<double>(plan_.mesh.size("pp"))),
       v("v", plan_.schedule == Schedule::zb_v ? 2.0 : static_cast<double>(plan_.chunks));
   const Term message = put(boundary_bytes(model_, plan_));
-  const Level& level = machine_.level_for(plan_.mesh.span("pp"));
+  const Level level = level_along("pp");
   const double ramp = 2 * (p.value() - 1) * link_seconds(1, message, level).value();
   const Term bytes{"D_step", "", 2 * v * m_ * message, Unit::bytes, message.source};
   const double all = link_seconds(2 * v * m_, bytes, level).value();

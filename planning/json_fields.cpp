@@ -50,8 +50,8 @@ const Json& JsonFields::get(const char* key) {
   return *value;
 }
 
-bool JsonFields::has(const char* key) const {
-  return object_->contains(key) && !object_->at(key).is_null();
+bool JsonFields::has(const char* key) {
+  return find(key) != nullptr;
 }
 
 std::string JsonFields::text(const char* key) {

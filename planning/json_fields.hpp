@@ -38,7 +38,7 @@ class JsonFields {
   JsonFields object(const char* key);
   std::vector<JsonFields> list(const char* key);  // a list of objects, not empty
 
-  bool has(const char* key) const;
+  bool has(const char* key);
   // Throws if the object has a key that was not read.
   void done() const;
 

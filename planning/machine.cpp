@@ -1,5 +1,6 @@
 #include "planning/machine.hpp"
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.hpp"
@@ -17,9 +18,28 @@ Level read_level(JsonFields fields) {
               .latency = fields.not_negative("us", 0) * 1e-6,
               .efficiency = fields.share("efficiency", 1),
               .in_network_efficiency = fields.share("in_network_efficiency", 0),
-              .oversubscription = fields.at_least_one("oversubscription", 1)};
+              .oversubscription = fields.at_least_one("oversubscription", 1),
+              .rails = fields.flag("rails", false)};
   fields.done();
   return level;
+}
+
+std::vector<EfficiencyAt> read_efficiencies(JsonFields& device, const std::string& place) {
+  std::vector<EfficiencyAt> rows;
+  if (!device.has("matmul_efficiency_by_width")) return rows;
+  require(!device.has("matmul_efficiency"),
+          "{}device has both matmul_efficiency and matmul_efficiency_by_width: leave out one",
+          place);
+  for (JsonFields& row : device.list("matmul_efficiency_by_width")) {
+    rows.push_back({row.positive("width"), row.share("efficiency", 1)});
+    row.done();
+    const std::size_t last = rows.size() - 1;
+    require(last == 0 || rows[last].width > rows[last - 1].width,
+            "{}device.matmul_efficiency_by_width[{}].width is {:g}, but widths rise: more than the "
+            "{:g} of the row before is expected",
+            place, last, rows[last].width, rows[last - 1].width);
+  }
+  return rows;
 }
 
 Machine read_machine(const nlohmann::json& json, const std::string& name,
@@ -28,11 +48,13 @@ Machine read_machine(const nlohmann::json& json, const std::string& name,
   Machine machine;
   machine.name = name;
   machine.source = fields.text("source", name);
+  machine.estimates = fields.text("estimates", "");
   JsonFields device = fields.object("device");
   machine.peak = device.positive("peak_tflops") * 1e12;
   machine.memory = device.positive("memory_gb") * 1e9;
   machine.memory_bandwidth = device.positive("memory_gbps") * 1e9;
   machine.matmul_efficiency = device.share("matmul_efficiency", 1);
+  machine.matmul_efficiency_by_width = read_efficiencies(device, place);
   machine.memory_efficiency = device.share("memory_efficiency", 1);
   machine.overlap = device.share_or_none("overlap", 1);
   device.done();
@@ -43,6 +65,10 @@ Machine read_machine(const nlohmann::json& json, const std::string& name,
       "{}levels[0].oversubscription is {:g}, but the innermost level joins devices, which cannot "
       "be oversubscribed: move it to the level above",
       place, machine.levels.front().oversubscription);
+  require(!machine.levels.front().rails,
+          "{}levels[0].rails is true, but the innermost level joins devices, and rails join groups "
+          "of devices: move it to the level above",
+          place);
   for (std::size_t i = 1; i < machine.levels.size(); ++i)
     require(machine.levels[i].group > machine.levels[i - 1].group,
             "{}levels[{}].group is {}, but levels go from the inside out: more than the {} of "
@@ -54,10 +80,33 @@ Machine read_machine(const nlohmann::json& json, const std::string& name,
 }  // namespace
 
 const Level& Machine::level_for(std::int64_t devices) const {
-  for (const Level& level : levels)
-    if (devices <= level.group) return level;
+  return levels[level_index_for(devices)];
+}
+
+std::size_t Machine::level_index_for(std::int64_t devices) const {
+  for (std::size_t i = 0; i < levels.size(); ++i)
+    if (devices <= levels[i].group) return i;
   fail("the plan needs {} devices, but {} has {}: its widest level is {}", devices, name,
        levels.back().group, levels.back().name);
+}
+
+Level Machine::level_along(std::size_t index, std::int64_t stride) const {
+  Level level = levels[index];
+  if (level.rails && stride % levels[index - 1].group == 0) level.oversubscription = 1;
+  return level;
+}
+
+double Machine::matmul_efficiency_at(double width) const {
+  const std::vector<EfficiencyAt>& rows = matmul_efficiency_by_width;
+  if (rows.empty()) return matmul_efficiency;
+  if (width <= rows.front().width) return rows.front().efficiency;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const EfficiencyAt &below = rows[i - 1], &above = rows[i];
+    if (width > above.width) continue;
+    const double way = std::log(width / below.width) / std::log(above.width / below.width);
+    return below.efficiency + way * (above.efficiency - below.efficiency);
+  }
+  return rows.back().efficiency;
 }
 
 std::vector<std::string> machine_names() {

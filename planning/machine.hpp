@@ -2,6 +2,7 @@
 //
 //     {
 //       "source": "where the figures come from",
+//       "estimates": "which of them nobody has published or measured",
 //       "device": {"peak_tflops": 312, "memory_gb": 80, "memory_gbps": 2039,
 //                  "matmul_efficiency": 0.72, "memory_efficiency": 0.75, "overlap": 1},
 //       "levels": [{"name": "NVLink", "group": 8, "gbps": 300, "us": 5, "efficiency": 0.77,
@@ -21,6 +22,14 @@
 //                             receives the sum once, at this share of gbps; 0: they do not
 //     oversubscription        a group of the level below has so many times less bandwidth to the
 //                             outside than its devices together; 1
+//     rails                   true: devices with the same place in their groups of the level below
+//                             share switches, a rail. Ranks of one rail reach each other at full
+//                             rate; what goes from rail to rail is oversubscribed; false
+//     matmul_efficiency_by_width
+//                             instead of matmul_efficiency: [{"width": 512, "efficiency": 0.4},
+//                             {"width": 4096, "efficiency": 0.7}]. The width is the shortest side
+//                             of the matrices on one device. Between two rows the efficiency is
+//                             linear in log(width); outside of them it is that of the nearest
 #pragma once
 
 #include <cstdint>
@@ -37,23 +46,36 @@ struct Level {
   double efficiency = 1;
   double in_network_efficiency = 0;  // of an all-reduce that the switches compute; 0: they do not
   double oversubscription = 1;
+  bool rails = false;
 
   // Bytes per second of one device while all devices send at the same time.
   double rate() const { return bytes_per_second * efficiency / oversubscription; }
 };
 
+struct EfficiencyAt {
+  double width = 0, efficiency = 1;
+};
+
 struct Machine {
-  std::string name, source;
+  std::string name, source, estimates;
   double peak = 0;              // FLOP/s of one device, for matrix products in 16 bits
   double memory = 0;            // bytes of one device
   double memory_bandwidth = 0;  // bytes per second
   double matmul_efficiency = 1, memory_efficiency = 1;
+  std::vector<EfficiencyAt> matmul_efficiency_by_width;  // by rising width; may be empty
   double overlap = 1;  // the share of communication that can run while a device computes
   std::vector<Level> levels;
 
   // The innermost level whose groups hold `devices` neighbouring devices. Throws Error if there are
   // not that many.
   const Level& level_for(std::int64_t devices) const;
+  std::size_t level_index_for(std::int64_t devices) const;
+
+  // Level `index` as ranks `stride` apart see it: on one rail nothing is oversubscribed.
+  Level level_along(std::size_t index, std::int64_t stride) const;
+
+  // The share of the peak that products of matrices reach whose shortest side is `width`.
+  double matmul_efficiency_at(double width) const;
 };
 
 // `name` is one of machine_names(), or the path of a JSON file. Throws Error that lists the names,

@@ -102,20 +102,23 @@ void list_names(std::FILE* out) {
   }
   fmt::print(out, "machines (device and network):\n");
   for (const std::string& name : machine_names())
-    fmt::print(out, "  {:10}{}\n", name, wrapped(find_machine(name).source, 12, 12));
+    fmt::print(out, "  {:10}{}\n", name, wrapped(sources_text(find_machine(name)), 12, 12));
 }
 
-// Prints `text`, and the formulas where the user asked for them.
-void print(const Arguments& args, const std::string& text, const std::vector<Section>& blackboard) {
+// Prints `text`, and where the user asked for them, the formulas and the sources of the figures.
+void print(const Arguments& args, const std::string& text, const std::vector<Section>& blackboard,
+           const Machine& machine) {
   std::FILE* const out = file_beside(args.json);
   fmt::print(out, "{}", text);
-  if (args.explain) fmt::print(out, "{}", blackboard_text(blackboard));
+  if (args.explain)
+    fmt::print(out, "{}\nWhere the figures of {} come from\n  {}\n", blackboard_text(blackboard),
+               machine.name, wrapped(sources_text(machine), 2, 2));
   std::fflush(out);
 }
 
 void answer_question(const Arguments& args, const Model& model, const Machine& machine) {
   const Answer answer = answer_to(args.ask, {model, plan_from(args, model), machine, args.tokens});
-  print(args, answer.text, answer.blackboard);
+  print(args, answer.text, answer.blackboard, machine);
   if (args.json.empty()) return;
   Json json = {{"question", args.ask}, {"model", model.name}, {"machine", machine.name}};
   json.update(answer.figures);
@@ -133,7 +136,8 @@ void list_plans(const Arguments& args, const Model& model, const Machine& machin
       fmt::format("{} on {} x {}, {} sequences of {} tokens a step\n", model.name, args.devices,
                   machine.name, options.batch, options.sequence);
   print(args, title + fit_text(found, machine, 12),
-        found.accounts.empty() ? std::vector<Section>{} : found.accounts.front().blackboard);
+        found.accounts.empty() ? std::vector<Section>{} : found.accounts.front().blackboard,
+        machine);
   if (args.json.empty()) return;
   Json json = {{"tried", found.tried}, {"least_memory_bytes", found.least_memory}};
   json["plans"] = Json::array();
@@ -143,7 +147,7 @@ void list_plans(const Arguments& args, const Model& model, const Machine& machin
 
 void account_for(const Arguments& args, const Model& model, const Machine& machine) {
   const Account result = account(model, plan_from(args, model), machine);
-  print(args, account_text(result), result.blackboard);
+  print(args, account_text(result), result.blackboard, machine);
   if (!args.json.empty()) {
     Json json = account_json(result);
     json["formulas"] = blackboard_json(result.blackboard);

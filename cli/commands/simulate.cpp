@@ -12,6 +12,7 @@
 #include "cli/command.hpp"
 #include "cli/planning/collective_curves.hpp"
 #include "cli/planning/plan_options.hpp"
+#include "cli/planning/recorded_step.hpp"
 #include "cli/planning/simulated_traces.hpp"
 #include "cli/planning/simulation_page.hpp"
 #include "cli/planning/simulation_view.hpp"
@@ -53,6 +54,8 @@ Examples:
   ringside train -n 2 --mesh pp=2 --micro-batches 4 --trace step.json
   ringside simulate --model tiny --topology laptop --mesh pp=2 --micro-batch 4 \
       --micro-batches 4 --against step.json
+  ringside simulate --model tiny --topology h100 --mesh pp=2 --micro-batch 4 \
+      --micro-batches 16 --schedule zb_h1 --measured step.json
   ringside simulate all_reduce -n 8,1024 --algorithm ring,halving_doubling \
       --bytes 1KB,1MB,1GB --topology h100 --html curves.html)";
 
@@ -69,7 +72,7 @@ struct Arguments {
   double jitter = 0;
   std::uint64_t seed = 0;
   bool every_rank = false, congestion = false;
-  std::string svg, trace, against;
+  std::string svg, trace, measured, against;
 };
 
 // "5=1.3": rank 5 takes 1.3 times as long for every computation.
@@ -99,6 +102,7 @@ void simulate_plan(const Arguments& args) {
   options.stragglers.jitter = args.jitter, options.stragglers.seed = args.seed;
   options.fold = !args.every_rank, options.congestion = args.congestion;
   options.schedule_file = args.plan.schedule_file();
+  if (!args.measured.empty()) options.measured = stages_of_trace(read_traces(args.measured));
   const auto simulation = simulate(model, args.plan.plan(model), machine, options);
   std::string text = simulation_text(simulation);
   Json json = simulation_json(simulation);
@@ -135,7 +139,7 @@ void simulate_collective(const Arguments& args) {
     throw UsageError(
         fmt::format("there is no simulation of '{}' yet: choose all_reduce", args.collective));
   const Machine machine = planning::find_machine(args.topology);
-  Report report{"All-reduce on " + machine.name, {{"machine", machine.source}}, {}};
+  Report report{"All-reduce on " + machine.name, {{"machine", sources_text(machine)}}, {}};
   Json json = Json::array();
   std::string text;
   for (const std::int64_t ranks : args.ranks) {
@@ -227,6 +231,11 @@ void add_simulate_command(CLI::App& app) {
   command
       ->add_option("--trace", args->trace,
                    "Write the step as a trace for ui.perfetto.dev or chrome://tracing")
+      ->type_name("FILE");
+  command
+      ->add_option("--measured", args->measured,
+                   "Take how long each stage computes from a trace of `ringside train --trace`, "
+                   "not from formulas")
       ->type_name("FILE");
   command
       ->add_option("--against", args->against,

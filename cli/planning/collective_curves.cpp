@@ -72,17 +72,21 @@ std::string collective_table(const std::vector<std::string>& algorithms,
       machine.name, machine.level_for(first.ranks).name,
       first.ranks <= planning::most_ranks_walked ? "the walked schedules" : "the closed forms",
       "bytes");
-  for (const std::string& name : algorithms)
+  int width = 9 + 2 + 9 + 9;
+  for (const std::string& name : algorithms) {
     text += fmt::format("{:>{}} ", name, width_of(name) - 1);
-  text += fmt::format("  {:>9}{:>9}\n", "algbw", "busbw");
+    width += width_of(name);
+  }
+  const bool has_algbw = width <= 80;
+  text += fmt::format("  {}{:>9}\n", has_algbw ? fmt::format("{:>9}", "algbw") : "", "busbw");
   for (const auto& row : times) {
     text += fmt::format("{:>9}", bytes_to_text(row.front().bytes));
     const CollectiveTime& best = fastest_of(row);
     for (std::size_t a = 0; a < row.size(); ++a)
       text += fmt::format("{:>{}}{}", text_with_unit(row[a].seconds, planning::Unit::seconds),
                           width_of(algorithms[a]) - 1, &row[a] == &best ? '*' : ' ');
-    text += fmt::format("  {:>9}{:>9}\n", table_number(best.algbw() / 1e9),
-                        table_number(best.busbw() / 1e9));
+    if (has_algbw) text += fmt::format("  {:>9}", table_number(best.algbw() / 1e9));
+    text += fmt::format("{}{:>9}\n", has_algbw ? "" : "  ", table_number(best.busbw() / 1e9));
   }
   return text;
 }

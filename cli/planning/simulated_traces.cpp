@@ -1,15 +1,9 @@
 #include "cli/planning/simulated_traces.hpp"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <tuple>
 
 #include <fmt/format.h>
-
-#include "base/error.hpp"
-#include "cli/views/account.hpp"
-#include "planning/json_fields.hpp"
 
 namespace ringside::cli {
 
@@ -33,6 +27,8 @@ const char* phase_of(Kind kind) {
   switch (kind) {
     case Kind::forward:
       return "forward";
+    case Kind::backward_input:
+      return "backward input";
     case Kind::backward_weight:
       return "backward weight";
     case Kind::receive_activation:
@@ -78,8 +74,7 @@ class TraceOfRank {
   }
 
   void action(const Action& action, const pipeline_parallel::Span& span, double exposed) {
-    const std::string about =
-        fmt::format("micro-batch {}, stage {}", action.micro_batch, action.stage);
+    const std::string about = text_of(action);
     if (is_send(action.kind)) {
       const bool on = action.kind == Kind::send_activation;
       if (span.end > span.start)
@@ -132,84 +127,6 @@ TimedSchedule timed_schedule(const Simulation& simulation) {
     for (auto& span : spans) span.start *= 1e3, span.end *= 1e3;
   timed.timing.step *= 1e3;
   return timed;
-}
-
-std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
-  const nlohmann::json json = planning::read_json_file(path);
-  planning::JsonFields file(json, path.string() + ": ");
-  std::map<int, RankTrace> ranks;
-  for (planning::JsonFields& event : file.list("traceEvents")) {
-    if (event.text("ph") != "X") continue;
-    const std::string kind = event.text("cat");
-    TracedSpan span;
-    span.track = kind == "call" ? Trace::Track::communication : Trace::Track::compute;
-    span.kind = kind == "call"    ? Trace::Kind::call
-                : kind == "wait"  ? Trace::Kind::wait
-                : kind == "phase" ? Trace::Kind::phase
-                                  : Trace::Kind::op;
-    span.name = event.text("name");
-    span.start = event.not_negative("ts") * 1e-6;
-    span.end = span.start + event.not_negative("dur") * 1e-6;
-    const auto rank = static_cast<int>(event.not_negative("pid"));
-    ranks[rank].rank = rank;
-    ranks[rank].spans.push_back(std::move(span));
-  }
-  std::vector<RankTrace> all;
-  for (auto& [rank, trace] : ranks) all.push_back(std::move(trace));
-  return all;
-}
-
-StepParts step_parts(const std::vector<RankTrace>& ranks) {
-  StepParts parts;
-  double steps = 0;
-  for (const RankTrace& trace : ranks)
-    for (const TracedSpan& step : trace.spans) {
-      if (step.kind != Trace::Kind::phase || !step.name.starts_with("step ")) continue;
-      ++steps;
-      parts.step += step.seconds();
-      for (const TracedSpan& span : trace.spans) {
-        if (span.start < step.start || span.end > step.end) continue;
-        if (span.kind == Trace::Kind::wait) parts.waits += span.seconds();
-        if (span.kind != Trace::Kind::phase) continue;
-        if (span.name == "forward") parts.forward += span.seconds();
-        if (span.name.starts_with("backward")) parts.backward += span.seconds();
-        if (span.name == "optimizer" || span.name == "clip") parts.update += span.seconds();
-      }
-    }
-  require(steps > 0, "the trace has no whole step: it must be one of `ringside train --trace`");
-  for (double* part : {&parts.step, &parts.forward, &parts.backward, &parts.update, &parts.waits})
-    *part /= steps;
-  return parts;
-}
-
-namespace {
-
-std::vector<std::tuple<const char*, const char*, double, double>> rows_of(const StepParts& a,
-                                                                          const StepParts& b) {
-  return {{"step", "step", a.step, b.step},
-          {"forward", "forward", a.forward, b.forward},
-          {"backward", "backward", a.backward, b.backward},
-          {"clip and optimizer", "update", a.update, b.update},
-          {"waits for communication", "waits", a.waits, b.waits}};
-}
-
-}  // namespace
-
-std::string comparison_text(const StepParts& predicted, const StepParts& measured) {
-  std::string text =
-      fmt::format("\nPredicted beside measured: a rank's mean, ms\n  {:26}{:>11}{:>11}{:>9}\n", "",
-                  "predicted", "measured", "ratio");
-  for (const auto& [name, key, a, b] : rows_of(predicted, measured))
-    text += fmt::format("  {:26}{:>11}{:>11}{:>9}\n", name, table_number(a * 1e3),
-                        table_number(b * 1e3), b > 0 ? fmt::format("{:.2f}", a / b) : "-");
-  return text;
-}
-
-Json comparison_json(const StepParts& predicted, const StepParts& measured) {
-  Json json;
-  for (const auto& [name, key, a, b] : rows_of(predicted, measured))
-    json[key] = {{"predicted_seconds", a}, {"measured_seconds", b}};
-  return json;
 }
 
 }  // namespace ringside::cli

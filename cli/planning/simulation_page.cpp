@@ -48,7 +48,7 @@ Figure exposed_figure(const Simulation& s) {
   Figure figure{"Exposed communication",
                 "",
                 "How much shorter a step would be if the communication along an axis took no time.",
-                {{"axis", "ms", "share of the step (%)"}, {}}};
+                {{"axis", "ms", "% of step"}, {}}};
   for (const auto& each : s.exposed)
     figure.table.rows.push_back(
         {each.axis, ms(each.seconds), fmt::format("{:.1f}", 100 * each.seconds / s.step)});
@@ -59,7 +59,7 @@ Figure links_figure(const Simulation& s) {
   Figure figure{"Load of the links",
                 "",
                 "What the rank that sends most sends in a step, and how long its link is busy.",
-                {{"level", "axis", "GB", "busy (ms)", "share of the step (%)"}, {}}};
+                {{"level", "axis", "GB", "busy (ms)", "% of step"}, {}}};
   for (const auto& load : s.loads)
     figure.table.rows.push_back({load.level, load.axis, table_number(load.bytes / 1e9),
                                  ms(load.seconds),
@@ -142,7 +142,7 @@ Figure ranks_curve(const Simulation& s) {
 Report simulation_page(const Simulation& s) {
   Report report{"A step of " + s.model.name + " on " + to_text(s.plan.mesh), {}, {}};
   report.facts = {{"plan", plan_text(s.plan, true)},
-                  {"machine", s.machine.name + ": " + s.machine.source},
+                  {"machine", s.machine.name + ": " + sources_text(s.machine)},
                   {"step", planning::text_with_unit(s.step, planning::Unit::seconds)},
                   {"bubble", fmt::format("{:.2f} % of the pipeline's time", 100 * s.bubble)},
                   {"MFU", fmt::format("{:.1f} %", 100 * s.utilization)}};

@@ -44,6 +44,7 @@ std::string head_text(const Simulation& s) {
                              s.replicas_simulated == 1
                                  ? "one data-parallel replica"
                                  : fmt::format("{} data-parallel replicas", s.replicas_simulated)));
+  if (!s.machine.estimates.empty()) text += fact("estimate", s.machine.estimates);
   return text;
 }
 

@@ -138,7 +138,7 @@ std::string legend_sign(Series::Style style, int colour, double x, double y) {
 }
 
 int colour_of(const Chart& chart, std::size_t i) {
-  return chart.series[i].colour >= 0 ? chart.series[i].colour : static_cast<int>(i % 7);
+  return chart.series[i].colour >= 0 ? chart.series[i].colour : static_cast<int>(i % 8);
 }
 
 // The legend, in as many rows as it needs. Sets `height` to the baseline of the last row.
@@ -237,17 +237,17 @@ const char* chart_style() {
 :root {
   --paper: #ffffff; --ink: #1d2329; --soft: #56616b; --grid: #dde2e6; --focus: #111111;
   --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
-  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; --c7: #6b7480;
 }
 @media (prefers-color-scheme: dark) { :root {
   --paper: #16191d; --ink: #e4e8eb; --soft: #a6b0b9; --grid: #363d45; --focus: #ffffff;
   --c0: #62a5f0; --c1: #f08a4b; --c2: #52bd80; --c3: #cb7bdc;
-  --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc;
+  --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc; --c7: #9aa4ae;
 } }
 @media print { :root {
   --paper: #ffffff; --ink: #000000; --soft: #333333; --grid: #cccccc; --focus: #000000;
   --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
-  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; --c7: #6b7480;
 } }
 .chart { font: 12px system-ui, sans-serif; }
 .chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
@@ -260,6 +260,7 @@ polyline.c3 { stroke: var(--c3); } circle.c3, rect.c3, polygon.c3 { fill: var(--
 polyline.c4 { stroke: var(--c4); } circle.c4, rect.c4, polygon.c4 { fill: var(--c4); }
 polyline.c5 { stroke: var(--c5); } circle.c5, rect.c5, polygon.c5 { fill: var(--c5); }
 polyline.c6 { stroke: var(--c6); } circle.c6, rect.c6, polygon.c6 { fill: var(--c6); }
+polyline.c7 { stroke: var(--c7); } circle.c7, rect.c7, polygon.c7 { fill: var(--c7); }
 )";
 }
 

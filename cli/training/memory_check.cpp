@@ -6,6 +6,7 @@
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "cli/report/numbers.hpp"
 #include "cli/training/device_option.hpp"
 #include "collectives/cuda/device.hpp"
 
@@ -17,16 +18,21 @@ std::string in_gb(double bytes) {
 }
 
 // "parameters 7.87 GB, gradients 16 GB"
-std::string in_parts(const transformer::MemoryNeed& need) {
+std::string in_parts(const transformer::MemoryNeed& need, std::string (*text_of)(double)) {
   std::vector<std::string> parts;
   for (const auto& [name, bytes] :
        {std::pair("parameters", need.parameters), std::pair("gradients", need.gradients),
         std::pair("optimizer", need.optimizer), std::pair("activations", need.activations)})
-    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, in_gb(bytes)));
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, text_of(bytes)));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace
+
+std::string memory_text(const transformer::MemoryNeed& need) {
+  return fmt::format("{}B ({})", with_unit(need.total()),
+                     in_parts(need, [](double bytes) { return with_unit(bytes) + "B"; }));
+}
 
 CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {
   return command
@@ -64,7 +70,8 @@ void require_memory(const transformer::MemoryNeed& of_a_rank, int ranks_here,
       all <= limit,
       "this needs about {} of {}memory ({}{}), but {} are available: {}; --memory-limit 0 tries it "
       "anyway",
-      shown(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank), shown(limit), advice);
+      shown(all), on_gpu ? "the GPU's " : "", ranks, in_parts(of_a_rank, in_gb), shown(limit),
+      advice);
 }
 
 }  // namespace ringside::cli

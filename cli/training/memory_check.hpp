@@ -14,6 +14,9 @@ namespace ringside::cli {
 // Without it the limit is the available memory.
 CLI::Option* add_memory_limit(CLI::App& command, std::optional<double>& gigabytes);
 
+// "25.1 MB (parameters 6.3 MB, gradients 6.3 MB, optimizer 12.5 MB)".
+std::string memory_text(const transformer::MemoryNeed& need);
+
 // Throws Error, with the needed and the available memory and `advice`, if so many ranks do not fit
 // into this machine's memory. On a GPU, checks the ranks that share this rank's GPU against its
 // free memory. The check itself allocates some GPU memory, so a launcher should not call it.

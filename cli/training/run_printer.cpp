@@ -130,6 +130,9 @@ void print_header(const TrainingPlan& plan, const transformer::Text& text, const
   fmt::print("batch    {}{}{}; {} steps\n", batch_text(plan, ranks),
              options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate),
              options.checkpoint_activations ? ", activations checkpointed" : "", options.steps);
+  const std::vector<std::string> memory = memory_texts(plan);
+  for (std::size_t i = 0; i < memory.size(); ++i)
+    fmt::print("{:9}{}\n", i == 0 ? "memory" : "", memory[i]);
   if (plan.resumed) {
     fmt::print("resumed  after step {}\n", plan.resumed->step);
     for (const std::string& change : transformer::changes_since(*plan.resumed, options))

@@ -57,6 +57,32 @@ std::string batch_text(const TrainingPlan& plan, int ranks) {
                      plan.divides_model() ? "data " : "");
 }
 
+std::vector<std::string> memory_texts(const TrainingPlan& plan) {
+  std::vector<std::string> lines;
+  if (!plan.mesh) return lines;
+  const auto held = held_by(plan.strategy, plan.mesh->data_ranks(), plan.bucket_mb);
+  const int stages = plan.mesh->shape.size(parallel::Axis::pp);
+  std::string same;  // of the stages from `first` on
+  int first = 0;
+  const auto end_line = [&](int last) {
+    const std::string who = stages == 1     ? "each rank"
+                            : first == last ? fmt::format("pp={}", first)
+                                            : fmt::format("pp={} to {}", first, last);
+    lines.push_back(fmt::format("{}: {}", who, same));
+  };
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::string here = memory_text(
+        memory_of_stage(*plan.mesh, plan.config, plan.options, plan.dtype, stage, held));
+    if (stage > 0 && here != same) {
+      end_line(stage - 1);
+      first = stage;
+    }
+    same = here;
+  }
+  end_line(stages - 1);
+  return lines;
+}
+
 std::string data_text(const TrainingPlan& plan) {
   if (plan.data.empty())
     return transformer::default_corpus().string() +

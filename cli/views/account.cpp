@@ -183,6 +183,10 @@ std::string fact(const char* name, const std::string& text) {
   return fmt::format("{:9}{}\n", name, wrapped(text, 9, 9));
 }
 
+std::string sources_text(const planning::Machine& machine) {
+  return machine.source + (machine.estimates.empty() ? "" : ". Estimates: " + machine.estimates);
+}
+
 std::string account_text(const Account& account) {
   return head_text(account) + memory_text(account) + traffic_text(account) + time_text(account);
 }

@@ -21,6 +21,9 @@ std::string plan_text(const planning::Plan& plan, bool has_blocks);
 // A line of the head of an answer: a name and a text, wrapped.
 std::string fact(const char* name, const std::string& text);
 
+// Where the figures of a machine come from, and which of them are estimates.
+std::string sources_text(const planning::Machine& machine);
+
 // Every formula: with symbols, with numbers, its result and its source.
 std::string blackboard_text(const std::vector<planning::Section>& sections);
 

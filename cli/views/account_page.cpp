@@ -24,6 +24,20 @@ std::vector<std::string> kinds_of(const Account& account) {
   return kinds;
 }
 
+// The colour of a part of a step or of a kind of memory: the same in all figures. A name that is
+// not here, in the order of appearance.
+int colour_of(const std::string& name, std::size_t otherwise) {
+  static const std::vector<std::string> parts = {
+      "matrix products",           "other ops (memory bandwidth)",
+      "tp communication, exposed", "pp communication, exposed",
+      "pipeline bubble",           "optimizer (memory bandwidth)",
+      "dp communication, exposed", "fsdp communication, exposed"};
+  const auto found = std::ranges::find(parts, name);
+  const auto at =
+      found == parts.end() ? otherwise : static_cast<std::size_t>(found - parts.begin());
+  return static_cast<int>(at % parts.size());
+}
+
 // One horizontal bar, as wide as its share of `scale`. The parts are (name, value, colour).
 struct Part {
   std::string name;
@@ -97,7 +111,7 @@ Figure memory_figure(const Account& account) {
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       const auto found = std::ranges::find(stage.rows, kinds[k], &planning::MemoryRow::kind);
       const double gb = found == stage.rows.end() ? 0 : found->bytes / 1e9;
-      if (gb > 0) parts.push_back({kinds[k], gb, static_cast<int>(k % 7)});
+      if (gb > 0) parts.push_back({kinds[k], gb, colour_of(kinds[k], k)});
       row.push_back(table_number(gb));
     }
     row.push_back(table_number(stage.total() / 1e9));
@@ -106,7 +120,7 @@ Figure memory_figure(const Account& account) {
   }
   std::vector<Part> all;
   for (std::size_t k = 0; k < kinds.size(); ++k)
-    all.push_back({kinds[k], 0, static_cast<int>(k % 7)});
+    all.push_back({kinds[k], 0, colour_of(kinds[k], k)});
   figure.drawing += ticks(scale, "memory (GB)") + "</div>\n" + legend(all);
   return figure;
 }
@@ -115,15 +129,16 @@ namespace {
 
 Figure time_figure(const Account& account) {
   const double step = account.step_seconds;
-  Figure figure{"Time of a step, on the busiest stage",
-                "<div class=\"lanes\">\n",
-                fmt::format("A step takes {}; {} takes most of it. Communication that hides behind "
-                            "computing is not drawn.",
-                            text_with_unit(step, planning::Unit::seconds), account.binds().part),
-                {{"part", "ms", "share (%)"}, {}}};
+  Figure figure{
+      "Time of a step, on the busiest stage",
+      "<div class=\"lanes\">\n",
+      fmt::format("A step takes {}; its largest part is {}. Communication that hides behind "
+                  "computing is not drawn.",
+                  text_with_unit(step, planning::Unit::seconds), account.binds().part),
+      {{"part", "ms", "share (%)"}, {}}};
   std::vector<Part> parts;
   for (const auto& row : account.time) {
-    parts.push_back({row.part, row.seconds * 1e3, static_cast<int>(parts.size() % 7)});
+    parts.push_back({row.part, row.seconds * 1e3, colour_of(row.part, parts.size())});
     figure.table.rows.push_back({row.part, table_number(row.seconds * 1e3),
                                  fmt::format("{:.1f}", 100 * row.seconds / step)});
   }
@@ -158,7 +173,8 @@ Figure batch_figure(const Account& account) {
     std::vector<std::string> row{fmt::to_string(plan.micro_batches),
                                  text_with_unit(each.tokens, planning::Unit::number)};
     for (const auto& part : each.time) {
-      auto [at, is_new] = curves.try_emplace(part.part, Series{part.part, Series::line, {}, -1});
+      auto [at, is_new] = curves.try_emplace(
+          part.part, Series{part.part, Series::line, {}, colour_of(part.part, order.size())});
       if (is_new) order.push_back(part.part);
       at->second.points.emplace_back(each.tokens, part.seconds / of_a_device * 1e9);
       row.push_back(table_number(part.seconds / of_a_device * 1e9));
@@ -174,13 +190,6 @@ Figure batch_figure(const Account& account) {
 }
 
 namespace {
-
-// Colours of the parts of a step, the same in all bars of a figure.
-int colour_of(const std::string& part, std::vector<std::string>& known) {
-  const auto found = std::ranges::find(known, part);
-  if (found == known.end()) known.push_back(part);
-  return static_cast<int>(std::distance(known.begin(), std::ranges::find(known, part)) % 7);
-}
 
 // "dp=2, tp=4", which may be broken at the space.
 std::string spaced(const std::string& mesh) {
@@ -214,19 +223,19 @@ Figure mesh_figure(const Account& account) {
     return figure;
   }
   const double scale = found.accounts[shown - 1].step_seconds * 1e3;
-  std::vector<std::string> known;
+  std::vector<Part> all;  // of the legend
   for (std::size_t i = 0; i < shown; ++i) {
     const Account& each = found.accounts[i];
     std::vector<Part> parts;
-    for (const auto& row : each.time)
-      parts.push_back({row.part, row.seconds * 1e3, colour_of(row.part, known)});
+    for (const auto& row : each.time) {
+      parts.push_back({row.part, row.seconds * 1e3, colour_of(row.part, all.size())});
+      if (std::ranges::find(all, row.part, &Part::name) == all.end()) all.push_back(parts.back());
+    }
     figure.drawing += bar(spaced(to_text(each.plan.mesh)), parts, scale, "ms");
     figure.table.rows.push_back({to_text(each.plan.mesh), table_number(each.step_seconds * 1e3),
                                  fmt::format("{:.1f}", 100 * each.utilization),
                                  table_number(each.most_memory() / 1e9), each.binds().part});
   }
-  std::vector<Part> all;
-  for (const std::string& name : known) all.push_back({name, 0, colour_of(name, known)});
   figure.drawing += ticks(scale, "time (ms)") + "</div>\n" + legend(all);
   return figure;
 }
@@ -262,7 +271,7 @@ Report account_page(const Account& account) {
   report.facts = {
       {"model", fmt::format("{}: {} parameters", account.model.name,
                             text_with_unit(account.parameters, planning::Unit::number))},
-      {"machine", account.machine.name + ": " + account.machine.source},
+      {"machine", account.machine.name + ": " + sources_text(account.machine)},
       {"devices", fmt::to_string(account.plan.mesh.devices())},
       {"batch",
        fmt::format("{} tokens a step", text_with_unit(account.tokens, planning::Unit::number))}};

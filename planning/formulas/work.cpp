@@ -1,5 +1,7 @@
 #include "planning/formulas/work.hpp"
 
+#include <algorithm>
+
 #include "planning/formulas/parameters.hpp"
 
 namespace ringside::planning {
@@ -20,6 +22,17 @@ Quantity attention_flops(const Model& model, const Plan& plan) {
   const Quantity s("s", static_cast<double>(plan.sequence)),
       q("q", static_cast<double>(model.q_width()));
   return 4 * micro_batch_tokens(plan) * s * q;
+}
+
+// The share of the peak that products reach with matrices of this shortest side.
+Quantity reached_share(const Machine& machine, double width) {
+  return {"eta", machine.matmul_efficiency_at(width)};
+}
+
+double head_width(const Model& model, const Plan& plan) {
+  return std::min({static_cast<double>(plan.sequence * plan.micro_batch),
+                   static_cast<double>(model.d_model),
+                   static_cast<double>(model.vocabulary) / tensor_ranks(plan).value()});
 }
 
 Quantity micro_batches_of_all(const Plan& plan) {
@@ -125,8 +138,17 @@ Term optimizer_traffic(const Quantity& parameters, const Types& types, double sh
           "read the gradient; read and write masters and moments; write the parameter"};
 }
 
+double block_width(const Model& model, const Plan& plan) {
+  const double t = tensor_ranks(plan).value();
+  double width = std::min({micro_batch_tokens(plan).value(), static_cast<double>(model.d_model),
+                           static_cast<double>(model.d_ff) / t});
+  if (model.heads > 0) width = std::min(width, static_cast<double>(model.q_width()) / t);
+  return width;
+}
+
 Term block_seconds(const Model& model, const Plan& plan, const Machine& machine) {
-  const Quantity peak("C", machine.peak), efficiency("eta", machine.matmul_efficiency),
+  const Quantity peak("C", machine.peak),
+      efficiency = reached_share(machine, block_width(model, plan)),
       bandwidth("W_mem", machine.memory_bandwidth), reached("eta_mem", machine.memory_efficiency);
   return {"t_block", "forward and backward of a block, one micro-batch",
           (3 * block_forward_flops(model, plan) + block_recomputed_flops(model, plan)) /
@@ -136,7 +158,8 @@ Term block_seconds(const Model& model, const Plan& plan, const Machine& machine)
 }
 
 Term head_seconds(const Model& model, const Plan& plan, const Machine& machine) {
-  const Quantity peak("C", machine.peak), efficiency("eta", machine.matmul_efficiency),
+  const Quantity peak("C", machine.peak),
+      efficiency = reached_share(machine, head_width(model, plan)),
       bandwidth("W_mem", machine.memory_bandwidth), reached("eta_mem", machine.memory_efficiency),
       vocabulary("V", static_cast<double>(model.vocabulary));
   // fp32 logits are written by the product, read twice for the loss, and their gradient is written

@@ -39,6 +39,10 @@ Term block_traffic(const Model& model, const Plan& plan);
 // Bytes that the optimizer's step moves: gradients read; masters, moments and parameters updated.
 Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards);
 
+// The shortest side of a block's matrices on one rank: tokens, width, or what a tensor rank has of
+// d_ff and of the queries. Narrow products reach a smaller share of the peak.
+double block_width(const Model& model, const Plan& plan);
+
 // Forward and backward of one block, or of the head, for one micro-batch on one rank.
 Term block_seconds(const Model& model, const Plan& plan, const Machine& machine);
 Term head_seconds(const Model& model, const Plan& plan, const Machine& machine);

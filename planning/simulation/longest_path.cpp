@@ -135,8 +135,18 @@ class Walk {
     const StageTimes& stage = replicas_.front().stages[action.stage];
     const bool is_last_half = action.kind == Kind::backward || action.kind == Kind::backward_weight;
     const bool reduced_behind = action.micro_batch + 1 == schedule_.micro_batches;
-    if (stage.reduces_each && is_last_half && !reduced_behind)
-      for (const auto& [group, members] : reducing_) reduce_behind(members, place, action.stage);
+    if (!stage.reduces_each || !is_last_half || reduced_behind) return;
+    for (const auto& [group, members] : reducing_) {
+      reduce_behind(members, place, action.stage);
+      // It delays computations that follow, so it is no bubble.
+      for (const std::size_t i : members)
+        timeline_.replicas[i].busy[place.rank] +=
+            not_hidden(replicas_[members.front()].stages[action.stage]);
+    }
+  }
+
+  double not_hidden(const StageTimes& stage) const {
+    return (1 - overlap_) * stage.bucket * stage.buckets;
   }
 
   double compute(std::size_t i, const Place& place, const Action& action) {
@@ -190,11 +200,9 @@ class Walk {
       free = ready + times.bucket;
     }
     took.end = std::max(took.start, free);
-    const double not_hidden = (1 - overlap_) * times.bucket * times.buckets;
     for (const std::size_t i : members) {
       if (times.buckets > 0) states_[i].network[backward.rank] = free;
-      states_[i].now[backward.rank] += not_hidden;
-      if (times.reduces_each) timeline_.replicas[i].busy[backward.rank] += not_hidden;
+      states_[i].now[backward.rank] += not_hidden(times);
     }
     return took;
   }

@@ -18,18 +18,17 @@ std::size_t Network::level_of(const RankGroup& group) const {
 }
 
 double Network::message_seconds(std::int64_t from, std::int64_t to, double bytes) const {
-  const Level& level = machine_.levels[level_of({std::min(from, to), 2, std::abs(from - to)})];
+  const Level level = level_along({std::min(from, to), 2, std::abs(from - to)});
   return level.latency + bytes / level.rate();
 }
 
 double Network::collective_seconds(collectives::Collective collective, const RankGroup& group,
                                    double bytes) {
   if (group.count < 2) return 0;
-  const std::size_t level = level_of(group);
-  const auto [known, is_new] = known_.try_emplace({collective, group.count, level, bytes}, 0.0);
-  if (is_new)
-    known->second =
-        planning::collective_seconds(collective, group.count, bytes, machine_.levels[level]);
+  const Level level = level_along(group);
+  const auto [known, is_new] =
+      known_.try_emplace({collective, group.count, level_of(group), 1 / level.rate(), bytes}, 0.0);
+  if (is_new) known->second = planning::collective_seconds(collective, group.count, bytes, level);
   return known->second;
 }
 

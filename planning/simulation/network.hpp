@@ -3,7 +3,8 @@
 //
 // A group of ranks communicates over the innermost level that joins all of them; its slowest link
 // is part of every step of a ring. So the time depends only on the SHAPE of a group: how many ranks
-// on which level. Thousands of groups of a mesh have few shapes, and each is computed once.
+// on which level, and whether they are on one rail. Thousands of groups of a mesh have few shapes,
+// and each is computed once.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,10 @@ class Network {
   // The index of the innermost level one of whose groups holds all these ranks. Throws Error if the
   // machine has fewer devices.
   std::size_t level_of(const RankGroup& group) const;
-  const Level& level(std::size_t index) const { return machine_.levels[index]; }
-  std::size_t levels() const { return machine_.levels.size(); }
+  // That level as the group sees it, with the bandwidth along its rails.
+  Level level_along(const RankGroup& group) const {
+    return machine_.level_along(level_of(group), group.stride);
+  }
 
   // Seconds from the send until the message of `bytes` has arrived.
   double message_seconds(std::int64_t from, std::int64_t to, double bytes) const;
@@ -41,7 +44,9 @@ class Network {
 
  private:
   const Machine& machine_;
-  std::map<std::tuple<collectives::Collective, std::int64_t, std::size_t, double>, double> known_;
+  // By the collective, ranks, level, seconds of a byte there, and bytes.
+  std::map<std::tuple<collectives::Collective, std::int64_t, std::size_t, double, double>, double>
+      known_;
 };
 
 }  // namespace ringside::planning

@@ -10,7 +10,7 @@
 #include "pipeline_parallel/proof/verify.hpp"
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/work.hpp"
-#include "planning/simulation/congestion.hpp"
+#include "planning/simulation/congestion/congestion.hpp"
 #include "planning/simulation/network.hpp"
 
 namespace ringside::planning {
@@ -99,8 +99,7 @@ class Loads {
     if (calls.count == 0 || group.count < 2) return;
     const double n = static_cast<double>(group.count),
                  whole = calls.collective == collectives::Collective::all_reduce ? 2 : 1;
-    sent_[{network_.level_of(group), axis}] +=
-        times * calls.count * whole * (n - 1) / n * calls.bytes;
+    sends(axis, group, times * calls.count * whole * (n - 1) / n * calls.bytes);
   }
 
   void message(int stage, int other, double times) {
@@ -108,18 +107,24 @@ class Loads {
     const int from = schedule_.rank_of[stage], to = schedule_.rank_of[other];
     if (from == to) return;
     const std::int64_t a = mesh_.rank(std::min(from, to), 0), b = mesh_.rank(std::max(from, to), 0);
-    sent_[{network_.level_of({a, 2, b - a}), "pp"}] += times * load_.message_bytes;
+    sends("pp", {a, 2, b - a}, times * load_.message_bytes);
+  }
+
+  void sends(const std::string& axis, const RankGroup& group, double bytes) {
+    const Level level = network_.level_along(group);
+    auto& load = sent_.try_emplace({network_.level_of(group), axis}, LinkLoad{level.name, axis})
+                     .first->second;
+    load.bytes += bytes, load.seconds += bytes / level.rate();
   }
 
   void keep_largest() {
-    for (const auto& [where, bytes] : sent_) {
-      const auto& [level, axis] = where;
-      const std::string name = network_.level(level).name;
-      auto found = std::ranges::find_if(
-          loads_, [&](const LinkLoad& l) { return l.level == name && l.axis == axis; });
-      if (found == loads_.end()) found = loads_.insert(found, {name, axis, 0, 0});
-      found->bytes = std::max(found->bytes, bytes);
-      found->seconds = found->bytes / network_.level(level).rate();
+    for (const auto& [where, load] : sent_) {
+      auto found = std::ranges::find_if(loads_, [&](const LinkLoad& known) {
+        return known.level == load.level && known.axis == load.axis;
+      });
+      if (found == loads_.end()) found = loads_.insert(found, load);
+      found->bytes = std::max(found->bytes, load.bytes);
+      found->seconds = std::max(found->seconds, load.seconds);
     }
   }
 
@@ -128,7 +133,7 @@ class Loads {
   const pipeline_parallel::Schedule& schedule_;
   const Network& network_;
   const MeshRanks mesh_;
-  std::map<std::pair<std::size_t, std::string>, double> sent_;  // of one pipeline rank
+  std::map<std::pair<std::size_t, std::string>, LinkLoad> sent_;  // of one pipeline rank
   std::vector<LinkLoad> loads_;
 };
 
@@ -179,7 +184,9 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   Simulation result;
   result.model = model, result.plan = plan, result.machine = machine;
   result.lowered = schedule_of(plan, options);
-  const PlanLoad load = result.load = load_of(model, plan, machine);
+  result.load = load_of(model, plan, machine);
+  if (!options.measured.empty()) take_measured(options.measured, result.load);
+  const PlanLoad& load = result.load;
   require(result.lowered.stages() == static_cast<int>(load.stages.size()),
           "{} is a schedule of {} stages, but the plan has {}", options.schedule_file,
           result.lowered.stages(), load.stages.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.hpp"
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
@@ -37,7 +38,7 @@ void add_computing(const Model& model, const Plan& plan, const Machine& machine,
                    StageLoad& load) {
   const double t = static_cast<double>(plan.mesh.size("tp")),
                tokens = static_cast<double>(plan.sequence * plan.micro_batch),
-               speed = machine.peak * machine.matmul_efficiency,
+               speed = machine.peak * machine.matmul_efficiency_at(block_width(model, plan)),
                bandwidth = machine.memory_bandwidth * machine.memory_efficiency;
   const double forward = block_forward_flops(model, plan).value() / (t * speed) +
                          tokens * block_forward_traffic(model, plan).value() / bandwidth;
@@ -114,6 +115,22 @@ void add_data_calls(const Model& model, const Plan& plan, const Stage& stage, St
 }
 
 }  // namespace
+
+void take_measured(const std::vector<MeasuredStage>& measured, PlanLoad& load) {
+  require(
+      measured.size() == load.stages.size(),
+      "the trace has {} stages, but the plan has {}: name the mesh and the schedule of that run",
+      measured.size(), load.stages.size());
+  for (std::size_t stage = 0; stage < measured.size(); ++stage) {
+    const MeasuredStage& seen = measured[stage];
+    StageLoad& each = load.stages[stage];
+    const double share = each.weight / (each.input + each.weight);
+    each.forward = seen.forward;
+    each.weight = seen.weight > 0 ? seen.weight : share * seen.backward;
+    each.input = seen.backward - each.weight;
+    each.optimizer = seen.optimizer;
+  }
+}
 
 PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
   PlanLoad load;

@@ -43,6 +43,19 @@ struct PlanLoad {
   std::string shard_axis;         // "fsdp" or "dp" if parameters are sharded, else empty
 };
 
+// Seconds that a rank computed for one micro-batch of a stage, without what it waited for, and its
+// share of the update; measured in a run.
+struct MeasuredStage {
+  double forward = 0;
+  double backward = 0;  // whole
+  double weight = 0;    // the part of it that the weights' gradients take; 0: was not apart
+  double optimizer = 0;
+};
+
+// Takes measured times in place of the formulas'. A backward that was measured whole is divided as
+// by the formulas. Throws Error if the plan has another number of stages.
+void take_measured(const std::vector<MeasuredStage>& measured, PlanLoad& load);
+
 // The formulas are those of account() (planning/formulas/). Gradients are reduced in buckets of
 // 25 MB. The head of Ringside's own models computes its gradients in forward; those of published
 // models take a third of the head's time in forward.

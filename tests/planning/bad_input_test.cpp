@@ -61,7 +61,7 @@ TEST_CASE("a machine file is refused with the place of the mistake") {
         "is expected");
   CHECK(level_error(R"("oversubscribed": 2)") ==
         "machine.json: levels[0].oversubscribed is an unknown key; known are efficiency, gbps, "
-        "group, in_network_efficiency, name, oversubscription, us");
+        "group, in_network_efficiency, name, oversubscription, rails, us");
   CHECK(machine_error(
             R"({"device": {"peak_tflops": 1, "memory_gb": 1, "memory_gbps": 1, "overlap": 2},
                           "levels": [{"name": "a", "group": 2, "gbps": 5}]})") ==
@@ -71,7 +71,7 @@ TEST_CASE("a machine file is refused with the place of the mistake") {
   CHECK(machine_error("{" + device +
                       R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": 1, "u": 2}]})") ==
         "machine.json: levels[0].u is an unknown key; known are efficiency, gbps, group, "
-        "in_network_efficiency, name, oversubscription, us");
+        "in_network_efficiency, name, oversubscription, rails, us");
   CHECK(machine_error("{" + device +
                       R"(, "levels": [{"name": "a", "group": 2, "gbps": 5, "us": -1}]})") ==
         "machine.json: levels[0].us is -1, but a number of at least 0 is expected");
@@ -91,6 +91,26 @@ TEST_CASE("a machine file is refused with the place of the mistake") {
         "machine.json: device is 5, but an object {...} is expected");
   CHECK(machine_error("{\n\"device\": {\n\"peak_tflops\": oops}}") ==
         "machine.json is not JSON: the error is in line 3");
+  CHECK(level_error(R"("rails": true)") ==
+        "machine.json: levels[0].rails is true, but the innermost level joins devices, and rails "
+        "join groups of devices: move it to the level above");
+  CHECK(level_error(R"("rails": 8)") ==
+        "machine.json: levels[0].rails is 8, but true or false is expected");
+  const auto efficiency_error = [](const std::string& fields) {
+    return machine_error(R"({"device": {"peak_tflops": 1, "memory_gb": 1, "memory_gbps": 1, )" +
+                         fields + R"(}, "levels": [{"name": "a", "group": 2, "gbps": 5}]})");
+  };
+  CHECK(efficiency_error(R"("matmul_efficiency_by_width": [{"width": 8, "efficiency": 0.5},
+                            {"width": 4, "efficiency": 0.4}])") ==
+        "machine.json: device.matmul_efficiency_by_width[1].width is 4, but widths rise: more than "
+        "the 8 of the row before is expected");
+  CHECK(efficiency_error(R"("matmul_efficiency_by_width": [{"width": 8, "share": 0.5}])") ==
+        "machine.json: device.matmul_efficiency_by_width[0].share is an unknown key; known are "
+        "efficiency, width");
+  CHECK(efficiency_error(
+            R"("matmul_efficiency": 0.5, "matmul_efficiency_by_width": [{"width": 8}])") ==
+        "machine.json: device has both matmul_efficiency and matmul_efficiency_by_width: leave out "
+        "one");
   CHECK(machine_error(R"({"source": "a", "source": "b"})") ==
         "machine.json names \"source\" twice");
   CHECK(tests::contains(

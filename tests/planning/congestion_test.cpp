@@ -1,6 +1,6 @@
 // Flows that share links: max-min fairness by hand, the longest path where nothing is shared, and
 // published bandwidths.
-#include "planning/simulation/congestion.hpp"
+#include "planning/simulation/congestion/congestion.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "planning/collective_time.hpp"
-#include "planning/simulation/fluid_network.hpp"
+#include "planning/simulation/congestion/fluid_network.hpp"
 #include "planning/simulation/simulation.hpp"
 
 using namespace ringside;
@@ -74,6 +74,23 @@ TEST_CASE("flows end one after the other, and the others speed up") {
   CHECK(network.next_end() == doctest::Approx(3));  // 10 left, at 10 bytes per second
   CHECK(network.advance(3) == std::vector<std::size_t>{8});
   CHECK(network.idle());
+}
+
+TEST_CASE("what arrives shares the receiver's port, and its server's downlink") {
+  const auto end_of_both = [](std::int64_t to, std::int64_t other, double oversubscription) {
+    const Machine machine = two_levels(oversubscription);
+    FluidNetwork network(machine);
+    FlowPath first, second;
+    network.add_path(first, 0, to, 1);  // from two servers
+    network.add_path(second, 2, other, 1);
+    network.start(0, first, 10), network.start(1, second, 10);
+    return network.next_end();
+  };
+  CHECK(end_of_both(4, 6, 1) == doctest::Approx(1));  // to two servers, at 10 bytes per second each
+  CHECK(end_of_both(4, 5, 1) == doctest::Approx(1));  // to two devices of a server
+  CHECK(end_of_both(4, 4, 1) == doctest::Approx(2));  // to one device: 5 each
+  CHECK(end_of_both(4, 6, 2) == doctest::Approx(1));
+  CHECK(end_of_both(4, 5, 2) == doctest::Approx(2));  // a downlink of 10 bytes per second
 }
 
 TEST_CASE("where nothing is shared, congestion changes nothing") {

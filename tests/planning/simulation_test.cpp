@@ -86,7 +86,8 @@ constexpr bool is_fast_build =
 }  // namespace
 
 TEST_CASE("for every schedule, spans and bubble are those of the pipeline's own proof") {
-  const Durations all[] = {{1, 2, 1, 0}, {1, 2, 1, 0.25}, {0.7, 1.9, 0.6, 0.125}};
+  // The last one has long messages: a lane carries one at a time.
+  const Durations all[] = {{1, 2, 1, 0}, {1, 2, 1, 0.25}, {0.7, 1.9, 0.6, 0.125}, {1, 2, 1, 3}};
   int cases = 0;
   for (const auto& generator : pipeline_parallel::all_generators())
     for (const int p : {1, 2, 3, 4, 8, 16})
@@ -183,6 +184,20 @@ TEST_CASE("gradients are reduced in buckets while backward runs, and the last bu
   CHECK(end_of(0.5, 0.5) == 7 + 1);
 }
 
+TEST_CASE("ZeRO 2 reduces after every micro-batch, and what is not hidden is no bubble") {
+  PathInput input = uniform(pipeline_parallel::make_schedule("gpipe", 1, 2), {1, 2, 1, 0});
+  input.overlap = 0;
+  input.replicas.push_back(input.replicas[0]);
+  for (Replica& replica : input.replicas) {
+    replica.stages[0].buckets = 1, replica.stages[0].bucket = 0.5;
+    replica.stages[0].reduces_each = true;
+  }
+  const Timeline timeline = longest_path(input);
+  CHECK(timeline.computed == 6.5);  // F0 F1 B0, half a second, B1
+  CHECK(timeline.reduced == 7);
+  CHECK(timeline.bubble(input.replicas) == doctest::Approx(0));
+}
+
 TEST_CASE("a reduction waits for the slowest replica, and delays only its own group") {
   PathInput input = uniform(pipeline_parallel::make_schedule("gpipe", 1, 2), {1, 2, 1, 0});
   for (int i = 1; i < 3; ++i) input.replicas.push_back(input.replicas[0]);
@@ -217,6 +232,36 @@ TEST_CASE("sharded parameters: what computing does not hide, and replicas in ste
   CHECK(timeline.replicas[0].spans[0][1].end == 5 + 8 + 0.5);
 }
 
+TEST_CASE("the links carry the bytes that the account counts") {
+  const auto agree = [](const Model& model, const Plan& plan) {
+    const Machine machine = machine_with_free_messages();
+    CAPTURE(to_text(plan.mesh));
+    CAPTURE(plan.zero);
+    const Simulation simulation = simulate(model, plan, machine);
+    const Account formulas = account(model, plan, machine);
+    for (const Mesh::Axis& axis : plan.mesh.axes) {
+      CAPTURE(axis.name);
+      double counted = 0, carried = 0;
+      for (const Traffic& each : formulas.traffic)
+        if (each.axis == axis.name) counted += each.bytes;
+      for (const LinkLoad& each : simulation.loads)
+        if (each.axis == axis.name) carried += each.bytes;
+      // Of two stages each has one neighbour; the account counts two.
+      if (axis.name == "pp" && axis.size == 2) carried *= 2;
+      CHECK(carried == doctest::Approx(counted).epsilon(1e-12));
+    }
+  };
+  for (const char* mesh : {"pp=4,dp=2,tp=2", "pp=2,fsdp=4", "dp=4,tp=8"})
+    agree(blocks_only(), plan_on(mesh));
+  // One stage with embedding and head.
+  for (const int zero : {0, 1, 2, 3})
+    for (const bool sequence_parallel : {false, true}) {
+      Plan plan = plan_on("dp=4,tp=8");
+      plan.zero = zero, plan.sequence_parallel = sequence_parallel;
+      agree(find_model("llama3-8b"), plan);
+    }
+}
+
 TEST_CASE("a slow rank slows its tensor group, its pipeline, and all who wait for its gradients") {
   const Machine machine = machine_with_free_messages();
   const Plan plan = plan_on("pp=2,dp=2,tp=2", Schedule::one_f_one_b, 4);
@@ -234,6 +279,10 @@ TEST_CASE("a slow rank slows its tensor group, its pipeline, and all who wait fo
     CHECK(simulate(blocks_only(), plan, machine, options).step == slow.step);
     options.fold = true;
   }
+  // Alone, a slow rank takes as much longer for everything, also for the update.
+  options.stragglers.slow = {{0, 1.5}};
+  const Simulation alone = simulate(blocks_only(), plan_on(""), machine, options);
+  CHECK(alone.step == doctest::Approx(1.5 * alone.undisturbed).epsilon(1e-12));
   options.stragglers.slow.clear();
   for (std::int64_t rank = 0; rank < 8; ++rank) options.stragglers.slow[rank] = 1.5;
   CHECK(simulate(blocks_only(), plan, machine, options).replicas_simulated == 1);

@@ -109,13 +109,26 @@ transformer::MemoryNeed memory_on_rank(const MeshPlan& plan, const Config& confi
   return transformer::memory_needed(config, options, dtype, plan.data_ranks(), of_strategy);
 }
 
+transformer::MemoryNeed memory_of_stage(const MeshPlan& plan, const Config& config,
+                                        const transformer::TrainerOptions& options,
+                                        autograd::DType dtype, int stage,
+                                        const transformer::Held& of_strategy) {
+  transformer::MemoryNeed largest;
+  for (const int rank : plan.shape.model_members(0)) {
+    if (plan.shape.coordinate(rank, Axis::pp) != stage) continue;
+    const auto need = memory_on_rank(plan, config, options, dtype, rank, of_strategy);
+    if (need.total() > largest.total()) largest = need;
+  }
+  return largest;
+}
+
 transformer::MemoryNeed memory_on_largest_rank(const MeshPlan& plan, const Config& config,
                                                const transformer::TrainerOptions& options,
                                                autograd::DType dtype,
                                                const transformer::Held& of_strategy) {
   transformer::MemoryNeed largest;
-  for (int rank = 0; rank < plan.shape.ranks(); ++rank) {
-    const auto need = memory_on_rank(plan, config, options, dtype, rank, of_strategy);
+  for (int stage = 0; stage < plan.shape.size(Axis::pp); ++stage) {
+    const auto need = memory_of_stage(plan, config, options, dtype, stage, of_strategy);
     if (need.total() > largest.total()) largest = need;
   }
   return largest;

@@ -48,6 +48,13 @@ transformer::MemoryNeed memory_on_rank(const MeshPlan& plan, const transformer::
                                        autograd::DType dtype, int rank,
                                        transformer::Held of_strategy);
 
+// The estimate for the rank of a stage that needs most: tensor ranks may differ. `stage` is a
+// coordinate along pp.
+transformer::MemoryNeed memory_of_stage(const MeshPlan& plan, const transformer::Config& config,
+                                        const transformer::TrainerOptions& options,
+                                        autograd::DType dtype, int stage,
+                                        const transformer::Held& of_strategy);
+
 // The estimate for the rank that needs most: stages differ.
 transformer::MemoryNeed memory_on_largest_rank(const MeshPlan& plan,
                                                const transformer::Config& config,

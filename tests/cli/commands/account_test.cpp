@@ -1,5 +1,7 @@
 // `ringside account` as a user sees it.
 #include <fstream>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -134,6 +136,40 @@ TEST_CASE("a page is well-formed, self-contained, and has every figure") {
   // A state alone has a page too.
   output_of({"--model", "deepseek-v3", "--mesh", "fsdp=1024", "--html", path});
   CHECK(ringside::tests::what_is_malformed(read_file(path)) == "");
+}
+
+TEST_CASE("a colour stands for one part of a step in all figures of a page") {
+  const TemporaryDirectory directory;
+  const std::string path = (directory.path() / "plan.html").string();
+  output_of({"--model", "llama3-70b", "--mesh", "pp=4,dp=2,tp=8", "--micro-batches", "16", "--html",
+             path});
+  const std::string page = read_file(path);
+  const std::regex entry(R"x(<rect class="(c\d)" width="20" height="12" /></svg>([^<]*)</li>)x");
+  for (const char* title : {"Memory of a rank, by kind", "What binds on other meshes"}) {
+    CAPTURE(title);
+    std::size_t begin = page.find(title);
+    REQUIRE(begin != std::string::npos);
+    begin = page.find("<ul class=\"legend\">", begin);
+    const std::string legend = page.substr(begin, page.find("</ul>", begin) - begin);
+    std::set<std::string> colours;
+    std::size_t entries = 0;
+    for (std::sregex_iterator i(legend.begin(), legend.end(), entry), end; i != end; ++i) {
+      colours.insert((*i)[1]), ++entries;
+      // The same part has this colour in the figure of the step, too.
+      if (contains(title, "binds"))
+        CHECK((page.find((*i)[0].str()) < begin || contains((*i)[2].str(), "dp communication")));
+    }
+    CHECK(entries >= 6);
+    CHECK(colours.size() == entries);
+  }
+}
+
+TEST_CASE("what is an estimate is called one") {
+  const std::string explained = output_of({"--model", "lab", "--machine", "h100", "--explain"});
+  CHECK(contains(explained, "Where the figures of h100 come from\n  NVIDIA H100 datasheet"));
+  CHECK(contains(explained, "Estimates: 65 % of the"));
+  for (const char* machine : {"a100", "h100", "h100-nvls", "llama3", "tpu-v5p"})
+    CHECK(contains(output_of({"--model", "lab", "--machine", machine, "--explain"}), "Estimates:"));
 }
 
 TEST_CASE("wrong arguments get one sentence") {

@@ -137,6 +137,70 @@ TEST_CASE("predicted stands beside measured, from a trace of train") {
                  "step.json: traceEvents[0].ts is -1, but a number of at least 0 is expected"));
 }
 
+TEST_CASE("the times of a trace's stages are those of the step that was traced") {
+  const TemporaryDirectory directory;
+  const std::string trace = (directory.path() / "step.json").string();
+  const auto step_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--model", "llama3-8b", "--mesh",    "pp=4,tp=2",
+                                       "--json",  "-",         "--topology"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = simulate(arguments);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return nlohmann::json::parse(outcome.out).at("step_seconds").get<double>();
+  };
+  for (const char* schedule : {"1f1b", "zb_h1"}) {
+    step_of({"h100", "--micro-batches", "8", "--schedule", schedule, "--trace", trace});
+    // Another schedule, network and number of micro-batches, from the same computations.
+    for (const char* other : {"1f1b", "gpipe", "zb_h1"}) {
+      const double formulas = step_of({"h100", "--micro-batches", "12", "--schedule", other});
+      CHECK(step_of({"h100", "--micro-batches", "12", "--schedule", other, "--measured", trace}) ==
+            doctest::Approx(formulas).epsilon(1e-6));
+    }
+    CHECK(step_of({"a100", "--micro-batches", "8", "--measured", trace}) <
+          step_of({"a100", "--micro-batches", "8"}));
+  }
+  CHECK(contains(simulate({"--model", "llama3-8b", "--mesh", "pp=2", "--measured", trace}).err,
+                 "the trace has 4 stages, but the plan has 2: name the mesh and the schedule of"));
+}
+
+TEST_CASE("a file that is no trace gets a sentence with its place") {
+  const TemporaryDirectory directory;
+  const std::string path = (directory.path() / "step.json").string();
+  const auto error_of = [&](const char* option, const std::string& text) {
+    std::ofstream(path) << text;
+    const Outcome outcome = simulate({"--model", "tiny", "--topology", "laptop", option, path});
+    CHECK(outcome.exit_code == 1);
+    CHECK(outcome.out == "");
+    return outcome.err;
+  };
+  const auto events = [](const std::string& list) { return "{\"traceEvents\": [" + list + "]}"; };
+  const std::string forward =
+      R"({"ph": "X", "cat": "phase", "name": "forward", "ts": 0, "dur": 5, "pid": 0})";
+  for (const char* option : {"--measured", "--against"}) {
+    CAPTURE(option);
+    CHECK(contains(error_of(option, "step 1\nstep 2\n"),
+                   "step.json is not JSON: the error is in line 1"));
+    CHECK(contains(error_of(option, "{}"), "step.json: traceEvents is missing"));
+    CHECK(contains(error_of(option, "[1]"), "step.json is [1], but an object {...} is expected"));
+    CHECK(contains(error_of(option, events("7")), "step.json: traceEvents[0] is 7, but an object"));
+    CHECK(
+        contains(error_of(option, events(R"({"ph": "X", "cat": "phase", "name": "a", "ts": -1})")),
+                 "step.json: traceEvents[0].ts is -1, but a number of at least 0 is expected"));
+  }
+  CHECK(contains(error_of("--measured", events(R"({"ph": "M"})")), "the trace shows no forward"));
+  CHECK(
+      contains(error_of("--measured", events(forward)), "the trace shows no backward of stage 0"));
+  CHECK(contains(error_of("--against", events(forward)), "the trace has no whole step"));
+  CHECK(
+      contains(error_of("--measured",
+                        events(R"({"ph": "X", "cat": "phase", "name": "forward", "ts": 0, "dur": 5,
+                                     "pid": 0, "args": {"data": "1F0"}})")),
+               "the trace shows stage 1 but not stage 0: it must be one of all ranks"));
+  CHECK(contains(simulate({"--model", "tiny", "--measured", "none.json"}).err,
+                 "cannot read none.json: does the file exist, and may you read it?"));
+}
+
 TEST_CASE("what cannot be simulated gets one sentence") {
   const auto error_of = [](const std::vector<std::string>& arguments) {
     const Outcome outcome = simulate(arguments);

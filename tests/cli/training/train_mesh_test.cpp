@@ -1,6 +1,7 @@
 // `ringside train --mesh`, as a user types it: the header, checkpoints that any mesh reads,
 // refusals with what would fit, and the coordinates of a rank that dies.
 #include <csignal>
+#include <sstream>
 
 #include "tests/cli/training/training.hpp"
 
@@ -53,6 +54,39 @@ TEST_CASE("train: a mesh gives the same numbers as one rank, and says what it is
     CHECK(next.exit_code == 0);
     CHECK(contains(next.out, "resumed  after step 6\n"));
   }
+}
+
+TEST_CASE("train: a mesh says before the run what each kind of stage needs") {
+  const Training training({"--steps", "1", "--layers", "4"});
+  const auto memory_of = [&](const Command& options) {
+    const Outcome run = training.run(options);
+    CAPTURE(run.err);
+    REQUIRE(run.exit_code == 0);
+    std::vector<std::string> lines;
+    std::istringstream out(run.out);
+    for (std::string line; std::getline(out, line) && line != "";)
+      if (!lines.empty() || line.starts_with("memory   ")) lines.push_back(line.substr(9));
+    return lines;
+  };
+  // Neighbouring stages that need the same share a line.
+  const auto stages = memory_of({"-n", "4", "--mesh", "pp=4"});
+  REQUIRE(stages.size() == 3);
+  CHECK(stages[0].starts_with("pp=0: "));
+  CHECK(stages[1].starts_with("pp=1 to 2: "));
+  CHECK(stages[2].starts_with("pp=3: "));
+  for (const std::string& stage : stages)
+    for (const char* kind : {"(parameters ", ", gradients ", ", optimizer ", ", activations "})
+      CHECK(contains(stage, kind));
+  // Under 1F1B an earlier stage keeps more micro-batches.
+  const auto under_way = memory_of({"-n", "4", "--mesh", "pp=4", "--micro-batches", "4"});
+  REQUIRE(under_way.size() == 4);
+  const auto each = memory_of({"-n", "2", "--mesh", "tp=2"});
+  REQUIRE(each.size() == 1);
+  CHECK(each[0].starts_with("each rank: "));
+  CHECK(memory_of({"-n", "2"}).empty());
+  // The largest is the one that the check of the machine's memory counts.
+  CHECK(contains(refusal(training, {"-n", "4", "--mesh", "pp=4", "--memory-limit", "0.0000001"}),
+                 "4 ranks of"));
 }
 
 TEST_CASE("train: what a mesh cannot divide is refused with what would fit") {

@@ -5,9 +5,8 @@
 // machine so busy that most runs are of that kind, the test is skipped.
 #include <algorithm>
 
-#include "collectives/process_group.hpp"
 #include "collectives/run_threads.hpp"
-#include "tests/pipeline_parallel/execution/recording_stages.hpp"
+#include "tests/pipeline_parallel/execution/sleeping_stages.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,68 +16,12 @@ using namespace ringside::tests;
 
 namespace {
 
-struct Durations {
-  double forward, input, weight;  // seconds; backward is input + weight
-  double of(Kind kind) const {
-    return kind == Kind::forward           ? forward
-           : kind == Kind::backward        ? input + weight
-           : kind == Kind::backward_input  ? input
-           : kind == Kind::backward_weight ? weight
-                                           : 0;
-  }
-};
-
-// One rank's step.
-struct Times {
-  double whole = 0;  // from the first start of any rank to the last end of any
-  double idle = 0;   // whole, less the computations
-  double gaps = 0;   // between the rank's first start and its last end, less the computations
-  double late = 0;   // by how much the computations took longer than asked
-};
+using Durations = SleepDurations;
+using Times = StepTimes;
 
 std::vector<Times> run_once(const Schedule& schedule, const Durations& durations) {
-  std::vector<Trace> traces(schedule.ranks());
-  collectives::run_threads(schedule.ranks(), [&](collectives::ProcessGroup& group) {
-    Lanes lanes(group, schedule);
-    RecordingStages work(schedule,
-                         [&](const Action& action) { sleep_for(durations.of(action.kind)); });
-    Executor executor(schedule, group.rank(), lanes, work);
-    group.barrier();
-    const Trace::On on(traces[group.rank()]);
-    executor.run();
-  });
-  Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
-  std::vector<Times> times;
-  for (const Trace& trace : traces) {
-    auto first = Clock::time_point::max(), last = Clock::time_point::min();
-    double busy = 0, asked = 0;
-    for (const Action& action : schedule.actions[times.size()]) asked += durations.of(action.kind);
-    for (const Trace::Span& span : trace.spans()) {
-      if (span.kind != Trace::Kind::phase || span.name == "reduce gradients") continue;
-      first = std::min(first, span.start), last = std::max(last, span.end);
-      busy += Seconds(span.end - span.start).count();
-    }
-    begin = std::min(begin, first), end = std::max(end, last);
-    times.push_back(
-        {.idle = busy, .gaps = Seconds(last - first).count() - busy, .late = busy - asked});
-  }
-  for (Times& each : times) {
-    each.whole = Seconds(end - begin).count();
-    each.idle = each.whole - each.idle;
-  }
-  return times;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// The part of the step by which the sleeps of a rank end too late, of the rank where it is largest.
-double lateness(const std::vector<Times>& times) {
-  double most = 0;
-  for (const Times& each : times) most = std::max(most, each.late / each.whole);
-  return most;
+  return sleep_through(schedule, durations, 1,
+                       [&](const auto& body) { collectives::run_threads(schedule.ranks(), body); });
 }
 
 // The median of `measure` over three runs that nothing disturbed; again if it is further than
@@ -105,13 +48,6 @@ double measured(const Schedule& schedule, const Durations& durations, double exp
                       schedule.ranks(), schedule.micro_batches, schedule.stages(), value,
                       expected));
   return value;
-}
-
-// The part of the step in which a rank is idle, the mean over ranks.
-double bubble(const std::vector<Times>& times) {
-  double sum = 0;
-  for (const Times& each : times) sum += each.idle / each.whole;
-  return sum / static_cast<double>(times.size());
 }
 
 constexpr Durations plain{.forward = 0.02, .input = 0.02, .weight = 0.02};

@@ -1,4 +1,4 @@
-#include "planning/simulation/congestion.hpp"
+#include "planning/simulation/congestion/congestion.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 #include "pipeline_parallel/lower.hpp"
 #include "pipeline_parallel/proof/places.hpp"
+#include "planning/simulation/congestion/fluid_network.hpp"
 #include "planning/simulation/durations.hpp"
-#include "planning/simulation/fluid_network.hpp"
 
 namespace ringside::planning {
 namespace {

@@ -1,4 +1,4 @@
-#include "planning/simulation/fair_share.hpp"
+#include "planning/simulation/congestion/fair_share.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -2,7 +2,7 @@
 //
 // Each device has a port of its own in each direction, for each level. A group of devices has one
 // uplink and one downlink to the next level, which its devices share: as fast as all their ports
-// together, divided by the level's oversubscription.
+// together, divided by the level's oversubscription. Flows along a rail do not pass it.
 //
 //     device ── port ──┐                            ┌── port ── device
 //     device ── port ──┤ group ── up ──▶ ── down ── ┤ group
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "planning/machine.hpp"
-#include "planning/simulation/fair_share.hpp"
+#include "planning/simulation/congestion/fair_share.hpp"
 #include "planning/simulation/network.hpp"
 
 namespace ringside::planning {

@@ -1,4 +1,4 @@
-#include "planning/simulation/fluid_network.hpp"
+#include "planning/simulation/congestion/fluid_network.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,7 +15,7 @@ double FluidNetwork::latency(std::int64_t from, std::int64_t to) const {
 }
 
 double FluidNetwork::undisturbed_rate(std::int64_t from, std::int64_t to) const {
-  return machine_.levels[level_between(from, to)].rate();
+  return machine_.level_along(level_between(from, to), from - to).rate();
 }
 
 std::size_t FluidNetwork::link(Kind kind, std::size_t level, std::int64_t owner, double capacity) {
@@ -32,7 +32,8 @@ void FluidNetwork::add_path(FlowPath& path, std::int64_t from, std::int64_t to, 
   path.push_back({link(Kind::out, widest, from, rate(widest)), 1});
   path.push_back({link(Kind::in, widest, to, rate(widest)), 1});
   for (std::size_t level = 1; level <= widest; ++level) {
-    if (machine_.levels[level].oversubscription == 1) continue;  // the ports are slower
+    // Without oversubscription the ports are slower.
+    if (machine_.level_along(level, from - to).oversubscription == 1) continue;
     const std::int64_t size = machine_.levels[level - 1].group;
     const double capacity =
         static_cast<double>(size) * rate(level) / machine_.levels[level].oversubscription;
