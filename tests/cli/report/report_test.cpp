@@ -60,8 +60,10 @@ TEST_CASE("the tracks show every phase and call and hatch exposed communication"
   const Figure figure = tracks_figure("One step", {step_of(0), step_of(1)}, {1.0, 1.1}, 0.2);
   CHECK(what_is_malformed(figure.drawing) == "");
   CHECK(figure.caption ==
-        "Rank 0: 90.00 ms computing, 1 call in 20.00 ms, 10.00 ms exposed; rank 1: 90.00 ms "
-        "computing, 1 call in 20.00 ms, 10.00 ms exposed.");
+        "10 % of the step was waiting for other ranks and the network; rank 0 computed longest, "
+        "90.00 ms, and the fastest rank 90.00 ms.");
+  REQUIRE(figure.summary.rows.size() == 2);
+  CHECK(figure.summary.rows[1] == std::vector<std::string>{"1", "90.00", "10.00", "1", "20.00"});
   CHECK(contains(figure.drawing,
                  "aria-label=\"Rank 1: all_reduce (bucket 0), 20.00 ms, from 60.00 to 80.00 ms; 4 "
                  "MB, queued for 5.00 ms before\""));
