@@ -148,6 +148,8 @@ TrackTotals totals_of(const RankTrace& trace, const Window& window) {
   return totals;
 }
 
+namespace {
+
 // One sentence: how much of the step was waiting, and for whom.
 std::string conclusion_of(const std::vector<RankTrace>& ranks, const Window& window) {
   double waiting = 0, most = -1, least = 0;
@@ -167,6 +169,8 @@ std::string conclusion_of(const std::vector<RankTrace>& ranks, const Window& win
       "{} ms, and the fastest rank {} ms.",
       share, slowest, ms(most), ms(least));
 }
+
+}  // namespace
 
 Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
                      const Window& window, double scale) {
@@ -190,6 +194,8 @@ Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ran
   return figure;
 }
 
+namespace {
+
 // The colour of the phase or call that fills this memory: one colour has one meaning in a report.
 int colour_of_memory(const std::string& kind) {
   const std::map<std::string, int> colours = {{"activations", 0},
@@ -200,6 +206,8 @@ int colour_of_memory(const std::string& kind) {
   const auto found = colours.find(kind);
   return found == colours.end() ? 7 : found->second;
 }
+
+}  // namespace
 
 Figure memory_figure(const RankTrace& trace, const Window& window) {
   Chart chart{
