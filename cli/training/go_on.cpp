@@ -39,7 +39,8 @@ std::string program_from_here() {
   for (std::string folder; std::getline(folders, folder, ':');)
     if (fs::equivalent(fs::path(folder) / "ringside", program, ignored)) return "ringside";
   const fs::path near = fs::relative(program, ignored);
-  return for_shell(near.empty() || *near.begin() == ".." ? program : near);
+  if (near.empty() || *near.begin() == "..") return for_shell(program);
+  return for_shell(near.has_parent_path() ? near : "." / near);
 }
 
 }  // namespace

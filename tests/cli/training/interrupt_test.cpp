@@ -101,6 +101,7 @@ TEST_CASE("a second signal ends a run at once and without --save the first one d
       if (saves) more.insert(more.end(), {"--save", folder.string()});
       Program program(training.command(more));
       REQUIRE(program.wait_for("bits/byte", Seconds(90)));
+      ::usleep(300'000);  // the next step is under way on both ranks
       program.send(SIGINT);
       if (saves) {
         ::usleep(100'000);
