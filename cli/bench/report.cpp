@@ -31,7 +31,7 @@ std::string bench_title(const BenchRow& row) {
 }
 
 // 80 columns.
-constexpr const char* line = "{:>10} {:<8} {:<18} {:>10} {:>6} {:>6} {:>6} {:>5} {:>5}";
+constexpr const char* line = "{:>9} {:<8} {:<18} {:>9} {:>6} {:>6} {:>6} {:>5} {:>5}";
 
 std::string bench_table_head() {
   return fmt::format(line, "size (B)", "backend", "algorithm", "time (us)", "algbw", "busbw",
