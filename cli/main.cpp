@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <unistd.h>
@@ -14,6 +15,8 @@
 
 #include "base/words.hpp"
 #include "cli/command.hpp"
+#include "cli/launcher/idle_threads.hpp"
+#include "cli/launcher/ranks.hpp"
 #include "cli/report/terminal.hpp"
 #include "cli/views/help_formatter.hpp"
 
@@ -38,6 +41,7 @@ std::string command_so_far(const CLI::App& app) {
 }
 
 int usage_error(const CLI::App& app, const std::string& message) {
+  if (another_rank_reports()) return 2;
   fmt::print(stderr, "ringside: {}\nTry: {} --help\n", message, command_so_far(app));
   return 2;
 }
@@ -111,5 +115,7 @@ int main(int argc, char** argv) {
   // Without a reader for its output, as after `| head`, the program ends silently. Restore the
   // default, because the parent process may ignore the signal.
   std::signal(SIGPIPE, SIG_DFL);
+  for (const char* command : {"train", "generate", "eval", "bench"})
+    if (argc > 1 && argv[1] == std::string_view(command)) ringside::cli::let_idle_threads_sleep();
   return ringside::cli::flush_output(ringside::cli::run(argc, argv));
 }

@@ -10,9 +10,16 @@ if(RINGSIDE_CUDA STREQUAL "ON" OR (RINGSIDE_CUDA STREQUAL "AUTO" AND NOT RINGSID
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # Machine code for the A100 and for the H100 and H200; PTX, which the driver compiles for later GPUs.
+    # One architecture, because nvcc compiles everything again for each: that of this machine's GPU; without a GPU the A100's, whose
+    # PTX the driver compiles for later GPUs. For several: -DCMAKE_CUDA_ARCHITECTURES="80-real;90".
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+      execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+        OUTPUT_VARIABLE capability RESULT_VARIABLE ignored ERROR_QUIET)
+      if(capability MATCHES "^([0-9]+)[.]([0-9])")
+        set(CMAKE_CUDA_ARCHITECTURES ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
+      else()
+        set(CMAKE_CUDA_ARCHITECTURES 80)
+      endif()
     endif()
     enable_language(CUDA)
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 has C++20

@@ -125,13 +125,22 @@ void Trainer::resume_at(std::int64_t steps_taken) {
 }
 
 void Trainer::run(std::int64_t stop_at) {
-  while (steps_taken_ < std::min(stop_at, options_.steps)) {
+  const std::int64_t last = std::min(stop_at, options_.steps);
+  while (steps_taken_ < last) {
     step();
+    if (steps_taken_ < last && any_rank_is_interrupted()) return;
     if (options_.validate_every == 0 || steps_taken_ % options_.validate_every != 0) continue;
     const auto bits_per_byte = validate();
     if (bits_per_byte && observer_.after_validation)
       observer_.after_validation(steps_taken_, *bits_per_byte);
   }
+}
+
+// A signal reaches the ranks in different steps: they agree on one.
+bool Trainer::any_rank_is_interrupted() {
+  if (!observer_.interrupted) return false;
+  const bool here = observer_.interrupted();
+  return !strategy_.same_everywhere(here ? 1 : 0) || here;
 }
 
 StepReport Trainer::step() {

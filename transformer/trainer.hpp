@@ -70,6 +70,9 @@ struct Observer {
   // After each step. The parameters are updated; the gradients are still there, unclipped.
   std::function<void(const StepReport&)> after_step;
   std::function<void(std::int64_t step, double bits_per_byte)> after_validation;
+  // Whether the run should end after this step. If it is true on one rank, run() returns after the
+  // same step on all of them. All ranks have this function, or none.
+  std::function<bool()> interrupted;
 };
 
 class Trainer {
@@ -79,7 +82,8 @@ class Trainer {
   Trainer(Model& model, const Corpus& corpus, ParallelStrategy& strategy,
           const TrainerOptions& options, Observer observer = {});
 
-  // Runs the remaining steps, or those up to `stop_at`, with validations in between.
+  // Runs the remaining steps, or those up to `stop_at`, with validations in between. Returns early
+  // if the observer is interrupted.
   void run(std::int64_t stop_at = std::numeric_limits<std::int64_t>::max());
 
   // Runs one step. Throws Error if the loss is not finite.
@@ -108,6 +112,7 @@ class Trainer {
 
  private:
   double accumulate_gradients();
+  bool any_rank_is_interrupted();
   double bits_per_byte(double nats_per_token, const Batch& whole) const;
 
   Model& model_;

@@ -30,16 +30,16 @@ std::string bench_title(const BenchRow& row) {
                      std::thread::hardware_concurrency());
 }
 
+// 80 columns.
+constexpr const char* line = "{:>9} {:<8} {:<18} {:>9} {:>6} {:>6} {:>6} {:>5} {:>5}";
+
 std::string bench_table_head() {
-  return fmt::format("{:>12} {:>11} {:>6} {:>8}  {:<8} {:<18} {:>12} {:>7} {:>7} {:>7} {:>6} {:>6}",
-                     "size (B)", "count", "type", "op", "backend", "algorithm", "time (us)",
-                     "algbw", "busbw", "limit", "ratio", "wrong");
+  return fmt::format(line, "size (B)", "backend", "algorithm", "time (us)", "algbw", "busbw",
+                     "bare", "ratio", "wrong");
 }
 
 std::string bench_table_line(const BenchRow& row) {
-  return fmt::format("{:>12} {:>11} {:>6} {:>8}  {:<8} {:<18} {:>12} {:>7} {:>7} {:>7} {:>6} {:>6}",
-                     row.bytes(), row.call.count, name_of(row.call.type), row.op(), row.backend,
-                     row.algorithm(),
+  return fmt::format(line, row.bytes(), row.backend, row.algorithm(),
                      fmt::format("{:.{}f}", row.seconds * 1e6, row.seconds < 1e-3 ? 2 : 0),
                      figure(row.algbw_gbps(), 3), figure(row.busbw_gbps, 3),
                      figure(row.limit_gbps, 3), figure(row.ratio(), 2), row.wrong);

@@ -28,11 +28,12 @@ Columns as in nccl-tests:
   algbw   size / time, in 10^9 bytes/s
   busbw   algbw times 2(n-1)/n for all_reduce, 1 for broadcast and reduce,
           (n-1)/n for the others
-  limit   the busbw of this machine in the same run when the ranks only move
+  bare    the busbw of this machine in the same run when the ranks only move
           the same bytes: around a bare ring of TCP sockets for tcp, gloo and
-          mpi_tcp; by copies in memory for the others; with --link, the link's
-          bandwidth
-  ratio   busbw / limit
+          mpi_tcp; by bare copies in memory for the others; with --link, the
+          link's bandwidth. With many bytes it is the machine's limit; with few
+          bytes an algorithm with fewer steps than a ring is faster
+  ratio   busbw / bare
   wrong   number of wrong elements in the result
 Backends take turns within one run, so that changes of the machine affect all
 alike. mpi is Open MPI with its defaults, mpi_heap keeps its temporary buffers
@@ -41,7 +42,7 @@ on the heap, mpi_tcp uses TCP.
 Examples:
   ringside bench all_reduce -n 2,4 --bytes 4B,64KB,10MB --backends tcp,shm
   ringside bench all_gather -n 4 --bytes 100MB --backends tcp,gloo --svg out.svg
-  ringside bench --calibrate --backends tcp,shm,threads)";
+  ringside bench --calibrate)";
 
 struct BenchArguments {
   BenchPlan plan;
@@ -263,10 +264,10 @@ CLI::Option* add_measurement_options(CLI::App& command, BenchArguments& args) {
 
 void add_bench_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "bench", "Measure a collective over several backends, beside the machine's limit");
+      "bench", "Measure a collective over several backends, beside bare rings and copies");
   const auto args = std::make_shared<BenchArguments>();
   args->plan.ranks = {2, 4};
-  args->plan.backends = {"tcp", "threads"};
+  args->plan.backends = {"tcp", "shm", "threads"};
   command
       ->add_option("COLLECTIVE", args->collective,
                    "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, "

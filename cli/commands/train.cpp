@@ -12,17 +12,23 @@
 #include "cli/one_of.hpp"
 #include "cli/report/numbers.hpp"
 #include "cli/training/device_option.hpp"
+#include "cli/training/go_on.hpp"
+#include "cli/training/interrupt.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "cli/training/parallel_strategies.hpp"
 #include "cli/training/same_options.hpp"
 #include "cli/training/train_arguments.hpp"
 #include "cli/training/training_run.hpp"
+#include "cli/views/help_formatter.hpp"
 #include "collectives/process_group.hpp"
 #include "pipeline_parallel/generators/catalogue.hpp"
 
 namespace ringside::cli {
 namespace {
+
+// A step and a checkpoint of a large model take minutes. Who cannot wait sends a second signal.
+constexpr Seconds time_to_save{600};
 
 constexpr const char* more = R"(
 Examples:
@@ -60,10 +66,11 @@ in bits divided by the bytes of the predicted tokens, so it compares runs with
 different tokenizers. --save writes the tokenizer beside the model, where
 --init, --resume, `ringside generate` and `ringside eval` find it.
 
-To continue a run that was interrupted, start it with --save DIR --save-every
-N, and continue it with --resume DIR and the same --data. On as many ranks and
-threads as before, the result is the same to the bit; otherwise only rounding
-differs.)";
+Ctrl-C (or SIGTERM) ends a run with --save after the step that is under way,
+saves it, and prints the command that continues it; a second Ctrl-C ends it at
+once. --save-every N saves a run that may be killed. A run continues with
+--resume DIR and the same --data. On as many ranks and threads as before, the
+result is the same to the bit; otherwise only rounding differs.)";
 
 CLI::Validator not_negative() {
   const auto check = [](std::string& text) -> std::string {
@@ -101,6 +108,7 @@ void train(const TrainArguments& args) {
     ranks_option.place = [shape = parallel::MeshShape(*args.mesh)](int rank) {
       return shape.describe(rank);
     };
+  if (!args.save.empty() || args.resume) ranks_option.grace_after_signal = time_to_save;
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = plan_from(args, ranks, ranks_here);
     check_memory(plan, ranks, ranks_here);
@@ -112,6 +120,7 @@ void train(const TrainArguments& args) {
       ranks_option,
       [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, args.device, group); },
       prepare);
+  if (const int signal = interrupted_by()) throw Exit{128 + signal};
 }
 
 void add_model_options(CLI::App& command, TrainArguments& args) {
@@ -254,11 +263,16 @@ void add_output_options(CLI::App& command, TrainArguments& args) {
   option("--save", args.save, "DIR",
          "Save the model at the end: config.json and model.safetensors in the format of Hugging "
          "Face's Llama, and the state for --resume");
+  command
+      .add_flag("--overwrite", args.overwrite,
+                "Let --save replace the model of another run that is in its folder")
+      ->group("Output");
   option("--save-every", args.save_every, "N", "Save after every N steps, too")
       ->check(at_least_one("step"));
   option("--sample", args.sample_tokens, "N", "Generate and print N tokens at the end [0]")
       ->check(not_negative());
-  option("--sample-every", args.sample_every, "N", "Print a sample after every N steps, too")
+  option("--sample-every", args.sample_every, "N",
+         "Print a sample before the first step, and after every N steps, too")
       ->check(at_least_one("step"));
   option("--temperature", args.sample.temperature, "T",
          "Temperature of the sample; below 1 favours likely tokens; 0: the likeliest only [0.8]")
@@ -282,7 +296,15 @@ void add_train_command(CLI::App& app) {
   for (CLI::Option* option : command->get_options()) {
     if (option->get_items_expected_max() == 1) option->take_last();
   }
-  command->callback([args] { train(*args); });
+  set_short_help(*command, {"--ranks", "--parallel", "--mesh", "--model", "--data", "--steps",
+                            "--batch", "--save", "--resume", "--report", "--sample"});
+  command->callback([args, command] {
+    const std::string folder = args->save.empty() ? args->resume.value_or("") : args->save;
+    const bool outer_launcher = environment("RANK") && !args->ranks.count;
+    args->go_on =
+        (outer_launcher ? "under the same launcher, " : "") + command_to_resume(*command, folder);
+    train(*args);
+  });
 }
 
 }  // namespace ringside::cli

@@ -95,7 +95,7 @@ void Job::stop(int signal) {
   ending_ = true;
   send_to_all(signal == SIGPIPE ? SIGTERM : signal);
   next_signal_ = SIGKILL;
-  deadline_ = Deadline::after(options_.grace);
+  deadline_ = Deadline::after(options_.grace_after_signal.value_or(options_.grace));
 }
 
 void Job::send_to_all(int signal) {

@@ -45,6 +45,8 @@ struct LaunchOptions {
 
   RankOutput output = RankOutput::prefixed;
   Seconds grace{5};
+  // From a signal to the launcher until it kills the ranks that still run. Without one: `grace`.
+  std::optional<Seconds> grace_after_signal = {};
 
   // What stands behind the number of a rank that fails: its coordinates in a mesh. Empty: nothing.
   std::function<std::string(int rank)> place = {};

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include <unistd.h>
+
+#include <CLI/CLI.hpp>
 
 #include "base/environment.hpp"
 #include "cli/launcher/exit.hpp"
@@ -92,6 +95,13 @@ std::vector<std::string> own_command() {
   return command;
 }
 
+bool another_rank_reports() {
+  if (environment("LOCAL_RANK").value_or("0") == "0") return false;
+  const std::string launcher = fmt::format("/proc/{}/exe", ::getppid());
+  std::error_code ignored;
+  return std::filesystem::equivalent(launcher, "/proc/self/exe", ignored);
+}
+
 CLI::Validator at_least_one(const std::string& thing) {
   const auto check = [thing](std::string& text) -> std::string {
     int number = 0;
@@ -162,6 +172,7 @@ void become_rank(const RanksOption& option, RankOutput output) {
   options.ranks = option.count.value_or(option.otherwise);
   options.output = output;
   options.place = option.place;
+  options.grace_after_signal = option.grace_after_signal;
   if (options.ranks == 1) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};
@@ -207,7 +218,15 @@ void run_on_ranks(
     });
   become_rank(option, RankOutput::rank_0_bare);
   const collectives::RankInfo rank_info = collectives::rank_info_from_environment();
-  prepare(rank_info.size, rank_info.local_size);
+  try {
+    prepare(rank_info.size, rank_info.local_size);
+  } catch (const UsageError&) {
+    if (another_rank_reports()) throw Exit{2};
+    throw;
+  } catch (const Error&) {
+    if (another_rank_reports()) throw Exit{1};
+    throw;
+  }
   std::vector<collectives::ProcessGroup> groups;
   for (const auto& backend : backends)
     groups.push_back(collectives::ProcessGroup::over(backend, rank_info));

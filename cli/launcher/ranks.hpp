@@ -18,18 +18,19 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "cli/cli11_names.hpp"
 #include "cli/launcher/launcher.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
 
 struct RanksOption {
-  std::optional<int> count;                         // -n
-  int otherwise = 1;                                // without -n and without an outer launcher
-  std::string backend = "auto";                     // tcp, shm, threads, or auto
-  std::function<std::string(int rank)> place = {};  // see LaunchOptions
+  std::optional<int> count;      // -n
+  int otherwise = 1;             // without -n and without an outer launcher
+  std::string backend = "auto";  // tcp, shm, threads, or auto
+  // See LaunchOptions.
+  std::function<std::string(int rank)> place = {};
+  std::optional<Seconds> grace_after_signal = {};
 
   int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };
@@ -43,6 +44,11 @@ void add_backends_option(CLI::App& command, std::vector<std::string>& backends);
 
 // The command line of this process, with the path of this program as its first element.
 std::vector<std::string> own_command();
+
+// Whether this process is one of several that `ringside launch` started on this machine with this
+// command, and not the first of them. What is wrong with the command or its files, they would all
+// say; the first one says it.
+bool another_rank_reports();
 
 // Checks that an option is a number of at least 1: "at least 1 rank is needed, not 0".
 CLI::Validator at_least_one(const std::string& thing);

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
+#include "cli/cli11_names.hpp"
 #include "planning/plan.hpp"
 
 namespace ringside::cli {

@@ -98,6 +98,15 @@ std::string points_of(const std::vector<std::pair<double, double>>& points, cons
   return path;
 }
 
+// A ring goes round the dots and lines at its place.
+std::string shape_of(Series::Style style, int colour) {
+  return fmt::format("{}{}", style == Series::rings ? "ring r" : "c", colour);
+}
+
+double radius_of(Series::Style style) {
+  return style == Series::rings ? 7.5 : 4.5;
+}
+
 std::string draw_series(const Series& series, int colour, const Scale& x, const Scale& y,
                         std::vector<double>& stacked) {
   const auto style = fmt::format("c{}", colour);
@@ -106,13 +115,14 @@ std::string draw_series(const Series& series, int colour, const Scale& x, const 
                        series.style == Series::dashed ? " dashed" : "",
                        points_of(series.points, x, y));
   std::string svg;
-  if (series.style == Series::dots) {
+  if (series.style == Series::dots || series.style == Series::rings) {
     for (const auto& [a, b] : series.points)
       if (x.shows(a) && y.shows(b))
         svg += fmt::format(
-            "<circle class=\"mark {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" role=\"img\" "
+            "<circle class=\"mark {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" role=\"img\" "
             "tabindex=\"-1\" aria-label=\"{}: {:.4g} at {:.4g}\" />\n",
-            style, x(a), y(b), escaped(series.name), b, a);
+            shape_of(series.style, colour), x(a), y(b), radius_of(series.style),
+            escaped(series.name), b, a);
     return svg;
   }
   stacked.resize(series.points.size(), 0);
@@ -126,9 +136,9 @@ std::string draw_series(const Series& series, int colour, const Scale& x, const 
 }
 
 std::string legend_sign(Series::Style style, int colour, double x, double y) {
-  if (style == Series::dots)
-    return fmt::format("<circle class=\"c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" />\n", colour,
-                       x + 8, y - 4);
+  if (style == Series::dots || style == Series::rings)
+    return fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" />\n",
+                       shape_of(style, colour), x + 8, y - 4, radius_of(style));
   if (style == Series::area)
     return fmt::format(
         "<rect class=\"c{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"11\" />\n", colour,
@@ -237,22 +247,23 @@ const char* chart_style() {
 :root {
   --paper: #ffffff; --ink: #1d2329; --soft: #56616b; --grid: #dde2e6; --focus: #111111;
   --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
-  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; --c7: #6b7480;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; --c7: #66717c; --c8: var(--ink);
 }
 @media (prefers-color-scheme: dark) { :root {
   --paper: #16191d; --ink: #e4e8eb; --soft: #a6b0b9; --grid: #363d45; --focus: #ffffff;
   --c0: #62a5f0; --c1: #f08a4b; --c2: #52bd80; --c3: #cb7bdc;
-  --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc; --c7: #9aa4ae;
+  --c4: #cda53a; --c5: #ec6f8c; --c6: #3fbabc; --c7: #8f9aa4; --c8: var(--ink);
 } }
 @media print { :root {
   --paper: #ffffff; --ink: #000000; --soft: #333333; --grid: #cccccc; --focus: #000000;
   --c0: #2f7ed8; --c1: #d9621e; --c2: #2b9457; --c3: #a547b8;
-  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; --c7: #6b7480;
+  --c4: #9a7500; --c5: #c93a5b; --c6: #12898b; --c7: #66717c; --c8: var(--ink);
 } }
 .chart { font: 12px system-ui, sans-serif; }
 .chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
 .paper { fill: var(--paper); } .grid { stroke: var(--grid); }
 .chart polyline { fill: none; stroke-width: 2; } .chart .dashed { stroke-dasharray: 6 4; }
+.chart .ring { fill: none; stroke-width: 2.5; } .r8 { stroke: var(--c8); }
 polyline.c0 { stroke: var(--c0); } circle.c0, rect.c0, polygon.c0 { fill: var(--c0); }
 polyline.c1 { stroke: var(--c1); } circle.c1, rect.c1, polygon.c1 { fill: var(--c1); }
 polyline.c2 { stroke: var(--c2); } circle.c2, rect.c2, polygon.c2 { fill: var(--c2); }
@@ -261,6 +272,7 @@ polyline.c4 { stroke: var(--c4); } circle.c4, rect.c4, polygon.c4 { fill: var(--
 polyline.c5 { stroke: var(--c5); } circle.c5, rect.c5, polygon.c5 { fill: var(--c5); }
 polyline.c6 { stroke: var(--c6); } circle.c6, rect.c6, polygon.c6 { fill: var(--c6); }
 polyline.c7 { stroke: var(--c7); } circle.c7, rect.c7, polygon.c7 { fill: var(--c7); }
+polyline.c8 { stroke: var(--c8); } circle.c8, rect.c8, polygon.c8 { fill: var(--c8); }
 )";
 }
 

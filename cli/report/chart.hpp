@@ -16,12 +16,12 @@ struct Axis {
 };
 
 struct Series {
-  enum Style { line, dashed, dots, area };
+  enum Style { line, dashed, dots, rings, area };
   std::string name;
   Style style = line;
   // In order of x. A logarithmic axis leaves out values of 0 and below.
   std::vector<std::pair<double, double>> points;
-  int colour = -1;  // 0 to 6; -1: by the position in the chart
+  int colour = -1;  // 0 to 6, 7: grey, 8: of the text; -1: by the position in the chart
 };
 
 // Areas are stacked in their order, the first at the bottom. They must share the same x values.

@@ -53,7 +53,7 @@ void Recording::write(collectives::ProcessGroup& group, const std::string& title
   const auto ranks = gather_traces(trace_, group);
   if (group.rank() != 0) return;
   if (!plan_.trace.empty()) {
-    write_json_file(plan_.trace.string(), chrome_trace(ranks));
+    write_json_file(plan_.trace.string(), chrome_trace(ranks, plan_.one_group));
     fmt::print("trace    {} (open it in ui.perfetto.dev or chrome://tracing)\n",
                plan_.trace.string());
   }

@@ -31,6 +31,8 @@ struct RecordingPlan {
   // The first and the last step. Without: the third to the fifth of the run, or as many as it has.
   std::optional<std::pair<std::int64_t, std::int64_t>> steps;
 
+  bool one_group = true;  // all calls are made by all ranks; not on a mesh
+
   bool wanted() const { return !trace.empty() || !report.empty(); }
 };
 

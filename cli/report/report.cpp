@@ -25,6 +25,10 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 figure {
   margin: 0 0 28px; padding: 14px 0 0; border-top: 1px solid var(--grid); break-inside: avoid;
 }
+main { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 28px; align-items: start; }
+@media (min-width: 1000px) {  /* two charts side by side */
+  main { grid-template-columns: repeat(2, minmax(0, 1fr)); } .wide { grid-column: 1 / -1; }
+}
 figcaption { font-size: 0.9rem; max-width: 75ch; margin: 0 0 10px; }
 .chart { display: block; width: 100%; max-width: 600px; height: auto; }
 .lanes { display: grid; grid-template-columns: 1fr; gap: 0 12px; font-size: 0.8rem; }
@@ -147,8 +151,11 @@ std::string html(const Table& table, const std::string& what) {
 }
 
 std::string html(const Figure& figure) {
-  std::string text = fmt::format("<figure>\n<h2>{}</h2>\n<figcaption>{}</figcaption>\n",
-                                 escaped(figure.title), escaped(figure.caption));
+  const bool is_chart = figure.drawing.starts_with("<svg class=\"chart\"");
+  std::string text = fmt::format("<figure{}>\n<h2>{}</h2>\n<figcaption>{}</figcaption>\n",
+                                 is_chart ? "" : " class=\"wide\"", escaped(figure.title),
+                                 escaped(figure.caption));
+  if (!figure.summary.rows.empty()) text += html(figure.summary, figure.title + ": summary");
   if (figure.drawing.empty()) return text + html(figure.table, figure.title) + "</figure>\n";
   text += figure.drawing;
   if (figure.drawing.find("tabindex") != std::string::npos)

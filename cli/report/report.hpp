@@ -20,7 +20,8 @@ struct Figure {
   std::string title;
   std::string drawing;  // HTML; empty: the figure is its table
   std::string caption;  // one or two sentences
-  Table table;
+  Table table;          // all numbers of the drawing; a reader unfolds it
+  Table summary = {};   // the few numbers that matter, between the caption and the drawing
 };
 
 struct Report {

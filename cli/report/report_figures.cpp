@@ -148,28 +148,66 @@ TrackTotals totals_of(const RankTrace& trace, const Window& window) {
   return totals;
 }
 
+namespace {
+
+// One sentence: how much of the step was waiting, and for whom.
+std::string conclusion_of(const std::vector<RankTrace>& ranks, const Window& window) {
+  double waiting = 0, most = -1, least = 0;
+  int slowest = 0;
+  for (const auto& trace : ranks) {
+    const TrackTotals totals = totals_of(trace, window);
+    waiting += totals.exposed;
+    least = most < 0 ? totals.computing : std::min(least, totals.computing);
+    if (totals.computing > most) most = totals.computing, slowest = trace.rank;
+  }
+  const double share =
+      100 * waiting / (static_cast<double>(ranks.size()) * std::max(window.seconds(), 1e-9));
+  if (ranks.size() == 1)
+    return fmt::format("{} ms; {:.0f} % of it was waiting for calls.", ms(window.seconds()), share);
+  return fmt::format(
+      "{:.0f} % of the step was waiting for other ranks and the network; rank {} computed longest, "
+      "{} ms, and the fastest rank {} ms.",
+      share, slowest, ms(most), ms(least));
+}
+
+}  // namespace
+
 Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
                      const Window& window, double scale) {
   scale = std::max(scale, window.seconds());
   require(scale > 0, "there is nothing to draw: no time passed");
   Figure figure{
       title, "<div class=\"lanes\">\n", "", {{"rank", "track", "span", "count", "total (ms)"}, {}}};
+  figure.caption = conclusion_of(ranks, window);
+  figure.summary.head = {"rank", "computing (ms)", "waiting (ms)", "calls", "in calls (ms)"};
   for (const auto& trace : ranks) {
     const TrackTotals totals = totals_of(trace, window);
-    figure.caption +=
-        fmt::format("{}rank {}: {} ms computing, {} in {} ms, {} ms exposed",
-                    figure.caption.empty() ? "" : "; ", trace.rank, ms(totals.computing),
-                    counted(totals.calls, "call"), ms(totals.network), ms(totals.exposed));
+    figure.summary.rows.push_back({fmt::to_string(trace.rank), ms(totals.computing),
+                                   ms(totals.exposed), fmt::to_string(totals.calls),
+                                   ms(totals.network)});
     figure.drawing += fmt::format("<h3>rank {}</h3>\n", trace.rank) +
                       track(trace, Trace::Track::compute, window, scale) +
                       track(trace, Trace::Track::communication, window, scale);
     add_rows(figure.table, trace, window);
   }
-  figure.caption += ".";
-  figure.caption.front() = 'R';
   figure.drawing += time_axis(scale) + "</div>\n" + lanes_legend();
   return figure;
 }
+
+namespace {
+
+// The colour of the phase or call that fills this memory: one colour has one meaning in a report.
+int colour_of_memory(const std::string& kind) {
+  const std::map<std::string, int> colours = {{"activations", 0},
+                                              {"communication", 1},
+                                              {"gradients", 2},
+                                              {"optimizer state", 3},
+                                              {"parameters", 6}};
+  const auto found = colours.find(kind);
+  return found == colours.end() ? 7 : found->second;
+}
+
+}  // namespace
 
 Figure memory_figure(const RankTrace& trace, const Window& window) {
   Chart chart{
@@ -177,7 +215,7 @@ Figure memory_figure(const RankTrace& trace, const Window& window) {
   Figure figure{
       fmt::format("Memory of rank {} over one step", trace.rank), "", "", {{"time (ms)"}, {}}};
   for (const auto& kind : trace.memory_kinds) {
-    chart.series.push_back({kind, Series::area, {}});
+    chart.series.push_back({kind, Series::area, {}, colour_of_memory(kind)});
     figure.table.head.push_back(kind + " (MB)");
   }
   double most = 0, most_at = 0;
@@ -213,7 +251,7 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
   Chart chart{"Loss over steps",
               {"step"},
               {"loss (bits per byte)"},
-              {{"loss of the batch", Series::line, {}}}};
+              {{"loss of the batch", Series::line, {}, 8}}};
   Figure figure{"Loss", "", "", {{"step", "loss (bits per byte)"}, {}}};
   const std::size_t every = std::max<std::size_t>(1, bits_per_byte.size() / 30);
   for (std::size_t i = 0; i < bits_per_byte.size(); ++i) {
@@ -231,55 +269,66 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
   return figure;
 }
 
-Chart bucket_chart(const ddp::BucketModel& model, double gradient_bytes,
-                   const std::vector<MeasuredBuckets>& measured) {
+Chart bucket_chart(const BucketStudy& study) {
+  const double total = study.gradient_bytes, best_bytes = study.model.best_bucket_bytes(total);
   Chart chart{"Exposed communication by bucket size",
-              {"bucket size s/n (MB)", true},
+              {"mean bucket size (MB)", true},
               {"ms per step", true},
               {}};
-  Series curve{"model: s/(w n) + n o", Series::line, {}, 0},
-      exposed{"measured: exposed", Series::dots, {}, 1},
-      over{"measured: step minus step without communication", Series::dots, {}, 2},
-      best{"best bucket by the model", Series::dots, {}, 5};
-  double smallest = gradient_bytes / 200, largest = gradient_bytes;
-  const double best_bytes = model.best_bucket_bytes(gradient_bytes);
+  Series formula{"formula: s/(w n) + n o", Series::dashed, {}, 8},
+      followed{"buckets followed in time", Series::line, {}, 8},
+      best{"best size by either", Series::rings, {}, 8},
+      exposed{"measured: exposed", Series::dots, {}, 5},
+      over{"measured: step minus step without communication", Series::dots, {}, 7};
+  double smallest = total / 200, largest = total;
   if (best_bytes > 0) smallest = std::min(smallest, best_bytes / 3);
-  for (const auto& m : measured) {
-    const double bytes = gradient_bytes / m.calls;
+  for (const auto& m : study.measured) {
+    const double bytes = total / m.calls;
     smallest = std::min(smallest, bytes), largest = std::max(largest, bytes);
     exposed.points.emplace_back(bytes / 1e6, m.exposed * 1e3);
     over.points.emplace_back(bytes / 1e6, m.over_compute * 1e3);
   }
-  for (int i = 0; i <= 60; ++i) {
-    const double bytes = smallest * std::pow(largest / smallest, i / 60.0);
-    curve.points.emplace_back(bytes / 1e6,
-                              model.exposed_seconds(gradient_bytes, gradient_bytes / bytes) * 1e3);
-  }
-  if (best_bytes > 0)
-    best.points.emplace_back(
-        best_bytes / 1e6, model.exposed_seconds(gradient_bytes, gradient_bytes / best_bytes) * 1e3);
-  chart.series = {curve, exposed, over};
-  if (!best.points.empty()) chart.series.push_back(best);
+  const auto by_formula = [&](double bytes) {
+    return std::pair(bytes / 1e6, study.model.exposed_seconds(total, total / bytes) * 1e3);
+  };
+  for (int i = 0; i <= 60; ++i)
+    formula.points.push_back(by_formula(smallest * std::pow(largest / smallest, i / 60.0)));
+  for (const auto& [bytes, seconds] : study.followed)
+    followed.points.emplace_back(bytes / 1e6, seconds * 1e3);
+  if (best_bytes > 0) best.points.push_back(by_formula(best_bytes));
+  const auto least =
+      std::min_element(study.followed.rbegin(), study.followed.rend(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (least != study.followed.rend())
+    best.points.emplace_back(least->first / 1e6, least->second * 1e3);
+  chart.series = {formula, followed, exposed, over, best};
   return chart;
 }
 
-Figure bucket_figure(const ddp::BucketModel& model, double gradient_bytes,
-                     const std::vector<MeasuredBuckets>& measured) {
-  Figure figure{
-      "How large should a bucket be?", draw(bucket_chart(model, gradient_bytes, measured)), "", {}};
+Figure bucket_figure(const BucketStudy& study) {
+  const auto& [model, total, followed, best_mb, measured] = study;
+  Figure figure{"How large should a bucket be?", draw(bucket_chart(study)), "", {}};
   figure.caption = fmt::format(
-      "T(n) = s/(w n) + n o for s = {:.1f} MB of gradients in n buckets. The overhead of a call, "
-      "o = {:.1f} us, and the bandwidth, w = {:.3f} GB/s, are fitted to all-reduces of the same "
-      "run. The model's best bucket has sqrt(s w o) = {:.2f} MB.",
-      gradient_bytes / 1e6, model.overhead * 1e6, model.bandwidth / 1e9,
-      model.best_bucket_bytes(gradient_bytes) / 1e6);
-  figure.table.head = {"strategy",   "calls per step", "mean bucket (MB)",
-                       "model (ms)", "exposed (ms)",   "step minus no communication (ms)"};
+      "s = {:.1f} MB of gradients in n buckets; a call costs o = {:.1f} us and the network reduces "
+      "w = {:.3f} GB/s, as fitted to all-reduces of the same run. The formula holds where backward "
+      "is slower than the network: its best bucket has sqrt(s w o) = {:.2f} MB. The other curve "
+      "follows each bucket from the time when it is ready, and holds on any network: its best "
+      "limit "
+      "is {:g} MB.",
+      total / 1e6, model.overhead * 1e6, model.bandwidth / 1e9,
+      model.best_bucket_bytes(total) / 1e6, best_mb);
+  figure.table.head = {"strategy",
+                       "calls per step",
+                       "mean bucket (MB)",
+                       "formula (ms)",
+                       "followed (ms)",
+                       "exposed (ms)",
+                       "step minus no communication (ms)"};
   for (const auto& m : measured)
     figure.table.rows.push_back({m.name, fmt::format("{:.0f}", m.calls),
-                                 fmt::format("{:.3g}", gradient_bytes / m.calls / 1e6),
-                                 ms(model.exposed_seconds(gradient_bytes, m.calls)), ms(m.exposed),
-                                 ms(m.over_compute)});
+                                 fmt::format("{:.3g}", total / m.calls / 1e6),
+                                 ms(model.exposed_seconds(total, m.calls)), ms(m.followed),
+                                 ms(m.exposed), ms(m.over_compute)});
   return figure;
 }
 

@@ -44,12 +44,20 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
 struct MeasuredBuckets {
   std::string name;         // "bucketed 10 MB"
   double calls = 0;         // per step
+  double followed = 0;      // exposed seconds as predicted by ddp::exposed_seconds()
   double exposed = 0;       // seconds
   double over_compute = 0;  // step time minus step time without communication, seconds
 };
-Chart bucket_chart(const ddp::BucketModel& model, double gradient_bytes,
-                   const std::vector<MeasuredBuckets>& measured);
-Figure bucket_figure(const ddp::BucketModel& model, double gradient_bytes,
-                     const std::vector<MeasuredBuckets>& measured);
+
+// Predicted and measured exposed communication by the size of a bucket.
+struct BucketStudy {
+  ddp::BucketModel model;
+  double gradient_bytes = 0;
+  std::vector<std::pair<double, double>> followed;  // (mean bytes of a bucket, exposed seconds)
+  double best_followed_mb = 0;                      // the limit of the best of these
+  std::vector<MeasuredBuckets> measured;
+};
+Chart bucket_chart(const BucketStudy& study);
+Figure bucket_figure(const BucketStudy& study);
 
 }  // namespace ringside::cli

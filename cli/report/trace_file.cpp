@@ -4,6 +4,8 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace ringside::cli {
 namespace {
@@ -123,6 +125,48 @@ Json event_of(const TracedSpan& span, int rank) {
   return event;
 }
 
+// In these calls each rank needs data of all others: none ends before the last rank has come.
+bool needs_all_ranks(const TracedSpan& span) {
+  return span.kind == Trace::Kind::call &&
+         (span.name == "all_reduce" || span.name == "all_gather" || span.name == "reduce_scatter");
+}
+
+// Flow events: from the call of the rank that came last to the same call of each other rank.
+void add_arrows(Json& events, const std::vector<RankTrace>& ranks) {
+  // The calls of the same name and label, in their order, are the same call on all ranks.
+  std::map<std::pair<std::string, int>, std::vector<std::pair<int, const TracedSpan*>>> calls;
+  for (const auto& trace : ranks) {
+    std::map<std::string, int> seen;
+    for (const auto& span : trace.spans) {
+      if (!needs_all_ranks(span)) continue;
+      const std::string name = span.name + " " + span.about;
+      calls[{name, seen[name]++}].emplace_back(trace.rank, &span);
+    }
+  }
+  int id = 0;
+  for (const auto& [name, of_ranks] : calls) {
+    const auto& [last, begin] = *std::max_element(
+        of_ranks.begin(), of_ranks.end(),
+        [](const auto& a, const auto& b) { return a.second->start < b.second->start; });
+    for (const auto& [rank, span] : of_ranks) {
+      if (rank == last) continue;
+      const auto arrow = [&](const char* phase, int of, double time) {
+        events.push_back({{"ph", phase},
+                          {"id", id},
+                          {"name", "last to come"},
+                          {"cat", "arrow"},
+                          {"pid", of},
+                          {"tid", static_cast<int>(Trace::Track::communication)},
+                          {"ts", time * 1e6},
+                          {"bp", "e"}});
+      };
+      arrow("s", last, begin->start);
+      arrow("f", rank, span->end);
+      ++id;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, bool always_estimate) {
@@ -144,7 +188,7 @@ std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, boo
   return ranks;
 }
 
-Json chrome_trace(const std::vector<RankTrace>& ranks) {
+Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group) {
   Json events = Json::array();
   for (const auto& trace : ranks) {
     events.push_back(
@@ -169,6 +213,7 @@ Json chrome_trace(const std::vector<RankTrace>& ranks) {
                         {"args", held}});
     }
   }
+  if (one_group) add_arrows(events, ranks);
   return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
 }
 

@@ -46,7 +46,9 @@ struct RankTrace {
 std::vector<RankTrace> gather_traces(const Trace& mine, collectives::ProcessGroup& group,
                                      bool always_estimate = false);
 
-// The traces in Chrome's JSON object format, with times in microseconds.
-Json chrome_trace(const std::vector<RankTrace>& ranks);
+// The traces in Chrome's JSON object format, with times in microseconds. If all ranks make the same
+// calls, in one group, arrows show for whom a call waited: from the rank that came last to the end
+// of the call on each other rank.
+Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group = false);
 
 }  // namespace ringside::cli

@@ -1,5 +1,7 @@
 #include "cli/training/device_option.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
 #include "cli/launcher/exit.hpp"

@@ -3,10 +3,9 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "autograd/tensor/device.hpp"
 #include "autograd/tensor/dtype.hpp"
+#include "cli/cli11_names.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"

@@ -56,8 +56,13 @@ class GroupStrategy : public transformer::ParallelStrategy {
   }
 
   double average(double value) override {
-    group_.all_reduce(std::span(&value, 1), collectives::ReduceOp::avg);
+    group_.all_reduce(std::span(&value, 1), collectives::ReduceOp::avg, "loss of all ranks");
     return value;
+  }
+  bool same_everywhere(double integer) override {
+    double mean = integer;
+    group_.all_reduce(std::span(&mean, 1), collectives::ReduceOp::avg, "what all ranks read");
+    return mean == integer;
   }
 
  protected:

@@ -56,10 +56,11 @@ void MetricsFile::write(const nlohmann::ordered_json& row) {
   require(file_.good(), "cannot write metrics to {}: is the disk full?", path_.string());
 }
 
-Summary::Summary(std::int64_t first, std::int64_t last)
-    : at_each_end_(std::clamp<std::int64_t>((last - first) / 20, 1, 10)),
-      first_(first),
-      last_(last) {}
+Summary::Summary(const TrainingPlan& plan)
+    : strategy_(plan.strategy),
+      at_each_end_(std::clamp<std::int64_t>((plan.last_step() - plan.first_step()) / 20, 1, 10)),
+      first_(plan.first_step()),
+      last_(plan.last_step()) {}
 
 void Summary::step(const StepReport& report) {
   const double loss = report.bits_per_byte / static_cast<double>(at_each_end_);
@@ -70,10 +71,21 @@ void Summary::step(const StepReport& report) {
   tokens_ += report.tokens_per_second * report.step_seconds;
 }
 
+// What the ranks waited for, and whether it could have been hidden.
+const char* waits_in_words(const std::string& strategy) {
+  if (strategy == "naive" || strategy == "flat")
+    return "for the gradients of the other ranks, after backward;\n"
+           "         --parallel bucketed sends them during backward";
+  if (strategy == "zero3") return "for parameters to be gathered, and for gradients";
+  return "for gradients that backward was too short to hide";
+}
+
 void Summary::print(std::optional<double> validation) const {
   fmt::print("\n{} steps in {}, {} tokens/s, {:.1f} % of the time in communication\n",
              last_ - first_, duration_text(seconds_), with_unit(tokens_ / seconds_),
              100 * communication_ / seconds_);
+  if (strategy_ != "single")
+    fmt::print("waited   {:.1f} s on rank 0, {}\n", communication_, waits_in_words(strategy_));
   fmt::print("loss     {:.3f} bits per byte at first, {:.3f} at last (means of {})\n", first_loss_,
              last_loss_, counted(at_each_end_, "step"));
   if (validation)
@@ -86,7 +98,7 @@ RunPrinter::RunPrinter(const TrainingPlan& plan)
     : last_step_(plan.last_step()),
       progress_(plan.first_step(), last_step_, stdout),
       metrics_(plan.metrics, plan.first_step()),
-      summary_(plan.first_step(), last_step_) {}
+      summary_(plan) {}
 
 void RunPrinter::after_step(const StepReport& report) {
   metrics_.step(report);
@@ -103,6 +115,12 @@ void RunPrinter::finish(std::optional<double> validation) {
   progress_.end();
   summary_.print(validation);
   if (validation) metrics_.validation(last_step_, *validation);
+  std::fflush(stdout);
+}
+
+void print_interruption(const TrainingPlan& plan, std::int64_t steps_taken) {
+  fmt::print("stopped  after step {} of {}; to go on:\n         {}\n", steps_taken,
+             plan.options.steps, plan.go_on);
   std::fflush(stdout);
 }
 

@@ -37,14 +37,14 @@ class MetricsFile {
 // Means over the first and the last steps of a run, because the loss of a single step is noisy.
 class Summary {
  public:
-  // For the steps after `first`, up to and including `last`.
-  Summary(std::int64_t first, std::int64_t last);
+  explicit Summary(const TrainingPlan& plan);
 
   void step(const transformer::StepReport& report);
   void print(std::optional<double> validation) const;
 
  private:
-  std::int64_t at_each_end_, first_, last_;  // steps
+  std::string strategy_;
+  std::int64_t at_each_end_, first_, last_;  // steps: those after first_, up to and including last_
   double first_loss_ = 0, last_loss_ = 0, seconds_ = 0, communication_ = 0, tokens_ = 0;
 };
 
@@ -63,6 +63,9 @@ class RunPrinter {
   MetricsFile metrics_;
   Summary summary_;
 };
+
+// How far an interrupted run is, and the command that continues it.
+void print_interruption(const TrainingPlan& plan, std::int64_t steps_taken);
 
 // The lines above the first step: model, data, ranks, batch.
 void print_header(const TrainingPlan& plan, const transformer::Text& text,

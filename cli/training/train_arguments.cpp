@@ -197,13 +197,15 @@ void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine
 void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
   plan.metrics = args.metrics;
   plan.dump = args.dump;
-  plan.recording = {args.trace, args.report, {}};
+  plan.recording = {args.trace, args.report, {}, !args.mesh};
   if (!args.trace_steps.empty()) plan.recording.steps = parse_steps(args.trace_steps);
   plan.sample_tokens = args.sample_tokens;
   plan.sample_every = args.sample_every;
   plan.sample = args.sample;
   plan.sample.seed = plan.options.seed;
   plan.save = args.save.empty() ? args.resume.value_or("") : args.save;
+  plan.overwrite = args.overwrite;
+  plan.go_on = args.go_on;
   plan.save_every = args.save_every.value_or(0);
   if (args.save_every && plan.save.empty())
     throw UsageError("--save-every needs a folder to save in: name one with --save");

@@ -27,9 +27,11 @@ struct TrainArguments {
   std::optional<std::uint64_t> seed;
   std::optional<int> threads, stages_per_rank;
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
-  bool tied_head = false, checkpoint_activations = false, sequence_parallel = false;
+  bool tied_head = false, checkpoint_activations = false, sequence_parallel = false,
+       overwrite = false;
   std::vector<std::string> data;
   std::string metrics, dump, save, trace, trace_steps, report;
+  std::string go_on;  // the command that continues this run once it is saved
   std::int64_t validate_every = 0;
   std::optional<double> memory_limit_gb;
   std::int64_t sample_tokens = 0, sample_every = 0;

@@ -24,6 +24,26 @@ void make_folder(const std::filesystem::path& directory) {
   require(!error, "cannot make the folder {}: {}", directory.string(), error.message());
 }
 
+// " of another run, after step 100 of 200", as far as it is known.
+std::string describe_run_in(const std::filesystem::path& directory) {
+  try {
+    const transformer::SavedRun run = transformer::read_run(directory);
+    return fmt::format(" of another run, after step {} of {}", run.step, run.options.steps);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+void require_no_other_run(const TrainingPlan& plan) {
+  std::error_code ignored;
+  if (plan.overwrite || !std::filesystem::exists(plan.save / "model.safetensors", ignored)) return;
+  if (plan.resumed && std::filesystem::equivalent(plan.resumed->directory, plan.save, ignored))
+    return;
+  const std::string run = describe_run_in(plan.save), folder = plan.save.string();
+  fail("{} has a model already{}: {}save in another folder, or replace it with --overwrite", folder,
+       run, run.empty() ? "" : fmt::format("continue that with --resume {}, ", folder));
+}
+
 transformer::MemoryNeed memory_of_largest_rank(const TrainingPlan& plan, int ranks) {
   const int data_ranks = plan.data_ranks(ranks);
   const transformer::Held held = held_by(plan.strategy, data_ranks, plan.bucket_mb);
@@ -150,7 +170,9 @@ void prepare_outputs(const TrainingPlan& plan) {
     const bool writable = std::ofstream(path, std::ios::app).is_open();
     require(writable, "cannot write {} to {}: {}", what, path.string(), std::strerror(errno));
   }
-  if (!plan.save.empty()) transformer::require_no_other_tokenizer(plan.save, *plan.vocabulary);
+  if (plan.save.empty()) return;
+  require_no_other_run(plan);
+  transformer::require_no_other_tokenizer(plan.save, *plan.vocabulary);
 }
 
 }  // namespace ringside::cli

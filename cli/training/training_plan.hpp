@@ -43,6 +43,8 @@ struct TrainingPlan {
   std::int64_t save_every = 0;                   // in steps; 0: only at the end
   std::int64_t stop_at = 0;                      // the last step of this run
   std::filesystem::path metrics, dump, save;     // empty: none
+  bool overwrite = false;                        // `save` may hold another run
+  std::string go_on;                             // the command that continues the run from `save`
   RecordingPlan recording;
   std::int64_t sample_tokens = 0;
   std::int64_t sample_every = 0;  // in steps; 0: only at the end
@@ -87,8 +89,9 @@ void check_plan(const TrainingPlan& plan, int ranks);
 // into its memory.
 void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine);
 
-// Creates the folders of the output files. Throws Error if a file cannot be written there. A
-// launcher calls it before there are ranks; run_training() calls it again on rank 0.
+// Creates the folders of the output files. Throws Error if a file cannot be written there, or if
+// the folder to save in holds another run, which must not be lost. A launcher calls it before there
+// are ranks; run_training() calls it again on rank 0.
 void prepare_outputs(const TrainingPlan& plan);
 
 }  // namespace ringside::cli

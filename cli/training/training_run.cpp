@@ -9,6 +9,7 @@
 
 #include "autograd/kernels/threads/parallel.hpp"
 #include "base/printable.hpp"
+#include "cli/training/interrupt.hpp"
 #include "cli/training/run_printer.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/checkpoint/step_dump.hpp"
@@ -82,8 +83,11 @@ void print_sample(const TrainingPlan& plan, std::int64_t step, const Model& mode
   printer->end_line();
   fmt::print("\n--- a sample of {} {}{}, temperature {} ---\n{}\n{}", tokens.size(),
              plan.vocabulary->is_bytes() ? "bytes" : "tokens",
-             is_last ? "" : fmt::format(" after step {}", step), plan.sample.temperature,
-             printable(plan.vocabulary->bytes_of(tokens)), is_last ? "" : "\n");
+             is_last     ? ""
+             : step == 0 ? " before the first step"
+                         : fmt::format(" after step {}", step),
+             plan.sample.temperature, printable(plan.vocabulary->bytes_of(tokens)),
+             is_last ? "" : "\n");
 }
 
 // Trains, validates, saves and prints, with a model and a strategy that fit each other.
@@ -105,6 +109,7 @@ void train(const TrainingPlan& plan, int ranks, const Text& text, const Corpus& 
       print_sample(plan, report.step, model, strategy, printer ? &*printer : nullptr);
     recording.before_step(report.step + 1);
   };
+  if (!plan.save.empty()) observer.interrupted = [] { return interrupted_by() != 0; };
   if (printer) {
     observer.after_validation = [&](std::int64_t step, double bits_per_byte) {
       printer->after_validation(step, bits_per_byte);
@@ -114,8 +119,17 @@ void train(const TrainingPlan& plan, int ranks, const Text& text, const Corpus& 
   Trainer trainer(model, corpus, strategy, plan.options, observer);
   saver.set_trainer(trainer);
   if (plan.resumed) transformer::load_state(*plan.resumed, model, trainer);
+  if (trainer.steps_taken() == 0)
+    print_sample(plan, 0, model, strategy, printer ? &*printer : nullptr);
   recording.before_step(trainer.steps_taken() + 1);
+  if (!plan.save.empty()) catch_interrupts();
   trainer.run(plan.stop_at);
+  if (trainer.steps_taken() < plan.last_step()) {
+    if (printer) printer->end_line();
+    saver.finish();
+    if (printer) print_interruption(plan, trainer.steps_taken());
+    return;
+  }
   const auto validation = trainer.validate();
   if (printer) printer->finish(validation);
   saver.finish();

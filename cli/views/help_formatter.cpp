@@ -1,10 +1,31 @@
 #include "cli/views/help_formatter.hpp"
 
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "cli/report/wrap.hpp"
+
 namespace ringside::cli {
+
+namespace {
+
+// The options of the short helps, by command.
+std::map<const CLI::App*, std::vector<const CLI::Option*>>& short_helps() {
+  static std::map<const CLI::App*, std::vector<const CLI::Option*>> all;
+  return all;
+}
+
+}  // namespace
+
+void set_short_help(CLI::App& command, std::vector<std::string> options) {
+  command.set_help_all_flag("--help-all", "Print all options, and notes, and exit");
+  auto& chosen = short_helps()[&command];
+  chosen = {command.get_help_ptr(), command.get_help_all_ptr()};
+  for (const std::string& name : options) chosen.push_back(command.get_option(name));
+}
 
 HelpFormatter::HelpFormatter(std::size_t width, std::size_t left) : width_(width), left_(left) {
   column_width(left);
@@ -23,6 +44,17 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
   if (otherwise.starts_with("[")) otherwise = otherwise.substr(1, otherwise.size() - 2);  // a list
   const std::string text = option->get_description();
   return wrapped(otherwise.empty() ? text : fmt::format("{} [{}]", text, otherwise));
+}
+
+std::string HelpFormatter::make_help(const CLI::App* command, std::string name,
+                                     CLI::AppFormatMode mode) const {
+  const auto found = short_helps().find(command);
+  if (mode != CLI::AppFormatMode::Normal || found == short_helps().end())
+    return Formatter::make_help(command, name, mode);
+  const std::string footer = make_footer(command);
+  return make_description(command) + make_usage(command, name) +
+         make_group("The most important options", false, found->second) + "\n" +
+         footer.substr(0, footer.find("\n\n") + 1);
 }
 
 std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
@@ -46,19 +78,6 @@ std::string HelpFormatter::make_description(const CLI::App* command) const {
 
 std::string HelpFormatter::wrapped(const std::string& text) const {
   return wrap(text, width_ - left_);
-}
-
-std::string wrap(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
-  std::string result, word;
-  std::size_t column = 0;
-  while (words >> word) {
-    const bool fits = column > 0 && column + 1 + word.size() <= width;
-    if (column > 0) result += fits ? " " : "\n";
-    column = fits ? column + 1 + word.size() : word.size();
-    result += word;
-  }
-  return result;
 }
 
 }  // namespace ringside::cli

@@ -1,13 +1,21 @@
 // The layout of `ringside ... --help`: descriptions wrap at the width of the terminal, and defaults
 // stand in square brackets at the end of a description.
+//
+// A command with many options has a short help, which shows the most important ones; --help-all
+// shows all.
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 namespace ringside::cli {
+
+// Names the options of the short help of `command`, in their order. They are declared already. Its
+// footer is cut after the examples, which come first.
+void set_short_help(CLI::App& command, std::vector<std::string> options);
 
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -18,6 +26,8 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
   std::string make_description(const CLI::App* command) const override;
   std::string make_footer(const CLI::App* command) const override;
+  std::string make_help(const CLI::App* command, std::string name,
+                        CLI::AppFormatMode mode) const override;
   std::string make_subcommand(const CLI::App* command) const override;
 
  private:
@@ -25,8 +35,5 @@ class HelpFormatter : public CLI::Formatter {
 
   std::size_t width_, left_;
 };
-
-// Breaks a paragraph into lines of at most `width` columns.
-std::string wrap(const std::string& text, std::size_t width);
 
 }  // namespace ringside::cli

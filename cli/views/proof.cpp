@@ -67,24 +67,27 @@ void print_findings(std::ostream& out, const std::vector<std::string>& findings)
 }
 
 void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
-  constexpr const char* line = "{:<14} {:<18} {:>5} {:>5}  {:<37} {:>5} {:>7} {:>7}\n";
-  out << fmt::format(line, "collective", "algorithm", "ranks", "roots", "proved", "steps", "sent",
-                     "time");
+  constexpr const char* line = "  {:<18} {:>5} {:>5}  {:<23} {:>5} {:>7} {:>7}\n";
+  out << fmt::format(line, "algorithm", "ranks", "roots", "", "steps", "sent", "time");
+  const Proof* above = nullptr;
   for (const Proof& proof : proofs) {
+    const Collective collective = proof.algorithm.collective;
+    if (!above || above->algorithm.collective != collective)
+      out << fmt::format("{}: {}\n", name_of(collective), promise_of(collective));
+    above = &proof;
     const std::string verdict =
-        proof.holds() ? std::string(promise_of(proof.algorithm.collective))
+        proof.holds() ? "proved"
                       : fmt::format("NO: {} of {} cases fail", proof.failed, proof.cases);
-    out << fmt::format(line, name_of(proof.algorithm.collective), proof.algorithm.name,
-                       fmt::format("1-{}", proof.max_size),
-                       has_root(proof.algorithm.collective) ? "all" : "-", verdict,
+    out << fmt::format(line, proof.algorithm.name, fmt::format("1-{}", proof.max_size),
+                       has_root(collective) ? "all" : "-", verdict,
                        proof.holds() ? fmt::to_string(proof.steps) : "",
                        proof.holds() ? fmt::format("{}/{}", proof.chunks_sent, proof.chunks) : "",
                        fmt::format("{:.0f} ms", proof.time_ms));
   }
   if (!proofs.empty()) {
     out << fmt::format(
-        "\nsteps and sent are for {} ranks. sent: the chunks sent by the rank that sends most / "
-        "the chunks of the buffer.\n",
+        "\nsteps and sent are for {} ranks. sent: the chunks sent by the rank that sends\n"
+        "most / the chunks of the buffer.\n",
         proofs[0].max_size);
   }
 

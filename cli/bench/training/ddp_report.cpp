@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/report/numbers.hpp"
+#include "cli/report/wrap.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -35,17 +36,31 @@ Table table_of(const DdpFigures& f) {
   return table;
 }
 
-std::string model_line(const DdpFigures& f) {
-  return fmt::format(
-      "bucket model: o = {:.1f} us per call, w = {:.3f} GB/s; best bucket sqrt(s w o) = {:.2f} MB, "
-      "exposed then {:.1f} ms",
-      f.buckets.overhead * 1e6, f.buckets.bandwidth / 1e9,
-      f.buckets.best_bucket_bytes(f.gradient_bytes()) / 1e6,
-      f.buckets.overhead > 0
-          ? 1e3 * f.buckets.exposed_seconds(
-                      f.gradient_bytes(),
-                      f.gradient_bytes() / f.buckets.best_bucket_bytes(f.gradient_bytes()))
-          : 0.0);
+// What the two predictions say, in lines of at most 80 columns.
+std::string predictions(const DdpFigures& f) {
+  const double s = f.gradient_bytes(), best = f.buckets.best_bucket_bytes(s);
+  std::string text = fmt::format("bucket model: o = {:.1f} us per call, w = {:.3f} GB/s",
+                                 f.buckets.overhead * 1e6, f.buckets.bandwidth / 1e9);
+  if (best > 0)
+    text += fmt::format(
+        "; by the formula the best bucket has sqrt(s w o) = {:.2f} MB and exposes "
+        "{:.1f} ms",
+        best / 1e6, 1e3 * f.buckets.exposed_seconds(s, s / best));
+  if (!f.sizes.empty()) {
+    const BucketSize& size = best_of(f.sizes, f.buckets, f.backward);
+    text += fmt::format("; followed in time, the best limit is {:g} MB and exposes {:.1f} ms",
+                        size.mb, 1e3 * ddp::exposed_seconds(f.buckets, size.buckets, f.backward));
+  }
+  return wrap(text, 80) + "\n";
+}
+
+// The prediction for a measured size that followed its buckets in time. A size that was not
+// followed divides the gradients like the largest one below it.
+double followed_seconds(const DdpFigures& f, double mb) {
+  const BucketSize* found = nullptr;
+  for (const BucketSize& size : f.sizes)
+    if (!found || size.mb <= mb) found = &size;
+  return found ? ddp::exposed_seconds(f.buckets, found->buckets, f.backward) : 0;
 }
 
 // The strategies whose tracks the report shows, from all communication exposed to most of it
@@ -68,30 +83,35 @@ std::vector<std::pair<std::string, Window>> shown_windows(const DdpFigures& f) {
 
 }  // namespace
 
-std::vector<MeasuredBuckets> DdpFigures::measured_buckets() const {
-  std::vector<MeasuredBuckets> measured;
+BucketStudy DdpFigures::bucket_study() const {
+  BucketStudy study{buckets, gradient_bytes(), {}, 0, {}};
+  for (const BucketSize& size : sizes)
+    study.followed.emplace_back(size.mean_bytes(),
+                                ddp::exposed_seconds(buckets, size.buckets, backward));
+  if (!sizes.empty()) study.best_followed_mb = best_of(sizes, buckets, backward).mb;
   for (const auto& row : rows)
     if (row.bucket_mb && row.calls > 0)
-      measured.push_back({row.text(), static_cast<double>(row.calls), row.exposed_seconds,
-                          row.step_seconds - rows.front().step_seconds});
-  return measured;
+      study.measured.push_back({row.text(), static_cast<double>(row.calls),
+                                followed_seconds(*this, *row.bucket_mb), row.exposed_seconds,
+                                row.step_seconds - rows.front().step_seconds});
+  return study;
 }
 
 std::string ddp_table(const DdpFigures& f) {
-  std::string text = fmt::format(
-      "{}: {} parameters, {:.1f} MB of gradients; {} ranks over {}{}\n{} sequences of {} and {} "
-      "each, fp32, AdamW; medians of {} steps\n",
-      f.model, with_unit(static_cast<double>(f.parameters)), f.gradient_bytes() / 1e6, f.ranks,
-      f.backend, behind(f), f.batch, f.sequence, counted(f.threads, "thread"), f.steps);
-  const Table table = table_of(f);
-  const auto line = [&](const std::vector<std::string>& cells) {
-    std::string out = fmt::format("  {:<18}", cells[0]);
-    for (std::size_t i = 1; i < cells.size(); ++i) out += fmt::format("{:>13}", cells[i]);
-    return out + "\n";
-  };
-  text += line(table.head);
-  for (const auto& row : table.rows) text += line(row);
-  return text + "  " + model_line(f) + "\n";
+  std::string text =
+      wrap(fmt::format("{}: {} parameters, {:.1f} MB of gradients; {} ranks over {}{}", f.model,
+                       with_unit(static_cast<double>(f.parameters)), f.gradient_bytes() / 1e6,
+                       f.ranks, f.backend, behind(f)),
+           80);
+  text += fmt::format("\n{} sequences of {} and {} each, fp32, AdamW; medians of {} steps\n",
+                      f.batch, f.sequence, counted(f.threads, "thread"), f.steps);
+  constexpr const char* line = "  {:<17}{:>8}{:>9}{:>10}{:>10}{:>7}{:>9}{:>8}\n";
+  text += fmt::format(line, "strategy", "bucket", "step", "network", "exposed", "calls", "sent",
+                      "ratio");
+  text += fmt::format(line, "", "(MB)", "(ms)", "(ms)", "(ms)", "", "(MB)", "");
+  for (const auto& row : table_of(f).rows)
+    text += fmt::format(line, row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]);
+  return text + predictions(f);
 }
 
 Json to_json(const DdpFigures& f) {
@@ -112,9 +132,11 @@ Json to_json(const DdpFigures& f) {
              {"calls", row.calls},
              {"bytes_sent", row.bytes_sent},
              {"ratio", row.ratio}};
-    if (row.bucket_mb)
+    if (row.bucket_mb) {
       one["model_exposed_ms"] =
           1e3 * f.buckets.exposed_seconds(f.gradient_bytes(), static_cast<double>(row.calls));
+      one["followed_exposed_ms"] = 1e3 * followed_seconds(f, *row.bucket_mb);
+    }
     rows.push_back(std::move(one));
   }
   Json fitted = Json::array();
@@ -127,6 +149,9 @@ Json to_json(const DdpFigures& f) {
            {{"gradient_bytes", static_cast<std::int64_t>(f.gradient_bytes())},
             {"overhead_us", f.buckets.overhead * 1e6},
             {"bandwidth_gbps", f.buckets.bandwidth / 1e9},
+            {"backward_ms", f.backward * 1e3},
+            {"best_followed_mb",
+             f.sizes.empty() ? Json() : Json(best_of(f.sizes, f.buckets, f.backward).mb)},
             {"best_bucket_mb", f.buckets.best_bucket_bytes(f.gradient_bytes()) / 1e6},
             {"all_reduces", fitted}}}};
 }
@@ -152,9 +177,8 @@ Report ddp_report(const DdpFigures& f) {
   for (const auto& [name, window] : windows) scale = std::max(scale, window.seconds());
   for (const auto& [name, window] : windows)
     report.figures.push_back(tracks_figure("One step: " + name, f.traces, window, scale));
-  const auto measured = f.measured_buckets();
-  if (!measured.empty())
-    report.figures.push_back(bucket_figure(f.buckets, f.gradient_bytes(), measured));
+  const BucketStudy study = f.bucket_study();
+  if (!study.measured.empty()) report.figures.push_back(bucket_figure(study));
   return report;
 }
 

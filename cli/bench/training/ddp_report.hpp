@@ -22,12 +22,14 @@ struct DdpFigures {
   int ranks = 0, threads = 0, steps = 0;
   std::vector<StrategyRow> rows;  // the step without communication first
   ddp::BucketModel buckets;
+  std::vector<BucketSize> sizes;                        // with the times of rank 0
+  double backward = 0;                                  // seconds, without communication
   std::vector<std::pair<double, double>> all_reduces;   // (bytes, seconds), to fit the bucket model
   std::vector<RankTrace> traces;                        // of one step of each strategy, on rank 0
   std::vector<std::pair<std::string, Window>> windows;  // (StrategyRow::text(), its step's window)
 
   double gradient_bytes() const { return 4.0 * static_cast<double>(parameters); }
-  std::vector<MeasuredBuckets> measured_buckets() const;  // the rows with a bucket size
+  BucketStudy bucket_study() const;
 };
 
 std::string ddp_table(const DdpFigures& figures);

@@ -8,8 +8,8 @@
 
 #include "cli/bench/training/zero_report.hpp"
 #include "cli/report/numbers.hpp"
+#include "cli/report/wrap.hpp"
 #include "cli/training/parallel_strategies.hpp"
-#include "cli/views/help_formatter.hpp"
 #include "ddp/bucketed.hpp"
 #include "transformer/parameter_table.hpp"
 

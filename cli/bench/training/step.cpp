@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "base/random.hpp"
 #include "cli/launcher/ranks.hpp"
 

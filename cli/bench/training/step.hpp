@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "autograd/tensor/tensor.hpp"
+#include "cli/cli11_names.hpp"
 #include "transformer/config.hpp"
 
 namespace ringside::cli {

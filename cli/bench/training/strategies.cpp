@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string_view>
 #include <thread>
+#include <utility>
+
+#include <CLI/CLI.hpp>
 
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/profile.hpp"
@@ -17,6 +21,8 @@
 #include "collectives/execution/backend.hpp"
 #include "collectives/work.hpp"
 #include "ddp/bucketed.hpp"
+#include "parallel/gradient_hooks.hpp"
+#include "parallel/replicate.hpp"
 #include "transformer/memory.hpp"
 #include "transformer/single_process.hpp"
 
@@ -106,6 +112,31 @@ StrategiesBench::StepTimes StrategiesBench::timed_step(std::size_t c) {
   return {seconds, after.running - times.running, after.blocked - times.blocked,
           static_cast<double>(after.calls - times.calls),
           static_cast<double>(group.traffic().payload_bytes_sent - traffic.payload_bytes_sent)};
+}
+
+BackwardTimes StrategiesBench::time_backward(std::size_t c) {
+  constexpr int steps = 5;
+  const auto parameters = parallel::trained_parameters(*contenders_[c].model);
+  std::vector<std::vector<double>> ready(parameters.size());
+  std::vector<double> backward;
+  Clock::time_point began;
+  parallel::GradientHooks hooks;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    hooks.add(parameters[i].tensor,
+              [&, i](const Tensor&) { ready[i].push_back(seconds_since(began)); });
+  const Watch before = std::exchange(watch_, [&](std::size_t, const char* moment) {
+    if (moment == std::string_view("forward")) began = Clock::now();
+    if (moment == std::string_view("backward")) backward.push_back(seconds_since(began));
+  });
+  for (int i = 0; i < steps; ++i) {
+    groups_[0].barrier();
+    train(c);
+  }
+  watch_ = before;
+  BackwardTimes times;
+  times.seconds = median(backward);
+  for (const auto& each : ready) times.ready.push_back(median(each));
+  return times;
 }
 
 // The step that the trainer takes. Returns seconds.

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "autograd/optim/optimizer.hpp"
+#include "cli/bench/training/bucket_forecast.hpp"
 #include "cli/bench/training/step.hpp"
+#include "cli/cli11_names.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "collectives/process_group.hpp"
 #include "transformer/model.hpp"
@@ -81,6 +81,14 @@ class StrategiesBench {
 
   // A row for each strategy, on every rank. Throws Error if their losses differ.
   std::vector<StrategyRow> measure();
+
+  // When the gradients of a contender are complete in backward, on this rank: medians over a few
+  // steps, in which each rank works for itself if its strategy does not communicate.
+  BackwardTimes time_backward(std::size_t contender);
+
+  const transformer::Model& model(std::size_t contender) const {
+    return *contenders_[contender].model;
+  }
 
   // One step of a contender. Call a barrier first, so that the ranks begin together.
   void step(std::size_t contender) { train(contender); }

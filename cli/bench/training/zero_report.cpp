@@ -62,42 +62,66 @@ ZeroFormula zero_formula(const std::string& strategy, double parameters, int ran
   return formula;
 }
 
-std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
-  std::string text =
-      fmt::format("{}: {} parameters on {} over {}; batch {} x {} each, fp32, AdamW, {} each\n",
-                  t.model, with_unit(static_cast<double>(t.parameters)), counted(t.ranks, "rank"),
-                  t.backend, t.batch, t.sequence, counted(t.threads, "thread"));
-  text += "memory of a rank in MB (in brackets: by the formula)\n";
-  text += fmt::format("  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13}\n", "strategy", "moment",
-                      "parameters", "gradients", "optimizer state", "together", "activations");
+namespace {
+
+// A line of the memory table: one number for each kind that a formula covers, their sum,
+// activations.
+std::string memory_line(const std::string& strategy, const std::string& moment,
+                        const ZeroFormula& bytes, double together, double activations) {
+  std::string text = fmt::format("  {:<16}{:<12}", strategy, moment);
+  for (const double each :
+       {bytes.parameters, bytes.gradients, bytes.optimizer_state, together, activations})
+    text += each < 0 ? fmt::format("{:>10}", "") : fmt::format("{:>10.2f}", each * 1e-6);
+  return text + "\n";
+}
+
+ZeroFormula kinds_with_formula(const BytesByKind& bytes) {
+  return {of(bytes, MemoryKind::parameters), of(bytes, MemoryKind::gradients),
+          of(bytes, MemoryKind::optimizer_state), 0};
+}
+
+std::string memory_table(const std::vector<ZeroFigures>& all) {
+  constexpr const char* head = "  {:<16}{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}\n";
+  std::string text = "memory of a rank in MB\n";
+  text += fmt::format(head, "strategy", "moment", "para-", "gradients", "optimizer", "together",
+                      "acti-");
+  text += fmt::format(head, "", "", "meters", "", "state", "", "vations");
+  constexpr double none = -1;
   for (const ZeroFigures& f : all) {
+    text += memory_line(f.strategy, "by formula", f.formula, held(f.formula), none);
     for (const MemoryMoment& moment : f.memory.moments)
-      text += fmt::format(
-          "  {:<17}{:<13}{:>19}{:>19}{:>19}{:>19}{:>13.2f}\n",
-          &moment == &f.memory.moments.front() ? f.strategy : "", moment.name,
-          beside(of(moment.bytes, MemoryKind::parameters), f.formula.parameters),
-          beside(of(moment.bytes, MemoryKind::gradients), f.formula.gradients),
-          beside(of(moment.bytes, MemoryKind::optimizer_state), f.formula.optimizer_state),
-          beside(held(moment.bytes), held(f.formula)),
-          of(moment.bytes, MemoryKind::activations) * 1e-6);
-    text +=
-        fmt::format("  {:<17}{:<13}{:>10.2f}{:>19.2f}{:>19.2f}{:>19.2f}{:>22.2f}\n", "", "peak",
-                    of(f.memory.peak, MemoryKind::parameters) * 1e-6,
-                    of(f.memory.peak, MemoryKind::gradients) * 1e-6,
-                    of(f.memory.peak, MemoryKind::optimizer_state) * 1e-6,
-                    f.memory.peak_of_all * 1e-6, of(f.memory.peak, MemoryKind::activations) * 1e-6);
+      text += memory_line("", moment.name, kinds_with_formula(moment.bytes), held(moment.bytes),
+                          of(moment.bytes, MemoryKind::activations));
+    text += memory_line("", "peak", kinds_with_formula(f.memory.peak), f.memory.peak_of_all,
+                        of(f.memory.peak, MemoryKind::activations));
   }
-  text += "one step (median of the slowest rank), and the bytes that a rank sends in it\n";
-  text += fmt::format("  {:<17}{:>11}{:>14}{:>20}{:>21}{:>14}\n", "strategy", "step (ms)",
-                      all.empty() ? "" : "to " + all.front().strategy, "communication (ms)",
-                      "sent (MB)", "of n bytes");
-  for (const ZeroFigures& f : all)
-    text += fmt::format("  {:<17}{:>11.1f}{:>14.2f}{:>20.1f}{:>21}{:>14}\n", f.strategy,
-                        f.step_seconds * 1e3, f.ratio, f.exposed_seconds * 1e3,
-                        beside(static_cast<double>(f.bytes_sent), f.formula.sent),
-                        fmt::format("{:.2f} n", static_cast<double>(f.bytes_sent) /
-                                                    (4 * static_cast<double>(t.parameters))));
   return text;
+}
+
+}  // namespace
+
+std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
+  std::string text = fmt::format("{}: {} parameters on {} over {};\n", t.model,
+                                 with_unit(static_cast<double>(t.parameters)),
+                                 counted(t.ranks, "rank"), t.backend);
+  text += fmt::format("batch {} x {} each, fp32, AdamW, {} each\n", t.batch, t.sequence,
+                      counted(t.threads, "thread"));
+  text += memory_table(all);
+  text +=
+      "one step (median of the slowest rank), and the bytes that a rank sends in it (in\n"
+      "brackets: by formula)\n";
+  constexpr const char* line = "  {:<16}{:>10}{:>13}{:>14}{:>16}{:>9}\n";
+  text +=
+      fmt::format(line, "strategy", "step (ms)", all.empty() ? "" : "to " + all.front().strategy,
+                  "exposed (ms)", "sent (MB)", "sent");
+  for (const ZeroFigures& f : all)
+    text +=
+        fmt::format(line, f.strategy, fmt::format("{:.1f}", f.step_seconds * 1e3),
+                    fmt::format("{:.2f}", f.ratio), fmt::format("{:.1f}", f.exposed_seconds * 1e3),
+                    beside(static_cast<double>(f.bytes_sent), f.formula.sent),
+                    fmt::format("{:.2f} n", static_cast<double>(f.bytes_sent) /
+                                                (4 * static_cast<double>(t.parameters))));
+  return text + "n: the bytes of all parameters\n";
 }
 
 Json to_json(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {

@@ -27,8 +27,9 @@ and step. ratio: step time / time of a step without communication, in which
 each rank does the same work alone, at the same time. The strategies take turns
 step by step, so that changes of the machine affect all alike.
 
-The bucket model T(n) = s/(w n) + n o (docs/ddp.md) takes o and w from
-all-reduces of the same run.
+Two predictions of the exposed time (docs/ddp.md) take o and w from all-reduces
+of the same run: the formula T(n) = s/(w n) + n o, and the buckets followed in
+time. The second one chooses four bucket sizes, the best by it among them.
 
 Examples:
   ringside bench ddp -n 2 --model lab
@@ -40,18 +41,20 @@ Examples:
 
 struct Arguments : StrategiesOptions {
   std::string svg, report;
-  std::vector<double> buckets{1, 10, 100, 1000};
+  std::vector<double> buckets;  // empty: chosen for the model
 };
 
+constexpr std::size_t sizes_measured = 4;  // of those that are chosen
+
 // What to measure. The step without communication is first; it is the same for all backends.
-std::vector<StrategyName> names_of(const Arguments& args) {
+std::vector<StrategyName> names_of(const Arguments& args, const std::vector<double>& buckets) {
   std::vector<StrategyName> names{{"none", {}, 0}};
   for (std::size_t backend = 0; backend < args.backends.size(); ++backend) {
     for (const auto& strategy : args.strategies) {
       if (strategy != "bucketed")
         names.push_back({strategy, {}, backend});
       else
-        for (const double mb : args.buckets) names.push_back({strategy, mb, backend});
+        for (const double mb : buckets) names.push_back({strategy, mb, backend});
     }
   }
   return names;
@@ -60,7 +63,10 @@ std::vector<StrategyName> names_of(const Arguments& args) {
 class DdpBench {
  public:
   DdpBench(const Arguments& args, std::span<ProcessGroup> groups)
-      : args_(args), groups_(groups), strategies_(args, groups, names_of(args)) {}
+      : args_(args),
+        groups_(groups),
+        forecast_(forecast()),
+        strategies_(args, groups, names_of(args, buckets_to_measure())) {}
 
   // The figures of each backend. Every rank must call it; they are complete on rank 0 only.
   std::vector<DdpFigures> measure() {
@@ -72,6 +78,7 @@ class DdpBench {
         if (row.strategy == "none" || row.group == g) figures.rows.push_back(row);
       figures.all_reduces = time_all_reduces(groups_[g], figures.gradient_bytes());
       figures.buckets = ddp::fit_bucket_model(figures.all_reduces);
+      figures.sizes = forecast_.sizes, figures.backward = forecast_.backward;
     }
     if (!args_.report.empty()) trace_one_step_each(all[0]);
     return all;
@@ -87,6 +94,30 @@ class DdpBench {
     figures.ranks = group.size(), figures.threads = autograd::threads(),
     figures.steps = args_.step.steps;
     return figures;
+  }
+
+  struct Forecast {
+    std::vector<BucketSize> sizes;
+    double backward = 0;       // seconds
+    ddp::BucketModel buckets;  // over the first group
+  };
+
+  // Measures the step without communication, and all-reduces, before the strategies are made.
+  Forecast forecast() const {
+    StrategiesBench alone(args_, groups_, {{"none", {}, 0}});
+    const BackwardTimes times = alone.time_backward(0);
+    const double bytes = 4.0 * static_cast<double>(parameter_count(args_.step.config()));
+    return {bucket_sizes(alone.model(0), times), times.seconds,
+            ddp::fit_bucket_model(time_all_reduces(groups_[0], bytes))};
+  }
+
+  // In MB, the same on every rank.
+  std::vector<double> buckets_to_measure() const {
+    if (!args_.buckets.empty()) return args_.buckets;
+    std::vector<double> sizes =
+        sizes_to_measure(forecast_.sizes, forecast_.buckets, forecast_.backward, sizes_measured);
+    groups_[0].broadcast(std::span(sizes), 0);
+    return sizes;
   }
 
   // All-reduces from the size of a small parameter to all gradients: the slowest rank's median.
@@ -141,6 +172,7 @@ class DdpBench {
 
   const Arguments& args_;
   std::span<ProcessGroup> groups_;
+  Forecast forecast_;
   StrategiesBench strategies_;
 };
 
@@ -154,8 +186,7 @@ void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
     write_json_file(args.step.json, all.size() == 1 ? json[0] : json);
   }
   if (!args.svg.empty()) {
-    const Chart chart =
-        bucket_chart(all[0].buckets, all[0].gradient_bytes(), all[0].measured_buckets());
+    const Chart chart = bucket_chart(all[0].bucket_study());
     write_text_file(args.svg, svg_file(chart), "the drawing");
   }
   if (!args.report.empty()) {
@@ -176,7 +207,9 @@ void run(const Arguments& args) {
     throw UsageError(
         "--svg and --report show one backend: name one with --backend, or leave them out");
   const auto check = [&](int ranks, int ranks_here) {
-    require_memory_for(args, names_of(args), ranks, ranks_here,
+    const auto buckets =
+        args.buckets.empty() ? std::vector<double>(sizes_measured, 1) : args.buckets;
+    require_memory_for(args, names_of(args, buckets), ranks, ranks_here,
                        "all strategies are in memory together: leave out some with --strategies or "
                        "--buckets, or choose a smaller model");
   };
@@ -195,11 +228,13 @@ void add_bench_ddp_command(CLI::App& bench) {
   const auto args = std::make_shared<Arguments>();
   args->strategies = {"naive", "flat", "overlap", "bucketed"};
   args->add_to(*command);
-  command->add_option("--buckets", args->buckets, "Bucket sizes of bucketed, in 10^6 bytes")
+  command
+      ->add_option("--buckets", args->buckets,
+                   "Bucket sizes of bucketed, in 10^6 bytes [four for the size of the model, the "
+                   "predicted best among them]")
       ->delimiter(',')
       ->type_name("MB,...")
-      ->check(CLI::PositiveNumber.description(""))
-      ->capture_default_str();
+      ->check(CLI::PositiveNumber.description(""));
   command->add_option("--svg", args->svg, "Draw exposed communication by bucket size to this file")
       ->type_name("FILE");
   command->add_option("--report", args->report, "Write an HTML page with all figures to this file")

@@ -54,7 +54,7 @@ TEST_CASE("bench zero measures the bytes of the formulas") {
     CAPTURE(outcome.err);
     REQUIRE(outcome.exit_code == 0);
     CHECK(contains(outcome.out, "tiny: 857k parameters on 3 ranks over " + backend +
-                                    "; batch 1 x 32 each, fp32, AdamW, 1 thread each\n"));
+                                    ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each\n"));
     std::ifstream file(json);
     const Json rows = Json::parse(file);
     REQUIRE(rows.size() == 5);

@@ -85,6 +85,7 @@ TEST_CASE("the help of every command fits into 80 columns") {
                                     "bench mesh",
                                     "bench kernels",
                                     "train",
+                                    "compare",
                                     "generate",
                                     "eval",
                                     "tokenize",
@@ -99,6 +100,48 @@ TEST_CASE("the help of every command fits into 80 columns") {
     for (const std::string& line : sorted_lines(outcome.out)) {
       CAPTURE(line);
       CHECK(line.size() <= 80);
+    }
+  }
+}
+
+TEST_CASE("the help of train is short and --help-all has every option") {
+  const auto brief = ringside_with({"train", "--help"}),
+             whole = ringside_with({"train", "--help-all"});
+  const auto lines = [](const std::string& text) { return sorted_lines(text).size(); };
+  CHECK(lines(brief.out) < 70);
+  CHECK(lines(whole.out) > 2 * lines(brief.out));
+  for (const std::string option : {"--ranks", "--save", "--help-all", "Examples:"}) {
+    CAPTURE(option);
+    CHECK(contains(brief.out, option));
+    CHECK(contains(whole.out, option));
+  }
+  for (const std::string option : {"--weight-decay", "--overwrite", "--bucket-mb"}) {
+    CAPTURE(option);
+    CHECK_FALSE(contains(brief.out, option));
+    CHECK(contains(whole.out, option));
+  }
+  for (const std::string& line : sorted_lines(whole.out)) CHECK_MESSAGE(line.size() <= 80, line);
+}
+
+TEST_CASE("tables fit into 80 columns") {
+  const std::vector<std::vector<std::string>> commands = {
+      {"prove", "--max-size", "16"},
+      {"prove", "pipeline", "--schedule", "1f1b"},
+      {"bench", "all_reduce", "-n", "2", "--bytes", "64B,1MB", "--repeat", "2"},
+      {"bench", "ddp", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1",
+       "--link", "1Gbps,50us"},
+      {"bench", "zero", "--model", "tiny", "--batch", "1", "--sequence", "8", "--steps", "1"},
+      {"bench", "mesh", "-n", "2", "--model", "tiny", "--sequence", "8", "--steps", "1"}};
+  for (const auto& command : commands) {
+    CAPTURE(fmt::format("{}", fmt::join(command, " ")));
+    auto arguments = command;
+    arguments.insert(arguments.begin(), ringside_binary);
+    const auto outcome = run_program(arguments, {}, ringside::Seconds(60));
+    CHECK(outcome.exit_code == 0);
+    for (const std::string& line : sorted_lines(outcome.out)) {
+      std::size_t columns = 0;  // not bytes: a drawn line is one column and three bytes
+      for (const char c : line) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+      CHECK_MESSAGE(columns <= 80, line);
     }
   }
 }

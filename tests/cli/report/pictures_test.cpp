@@ -210,6 +210,47 @@ TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each s
   CHECK(what_is_malformed(read_file(svg)) == "");
 }
 
+TEST_CASE("bench ddp chooses four bucket sizes with the predicted best among them") {
+  const TemporaryDirectory directory;
+  const auto figures = directory.path() / "ddp.json";
+  const Outcome outcome = run_program({ringside_binary,
+                                       "bench",
+                                       "ddp",
+                                       "-n",
+                                       "2",
+                                       "--model",
+                                       "tiny",
+                                       "--batch",
+                                       "1",
+                                       "--sequence",
+                                       "16",
+                                       "--threads",
+                                       "1",
+                                       "--steps",
+                                       "1",
+                                       "--strategies",
+                                       "bucketed",
+                                       "--link",
+                                       "100Mbps,50us",
+                                       "--json",
+                                       figures},
+                                      {}, Seconds(90));
+  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+  const json all = json::parse(read_file(figures));
+  std::set<int> calls;
+  std::set<double> sizes;
+  for (const auto& row : all.at("rows")) {
+    if (row.at("strategy") != "bucketed") continue;
+    calls.insert(row.at("calls").get<int>());
+    sizes.insert(row.at("bucket_mb").get<double>());
+    // The link carries the 3.4 MB in 270 ms. Nobody hides that behind a short backward.
+    CHECK(row.at("followed_exposed_ms").get<double>() > 100);
+  }
+  CHECK(calls.size() == 4);
+  CHECK(calls.contains(2));
+  CHECK(sizes.contains(all.at("bucket_model").at("best_followed_mb").get<double>()));
+}
+
 TEST_CASE("bench ddp measures several backends in turn beside one step without communication") {
   const TemporaryDirectory directory;
   const auto figures = directory.path() / "ddp.json";

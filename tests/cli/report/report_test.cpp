@@ -60,8 +60,10 @@ TEST_CASE("the tracks show every phase and call and hatch exposed communication"
   const Figure figure = tracks_figure("One step", {step_of(0), step_of(1)}, {1.0, 1.1}, 0.2);
   CHECK(what_is_malformed(figure.drawing) == "");
   CHECK(figure.caption ==
-        "Rank 0: 90.00 ms computing, 1 call in 20.00 ms, 10.00 ms exposed; rank 1: 90.00 ms "
-        "computing, 1 call in 20.00 ms, 10.00 ms exposed.");
+        "10 % of the step was waiting for other ranks and the network; rank 0 computed longest, "
+        "90.00 ms, and the fastest rank 90.00 ms.");
+  REQUIRE(figure.summary.rows.size() == 2);
+  CHECK(figure.summary.rows[1] == std::vector<std::string>{"1", "90.00", "10.00", "1", "20.00"});
   CHECK(contains(figure.drawing,
                  "aria-label=\"Rank 1: all_reduce (bucket 0), 20.00 ms, from 60.00 to 80.00 ms; 4 "
                  "MB, queued for 5.00 ms before\""));
@@ -93,9 +95,12 @@ TEST_CASE("a page is self-contained") {
   report.figures.push_back(tracks_figure("One step", {step_of(0)}, {1.0, 1.1}, 0));
   report.figures.push_back(memory_figure(step_of(0), {1.0, 1.1}));
   report.figures.push_back(loss_figure({{1, 8.0}, {2, 7.25}, {3, 6.5}}));
-  report.figures.push_back(
-      bucket_figure({150e-6, 1e9}, 91e6,
-                    {{"bucketed 10 MB", 12, 0.009, 0.011}, {"bucketed 1000 MB", 1, 0.09, -0.002}}));
+  report.figures.push_back(bucket_figure({{150e-6, 1e9},
+                                          91e6,
+                                          {{5e6, 0.04}, {20e6, 0.03}, {91e6, 0.09}},
+                                          20,
+                                          {{"bucketed 10 MB", 12, 0.035, 0.009, 0.011},
+                                           {"bucketed 1000 MB", 1, 0.09, 0.09, -0.002}}}));
   const std::string page = html(report);
   CHECK(what_is_malformed(page) == "");
   CHECK(!contains(page, "http"));
@@ -107,24 +112,29 @@ TEST_CASE("a page is self-contained") {
   CHECK(contains(page, "@media print"));
   CHECK(contains(page, "The loss goes from 8.000 bits per byte in step 1 to 6.500 in step 3."));
   CHECK(contains(page, "<td>2</td><td>7.2500</td>"));
-  CHECK(contains(page, "o = 150.0 us, and the bandwidth, w = 1.000 GB/s"));
-  CHECK(contains(
-      page,
-      "<td>bucketed 10 MB</td><td>12</td><td>7.58</td><td>9.38</td><td>9.00</td><td>11.00</td>"));
+  CHECK(contains(page, "o = 150.0 us and the network reduces w = 1.000 GB/s"));
+  CHECK(contains(page, "its best limit is 20 MB."));
+  CHECK(contains(page, "best size by either: 30 at 20"));
+  CHECK(contains(page,
+                 "<td>bucketed 10 MB</td><td>12</td><td>7.58</td><td>9.38</td><td>35.00</td>"
+                 "<td>9.00</td><td>11.00</td>"));
   std::size_t figures = 0, tables = 0;
-  for (std::size_t at = 0; (at = page.find("<figure>", at)) != std::string::npos; ++at) ++figures;
+  for (std::size_t at = 0; (at = page.find("<figure", at)) != std::string::npos; ++at) ++figures;
   for (std::size_t at = 0; (at = page.find("<table>", at)) != std::string::npos; ++at) ++tables;
   CHECK(figures == 4);
-  CHECK(tables == 4);
+  CHECK(tables == 5);  // one is the summary of the tracks
 }
 
 TEST_CASE("a chart in a file of its own is well-formed and contains its style") {
-  const std::string svg =
-      svg_file(bucket_chart({150e-6, 1e9}, 91e6, {{"bucketed 10 MB", 12, 0.009, 0.011}}));
+  const std::string svg = svg_file(bucket_chart({{150e-6, 1e9},
+                                                 91e6,
+                                                 {{5e6, 0.04}, {91e6, 0.09}},
+                                                 5,
+                                                 {{"bucketed 10 MB", 12, 0.035, 0.009, 0.011}}}));
   CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
   CHECK(what_is_malformed(svg) == "");
   CHECK(contains(svg, "prefers-color-scheme: dark"));
-  CHECK(contains(svg, ">bucket size s/n (MB)</text>"));
+  CHECK(contains(svg, ">mean bucket size (MB)</text>"));
 }
 
 TEST_CASE("ticks are round numbers within the range") {

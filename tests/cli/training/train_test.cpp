@@ -98,6 +98,8 @@ TEST_CASE("samples on the way and at the end") {
   const Training training({"--steps", "6", "--sample", "12", "--sample-every", "2"});
   const Outcome outcome = training.run({"-n", "2"});
   CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out,
+                 "\n--- a sample of 12 bytes before the first step, temperature 0.8 ---\n"));
   CHECK(contains(outcome.out, "\n--- a sample of 12 bytes after step 2, temperature 0.8 ---\n"));
   CHECK(contains(outcome.out, "\n--- a sample of 12 bytes after step 4, temperature 0.8 ---\n"));
   CHECK_FALSE(contains(outcome.out, "after step 6"));
@@ -300,6 +302,46 @@ TEST_CASE("with sharded parameters all ranks validate, save and generate a sampl
   CHECK(after(alone.out, "--- a sample of").size() > 40);
   CHECK(after(sharded.out, "\nheld out ").substr(0, 20) ==
         after(alone.out, "\nheld out ").substr(0, 20));
+}
+
+TEST_CASE("idle threads sleep on every rank unless the user has chosen") {
+  const Training training({"-n", "2", "--steps", "1000000"});
+  const auto policies_of = [&](const Variables& variables) {
+    Program program(training.command(), variables);
+    REQUIRE(program.wait_for("bits/byte"));
+    std::vector<std::string> policies;
+    for (const pid_t pid : program.processes()) {
+      const std::string environment = read_file(fmt::format("/proc/{}/environ", pid));
+      const std::size_t found = environment.find("OMP_WAIT_POLICY=");
+      policies.push_back(found == std::string::npos ? "" : environment.c_str() + found + 16);
+    }
+    return policies;
+  };
+  for (const std::string& policy : policies_of({})) CHECK(policy == "passive");
+  for (const std::string& policy : policies_of({{"OMP_WAIT_POLICY", "active"}}))
+    CHECK(policy == "active");
+  for (const std::string& policy : policies_of({{"GOMP_SPINCOUNT", "100"}})) CHECK(policy == "");
+}
+
+TEST_CASE("under a launcher one rank says what is wrong with the command or its files") {
+  const auto error_of = [](Command train) {
+    Command command = {ringside_binary, "launch", "-n", "3", "--", ringside_binary, "train"};
+    command.insert(command.end(), train.begin(), train.end());
+    return run_program(command).err;
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++found;
+    return found;
+  };
+  const std::string option = error_of({"--stps", "3"});
+  CAPTURE(option);
+  CHECK(count(option, "there is no option --stps (did you mean --steps?)") == 1);
+  CHECK(contains(option, "[0] ringside: "));
+  const std::string file = error_of({"--init", "/nowhere"});
+  CAPTURE(file);
+  CHECK(count(file, "cannot read /nowhere/config.json") == 1);
 }
 
 }  // namespace ringside::cli

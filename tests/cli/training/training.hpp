@@ -32,14 +32,18 @@ class Training {
     text_ = directory_.write("text.txt", text);
   }
 
-  Outcome run(const Command& more = {}, const Variables& variables = {}) const {
+  Command command(const Command& more = {}) const {
     Command command = {
         ringside_binary, "train", "--data", text_.string(), "--d-model",  "16", "--layers", "1",
         "--heads",       "2",     "--d-ff", "20",           "--sequence", "12", "--batch",  "12",
         "--threads",     "1"};
     command.insert(command.end(), options_.begin(), options_.end());
     command.insert(command.end(), more.begin(), more.end());
-    return run_program(command, variables, Seconds(60));
+    return command;
+  }
+
+  Outcome run(const Command& more = {}, const Variables& variables = {}) const {
+    return run_program(command(more), variables, Seconds(60));
   }
 
   std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }

@@ -1,0 +1,71 @@
+#include "cli/bench/training/bucket_forecast.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/error.hpp"
+#include "ddp/buckets.hpp"
+#include "parallel/replicate.hpp"
+
+namespace ringside::cli {
+
+double BucketSize::mean_bytes() const {
+  double sum = 0;
+  for (const ddp::ReadyBucket& bucket : buckets) sum += bucket.bytes;
+  return sum / static_cast<double>(buckets.size());
+}
+
+std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const BackwardTimes& times) {
+  const auto parameters = parallel::trained_parameters(module);
+  require(parameters.size() == times.ready.size(),
+          "{} gradients were timed, but the model has {} parameters", times.ready.size(),
+          parameters.size());
+  std::map<std::string, double> ready;
+  double gradient_mb = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    ready[parameters[i].name] = times.ready[i];
+    const autograd::Tensor& tensor = parameters[i].tensor;
+    gradient_mb +=
+        static_cast<double>(tensor.elements()) * static_cast<double>(size_of(tensor.dtype())) / 1e6;
+  }
+  std::vector<BucketSize> sizes;
+  for (double power = std::pow(10, std::floor(std::log10(gradient_mb / 100)));; power *= 10)
+    for (const double factor : {1.0, 1.5, 2.0, 3.0, 5.0, 7.0}) {
+      const double mb = factor * power;
+      BucketSize size{mb, {}};
+      for (const ddp::Bucket& bucket : ddp::plan_buckets(module, mb)) {
+        double last = 0;
+        for (const ddp::BucketEntry& entry : bucket.entries)
+          last = std::max(last, ready.at(entry.parameter.name));
+        size.buckets.push_back(
+            {static_cast<double>(bucket.elements) * static_cast<double>(size_of(bucket.dtype)),
+             last});
+      }
+      if (sizes.empty() || size.buckets.size() < sizes.back().buckets.size())
+        sizes.push_back(std::move(size));
+      if (mb >= gradient_mb) return sizes;
+    }
+}
+
+const BucketSize& best_of(const std::vector<BucketSize>& sizes, const ddp::BucketModel& model,
+                          double backward) {
+  return *std::min_element(sizes.rbegin(), sizes.rend(), [&](const auto& a, const auto& b) {
+    return ddp::exposed_seconds(model, a.buckets, backward) <
+           ddp::exposed_seconds(model, b.buckets, backward);
+  });
+}
+
+std::vector<double> sizes_to_measure(const std::vector<BucketSize>& sizes,
+                                     const ddp::BucketModel& model, double backward,
+                                     std::size_t wanted) {
+  std::set<double> chosen{best_of(sizes, model, backward).mb};
+  for (std::size_t parts = 1; chosen.size() < std::min(wanted, sizes.size()); ++parts)
+    for (std::size_t i = 0; i <= parts && chosen.size() < wanted; ++i)
+      chosen.insert(sizes[i * (sizes.size() - 1) / parts].mb);
+  return {chosen.begin(), chosen.end()};
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,41 @@
+// What every bucket size is predicted to expose, for `ringside bench ddp`: the sizes that it
+// measures are chosen by it, and the report draws it.
+#pragma once
+
+#include <vector>
+
+#include "autograd/nn/module.hpp"
+#include "ddp/bucket_model.hpp"
+#include "ddp/bucket_timeline.hpp"
+
+namespace ringside::cli {
+
+// When the gradients of a model are complete, without communication.
+struct BackwardTimes {
+  std::vector<double> ready;  // of each trained parameter, seconds since the begin of backward
+  double seconds = 0;         // of backward
+};
+
+// A bucket size, and the buckets that `module` has with it.
+struct BucketSize {
+  double mb = 0;
+  std::vector<ddp::ReadyBucket> buckets;
+
+  double mean_bytes() const;  // of a bucket
+};
+
+// For sizes of 1, 1.5, 2, 3, 5 and 7 times a power of ten, from a hundredth of the gradients to all
+// of them. Those that divide the gradients like a smaller one are left out.
+std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const BackwardTimes& times);
+
+// The size with the least exposed communication; of two that are equal, the larger.
+const BucketSize& best_of(const std::vector<BucketSize>& sizes, const ddp::BucketModel& model,
+                          double backward);
+
+// `wanted` sizes in MB, or all if there are fewer: the best of them, and others from the smallest
+// to the largest.
+std::vector<double> sizes_to_measure(const std::vector<BucketSize>& sizes,
+                                     const ddp::BucketModel& model, double backward,
+                                     std::size_t wanted);
+
+}  // namespace ringside::cli

@@ -1,0 +1,140 @@
+// `ringside compare A B`: two training runs side by side, from their --metrics.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/bench/median.hpp"
+#include "cli/command.hpp"
+#include "cli/report/chart.hpp"
+#include "cli/report/metrics.hpp"
+#include "cli/report/numbers.hpp"
+#include "cli/report/report.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr const char* more = R"(
+The two runs should train the same model on the same text with the same batch
+and seed: then their losses are equal but for rounding, and the times show what
+another number of ranks, strategy, mesh or backend costs.
+
+Example:
+  ringside train -n 2 --parallel flat --metrics flat.jsonl
+  ringside train -n 2 --parallel zero3 --metrics zero3.jsonl
+  ringside compare flat.jsonl zero3.jsonl --html compare.html)";
+
+struct CompareOptions {
+  std::string a, b, html;
+};
+
+using Step = Metrics::Step;
+
+double median_of(const Metrics& run, const std::function<double(const Step&)>& value) {
+  std::vector<double> values;
+  for (const Step& step : run.steps) values.push_back(value(step));
+  return median(values);
+}
+
+double sum_of(const Metrics& run, const std::function<double(const Step&)>& value) {
+  double sum = 0;
+  for (const Step& step : run.steps) sum += value(step);
+  return sum;
+}
+
+// How far the losses of the steps that both runs took are apart.
+std::string losses_in_words(const Metrics& a, const Metrics& b) {
+  int common = 0;
+  double largest = 0;
+  std::int64_t where = 0;
+  for (const Step& step : a.steps) {
+    const Step* other = b.at(step.step);
+    if (!other) continue;
+    ++common;
+    const double apart = std::abs(step.bits_per_byte - other->bits_per_byte);
+    if (apart > largest) largest = apart, where = step.step;
+  }
+  if (common == 0) return "The runs have no step in common.";
+  if (largest == 0) return fmt::format("The losses of {} are equal.", counted(common, "step"));
+  return fmt::format("The losses of {} differ by at most {:.2g} bits per byte, in step {}.",
+                     counted(common, "step"), largest, where);
+}
+
+Table table_of(const Metrics& a, const Metrics& b) {
+  Table table{{"", a.name, b.name, "ratio"}, {}};
+  const auto row = [&](const std::string& name, const char* format, double of_a, double of_b) {
+    table.rows.push_back({name, fmt::format(fmt::runtime(format), of_a),
+                          fmt::format(fmt::runtime(format), of_b),
+                          of_a > 0 ? fmt::format("{:.3f}", of_b / of_a) : ""});
+  };
+  const auto seconds = [](const Step& s) { return s.seconds; };
+  const auto waiting = [](const Step& s) { return s.waiting_seconds; };
+  row("steps", "{:.0f}", static_cast<double>(a.steps.size()), static_cast<double>(b.steps.size()));
+  row("step, ms (median)", "{:.1f}", 1e3 * median_of(a, seconds), 1e3 * median_of(b, seconds));
+  row("waiting, ms (median)", "{:.1f}", 1e3 * median_of(a, waiting), 1e3 * median_of(b, waiting));
+  const auto tokens = [](const Step& s) { return s.tokens_per_second; };
+  row("tokens/s (median)", "{:.0f}", median_of(a, tokens), median_of(b, tokens));
+  row("all steps, s", "{:.1f}", sum_of(a, seconds), sum_of(b, seconds));
+  row("last loss, bits/byte", "{:.4f}", a.steps.back().bits_per_byte, b.steps.back().bits_per_byte);
+  if (!a.validations.empty() && !b.validations.empty())
+    row("held out, bits/byte", "{:.4f}", a.validations.back().second, b.validations.back().second);
+  return table;
+}
+
+Figure chart_of(const std::string& title, const std::string& unit, const Metrics& a,
+                const Metrics& b, const std::function<double(const Step&)>& value) {
+  Chart chart{title, {"step"}, {unit}, {}};
+  Figure figure{title, "", "", {{"run", "step", unit}, {}}};
+  for (const Metrics* run : {&a, &b}) {
+    Series series{run->name, run == &a ? Series::line : Series::dashed, {}, run == &a ? 0 : 1};
+    for (const Step& step : run->steps) {
+      series.points.emplace_back(static_cast<double>(step.step), value(step));
+      figure.table.rows.push_back(
+          {run->name, fmt::to_string(step.step), fmt::format("{:.4g}", value(step))});
+    }
+    chart.series.push_back(std::move(series));
+  }
+  figure.drawing = draw(chart);
+  return figure;
+}
+
+void compare(const CompareOptions& options) {
+  const Metrics a = read_metrics(options.a), b = read_metrics(options.b);
+  const Table table = table_of(a, b);
+  const std::size_t width = std::max({std::size_t{12}, a.name.size() + 2, b.name.size() + 2});
+  const auto line = [&](const std::vector<std::string>& cells) {
+    fmt::print("{:<22}{:>{}}{:>{}}{:>8}\n", cells[0], cells[1], width, cells[2], width, cells[3]);
+  };
+  line(table.head);
+  for (const auto& row : table.rows) line(row);
+  fmt::print("{}\n", losses_in_words(a, b));
+  if (options.html.empty()) return;
+  Report report{fmt::format("{} and {}", a.name, b.name), {}, {}};
+  report.figures.push_back({"Side by side", "", losses_in_words(a, b), table});
+  report.figures.push_back(chart_of("Loss over steps", "loss (bits per byte)", a, b,
+                                    [](const Step& s) { return s.bits_per_byte; }));
+  report.figures.push_back(
+      chart_of("Time of each step", "ms", a, b, [](const Step& s) { return 1e3 * s.seconds; }));
+  write_report(options.html, report);
+  fmt::print("page: {} (open it in a browser)\n", options.html);
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("compare", "Compare two training runs: loss, time, waiting")->footer(more);
+  const auto options = std::make_shared<CompareOptions>();
+  command->add_option("A", options->a, "The --metrics file of a run")->required()->type_name("");
+  command->add_option("B", options->b, "That of another run")->required()->type_name("");
+  command->add_option("--html", options->html, "Write a page with both losses and step times")
+      ->type_name("FILE");
+  command->callback([options] { compare(*options); });
+}
+
+}  // namespace ringside::cli
