@@ -68,9 +68,10 @@ Verdict judge_training(const Run& run) {
 template <BlockNet::Options options>
 Json collect_step(World& world) {
   BlockNet net(options, world.seed(), world.rank());
-  const auto method = student_stage3(net, world.group());
-  return step_of_block_net(world, options, net,
-                           {[&] { method->finish(); }, [&] { return method->in_memory(); }});
+  auto method = student_stage3(net, world.group());
+  return step_of_block_net(
+      world, options, net,
+      {[&] { method->finish(); }, [&] { return method->in_memory(); }, [&] { method.reset(); }});
 }
 
 std::string names(const Json& units) {

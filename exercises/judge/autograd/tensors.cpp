@@ -19,6 +19,7 @@ Tensor random_tensor(Shape shape, std::uint64_t seed, std::uint64_t which) {
 }
 
 Json json_of(double number) {
+  if (std::isnan(number)) return "nan";  // whatever its sign
   return std::isfinite(number) ? Json(number) : Json(fmt::format("{}", number));
 }
 

@@ -41,6 +41,7 @@ Json step_of_block_net(World& world, BlockNet::Options options, BlockNet& net,
   } catch (const Error& thrown) {
     error = thrown.what();  // other calls than those of the witness explain it
   }
+  method.destroy();  // before the trace, into which the thread of its calls writes
   for (const Trace::Span& span : trace.spans())
     if (span.kind == Trace::Kind::call && !span.about.empty())
       calls.push_back({{"call", span.name + " of " + span.about}, {"bytes", span.bytes}});

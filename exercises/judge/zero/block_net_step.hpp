@@ -15,6 +15,7 @@ namespace ringside::exercises {
 struct ShardedStep {
   std::function<void()> finish;
   std::function<std::vector<std::string>()> in_memory;  // names of units
+  std::function<void()> destroy;  // ends its calls, also those that nobody waits for
 };
 
 // {"events": [{"what": "forward of embed", "in memory": names}], "calls": [{"call", "bytes"}],

@@ -29,6 +29,7 @@ Tensor DeepNet::loss(std::uint64_t seed, std::uint64_t batch) const {
 
 Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& student) {
   DeepNet net(world.seed());
+  Trace trace;  // outlives the method, whose calls write into it
   const auto method = student(net, world.group(), DeepNet::bucket_mb);
   std::size_t most = 0;
   for (const auto& each : net.layers)
@@ -40,7 +41,6 @@ Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& stud
   world.doing("a step of twenty layers");
   reset_peak_memory();
   const std::uint64_t before = world.group().traffic().payload_bytes_sent;
-  Trace trace;
   {
     const Trace::On on(trace);
     backward(loss);
