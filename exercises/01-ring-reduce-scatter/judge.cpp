@@ -5,7 +5,8 @@
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify.hpp"
 #include "exercises/01-ring-reduce-scatter/interface.hpp"
-#include "exercises/judge/schedules.hpp"
+#include "exercises/judge/collectives/schedules.hpp"
+#include "exercises/judge/program.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -123,10 +124,16 @@ Verdict judge_runs(const Run& run) {
   return {};
 }
 
-const Judge judge("01-ring-reduce-scatter", {{"promise", collect_schedules, judge_promise},
-                                             {"budget", collect_schedules, judge_budget},
-                                             {"bits", collect_schedules, judge_bits},
-                                             {"runs", collect_runs, judge_runs}});
+void by_program() {
+  answer_by_program(student_reduce_scatter, "ring_reduce_scatter");
+}
+
+const Judge judge("01-ring-reduce-scatter",
+                  {{"promise", collect_schedules, judge_promise},
+                   {"budget", collect_schedules, judge_budget},
+                   {"bits", collect_schedules, judge_bits},
+                   {"runs", collect_runs, judge_runs}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -3,7 +3,8 @@
 #include "collectives/proof/verify.hpp"
 #include "exercises/02-ring-all-reduce/given.hpp"
 #include "exercises/02-ring-all-reduce/interface.hpp"
-#include "exercises/judge/schedules.hpp"
+#include "exercises/judge/collectives/schedules.hpp"
+#include "exercises/judge/program.hpp"
 
 ringside::collectives::Schedule student::collectives::ring_reduce_scatter(int size, int rank) {
   return ringside::collectives::ring_reduce_scatter(size, rank);
@@ -78,9 +79,16 @@ Verdict judge_bits(const Run& run) {
   return fault_of_promise(run, Collective::all_reduce, true);
 }
 
-const Judge judge("02-ring-all-reduce", {{"promise", collect_schedules, judge_promise},
-                                         {"budget", collect_schedules, judge_budget},
-                                         {"bits", collect_schedules, judge_bits}});
+void by_program() {
+  answer_by_program(student_all_gather, "ring_all_gather");
+  answer_by_program(student_all_reduce, "ring_all_reduce");
+}
+
+const Judge judge("02-ring-all-reduce",
+                  {{"promise", collect_schedules, judge_promise},
+                   {"budget", collect_schedules, judge_budget},
+                   {"bits", collect_schedules, judge_bits}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

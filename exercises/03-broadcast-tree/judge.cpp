@@ -1,7 +1,8 @@
 // Judges a tree that broadcasts and one that reduces by their schedules for 1 to 16 ranks and every
 // root. Any shape of tree will do, if it needs no more steps than a binomial one.
 #include "exercises/03-broadcast-tree/interface.hpp"
-#include "exercises/judge/schedule_faults.hpp"
+#include "exercises/judge/collectives/schedule_faults.hpp"
+#include "exercises/judge/program.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -48,11 +49,17 @@ Verdict judge_reduce(const Run& run) {
   return verdict.says.empty() ? judge_steps(run) : verdict;
 }
 
+void by_program() {
+  answer_by_program(student_broadcast, "binomial_broadcast");
+  answer_by_program(student_reduce, "binomial_reduce");
+}
+
 const Judge judge("03-broadcast-tree",
                   {{"promise", collect_schedules<student_broadcast>,
                     judge_promise<Collective::broadcast>},
                    {"steps", collect_schedules<student_broadcast>, judge_steps},
-                   {"reduce", collect_schedules<student_reduce>, judge_reduce}});
+                   {"reduce", collect_schedules<student_reduce>, judge_reduce}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -1,7 +1,8 @@
 // Judges a barrier by its schedules for 1 to 16 ranks.
 #include "collectives/proof/lockstep.hpp"
 #include "exercises/04-barrier/interface.hpp"
-#include "exercises/judge/schedule_faults.hpp"
+#include "exercises/judge/collectives/schedule_faults.hpp"
+#include "exercises/judge/program.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -48,9 +49,15 @@ Verdict judge_payload(const Run& run) {
   return {};
 }
 
-const Judge judge("04-barrier", {{"promise", collect_schedules, judge_promise},
-                                 {"steps", collect_schedules, judge_steps},
-                                 {"payload", collect_schedules, judge_payload}});
+void by_program() {
+  answer_by_program(student_barrier, "dissemination_barrier");
+}
+
+const Judge judge("04-barrier",
+                  {{"promise", collect_schedules, judge_promise},
+                   {"steps", collect_schedules, judge_steps},
+                   {"payload", collect_schedules, judge_payload}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

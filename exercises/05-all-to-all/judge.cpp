@@ -1,7 +1,8 @@
 // Judges an all-to-all by its schedules for 1 to 16 ranks.
 #include "collectives/proof/lockstep.hpp"
 #include "exercises/05-all-to-all/interface.hpp"
-#include "exercises/judge/schedule_faults.hpp"
+#include "exercises/judge/collectives/schedule_faults.hpp"
+#include "exercises/judge/program.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -85,10 +86,16 @@ Verdict judge_partner(const Run& run) {
   });
 }
 
-const Judge judge("05-all-to-all", {{"promise", collect_schedules, judge_promise},
-                                    {"in-place", collect_schedules, judge_in_place},
-                                    {"budget", collect_schedules, judge_budget},
-                                    {"partner", collect_schedules, judge_partner}});
+void by_program() {
+  answer_by_program(student_all_to_all, "pairwise_all_to_all");
+}
+
+const Judge judge("05-all-to-all",
+                  {{"promise", collect_schedules, judge_promise},
+                   {"in-place", collect_schedules, judge_in_place},
+                   {"budget", collect_schedules, judge_budget},
+                   {"partner", collect_schedules, judge_partner}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

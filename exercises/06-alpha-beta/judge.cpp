@@ -92,15 +92,11 @@ Json collect_limits(World&) {
 Verdict judge_limits(const Run& run) {
   const auto [o, w] = run.ranks[0].at("below zero").get<std::pair<double, double>>();
   const ddp::BucketModel expected = ddp::fit_bucket_model(below_zero);
-  if (!(o >= 0))
-    return {
-        {fmt::format("1 KB in 0.5 us and 1 MB in 1 ms: o is {:.4g} us, but no call takes less "
-                     "than no time",
-                     o * 1e6)}};
   if (o != 0 || !within(w, expected.bandwidth, 1e-9))
     return {
-        {fmt::format("1 KB in 0.5 us and 1 MB in 1 ms: o is {:.4g} us and w {:.6g} GB/s, "
-                     "expected 0 us, and the best w for it, {:.6g} GB/s",
+        {fmt::format("1 KB in 0.5 us and 1 MB in 1 ms: o is {:.4g} us and w {:.6g} GB/s, expected "
+                     "0 us, and the best w for it, {:.6g} GB/s; a line through both is below 0 us "
+                     "at 0 bytes, but no call takes less than no time",
                      o * 1e6, w / 1e9, expected.bandwidth / 1e9)}};
   if (!run.ranks[0].at("one size").is_string())
     return {{"two calls of 1 MB: they do not tell o from w, expected an Error"}};
@@ -114,6 +110,7 @@ struct Row {
   int ranks;
   std::uint64_t count;  // of fp32
   double seconds;
+  Call call() const { return {.collective = collective, .count = count, .label = {}}; }
 };
 
 // First what ringside bench all_reduce -n 2,4 --bytes 1MB,10MB,100MB measured over TCP on a busy
@@ -130,14 +127,10 @@ const std::vector<Row> table = {{Collective::all_reduce, 2, 250'000, 550.21e-6},
                                 {Collective::reduce, 3, 2'500'000, 10e-3},
                                 {Collective::barrier, 4, 0, 1e-3}};
 
-Call call_of(const Row& row) {
-  return {.collective = row.collective, .count = row.count, .label = {}};
-}
-
 Json collect_table(World&) {
   Json seen = Json::array();
   for (const Row& row : table)
-    seen.push_back(student_bus_bandwidth(call_of(row), row.ranks, row.seconds));
+    seen.push_back(student_bus_bandwidth(row.call(), row.ranks, row.seconds));
   return seen;
 }
 
@@ -145,7 +138,7 @@ Verdict judge_table(const Run& run) {
   for (std::size_t k = 0; k < table.size(); ++k) {
     const Row& row = table[k];
     const double seen = run.ranks[0].at(k),
-                 expected = bus_bandwidth(call_of(row), row.ranks, row.seconds);
+                 expected = bus_bandwidth(row.call(), row.ranks, row.seconds);
     if (!within(seen, expected, 1e-9))
       return {
           {fmt::format("{} of {} fp32 on {} ranks in {:.4g} ms: bus bandwidth is {:.4g} GB/s, "

@@ -4,7 +4,7 @@
 #include "autograd/engine/node.hpp"
 #include "autograd/ops/ops.hpp"
 #include "exercises/07-linear-backward/interface.hpp"
-#include "exercises/judge/tensors.hpp"
+#include "exercises/judge/autograd/tensors.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -92,7 +92,8 @@ Json collect(World& world) {
 
 // The first sentence that `fault` says about a problem, after the text of the problem.
 template <class Fault>
-Verdict first_fault(const std::vector<Problem>& problems, const Run& run, Fault&& fault) {
+Verdict first_fault_of_problems(const std::vector<Problem>& problems, const Run& run,
+                                Fault&& fault) {
   for (std::size_t k = 0; k < problems.size(); ++k) {
     const Json expected = solved(problems[k], run.seed, autograd::linear);
     const std::string says = fault(problems[k], run.ranks[0].at(k), expected);
@@ -102,18 +103,15 @@ Verdict first_fault(const std::vector<Problem>& problems, const Run& run, Fault&
 }
 
 Verdict judge_gradients(const Run& run) {
-  return first_fault(problems_of(run.seed), run,
-                     [](const Problem&, const Json& seen, const Json& expected) {
-                       std::string says;
-                       for (const char* name : names)
-                         if (says.empty()) says = difference(name, seen.at(name), expected[name]);
-                       return says;
-                     });
+  return first_fault_of_problems(problems_of(run.seed), run,
+                                 [](const Problem&, const Json& seen, const Json& expected) {
+                                   return first_difference({"dx", "dW", "db"}, seen, expected);
+                                 });
 }
 
 // A product for each gradient that somebody needs, and no more. The bias needs none.
 Verdict judge_frozen(const Run& run) {
-  return first_fault(
+  return first_fault_of_problems(
       frozen_problems(run.seed), run,
       [](const Problem& problem, const Json& seen, const Json& expected) -> std::string {
         std::vector<std::string> frozen;
@@ -134,14 +132,14 @@ Verdict judge_frozen(const Run& run) {
 }
 
 Verdict judge_untouched(const Run& run) {
-  return first_fault(problems_of(run.seed), run,
-                     [](const Problem&, const Json& seen, const Json& expected) {
-                       const std::string says = difference("dy", seen.at("dy"), expected["dy"]);
-                       return says.empty() ? says
-                                           : says +
-                                                 ": backward wrote to it, and other nodes may "
-                                                 "hold the same memory";
-                     });
+  return first_fault_of_problems(
+      problems_of(run.seed), run, [](const Problem&, const Json& seen, const Json& expected) {
+        const std::string says = difference("dy", seen.at("dy"), expected["dy"]);
+        return says.empty() ? says
+                            : says +
+                                  ": backward wrote to it, and other nodes may "
+                                  "hold the same memory";
+      });
 }
 
 const Judge judge("07-linear-backward", {{"gradients", collect<problems_of>, judge_gradients},

@@ -6,7 +6,7 @@
 #include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/ops.hpp"
 #include "exercises/08-row-backward/interface.hpp"
-#include "exercises/judge/tensors.hpp"
+#include "exercises/judge/autograd/tensors.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -57,16 +57,13 @@ Verdict judge_norm(const Run& run) {
   const std::vector<Shape> shapes = shapes_of(run.seed);
   for (std::size_t k = 0; k < shapes.size(); ++k) {
     const Json expected = gradients_of_norm(shapes[k], run.seed, rms_norm), &seen = run.ranks[0][k];
-    for (const char* name : {"dw", "dx"}) {
-      const std::string says = difference(name, seen.at(name), expected[name]);
-      if (says.empty()) continue;
-      const bool constant =
-          name == std::string("dx") &&
-          difference("", seen.at(name), dx_of_constant_r(shapes[k], run.seed)).empty();
-      return {
-          {fmt::format("rms_norm, x {}: {}{}", shapes[k], says,
-                       constant ? " (r depends on x, too: yours is the dx of a constant r)" : "")}};
-    }
+    const std::string says = first_difference({"dw", "dx"}, seen, expected);
+    if (says.empty()) continue;
+    const bool constant =
+        difference("", seen.at("dx"), dx_of_constant_r(shapes[k], run.seed)).empty();
+    return {
+        {fmt::format("rms_norm, x {}: {}{}", shapes[k], says,
+                     constant ? " (r depends on x, too: yours is the dx of a constant r)" : "")}};
   }
   return {};
 }
@@ -111,11 +108,9 @@ template <int group>
 Verdict judge_loss(const Run& run) {
   for (std::size_t k = 0; k < losses[group].size(); ++k) {
     const Loss& problem = losses[group][k];
-    const Json expected = solved(problem, run.seed, cross_entropy);
-    for (const char* name : {"loss", "dz"}) {
-      const std::string says = difference(name, run.ranks[0].at(k).at(name), expected[name]);
-      if (!says.empty()) return {{fmt::format("cross_entropy, {}: {}", problem.name, says)}};
-    }
+    const std::string says = first_difference({"loss", "dz"}, run.ranks[0].at(k),
+                                              solved(problem, run.seed, cross_entropy));
+    if (!says.empty()) return {{fmt::format("cross_entropy, {}: {}", problem.name, says)}};
   }
   return {};
 }

@@ -2,8 +2,8 @@
 #include <fmt/ranges.h>
 
 #include "exercises/09-gradcheck/interface.hpp"
-#include "exercises/judge/gradient_probes.hpp"
-#include "exercises/judge/tensors.hpp"
+#include "exercises/judge/autograd/gradient_probes.hpp"
+#include "exercises/judge/autograd/tensors.hpp"
 
 namespace ringside::exercises {
 namespace {

@@ -1,65 +1,20 @@
 // Judges an engine of backward: its sums, and the order in which nodes and hooks run. The ops and
 // their nodes are Ringside's; the student's engine runs them.
-#include "exercises/judge/judge.hpp"
+#include <cmath>
+
 #include "autograd/engine/engine.hpp"
-#include "autograd/engine/node.hpp"
 #include "autograd/ops/ops.hpp"
-#include "base/error.hpp"
-#include "base/random.hpp"
 #include "exercises/10-ready-hooks/interface.hpp"
+#include "exercises/judge/autograd/engine_graphs.hpp"
 
 namespace ringside::exercises {
 namespace {
 
 using namespace autograd;
 
-using Backward = void(const Tensor& loss, const Tensor& seed);
+const Backward reference = [](const Tensor& loss, const Tensor& seed) { backward(loss, seed); };
 
-void student(const Tensor& loss, const Tensor& seed) {
-  student_backward(loss, seed);
-}
-void reference(const Tensor& loss, const Tensor& seed) {
-  backward(loss, seed);
-}
-
-std::vector<double> numbers(const Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  const auto values = tensor.values<double>();
-  return {values.begin(), values.end()};
-}
-
-Tensor leaf(std::uint64_t seed, std::uint64_t which, std::int64_t length = 3) {
-  std::vector<double> values(static_cast<std::size_t>(length));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_normal(seed, which, i);
-  return Tensor::from(values, {length}).set_requires_grad(true);
-}
-
-// The op a + 0 b, whose backward gives no gradient for b.
-Tensor first_of(const Tensor& a, const Tensor& b) {
-  return record("first_of", a.clone(), {a, b}, [](const Node&, const Tensor& dy) -> Gradients {
-    return {dy, Tensor()};
-  });
-}
-
-// ---- Sums: a random graph, in which most results are used several times.
-
-Json run_random_graph(std::uint64_t seed, std::uint64_t which, Backward& backward) {
-  std::vector<Tensor> leaves, all;
-  for (std::uint64_t i = 0; i < 4; ++i) leaves.push_back(leaf(seed, 10 + i));
-  all = leaves;
-  for (std::uint64_t i = 0; i < 24; ++i) {
-    const Tensor& a = all[random_below(all.size(), seed + which, 1, i)];
-    const Tensor& b = all[random_below(all.size(), seed + which, 2, i)];
-    const std::uint64_t op = random_below(4, seed + which, 3, i);
-    all.push_back(op == 0 ? a + b : op == 1 ? silu(a) * b : op == 2 ? a * 0.5 : first_of(a, b));
-  }
-  Tensor loss = sum(leaves[0]);
-  for (std::size_t i = leaves.size(); i < all.size(); ++i) loss = loss + sum(all[i]);
-  backward(loss, {});
-  Json gradients = Json::array();
-  for (const Tensor& each : leaves) gradients.push_back(numbers(each.grad()));
-  return gradients;
-}
+// ---- Sums
 
 constexpr std::uint64_t graphs = 20;
 
@@ -67,7 +22,7 @@ Json collect_sums(World& world) {
   Json seen = Json::array();
   for (std::uint64_t k = 0; k < graphs; ++k) {
     world.doing(fmt::format("backward through random graph {}", k));
-    seen.push_back(run_random_graph(world.seed(), k, student));
+    seen.push_back(run_random_graph(world.seed(), k, student_backward));
   }
   return seen;
 }
@@ -92,34 +47,10 @@ Verdict judge_sums(const Run& run) {
   return {};
 }
 
-// ---- Events: when hooks run, and what a leaf's gradient is then.
-
-struct Events {
-  Json all = Json::array();
-  void watch_leaf(const std::string& name, const Tensor& leaf) {
-    leaf.register_post_accumulate_grad_hook([this, name](const Tensor& each) {
-      all.push_back({{"what", "the hook of " + name}, {"gradient", numbers(each.grad())}});
-    });
-  }
-  Tensor watched(const std::string& name, const Tensor& result) {
-    result.register_hook([this, name](const Tensor&) {
-      all.push_back({{"what", "backward enters " + name}});
-    });
-    return result;
-  }
-};
-
-// Three uses of w, one of v: the first, the middle and the last layer are tied.
-Json run_tied(std::uint64_t seed, Backward& backward) {
-  const Tensor w = leaf(seed, 30), v = leaf(seed, 31);
-  Events events;
-  events.watch_leaf("w", w), events.watch_leaf("v", v);
-  backward(sum(silu(silu(silu(w * w) * v) * w)), {});
-  return {{"events", events.all}, {"w", numbers(w.grad())}, {"v", numbers(v.grad())}};
-}
+// ---- Events
 
 Verdict judge_tied(const Run& run) {
-  const Json &seen = run.ranks[0], expected = run_tied(run.seed, reference);
+  const Json &seen = run.ranks[0], expected = run_tied_graph(run.seed, reference);
   for (const char* name : {"w", "v"}) {
     std::vector<Json> fired;
     for (const Json& each : seen.at("events"))
@@ -140,29 +71,8 @@ Verdict judge_tied(const Run& run) {
   return {};
 }
 
-// Four layers x (v w); then two branches, of which the second was recorded later.
-Json run_order(std::uint64_t seed, Backward& backward) {
-  Events events;
-  std::vector<Tensor> v, w;
-  for (std::uint64_t i = 0; i < 8; ++i) {
-    v.push_back(leaf(seed, 40 + i)), w.push_back(leaf(seed, 50 + i));
-    events.watch_leaf(fmt::format("{}.v", i), v.back());
-    events.watch_leaf(fmt::format("{}.w", i), w.back());
-  }
-  const auto layer = [&](std::size_t i, const Tensor& x) {
-    return events.watched(fmt::format("layer {}", i), silu(x * (v[i] * w[i])));
-  };
-  Tensor x = leaf(seed, 60);
-  for (std::size_t i = 0; i < 4; ++i) x = layer(i, x);
-  const Tensor left = layer(5, layer(4, x)), right = layer(7, layer(6, x));
-  backward(sum(left + right), {});
-  Json order = Json::array();
-  for (const Json& each : events.all) order.push_back(each["what"]);
-  return order;
-}
-
 Verdict judge_order(const Run& run) {
-  const Json &seen = run.ranks[0], expected = run_order(run.seed, reference);
+  const Json &seen = run.ranks[0], expected = run_layers(run.seed, reference);
   for (std::size_t i = 0; i < std::min(seen.size(), expected.size()); ++i)
     if (seen[i] != expected[i])
       return {
@@ -180,11 +90,11 @@ Verdict judge_order(const Run& run) {
 constexpr int deep = 100'000;
 
 Json collect_deep(World& world) {
-  const Tensor x = leaf(world.seed(), 61, 1);
+  const Tensor x = random_leaf(world.seed(), 61, 1);
   Tensor y = x;
   for (int i = 0; i < deep; ++i) y = y * (i % 2 == 0 ? 2.0 : 0.5);
   world.doing(fmt::format("backward through {} nodes, one after the other", deep));
-  student(y, {});
+  student_backward(y, {});
   return numbers(x.grad());
 }
 
@@ -192,33 +102,6 @@ Verdict judge_deep(const Run& run) {
   if (run.ranks[0] == Json({1.0})) return {};
   return {{fmt::format("the gradient through {} nodes is {}, expected [1.0]", deep,
                        run.ranks[0].dump())}};
-}
-
-// `add` gives one buffer to both of its inputs, and the seed belongs to the caller.
-Json collect_shared(World& world) {
-  const Tensor a = leaf(world.seed(), 70), b = leaf(world.seed(), 71);
-  const Tensor seed = Tensor::full({3}, 1, DType::fp64);
-  const Tensor left = a * 1.0, right = b * 1.0, more = left * 2.0;
-  const Tensor loss = (left + right) + more;
-  student(loss, seed);
-  Json seen = {{"a", numbers(a.grad())}, {"b", numbers(b.grad())}, {"seed", numbers(seed)}};
-  try {
-    student(loss, seed);
-    seen["second backward"] = "returned";
-  } catch (const Error&) {
-    seen["second backward"] = "threw";
-  }
-  // A leaf's gradient: from memory that the caller still holds, and into a view of a bucket.
-  const Tensor gradient = Tensor::full({3}, 5, DType::fp64), held = gradient.detach();
-  const Tensor c = leaf(world.seed(), 72), d = leaf(world.seed(), 73);
-  student_accumulate_gradient(c, gradient);
-  student_accumulate_gradient(c, gradient);
-  seen["c"] = numbers(c.grad()), seen["gradient"] = numbers(gradient);
-  const Tensor bucket = Tensor::full({3}, 1, DType::fp64);
-  d.set_grad(bucket);
-  student_accumulate_gradient(d, gradient);
-  seen["bucket"] = numbers(bucket);
-  return seen;
 }
 
 Verdict judge_shared(const Run& run) {
@@ -244,10 +127,13 @@ Verdict judge_shared(const Run& run) {
 }
 
 Json collect_tied(World& world) {
-  return run_tied(world.seed(), student);
+  return run_tied_graph(world.seed(), student_backward);
+}
+Json collect_shared(World& world) {
+  return use_shared_memory(world.seed(), student_backward, student_accumulate_gradient);
 }
 Json collect_order(World& world) {
-  return run_order(world.seed(), student);
+  return run_layers(world.seed(), student_backward);
 }
 
 const Judge judge("10-ready-hooks", {{"sums", collect_sums, judge_sums},

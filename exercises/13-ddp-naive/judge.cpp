@@ -1,6 +1,6 @@
 // Judges data parallelism with one call for each gradient, after backward.
 #include "exercises/13-ddp-naive/interface.hpp"
-#include "exercises/judge/data_parallel.hpp"
+#include "exercises/judge/ddp/data_parallel.hpp"
 
 namespace ringside::exercises {
 namespace {

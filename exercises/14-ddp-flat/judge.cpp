@@ -1,6 +1,6 @@
 // Judges data parallelism with one call for all gradients.
 #include "exercises/14-ddp-flat/interface.hpp"
-#include "exercises/judge/data_parallel.hpp"
+#include "exercises/judge/ddp/data_parallel.hpp"
 
 namespace ringside::exercises {
 namespace {

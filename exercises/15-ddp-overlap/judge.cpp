@@ -1,8 +1,8 @@
 // Judges data parallelism that overlaps: by its gradients, and by the order of events, which the
 // trace of ProcessGroup tells without the student's help.
 #include "exercises/15-ddp-overlap/interface.hpp"
-#include "exercises/judge/data_parallel.hpp"
-#include "exercises/judge/overlap_events.hpp"
+#include "exercises/judge/ddp/data_parallel.hpp"
+#include "exercises/judge/ddp/overlap_events.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -16,8 +16,10 @@ Verdict judge_gradients(const Run& run) {
 }
 
 Json collect_order(World& world) {
-  return {{"steps", events_of_steps(world, student_overlap)},
-          {"failed step", ending_of_failed_step(world, student_overlap)}};
+  Json seen = {{"steps", events_of_steps(world, student_overlap)},
+               {"second backward", ending_of_second_backward(world, student_overlap)}};
+  seen["failed step"] = ending_of_failed_step(world, student_overlap);  // the last: ends the group
+  return seen;
 }
 
 // Backward completes the gradients of the last layer first; each has a call of its own.
@@ -29,8 +31,9 @@ Verdict judge_order(const Run& run) {
       expected.labels.push_back(fmt::format("{}.{}", layer, part));
   }
   Verdict verdict = judge_events(part_of(run, "steps"), expected);
-  const Verdict failed_step = judge_failed_step(part_of(run, "failed step"));
-  verdict.says.insert(verdict.says.end(), failed_step.says.begin(), failed_step.says.end());
+  for (const Verdict& more : {judge_second_backward(part_of(run, "second backward")),
+                              judge_failed_step(part_of(run, "failed step"))})
+    verdict.says.insert(verdict.says.end(), more.says.begin(), more.says.end());
   return verdict;
 }
 

@@ -4,7 +4,16 @@
 #include "base/random.hpp"
 #include "ddp/buckets.hpp"
 #include "exercises/16-bucket-plan/interface.hpp"
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/program.hpp"
+
+template <>
+struct nlohmann::adl_serializer<ringside::autograd::NamedTensor> {
+  static void to_json(json& json, const ringside::autograd::NamedTensor& parameter) {
+    json = {{"name", parameter.name},
+            {"elements", parameter.tensor.elements()},
+            {"type", ringside::autograd::name_of(parameter.tensor.dtype())}};
+  }
+};
 
 namespace ringside::exercises {
 namespace {
@@ -119,10 +128,15 @@ Verdict judge_complete(const Run& run) {
   return {};
 }
 
+void by_program() {
+  answer_by_program(student_plan, "plan_buckets");
+}
+
 const Judge judge("16-bucket-plan",
                   {{"exact", collect<exact_problems>, judge_plans<exact_problems>},
                    {"types", collect<mixed_problems>, judge_plans<mixed_problems>},
-                   {"complete", collect<exact_problems>, judge_complete}});
+                   {"complete", collect<exact_problems>, judge_complete}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -1,7 +1,7 @@
 // What the judge calls: makes the student's data parallelism, with buckets of `bucket_mb`.
 #pragma once
 
-#include "exercises/judge/data_parallel_method.hpp"
+#include "exercises/judge/ddp/data_parallel_method.hpp"
 
 namespace ringside::exercises {
 

@@ -4,8 +4,8 @@
 #include "autograd/ops/ops.hpp"
 #include "ddp/buckets.hpp"
 #include "exercises/17-ddp-bucketed/interface.hpp"
-#include "exercises/judge/order_of_calls.hpp"
-#include "exercises/judge/overlap_events.hpp"
+#include "exercises/judge/ddp/order_of_calls.hpp"
+#include "exercises/judge/ddp/overlap_events.hpp"
 
 namespace ringside::exercises {
 namespace {

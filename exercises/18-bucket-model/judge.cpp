@@ -5,7 +5,7 @@
 #include "base/random.hpp"
 #include "ddp/bucket_model.hpp"
 #include "exercises/18-bucket-model/interface.hpp"
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/program.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -110,9 +110,16 @@ Verdict judge_limits(const Run& run) {
   return {};
 }
 
-const Judge judge("18-bucket-model", {{"formula", collect<points>, judge_formula},
-                                      {"optimum", collect<points>, judge_optimum},
-                                      {"limits", collect<extreme_points>, judge_limits}});
+void by_program() {
+  answer_by_program(student_exposed_seconds, "exposed_seconds");
+  answer_by_program(student_best_bucket_bytes, "best_bucket_bytes");
+}
+
+const Judge judge("18-bucket-model",
+                  {{"formula", collect<points>, judge_formula},
+                   {"optimum", collect<points>, judge_optimum},
+                   {"limits", collect<extreme_points>, judge_limits}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -5,7 +5,7 @@
 #include "base/trace.hpp"
 #include "collectives/transport/transport.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
-#include "exercises/judge/optimizer_training.hpp"
+#include "exercises/judge/zero/optimizer_training.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -32,6 +32,7 @@ MakeOptimizer student_in(World& world) {
 
 template <MakePlan plan>
 Json collect_training(World& world) {
+  world.doing("a training");
   return train(plan(world.seed()), world.seed(), world.rank(), world.rank(), student_in(world));
 }
 
@@ -45,6 +46,7 @@ Verdict judge_last_weights(const Run& run) {
 }
 
 Json collect_memory(World& world) {
+  world.doing("two steps");
   return ledger_after_two_steps(world, student_in(world));
 }
 
@@ -64,6 +66,7 @@ Json owners_of(const zero::PartitionedOptimizer& optimizer) {
 // One step. With gradients of its own on each rank, a parameter moves by those of its owner.
 template <bool own_gradients>
 Json collect_step(World& world) {
+  world.doing("one step");
   const auto parameters = make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
   const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
   set_gradients(parameters, world.seed(), 0, own_gradients ? world.rank() : -1);
@@ -86,26 +89,22 @@ Json collect_step(World& world) {
           {"calls", calls}};
 }
 
-Verdict error_of(const Run& run) {
-  for (const Json& each : run.ranks)
-    if (each.at("error") != "") return {{each["error"].get<std::string>()}};
-  return {};
-}
-
 Verdict judge_owners(const Run& run) {
   const std::vector<int> sizes = random_sizes(run.seed);
   const Json& owners = run.ranks[0].at("owners");
-  for (int rank = 0; rank < run.world; ++rank)
+  const Verdict fault = first_fault(run, [&](int, const Json& seen) -> std::string {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const Json& who = run.ranks[rank].at("owners").at(i);
+      const Json& who = seen.at("owners").at(i);
       if (who.size() != 1)
-        return {{fmt::format("rank {}: ranges() gives p{} to {} ranks, expected 1", rank, i,
-                             who.size())}};
+        return fmt::format("ranges() gives p{} to {} ranks, expected 1", i, who.size());
       if (who != owners[i])
-        return {{fmt::format("rank {} takes rank {} for the owner of p{}, rank 0 takes rank {}",
-                             rank, who[0].get<int>(), i, owners[i][0].get<int>())}};
+        return fmt::format("takes rank {} for the owner of p{}, rank 0 takes rank {}",
+                           who[0].get<int>(), i, owners[i][0].get<int>());
     }
-  if (const Verdict error = error_of(run); !error.says.empty()) return error;
+    return "";
+  });
+  if (!fault.says.empty()) return fault;
+  if (Verdict error = first_error(run); !error.says.empty()) return error;
   for (int owner = 0; owner < run.world; ++owner) {
     const Json expected = train({.sizes = sizes, .steps = 1, .own_gradients = true}, run.seed, 0,
                                 owner, [](std::vector<ParameterGroup> groups) {
@@ -129,10 +128,9 @@ Verdict judge_owners(const Run& run) {
 // One broadcast for each parameter, from the owner that ranges() names: so many bytes from each
 // rank.
 Verdict judge_bytes(const Run& run) {
-  if (const Verdict error = error_of(run); !error.says.empty()) return error;
+  if (Verdict error = first_error(run); !error.says.empty()) return error;
   const std::vector<int> sizes = random_sizes(run.seed);
-  for (int rank = 0; rank < run.world; ++rank) {
-    const Json& mine = run.ranks[rank];
+  return first_fault(run, [&](int rank, const Json& mine) -> std::string {
     std::vector<std::string> calls = mine.at("calls"), expected;
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -141,16 +139,13 @@ Verdict judge_bytes(const Run& run) {
     }
     std::sort(calls.begin(), calls.end());
     if (calls != expected)
-      return {{fmt::format(
-          "rank {}: a step made {}; expected one broadcast for each of {} parameters, "
-          "under its name",
-          rank, calls.empty() ? "no calls" : fmt::format("the calls {}", fmt::join(calls, ", ")),
-          sizes.size())}};
-    if (mine.at("sent") != bytes)
-      return {{fmt::format("rank {}: sent {} bytes in a step, expected {}", rank,
-                           mine["sent"].get<std::uint64_t>(), bytes)}};
-  }
-  return {};
+      return fmt::format(
+          "a step made {}; expected one broadcast for each of {} parameters, under its name",
+          calls.empty() ? "no calls" : fmt::format("the calls {}", fmt::join(calls, ", ")),
+          sizes.size());
+    const std::uint64_t sent = mine.at("sent");
+    return sent == bytes ? "" : fmt::format("sent {} bytes in a step, expected {}", sent, bytes);
+  });
 }
 
 const Judge judge("19-sharded-optimizer",

@@ -1,7 +1,7 @@
 // What the judge calls: makes the student's stage 2, with buckets of `bucket_mb`.
 #pragma once
 
-#include "exercises/judge/sharded_method.hpp"
+#include "exercises/judge/zero/sharded_method.hpp"
 
 namespace ringside::exercises {
 

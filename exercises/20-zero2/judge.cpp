@@ -1,17 +1,12 @@
 // Judges sharded gradients: the numbers of a single process, memory by the ledger, and the bytes of
 // one reduce-scatter for each bucket.
-#include <cmath>
-#include <thread>
-
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
-#include "base/trace.hpp"
-#include "collectives/transport/transport.hpp"
 #include "ddp/buckets.hpp"
 #include "exercises/20-zero2/interface.hpp"
-#include "exercises/judge/order_of_calls.hpp"
-#include "exercises/judge/tensors.hpp"
-#include "parallel/replicate.hpp"
+#include "exercises/judge/autograd/tensors.hpp"
+#include "exercises/judge/ddp/order_of_calls.hpp"
+#include "exercises/judge/zero/deep_net.hpp"
 #include "zero/shard_plan.hpp"
 
 namespace ringside::exercises {
@@ -37,66 +32,12 @@ Json collect_uneven(World& world) {
   return step_of_shuffled_net(world, student_with(1e-6));
 }
 Verdict judge_uneven(const Run& run) {
-  for (int rank = 0; rank < run.world; ++rank)
-    if (const std::string error = run.ranks[rank].at("error"); !error.empty())
-      return {{fmt::format("rank {}: {}", rank, error)}};
-  return judge_means(run);
+  const Verdict error = first_error(run);
+  return error.says.empty() ? judge_means(run) : error;
 }
 
-// Twenty layers of one size, each a bucket.
-struct DeepNet final : Module {
-  static constexpr std::int64_t depth = 20, width = 16;
-  static constexpr double bucket_mb = width * (width + 1) * 8 / 1e6;
-  explicit DeepNet(std::uint64_t seed) {
-    for (std::int64_t i = 0; i < depth; ++i) {
-      const std::string name = std::to_string(i);
-      layers.push_back(std::make_unique<Linear>(width, width, true, Init{seed, name}, DType::fp64));
-      register_module(name, *layers.back());
-    }
-  }
-  Tensor loss(std::uint64_t seed, std::uint64_t batch) const {
-    Tensor x = random_tensor({4, width}, seed, 100 + batch);
-    for (const auto& each : layers) x = x + silu(each->forward(x));
-    return sum(x);
-  }
-  std::vector<std::unique_ptr<Linear>> layers;
-};
-
-// One step, in which rank 0 comes late: without a limit the others would fill every bucket first.
 Json collect_step(World& world) {
-  DeepNet net(world.seed());
-  const auto method = student_stage2(net, world.group(), DeepNet::bucket_mb);
-  std::size_t most = 0;
-  for (const auto& each : net.layers)
-    each->register_forward_hook([&](const Tensor& y) {
-      y.register_hook([&](const Tensor&) { most = std::max(most, method->buckets_in_memory()); });
-    });
-  const Tensor loss = net.loss(world.seed(), static_cast<std::uint64_t>(world.rank()));
-  if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  world.doing("a step of twenty layers");
-  reset_peak_memory();
-  const std::uint64_t before = world.group().traffic().payload_bytes_sent;
-  Trace trace;
-  {
-    const Trace::On on(trace);
-    backward(loss);
-    method->finish_shards();
-  }
-  Json calls = Json::array();
-  Clock::time_point second_call, first_wait = Clock::now();
-  for (const Trace::Span& span : trace.spans()) {
-    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
-    if (span.kind == Trace::Kind::call && span.about == "bucket 1") second_call = span.queued;
-    if (span.kind == Trace::Kind::wait && span.about == "bucket 0")
-      first_wait = std::min(first_wait, span.start);
-  }
-  return {{"peak", memory_use(MemoryKind::gradients).peak},
-          {"kept", memory_use(MemoryKind::gradients).current},
-          {"open", most},
-          {"open at the end", method->buckets_in_memory()},
-          {"calls", calls},
-          {"overlaps", second_call < first_wait},
-          {"sent", world.group().traffic().payload_bytes_sent - before}};
+  return step_of_deep_net(world, student_stage2);
 }
 
 zero::ShardPlan plan_of(const Run& run) {
@@ -106,38 +47,35 @@ zero::ShardPlan plan_of(const Run& run) {
 Verdict judge_memory(const Run& run) {
   const zero::ShardPlan plan = plan_of(run);
   const std::int64_t bucket = plan.padded_elements(0) * 8, shards = plan.padded_bytes() / run.world;
-  const auto all = static_cast<double>(bucket * DeepNet::depth);
-  for (int rank = 0; rank < run.world; ++rank) {
-    const std::int64_t kept = run.ranks[rank].at("kept"), peak = run.ranks[rank].at("peak");
+  const auto parts = [&](std::int64_t bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(bucket * DeepNet::depth);
+  };
+  return first_fault(run, [&](int, const Json& seen) -> std::string {
+    const std::int64_t kept = seen.at("kept"), peak = seen.at("peak"), most = shards + 4 * bucket;
     if (kept > shards)
-      return {
-          {fmt::format("rank {}: after finish() gradients take {:.2f} n bytes, expected {:.2f} n",
-                       rank, static_cast<double>(kept) / all, static_cast<double>(shards) / all)}};
-    if (peak > shards + 4 * bucket)
-      return {{fmt::format(
-          "rank {}: at the peak gradients take {:.2f} n bytes, expected at most "
-          "{:.2f} n: this rank's shards and 4 of {} buckets",
-          rank, static_cast<double>(peak) / all, static_cast<double>(shards + 4 * bucket) / all,
-          static_cast<int>(DeepNet::depth))}};
-  }
-  return {};
+      return fmt::format("after finish() gradients take {:.2f} n bytes, expected {:.2f} n",
+                         parts(kept), parts(shards));
+    if (peak > most)
+      return fmt::format(
+          "at the peak gradients take {:.2f} n bytes, expected at most {:.2f} n: "
+          "this rank's shards and 4 of {} buckets",
+          parts(peak), parts(most), static_cast<int>(DeepNet::depth));
+    return "";
+  });
 }
 
 Verdict judge_open(const Run& run) {
-  for (int rank = 0; rank < run.world; ++rank) {
-    const Json& seen = run.ranks[rank];
-    if (seen.at("open") > 3 || seen.at("open at the end") != 0)
-      return {
-          {fmt::format("rank {}: {} buckets were in memory in backward and {} after finish(), "
-                       "expected at most 3 and 0",
-                       rank, seen["open"].get<int>(), seen["open at the end"].get<int>())}};
+  return first_fault(run, [](int, const Json& seen) -> std::string {
+    const int most = seen.at("open"), end = seen.at("open at the end");
+    if (most > 3 || end != 0)
+      return fmt::format(
+          "{} buckets were in memory in backward and {} after finish(), expected at "
+          "most 3 and 0",
+          most, end);
     if (!seen.at("overlaps").get<bool>())
-      return {
-          {fmt::format("rank {}: backward waited for bucket 0 before bucket 1 had set out: "
-                       "nothing overlaps",
-                       rank)}};
-  }
-  return {};
+      return "backward waited for bucket 0 before bucket 1 had set out: nothing overlaps";
+    return "";
+  });
 }
 
 Verdict judge_bytes(const Run& run) {
@@ -146,16 +84,15 @@ Verdict judge_bytes(const Run& run) {
   for (std::size_t b = 0; b < plan.buckets().size(); ++b)
     expected.push_back(fmt::format("reduce_scatter of bucket {}", b));
   const std::int64_t bytes = plan.padded_bytes() / run.world * (run.world - 1);
-  for (int rank = 0; rank < run.world; ++rank) {
-    const std::vector<std::string> calls = run.ranks[rank].at("calls");
+  return first_fault(run, [&](int, const Json& seen) -> std::string {
+    const std::vector<std::string> calls = seen.at("calls");
     if (calls != expected)
-      return {{fmt::format("rank {} made the calls {}; expected reduce_scatter of bucket 0 to {}",
-                           rank, fmt::join(calls, ", "), expected.size() - 1)}};
-    if (run.ranks[rank].at("sent") != bytes)
-      return {{fmt::format("rank {}: sent {} bytes, expected {}: (p-1)/p of each bucket", rank,
-                           run.ranks[rank]["sent"].get<std::int64_t>(), bytes)}};
-  }
-  return {};
+      return fmt::format("made the calls {}; expected reduce_scatter of bucket 0 to {}",
+                         fmt::join(calls, ", "), expected.size() - 1);
+    if (const std::int64_t sent = seen.at("sent"); sent != bytes)
+      return fmt::format("sent {} bytes, expected {}: (p-1)/p of each bucket", sent, bytes);
+    return "";
+  });
 }
 
 // Three micro-batches on each rank, the first two under no_sync().
@@ -182,16 +119,15 @@ Verdict judge_micro_batches(const Run& run) {
   const DeepNet net(run.seed);
   for (int i = 0; i < 3 * run.world; ++i)
     backward(net.loss(run.seed, static_cast<std::uint64_t>(i)) * (1.0 / run.world));
-  for (int rank = 0; rank < run.world; ++rank)
+  return first_fault(run, [&](int, const Json& seen) -> std::string {
     for (std::size_t step = 0; step < 2; ++step)
-      for (const auto& [name, parameter] : net.named_parameters()) {
-        const std::string fault =
-            difference("the gradient of " + name, run.ranks[rank].at(step).at(name),
-                       json_of(parameter.grad()));
-        if (!fault.empty())
-          return {{fmt::format("rank {}, step {}, after 3 micro-batches: {}", rank, step, fault)}};
-      }
-  return {};
+      for (const auto& [name, parameter] : net.named_parameters())
+        if (const std::string fault = difference("the gradient of " + name, seen.at(step).at(name),
+                                                 json_of(parameter.grad()));
+            !fault.empty())
+          return fmt::format("step {}, after 3 micro-batches: {}", step, fault);
+    return "";
+  });
 }
 
 const Judge judge("20-zero2", {{"gradients", collect_gradients, judge_gradients},

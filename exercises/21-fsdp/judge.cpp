@@ -1,13 +1,10 @@
 // Judges sharded parameters: a training against a single process; which units are in memory when,
 // and which calls are made, beside a rank that runs the reference; and the ledger.
 #include "autograd/engine/engine.hpp"
-#include "autograd/ops/ops.hpp"
 #include "autograd/optim/sgd.hpp"
-#include "base/trace.hpp"
-#include "collectives/transport/transport.hpp"
 #include "exercises/21-fsdp/interface.hpp"
-#include "exercises/judge/block_net.hpp"
-#include "exercises/judge/tensors.hpp"
+#include "exercises/judge/autograd/tensors.hpp"
+#include "exercises/judge/zero/block_net_step.hpp"
 #include "parallel/replicate.hpp"
 
 namespace ringside::exercises {
@@ -51,30 +48,18 @@ template <BlockNet::Options options>
 Verdict judge_training(const Run& run) {
   const BlockNet net(options, run.seed, 0);
   SGD optimizer(all_parameters(net));
-  const auto compare = [&](const std::string& what, const std::string& where, const Json& seen,
-                           const Json& expected) -> std::string {
-    for (const auto& [name, tensor] : expected.items())
-      if (const std::string fault = difference(fmt::format("{}{}", what, name),
-                                               seen.contains(name) ? seen[name] : Json(), tensor);
-          !fault.empty())
-        return fmt::format("{}: {}", where, fault);
-    return "";
-  };
   for (int step = 0; step <= steps; ++step) {
-    Json expected = Json::object();
-    if (step < steps) {
-      optimizer.zero_grad();
-      backward(net.loss(run.seed, step, 0, run.world));
+    const bool end = step == steps;
+    optimizer.zero_grad();
+    if (!end) backward(net.loss(run.seed, step, 0, run.world));
+    const Json& seen = run.ranks[0].at(step);
+    for (const auto& [name, parameter] : net.named_parameters()) {
+      const std::string fault =
+          difference((end ? "" : "the gradient of ") + name, seen.value(name, Json()),
+                     json_of(end ? parameter : parameter.grad()));
+      if (!fault.empty()) return {{fmt::format("{} {}: {}", end ? "after" : "step", step, fault)}};
     }
-    for (const auto& [name, parameter] : net.named_parameters())
-      expected[name] = json_of(step < steps ? parameter.grad() : parameter);
-    const std::string fault =
-        step < steps
-            ? compare("the gradient of ", fmt::format("step {}", step), run.ranks[0].at(step),
-                      expected)
-            : compare("", fmt::format("after {} steps", steps), run.ranks[0].at(steps), expected);
-    if (!fault.empty()) return {{fault}};
-    if (step < steps) optimizer.step();
+    if (!end) optimizer.step();
   }
   return {};
 }
@@ -83,53 +68,10 @@ Verdict judge_training(const Run& run) {
 template <BlockNet::Options options>
 Json collect_step(World& world) {
   BlockNet net(options, world.seed(), world.rank());
-  const auto method = student_stage3(net, world.group());
-  Json events = Json::array(), calls = Json::array();
-  std::string error;
-  const auto note = [&](const std::string& what) {
-    events.push_back({{"what", what}, {"in memory", method->in_memory()}});
-  };
-  for (const auto& [name, module] : net.named_modules()) {
-    if (!net.is_layer(name)) continue;
-    module->register_forward_pre_hook([&note, name = name] { note("forward of " + name); });
-    module->register_forward_hook([&note, name = name](const Tensor& y) {
-      if (y.grad_fn())
-        y.register_hook([&note, name](const Tensor&) { note("backward of " + name); });
-    });
-  }
-  world.doing("one step");
-  reset_peak_memory();
-  const std::uint64_t before = world.group().traffic().payload_bytes_sent;
-  Trace trace;
-  try {
-    const Trace::On on(trace);
-    if (options.history) {
-      backward(net.loss(world.seed(), 0, world.rank(), 1));
-      method->finish();
-    } else {
-      const NoGrad no_history;
-      (void)net.loss(world.seed(), 0, world.rank(), 1);
-    }
-    note("end");
-    world.group().barrier();
-  } catch (const Error& thrown) {
-    error = thrown.what();  // other calls than those of the witness explain it
-  }
-  for (const Trace::Span& span : trace.spans())
-    if (span.kind == Trace::Kind::call && !span.about.empty())
-      calls.push_back({{"call", span.name + " of " + span.about}, {"bytes", span.bytes}});
-  return {{"events", events},
-          {"calls", calls},
-          {"error", error},
-          {"sent", world.group().traffic().payload_bytes_sent - before},
-          {"peak", memory_use(MemoryKind::parameters).peak}};
-}
-
-std::string error_of(const Run& run) {
-  for (int rank = 0; rank < run.world; ++rank)
-    if (const std::string error = run.ranks[rank].at("error"); !error.empty())
-      return fmt::format("rank {}: {}", rank, error);
-  return "";
+  auto method = student_stage3(net, world.group());
+  return step_of_block_net(
+      world, options, net,
+      {[&] { method->finish(); }, [&] { return method->in_memory(); }, [&] { method.reset(); }});
 }
 
 std::string names(const Json& units) {
@@ -140,59 +82,57 @@ std::string names(const Json& units) {
 // Where the events of a rank first differ from those that the witness, the last rank, has.
 Verdict judge_events(const Run& run) {
   const Json& expected = run.ranks.back().at("events");
-  for (int rank = 0; rank < run.world; ++rank) {
-    const Json& seen = run.ranks[rank].at("events");
+  const Verdict fault = first_fault(run, [&](int, const Json& rank) -> std::string {
+    const Json& seen = rank.at("events");
     for (std::size_t i = 0; i < std::min(seen.size(), expected.size()); ++i)
       if (seen[i] != expected[i])
-        return {{fmt::format("rank {}, {}: in memory {}; expected{} {}", rank,
-                             seen[i]["what"].get<std::string>(), names(seen[i]["in memory"]),
-                             seen[i]["what"] == expected[i]["what"] ? "" : " an event before,",
-                             names(expected[i]["in memory"]))}};
-  }
-  if (const std::string error = error_of(run); !error.empty()) return {{error}};
-  return {};
+        return fmt::format("{}: in memory {}; expected{} {}", seen[i]["what"].get<std::string>(),
+                           names(seen[i]["in memory"]),
+                           seen[i]["what"] == expected[i]["what"] ? "" : " an event before,",
+                           names(expected[i]["in memory"]));
+    return "";
+  });
+  return fault.says.empty() ? first_error(run) : fault;
 }
 
 Verdict judge_calls(const Run& run) {
   const Json& expected = run.ranks.back().at("calls");
-  for (int rank = 0; rank < run.world; ++rank) {
-    const Json& seen = run.ranks[rank].at("calls");
-    for (std::size_t i = 0; i < std::max(seen.size(), expected.size()); ++i) {
-      const auto call = [&](const Json& calls) {
-        return i < calls.size() ? calls[i]["call"].get<std::string>() : "no call";
-      };
-      if (call(seen) != call(expected))
-        return {{fmt::format("rank {}, call {}: {}; expected {}", rank, i, call(seen),
-                             call(expected))}};
-    }
-  }
-  if (const std::string error = error_of(run); !error.empty()) return {{error}};
-  for (int rank = 0; rank < run.world; ++rank) {
-    std::uint64_t bytes = 0;
-    for (const Json& call : expected)
-      bytes += call.at("bytes").get<std::uint64_t>() / static_cast<unsigned>(run.world) *
-               static_cast<unsigned>(run.world - 1);
-    if (run.ranks[rank].at("sent") != bytes)
-      return {{fmt::format("rank {}: sent {} bytes, expected {}", rank,
-                           run.ranks[rank]["sent"].get<std::uint64_t>(), bytes)}};
-  }
-  return {};
+  const Verdict fault = first_fault(run, [&](int, const Json& rank) -> std::string {
+    const Json& seen = rank.at("calls");
+    const auto call = [](const Json& calls, std::size_t i) {
+      return i < calls.size() ? calls[i]["call"].get<std::string>() : "no call";
+    };
+    for (std::size_t i = 0; i < std::max(seen.size(), expected.size()); ++i)
+      if (call(seen, i) != call(expected, i))
+        return fmt::format("call {}: {}; expected {}", i, call(seen, i), call(expected, i));
+    return "";
+  });
+  if (!fault.says.empty()) return fault;
+  if (Verdict error = first_error(run); !error.says.empty()) return error;
+  const auto p = static_cast<std::uint64_t>(run.world);
+  std::uint64_t bytes = 0;
+  for (const Json& call : expected) bytes += call.at("bytes").get<std::uint64_t>() / p * (p - 1);
+  return first_fault(run, [&](int, const Json& rank) -> std::string {
+    const std::uint64_t sent = rank.at("sent");
+    return sent == bytes ? "" : fmt::format("sent {} bytes, expected {}", sent, bytes);
+  });
 }
 
 Verdict judge_memory(const Run& run) {
-  if (const std::string error = error_of(run); !error.empty()) return {{error}};
+  if (Verdict error = first_error(run); !error.says.empty()) return error;
   const BlockNet net(BlockNet::deep, run.seed, 0);
   const std::int64_t all = net.parameter_bytes(), units = 2 * net.largest_unit_bytes();
   const std::int64_t padding = 64 * (run.world + 2) * (BlockNet::deep.depth + 2);
   const std::int64_t most = all / run.world + units + padding;
-  for (int rank = 0; rank < run.world; ++rank)
-    if (const std::int64_t peak = run.ranks[rank].at("peak"); peak > most)
-      return {
-          {fmt::format("rank {}: at the peak parameters take {:.2f} n bytes, expected at most "
-                       "{:.2f} n: the shards and two units",
-                       rank, static_cast<double>(peak) / static_cast<double>(all),
-                       static_cast<double>(most) / static_cast<double>(all))}};
-  return {};
+  return first_fault(run, [&](int, const Json& rank) -> std::string {
+    const std::int64_t peak = rank.at("peak");
+    if (peak <= most) return "";
+    return fmt::format(
+        "at the peak parameters take {:.2f} n bytes, expected at most {:.2f} n: the "
+        "shards and two units",
+        static_cast<double>(peak) / static_cast<double>(all),
+        static_cast<double>(most) / static_cast<double>(all));
+  });
 }
 
 const Judge judge("21-fsdp",

@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "exercises/22-memory-accounting/interface.hpp"
-#include "exercises/judge/formulas.hpp"
-#include "exercises/judge/ledger_under_zero.hpp"
+#include "exercises/judge/planning/formulas.hpp"
+#include "exercises/judge/planning/inputs_json.hpp"
+#include "exercises/judge/program.hpp"
+#include "exercises/judge/zero/ledger_under_zero.hpp"
 #include "planning/formulas/devices.hpp"
 
 namespace ringside::exercises {
@@ -15,33 +17,29 @@ namespace {
 constexpr Types bf16{}, fp32{.parameters = 4, .gradients = 4, .activations = 4};
 
 std::vector<Question> state_questions() {
-  std::vector<Question> questions;
-  const auto ask = [&](const char* name, const Student<StateBytes>& student,
-                       StateBytes* reference) {
-    for (const Types& types : {fp32, bf16})
-      for (const double shards : {1, 8})
-        questions.push_back({fmt::format("{} of 7.5e9 {} parameters over N = {} ranks", name,
-                                         types.parameters < 4 ? "bf16" : "fp32", shards),
-                             [=, &student] {
-                               return student({"P", 7.5e9}, types, shards);
-                             },
-                             [=] {
-                               return reference({"P", 7.5e9}, types, shards);
-                             }});
+  struct Kind {
+    const char* name;
+    const Student<StateBytes>& student;
+    StateBytes* reference;
   };
-  ask("parameter_bytes", student_parameter_bytes, planning::parameter_bytes);
-  ask("gradient_bytes", student_gradient_bytes, planning::gradient_bytes);
-  ask("master_bytes", student_master_bytes, planning::master_bytes);
-  ask("moment_bytes", student_moment_bytes, planning::moment_bytes);
-  for (const Types& types : {fp32, bf16})
-    questions.push_back({fmt::format("state_of_model of 7.5e9 {} parameters",
-                                     types.parameters < 4 ? "bf16" : "fp32"),
-                         [=] {
-                           return student_state_of_model({"P", 7.5e9}, types);
-                         },
-                         [=] {
-                           return planning::state_of_model({"P", 7.5e9}, types);
-                         }});
+  const Kind kinds_of_state[] = {
+      {"parameter_bytes", student_parameter_bytes, planning::parameter_bytes},
+      {"gradient_bytes", student_gradient_bytes, planning::gradient_bytes},
+      {"master_bytes", student_master_bytes, planning::master_bytes},
+      {"moment_bytes", student_moment_bytes, planning::moment_bytes}};
+  const Quantity p("P", 7.5e9);
+  std::vector<Question> questions;
+  for (const Types& types : {fp32, bf16}) {
+    const std::string of =
+        fmt::format(" of 7.5e9 {} parameters", types.parameters < 4 ? "bf16" : "fp32");
+    for (const auto& [name, student, reference] : kinds_of_state)
+      for (const double shards : {1, 8})
+        questions.push_back({fmt::format("{}{} over N = {} ranks", name, of, shards),
+                             [=, &s = student] { return s(p, types, shards); },
+                             [=, r = reference] { return r(p, types, shards); }});
+    questions.push_back(
+        ask("state_of_model" + of, student_state_of_model, planning::state_of_model, p, types));
+  }
   return questions;
 }
 
@@ -101,45 +99,33 @@ std::vector<Question> course_questions() {
   const auto kept = [=](double tokens) {
     return Quantity("A", 126 * tokens * 2 * (d.value() + f.value()));
   };
-  std::vector<Question> questions = {
-      {"state_of_model of XXL in bf16", [=] { return student_state_of_model(p, bf16); },
-       [=] { return planning::state_of_model(p, bf16); }},
-      {"devices_for_state of XXL, 80 GB each",
-       [=] { return student_devices_for_state(state, memory); },
-       [=] { return planning::devices_for_state(state, memory); },
-       {{41, "GiB taken for GB: 80 GB are 80e9 bytes"},
-        {state.value() / 80e9, "no whole number of devices"}}},
-      {"feed_forward_activations of a block of XXL, 1 token",
-       [=] {
-         return student_feed_forward_activations({"T", 1}, d, f, e, {"t", 1});
-       },
-       [=] {
-         return planning::feed_forward_activations({"T", 1}, d, f, e, {"t", 1});
-       },
-       {{4 * (d.value() + f.value()), "also the gradients, which backward does not keep"}}},
-      {"feed_forward_activations of a block of XXL, 4096 tokens, t = 4",
-       [=] {
-         return student_feed_forward_activations({"T", 4096}, d, f, e, {"t", 4});
-       },
-       [=] {
-         return planning::feed_forward_activations({"T", 4096}, d, f, e, {"t", 4});
-       }}};
+  std::vector<Question> questions;
+  const auto add = [&](Question question, decltype(Question::known) known = {}) {
+    question.known = std::move(known);
+    questions.push_back(std::move(question));
+  };
+  add(ask("state_of_model of XXL in bf16", student_state_of_model, planning::state_of_model, p,
+          bf16));
+  add(ask("devices_for_state of XXL, 80 GB each", student_devices_for_state,
+          planning::devices_for_state, state, memory),
+      {{41, "GiB taken for GB: 80 GB are 80e9 bytes"},
+       {state.value() / 80e9, "no whole number of devices"}});
+  add(ask("feed_forward_activations of a block of XXL, 1 token", student_feed_forward_activations,
+          planning::feed_forward_activations, {"T", 1}, d, f, e, {"t", 1}),
+      {{4 * (d.value() + f.value()), "also the gradients, which backward does not keep"}});
+  add(ask("feed_forward_activations of a block of XXL, 4096 tokens, t = 4",
+          student_feed_forward_activations, planning::feed_forward_activations, {"T", 4096}, d, f,
+          e, {"t", 4}));
   const char* const why = "without the half of the activations that every device has whole";
   for (const double tokens : {0, 4096}) {
     const std::string of = fmt::format(" of XXL with {} tokens a device", tokens);
-    const double all_divided = std::ceil((state.value() + kept(tokens).value()) / 95e9);
-    questions.push_back({"fsdp_bytes" + of + ", N = 61",
-                         [=] {
-                           return student_fsdp_bytes(state, kept(tokens), {"N", 61});
-                         },
-                         [=] {
-                           return planning::fsdp_bytes(state, kept(tokens), {"N", 61});
-                         },
-                         {{(state.value() + kept(tokens).value()) / 61, why}}});
-    questions.push_back({"fsdp_devices" + of + ", 95 GB each",
-                         [=] { return student_fsdp_devices(state, kept(tokens), larger); },
-                         [=] { return planning::fsdp_devices(state, kept(tokens), larger); },
-                         {{all_divided, why}}});
+    const double all = state.value() + kept(tokens).value();
+    add(ask("fsdp_bytes" + of + ", N = 61", student_fsdp_bytes, planning::fsdp_bytes, state,
+            kept(tokens), {"N", 61}),
+        {{all / 61, why}});
+    add(ask("fsdp_devices" + of + ", 95 GB each", student_fsdp_devices, planning::fsdp_devices,
+            state, kept(tokens), larger),
+        {{std::ceil(all / 95e9), why}});
   }
   return questions;
 }
@@ -152,9 +138,24 @@ Verdict judge_course(const Run& run) {
   return judge_answers(run.ranks[0], course_questions());
 }
 
-const Judge judge("22-memory-accounting", {{"state", collect_state, judge_state},
-                                           {"ledger", collect_ledger, judge_ledger_of_stages},
-                                           {"course", collect_course, judge_course}});
+void by_program() {
+  answer_by_program(student_shards_of, "shards_of");
+  answer_by_program(student_parameter_bytes, "parameter_bytes");
+  answer_by_program(student_gradient_bytes, "gradient_bytes");
+  answer_by_program(student_master_bytes, "master_bytes");
+  answer_by_program(student_moment_bytes, "moment_bytes");
+  answer_by_program(student_state_of_model, "state_of_model");
+  answer_by_program(student_feed_forward_activations, "feed_forward_activations");
+  answer_by_program(student_devices_for_state, "devices_for_state");
+  answer_by_program(student_fsdp_bytes, "fsdp_bytes");
+  answer_by_program(student_fsdp_devices, "fsdp_devices");
+}
+
+const Judge judge("22-memory-accounting",
+                  {{"state", collect_state, judge_state},
+                   {"ledger", collect_ledger, judge_ledger_of_stages},
+                   {"course", collect_course, judge_course}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

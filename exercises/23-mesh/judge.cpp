@@ -49,7 +49,7 @@ Json collect_arithmetic(World&) {
 }
 
 // The first fault of a rank of a grid, as "grid 2 x 3: ...".
-Verdict first_fault(
+Verdict first_fault_of_grids(
     const Run& run,
     const std::function<std::string(const Json& seen, const Sizes& sizes, int rank)>& fault) {
   for (std::size_t k = 0; k < grids.size(); ++k)
@@ -61,31 +61,33 @@ Verdict first_fault(
 }
 
 Verdict judge_coordinates(const Run& run) {
-  return first_fault(run, [](const Json& seen, const Sizes& sizes, int rank) -> std::string {
-    const std::vector<int> at = seen.at("coordinates"),
-                           expected = parallel::coordinates(sizes, rank);
-    if (at != expected)
-      return fmt::format(
-          "rank {} has the coordinates {}, expected {}: the last axis varies fastest", rank,
-          list(at), list(expected));
-    if (seen.at("rank_at") != rank)
-      return fmt::format("rank_at({}) is {}, expected {}", list(expected),
-                         seen["rank_at"].get<int>(), rank);
-    return "";
-  });
+  return first_fault_of_grids(
+      run, [](const Json& seen, const Sizes& sizes, int rank) -> std::string {
+        const std::vector<int> at = seen.at("coordinates"),
+                               expected = parallel::coordinates(sizes, rank);
+        if (at != expected)
+          return fmt::format(
+              "rank {} has the coordinates {}, expected {}: the last axis varies fastest", rank,
+              list(at), list(expected));
+        if (seen.at("rank_at") != rank)
+          return fmt::format("rank_at({}) is {}, expected {}", list(expected),
+                             seen["rank_at"].get<int>(), rank);
+        return "";
+      });
 }
 
 Verdict judge_members(const Run& run) {
-  return first_fault(run, [](const Json& seen, const Sizes& sizes, int rank) -> std::string {
-    for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
-      const std::vector<int> ranks = seen.at("members").at(axis),
-                             expected = parallel::members(sizes, rank, axis);
-      if (ranks != expected)
-        return fmt::format("the members of rank {} along axis {} are {}, expected {}", rank, axis,
-                           list(ranks), list(expected));
-    }
-    return "";
-  });
+  return first_fault_of_grids(
+      run, [](const Json& seen, const Sizes& sizes, int rank) -> std::string {
+        for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+          const std::vector<int> ranks = seen.at("members").at(axis),
+                                 expected = parallel::members(sizes, rank, axis);
+          if (ranks != expected)
+            return fmt::format("the members of rank {} along axis {} are {}, expected {}", rank,
+                               axis, list(ranks), list(expected));
+        }
+        return "";
+      });
 }
 
 // ---- The groups ----

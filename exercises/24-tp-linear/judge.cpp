@@ -5,57 +5,22 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
 #include "exercises/24-tp-linear/interface.hpp"
-#include "exercises/judge/divided_tensors.hpp"
-#include "exercises/judge/recorded_calls.hpp"
+#include "exercises/judge/collectives/recorded_calls.hpp"
+#include "exercises/judge/tensor_parallel/divided_layer.hpp"
+#include "exercises/judge/tensor_parallel/divided_tensors.hpp"
 
 namespace ringside::exercises {
 namespace {
 
 using namespace autograd;
 
-// A layer y = x W^T + b, and the gradient dy that comes back to it. `in` and `out` are no multiples
-// of the ranks.
-struct Layer {
-  Layer(int ranks, bool its_column, bool with_bias, std::uint64_t seed)
-      : column(its_column),
-        in(3 * ranks + 1),
-        out(2 * ranks + 1),
-        x(numbers({2, 3, in}, seed, "x")),
-        weight(numbers({out, in}, seed, "weight")),
-        bias(with_bias ? numbers({out}, seed, "bias") : Tensor()),
-        dy(numbers({2, 3, out}, seed, "dy")) {}
-  std::string name() const { return column ? "column_linear" : "row_linear"; }
-  bool column;
-  std::int64_t in, out;
-  Tensor x, weight, bias, dy;
-};
-
-struct Results {
-  Tensor y, dx, dW, db;
-};
-
-// y of one rank, or of a single process (ranks 1), and its gradients after backward(dy).
-template <class Forward>
-Results run_layer(const Layer& layer, int ranks, int rank, const Forward& forward) {
-  const bool column = layer.column;
-  const auto leaf = [](const Tensor& x) {
-    return x.defined() ? x.clone().set_requires_grad(true) : x;
-  };
-  const Tensor x = leaf(column ? layer.x : part(layer.x, 2, ranks, rank)),
-               weight = leaf(part(layer.weight, column ? 0 : 1, ranks, rank)),
-               bias = leaf(column ? part(layer.bias, 0, ranks, rank) : layer.bias);
-  const Tensor y = forward(x, weight, bias);
-  backward(y, column ? part(layer.dy, 2, ranks, rank) : layer.dy);
-  return {y.detach(), x.grad(), weight.grad(), bias.defined() ? bias.grad() : Tensor()};
-}
-
 template <bool with_bias>
 Json collect_layers(World& world) {
   Json seen;
   for (const bool column : {true, false}) {
-    const Layer layer(world.size(), column, with_bias, world.seed());
+    const DividedLayer layer(world.size(), column, with_bias, world.seed());
     world.doing(layer.name());
-    const Results results = run_layer(
+    const LayerResults results = run_layer(
         layer, world.size(), world.rank(), [&](const Tensor& x, const Tensor& w, const Tensor& b) {
           return column ? student_column_linear(x, w, b, world.group(), "fc1")
                         : student_row_linear(x, w, b, world.group(), "fc2");
@@ -72,13 +37,13 @@ template <bool with_bias>
 Verdict judge_layers(const Run& run) {
   const int p = run.world;
   for (const bool column : {true, false}) {
-    const Layer layer(p, column, with_bias, run.seed);
+    const DividedLayer layer(p, column, with_bias, run.seed);
     const auto single = [](const Tensor& x, const Tensor& w, const Tensor& b) {
       return linear(x, w, b);
     };
-    const Results whole = run_layer(layer, 1, 0, single);
+    const LayerResults whole = run_layer(layer, 1, 0, single);
     for (int rank = 0; rank < p; ++rank) {
-      const Results alone = run_layer(layer, p, rank, single);
+      const LayerResults alone = run_layer(layer, p, rank, single);
       const Json& seen = run.ranks[rank].at(layer.name());
       const auto fault = [&](const char* what, const Tensor& expected, const Tensor& by_itself) {
         return fault_of(what, seen.at(what), values(expected), values(by_itself), p);
@@ -97,7 +62,7 @@ Verdict judge_layers(const Run& run) {
 // ---- How a tensor is divided ----
 
 Json collect_parts(World& world) {
-  const Layer layer(world.size(), true, false, world.seed());
+  const DividedLayer layer(world.size(), true, false, world.seed());
   Json parts = Json::array();
   for (const std::int64_t dimension : {0, 1})
     parts.push_back(values(student_part_of(layer.weight, dimension, world.group())));
@@ -105,20 +70,21 @@ Json collect_parts(World& world) {
 }
 
 Verdict judge_parts(const Run& run) {
-  const Layer layer(run.world, true, false, run.seed);
-  for (int rank = 0; rank < run.world; ++rank)
+  const DividedLayer layer(run.world, true, false, run.seed);
+  return first_fault(run, [&](int rank, const Json& parts) -> std::string {
     for (const std::int64_t dimension : {0, 1}) {
       const Tensor expected = part(layer.weight, dimension, run.world, rank);
-      const std::vector<double> seen = run.ranks[rank].at(dimension);
+      const std::vector<double> seen = parts.at(dimension);
       if (seen != values(expected))
-        return {{fmt::format(
-            "rank {}: part_of(W {}, {}) has {} numbers from {:.4g} on, expected "
-            "{} of {} {}: {} numbers from {:.4g} on",
-            rank, to_string(layer.weight.shape()), dimension, seen.size(),
-            seen.empty() ? 0 : seen[0], expected.size(dimension), layer.weight.size(dimension),
-            dimension == 0 ? "rows" : "columns", expected.elements(), values(expected)[0])}};
+        return fmt::format(
+            "part_of(W {}, {}) has {} numbers from {:.4g} on, expected {} of {} {}: "
+            "{} numbers from {:.4g} on",
+            to_string(layer.weight.shape()), dimension, seen.size(), seen.empty() ? 0 : seen[0],
+            expected.size(dimension), layer.weight.size(dimension),
+            dimension == 0 ? "rows" : "columns", expected.elements(), values(expected)[0]);
     }
-  return {};
+    return "";
+  });
 }
 
 // ---- A feed-forward block: x -> column -> relu -> row ----
@@ -150,28 +116,28 @@ Json collect_block(World& world) {
 Verdict judge_calls(const Run& run) {
   const std::pair<const char*, std::string> passes[] = {
       {"forward", "all_reduce of fc2"}, {"backward", "all_reduce of gradient of fc1"}};
-  for (int rank = 0; rank < run.world; ++rank)
+  return first_fault(run, [&](int, const Json& seen) -> std::string {
     for (const auto& [pass, call] : passes)
-      if (const std::string found = difference_of_calls(run.ranks[rank].at(pass), {call});
-          !found.empty())
-        return {{fmt::format("rank {}, {} of the block: {}", rank, pass, found)}};
-  return {};
+      if (const std::string found = difference_of_calls(seen.at(pass), {call}); !found.empty())
+        return fmt::format("{} of the block: {}", pass, found);
+    return "";
+  });
 }
 
 // In each direction the ring's 2 (t-1)/t of the tensor [tokens, d], from every rank.
 Verdict judge_bytes(const Run& run) {
   const auto t = static_cast<std::uint64_t>(run.world),
-             whole = static_cast<std::uint64_t>(tokens * width(run.world)) * sizeof(double);
-  for (int rank = 0; rank < run.world; ++rank)
-    for (const char* pass : {"forward", "backward"}) {
-      const std::uint64_t seen = run.ranks[rank].at(pass).at("sent");
-      if (seen != 2 * (t - 1) * whole / t)
-        return {
-            {fmt::format("rank {}, {} of the block: sent {} bytes, expected {}: 2 (t-1)/t of "
-                         "[{}, {}] in fp64, with t = {}",
-                         rank, pass, seen, 2 * (t - 1) * whole / t, tokens, width(run.world), t)}};
-    }
-  return {};
+             whole = static_cast<std::uint64_t>(tokens * width(run.world)) * sizeof(double),
+             expected = 2 * (t - 1) * whole / t;
+  return first_fault(run, [&](int, const Json& seen) -> std::string {
+    for (const char* pass : {"forward", "backward"})
+      if (const std::uint64_t sent = seen.at(pass).at("sent"); sent != expected)
+        return fmt::format(
+            "{} of the block: sent {} bytes, expected {}: 2 (t-1)/t of [{}, {}] in "
+            "fp64, with t = {}",
+            pass, sent, expected, tokens, width(run.world), t);
+    return "";
+  });
 }
 
 const Judge judge("24-tp-linear", {{"values", collect_layers<false>, judge_layers<false>},

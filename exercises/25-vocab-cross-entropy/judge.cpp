@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "exercises/25-vocab-cross-entropy/interface.hpp"
-#include "exercises/judge/divided_tensors.hpp"
-#include "exercises/judge/recorded_calls.hpp"
+#include "exercises/judge/collectives/recorded_calls.hpp"
+#include "exercises/judge/tensor_parallel/divided_tensors.hpp"
 #include "tensor_parallel/vocabulary.hpp"
 
 namespace ringside::exercises {

@@ -6,8 +6,8 @@
 
 #include "cli/views/pipeline_picture.hpp"
 #include "exercises/26-pipeline-schedule/interface.hpp"
-#include "exercises/judge/judge.hpp"
-#include "exercises/judge/pipeline_step.hpp"
+#include "exercises/judge/pipeline_parallel/pipeline_step.hpp"
+#include "exercises/judge/program.hpp"
 #include "pipeline_parallel/lower.hpp"
 #include "pipeline_parallel/proof/deadlock.hpp"
 #include "pipeline_parallel/proof/formulas.hpp"
@@ -35,15 +35,8 @@ Json collect_schedules(World&) {
   Json all;
   for (const char* name : names)
     for (int p = 2; p <= most_ranks; ++p)
-      for (int m = 1; m <= most_micro_batches; ++m) {
-        Json ranks = Json::array();
-        for (const auto& actions : student_schedule(name, p, m).actions) {
-          Json& rank = ranks.emplace_back(Json::array());
-          for (const Action& action : actions)
-            rank.push_back({static_cast<int>(action.kind), action.stage, action.micro_batch});
-        }
-        all[name][static_cast<std::size_t>(p - 2)].push_back(std::move(ranks));
-      }
+      for (int m = 1; m <= most_micro_batches; ++m)
+        all[name][static_cast<std::size_t>(p - 2)].push_back(student_schedule(name, p, m).actions);
   return all;
 }
 
@@ -54,11 +47,7 @@ Verdict first_fault(const Run& run, bool with_picture, const Fault& fault) {
     for (int p = 2; p <= most_ranks; ++p)
       for (int m = 1; m <= most_micro_batches; ++m) {
         Schedule schedule{m, loop_placement(p), {}};
-        for (const Json& rank : run.ranks[0].at(name).at(p - 2).at(m - 1)) {
-          schedule.actions.emplace_back();
-          for (const Json& action : rank)
-            schedule.actions.back().push_back({action.at(0), action.at(1), action.at(2)});
-        }
+        run.ranks[0].at(name).at(p - 2).at(m - 1).get_to(schedule.actions);
         const std::string found = fault(schedule, {name, p, m, 1});
         if (found.empty()) continue;
         std::ostringstream picture;
@@ -140,11 +129,18 @@ Verdict judge_gradients(const Run& run) {
   return {};
 }
 
-const Judge judge("26-pipeline-schedule", {{"complete", collect_schedules, judge_complete},
-                                           {"deadlock", collect_schedules, judge_deadlock},
-                                           {"bubble", collect_schedules, judge_bubble},
-                                           {"memory", collect_schedules, judge_memory},
-                                           {"gradients", collect_gradients, judge_gradients}});
+void by_program() {
+  answer_by_program(student_gpipe, "gpipe");
+  answer_by_program(student_one_f_one_b, "one_f_one_b");
+}
+
+const Judge judge("26-pipeline-schedule",
+                  {{"complete", collect_schedules, judge_complete},
+                   {"deadlock", collect_schedules, judge_deadlock},
+                   {"bubble", collect_schedules, judge_bubble},
+                   {"memory", collect_schedules, judge_memory},
+                   {"gradients", collect_gradients, judge_gradients}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -2,7 +2,9 @@
 // numbers that differ between students.
 #include "base/random.hpp"
 #include "exercises/27-accounting-4d/interface.hpp"
-#include "exercises/judge/formulas.hpp"
+#include "exercises/judge/planning/formulas.hpp"
+#include "exercises/judge/planning/inputs_json.hpp"
+#include "exercises/judge/program.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -124,11 +126,23 @@ Verdict judge_them(const Run& run) {
   return judge_answers(run.ranks[0], questions(run.seed));
 }
 
-const Judge judge(
-    "27-accounting-4d",
-    {{"times", collect<time_questions>, judge_them<time_questions>},
-     {"given-split", collect<given_split_questions>, judge_them<given_split_questions>},
-     {"best-split", collect<best_split_questions>, judge_them<best_split_questions>}});
+void by_program() {
+  answer_by_program(student_compute_seconds, "split_compute_seconds");
+  answer_by_program(student_fsdp_seconds, "split_fsdp_seconds");
+  answer_by_program(student_tensor_seconds, "split_tensor_seconds");
+  answer_by_program(student_tokens_if_overlapped, "tokens_if_overlapped");
+  answer_by_program(student_tokens_if_added, "tokens_if_added");
+  answer_by_program(student_tokens_at_best_split, "tokens_at_best_split");
+  answer_by_program(student_best_fsdp, "best_fsdp");
+  answer_by_program(student_largest_tensor, "largest_tensor");
+}
+
+const Judge judge("27-accounting-4d",
+                  {{"times", collect<time_questions>, judge_them<time_questions>},
+                   {"given-split", collect<given_split_questions>,
+                    judge_them<given_split_questions>},
+                   {"best-split", collect<best_split_questions>, judge_them<best_split_questions>}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

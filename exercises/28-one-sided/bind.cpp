@@ -1,7 +1,7 @@
 // Compiled with the student's files each time that they change.
 #include "collectives.hpp"
 #include "exercises/28-one-sided/interface.hpp"
-#include "exercises/judge/one_sided_runs.hpp"
+#include "exercises/judge/collectives/one_sided_runs.hpp"
 #include "protocol.hpp"
 
 namespace ringside::exercises {

@@ -13,8 +13,12 @@
 namespace ringside::exercises {
 namespace {
 
-std::map<std::string_view, std::vector<Case>>& judges() {
-  static std::map<std::string_view, std::vector<Case>> all;
+struct CasesOf {
+  std::vector<Case> cases;
+  void (*by_program)();
+};
+std::map<std::string_view, CasesOf>& judges() {
+  static std::map<std::string_view, CasesOf> all;
   return all;
 }
 
@@ -22,16 +26,36 @@ std::atomic<int> calls = 0;
 
 }  // namespace
 
-Judge::Judge(std::string_view exercise, std::vector<Case> cases) {
-  judges()[exercise] = std::move(cases);
+Judge::Judge(std::string_view exercise, std::vector<Case> cases, void (*by_program)()) {
+  judges()[exercise] = {std::move(cases), by_program};
 }
 
 const Case& find_case(std::string_view exercise, std::string_view id) {
   const auto found = judges().find(exercise);
   require(found != judges().end(), "this program has no judge of exercise {}", exercise);
-  for (const Case& each : found->second)
+  for (const Case& each : found->second.cases)
     if (each.id == id) return each;
   fail("the judge of {} has no case {}", exercise, id);
+}
+
+void let_program_answer(std::string_view exercise) {
+  const auto& by_program = judges().at(exercise).by_program;
+  require(by_program != nullptr, "exercise {} is judged in C++ only", exercise);
+  by_program();
+}
+
+Verdict first_fault(const Run& run,
+                    const std::function<std::string(int rank, const Json& seen)>& fault) {
+  for (int rank = 0; rank < run.world; ++rank)
+    if (const std::string says = fault(rank, run.ranks.at(static_cast<std::size_t>(rank)));
+        !says.empty())
+      return {{fmt::format("rank {}: {}", rank, says)}};
+  return {};
+}
+
+Verdict first_error(const Run& run) {
+  return first_fault(run,
+                     [](int, const Json& seen) { return seen.at("error").get<std::string>(); });
 }
 
 int student_calls() {

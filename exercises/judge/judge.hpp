@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,18 +84,29 @@ struct Verdict {
   std::string picture;            // for a terminal
 };
 
+// What `fault` says about the first rank that has a fault: "rank 1: sent 8 bytes, expected 12".
+// `fault` returns "" where all is right.
+Verdict first_fault(const Run& run,
+                    const std::function<std::string(int rank, const Json& seen)>& fault);
+
+// The "error" of the first rank that saw one. A judge asks after what explains it better.
+Verdict first_error(const Run& run);
+
 struct Case {
   std::string_view id;  // as in exercise.json
   Json (*collect)(World& world);
   Verdict (*judge)(const Run& run);
 };
 
-// Makes the cases of an exercise known to the program. A judge.cpp has one.
+// Makes the cases of an exercise known to the program. A judge.cpp has one. `by_program` lets a
+// program answer all calls of the student's code (program.hpp), where it may be in any language.
 struct Judge {
-  Judge(std::string_view exercise, std::vector<Case> cases);
+  Judge(std::string_view exercise, std::vector<Case> cases, void (*by_program)() = nullptr);
 };
 
 // Throws Error unless there is such a case.
 const Case& find_case(std::string_view exercise, std::string_view id);
+// Throws Error unless programs may answer.
+void let_program_answer(std::string_view exercise);
 
 }  // namespace ringside::exercises

@@ -80,9 +80,10 @@ void judge(const Case& each) {
 void run(const std::vector<std::string>& args) {
   if (args.size() == 2 && args[0] == "postmortem")
     std::cout << collectives::postmortem(collectives::read_flights(args[1]));
-  else if (args.size() == 4 && args[1] == "collect")
+  else if (args.size() == 4 && args[1] == "collect") {
+    if (environment("RINGSIDE_STUDENT_PROGRAM")) let_program_answer(args[0]);
     collect(find_case(args[0], args[2]), args[3]);
-  else if (args.size() == 3 && args[1] == "judge")
+  } else if (args.size() == 3 && args[1] == "judge")
     judge(find_case(args[0], args[2]));
   else
     fail("usage: EXERCISE collect CASE FOLDER | EXERCISE judge CASE | postmortem FOLDER");

@@ -10,7 +10,9 @@
 
 namespace ringside {
 namespace collectives {}
-namespace autograd {}
+namespace autograd {
+namespace cuda {}
+}  // namespace autograd
 namespace parallel {}
 namespace ddp {}
 namespace zero {}
@@ -26,7 +28,10 @@ using namespace ringside::collectives;
 }
 namespace autograd {
 using namespace ringside::autograd;
+namespace cuda {
+using namespace ringside::autograd::cuda;
 }
+}  // namespace autograd
 namespace parallel {
 using namespace ringside::parallel;
 }

@@ -1,6 +1,7 @@
 // The student's code, as the judges call it. Small, because it is compiled at every edit.
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -17,8 +18,8 @@ class Student;
 template <class Result, class... Args>
 class Student<Result(Args...)> {
  public:
-  bool bind(Result (*function)(Args...)) {
-    function_ = function;
+  bool bind(std::function<Result(Args...)> function) {
+    function_ = std::move(function);
     return true;
   }
   Result operator()(Args... args) const {
@@ -28,7 +29,7 @@ class Student<Result(Args...)> {
   }
 
  private:
-  Result (*function_)(Args...) = nullptr;
+  std::function<Result(Args...)> function_;
 };
 
 }  // namespace ringside::exercises

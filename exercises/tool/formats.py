@@ -24,6 +24,8 @@ def terminal(exercise, result, lang="en"):
         elif says and says != said:
             lines += [f"      {case['status']}:" if case["status"] != "wrong" else "      seen:"] + [f"      {each}" for each in says[:12]]
             said = says
+            if case["status"] in ("crashes", "hangs"):
+                lines.append(f"      to see where: ./exercise debug {result['id'][:2]} {case['id']}")
         if case.get("picture"):
             lines += ["", *("      " + line for line in case["picture"].strip("\n").split("\n")), ""]
         if case.get("output", "").strip():

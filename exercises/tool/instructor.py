@@ -83,6 +83,7 @@ def export(args):
         page = handouts.with_tables(handouts.page_of(lang).read_text(), chosen, lang)
         page = re.sub(r"^> .*\n\n", "", page, count=1, flags=re.M)
         (out / handouts.page_of(lang).name).write_text(page[:page.rindex("\n## ")])
+    copy(ROOT / "exercises/programs.md", out / "programs.md")
     if args.self_study:
         for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):
             copy(ROOT / path, out / "reference" / path)

@@ -132,8 +132,8 @@ def reserved_port():
 
 
 class Runner:
-    def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE):
-        self.kit, self.program, self.exercise = kit, program, exercise
+    def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE, command=None):
+        self.kit, self.program, self.exercise, self.command = kit, program, exercise, command
         self.seed, self.transport, self.deadline = seed, transport, deadline
         sanitized = any("-fsanitize" in flag for flag in kit.flags)  # needs terabytes of addresses
         self.limits = LIMITS if shutil.which("prlimit") and not sanitized else []
@@ -155,6 +155,8 @@ class Runner:
                     "RINGSIDE_JOB_KEY": str(port), "RINGSIDE_CONNECT_TIMEOUT": "8", "RINGSIDE_FLIGHT_DIR": f"{folder}/flights",
                     "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed),
                     "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+                if self.command:
+                    environment["RINGSIDE_STUDENT_PROGRAM"] = self.command
                 for key in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
                     if key in os.environ:
                         environment[key] = os.environ[key]
@@ -195,7 +197,8 @@ class Runner:
         if stuck:  # a result that came after the deadline does not count
             return {"hangs": f"did not come back from {doing}"}
         try:
-            return json.loads(Path(folder, f"{rank}.json").read_text())
+            found = json.loads(Path(folder, f"{rank}.json").read_text())
+            return {**found, "error": f"{found['error']} (in {doing})"} if "error" in found and doing != "the case" else found
         except (OSError, ValueError):
             pass
         code = process.returncode
@@ -228,12 +231,13 @@ class Runner:
                          for rank in range(size) if Path(folder, f"{rank}.output").exists())[-2000:]
         where = f"world {size}, " if size > 1 else ""
         for kind, status in (("crashes", "crashes"), ("not_written", "not written"), ("hangs", "hangs"), ("error", "wrong")):
-            hit = {f"rank {rank}: {each[kind]}" if size > 1 else each[kind]: None for rank, each in enumerate(ranks) if kind in each}
-            if kind == "not_written":
-                hit = {each["not_written"]: None for each in ranks if kind in each}
-                where = "" if hit else where
-            if not hit:
+            texts = {each[kind]: [rank for rank, other in enumerate(ranks) if other.get(kind) == each[kind]] for each in ranks if kind in each}
+            if not texts:
                 continue
+            if kind == "not_written" or size == 1:
+                hit, where = list(texts), ""
+            else:
+                hit = [f"rank{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {text}" for text, who in texts.items()]
             # Others repeat the first cause, or tell where they heard it.
             says = [where + each for each in hit if "(as rank" not in each] or [where + each for each in hit]
             if kind == "error" and "nothing came to rank" in says[0]:
@@ -254,12 +258,12 @@ class Runner:
 
 
 def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, **how):
-    """The verdict of one exercise."""
+    """The verdict of one exercise: of the C++ code in `folder`, or of the program that `command` starts."""
     began = time.monotonic()
     cases = []
     result = {"id": exercise["id"], "status": "right", "score": 0, "max": exercise["points"], "seconds": 0, "cases": cases}
     try:
-        program, warnings = compile_student(kit, exercise, folder, build)
+        program, warnings = (kit.program, "") if how.get("command") else compile_student(kit, exercise, folder, build)
         result["compile_seconds"] = round(time.monotonic() - began, 2)
         if "warning:" in warnings:
             result["warnings"] = warnings

@@ -4,6 +4,9 @@
                                    to the terms of docs/glossary.md in both languages
     selftest.py KIT exported       two exports are equal, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
+    selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
+    selftest.py KIT seeds          the reference is right for the data of 20 students
+    selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs on one core, beside a process that keeps it busy
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
@@ -14,6 +17,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,6 +56,44 @@ def references(kit, exercise):
                           seed=kits.seed_of(COURSE_KEY, transport, exercise["id"]))
         if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
             yield f"the reference over {transport}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
+
+
+def programs(kit, exercise):
+    if not exercise.get("any_language"):
+        return
+    answers = str(Path(__file__).with_name("answers.py"))
+    verdict = checked(kit, exercise, {}, command=answers)
+    if verdict["status"] != "right":
+        yield f"answers.py: {described(verdict)}"
+    for command, says in (("exit", "ended without an answer to"), ("echo hello; cat", "expected one line of JSON"),
+                          ("echo '{}'; cat", "has not the form that programs.md shows")):
+        verdict = checked(kit, exercise, {}, command=f"sh -c {shlex.quote(command)}", only=exercise["cases"][0]["id"])
+        if not says in str(verdict["cases"][0].get("says")):
+            yield f"a program that does \"{command}\": expected \"{says}\"; {described(verdict)}"
+
+
+def seeds(kit, exercise):
+    files = cut.student_files(kit.root, exercise, stub=False)
+    for student in range(20):
+        verdict = checked(kit, exercise, files, hidden=True, seed=kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]))
+        if verdict["status"] != "right":
+            yield f"the data of student {student}: {described(verdict)}"
+
+
+def steady(kit, exercise):
+    runs = int(next((each[7:] for each in sys.argv if each.startswith("--runs=")), 100))
+    files = cut.student_files(kit.root, exercise, stub=False)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # for all that is started from here on
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        for run in range(runs):
+            verdict = checked(kit, exercise, files)
+            if verdict["status"] != "right":
+                yield f"run {run} on a busy core: {described(verdict)}"
+    finally:
+        busy.kill()
+        os.sched_setaffinity(0, cores)
 
 
 def stubs(kit, exercise):
@@ -217,7 +259,7 @@ def main():
     if sys.argv[2] == "clinic":
         return clinic()
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "stubs": stubs, "wrong": wrong, "weak": weak,
+    proof = {"references": references, "programs": programs, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "attacks": attacks}[sys.argv[2]]
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0

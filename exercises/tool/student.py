@@ -2,6 +2,8 @@
 
     ./exercise                 checks the exercise you are at, and again each time you save a file
     ./exercise check [15]      checks one exercise, or all; exit status 0 if all are right
+    ./exercise check 01 --program ./ring.py
+                               checks answers of a program in any language (programs.md)
     ./exercise list            all exercises, their points and where you are
     ./exercise hint 15         the next of three hints
     ./exercise debug 15 [CASE] gdb in your function: all ranks are threads of one process
@@ -14,6 +16,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -52,14 +55,23 @@ class Course:
     def sources(self, exercise):
         return [self.where(exercise) / Path(file).name for file in cut.files_of(exercise)]
 
-    def check(self, exercise):
+    def check(self, exercise, command=None):
         verdict = kits.check(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"],
-                             seed=kits.seed_of(PUBLIC_KEY, "home", exercise["id"]))
+                             seed=kits.seed_of(PUBLIC_KEY, "home", exercise["id"]), command=command)
         memory = self.memory()
         memory["verdicts"][exercise["id"]] = verdict
         self.remember(memory)
         print(formats.terminal(exercise, verdict, self.lang), flush=True)
         return verdict["status"] == "right"
+
+    def check_program(self, exercise, command):
+        """`command` is a program and its arguments, of which some may be files here."""
+        if not exercise.get("any_language"):
+            sys.exit(f"{exercise['id']} is written in C++; programs may answer "
+                     + ", ".join(each["id"] for each in self.kit.exercises if each.get("any_language")))
+        program, *rest = shlex.split(command)
+        found = shutil.which(program) or sys.exit(f"{program} is no program: write its path, such as ./ring.py, and make it executable (chmod +x)")
+        return self.check(exercise, shlex.join(os.path.abspath(each) if os.path.exists(each) else each for each in [found, *rest]))
 
     def current(self):
         """The first exercise that is not right yet."""
@@ -171,6 +183,8 @@ def main(folder, arguments):
     command, *rest = arguments or ["watch"]
     with_exercise = {"hint": course.hint, "debug": course.debug, "reset": course.reset}
     try:
+        if command == "check" and len(rest) == 3 and rest[1] == "--program":
+            return 0 if course.check_program(course.kit.find(rest[0]), rest[2]) else 1
         if command == "check":
             chosen = [course.kit.find(name) for name in rest] or course.kit.exercises
             return 0 if all([course.check(exercise) for exercise in chosen]) else 1

@@ -30,7 +30,7 @@
 // registers: 168 per thread allow three blocks of 128 threads on an SM, 255 allow two.
 //
 //                bf16, D = 32    64     128        fp32, D = 32    64     128
-//     forward           43, 80   55, 126  79, 163         63, 80   87, 168  135, 222
+//     forward           43, 90   55, 126  79, 163         63, 80   87, 168  135, 222
 //     keys              49, 162  73, 217  79, 238         55, 152  87, 168  151, 248
 //     queries           40, 118  64, 155  74, 159         46, 96   78, 114  142, 152
 #pragma once
@@ -141,75 +141,105 @@ struct AttentionForward {
   struct RowState {
     float *largest, *total;
   };
+  // What a block works on: its queries, the keys that they see, and its shared memory.
+  struct Work {
+    AttentionTile at;
+    std::int64_t kv_head, end;  // keys 0 .. end-1 of this head
+    Rows q;
+    Keys k, v;
+    Scores s;
+    Probabilities p;
+    RowState previous, current;
+    float* factors;  // of each row: what its sums over the tiles before are multiplied by
+  };
 
   template <TileBlock B>
   constexpr void operator()(B& block) const {
+    const AttentionTile at = attention_tile(block.index(), sizes.tiles_of(sizes.queries, rows),
+                                            sizes.heads, sizes.batch, true);
+    const std::int64_t seen = at.first + rows + sizes.offset();
     SharedAllocator shared(block.shared());
-    const auto q_tile = shared.tile<T, rows, d>();
-    const auto k_tile = shared.tile<T, keys, d>(), v_tile = shared.tile<T, keys, d>();
-    const auto s_tile = shared.tile<float, rows, keys>();
-    const auto p_tile = shared.tile<T, rows, keys>();
-    RowState previous{shared.array<float, rows>(), shared.array<float, rows>()},
-        current{shared.array<float, rows>(), shared.array<float, rows>()};
-    float* const factors = shared.array<float, rows>();
-
-    const auto [b, h, first] = attention_tile(block.index(), sizes.tiles_of(sizes.queries, rows),
-                                              sizes.heads, sizes.batch, true);
-    const std::int64_t kv_head = h / sizes.group(), seen = first + rows + sizes.offset(),
-                       end = seen < sizes.keys ? seen : sizes.keys;
-    load_tile_async(block, q_tile, head_view(q, b, h, first, sizes.queries, sizes.head_size));
-    load_tile_async(block, k_tile, head_view(k, b, kv_head, 0, sizes.keys, sizes.head_size));
+    Work work{at,
+              at.h / sizes.group(),
+              seen < sizes.keys ? seen : sizes.keys,
+              shared.tile<T, rows, d>(),
+              shared.tile<T, keys, d>(),
+              shared.tile<T, keys, d>(),
+              shared.tile<float, rows, keys>(),
+              shared.tile<T, rows, keys>(),
+              {shared.array<float, rows>(), shared.array<float, rows>()},
+              {shared.array<float, rows>(), shared.array<float, rows>()},
+              shared.array<float, rows>()};
+    load_tile_async(block, work.q,
+                    head_view(q, at.b, at.h, at.first, sizes.queries, sizes.head_size));
+    load_keys(block, work, work.k, k, 0);
     block.commit_copies();
     for (int row = block.thread(); row < rows; row += block.threads()) {
-      previous.largest[row] = -std::numeric_limits<float>::infinity();
-      previous.total[row] = 0;
+      work.previous.largest[row] = -std::numeric_limits<float>::infinity();
+      work.previous.total[row] = 0;
     }
-
     typename B::template Accumulator<T, rows, d> output(block);
-    for (std::int64_t key = 0; key < end; key += keys) {
-      block.wait_copies(0);
-      block.sync();  // q and k are loaded; v and p of the previous tile are no longer in use
-      load_tile_async(block, v_tile, head_view(v, b, kv_head, key, sizes.keys, sizes.head_size));
-      block.commit_copies();
-      score(block, q_tile, k_tile, diagonal_in_tile(first + sizes.offset() + 1 - key), s_tile);
-      block.sync();  // the scores are written; k is no longer in use
-      if (key + keys < end)
-        load_tile_async(block, k_tile,
-                        head_view(k, b, kv_head, key + keys, sizes.keys, sizes.head_size));
-      block.commit_copies();
-      softmax(block, s_tile, previous, current, factors, p_tile);
-      block.wait_copies(1);
-      block.sync();  // v is loaded; p and the factors are written
-      output.for_each([&](int row, int, float& x) { x *= factors[row]; });
-      output.add_product(p_tile, v_tile);
-      const RowState old = previous;
-      previous = current, current = old;
-    }
-
-    // Since the last sync() no thread reads q_tile or `current`, so they are reused for the result.
-    for (int row = block.thread(); row < rows; row += block.threads()) {
-      current.total[row] = 1 / previous.total[row];
-      if (first + row < sizes.queries)
-        log_sums[(b * sizes.heads + h) * sizes.queries + first + row] =
-            previous.largest[row] + B::log(previous.total[row]);
-    }
-    block.sync();
-    output.for_each(
-        [&](int row, int column, float& x) { q_tile(row, column) = T(x * current.total[row]); });
-    block.sync();
-    store_tile(block, q_tile, head_view(y, b, h, first, sizes.queries, sizes.head_size));
+    for (std::int64_t key = 0; key < work.end; key += keys) take_tile(block, work, key, output);
+    finish(block, work, output);
   }
 
  private:
+  // Starts to load a tile of k or v, from row `key` on.
+  template <TileBlock B>
+  constexpr void load_keys(B& block, const Work& work, const Keys& tile,
+                           const Heads<const T>& heads, std::int64_t key) const {
+    load_tile_async(block, tile,
+                    head_view(heads, work.at.b, work.kv_head, key, sizes.keys, sizes.head_size));
+  }
+
+  // Adds the keys from `key` on to the sums of all rows: their number is `keys`, or what is left up
+  // to work.end. Their copy to work.k has begun; this function begins that of the next ones.
+  template <TileBlock B, class Output>
+  constexpr void take_tile(B& block, Work& work, std::int64_t key, Output& output) const {
+    block.wait_copies(0);
+    block.sync();  // q and k are loaded; v and p of the previous tile are no longer in use
+    load_keys(block, work, work.v, v, key);
+    block.commit_copies();
+    score(block, work, diagonal_in_tile(work.at.first + sizes.offset() + 1 - key));
+    block.sync();  // the scores are written; k is no longer in use
+    if (key + keys < work.end) load_keys(block, work, work.k, k, key + keys);
+    block.commit_copies();
+    softmax(block, work);
+    block.wait_copies(1);
+    block.sync();  // v is loaded; p and the factors are written
+    output.for_each([&](int row, int, float& x) { x *= work.factors[row]; });
+    output.add_product(work.p, work.v);
+    const RowState old = work.previous;
+    work.previous = work.current, work.current = old;
+  }
+
+  // Divides the output by the sums of the rows and stores it, and the logarithms of the sums. Since
+  // the last sync() no thread reads q or `current`, so they are reused for the result.
+  template <TileBlock B, class Output>
+  constexpr void finish(B& block, const Work& work, Output& output) const {
+    const auto [b, h, first] = work.at;
+    for (int row = block.thread(); row < rows; row += block.threads()) {
+      work.current.total[row] = 1 / work.previous.total[row];
+      if (first + row < sizes.queries)
+        log_sums[(b * sizes.heads + h) * sizes.queries + first + row] =
+            work.previous.largest[row] + B::log(work.previous.total[row]);
+    }
+    block.sync();
+    output.for_each([&](int row, int column, float& x) {
+      work.q(row, column) = T(x * work.current.total[row]);
+    });
+    block.sync();
+    store_tile(block, work.q, head_view(y, b, h, first, sizes.queries, sizes.head_size));
+  }
+
   // Writes the scores of one tile. A row sees the columns before row + diagonal; the scores of the
   // others are -infinity, so that their exp is 0.
   template <TileBlock B>
-  constexpr void score(B& block, const Rows& q_tile, const Keys& k_tile, int diagonal,
-                       const Scores& s_tile) const {
+  constexpr void score(B& block, const Work& work, int diagonal) const {
     typename B::template Accumulator<T, rows, keys> products(block);
-    products.add_product(q_tile, transposed(k_tile));
+    products.add_product(work.q, transposed(work.k));
     products.for_each([&](int row, int column, float& x) {
-      s_tile(row, column) =
+      work.s(row, column) =
           column < row + diagonal ? x * scale : -std::numeric_limits<float>::infinity();
     });
   }
@@ -217,26 +247,25 @@ struct AttentionForward {
   // p = exp(score - maximum so far), and for each row the factor that scales the sums of the tiles
   // before. Every row sees key 0, so the maximum is finite from the first tile on.
   template <TileBlock B>
-  constexpr void softmax(B& block, const Scores& s_tile, const RowState& previous,
-                         const RowState& current, float* factors,
-                         const Probabilities& p_tile) const {
+  constexpr void softmax(B& block, const Work& work) const {
+    const RowState &previous = work.previous, &current = work.current;
     for_each_row(block, rows, [&](int row, const auto& group) {
       float largest = previous.largest[row];
       for (int column = group.index(); column < keys; column += group.count()) {
-        const float x = s_tile(row, column);
+        const float x = work.s(row, column);
         largest = largest < x ? x : largest;
       }
       largest = group.max(largest);
       float total = 0;
       for (int column = group.index(); column < keys; column += group.count()) {
-        const float p = B::exp(s_tile(row, column) - largest);
+        const float p = B::exp(work.s(row, column) - largest);
         total += p;
-        p_tile(row, column) = T(p);
+        work.p(row, column) = T(p);
       }
       total = group.sum(total);
       if (group.index() != 0) return;
       const float factor = B::exp(previous.largest[row] - largest);
-      factors[row] = factor;
+      work.factors[row] = factor;
       current.largest[row] = largest;
       current.total[row] = previous.total[row] * factor + total;
     });

@@ -1,0 +1,45 @@
+// A student's program in any language, in the place of C++ code. It reads a question from each line
+// of its standard input, and writes the answer as one line:
+//
+//     {"call": "ring_all_gather", "args": [4, 1]}
+//     {"chunks": 4, "steps": [{"send": ..., "receive": ...}, ...]}
+//
+// exercises/programs.md lists the calls of each exercise.
+#pragma once
+
+#include <string>
+
+#include "exercises/judge/judge.hpp"
+
+// null for nothing.
+template <class T>
+struct nlohmann::adl_serializer<std::optional<T>> {
+  static void from_json(const json& json, std::optional<T>& value) {
+    if (!json.is_null()) value = json.get<T>();
+  }
+};
+
+namespace ringside::exercises {
+
+// Starts the program at the first call: the shell command in RINGSIDE_STUDENT_PROGRAM. Throws Error
+// if it ends, or if a line is no JSON.
+Json ask_program(const Json& question);
+
+// Lets the program answer all calls of `student`. Arguments and result have forms in JSON
+// (nlohmann's to_json and from_json).
+template <class Result, class... Args>
+void answer_by_program(Student<Result(Args...)>& student, const std::string& call) {
+  student.bind([call](Args... args) {
+    Json question = {{"call", call}, {"args", Json::array()}};
+    (question["args"].push_back(args), ...);
+    const Json answer = ask_program(question);
+    try {
+      return answer.get<Result>();
+    } catch (const Json::exception& error) {
+      fail("the program answers {} to {}, which has not the form that programs.md shows: {}",
+           answer.dump(), question.dump(), error.what());
+    }
+  });
+}
+
+}  // namespace ringside::exercises

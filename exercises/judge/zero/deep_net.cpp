@@ -1,0 +1,66 @@
+#include "exercises/judge/zero/deep_net.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include "autograd/engine/engine.hpp"
+#include "autograd/ops/ops.hpp"
+#include "base/trace.hpp"
+#include "collectives/transport/transport.hpp"
+#include "exercises/judge/autograd/tensors.hpp"
+
+namespace ringside::exercises {
+
+using namespace autograd;
+
+DeepNet::DeepNet(std::uint64_t seed) {
+  for (std::int64_t i = 0; i < depth; ++i) {
+    const std::string name = std::to_string(i);
+    layers.push_back(std::make_unique<Linear>(width, width, true, Init{seed, name}, DType::fp64));
+    register_module(name, *layers.back());
+  }
+}
+
+Tensor DeepNet::loss(std::uint64_t seed, std::uint64_t batch) const {
+  Tensor x = random_tensor({4, width}, seed, 100 + batch);
+  for (const auto& each : layers) x = x + silu(each->forward(x));
+  return sum(x);
+}
+
+Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& student) {
+  DeepNet net(world.seed());
+  Trace trace;  // outlives the method, whose calls write into it
+  const auto method = student(net, world.group(), DeepNet::bucket_mb);
+  std::size_t most = 0;
+  for (const auto& each : net.layers)
+    each->register_forward_hook([&](const Tensor& y) {
+      y.register_hook([&](const Tensor&) { most = std::max(most, method->buckets_in_memory()); });
+    });
+  const Tensor loss = net.loss(world.seed(), static_cast<std::uint64_t>(world.rank()));
+  if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  world.doing("a step of twenty layers");
+  reset_peak_memory();
+  const std::uint64_t before = world.group().traffic().payload_bytes_sent;
+  {
+    const Trace::On on(trace);
+    backward(loss);
+    method->finish_shards();
+  }
+  Json calls = Json::array();
+  Clock::time_point second_call, first_wait = Clock::now();
+  for (const Trace::Span& span : trace.spans()) {
+    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
+    if (span.kind == Trace::Kind::call && span.about == "bucket 1") second_call = span.queued;
+    if (span.kind == Trace::Kind::wait && span.about == "bucket 0")
+      first_wait = std::min(first_wait, span.start);
+  }
+  return {{"peak", memory_use(MemoryKind::gradients).peak},
+          {"kept", memory_use(MemoryKind::gradients).current},
+          {"open", most},
+          {"open at the end", method->buckets_in_memory()},
+          {"calls", calls},
+          {"overlaps", second_call < first_wait},
+          {"sent", world.group().traffic().payload_bytes_sent - before}};
+}
+
+}  // namespace ringside::exercises
