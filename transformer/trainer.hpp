@@ -68,11 +68,11 @@ struct StepReport {
 // Functions that the trainer calls on every rank. Empty ones are skipped.
 struct Observer {
   // After each step. The parameters are updated; the gradients are still there, unclipped.
-  std::function<void(const StepReport&)> after_step;
-  std::function<void(std::int64_t step, double bits_per_byte)> after_validation;
+  std::function<void(const StepReport&)> after_step = {};
+  std::function<void(std::int64_t step, double bits_per_byte)> after_validation = {};
   // Whether the run should end after this step. If it is true on one rank, run() returns after the
   // same step on all of them. All ranks have this function, or none.
-  std::function<bool()> interrupted;
+  std::function<bool()> interrupted = {};
 };
 
 class Trainer {
