@@ -40,8 +40,8 @@ void require_no_other_run(const TrainingPlan& plan) {
   if (plan.resumed && std::filesystem::equivalent(plan.resumed->directory, plan.save, ignored))
     return;
   const std::string run = describe_run_in(plan.save), folder = plan.save.string();
-  fail("{} has a model already{}: {}save in another folder, or replace it with --overwrite", folder,
-       run, run.empty() ? "" : fmt::format("continue that with --resume {}, ", folder));
+  fail("{} already holds a model{}: {}save in another folder, or replace it with --overwrite",
+       folder, run, run.empty() ? "" : fmt::format("continue that with --resume {}, ", folder));
 }
 
 transformer::MemoryNeed memory_of_largest_rank(const TrainingPlan& plan, int ranks) {

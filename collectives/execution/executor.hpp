@@ -51,8 +51,7 @@ class Executor {
   // arrives for the timeout. Before run() throws, it tells every other rank the cause.
   void run(const Task& task);
 
-  // This rank gives up outside of a call. Keeps a record of it, and tells every other rank the
-  // cause.
+  // Gives up outside of a call: keeps a record, and tells every other rank the cause.
   void abort(const RankFailure& cause) noexcept;
 
  protected:

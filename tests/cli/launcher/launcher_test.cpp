@@ -218,7 +218,9 @@ TEST_CASE("if one rank cannot be started no rank remains") {
   const auto outcome = run_program(
       {"sh", "-c", "ulimit -n 50; exec \"$0\" launch -n 40 -- sleep 60", ringside_binary});
   CHECK(outcome.exit_code == 1);
-  CHECK(outcome.err == "ringside: cannot make a pipe: Too many open files\n");
+  CHECK(outcome.err ==
+        "ringside: the launcher may not have more files open, and needs two pipes for each rank: "
+        "raise the limit (ulimit -n 4096), or use fewer ranks\n");
   CHECK(outcome.survivors == "");
 }
 

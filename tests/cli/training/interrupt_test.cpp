@@ -127,7 +127,7 @@ TEST_CASE("a run replaces the model of another run only with --overwrite") {
     const Outcome refused = training.run(more);
     CHECK(refused.exit_code == 1);
     CHECK(refused.err ==
-          fmt::format("ringside: {0} has a model already of another run, after step 4 of 6: "
+          fmt::format("ringside: {0} already holds a model of another run, after step 4 of 6: "
                       "continue that with --resume {0}, save in another folder, or replace it with "
                       "--overwrite\n",
                       folder.string()));

@@ -47,7 +47,8 @@ TEST_CASE("train: a mesh gives the same numbers as one rank, and says what it is
        {Command{}, Command{"-n", "2", "--mesh", "tp=2"}, Command{"-n", "3", "--mesh", "dp=3"}}) {
     Command command = {ringside_binary, "train", "--data",  training.path("text.txt").string(),
                        "--threads",     "1",     "--steps", "8",
-                       "--resume",      saved,   "--save",  training.path("next").string()};
+                       "--resume",      saved,   "--save",  training.path("next").string(),
+                       "--overwrite"};
     command.insert(command.end(), ranks.begin(), ranks.end());
     const Outcome next = run_program(command, {}, Seconds(60));
     CHECK(next.err == "");

@@ -80,7 +80,7 @@ TEST_CASE("train: a run on pp=2,tp=2 continues on one rank and on another mesh")
        {Command{}, Command{"-n", "2", "--mesh", "pp=2", "--schedule", "interleaved"}}) {
     const Outcome next = run_program(
         with({ringside_binary, "train", "--data", training.path("text.txt").string(), "--threads",
-              "1", "--resume", saved, "--save", training.path("next").string()},
+              "1", "--resume", saved, "--save", training.path("next").string(), "--overwrite"},
              ranks),
         {}, Seconds(60));
     CHECK(next.err == "");
