@@ -65,3 +65,12 @@ function(ringside_debug_types)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS
     "$<$<CONFIG:Release>:-g;-fdebug-prefix-map=${PROJECT_SOURCE_DIR}=reference;-fdebug-prefix-map=${PROJECT_BINARY_DIR}=build>")
 endfunction()
+
+# Not optimised under sanitizers, in this folder and below: half of the time to compile such a source
+# goes into optimising it. For code that takes no time when it runs: cli/ and the tests. What these
+# call keeps -O1.
+function(ringside_compile_quickly_under_sanitizers)
+  if(RINGSIDE_SANITIZE)
+    add_compile_options(-O0)
+  endif()
+endfunction()
