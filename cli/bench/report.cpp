@@ -8,9 +8,12 @@
 namespace ringside::cli {
 namespace {
 
-// "-" if there is no figure.
-std::string figure(double value, int digits) {
-  return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
+// "-" if there is no figure. So many digits after the point, or fewer, to fit into the column.
+std::string figure(double value, int digits, std::size_t width) {
+  if (value <= 0) return "-";
+  std::string text = fmt::format("{:.{}f}", value, digits);
+  while (text.size() > width && digits > 0) text = fmt::format("{:.{}f}", value, --digits);
+  return text;
 }
 
 }  // namespace
@@ -41,8 +44,8 @@ std::string bench_table_head() {
 std::string bench_table_line(const BenchRow& row) {
   return fmt::format(line, row.bytes(), row.backend, row.algorithm(),
                      fmt::format("{:.{}f}", row.seconds * 1e6, row.seconds < 1e-3 ? 2 : 0),
-                     figure(row.algbw_gbps(), 3), figure(row.busbw_gbps, 3),
-                     figure(row.limit_gbps, 3), figure(row.ratio(), 2), row.wrong);
+                     figure(row.algbw_gbps(), 3, 6), figure(row.busbw_gbps, 3, 6),
+                     figure(row.limit_gbps, 3, 6), figure(row.ratio(), 2, 5), row.wrong);
 }
 
 Json to_json(const BenchRow& row) {
