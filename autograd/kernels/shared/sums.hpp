@@ -7,8 +7,8 @@
 
 namespace ringside::autograd::cuda {
 
-// The sum of x over the threads of the block, as a tree. Thread 0 gets the result. Needs 8 bytes of
-// shared memory for each thread.
+// The sum of x over the threads of the block, as a tree. Thread 0 gets the result, the others 0.
+// Needs 8 bytes of shared memory for each thread.
 //
 //     partial:   0  1  2  3  4  5  6        half of 7 is 4, rounded up: 0 to 2 add 4 to 6
 //                04 15 26 3                 half of 4 is 2: 0 and 1 add 2 and 3
@@ -24,7 +24,7 @@ constexpr double sum_in_shared(B& block, double x) {
     if (block.thread() < left - half) partial[block.thread()] += partial[block.thread() + half];
     left = half;
   }
-  return partial[0];
+  return block.thread() == 0 ? partial[0] : 0;
 }
 
 // numbers [count] -> total = factor times their sum, added in fp64. For one block.
