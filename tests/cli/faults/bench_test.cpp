@@ -23,7 +23,7 @@ TEST_CASE("a rank of bench that is stopped is named after RINGSIDE_TIMEOUT") {
     CAPTURE(milliseconds);
     Program program({ringside_binary, "bench", "all_reduce", "-n", "3", "--backends", "threads,tcp",
                      "--bytes", "4B,64KB,1MB"},
-                    {{"RINGSIDE_TIMEOUT", "1"}, {"RINGSIDE_WARN_AFTER", "0"}});
+                    {{"RINGSIDE_TIMEOUT", "3"}, {"RINGSIDE_WARN_AFTER", "0"}});
     while (program.processes_of_rank(1).empty())
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
@@ -33,8 +33,8 @@ TEST_CASE("a rank of bench that is stopped is named after RINGSIDE_TIMEOUT") {
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.exit_code == 1);
     const bool names_it = contains(outcome.err, "rank 1 does not answer") ||
-                          contains(outcome.err, "nothing came from rank 1 for 1.0 s") ||
-                          contains(outcome.err, "rank 1 took nothing for 1.0 s");
+                          contains(outcome.err, "nothing came from rank 1 for 3.0 s") ||
+                          contains(outcome.err, "rank 1 took nothing for 3.0 s");
     CHECK(names_it);
     CHECK(outcome.survivors == "");
   }

@@ -1,6 +1,5 @@
 // A full disk is an error of the rank that writes, and it leaves a record.
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -8,19 +7,11 @@
 #include <fmt/format.h>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside::testing;
 
 namespace {
-
-struct Folder {
-  Folder() : path(std::filesystem::temp_directory_path() / "ringside-full") {
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directories(path);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
 
 Outcome onto_full_device(std::vector<std::string> arguments) {
   std::vector<std::string> command{"sh", "-c", R"(exec "$0" "$@" >/dev/full)", ringside_binary};
@@ -39,8 +30,8 @@ std::vector<std::string> with(std::vector<std::string> all, const std::vector<st
 }  // namespace
 
 TEST_CASE("a command whose standard output is full says so and fails") {
-  const Folder folder;
-  const std::string model = folder.path / "model";
+  const TemporaryDirectory folder;
+  const std::string model = folder.path() / "model";
   REQUIRE(run_program(with(with({ringside_binary}, train_briefly), {"--save", model})).exit_code ==
           0);
   const std::vector<std::vector<std::string>> commands{
@@ -65,8 +56,8 @@ TEST_CASE("a command whose standard output is full says so and fails") {
 TEST_CASE("a rank that fails outside of a collective leaves a record that says why") {
   for (const char* backend : {"tcp", "shm", "threads"}) {
     CAPTURE(backend);
-    const Folder folder;
-    const std::string flights = folder.path / "flights";
+    const TemporaryDirectory folder;
+    const std::string flights = folder.path() / "flights";
     const auto outcome =
         run_program(with(with({ringside_binary}, train_briefly),
                          {"-n", "3", "--backend", backend, "--metrics", "/dev/full"}),
