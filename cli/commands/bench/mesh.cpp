@@ -2,6 +2,7 @@
 // each axis and the memory of a rank, beside the formulas.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -261,28 +262,37 @@ MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& w
   return figures;
 }
 
-// The simulated time of the step that measure() takes, from rates measured here and now.
-Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& world) {
-  const planning::Model model = planning::model_from(args.step.config(), args.step.model);
+// Of the step that measure() takes.
+planning::Plan simulated_plan(const Arguments& args, const MeshPlan& mesh, int ranks) {
   planning::Plan plan{.mesh = planning::parse_mesh(mesh.shape.text()),
                       .sequence = args.step.sequence,
                       .sequence_parallel = mesh.sequence_parallel,
                       .types = {.parameters = 4, .gradients = 4, .activations = 4}};
   if (args.inner.starts_with("zero")) plan.zero = args.inner.back() - '0';
   plan.micro_batches = std::max(1, mesh.schedule.micro_batches);
-  plan.micro_batch = args.step.batch * world.size() / mesh.data_ranks() / plan.micro_batches;
-  planning::SimulationOptions options;
-  if (mesh.schedule_name.starts_with("csv:"))
-    options.schedule_file = mesh.schedule_name;
-  else if (!mesh.schedule_name.empty())
+  plan.micro_batch = args.step.batch * ranks / mesh.data_ranks() / plan.micro_batches;
+  if (!mesh.schedule_name.empty() && !mesh.schedule_name.starts_with("csv:"))
     plan.schedule = planning::schedule_named(mesh.schedule_name);
   if (plan.schedule == planning::Schedule::interleaved)
     plan.chunks = mesh.schedule.stages() / mesh.schedule.ranks();
-  const MachineRates rates = measure_rates(world, model, plan);
+  return plan;
+}
+
+// Measures a step and, just before and after it, the rates from which it is simulated.
+Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& world,
+                   const std::function<double()>& measure_step) {
+  const planning::Model model = planning::model_from(args.step.config(), args.step.model);
+  const planning::Plan plan = simulated_plan(args, mesh, world.size());
+  planning::SimulationOptions options;
+  if (mesh.schedule_name.starts_with("csv:")) options.schedule_file = mesh.schedule_name;
+
+  const MachineRates before = measure_rates(world, model, plan);
+  const double measured = measure_step();
+  const MachineRates rates = faster_of(before, measure_rates(world, model, plan));
   // On a real link the cores that compute also move the bytes.
   const double overlap = environment("RINGSIDE_LINK") ? 1 : 0;
   const auto machine = machine_of(rates, world.size(), overlap);
-  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, 0};
+  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, measured};
 }
 
 void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
@@ -294,9 +304,14 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
   const Meshes meshes = meshes_of(args, world.size());
   for (const MeshPlan& plan : meshes.plans) {
     double loss = 0;
-    if (args.predict) predictions.push_back(predict(args, plan, world));
-    all.push_back(measure(args, plan, world, loss));
-    if (args.predict) predictions.back().measured = all.back().step_seconds;
+    const auto measure_step = [&] {
+      all.push_back(measure(args, plan, world, loss));
+      return all.back().step_seconds;
+    };
+    if (args.predict)
+      predictions.push_back(predict(args, plan, world, measure_step));
+    else
+      measure_step();
     if (all.size() == 1) first_loss = loss;
     require(std::abs(loss - first_loss) <= 1e-3 * std::abs(first_loss),
             "{} has a loss of {}, but {} has {}: one of them trains wrongly", plan.shape.text(),
