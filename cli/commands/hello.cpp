@@ -233,8 +233,10 @@ void add_hello_command(CLI::App& app) {
       ->type_name("N")
       ->capture_default_str();
   command->callback([options] {
-    run_on_ranks(options->ranks,
-                 [&](ProcessGroup& group, int) { Hello(group, options->seed).run(); });
+    run_on_ranks(options->ranks, [&](ProcessGroup& group, int) {
+      Hello(group, options->seed).run();
+      group.finish();
+    });
   });
 }
 
