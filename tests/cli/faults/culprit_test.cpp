@@ -1,4 +1,5 @@
-// The launcher names the rank that failed first, not the rank that complains first.
+// The launcher names the rank that failed first, not the rank that complains first, or that ends
+// first.
 
 #include <csignal>
 #include <string>
@@ -39,4 +40,44 @@ TEST_CASE("a rank that dies slowly is named although another rank complains befo
   CHECK(contains(outcome.err, "ringside: rank 1 was killed by signal 9 (SIGKILL)\n"));
   CHECK_FALSE(contains(outcome.err, "ringside: rank 0"));
   CHECK(outcome.exit_code == 128 + SIGKILL);
+}
+
+TEST_CASE("the rank that gives up first is named although it ends last") {
+  // Rank 1 may not start a thread (threads_test.cpp). It tells the others, and ends after them.
+  const std::string script = R"(
+    if [ $RANK != 1 ]; then exec "$@"; fi
+    ulimit -s 140000000000 || exit 77
+    "$@"
+    sleep 1; exit 3)";
+  for (const char* backend : {"tcp", "shm"}) {
+    CAPTURE(backend);
+    const auto outcome = run_program({ringside_binary,
+                                      "launch",
+                                      "-n",
+                                      "3",
+                                      "--",
+                                      "sh",
+                                      "-c",
+                                      script,
+                                      "sh",
+                                      ringside_binary,
+                                      "train",
+                                      "--parallel",
+                                      "overlap",
+                                      "--backend",
+                                      backend,
+                                      "--threads",
+                                      "1",
+                                      "--steps",
+                                      "2",
+                                      "--batch",
+                                      "3",
+                                      "--sequence",
+                                      "16"});
+    CAPTURE(outcome.err);
+    CHECK(contains(outcome.err, "ringside: rank 1 ended with exit code 3\n"));
+    CHECK_FALSE(contains(outcome.err, "ringside: rank 0 ended"));
+    CHECK(outcome.exit_code == 3);
+    CHECK(outcome.survivors == "");
+  }
 }
