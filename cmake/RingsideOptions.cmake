@@ -41,6 +41,15 @@ if(RINGSIDE_SANITIZE)
   endif()
 endif()
 
+if(RINGSIDE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "RINGSIDE_FUZZ needs Clang: cmake --preset fuzz, or -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  # libFuzzer sees which branches an input takes. The library itself is linked to its programs only.
+  target_compile_options(ringside_options INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(ringside_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # ringside_library(NAME SOURCES... [LINK TARGETS...]): defines the static library of one folder.
 function(ringside_library name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})

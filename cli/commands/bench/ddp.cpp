@@ -215,7 +215,10 @@ void run(const Arguments& args) {
   };
   run_on_ranks(
       args.ranks, args.backends,
-      [&](std::span<ProcessGroup> groups, int ranks_here) { run_rank(args, groups, ranks_here); },
+      [&](std::span<ProcessGroup> groups, int ranks_here) {
+        run_rank(args, groups, ranks_here);
+        for (ProcessGroup& group : groups) group.finish();
+      },
       check);
 }
 

@@ -391,7 +391,10 @@ void add_bench_mesh_command(CLI::App& bench) {
   command->callback([args] {
     run_on_ranks(
         args->ranks,
-        [&](ProcessGroup& world, int ranks_here) { bench_as_rank(*args, world, ranks_here); },
+        [&](ProcessGroup& world, int ranks_here) {
+          bench_as_rank(*args, world, ranks_here);
+          world.finish();
+        },
         [&](int ranks, int ranks_here) { check_memory(*args, ranks, ranks_here); });
   });
 }

@@ -178,6 +178,7 @@ void run(const Arguments& args) {
       args.ranks, args.backends,
       [&](std::span<ProcessGroup> groups, int ranks_here) {
         bench_as_rank(args, groups, ranks_here);
+        for (ProcessGroup& group : groups) group.finish();
       },
       check);
 }
