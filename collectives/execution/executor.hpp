@@ -69,6 +69,10 @@ class Executor {
   std::unique_ptr<class Watchdog> watchdog_;  // turns a hang or a failure into a sentence
 };
 
+// Posts a send, and adds it to the trace of this thread, if there is one.
+void send_message(Transport& transport, int peer, const MessageHeader& header,
+                  std::span<const std::byte> payload);
+
 std::unique_ptr<Executor> make_simple_executor(Transport& transport, ControlChannel& control,
                                                const ExecutorOptions& options);
 

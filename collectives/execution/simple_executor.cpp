@@ -56,7 +56,7 @@ class SimpleExecutor final : public Executor {
       return copy(outgoing(task, *send), incoming_);
 
     if (send)
-      transport_.post_send(send->to, header(task, step, send->chunks), outgoing(task, *send));
+      send_message(transport_, send->to, header(task, step, send->chunks), outgoing(task, *send));
     if (receive)
       transport_.post_receive(receive->from, header(task, step, receive->chunks), incoming_);
     for (bool sent = !send, received = !receive; !sent || !received;) {
