@@ -144,10 +144,11 @@ bool needs_all_ranks(const TracedSpan& span) {
          (span.name == "all_reduce" || span.name == "all_gather" || span.name == "reduce_scatter");
 }
 
-// Two flow events. A viewer binds the end to the span around its time, so it ends within the span.
-void add_arrow(Json& events, const std::string& name, int from, double begin, int to, double end) {
+// Two flow events with the number `id`, which then is the next. A viewer binds the end to the span
+// around its time, so it ends within the span.
+void add_arrow(Json& events, int& id, const std::string& name, int from, double begin, int to,
+               double end) {
   constexpr double within = 1e-7;  // seconds
-  const auto id = events.size();
   const auto event = [&](const char* phase, int rank, double time) {
     events.push_back({{"ph", phase},
                       {"id", id},
@@ -160,10 +161,11 @@ void add_arrow(Json& events, const std::string& name, int from, double begin, in
   };
   event("s", from, begin);
   event("f", to, end - within);
+  ++id;
 }
 
 // From the call of the rank that came last to the same call of each other rank.
-void add_arrows_of_calls(Json& events, const std::vector<RankTrace>& ranks) {
+void add_arrows_of_calls(Json& events, int& id, const std::vector<RankTrace>& ranks) {
   // The calls of the same name and label, in their order, are the same call on all ranks.
   std::map<std::pair<std::string, int>, std::vector<std::pair<int, const TracedSpan*>>> calls;
   for (const auto& trace : ranks) {
@@ -179,14 +181,14 @@ void add_arrows_of_calls(Json& events, const std::vector<RankTrace>& ranks) {
         of_ranks.begin(), of_ranks.end(),
         [](const auto& a, const auto& b) { return a.second->start < b.second->start; });
     for (const auto& [rank, span] : of_ranks)
-      if (rank != last) add_arrow(events, "last to come", last, begin->start, rank, span->end);
+      if (rank != last) add_arrow(events, id, "last to come", last, begin->start, rank, span->end);
   }
 }
 
 // The steps of all calls, each as a span on its receiver and an arrow to it.
-void add_steps(Json& events, const std::vector<RankTrace>& ranks) {
+void add_steps(Json& events, int& id, const std::vector<RankTrace>& ranks) {
   for (const TracedStep& step : traced_steps(ranks)) {
-    const std::string name = fmt::format("step {}", step.step);
+    const std::string name = fmt::format("{} step {}", step.collective, step.step);
     events.push_back({{"ph", "X"},
                       {"name", name},
                       {"cat", "step"},
@@ -195,7 +197,7 @@ void add_steps(Json& events, const std::vector<RankTrace>& ranks) {
                       {"ts", step.began * 1e6},
                       {"dur", (step.arrived - step.began) * 1e6},
                       {"args", {{"from_rank", step.from}, {"bytes", step.bytes}}}});
-    add_arrow(events, name, step.from, step.sent, step.to, step.arrived);
+    add_arrow(events, id, name, step.from, step.sent, step.to, step.arrived);
   }
 }
 
@@ -245,7 +247,11 @@ Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group) {
                         {"args", held}});
     }
   }
-  if (one_group) add_arrows_of_calls(events, ranks), add_steps(events, ranks);
+  if (one_group) {
+    int arrow = 0;
+    add_arrows_of_calls(events, arrow, ranks);
+    add_steps(events, arrow, ranks);
+  }
   return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
 }
 

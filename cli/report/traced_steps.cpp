@@ -22,19 +22,20 @@ void add_steps_between(std::vector<TracedStep>& steps, const RankTrace& from, co
     const TracedMessage& send = *sends[i];
     if (send.step != receives[i]->step) return;  // the traces are not of the same calls
     if (!before || before->step != send.step || before->slice >= send.slice)
-      steps.push_back({.step = send.step, .from = from.rank, .to = to.rank, .sent = send.time});
+      steps.push_back(
+          {.step = send.step, .from = from.rank, .to = to.rank, .sent = send.time, .collective = {}});
     steps.back().arrived = receives[i]->time;
     steps.back().bytes += send.bytes;
     before = &send;
   }
 }
 
-// When each call of a rank began, in order.
-std::vector<double> starts_of_calls(const RankTrace& trace) {
-  std::vector<double> starts;
+// In the order of their start.
+std::vector<const TracedSpan*> calls_of(const RankTrace& trace) {
+  std::vector<const TracedSpan*> calls;
   for (const auto& span : trace.spans)
-    if (span.kind == Trace::Kind::call) starts.push_back(span.start);
-  return starts;
+    if (span.kind == Trace::Kind::call) calls.push_back(&span);
+  return calls;
 }
 
 }  // namespace
@@ -46,11 +47,13 @@ std::vector<TracedStep> traced_steps(const std::vector<RankTrace>& ranks) {
     for (const RankTrace& from : ranks)
       if (from.rank != to.rank) add_steps_between(steps, from, to);
     std::ranges::stable_sort(steps, {}, &TracedStep::arrived);
-    const std::vector<double> calls = starts_of_calls(to);
+    const auto calls = calls_of(to);
     double last = 0;
     for (TracedStep& step : steps) {
-      step.call = static_cast<int>(std::ranges::upper_bound(calls, step.arrived) - calls.begin()) - 1;
-      step.began = step.call < 0 ? step.arrived : std::max(last, calls[step.call]);
+      const auto after = std::ranges::upper_bound(calls, step.arrived, {}, &TracedSpan::start);
+      step.call = static_cast<int>(after - calls.begin()) - 1;
+      step.began = step.call < 0 ? step.arrived : std::max(last, calls[step.call]->start);
+      if (step.call >= 0) step.collective = calls[step.call]->name;
       last = step.arrived;
     }
     all.insert(all.end(), steps.begin(), steps.end());

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cli/report/trace_file.hpp"
@@ -21,6 +22,7 @@ struct TracedStep {
   double arrived = 0;    // when the last slice had arrived
   std::uint64_t bytes = 0;
   int call = -1;     // of the receiver's calls, from 0; -1: its call is not in the trace
+  std::string collective;
   double began = 0;  // on the receiver: when the step before ended, or the call began
 };
 

@@ -192,7 +192,7 @@ class Tracks {
 
   stepOf(rank, [step, from, sent, begin, end, megabytes], i) {
     return { key: `step-${rank}-${i}`, name: `${step}`, kind: 'call', begin, end,
-             says: `Rank ${rank}: step ${step}, ${Number(megabytes.toPrecision(3))} MB from rank ${from}, sent ` +
+             says: `Rank ${rank}: step ${step} of the call, ${Number(megabytes.toPrecision(3))} MB from rank ${from}, sent ` +
                `at ${short(sent)} ms` };
   }
 

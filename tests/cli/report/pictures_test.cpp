@@ -89,7 +89,7 @@ TEST_CASE("a trace of a training run has the phases and calls of every rank in t
       // loss. The rank's thread waits for each.
       auto& calls = seen[{rank, "communication"}];
       CHECK(calls["all_reduce"] == 3 * (21 + 1));
-      CHECK(calls["step 0"] > 0);  // of whichever algorithm is selected
+      CHECK(calls["all_reduce step 0"] > 0);  // of whichever algorithm is selected
       CHECK(compute["wait for all_reduce"] == 3 * (21 + 1));
     }
   }
@@ -243,7 +243,7 @@ TEST_CASE("in a browser the report zooms into ops and into the steps of a call")
   // The gradients are one call here: three ranks take four steps each.
   CHECK(noted("arrows") == "12");
   CHECK(noted("steps") == "4");
-  CHECK_MESSAGE(noted("step").starts_with("Rank 1: step 0, 0.00"), noted("step"));
+  CHECK_MESSAGE(noted("step").starts_with("Rank 1: step 0 of the call, 0.00"), noted("step"));
   CHECK_MESSAGE(contains(noted("step"), " MB from rank 0, sent at "), noted("step"));
   CHECK(noted("other") == "What the ranks did in step 3");
 }
