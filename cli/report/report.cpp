@@ -28,8 +28,8 @@ std::string html(const Figure& figure) {
   const std::string choice =
       figure.choice.empty() ? "" : fmt::format(" data-choice=\"{}\"", escaped(figure.choice));
   std::string text = fmt::format("<figure{}{}>\n<h2>{}</h2>\n<figcaption>{}</figcaption>\n",
-                                 is_chart ? "" : " class=\"wide\"", choice,
-                                 escaped(figure.title), escaped(figure.caption));
+                                 is_chart ? "" : " class=\"wide\"", choice, escaped(figure.title),
+                                 escaped(figure.caption));
   if (!figure.summary.rows.empty()) text += html(figure.summary, figure.title + ": summary");
   if (figure.drawing.empty()) return text + html(figure.table, figure.title) + "</figure>\n";
   text += figure.drawing;

@@ -75,10 +75,8 @@ std::string packed(const Trace& trace, double offset) {
   for (const auto& m : trace.messages())
     messages.push_back({m.kind == Trace::Message::sent, m.peer, m.step, m.slice, m.bytes,
                         on_own_clock(m.time) + offset});
-  return Json{{"spans", spans},
-              {"messages", messages},
-              {"memory", memory},
-              {"kinds", trace.memory_kinds()}}
+  return Json{
+      {"spans", spans}, {"messages", messages}, {"memory", memory}, {"kinds", trace.memory_kinds()}}
       .dump();
 }
 

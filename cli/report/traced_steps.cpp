@@ -22,8 +22,11 @@ void add_steps_between(std::vector<TracedStep>& steps, const RankTrace& from, co
     const TracedMessage& send = *sends[i];
     if (send.step != receives[i]->step) return;  // the traces are not of the same calls
     if (!before || before->step != send.step || before->slice >= send.slice)
-      steps.push_back(
-          {.step = send.step, .from = from.rank, .to = to.rank, .sent = send.time, .collective = {}});
+      steps.push_back({.step = send.step,
+                       .from = from.rank,
+                       .to = to.rank,
+                       .sent = send.time,
+                       .collective = {}});
     steps.back().arrived = receives[i]->time;
     steps.back().bytes += send.bytes;
     before = &send;

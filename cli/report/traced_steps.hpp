@@ -21,7 +21,7 @@ struct TracedStep {
   double sent = 0;       // when the sender posted its first slice
   double arrived = 0;    // when the last slice had arrived
   std::uint64_t bytes = 0;
-  int call = -1;     // of the receiver's calls, from 0; -1: its call is not in the trace
+  int call = -1;  // of the receiver's calls, from 0; -1: its call is not in the trace
   std::string collective;
   double began = 0;  // on the receiver: when the step before ended, or the call began
 };

@@ -165,9 +165,8 @@ Json details_of(const std::vector<RankTrace>& ranks, const Window& window, doubl
   Json of_ranks = Json::array();
   const auto steps = one_group ? traced_steps(ranks) : std::vector<TracedStep>();
   for (const auto& trace : ranks) {
-    Json of_rank = {{"rank", trace.rank},
-                    {"ops", ops_of(trace, window, words)},
-                    {"steps", Json::array()}};
+    Json of_rank = {
+        {"rank", trace.rank}, {"ops", ops_of(trace, window, words)}, {"steps", Json::array()}};
     const auto calls_before = std::ranges::count_if(trace.spans, [&](const TracedSpan& span) {
       return span.kind == Trace::Kind::call && span.start < window.begin;
     });
@@ -220,7 +219,8 @@ std::string conclusion_of(const std::vector<RankTrace>& ranks, const Window& win
   const double share =
       100 * waiting / (static_cast<double>(ranks.size()) * std::max(window.seconds(), 1e-9));
   if (ranks.size() == 1)
-    return fmt::format("{} ms; {:.0f} % of it was waiting for calls.", in_ms(window.seconds()), share);
+    return fmt::format("{} ms; {:.0f} % of it was waiting for calls.", in_ms(window.seconds()),
+                       share);
   return fmt::format(
       "{:.0f} % of the step was waiting for other ranks and the network; rank {} computed longest, "
       "{} ms, and the fastest rank {} ms.",

@@ -62,7 +62,8 @@ class Picture {
     for (int step = 0; step < steps_; ++step) {
       rows += flight_of(step, states);
       run_step(schedules_, step, states);
-      rows += row_of(step + 1, fmt::format("step {}", step), what_arrives(schedules_, step), states);
+      rows +=
+          row_of(step + 1, fmt::format("step {}", step), what_arrives(schedules_, step), states);
     }
     const double width = at(ranks, 0, 0).x - rank_gap + margin;
     const double height = at(0, 0, steps_).y + cell + margin;
@@ -127,9 +128,9 @@ class Picture {
   std::string row_of(int row, const std::string& name, const std::string& says,
                      const std::vector<RankState>& states) const {
     const double y = at(0, 0, row).y;
-    std::string svg = fmt::format(
-        "<g class=\"row{}\">\n<text class=\"name\" x=\"{:g}\" y=\"{:g}\">{}</text>\n", row, margin,
-        y + 13, name);
+    std::string svg =
+        fmt::format("<g class=\"row{}\">\n<text class=\"name\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
+                    row, margin, y + 13, name);
     double line_y = y + 29;
     const std::string wrapped = wrap(says, 24);
     for (std::size_t begin = 0; begin < wrapped.size();) {

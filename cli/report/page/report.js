@@ -83,7 +83,7 @@ class Tracks {
     this.head = `url(#head${number})`;
     this.lanes.insertAdjacentHTML('beforebegin', `<p class="buttons">${buttonsOf([
       ['−', 'Zoom out'], ['+', 'Zoom in'], ['whole', 'Show the whole step']])}
-      <span>or + − 0, Enter on a mark, Ctrl with the wheel; drag to move</span></p>`);
+      <span>Keys: + − 0, Enter on a mark. Mouse: Ctrl and wheel, double click, drag.</span></p>`);
     const [out, into, whole] = this.lanes.previousElementSibling.querySelectorAll('button');
     out.onclick = () => this.zoomTo(this.zoom / 2);
     into.onclick = () => this.zoomTo(this.zoom * 2);
@@ -102,43 +102,44 @@ class Tracks {
     this.draw();
   }
 
-  // Where the tracks lie, in pixels of the window.
+  // In pixels of the window: where the tracks lie, and the part of it that is seen. The names of the
+  // tracks stay at the left.
   box() { return this.lanes.querySelector('.lane').getBoundingClientRect(); }
-
-  // The part of the tracks that is seen: from 0 to 1, and the pixels of the whole.
-  seen() {
-    const box = this.box(), frame = this.lanes.getBoundingClientRect();
-    const left = box.left + this.lanes.scrollLeft;  // the names of the tracks stay at the left
-    return { from: (left - box.left) / box.width, to: (frame.right - box.left) / box.width,
-             width: box.width };
+  frame() {
+    const left = this.box().left + this.lanes.scrollLeft;
+    const { right } = this.lanes.getBoundingClientRect();
+    return { left, right, middle: (left + right) / 2 };
   }
 
-  // Keeps the time at `x` where it is, by default the middle.
-  zoomTo(zoom, x = null) {
-    const frame = this.lanes.getBoundingClientRect(), before = this.box();
-    const left = before.left + this.lanes.scrollLeft;
-    const at = x === null ? (left + frame.right) / 2 : x;
-    const share = (at - before.left) / before.width;
+  // From 0 to 1, where 1 is the end of the step.
+  shareAt(x) {
+    const { left, width } = this.box();
+    return (x - left) / width;
+  }
+
+  // Puts the time at `share` to the pixel `x`.
+  show(zoom, share, x) {
+    const { left } = this.frame();
     this.zoom = Math.max(1, Math.min(1000, zoom));
     this.lanes.style.setProperty('--zoom', this.zoom);
-    this.lanes.scrollLeft = left + share * this.box().width - at;
+    this.lanes.scrollLeft = left + share * this.box().width - x;
     this.draw();
   }
 
-  // Zooms until the mark fills half of the width, and moves it to the middle.
+  // Keeps the time at `x` where it is.
+  zoomTo(zoom, x = this.frame().middle) { this.show(zoom, this.shareAt(x), x); }
+
+  // The mark fills half of what is seen.
   fill(mark) {
     if (!mark || !this.lanes.contains(mark)) return;
+    const { left, right, middle: x } = this.frame();
     const { width } = mark.querySelector('rect').getBoundingClientRect();
-    const frame = this.lanes.getBoundingClientRect();
-    this.zoomTo(this.zoom * 0.5 * (frame.right - frame.left) / width, middle(mark));
-    const left = this.box().left + this.lanes.scrollLeft;
-    this.lanes.scrollLeft += middle(mark) - (left + frame.right) / 2;
-    this.draw();
+    this.show(this.zoom * 0.5 * (right - left) / width, this.shareAt(middle(mark)), x);
   }
 
   key(event) {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
-    const mark = markAt(event), x = mark ? middle(mark) : null;
+    const mark = markAt(event), x = mark ? middle(mark) : undefined;
     const action = {
       '+': () => this.zoomTo(this.zoom * 2, x),
       '=': () => this.zoomTo(this.zoom * 2, x),
@@ -196,12 +197,17 @@ class Tracks {
                `at ${short(sent)} ms` };
   }
 
+  // The times that are seen, in ms.
+  seen() {
+    const { left, right } = this.frame();
+    return [left, right].map(x => this.shareAt(x) * this.details.scale);
+  }
+
   percent(ms) { return 100 * ms / this.details.scale; }
 
   drawDetails(rank, track, marks) {
-    const { from, to, width } = this.seen(), pixels = width / this.details.scale;
-    const seen = ({ begin, end }) => (end - begin) * pixels >= 1.5 &&
-      begin < to * this.details.scale && end > from * this.details.scale;
+    const pixels = this.box().width / this.details.scale, [from, to] = this.seen();
+    const seen = ({ begin, end }) => (end - begin) * pixels >= 1.5 && begin < to && end > from;
     const lane = this.lanes.querySelector(`[data-rank="${rank}"][data-track="${track}"]`);
     lane.querySelector('.details').innerHTML = marks.filter(seen).map(mark => {
       const { key, name, kind, begin, end, says } = mark, room = (end - begin) * pixels;
@@ -217,7 +223,7 @@ class Tracks {
   // where a step is wide enough, and for the chosen call.
   drawArrows() {
     const svg = this.lanes.querySelector('.arrows'), frame = this.lanes.getBoundingClientRect();
-    const box = this.box(), { from: left, to: right, width } = this.seen();
+    const box = this.box(), [first, last] = this.seen();
     svg.style.left = `${box.left - frame.left + this.lanes.scrollLeft}px`;
     svg.style.width = `${box.width}px`;
     svg.style.height = `${frame.height}px`;
@@ -227,24 +233,23 @@ class Tracks {
     let arrows = '';
     for (const { rank, steps } of this.details.ranks)
       for (const [, from, sent, begin, end, , call] of steps) {
-        const [x1, x2] = [this.percent(sent), this.percent(end)];
-        const wide = this.percent(end - begin) / 100 * width >= 12;
-        if (!(wide || call === this.chosen) || x2 < 100 * left || x1 > 100 * right) continue;
+        const wide = (end - begin) / this.details.scale * box.width >= 12;
+        if (!(wide || call === this.chosen) || end < first || sent > last) continue;
         const down = height(rank) > height(from) ? 8 : -8;
-        arrows += `<line x1="${x1}%" x2="${x2}%" y1="${height(from) + down}"
+        arrows += `<line x1="${this.percent(sent)}%" x2="${this.percent(end)}%" y1="${height(from) + down}"
           y2="${height(rank) - down}" marker-end="${this.head}" />`;
       }
     svg.lastElementChild.innerHTML = arrows;
   }
 
   drawTicks() {
-    const { from, to, width } = this.seen(), { scale } = this.details;
-    const rough = scale * 90 / width, power = 10 ** Math.floor(Math.log10(rough));
+    const { scale } = this.details, [from, to] = this.seen();
+    const rough = scale * 90 / this.box().width, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].find(factor => factor * power >= rough) * power;
     let ticks = '';
-    for (let i = Math.ceil(from * scale / step); i * step <= Math.min(1, to) * scale; ++i) {
-      const x = this.percent(i * step), anchor = x < 0.5 / this.zoom * 4 ? 'start'
-        : x > 100 - 6 / this.zoom ? 'end' : 'middle';
+    for (let i = Math.ceil(from / step); i * step <= Math.min(scale, to); ++i) {
+      const x = this.percent(i * step);
+      const anchor = i === 0 ? 'start' : x > 100 - 6 / this.zoom ? 'end' : 'middle';
       ticks += `<line x1="${x}%" x2="${x}%" y1="0" y2="5" /><text x="${x}%" y="18"
         text-anchor="${anchor}">${short(i * step)}</text>`;
     }

@@ -52,8 +52,8 @@ std::vector<int> played_ranks(int chosen);
 // The sizes of the buffer that the page offers, in bytes.
 std::vector<std::uint64_t> played_sizes();
 
-// All collectives and algorithms, and all pipeline schedules, of the catalogues. Throws Error unless
-// 1 <= ranks <= 16, and micro-batches <= 64.
+// All collectives and algorithms, and all pipeline schedules, of the catalogues. Throws Error
+// unless 1 <= ranks <= 16, and micro-batches <= 64.
 Json player_data(const PlayerChoice& choice);
 Json player_data(const PipelineChoice& choice);
 

@@ -62,8 +62,8 @@ TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each s
 }
 
 TEST_CASE("bench ddp chooses four bucket sizes with the predicted best among them") {
-  const auto [all, table] = bench_ddp(
-      {"--steps", "1", "--strategies", "bucketed", "--link", "100Mbps,50us"});
+  const auto [all, table] =
+      bench_ddp({"--steps", "1", "--strategies", "bucketed", "--link", "100Mbps,50us"});
   std::set<int> calls;
   std::set<double> sizes;
   for (const auto& row : all.at("rows")) {
@@ -79,8 +79,8 @@ TEST_CASE("bench ddp chooses four bucket sizes with the predicted best among the
 }
 
 TEST_CASE("bench ddp measures several backends in turn beside one step without communication") {
-  const auto [all, table] = bench_ddp({"--steps", "2", "--strategies", "flat,bucketed", "--buckets",
-                                       "1", "--backend", "tcp,shm"});
+  const auto [all, table] = bench_ddp(
+      {"--steps", "2", "--strategies", "flat,bucketed", "--buckets", "1", "--backend", "tcp,shm"});
   CHECK(contains(table, "2 ranks over tcp\n"));
   CHECK(contains(table, "\n\ntiny: 857k parameters, 3.4 MB of gradients; 2 ranks over shm\n"));
   REQUIRE(all.size() == 2);
@@ -96,7 +96,8 @@ TEST_CASE("bench ddp measures several backends in turn beside one step without c
 
 TEST_CASE("bench ddp refuses backends that cannot take turns, and more memory than there is") {
   const auto error_of = [](const std::vector<std::string>& options) {
-    std::vector<std::string> command = {ringside_binary, "bench", "ddp", "-n", "2", "--model", "tiny"};
+    std::vector<std::string> command = {ringside_binary, "bench", "ddp", "-n", "2",
+                                        "--model",       "tiny"};
     command.insert(command.end(), options.begin(), options.end());
     return run_program(command).err;
   };

@@ -61,8 +61,9 @@ TEST_CASE("bench mesh measures data, tensor and pipeline parallel ranks beside t
 }
 
 TEST_CASE("bench mesh: bytes along each axis with shorter stages and divided sequences") {
-  const BenchOutcome bench = bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--schedule",
-                                  "interleaved", "--micro-batches", "4", "--sequence-parallel"});
+  const BenchOutcome bench =
+      bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--schedule", "interleaved",
+                  "--micro-batches", "4", "--sequence-parallel"});
   REQUIRE(bench.rows.size() == 5);
   CHECK(bench.rows[3]["mesh"] == "pp=2,dp=2");
   CHECK(bench.rows[4]["mesh"] == "pp=2,tp=2");

@@ -20,8 +20,8 @@ struct BenchOutcome {
 // The test fails unless the bench ends well with lines of at most 80 columns.
 inline BenchOutcome run_bench(const std::string& what, const std::vector<std::string>& options,
                               const Variables& variables = {}) {
-  std::vector<std::string> command = {ringside_binary, "bench",     what, "--model", "tiny",
-                                      "--threads",     "1",         "--json", "-"};
+  std::vector<std::string> command = {ringside_binary, "bench", what,     "--model", "tiny",
+                                      "--threads",     "1",     "--json", "-"};
   command.insert(command.end(), options.begin(), options.end());
   const Outcome outcome = run_program(command, variables, Seconds(100));
   CAPTURE(outcome.err);

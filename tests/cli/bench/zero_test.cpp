@@ -19,11 +19,11 @@ bool near(double seen, double wanted, double slack) {
 TEST_CASE("bench zero measures the bytes of the formulas") {
   for (const std::string backend : {"shm", "threads"}) {
     CAPTURE(backend);
-    const auto [rows, table] = run_bench(
-        "zero",
-        {"-n", "3", "--batch", "1", "--sequence", "32", "--steps", "2", "--bucket-mb", "0.5",
-         "--backend", backend},
-        {{"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}});
+    const auto [rows, table] =
+        run_bench("zero",
+                  {"-n", "3", "--batch", "1", "--sequence", "32", "--steps", "2", "--bucket-mb",
+                   "0.5", "--backend", backend},
+                  {{"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}});
     CHECK(contains(table, "tiny: 857k parameters on 3 ranks over " + backend +
                               ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each\n"));
     REQUIRE(rows.size() == 5);

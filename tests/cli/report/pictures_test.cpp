@@ -142,10 +142,10 @@ TEST_CASE("a training run's report shows tracks and memory and loss") {
   const std::string page = read_file(file);
   CHECK(what_is_malformed(page) == "");
   CHECK(!contains(page, "http"));
-  for (const char* part :
-       {"What the ranks did in step 3", "What the ranks did in step 5", "<h3>rank 2</h3>", "Memory of rank 0 over one step",
-        "Loss over steps", ">activations</text>", ">optimizer state</text>", "class=\"wait\"",
-        "data-choice=\"step 4\"", "\"linear backward\"", "bucket 0"})
+  for (const char* part : {"What the ranks did in step 3", "What the ranks did in step 5",
+                           "<h3>rank 2</h3>", "Memory of rank 0 over one step", "Loss over steps",
+                           ">activations</text>", ">optimizer state</text>", "class=\"wait\"",
+                           "data-choice=\"step 4\"", "\"linear backward\"", "bucket 0"})
     CHECK_MESSAGE(contains(page, part), part);
 }
 

@@ -156,7 +156,8 @@ TEST_CASE("a call of the trace contains its steps, with an arrow from each sende
   for (const int number : {0, 1}) {
     RankTrace& trace = ranks.emplace_back();
     trace.rank = number;
-    trace.spans.push_back({Trace::Track::communication, Trace::Kind::call, "broadcast", "", 1, 4, 1, 8});
+    trace.spans.push_back(
+        {Trace::Track::communication, Trace::Kind::call, "broadcast", "", 1, 4, 1, 8});
   }
   ranks[0].messages.push_back({true, 1, 0, 0, 8, 2});
   ranks[1].messages.push_back({false, 0, 0, 0, 0, 3});

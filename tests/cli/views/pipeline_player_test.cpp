@@ -87,10 +87,8 @@ void check_play(const Json& play, const Schedule& schedule, const Durations& dur
 
 TEST_CASE("the page has every pipeline schedule, with the times and messages that are proved") {
   const Json data = data_of_player_page(page_of({"zb_v", "-n", "3", "--micro-batches", "5"}));
-  CHECK(data.at("first") == Json{{"family", "pipeline"},
-                                 {"algorithm", "zb_v"},
-                                 {"ranks", 3},
-                                 {"micro_batches", 5}});
+  CHECK(data.at("first") ==
+        Json{{"family", "pipeline"}, {"algorithm", "zb_v"}, {"ranks", 3}, {"micro_batches", 5}});
   check_play(algorithm_in(data, "zb_v").at("plays").at("3").at("5"), make_schedule("zb_v", 3, 5),
              {});
   for (const Generator& generator : all_generators())

@@ -58,7 +58,8 @@ std::string variable(const std::string& svg, const std::string& name, std::size_
 
 TEST_CASE("docs/ring.svg is what the program draws") {
   const std::string file = fmt::format("/tmp/ringside_ring_{}.svg", getpid());
-  const auto outcome = run_program({ringside_binary, "step", "all_reduce", "-n", "4", "--svg", file});
+  const auto outcome =
+      run_program({ringside_binary, "step", "all_reduce", "-n", "4", "--svg", file});
   CHECK(outcome.exit_code == 0);
   CHECK_MESSAGE(read_file(file) == read_file(RINGSIDE_DOCS "/ring.svg"),
                 "draw it again: ringside step all_reduce -n 4 --svg docs/ring.svg");
@@ -81,8 +82,8 @@ TEST_CASE("the picture of every algorithm is well-formed and has all steps and m
             if (step.send->chunks.count > 0) ++with_payload;
           }
           if (step.receive)
-            received += algorithm.collective == Collective::barrier ? 1
-                                                                     : step.receive->chunks.count;
+            received +=
+                algorithm.collective == Collective::barrier ? 1 : step.receive->chunks.count;
         }
       const std::size_t steps = schedules[0].steps.size();
       CHECK(count_of(svg, "<line ") == messages);
