@@ -171,7 +171,7 @@ Json details_of(const std::vector<RankTrace>& ranks, const Window& window, doubl
       return span.kind == Trace::Kind::call && span.start < window.begin;
     });
     for (const TracedStep& step : steps)
-      if (step.to == trace.rank && step.began >= window.begin && step.arrived <= window.end)
+      if (step.to == trace.rank && step.call >= calls_before && step.arrived <= window.end)
         of_rank["steps"].push_back({step.step, step.from, ms_since(window, step.sent),
                                     ms_since(window, step.began), ms_since(window, step.arrived),
                                     static_cast<double>(step.bytes) / 1e6,

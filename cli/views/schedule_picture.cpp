@@ -66,7 +66,7 @@ class Picture {
           row_of(step + 1, fmt::format("step {}", step), what_arrives(schedules_, step), states);
     }
     const double width = at(ranks, 0, 0).x - rank_gap + margin;
-    const double height = at(0, 0, steps_).y + cell + margin;
+    const double height = at(0, 0, steps_).y + cell + 2 * margin;
     const std::string title =
         fmt::format("{} {} on {}: at the end {}", algorithm_.name, name_of(algorithm_.collective),
                     counted(ranks, "rank"), promise_of(algorithm_.collective));
@@ -190,7 +190,7 @@ class Picture {
     return svg + "</defs>\n";
   }
 
-  // The chunks of a step fly; then the row below appears.
+  // The chunks of a step fly; then the row below, so far pale, is shown.
   std::string motion() const {
     const double all = start_lasts + steps_ * step_lasts + end_lasts;
     std::string css = "@media (prefers-reduced-motion: no-preference) and (update: fast) {\n";
@@ -199,7 +199,7 @@ class Picture {
       css += fmt::format(
           ".row{0} {{ animation: row{0} {1:g}s infinite; }} "
           ".fly{0} {{ animation: fly{0} {1:g}s infinite; }}\n"
-          "@keyframes row{0} {{ 0%, {2:.2f}% {{ opacity: 0; }} {3:.2f}%, 100% {{ opacity: 1; }} "
+          "@keyframes row{0} {{ 0%, {2:.2f}% {{ opacity: 0.2; }} {3:.2f}%, 100% {{ opacity: 1; }} "
           "}}\n@keyframes fly{0} {{ 0%, {4:.2f}% {{ opacity: 0; transform: translate(var(--x), "
           "var(--y)); }} {5:.2f}% {{ opacity: 1; transform: translate(var(--x), var(--y)); }} "
           "{2:.2f}% {{ opacity: 1; transform: none; }} {3:.2f}%, 100% {{ opacity: 0; }} }}\n",

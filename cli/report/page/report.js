@@ -98,7 +98,9 @@ class Tracks {
       event.preventDefault();
       this.zoomTo(this.zoom * 1.002 ** -event.deltaY, event.clientX);
     }, { passive: false });
-    addEventListener('resize', () => this.later());
+    addEventListener('resize', () => {
+      if (this.box().width > 0) this.show(this.zoom, this.share, this.frame().middle);
+    });
     this.draw();
   }
 
@@ -168,12 +170,13 @@ class Tracks {
   }
 
   later() {
-    cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => this.draw());
+    cancelAnimationFrame(this.pending);
+    this.pending = requestAnimationFrame(() => this.draw());
   }
 
   draw() {
     if (this.box().width === 0) return;  // another step is shown
+    this.share = this.shareAt(this.frame().middle);
     const focus = this.lanes.querySelector('.details :focus');
     for (const { rank, ops, steps } of this.details.ranks) {
       this.drawDetails(rank, 'compute', ops.map((op, i) => this.opOf(rank, op, i)));
