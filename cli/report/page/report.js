@@ -84,7 +84,10 @@ class Tracks {
     this.lanes.insertAdjacentHTML('beforebegin', `<p class="buttons">${buttonsOf([
       ['−', 'Zoom out'], ['+', 'Zoom in'], ['whole', 'Show the whole step']])}
       <span>Keys: + − 0, Enter on a mark. Mouse: Ctrl and wheel, double click, drag.</span></p>`);
-    const [out, into, whole] = this.lanes.previousElementSibling.querySelectorAll('button');
+    if (any)
+      this.lanes.insertAdjacentHTML('beforebegin', `<p class="hint">Below a phase are its ops, below
+        a call the steps of its schedule, with an arrow from the sender of each.</p>`);
+    const [out, into, whole] = figure.querySelectorAll('.buttons button');
     out.onclick = () => this.zoomTo(this.zoom / 2);
     into.onclick = () => this.zoomTo(this.zoom * 2);
     whole.onclick = () => this.zoomTo(1);
