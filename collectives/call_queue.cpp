@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 
 #include "base/profiler_range.hpp"
 #include "base/start_thread.hpp"
@@ -154,6 +155,8 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
   std::exception_ptr error;
   try {
     const ProfilerRange range(name_of(state->call.collective), state->call.label.view());
+    std::optional<Trace::On> on;  // the call's messages belong to the trace of its caller
+    if (state->trace) on.emplace(*state->trace);
     if (state->wait_for_input) state->wait_for_input();
     backend_->run(state->call, state->input, state->output);
   } catch (...) {

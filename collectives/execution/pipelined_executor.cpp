@@ -143,7 +143,7 @@ void Pipeline::post_all_allowed() {
 
 void Pipeline::post_send() {
   const Send& send = *step(to_send_).send;
-  transport_.post_send(send.to, header(to_send_, send.chunks), payload_of(to_send_));
+  send_message(transport_, send.to, header(to_send_, send.chunks), payload_of(to_send_));
   to_send_ = after(to_send_, true);
 }
 

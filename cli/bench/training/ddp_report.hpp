@@ -12,6 +12,7 @@
 #include "cli/report/report.hpp"
 #include "cli/report/report_figures.hpp"
 #include "cli/report/trace_file.hpp"
+#include "cli/report/tracks_figure.hpp"
 #include "ddp/bucket_model.hpp"
 
 namespace ringside::cli {
