@@ -21,8 +21,11 @@ bool near(double seen, double wanted, double slack) {
 }  // namespace
 
 TEST_CASE("bench zero measures the bytes of the formulas") {
-  for (const std::string backend : {"shm", "threads"}) {
+  for (const auto& [backend, device] : {std::pair<std::string, std::string>{"shm", "cpu"},
+                                        {"threads", "cpu"},
+                                        {"shm", "emulated"}}) {
     CAPTURE(backend);
+    CAPTURE(device);
     const auto folder = std::filesystem::temp_directory_path() /
                         ("ringside-bench-zero-" + std::to_string(::getpid()));
     std::filesystem::create_directory(folder);
@@ -47,6 +50,8 @@ TEST_CASE("bench zero measures the bytes of the formulas") {
          "0.5",
          "--backend",
          backend,
+         "--device",
+         device,
          "--json",
          json.string()},
         {{"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}});
@@ -54,7 +59,8 @@ TEST_CASE("bench zero measures the bytes of the formulas") {
     CAPTURE(outcome.err);
     REQUIRE(outcome.exit_code == 0);
     CHECK(contains(outcome.out, "tiny: 857k parameters on 3 ranks over " + backend +
-                                    ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each\n"));
+                                    ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each" +
+                                    (device == "cpu" ? "\n" : ", on emulated\n")));
     std::ifstream file(json);
     const Json rows = Json::parse(file);
     REQUIRE(rows.size() == 5);
@@ -62,6 +68,7 @@ TEST_CASE("bench zero measures the bytes of the formulas") {
       const auto formula = zero_formula(row.at("strategy"), row.at("parameters"), row.at("ranks"),
                                         2 * 256 * 128 + 128);
       CAPTURE(row.at("strategy").get<std::string>());
+      CHECK(row.at("device") == device);
       CHECK(row.at("step_ms").get<double>() > 0);
       CHECK(near(row.at("bytes_sent"), formula.sent, 0.005));  // shards are padded
       // An owner has whole parameters, so one rank holds more than the others.
