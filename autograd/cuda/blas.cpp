@@ -2,6 +2,7 @@
 
 #include <cublas_api.h>
 
+#include <algorithm>
 #include <string>
 
 #include "autograd/cuda/of_device.hpp"
@@ -99,8 +100,10 @@ cublasComputeType_t compute_type(const Tensor& a) {
 // = op(B)^T op(A)^T.
 void blas_gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
   const auto op = [](Transpose t) { return t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const std::int64_t m = p.m, n = p.n, k = p.k, lda = p.a == Transpose::yes ? m : k,
-                     ldb = p.b == Transpose::yes ? k : n;
+  // A leading dimension is at least 1, also of a matrix without columns.
+  const auto leading = [](std::int64_t columns) { return std::max<std::int64_t>(1, columns); };
+  const std::int64_t m = p.m, n = p.n, k = p.k, lda = leading(p.a == Transpose::yes ? m : k),
+                     ldb = leading(p.b == Transpose::yes ? k : n);
   const float one = 1;
   const auto& lib = library();
   const auto status =

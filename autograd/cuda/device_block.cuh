@@ -51,10 +51,28 @@ class DeviceBlock {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return sqrtf(x);), (return x;))
   }
 
+  // All threads of the block, as a row group.
+  template <int threads>
+  class AllThreads {
+   public:
+    static constexpr int size = threads;
+    // constexpr, as in every type of which a kernel has variables: otherwise the kernel is not
+    // constexpr, and nvcc leaves its call out without a word.
+    __host__ __device__ constexpr explicit AllThreads(DeviceBlock& block) : block_(block) {}
+    __host__ __device__ int index() const { return block_.thread(); }
+    __host__ __device__ int count() const { return size; }
+    __host__ __device__ float sum(float x) const { return block_.sum(x); }
+    __host__ __device__ float max(float x) const { return block_.max(x); }
+
+   private:
+    DeviceBlock& block_;
+  };
+
   // For kernels that use tiles (tiles.hpp).
   template <class T, int m, int n>
   using Accumulator = DeviceAccumulator<T, m, n>;
-  using RowGroup = DeviceRowGroup;
+  template <int size>
+  using RowGroup = std::conditional_t<size <= 32, DeviceRowGroup<size>, AllThreads<size>>;
   __host__ __device__ void copy_async([[maybe_unused]] void* into,
                                       [[maybe_unused]] const void* from) {
     NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);))

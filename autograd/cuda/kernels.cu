@@ -53,11 +53,13 @@ struct KernelsOf {
                                        launch<ScaleMany<S>>,
                                        launch<SquareSums<S>>,
                                        launch<RmsNorm<S>>,
-                                       launch<RmsNormBackward<S>>,
+                                       launch<RmsNormBackward<S, 32>>,
+                                       launch<RmsNormBackward<S, 256>>,
                                        launch<ColumnSums<S>>,
                                        launch<Rope<S>>,
                                        launch<Embedding<S>>,
-                                       launch<EmbeddingBackward<S>>};
+                                       launch<EmbeddingBackward<S>>,
+                                       launch<EmbeddingPartialSums<S>>};
 };
 template struct KernelsOf<float>;
 template struct KernelsOf<Bf16>;
@@ -77,7 +79,10 @@ template cudaError_t launch(const CopyStrided<std::uint16_t, std::uint16_t>&, st
                             cudaStream_t);
 template cudaError_t launch(const CopyStrided<std::uint32_t, std::uint32_t>&, std::int64_t,
                             cudaStream_t);
+template cudaError_t launch(const CopyStrided<PackBits, PackBits>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<Bf16, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<float, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const Convert<Bf16, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const Convert<float, Bf16>&, std::int64_t, cudaStream_t);
 
 }  // namespace ringside::autograd::cuda

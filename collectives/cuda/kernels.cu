@@ -12,7 +12,7 @@ using one_sided::Buffers;
 // One block of one rank: blockIdx.x is the block, blockIdx.y the rank. The host reads from the
 // mailboxes (Mailbox::aborted, Stall) whether the collective succeeded.
 template <Kernel kernel, Element T>
-__global__ void __launch_bounds__(threads_per_block)
+__global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     collective(const __grid_constant__ Task<T> task) {
   const Block block{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
   const BlockContext context{.rank = static_cast<int>(blockIdx.y),
@@ -67,7 +67,7 @@ __device__ Grid this_grid() {
 }
 
 template <Element T>
-__global__ void __launch_bounds__(threads_per_block)
+__global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs,
         float scale) {
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads_per_block)
 }
 
 template <Element T>
-__global__ void __launch_bounds__(threads_per_block)
+__global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     limit(const __grid_constant__ Buffers<T> buffers, int ranks, std::uint64_t count) {
   one_sided::for_each<T>(
       this_grid(), {0, count}, buffers.packs, [&](const auto& width, std::size_t i) {
@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(threads_per_block)
       });
 }
 
-// How many blocks of `function` the current device runs at once.
+// How many blocks of `function` the current device runs at once: blocks_per_processor on each
+// multiprocessor, or fewer if it has no room for them.
 cudaError_t resident_blocks(const void* function, int* blocks) {
   int device = 0, processors = 0, each = 0;
   if (const auto result = cudaGetDevice(&device); result != cudaSuccess) return result;
@@ -101,7 +102,7 @@ cudaError_t resident_blocks(const void* function, int* blocks) {
     return result;
   const auto result =
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads_per_block, 0);
-  *blocks = processors * each;
+  *blocks = processors * (each < blocks_per_processor ? each : blocks_per_processor);
   return result;
 }
 

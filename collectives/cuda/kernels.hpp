@@ -13,7 +13,9 @@ namespace ringside::collectives::cuda {
 
 enum class Kernel { two_shot, one_shot, ring, reduce_scatter, all_gather, broadcast };
 
-inline constexpr int threads_per_block = 512;
+// Every kernel has the same bounds, so that a collective and its limit occupy the GPU alike: blocks
+// of 512 threads, two on each multiprocessor. That leaves a thread 64 registers.
+inline constexpr int threads_per_block = 512, blocks_per_processor = 2;
 
 // Whether a buffer can be read and written 16 bytes at a time.
 inline bool on_16_bytes(const void* pointer) {

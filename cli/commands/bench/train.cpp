@@ -18,6 +18,7 @@
 #include "autograd/tensor/storage.hpp"
 #include "base/memory.hpp"
 #include "cli/bench/median.hpp"
+#include "cli/bench/operands.hpp"
 #include "cli/bench/training/step.hpp"
 #include "cli/bench/training/train_report.hpp"
 #include "cli/command.hpp"
@@ -75,7 +76,8 @@ class TrainBench {
         model_(config_, dtype_, device_),
         optimizer_(groups()),
         input_(args.step.tokens(0)),
-        target_(args.step.tokens(1)) {}
+        target_(args.step.tokens(1)),
+        operands_(device_ == Device::cpu ? DType::fp32 : dtype_, device_) {}
 
   TrainFigures measure(int threads) {
     autograd::set_threads(threads);
@@ -175,11 +177,10 @@ class TrainBench {
   }
 
   // The same on a device, with the model's storage dtype. Attention's products are not among them.
-  double products_alone_on_device() const {
+  double products_alone_on_device() {
     double seconds = 0;
     for (const auto& p : products_) {
-      const Tensor a = Tensor::full({p.m * p.k}, 0.5, dtype_, device_),
-                   b = Tensor::full({p.k * p.n}, 0.5, dtype_, device_);
+      const Tensor a = operands_.make({p.m * p.k}), b = operands_.make({p.k * p.n});
       const Tensor c = Tensor::empty({p.m * p.n}, dtype_, device_);
       synchronise();
       const auto start = Clock::now();
@@ -197,8 +198,7 @@ class TrainBench {
   double products_alone() {
     double seconds = 0;
     for (const auto& p : products_) {
-      const Tensor a = Tensor::full({p.m * p.k}, 0.5, DType::fp32),
-                   b = Tensor::full({p.k * p.n}, 0.5, DType::fp32);
+      const Tensor a = operands_.make({p.m * p.k}), b = operands_.make({p.k * p.n});
       const Tensor c = Tensor::zeros({autograd::threads(), p.m * p.n}, DType::fp32);
       const auto multiply = [&](int piece) {
         autograd::gemm(p.a, p.b, p.m, p.n, p.k, 1.0f, a.data<float>(),
@@ -228,6 +228,7 @@ class TrainBench {
   autograd::AdamW optimizer_;
   Tensor input_, target_;
   std::vector<autograd::Product> products_;
+  RandomOperands operands_;
 };
 
 void run(const Arguments& args) {

@@ -60,6 +60,21 @@ TEST_CASE("bench mesh measures data, tensor and pipeline parallel ranks beside t
   }
 }
 
+TEST_CASE("bench mesh --device: the same bytes and memory on a device") {
+  const Bench bench = bench_mesh({"-n", "2", "--batch", "2", "--device", "emulated"});
+  REQUIRE(bench.rows.size() == 3);
+  CHECK(contains(bench.table, "each, on emulated\n"));
+  for (const auto& row : bench.rows) {
+    CHECK(row["device"] == "emulated");
+    for (const char* axis : {"tp", "dp", "pp"}) check_bytes(row, axis);
+    check_memory(row, row["mesh"] == "pp=2" ? 2 : 1);
+  }
+  const Outcome predicted = run_program(
+      {ringside_binary, "bench", "mesh", "-n", "2", "--predict", "--device", "emulated"});
+  CHECK(predicted.exit_code == 2);
+  CHECK(predicted.err == "ringside: --predict measures the rates of the CPU: leave out --device\n");
+}
+
 TEST_CASE("bench mesh: bytes along each axis with shorter stages and divided sequences") {
   const BenchOutcome bench =
       bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--schedule", "interleaved",

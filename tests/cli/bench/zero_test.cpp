@@ -17,20 +17,25 @@ bool near(double seen, double wanted, double slack) {
 }  // namespace
 
 TEST_CASE("bench zero measures the bytes of the formulas") {
-  for (const std::string backend : {"shm", "threads"}) {
+  for (const auto& [backend, device] : {std::pair<std::string, std::string>{"shm", "cpu"},
+                                        {"threads", "cpu"},
+                                        {"shm", "emulated"}}) {
     CAPTURE(backend);
+    CAPTURE(device);
     const auto [rows, table] =
         run_bench("zero",
                   {"-n", "3", "--batch", "1", "--sequence", "32", "--steps", "2", "--bucket-mb",
-                   "0.5", "--backend", backend},
+                   "0.5", "--backend", backend, "--device", device},
                   {{"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}});
     CHECK(contains(table, "tiny: 857k parameters on 3 ranks over " + backend +
-                              ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each\n"));
+                              ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each" +
+                              (device == "cpu" ? "\n" : ", on emulated\n")));
     REQUIRE(rows.size() == 5);
     for (const Json& row : rows) {
       const auto formula = zero_formula(row.at("strategy"), row.at("parameters"), row.at("ranks"),
                                         2 * 256 * 128 + 128);
       CAPTURE(row.at("strategy").get<std::string>());
+      CHECK(row.at("device") == device);
       CHECK(row.at("step_ms").get<double>() > 0);
       CHECK(near(row.at("bytes_sent"), formula.sent, 0.005));  // shards are padded
       // An owner has whole parameters, so one rank holds more than the others.
