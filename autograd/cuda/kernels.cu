@@ -1,7 +1,7 @@
 // Compiles every kernel for the GPU.
 #include <tuple>
 
-#include "autograd/cuda/device_block.cuh"
+#include "autograd/cuda/launch.cuh"
 #include "autograd/kernels/shared/attention.hpp"
 #include "autograd/kernels/shared/attention_backward.hpp"
 #include "autograd/kernels/shared/cross_entropy.hpp"
