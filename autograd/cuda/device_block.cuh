@@ -5,6 +5,7 @@
 #include <nv/target>
 
 #include "autograd/cuda/device_tiles.cuh"
+#include "autograd/cuda/launch.hpp"
 #include "autograd/kernels/block/block.hpp"
 
 namespace ringside::autograd::cuda {
@@ -93,6 +94,7 @@ __global__ void __launch_bounds__(Kernel::threads) run(const __grid_constant__ K
   static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 32 * DeviceBlock::max_warps);
   extern __shared__ uint4 shared[];
   __shared__ float scratch[DeviceBlock::max_warps];
+  static_assert(sizeof scratch == static_shared_bytes);
   DeviceBlock block(reinterpret_cast<std::byte*>(shared), scratch);
   kernel(block);
 }

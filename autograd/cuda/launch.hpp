@@ -10,6 +10,9 @@
 
 namespace ringside::autograd::cuda {
 
+// Of a block: one float for each of its at most 32 warps (DeviceBlock::sum).
+inline constexpr int static_shared_bytes = 32 * sizeof(float);
+
 // Queues `kernel` (block.hpp) with `blocks` blocks on the stream, and returns without waiting for
 // it. An error in the running kernel is reported by a later CUDA call.
 template <class Kernel>

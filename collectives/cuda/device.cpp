@@ -71,7 +71,7 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  static_cast<void>(cudaFree(data_));  // fails only after an earlier failure, which was reported
+  free_device_memory(data_);  // fails only after an earlier failure, which was reported
 }
 
 void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
@@ -79,6 +79,9 @@ void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
           bytes_);
   check_cuda(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice),
              fmt::format("copying {} bytes to the GPU", bytes));
+  // From pageable memory cudaMemcpy may return before the bytes land, and our streams do not wait
+  // for the default stream.
+  check_cuda(cudaStreamSynchronize(nullptr), fmt::format("copying {} bytes to the GPU", bytes));
 }
 
 void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {

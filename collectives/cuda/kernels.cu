@@ -91,9 +91,17 @@ __global__ void __launch_bounds__(threads_per_block)
     sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs,
         float scale) {
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
+    // All loads are under way before the first addition. Constant indices, so that the values stay
+    // in registers.
+    std::decay_t<decltype(width)> loaded[one_sided::most_ranks];
+    for (int n = 0; n < one_sided::most_ranks; ++n)
+      if (n >= addends.first && n < addends.count)
+        loaded[n] = DeviceSide::load(addends.input[n] + i, width);
+    for (int n = 0; n < one_sided::most_ranks; ++n)
+      if (n < addends.first) loaded[n] = DeviceSide::load(addends.input[n] + i, width);
     one_sided::Sum<T> total;
-    for (int n = 0; n < addends.count; ++n)
-      total.template add<DeviceSide>(DeviceSide::load(addends.input[n] + i, width));
+    for (int n = 0; n < one_sided::most_ranks; ++n)
+      if (n < addends.count) total.template add<DeviceSide>(loaded[n]);
     DeviceSide::store(output + i, total.template as<DeviceSide>(width, scale));
   });
 }

@@ -119,6 +119,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   return enter() == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  Stream::wait_for_device(current_device());
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -141,12 +142,14 @@ const char* cublasGetStatusString(cublasStatus_t status) {
                                                     : "the cuBLAS library failed";
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx_64(
-    cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n,
-    int64_t k, const void* alpha, const void* a, cudaDataType_t type_a, int64_t lda,
-    long long stride_a, const void* b, cudaDataType_t type_b, int64_t ldb, long long stride_b,
-    const void* beta, void* c, cudaDataType_t type_c, int64_t ldc, long long stride_c,
-    int64_t count, cublasComputeType_t, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperation_t op_a,
+                                             cublasOperation_t op_b, int64_t m, int64_t n,
+                                             int64_t k, const void* alpha, const void* a,
+                                             cudaDataType_t type_a, int64_t lda, long long stride_a,
+                                             const void* b, cudaDataType_t type_b, int64_t ldb,
+                                             long long stride_b, const void* beta, void* c,
+                                             cudaDataType_t type_c, int64_t ldc, long long stride_c,
+                                             int64_t count, cublasComputeType_t, cublasGemmAlgo_t) {
   if (enter() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   const bool ta = op_a != CUBLAS_OP_N, tb = op_b != CUBLAS_OP_N;
   const Product first{ta,

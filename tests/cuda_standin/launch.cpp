@@ -29,9 +29,8 @@ std::size_t most_dynamic_shared(const void* kernel) {
   const std::lock_guard guard(opt_ins().lock);
   const auto found = opt_ins().bytes.find(kernel);
   const int without = shared_without_opt_in - shared_static;
-  return static_cast<std::size_t>(found == opt_ins().bytes.end()
-                                      ? without
-                                      : std::max(without, found->second));
+  return static_cast<std::size_t>(
+      found == opt_ins().bytes.end() ? without : std::max(without, found->second));
 }
 
 bool is_cooperative(const cudaLaunchConfig_t& config) {

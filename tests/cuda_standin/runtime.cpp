@@ -33,7 +33,8 @@ constexpr Name names[] = {
      "invalid configuration argument"},
     {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
      "too many blocks in cooperative launch"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
     {cudaErrorDeviceUninitialized, "cudaErrorDeviceUninitialized", "invalid device context"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
@@ -56,8 +57,8 @@ bool is_valid_device(int device) {
   return device >= 0 && device < machine().devices;
 }
 
-// Copies `bytes`. A word is copied by an atomic access of the sanitizer's, because a kernel may poll
-// it meanwhile.
+// Copies `bytes`. A word is copied by an atomic access of the sanitizer's, because a kernel may
+// poll it meanwhile.
 void move_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes == 4 && __tsan_atomic32_load)
     __tsan_atomic32_store(

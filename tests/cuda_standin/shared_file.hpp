@@ -31,8 +31,7 @@ struct SharedFile {
     file.descriptor = ::memfd_create("cuda_standin", MFD_CLOEXEC);
     if (file.descriptor < 0 || ::ftruncate(file.descriptor, static_cast<off_t>(bytes)) != 0)
       throw std::runtime_error("CUDA stand-in: cannot make a file in memory");
-    file.memory =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor, 0);
+    file.memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor, 0);
     if (file.memory == MAP_FAILED) throw std::runtime_error("CUDA stand-in: cannot map a file");
     return file;
   }

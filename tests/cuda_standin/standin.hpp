@@ -32,13 +32,13 @@ namespace ringside::standin {
 
 // What this process has done so far.
 struct Usage {
-  std::uint64_t calls = 0;       // of the runtime
-  unsigned contexts = 0;         // bit d: this process has a context on device d
-  int streams = 0, events = 0;   // that exist
-  int allocations = 0;           // of device and pinned memory that exist
-  int opened = 0;                // memory of other processes that is open
-  std::string reads;             // devices of the peers that copies read from: "2,3,0"
-  std::string violations;        // of CUDA's rules, a sentence each
+  std::uint64_t calls = 0;      // of the runtime
+  unsigned contexts = 0;        // bit d: this process has a context on device d
+  int streams = 0, events = 0;  // that exist
+  int allocations = 0;          // of device and pinned memory that exist
+  int opened = 0;               // memory of other processes that is open
+  std::string reads;            // devices of the peers that copies read from: "2,3,0"
+  std::string violations;       // of CUDA's rules, a sentence each
 };
 Usage usage();
 

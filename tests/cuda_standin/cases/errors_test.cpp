@@ -85,8 +85,7 @@ void all_reduce_on_one_gpu() {
   const std::vector<float> ones(1000, 1.0f);
   buffer.copy_from(ones.data(), 4000);
   for (const char* algorithm : {"ring", "one_shot"}) {
-    group.set_algorithms(
-        collectives::AlgorithmSelection(std::string("all_reduce=") + algorithm));
+    group.set_algorithms(collectives::AlgorithmSelection(std::string("all_reduce=") + algorithm));
     group.all_reduce({buffer.data(), 1000, collectives::DataType::fp32});
   }
   std::vector<float> seen(1000);
@@ -95,8 +94,8 @@ void all_reduce_on_one_gpu() {
 }
 
 void all_reduce_over_ipc() {
-  collectives::ProcessGroup group(collectives::cuda::make_cuda_ipc_backend(
-      rank_info_of(0, 1, free_port()), Seconds(20)));
+  collectives::ProcessGroup group(
+      collectives::cuda::make_cuda_ipc_backend(rank_info_of(0, 1, free_port()), Seconds(20)));
   collectives::cuda::DeviceBuffer buffer(4000);
   group.all_reduce({buffer.data(), 1000, collectives::DataType::fp32});
 }

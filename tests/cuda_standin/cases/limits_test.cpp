@@ -33,8 +33,8 @@ struct Greedy {
 // The limit without opt-in, 48 KiB, counts the static shared memory too.
 TEST_CASE("a kernel may need any amount of shared memory up to the limit of the device") {
   const CudaStream stream("making a stream");
-  for (const std::size_t bytes : {0, 1000, (48 << 10) - 128, (48 << 10) - 127, 48 << 10,
-                                  (48 << 10) + 1, (227 << 10) - 128}) {
+  for (const std::size_t bytes :
+       {0, 1000, (48 << 10) - 128, (48 << 10) - 127, 48 << 10, (48 << 10) + 1, (227 << 10) - 128}) {
     CAPTURE(bytes);
     // A kernel type of its own would hide that the opt-in of an earlier launch lasts.
     CHECK(autograd::cuda::launch(Greedy{bytes}, 2, stream) == cudaSuccess);
@@ -69,9 +69,9 @@ TEST_CASE("a copy beyond its allocation is refused") {
 
 TEST_CASE("a GPU that shares no memory with other processes is refused in one sentence") {
   standin::set_machine(1, false);
-  CHECK_THROWS_WITH(collectives::cuda::make_cuda_ipc_backend(
-                        tests::rank_info_of(0, 1, tests::free_port())),
-                    "rank 0: GPU 0 (stand-in for a GPU) cannot share memory and events with other "
-                    "processes, which cuda_ipc needs: use nccl");
+  CHECK_THROWS_WITH(
+      collectives::cuda::make_cuda_ipc_backend(tests::rank_info_of(0, 1, tests::free_port())),
+      "rank 0: GPU 0 (stand-in for a GPU) cannot share memory and events with other "
+      "processes, which cuda_ipc needs: use nccl");
   standin::set_machine(1);
 }

@@ -3,10 +3,10 @@
 //     missing_order none | copy | event | host | fence
 //
 // `copy` uses memory on a stream after a copy from pageable memory, without waiting until the copy
-// has landed; `event` on a second stream without waiting for an event of the first; `host` reads the
-// result of a copy without waiting for its stream; `fence` reads a tensor of another thread's stream
-// without a fence. The program is built with RINGSIDE_SANITIZE=thread only. Its tests expect a data
-// race for each, and none for `none`.
+// has landed; `event` on a second stream without waiting for an event of the first; `host` reads
+// the result of a copy without waiting for its stream; `fence` reads a tensor of another thread's
+// stream without a fence. The program is built with RINGSIDE_SANITIZE=thread only. Its tests expect
+// a data race for each, and none for `none`.
 #include <cstdio>
 #include <string_view>
 #include <thread>

@@ -78,8 +78,7 @@ TEST_CASE("a fence that another thread waits for makes no context on another GPU
   std::thread([] {
     standin::set_machine(8);
     collectives::cuda::choose_device(3);
-    const auto x =
-        autograd::Tensor::full({100}, 2, autograd::DType::fp32, autograd::Device::cuda);
+    const auto x = autograd::Tensor::full({100}, 2, autograd::DType::fp32, autograd::Device::cuda);
     const auto wait = autograd::device_memory(autograd::Device::cuda).fence();
     bool is_device = false;
     std::thread([&] {

@@ -21,46 +21,39 @@ namespace {
 
 constexpr std::size_t elements = 1000;
 
-// All ranks share a GPU and make one call. `meanwhile` runs on another thread.
-std::vector<std::string> outcomes_of_one_call(Seconds timeout) {
-  const auto world = cuda::make_one_gpu_world(3, timeout);
+// Three ranks share a GPU and make one call.
+std::vector<std::string> outcomes_of_one_call(const std::shared_ptr<cuda::OneGpuWorld>& world) {
   return on_threads(3, [&](int rank) {
+    cuda::choose_device(0);
     const cuda::DeviceBuffer buffer(elements * sizeof(float));
     ProcessGroup group(cuda::make_one_gpu_backend(world, rank));
     group.all_reduce({buffer.data(), elements, DataType::fp32});
   });
 }
 
-// Ends within the limit, or the test would hang for as long as the GPU is held.
-template <class Body>
-bool ends_within(Seconds limit, const Body& body) {
-  auto done = std::async(std::launch::async, body);
-  return done.wait_for(limit) == std::future_status::ready;
-}
-
 }  // namespace
 
 TEST_CASE("ranks that share a GPU have a deadline for a kernel that does not begin") {
-  std::vector<std::string> outcomes;
+  const auto world = cuda::make_one_gpu_world(3, Seconds(0.5));
   auto held = std::make_unique<standin::HeldStreams>();
-  auto call = std::async(std::launch::async, [&] { outcomes = outcomes_of_one_call(Seconds(0.5)); });
+  auto call = std::async(std::launch::async, [&] { return outcomes_of_one_call(world); });
   CHECK(call.wait_for(Seconds(20)) == std::future_status::ready);
   held.reset();
-  call.get();
-  for (const std::string& outcome : outcomes)
-    CHECK(contains(outcome, "all_reduce of 1000 fp32 (sum, ring): the GPU did not finish within "
-                            "0.5 s"));
+  for (const std::string& outcome : call.get())
+    CHECK(contains(outcome,
+                   "all_reduce of 1000 fp32 (sum, ring): the GPU did not finish within "
+                   "0.5 s"));
   device_is_stuck = false;
 }
 
 TEST_CASE("ranks that share a GPU end a kernel that waits for a block that does not run") {
-  std::vector<std::string> outcomes;
+  const auto world = cuda::make_one_gpu_world(3, Seconds(0.5));
   auto held = std::make_unique<standin::HeldBlock>();
   std::thread later([&] {
     std::this_thread::sleep_for(Seconds(1));
     held.reset();
   });
-  outcomes = outcomes_of_one_call(Seconds(0.5));
+  const auto outcomes = outcomes_of_one_call(world);
   later.join();
   for (const std::string& outcome : outcomes)
     CHECK(contains(outcome, ": the GPU did not finish within 0.5 s"));
@@ -77,9 +70,10 @@ TEST_CASE("a call over cuda_ipc ends at its deadline or when it is interrupted")
     std::string error;
     std::thread call([&] {
       try {
-        backend->run({.collective = Collective::all_reduce, .type = DataType::fp32,
-                      .count = elements},
-                     buffer.data(), buffer.data());
+        Call all_reduce;
+        all_reduce.collective = Collective::all_reduce;
+        all_reduce.count = elements;
+        backend->run(all_reduce, buffer.data(), buffer.data());
       } catch (const std::exception& failure) {
         error = failure.what();
       }
