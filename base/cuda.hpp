@@ -25,7 +25,7 @@ inline void check_cuda(cudaError_t result, std::string_view what) {
   fail("{}, {}: {} ({})", what, where, cudaGetErrorString(result), cudaGetErrorName(result));
 }
 
-// Set when a stream of this process waits for a peer that is gone, or for a kernel that does not
+// Set when a stream of this process may wait for a peer that is gone, or for a kernel that does not
 // end. cudaFree, cudaFreeHost and the closing of shared memory wait for all work of the device, and
 // would not return. So from then on nothing is freed: the driver does it when the process ends.
 inline std::atomic<bool> device_is_stuck = false;

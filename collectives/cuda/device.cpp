@@ -50,8 +50,10 @@ bool is_device_memory(const void* pointer) {
 Device choose_device(int local_rank) {
   if (const auto missing = what_is_missing()) fail("{}", *missing);
   require(local_rank >= 0, "a local rank is 0 or more, not {}", local_rank);
+  int count = 0;
+  check_cuda(cudaGetDeviceCount(&count), "counting the GPUs");
   Device device;
-  device.number = local_rank % device_count();
+  device.number = local_rank % count;
   check_cuda(cudaSetDevice(device.number),
              fmt::format("selecting GPU {} for local rank {}", device.number, local_rank));
   cudaDeviceProp properties{};

@@ -54,7 +54,7 @@ class IpcBackend final : public Backend {
                           std::vector<cudaEvent_t>(events_.begin(), events_.end()));
       meeting_.barrier();  // all ranks have opened all arenas
     } catch (...) {
-      leave_memory_to_the_driver();
+      device_is_stuck = true;
       throw;
     }
   }
@@ -65,7 +65,7 @@ class IpcBackend final : public Backend {
     try {
       if (!failure_) meeting_.barrier();  // all ranks have closed the arenas that are freed next
     } catch (const std::exception&) {
-      leave_memory_to_the_driver();
+      device_is_stuck = true;
     }
   }
 
@@ -118,15 +118,10 @@ class IpcBackend final : public Backend {
   }
 
  private:
-  // After a failure a peer may be gone without having closed this rank's arena, and streams may
-  // wait for its events for ever.
-  void leave_memory_to_the_driver() {
-    if (size() > 1 || cudaStreamQuery(stream_) == cudaErrorNotReady) device_is_stuck = true;
-    static_cast<void>(cudaGetLastError());
-  }
-
+  // After a failure a peer may be gone: streams may wait for its events for ever, and it may not have
+  // closed this rank's arena.
   const RankFailure& fail_for_good(const RankFailure& failure) {
-    if (!failure_) leave_memory_to_the_driver();
+    device_is_stuck = true;
     return failure_.keep(failure);
   }
 

@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(threads_per_block)
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
     // All loads are under way before the first addition. Constant indices, so that the values stay
     // in registers.
-    std::decay_t<decltype(width)> loaded[one_sided::most_ranks];
+    std::decay_t<decltype(width)> loaded[one_sided::most_ranks] = {};
     for (int n = 0; n < one_sided::most_ranks; ++n)
       if (n >= addends.first && n < addends.count)
         loaded[n] = DeviceSide::load(addends.input[n] + i, width);

@@ -96,7 +96,9 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     if (source.of_a_peer) note_read(source.device);
     move_bytes(to, from, bytes);
   });
-  if (wait && kind != cudaMemcpyDeviceToDevice) stream->wait();
+  // A copy to pageable memory returns when it is done, even if it is called asynchronous.
+  const bool to_pageable = target.type == cudaMemoryTypeUnregistered;
+  if ((wait && kind != cudaMemcpyDeviceToDevice) || to_pageable) stream->wait();
   return cudaSuccess;
 }
 
@@ -270,11 +272,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   stream->wait();
   return cudaSuccess;
 }
+// Counts as a call when it succeeds: how often a program polls differs from run to run.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  if (const auto error = enter()) return error;
   const auto stream = Stream::of(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
-  return stream->idle() ? cudaSuccess : report(cudaErrorNotReady);
+  return stream->idle() ? enter() : report(cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t of, unsigned) {
   if (const auto error = enter()) return error;

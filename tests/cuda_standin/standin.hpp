@@ -7,7 +7,7 @@
 //     order               only from a stream, an event, and waiting for either. ThreadSanitizer is
 //                         told of these and of nothing else, so it reports every access that no
 //                         stream and no event orders, however the threads happen to run
-//     a pageable copy     returns when the source has been read, and lands later
+//     a copy from pageable memory     returns when the source has been read, and lands later
 //     new memory          holds no zeroes, and never begins at the base of its allocation
 //     another process     a second mapping of the same memory; an event is a count in shared memory
 //     a peer that died    its events never fire, and what waits for the device blocks

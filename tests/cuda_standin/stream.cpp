@@ -13,7 +13,7 @@
 namespace ringside::standin {
 namespace {
 
-// The streams that exist, and the default streams.
+// The streams that exist, also those that were destroyed and still have work; the default streams.
 struct Streams {
   Lock lock;
   std::map<const void*, std::shared_ptr<Stream>> all;
@@ -59,7 +59,8 @@ std::shared_ptr<Stream> Stream::of(cudaStream_t handle) {
   if (handle) {
     const std::lock_guard guard(the.lock);
     const auto found = the.all.find(handle);
-    return found == the.all.end() ? nullptr : found->second;
+    const bool exists = found != the.all.end() && !found->second->closing_;
+    return exists ? found->second : nullptr;
   }
   const int device = current_device();
   {
@@ -111,8 +112,6 @@ void Stream::destroy() {
   closing_ = true;
   ++changes_;
   changes_.notify_all();
-  const std::lock_guard guard(streams().lock);
-  streams().all.erase(this);
 }
 
 void Stream::serve() {
@@ -126,7 +125,11 @@ void Stream::serve() {
         queue_.pop_front();
       }
     }
-    if (!work && closing_) return;
+    if (!work && closing_) {
+      const std::lock_guard guard(streams().lock);
+      streams().all.erase(this);
+      return;
+    }
     if (!work) {
       changes_.wait(seen);
       continue;
