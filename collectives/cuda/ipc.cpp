@@ -118,8 +118,8 @@ class IpcBackend final : public Backend {
   }
 
  private:
-  // After a failure a peer may be gone: streams may wait for its events for ever, and it may not have
-  // closed this rank's arena.
+  // After a failure a peer may be gone: streams may wait for its events for ever, and it may not
+  // have closed this rank's arena.
   const RankFailure& fail_for_good(const RankFailure& failure) {
     device_is_stuck = true;
     return failure_.keep(failure);
