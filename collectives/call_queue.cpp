@@ -14,13 +14,14 @@
 namespace ringside::collectives {
 
 // What callers and the queue's thread share, guarded by the mutex. While the queue is not empty,
-// only the thread uses the backend; otherwise only the caller does.
+// only the thread uses the backend; otherwise only the caller that has taken it does.
 struct CallQueue::Shared {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::shared_ptr<Work::State>> queue;  // the front is under way
   CallTimes times;
   bool closing = false;
+  bool taken = false;  // a caller uses the backend on its own thread
 };
 
 struct Work::State {
@@ -95,13 +96,17 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
 }
 
 void CallQueue::run(const Call& call, const void* input, void* output) {
-  if (!idle()) return start(call, input, output).wait();
+  if (!take_backend()) return start(call, input, output).wait();
   const auto start_time = Clock::now();
-  {
+  try {
     const ProfilerRange range(name_of(call.collective), call.label.view());
     if (fence_) fence_()();
     backend_->run(call, input, output);
+  } catch (...) {
+    give_backend_back();
+    throw;
   }
+  give_backend_back();
   const double seconds = seconds_since(start_time);
   note_call(Trace::here(), call, start_time, start_time);
   note_wait(call, start_time);
@@ -115,9 +120,11 @@ void CallQueue::abort(const std::string& cause) noexcept {
   backend_->interrupt(cause);
   {
     std::unique_lock lock(shared_->mutex);
-    shared_->changed.wait(lock, [this] { return shared_->queue.empty(); });
+    shared_->changed.wait(lock, [this] { return shared_->queue.empty() && !shared_->taken; });
+    shared_->taken = true;  // another thread may abort too
   }
   backend_->abort(cause);
+  give_backend_back();
 }
 
 void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
@@ -125,9 +132,19 @@ void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_de
                                           std::move(is_device_memory));
 }
 
-bool CallQueue::idle() const {
+// Whether no call is under way. If so, only the caller uses the backend until it gives it back.
+bool CallQueue::take_backend() {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->queue.empty();
+  if (!shared_->queue.empty() || shared_->taken) return false;
+  return shared_->taken = true;
+}
+
+void CallQueue::give_backend_back() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->taken = false;
+  }
+  shared_->changed.notify_all();
 }
 
 CallTimes CallQueue::times() const {
@@ -138,7 +155,8 @@ CallTimes CallQueue::times() const {
 void CallQueue::serve() {
   std::unique_lock lock(shared_->mutex);
   for (;;) {
-    shared_->changed.wait(lock, [this] { return shared_->closing || !shared_->queue.empty(); });
+    shared_->changed.wait(
+        lock, [this] { return shared_->closing || (!shared_->queue.empty() && !shared_->taken); });
     if (shared_->queue.empty()) return;
     const auto state = shared_->queue.front();
     lock.unlock();

@@ -50,7 +50,8 @@ class CallQueue {
  private:
   friend class Work;
   struct Shared;
-  bool idle() const;
+  bool take_backend();
+  void give_backend_back();
   void serve();
   void carry_out(const std::shared_ptr<Work::State>& state);
 

@@ -67,6 +67,7 @@ class Handle {
         "setting the math mode");
   }
   ~Handle() {
+    if (device_is_stuck) return;  // it would wait for the device
     static_cast<void>(library().destroy(handle_));
     if (workspace_) cuda_memory().free(workspace_);
   }

@@ -1,5 +1,5 @@
-// The thread block of a GPU (block.hpp), and the launch of a kernel on a stream. Its functions are
-// __host__ __device__ because kernels are; the host never calls them.
+// The thread block of a GPU (block.hpp). Its functions are __host__ __device__ because kernels are;
+// the host never calls them.
 #pragma once
 
 #include <nv/target>
@@ -112,23 +112,9 @@ __global__ void __launch_bounds__(Kernel::threads) run(const __grid_constant__ K
   static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 32 * DeviceBlock::max_warps);
   extern __shared__ uint4 shared[];
   __shared__ float scratch[DeviceBlock::max_warps];
+  static_assert(sizeof scratch == static_shared_bytes);
   DeviceBlock block(reinterpret_cast<std::byte*>(shared), scratch);
   kernel(block);
-}
-
-// A kernel must opt in to more than 48 KiB of dynamic shared memory.
-template <class Kernel>
-cudaError_t launch(const Kernel& kernel, std::int64_t blocks, cudaStream_t stream) {
-  if (blocks == 0) return cudaSuccess;
-  const auto shared_bytes = static_cast<int>(kernel.shared_bytes());
-  if (shared_bytes > 48 * 1024) {
-    const auto result = cudaFuncSetAttribute(
-        run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-    if (result != cudaSuccess) return result;
-  }
-  run<<<static_cast<unsigned>(blocks), Kernel::threads, static_cast<std::size_t>(shared_bytes),
-        stream>>>(kernel);
-  return cudaGetLastError();
 }
 
 }  // namespace ringside::autograd::cuda

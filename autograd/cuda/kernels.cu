@@ -1,7 +1,7 @@
 // Compiles every kernel for the GPU.
 #include <tuple>
 
-#include "autograd/cuda/device_block.cuh"
+#include "autograd/cuda/launch.cuh"
 #include "autograd/kernels/shared/attention.hpp"
 #include "autograd/kernels/shared/attention_backward.hpp"
 #include "autograd/kernels/shared/cross_entropy.hpp"
@@ -15,11 +15,18 @@
 
 namespace ringside::autograd::cuda {
 
+// Addresses of functions. (GCC deduces no std::tuple from their names.)
+template <class... Functions>
+struct LaunchList {
+  constexpr explicit LaunchList(Functions*... functions) : all(functions...) {}
+  std::tuple<Functions*...> all;
+};
+
 // The kernels for both element types. Taking the address of launch<Kernel> instantiates it. A
 // kernel that is launched but missing here is a linker error.
 template <class S>
 struct KernelsOf {
-  static constexpr std::tuple launches{launch<Elementwise<S, Add>>,
+  static constexpr LaunchList launches{launch<Elementwise<S, Add>>,
                                        launch<Elementwise<S, Subtract>>,
                                        launch<Elementwise<S, Multiply>>,
                                        launch<Elementwise<S, Scale>>,

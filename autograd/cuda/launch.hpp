@@ -1,6 +1,6 @@
 // The launch of a kernel on a GPU, for files that nvcc does not compile.
 //
-// launch() is defined in device_block.cuh and instantiated for each kernel in kernels.cu. A kernel
+// launch() is defined in launch.cuh and instantiated for each kernel in kernels.cu. A kernel
 // that is missing there is a linker error.
 #pragma once
 

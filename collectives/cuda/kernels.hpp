@@ -48,11 +48,13 @@ template <Element T>
 cudaError_t launch(const Task<T>& task, int blocks, cudaStream_t stream);
 
 // output[i] = scale * (input[0][i] + ... + input[n-1][i]) for i < count, added in fp32 in this
-// order. The output may be one of the inputs.
+// order. The output may be one of the inputs. The inputs are loaded from number `first` on: if each
+// rank begins with another, not all read from the same GPU at once.
 template <Element T>
 struct Addends {
   const T* input[one_sided::most_ranks] = {};
   int count = 0;
+  int first = 0;
 };
 template <Element T>
 cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count, float scale,
