@@ -242,8 +242,8 @@ class Tracks {
         const wide = (end - begin) / this.details.scale * box.width >= 12;
         if (!(wide || call === this.chosen) || end < first || sent > last) continue;
         const down = height(rank) > height(from) ? 8 : -8;
-        arrows += `<line x1="${this.percent(sent)}%" x2="${this.percent(end)}%" y1="${height(from) + down}"
-          y2="${height(rank) - down}" marker-end="${this.head}" />`;
+        arrows += `<line data-call="${call}" x1="${this.percent(sent)}%"
+          x2="${this.percent(end)}%" y1="${height(from) + down}" y2="${height(rank) - down}" marker-end="${this.head}" />`;
       }
     svg.lastElementChild.innerHTML = arrows;
   }
