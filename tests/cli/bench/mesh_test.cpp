@@ -61,7 +61,7 @@ TEST_CASE("bench mesh measures data, tensor and pipeline parallel ranks beside t
 }
 
 TEST_CASE("bench mesh --device: the same bytes and memory on a device") {
-  const Bench bench = bench_mesh({"-n", "2", "--batch", "2", "--device", "emulated"});
+  const BenchOutcome bench = bench_mesh({"-n", "2", "--batch", "2", "--device", "emulated"});
   REQUIRE(bench.rows.size() == 3);
   CHECK(contains(bench.table, "each, on emulated\n"));
   for (const auto& row : bench.rows) {

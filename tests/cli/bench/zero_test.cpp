@@ -31,7 +31,7 @@ TEST_CASE("bench zero measures the bytes of the formulas") {
                               ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each" +
                               (device == "cpu" ? "\n" : ", on emulated\n")));
     REQUIRE(rows.size() == 5);
-    for (const Json& row : rows) {
+    for (const auto& row : rows) {
       const auto formula = zero_formula(row.at("strategy"), row.at("parameters"), row.at("ranks"),
                                         2 * 256 * 128 + 128);
       CAPTURE(row.at("strategy").get<std::string>());
@@ -41,7 +41,7 @@ TEST_CASE("bench zero measures the bytes of the formulas") {
       // An owner has whole parameters, so one rank holds more than the others.
       const bool by_owner = row.at("strategy") == "zero1_broadcast";
       REQUIRE(row.at("moments").size() == 3);
-      for (const Json& moment : row.at("moments")) {
+      for (const auto& moment : row.at("moments")) {
         CAPTURE(moment.at("moment").get<std::string>());
         CHECK(near(moment.at("parameters_bytes"), formula.parameters, 0.02));
         CHECK(near(moment.at("gradients_bytes"), formula.gradients, 0.02));
@@ -65,7 +65,7 @@ TEST_CASE("bench zero measures several backends in turn") {
     CHECK(rows[i].at("backend") == (i < 2 ? "shm" : "tcp"));
     CHECK(rows[i].at("strategy") == (i % 2 == 0 ? "zero1" : "zero3"));
     // The memory of the other strategies does not count.
-    for (const Json& moment : rows[i].at("moments"))
+    for (const auto& moment : rows[i].at("moments"))
       CHECK(near(moment.at("parameters_bytes"), rows[i].at("formula_parameters_bytes"), 0.02));
   }
 }
