@@ -18,12 +18,16 @@ skip() {
 [ "$(id -u)" -eq 0 ] || skip "chroot needs root"
 unshare --mount true 2>/dev/null || skip "this container may not mount"
 [ ! -e /dev/nvidia0 ] || skip "this machine has a GPU"
+told=$(find "$build/tests" -type f -name test_cuda -exec {} \;)
+[[ $told != *"this build has no CUDA"* ]] || skip "this build has no CUDA"
 
 tools/gpu-check --pack --binaries "$build"
 
 rm -rf "$tree"
 mkdir -p "$tree"/{bin,dev,proc,tmp,lib64,tools/lib,lib/x86_64-linux-gnu}
 : >"$tree/dev/null"
+ln -s /proc/self/fd "$tree/dev/fd"
+ln -s bash "$tree/bin/sh"
 loader=/lib64/ld-linux-x86-64.so.2
 libraries_of() { ldd "$1" | awk '$2 == "=>" { print $3 }'; }
 
@@ -50,7 +54,7 @@ done
 tar -xzf build/ringside-gpu-check.tar.gz -C "$tree"
 # shellcheck disable=SC2016  # the inner shell expands $1
 unshare --mount bash -c 'mount --rbind /proc "$1/proc" &&
-  exec env -i PATH=/bin HOME=/tmp chroot "$1" /bin/bash /ringside-gpu-check/gpu-check --rehearse \
+  exec env -i PATH=/bin HOME=/tmp /usr/sbin/chroot "$1" /bin/bash /ringside-gpu-check/gpu-check --rehearse \
     --out /tmp/check' - "$tree" && status=0 || status=$?
 
 [ "$status" -eq 2 ] || {

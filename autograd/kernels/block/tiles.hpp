@@ -5,14 +5,12 @@
 //     load_tile_async, store_tile    between global memory and a tile; elements outside of the
 //                                    matrix in global memory are 0 in the tile
 //     B::Accumulator<T, m, n>        a sum of products of tiles, in the registers of all threads
-//     for_each_row                   a group of neighbouring threads for each row
-//                                    (B::RowGroup<8>), which reduces among its threads
+//     for_each_row                   a group of neighbouring threads for each row (B::RowGroup),
+//                                    which reduces among its threads
 //
 // The block decides which thread computes which elements of an accumulator: on the CPU a thread has
-// some rows, on tensor cores four threads share a row (device_tiles.cuh). So a kernel never depends
-// on where an element is; it only says what to do with each one (Accumulator::for_each). All
-// accumulators of as many rows are divided alike: a thread may keep numbers of its rows from one to
-// the next, and one accumulator may be the left factor of a product that another one adds.
+// some columns, on tensor cores a warp has 16 x 8 matrices (device_tiles.cuh). So a kernel never
+// depends on where an element is; it only says what to do with each one (Accumulator::for_each).
 #pragma once
 
 #include <utility>
@@ -96,7 +94,7 @@ constexpr void load_tile_async(B& block, const Tile<T, m, n>& tile,
     Pack<T> pack{};
     for (int k = 0; k < size; ++k)
       if (row < matrix.rows && column + k < matrix.columns) pack.at[k] = from[k];
-    *reinterpret_cast<Pack<T>*>(into) = pack;
+    store(into, pack);
   }
 }
 
@@ -127,44 +125,15 @@ constexpr void for_each_row(B& block, int rows, const Body& body) {
     body(row, group);
 }
 
-// An element of an accumulator: where it is, and the number of its row among those of the thread.
-struct ElementAt {
-  int row, column, held;
-};
-// A number for each row of which a thread holds elements.
-template <int held_rows>
-struct PerRow {
-  float at[held_rows];
-
-  static constexpr PerRow all(float x) {
-    PerRow rows{};
-    for (float& each : rows.at) each = x;
-    return rows;
-  }
-};
-
 // What a block offers to kernels of tiles in addition to Block. Accumulator and RowGroup are
 // constructed from the block.
-//
-//     RowGroup<size>            `size` neighbouring threads on a GPU: 8, 32 (a warp), or all of
-//                               the block; one thread in an emulation. RowGroup::size says how
-//                               many there are. A reduction is a barrier for them.
 //
 //     Accumulator<T, m, n> c(block)         m x n zeros, in fp32
 //     c.add_product(a, b)                   c += a b     with tiles a [m, k] and b [k, n] of T
 //     c.add_product(a, transposed(b))       c += a b^T   with b [n, k]
-//     c.add_product(p, b)                   c += p b     with an accumulator p [m, k], rounded to T
-//     c.for_each(body)                      body(at, c[at]) for every element, on the thread that
-//                                           holds it; `at` is an ElementAt
-//     c.for_each(other, body)               body(at, c[at], other[at])
-//     c.for_each_row(body)                  body(held) for every row of which this thread holds
-//                                           elements
-//     c.max_of_rows(values)                 values: PerRow<held_rows>. Joins the values of the
-//     c.sum_of_rows(values)                 threads that share a row; all of them get the result
-//
-// The threads that share rows of an accumulator are the only ones that read these rows of a tile
-// `a`, and the last three operations let none of them run ahead. After one of these on the product,
-// a thread may overwrite in `a` the elements that it holds of an accumulator.
+//     c.for_each(body)                      body(row, column, c[row, column]) for every element, on
+//                                           the thread that holds it
+//     c.for_each(other, body)               body(row, column, c[row, column], other[row, column])
 //
 //     copy_async(into, from)    starts to copy 16 bytes from global to shared memory
 //     commit_copies()           closes a batch of copies

@@ -9,31 +9,32 @@
 
 namespace ringside::autograd::cuda {
 
-// Each thread holds some rows of the accumulator.
+// Each thread holds some columns of the accumulator, and so reads all rows of the left factor.
+// Tests that look for a missing sync() depend on this. If a thread held rows, it could write the
+// rows of a left factor and then read only those, and a missing sync() in between would not show.
 template <class T, int m, int n>
 class EmulatedAccumulator {
  public:
-  static constexpr int held_rows = m;  // at most: one thread holds all
-
   template <class B>
   explicit EmulatedAccumulator(const B& block)
-      : begin_(m * block.thread() / block.threads()),
-        end_(m * (block.thread() + 1) / block.threads()) {}
+      : begin_(n * block.thread() / block.threads()),
+        end_(n * (block.thread() + 1) / block.threads()) {}
 
   template <int k>
   void add_product(const Tile<T, m, k>& a, const Tile<T, k, n>& b) {
-    add_product<k>([&](int row, int i) { return static_cast<float>(a(row, i)); }, b);
-  }
-  template <int k>
-  void add_product(const EmulatedAccumulator<T, m, k>& a, const Tile<T, k, n>& b) {
-    add_product<k>([&](int row, int i) { return static_cast<float>(T(a.at_[row][i])); }, b);
+    for (int row = 0; row < m; ++row)
+      for (int i = 0; i < k; ++i) {
+        const float factor = a(row, i);
+        for (int column = begin_; column < end_; ++column)
+          at_[row][column] += factor * static_cast<float>(b(i, column));
+      }
   }
   // Sixteen partial sums, which the compiler can vectorize. It may not reorder a single sum.
   template <int k>
   void add_product(const Tile<T, m, k>& a, const Transposed<T, n, k>& b) {
     constexpr int width = 16;
-    for (int row = begin_; row < end_; ++row)
-      for (int column = 0; column < n; ++column) {
+    for (int row = 0; row < m; ++row)
+      for (int column = begin_; column < end_; ++column) {
         float partials[width] = {}, all = 0;
         for (int i = 0; i < k; i += width)
           for (int j = 0; j < width; ++j)
@@ -45,38 +46,17 @@ class EmulatedAccumulator {
   }
   template <class Body>
   void for_each(const Body& body) {
-    for (int row = begin_; row < end_; ++row)
-      for (int column = 0; column < n; ++column)
-        body(ElementAt{row, column, row}, at_[row][column]);
+    for (int row = 0; row < m; ++row)
+      for (int column = begin_; column < end_; ++column) body(row, column, at_[row][column]);
   }
   template <class Body>
   void for_each(EmulatedAccumulator& other, const Body& body) {
-    for (int row = begin_; row < end_; ++row)
-      for (int column = 0; column < n; ++column)
-        body(ElementAt{row, column, row}, at_[row][column], other.at_[row][column]);
+    for (int row = 0; row < m; ++row)
+      for (int column = begin_; column < end_; ++column)
+        body(row, column, at_[row][column], other.at_[row][column]);
   }
-  template <class Body>
-  void for_each_row(const Body& body) const {
-    for (int row = begin_; row < end_; ++row) body(row);
-  }
-  // No two threads share a row.
-  void max_of_rows(PerRow<held_rows>&) const {}
-  void sum_of_rows(PerRow<held_rows>&) const {}
 
  private:
-  template <class, int, int>
-  friend class EmulatedAccumulator;
-
-  template <int k, class Left>
-  void add_product(const Left& left, const Tile<T, k, n>& b) {
-    for (int row = begin_; row < end_; ++row)
-      for (int i = 0; i < k; ++i) {
-        const float factor = left(row, i);
-        for (int column = 0; column < n; ++column)
-          at_[row][column] += factor * static_cast<float>(b(i, column));
-      }
-  }
-
   int begin_, end_;
   float at_[m][n] = {};
 };

@@ -3,11 +3,10 @@
 // others.
 //
 // After Dao, "FlashAttention-2" (2023). A block keeps one tile of 64 queries in shared memory and
-// loops over tiles of keys up to the diagonal. Scores and probabilities stay in registers: on
-// tensor cores a warp computes 16 rows of them, and they are its left factor in the product with V.
-// Softmax needs the maximum and the sum of a row, which are known only after the last tile. So it
-// uses the maximum of the keys so far; when a tile has a larger score, everything summed before is
-// scaled down (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+// loops over tiles of keys up to the diagonal. Softmax needs the maximum and the sum of a row,
+// which are known only after the last tile. So it uses the maximum of the keys so far; when a tile
+// has a larger score, everything summed before is scaled down (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018).
 //
 //            keys -->
 //         q +---+                    kernel      one block for each    computes
@@ -24,7 +23,7 @@
 //
 // Elements are T (float or Bf16); products and softmax are fp32. D is padded with zeros to 32, 64
 // or 128 (with_padded_head_size). Asynchronous copies load the next tiles while the current ones
-// are multiplied, so a block synchronises once for each tile.
+// are multiplied.
 //
 // Resources, as "KiB of shared memory per block, registers per thread" (compiled for sm_90, no
 // spills). An SM has 163 KiB (sm_80) or 227 KiB (sm_90) of shared memory for its blocks, and 65536
@@ -114,15 +113,14 @@ constexpr int diagonal_in_tile(std::int64_t distance) {
 }
 
 // q [B, H, Tq, D], k, v [B, H_kv, Tk, D] -> y [B, H, Tq, D], log_sums [B, H, Tq]: the logarithm of
-// each row's sum of exp(score). There are two stages of keys: while the block computes with one,
-// the next keys are loaded into the other.
+// each row's sum of exp(score).
 template <class T, int d>
 struct AttentionForward {
-  // Four fp32 tiles of 64 keys and 128 columns would not fit in shared memory.
-  static constexpr int threads = tile_threads, rows = attention_rows,
-                       keys = sizeof(T) == 4 && d == 128 ? 32 : 64;
+  static constexpr int threads = tile_threads, rows = attention_rows, keys = 64;
   using Rows = Tile<T, rows, d>;
   using Keys = Tile<T, keys, d>;
+  using Scores = Tile<float, rows, keys>;
+  using Probabilities = Tile<T, rows, keys>;
 
   AttentionSizes sizes;
   float scale;  // 1 / sqrt(D)
@@ -133,91 +131,144 @@ struct AttentionForward {
   constexpr std::int64_t blocks() const {
     return sizes.batch * sizes.heads * sizes.tiles_of(sizes.queries, rows);
   }
-  constexpr std::size_t shared_bytes() const { return Rows::bytes + 4 * Keys::bytes; }
+  constexpr std::size_t shared_bytes() const {
+    return Rows::bytes + 2 * Keys::bytes + Scores::bytes + Probabilities::bytes +
+           5 * rows * sizeof(float);
+  }
 
-  struct Stage {
+  // Maximum and sum of each row over the keys so far. There are two copies: while one thread of a
+  // group writes the new values, others may still read the previous ones.
+  struct RowState {
+    float *largest, *total;
+  };
+  // What a block works on: its queries, the keys that they see, and its shared memory.
+  struct Work {
+    AttentionTile at;
+    std::int64_t kv_head, end;  // keys 0 .. end-1 of this head
+    Rows q;
     Keys k, v;
+    Scores s;
+    Probabilities p;
+    RowState previous, current;
+    float* factors;  // of each row: what its sums over the tiles before are multiplied by
   };
 
   template <TileBlock B>
   constexpr void operator()(B& block) const {
-    using Output = typename B::template Accumulator<T, rows, d>;
+    const AttentionTile at = attention_tile(block.index(), sizes.tiles_of(sizes.queries, rows),
+                                            sizes.heads, sizes.batch, true);
+    const std::int64_t seen = at.first + rows + sizes.offset();
     SharedAllocator shared(block.shared());
-    const auto q_tile = shared.tile<T, rows, d>();
-    Stage current = make_stage(shared), next = make_stage(shared);
-
-    const auto [b, h, first] = attention_tile(block.index(), sizes.tiles_of(sizes.queries, rows),
-                                              sizes.heads, sizes.batch, true);
-    const std::int64_t kv_head = h / sizes.group(), seen = first + rows + sizes.offset(),
-                       end = seen < sizes.keys ? seen : sizes.keys;
-    const auto prefetch = [&](const Stage& into, std::int64_t key) {
-      load_tile_async(block, into.k, head_view(k, b, kv_head, key, sizes.keys, sizes.head_size));
-      load_tile_async(block, into.v, head_view(v, b, kv_head, key, sizes.keys, sizes.head_size));
-    };
-    load_tile_async(block, q_tile, head_view(q, b, h, first, sizes.queries, sizes.head_size));
-    prefetch(current, 0);
+    Work work{at,
+              at.h / sizes.group(),
+              seen < sizes.keys ? seen : sizes.keys,
+              shared.tile<T, rows, d>(),
+              shared.tile<T, keys, d>(),
+              shared.tile<T, keys, d>(),
+              shared.tile<float, rows, keys>(),
+              shared.tile<T, rows, keys>(),
+              {shared.array<float, rows>(), shared.array<float, rows>()},
+              {shared.array<float, rows>(), shared.array<float, rows>()},
+              shared.array<float, rows>()};
+    load_tile_async(block, work.q,
+                    head_view(q, at.b, at.h, at.first, sizes.queries, sizes.head_size));
+    load_keys(block, work, work.k, k, 0);
     block.commit_copies();
-
-    Output output(block);
-    // Of each row, over the keys so far: the maximum, and this thread's part of the sum.
-    auto largest = PerRow<Output::held_rows>::all(-std::numeric_limits<float>::infinity()),
-         total = PerRow<Output::held_rows>::all(0);
-    for (std::int64_t key = 0; key < end; key += keys) {
-      block.wait_copies(0);
-      block.sync();  // the current stage is loaded; the other is no longer in use
-      if (key + keys < end) prefetch(next, key + keys);
-      block.commit_copies();
-      typename B::template Accumulator<T, rows, keys> p(block);
-      p.add_product(q_tile, transposed(current.k));
-      const auto factors =
-          softmax<B>(p, diagonal_in_tile(first + sizes.offset() + 1 - key), largest, total);
-      output.for_each([&](ElementAt at, float& x) { x *= factors.at[at.held]; });
-      output.add_product(p, current.v);
-      const Stage old = current;
-      current = next, next = old;
+    for (int row = block.thread(); row < rows; row += block.threads()) {
+      work.previous.largest[row] = -std::numeric_limits<float>::infinity();
+      work.previous.total[row] = 0;
     }
-
-    output.sum_of_rows(total);
-    // Each thread reuses its own rows of q_tile for the result.
-    output.for_each([&](ElementAt at, float& x) {
-      q_tile(at.row, at.column) = T(x / total.at[at.held]);
-      if (at.column == 0 && first + at.row < sizes.queries)
-        log_sums[(b * sizes.heads + h) * sizes.queries + first + at.row] =
-            largest.at[at.held] + B::log(total.at[at.held]);
-    });
-    block.sync();
-    store_tile(block, q_tile, head_view(y, b, h, first, sizes.queries, sizes.head_size));
+    typename B::template Accumulator<T, rows, d> output(block);
+    for (std::int64_t key = 0; key < work.end; key += keys) take_tile(block, work, key, output);
+    finish(block, work, output);
   }
 
  private:
-  static constexpr Stage make_stage(SharedAllocator& shared) {
-    const auto k_tile = shared.tile<T, keys, d>(), v_tile = shared.tile<T, keys, d>();
-    return {k_tile, v_tile};
+  // Starts to load a tile of k or v, from row `key` on.
+  template <TileBlock B>
+  constexpr void load_keys(B& block, const Work& work, const Keys& tile,
+                           const Heads<const T>& heads, std::int64_t key) const {
+    load_tile_async(block, tile,
+                    head_view(heads, work.at.b, work.kv_head, key, sizes.keys, sizes.head_size));
   }
 
-  // Products q k -> p = exp(score - maximum so far), and the factor that scales the sums of the
-  // tiles before. A row sees the columns before row + diagonal; the scores of the others are
-  // -infinity, so that their exp is 0. Every row sees key 0, so the maximum is finite from the
-  // first tile on.
-  template <TileBlock B, class Scores, class Numbers>
-  constexpr Numbers softmax(Scores& p, int diagonal, Numbers& largest, Numbers& total) const {
-    Numbers now = largest;
-    p.for_each([&](ElementAt at, float& x) {
-      x = at.column < at.row + diagonal ? x * scale : -std::numeric_limits<float>::infinity();
-      now.at[at.held] = now.at[at.held] < x ? x : now.at[at.held];
+  // Adds the keys from `key` on to the sums of all rows: their number is `keys`, or what is left up
+  // to work.end. Their copy to work.k has begun; this function begins that of the next ones.
+  template <TileBlock B, class Output>
+  constexpr void take_tile(B& block, Work& work, std::int64_t key, Output& output) const {
+    block.wait_copies(0);
+    block.sync();  // q and k are loaded; v and p of the previous tile are no longer in use
+    load_keys(block, work, work.v, v, key);
+    block.commit_copies();
+    score(block, work, diagonal_in_tile(work.at.first + sizes.offset() + 1 - key));
+    block.sync();  // the scores are written; k is no longer in use
+    if (key + keys < work.end) load_keys(block, work, work.k, k, key + keys);
+    block.commit_copies();
+    softmax(block, work);
+    block.wait_copies(1);
+    block.sync();  // v is loaded; p and the factors are written
+    output.for_each([&](int row, int, float& x) { x *= work.factors[row]; });
+    output.add_product(work.p, work.v);
+    const RowState old = work.previous;
+    work.previous = work.current, work.current = old;
+  }
+
+  // Divides the output by the sums of the rows and stores it, and the logarithms of the sums. Since
+  // the last sync() no thread reads q or `current`, so they are reused for the result.
+  template <TileBlock B, class Output>
+  constexpr void finish(B& block, const Work& work, Output& output) const {
+    const auto [b, h, first] = work.at;
+    for (int row = block.thread(); row < rows; row += block.threads()) {
+      work.current.total[row] = 1 / work.previous.total[row];
+      if (first + row < sizes.queries)
+        log_sums[(b * sizes.heads + h) * sizes.queries + first + row] =
+            work.previous.largest[row] + B::log(work.previous.total[row]);
+    }
+    block.sync();
+    output.for_each([&](int row, int column, float& x) {
+      work.q(row, column) = T(x * work.current.total[row]);
     });
-    p.max_of_rows(now);
-    Numbers factors{};
-    p.for_each_row([&](int held) {
-      factors.at[held] = B::exp(largest.at[held] - now.at[held]);
-      total.at[held] *= factors.at[held];
+    block.sync();
+    store_tile(block, work.q, head_view(y, b, h, first, sizes.queries, sizes.head_size));
+  }
+
+  // Writes the scores of one tile. A row sees the columns before row + diagonal; the scores of the
+  // others are -infinity, so that their exp is 0.
+  template <TileBlock B>
+  constexpr void score(B& block, const Work& work, int diagonal) const {
+    typename B::template Accumulator<T, rows, keys> products(block);
+    products.add_product(work.q, transposed(work.k));
+    products.for_each([&](int row, int column, float& x) {
+      work.s(row, column) =
+          column < row + diagonal ? x * scale : -std::numeric_limits<float>::infinity();
     });
-    p.for_each([&](ElementAt at, float& x) {
-      x = B::exp(x - now.at[at.held]);
-      total.at[at.held] += x;
+  }
+
+  // p = exp(score - maximum so far), and for each row the factor that scales the sums of the tiles
+  // before. Every row sees key 0, so the maximum is finite from the first tile on.
+  template <TileBlock B>
+  constexpr void softmax(B& block, const Work& work) const {
+    const RowState &previous = work.previous, &current = work.current;
+    for_each_row(block, rows, [&](int row, const auto& group) {
+      float largest = previous.largest[row];
+      for (int column = group.index(); column < keys; column += group.count()) {
+        const float x = work.s(row, column);
+        largest = largest < x ? x : largest;
+      }
+      largest = group.max(largest);
+      float total = 0;
+      for (int column = group.index(); column < keys; column += group.count()) {
+        const float p = B::exp(work.s(row, column) - largest);
+        total += p;
+        work.p(row, column) = T(p);
+      }
+      total = group.sum(total);
+      if (group.index() != 0) return;
+      const float factor = B::exp(previous.largest[row] - largest);
+      work.factors[row] = factor;
+      current.largest[row] = largest;
+      current.total[row] = previous.total[row] * factor + total;
     });
-    largest = now;
-    return factors;
   }
 };
 

@@ -107,5 +107,5 @@ TEST_CASE("bench ddp refuses backends that cannot take turns, and more memory th
   CHECK(error_of({"--backend", "tcp,shm", "--report", "ddp.html"}) ==
         "ringside: --svg and --report show one backend: name one with --backend, or leave them "
         "out\nTry: ringside bench --help\n");
-  CHECK(contains(error_of({"--memory-limit", "0.01"}), "ringside: this needs about 0.0"));
+  CHECK(contains(error_of({"--memory-limit", "0.01"}), "ringside: this needs about 0."));
 }

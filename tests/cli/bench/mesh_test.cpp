@@ -72,7 +72,9 @@ TEST_CASE("bench mesh --device: the same bytes and memory on a device") {
   const Outcome predicted = run_program(
       {ringside_binary, "bench", "mesh", "-n", "2", "--predict", "--device", "emulated"});
   CHECK(predicted.exit_code == 2);
-  CHECK(predicted.err == "ringside: --predict measures the rates of the CPU: leave out --device\n");
+  CHECK(predicted.err ==
+        "ringside: --predict measures the rates of the CPU: leave out --device\n"
+        "Try: ringside bench --help\n");
 }
 
 TEST_CASE("bench mesh: bytes along each axis with shorter stages and divided sequences") {

@@ -67,7 +67,8 @@ struct FakeMachine {
   // "all_reduce: ok", a line for each step.
   std::string results(const std::string& name = "out/gpu-check.json") const {
     std::string all;
-    for (const Json& step : file(name).at("steps"))
+    const Json written = file(name);
+    for (const Json& step : written.at("steps"))
       all += fmt::format("{}: {}\n", step.at("name").get<std::string>(),
                          step.at("result").get<std::string>());
     return all;

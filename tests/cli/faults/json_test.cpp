@@ -49,7 +49,7 @@ const std::vector<Reader> readers{
      }},
     {"machine.json",
      [](const std::string& folder) {
-       return std::vector<std::string>{"simulate", "--model", "llama2-7b", "--topology",
+       return std::vector<std::string>{"simulate", "--model", "llama3-8b", "--topology",
                                        folder + "/machine.json"};
      }},
     {"model.json",
@@ -58,7 +58,7 @@ const std::vector<Reader> readers{
      }},
     {"trace.json",
      [](const std::string& folder) {
-       return std::vector<std::string>{"simulate", "--model", "llama2-7b", "--measured",
+       return std::vector<std::string>{"simulate", "--model", "llama3-8b", "--measured",
                                        folder + "/trace.json"};
      }},
 };
@@ -97,7 +97,9 @@ TEST_CASE("a damaged JSON file is refused by its name, without the words of a li
       CAPTURE(content.substr(0, 100));
       CAPTURE(outcome.err);
       CHECK(outcome.exit_code == 1);
-      CHECK(contains(outcome.err, reader.name));
+      // Good JSON: one sequence, which is too short.
+      const bool is_read = reader.name == "tokens.json" && content == "[1]";
+      CHECK((is_read || contains(outcome.err, reader.name)));
       CHECK_FALSE(contains(outcome.err, "json.exception"));
       CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
     }

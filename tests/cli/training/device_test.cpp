@@ -177,13 +177,15 @@ TEST_CASE("device program: benches of ranks on a GPU need a process for each ran
         {ringside_binary, "bench", bench, "-n", "2", "--device", "cuda", "--backend", "threads"});
     CHECK(refused.exit_code == 2);
     CHECK(refused.err ==
-          "ringside: --device cuda needs a process for each rank: leave out --backend threads\n");
+          "ringside: --device cuda needs a process for each rank: leave out --backend threads\n"
+          "Try: ringside bench --help\n");
   }
   const auto two = run_program(
       {ringside_binary, "bench", "zero", "-n", "2", "--device", "cuda", "--backend", "shm,tcp"});
   CHECK(two.exit_code == 2);
   CHECK(two.err ==
-        "ringside: on --device cuda the gradients go over --device-backend: name one --backend\n");
+        "ringside: on --device cuda the gradients go over --device-backend: name one --backend\n"
+        "Try: ringside bench --help\n");
 }
 
 TEST_CASE("device program: unsupported devices and dtypes are refused") {
