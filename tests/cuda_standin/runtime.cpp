@@ -89,7 +89,9 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     // Pageable: the driver reads it now, and its own copy lands later.
     auto staged = std::make_shared<std::vector<std::byte>>(bytes);
     std::memcpy(staged->data(), from, bytes);
-    stream->add([to, staged, bytes] { move_bytes(to, staged->data(), bytes); }, true);
+    // The stream frees it: ThreadSanitizer sees no order between its read and a free elsewhere.
+    stream->add([to, staged = std::move(staged), bytes] { move_bytes(to, staged->data(), bytes); },
+                true);
     return cudaSuccess;
   }
   stream->add([to, from, bytes, source] {
