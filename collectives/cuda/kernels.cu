@@ -86,8 +86,9 @@ __device__ Grid this_grid() {
           static_cast<int>(gridDim.x * blockDim.x)};
 }
 
+// One block on each processor: eight values under way take more than the 64 registers of two.
 template <Element T>
-__global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
+__global__ void __launch_bounds__(threads_per_block)
     sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs,
         float scale) {
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {

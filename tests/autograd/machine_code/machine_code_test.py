@@ -21,7 +21,8 @@ BF16, FP32 = "Bf16", "float"
 # at least four times: nvcc has split some stores of a kernel and not others.
 # 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, 64 allow 2 of 512.
 LIMITS = [
-    (r"^void (collective|limit|sum)<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"^void (collective|limit)<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"^void sum<", 128, ["LDG.E.128", "STG.E.128"]),
     (r"run<RmsNormBackward<(Bf16|float), (32|256)>", 128, ["12 LDG.E.128", "4 STG.E.128"]),
     (r"run<RmsNorm<", 64, ["LDG.E.128", "STG.E.128"]),
     (r"run<CopyStrided<unsigned __int128", 64, ["LDG.E.128", "STG.E.128"]),
