@@ -54,8 +54,8 @@ const Library& library() {
 // stream and workspace.
 class Handle {
  public:
-  Handle() {
-    library().check(library().create(&handle_), "creating a handle");
+  // Delegates, so that the handle is destroyed if what follows fails.
+  Handle() : Handle(created()) {
     library().check(library().set_stream(handle_, compute_stream()), "setting the stream");
     workspace_ = cuda_memory().allocate(workspace_bytes);
     if (workspace_)
@@ -80,6 +80,13 @@ class Handle {
   }
 
  private:
+  explicit Handle(cublasHandle_t handle) : handle_(handle) {}
+  static cublasHandle_t created() {
+    cublasHandle_t handle = nullptr;
+    library().check(library().create(&handle), "creating a handle");
+    return handle;
+  }
+
   // 32 MiB, which cuBLAS recommends for Hopper.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   cublasHandle_t handle_ = nullptr;
