@@ -1,5 +1,6 @@
 #include "collectives/call_queue.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -18,7 +19,8 @@ struct CallQueue::Shared {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::shared_ptr<Work::State>> queue;  // the front is under way
-  CallTimes times;
+  std::atomic<std::size_t> queued = 0;  // its length: a caller reads it without the mutex
+  CallTimes times;                      // of asynchronous calls
   bool closing = false;
 };
 
@@ -88,6 +90,7 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->queue.push_back(state);
+    ++shared_->queued;
   }
   shared_->changed.notify_all();
   return Work(std::move(state));
@@ -104,10 +107,8 @@ void CallQueue::run(const Call& call, const void* input, void* output) {
   const double seconds = seconds_since(start_time);
   note_call(Trace::here(), call, start_time, start_time);
   note_wait(call, start_time);
-  const std::lock_guard lock(shared_->mutex);
-  shared_->times.blocked += seconds;
-  shared_->times.running += seconds;
-  ++shared_->times.calls;
+  blocking_seconds_ += seconds;
+  ++blocking_calls_;
 }
 
 void CallQueue::abort(const std::string& cause) noexcept {
@@ -124,14 +125,19 @@ void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_de
                                           std::move(is_device_memory));
 }
 
+// Only the caller's thread makes the queue longer, so no call can come between this look and the
+// call that follows. What the queue's thread has done is visible when its last call has left.
 bool CallQueue::idle() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->queue.empty();
+  return shared_->queued.load(std::memory_order_acquire) == 0;
 }
 
 CallTimes CallQueue::times() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->times;
+  CallTimes times = shared_->times;
+  times.blocked += blocking_seconds_;
+  times.running += blocking_seconds_;
+  times.calls += blocking_calls_;
+  return times;
 }
 
 void CallQueue::serve() {
@@ -145,6 +151,7 @@ void CallQueue::serve() {
     lock.lock();
     state->done = true;
     shared_->queue.pop_front();
+    --shared_->queued;
     shared_->changed.notify_all();
   }
 }

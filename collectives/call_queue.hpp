@@ -57,6 +57,8 @@ class CallQueue {
   std::unique_ptr<Backend> backend_;
   Fence fence_;
   std::shared_ptr<Shared> shared_;  // each Work holds it too, and may outlive the queue
+  double blocking_seconds_ = 0;     // of blocking calls; only the caller's thread uses these two
+  std::uint64_t blocking_calls_ = 0;
   std::thread thread_;
 };
 

@@ -61,8 +61,7 @@ Call complete(Call call, const Backend& backend, const AlgorithmSelection& algor
           "{}: avg is not defined for {}; use sum and divide with the rounding that you need",
           name_of(call.collective), name_of(call.type));
   if (call.collective == Collective::point_to_point) return call;
-  const Algorithm& algorithm = algorithms.choose(call.collective, call.count, call.type, size);
-  call.algorithm = static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
+  call.algorithm = number_of(algorithms.choose(call.collective, call.count, call.type, size));
   return call;
 }
 

@@ -68,8 +68,6 @@ void Optimizer::step() {
       if (!slot.parameter.tensor.grad().defined()) continue;
       if (slot.step.defined()) ++*slot.step.data<std::int32_t>();
       update(slot, groups_[g]);
-      if (slot.master.defined() && slot.parameter.tensor.device() == Device::cpu)
-        convert_into(slot.parameter.tensor, slot.master);
     }
   }
   gradient_scale_ = 1;
@@ -91,10 +89,6 @@ std::vector<NamedTensor> Optimizer::state() const {
       for (const NamedTensor& entry : slot.state)
         all.push_back({slot.parameter.name + "." + entry.name, entry.tensor});
   return all;
-}
-
-Tensor Optimizer::Slot::gradient() const {
-  return to_compute_dtype(parameter.tensor.grad());
 }
 
 }  // namespace ringside::autograd

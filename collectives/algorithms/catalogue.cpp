@@ -66,6 +66,10 @@ const Algorithm& find_algorithm(Collective collective, std::string_view name) {
        did_you_mean(name, names), names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
 }
 
+std::uint8_t number_of(const Algorithm& algorithm) {
+  return static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
+}
+
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
   require(size >= 1, "{} needs at least 1 rank, but was asked to run on {}", algorithm.title(),
           size);
