@@ -165,7 +165,7 @@ TEST_CASE("linear_cross_entropy of bf16 is fp32 and rounds its gradients once") 
   const Tensor loss = linear_cross_entropy(x, w, targets, -100, 4),
                expected = linear_cross_entropy(fp32_x, fp32_w, targets, -100, 4);
   CHECK(loss.dtype() == DType::fp32);
-  CHECK(loss.item() == doctest::Approx(expected.item()).epsilon(has_bf16_products() ? 1e-6 : 0));
+  CHECK(std::abs(loss.item() - expected.item()) <= (has_bf16_products() ? 1e-5 : 0));
   backward(loss);
   backward(expected);
   CHECK(agree_but_for_dz(x.grad(), to_storage_dtype(fp32_x.grad(), DType::bf16)));
