@@ -2,6 +2,7 @@
 // stream and of an event. Include it only in files that are built with the CUDA Toolkit.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,18 @@ inline void check_cuda(cudaError_t result, std::string_view what) {
   static_cast<void>(cudaGetLastError());
   const auto where = device < 0 ? std::string("no device") : fmt::format("device {}", device);
   fail("{}, {}: {} ({})", what, where, cudaGetErrorString(result), cudaGetErrorName(result));
+}
+
+// Set when a stream of this process may wait for a peer that is gone, or for a kernel that does not
+// end. cudaFree, cudaFreeHost and the closing of shared memory wait for all work of the device, and
+// would not return. So from then on nothing is freed: the driver does it when the process ends.
+inline std::atomic<bool> device_is_stuck = false;
+
+inline void free_device_memory(void* memory) noexcept {
+  if (!device_is_stuck) static_cast<void>(cudaFree(memory));
+}
+inline void free_pinned_memory(void* memory) noexcept {
+  if (!device_is_stuck) static_cast<void>(cudaFreeHost(memory));
 }
 
 // A stream on the calling thread's device. It does not synchronise with the default stream.

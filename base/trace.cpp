@@ -7,6 +7,11 @@ void Trace::add(Span span) {
   spans_.push_back(std::move(span));
 }
 
+void Trace::add(const Message& message) {
+  const std::lock_guard lock(mutex_);
+  messages_.push_back(message);
+}
+
 void Trace::add(Memory memory) {
   const std::lock_guard lock(mutex_);
   memory_.push_back(std::move(memory));

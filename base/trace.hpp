@@ -1,4 +1,5 @@
-// The trace of one rank: spans of time in two tracks, and samples of the memory in use.
+// The trace of one rank: spans of time in two tracks, the messages of its calls, and samples of the
+// memory in use.
 //
 //     compute        ┌ forward ─────────┐┌ backward ──────────┐┌ finish ─┐┌ optimizer ┐  phases
 //                     linear  rms_norm .. linear backward ...   wait                     ops, waits
@@ -40,6 +41,15 @@ class Trace {
     std::uint64_t bytes = 0;        // calls: the size of the whole buffer
     Clock::time_point queued = {};  // calls: when it was made; it starts after earlier calls end
   };
+  // A message of a call: a slice of what a step of its schedule sends. Two ranks see the messages
+  // from the one to the other in the same order.
+  struct Message {
+    enum Kind : std::uint8_t { sent, received } kind = sent;
+    int peer = 0, step = 0;
+    std::uint32_t slice = 0;  // sent: its number in the step
+    std::uint64_t bytes = 0;  // sent
+    Clock::time_point time;   // when it was posted, or had arrived
+  };
   // Bytes in use at that time, one number for each of memory_kinds().
   struct Memory {
     Clock::time_point time;
@@ -64,10 +74,12 @@ class Trace {
 
   // Any thread may call these.
   void add(Span span);
+  void add(const Message& message);
   void add(Memory memory);
 
   // In the order in which the spans ended. Call these when no thread adds any more.
   const std::vector<Span>& spans() const { return spans_; }
+  const std::vector<Message>& messages() const { return messages_; }
   const std::vector<Memory>& memory() const { return memory_; }
 
   // The names of the numbers in Memory::bytes. The default is one, "held".
@@ -78,6 +90,7 @@ class Trace {
   static inline constinit thread_local Trace* here_ = nullptr;
   std::mutex mutex_;
   std::vector<Span> spans_;
+  std::vector<Message> messages_;
   std::vector<Memory> memory_;
   std::vector<std::string> memory_kinds_{"held"};
 };

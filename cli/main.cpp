@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +94,11 @@ int run(int argc, char** argv) {
         app.get_subcommands().empty() || dynamic_cast<const CLI::ExtrasError*>(&error);
     return usage_error(
         app, because_of_them && !strays.empty() ? about_stray(app, strays) : error.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr,
+               "ringside: out of memory: take a smaller model, batch or buffer, or fewer ranks, or "
+               "raise the limit (ulimit -v)\n");
+    return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "ringside: {}\n", error.what());
     return 1;

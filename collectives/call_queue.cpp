@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 
 #include "base/profiler_range.hpp"
 #include "base/start_thread.hpp"
@@ -13,9 +14,9 @@
 
 namespace ringside::collectives {
 
-// What callers and the queue's thread share, guarded by the mutex. While the queue is not empty,
-// only the thread uses the backend; otherwise only the caller does.
+// What callers and the queue's thread share, guarded by `mutex`.
 struct CallQueue::Shared {
+  std::mutex in_use;  // held by whoever uses the backend: the queue's thread or a caller
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::shared_ptr<Work::State>> queue;  // the front is under way
@@ -97,13 +98,18 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
 }
 
 void CallQueue::run(const Call& call, const void* input, void* output) {
-  if (!idle()) return start(call, input, output).wait();
+  // Only the caller's thread makes the queue longer, so no call can come between this look and
+  // this call.
+  std::unique_lock in_use(shared_->in_use, std::defer_lock);
+  if (shared_->queued.load(std::memory_order_acquire) > 0 || !in_use.try_lock())
+    return start(call, input, output).wait();
   const auto start_time = Clock::now();
   {
     const ProfilerRange range(name_of(call.collective), call.label.view());
     if (fence_) fence_()();
     backend_->run(call, input, output);
   }
+  in_use.unlock();
   const double seconds = seconds_since(start_time);
   note_call(Trace::here(), call, start_time, start_time);
   note_wait(call, start_time);
@@ -117,18 +123,13 @@ void CallQueue::abort(const std::string& cause) noexcept {
     std::unique_lock lock(shared_->mutex);
     shared_->changed.wait(lock, [this] { return shared_->queue.empty(); });
   }
+  const std::lock_guard in_use(shared_->in_use);
   backend_->abort(cause);
 }
 
 void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
   backend_ = make_host_and_device_backend(std::move(backend_), std::move(device),
                                           std::move(is_device_memory));
-}
-
-// Only the caller's thread makes the queue longer, so no call can come between this look and the
-// call that follows. What the queue's thread has done is visible when its last call has left.
-bool CallQueue::idle() const {
-  return shared_->queued.load(std::memory_order_acquire) == 0;
 }
 
 CallTimes CallQueue::times() const {
@@ -157,15 +158,19 @@ void CallQueue::serve() {
 }
 
 void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
+  std::unique_lock in_use(shared_->in_use);
   const auto start_time = Clock::now();
   std::exception_ptr error;
   try {
     const ProfilerRange range(name_of(state->call.collective), state->call.label.view());
+    std::optional<Trace::On> on;  // the call's messages belong to the trace of its caller
+    if (state->trace) on.emplace(*state->trace);
     if (state->wait_for_input) state->wait_for_input();
     backend_->run(state->call, state->input, state->output);
   } catch (...) {
     error = std::current_exception();
   }
+  in_use.unlock();
   note_call(state->trace, state->call, state->queued, start_time);
   const std::lock_guard lock(shared_->mutex);
   state->error = error;

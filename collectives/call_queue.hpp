@@ -50,7 +50,6 @@ class CallQueue {
  private:
   friend class Work;
   struct Shared;
-  bool idle() const;
   void serve();
   void carry_out(const std::shared_ptr<Work::State>& state);
 

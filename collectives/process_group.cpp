@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/environment.hpp"
 #include "collectives/bootstrap/connect.hpp"
+#include "collectives/call_mismatch.hpp"
 #include "collectives/call_queue.hpp"
+#include "collectives/diagnostics/call_history.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/selection/link_costs.hpp"
@@ -72,15 +77,22 @@ struct ProcessGroup::State {
       : calls(std::move(backend)), algorithms(std::move(selection)) {}
 
   void run(const Call& call, const void* input, void* output) {
-    calls.run(complete(call, calls.backend(), algorithms), input, output);
+    calls.run(next(call), input, output);
   }
   Work start(const Call& call, const void* input, void* output) {
-    return calls.start(complete(call, calls.backend(), algorithms), input, output);
+    return calls.start(next(call), input, output);
+  }
+  // Completes a call, and keeps it for finish(). Each pair of ranks counts its sends on its own.
+  Call next(const Call& call) {
+    Call whole = complete(call, calls.backend(), algorithms);
+    if (call.collective != Collective::point_to_point) made.add(made.last() + 1, whole);
+    return whole;
   }
   Call between(int from, int to, const ConstBuffer& data, std::string_view label) const;
 
   CallQueue calls;
   AlgorithmSelection algorithms;
+  CallHistory made;
   std::string name;               // of a sub-group: "split2.color0@2,3"
   std::vector<int> ranks_of_job;  // [rank of this sub-group]; empty: this group is the job
   int splits = 0;
@@ -189,6 +201,17 @@ std::size_t ProcessGroup::block_size(std::size_t count, int r) const {
 
 std::size_t ProcessGroup::block_begin(std::size_t count, int r) const {
   return Chunks::even(count, size()).begin(r);
+}
+
+void ProcessGroup::finish() {
+  static_assert(std::is_trivially_copyable_v<CallHistory>);
+  const CallHistory ours = state_->made;
+  std::vector<CallHistory> made(size());
+  all_gather({&ours, sizeof ours, DataType::uint8},
+             {made.data(), sizeof ours * made.size(), DataType::uint8}, "the calls of all ranks");
+  for (int r = 0; r < size(); ++r)
+    if (const auto number = ours.parted_from(made[r]))
+      check_call(*number, ours.at(*number), made[r].at(*number), rank(), r);
 }
 
 void ProcessGroup::abort(const std::string& cause) noexcept {

@@ -3,6 +3,7 @@
 //     ProcessGroup group = ProcessGroup::from_environment();   // started by ringside launch,
 //     std::vector<float> gradients = ...;                      // torchrun, mpirun or srun
 //     group.all_reduce(std::span(gradients), ReduceOp::avg);
+//     group.finish();
 //
 // Every rank must make the same calls in the same order. Results are the same on all ranks, bit for
 // bit. One thread at a time may use a group. When a call fails on any rank, the calls of all ranks
@@ -88,6 +89,10 @@ class ProcessGroup {
 
   // Returns when every rank has called it.
   void barrier();
+
+  // A barrier for the end of the work. Throws Error also if two ranks differ in one of their last
+  // 48 calls. A rank whose own part of a wrong call is done would not notice it otherwise.
+  void finish();
 
   // Moves data from the rank that calls send(data, to) to the rank that calls recv(data, from).
   // Only these two take part. What one rank sends to another arrives in order.

@@ -53,7 +53,7 @@ class Accountant {
 
   // Bytes and calls along an axis, in one step; the time follows from its level.
   void add(const char* axis, const char* what, const Quantity& calls, double messages,
-           const Term& bytes, double hidden_behind);
+           const Term& bytes, double hidden_behind, double share = 1);
   void tensor_traffic(std::int64_t stage);
   void data_traffic(std::int64_t stage);
   void sharded_traffic(std::int64_t stage);
@@ -196,13 +196,13 @@ Level Accountant::level_along(const char* axis) const {
 }
 
 void Accountant::add(const char* axis, const char* what, const Quantity& calls, double messages,
-                     const Term& bytes, double hidden_behind) {
+                     const Term& bytes, double hidden_behind, double share) {
   const Level level = level_along(axis);
   put({bytes.symbol, fmt::format("{}: {}, in one step", axis, what), bytes.quantity, bytes.unit,
        bytes.source});
   const Term seconds = put(link_seconds(calls * messages, bytes, level));
   account_.traffic.push_back({axis, what, level.name, calls.value(), bytes.value(), seconds.value(),
-                              std::min(machine_.overlap * seconds.value(), hidden_behind)});
+                              std::min(share * machine_.overlap * seconds.value(), hidden_behind)});
 }
 
 // Tensor-parallel calls are on the critical path: what follows needs their result.
@@ -247,8 +247,8 @@ void Accountant::data_traffic(std::int64_t stage) {
 // Parameters are gathered for forward, and those of the blocks again for backward, one unit ahead
 // of the computation. The embedding's backward reads no parameters, and the head's gradients are
 // computed in forward; a matrix that both share is gathered again. Meanwhile,
-// gradients are reduced while the next unit's backward runs. So the first gather may hide behind
-// forward, and the other two calls share the time of backward, twice as long.
+// gradients are reduced while the next unit's backward runs. Each block hides one call: the gathers
+// for forward have the time of forward, and the other two share that of backward, twice as long.
 void Accountant::sharded_traffic(std::int64_t stage) {
   const char* const axis = plan_.mesh.size("fsdp") > 1 ? "fsdp" : "dp";
   const Quantity n("n", static_cast<double>(plan_.mesh.size(axis))),
@@ -265,12 +265,16 @@ void Accountant::sharded_traffic(std::int64_t stage) {
                           tied ? Quantity(held) : blocks * whole_block(), Unit::number, ""});
   const Quantity units = blocks + edges, units_again = blocks + (tied ? edges : 0);
   const double ring = n.value() - 1, forward = m_.value() * stage_seconds_ / 3;
-  add(axis, "all-gather for forward", m_ * units, ring,
-      ring_all_gather_bytes(n, m_ * parameter * held), forward);
-  add(axis, "all-gather for backward", m_ * units_again, ring,
-      ring_all_gather_bytes(n, m_ * parameter * again), forward);
-  add(axis, "reduce-scatter of gradients", m_ * units, ring,
-      ring_all_gather_bytes(n, m_ * gradient * held), forward);
+  const auto add_units = [&](const char* what, const Quantity& count, const Term& bytes) {
+    const double hidden =
+        calls_behind_blocks(count.value(), blocks.value(), has_edges && is_last(stage));
+    add(axis, what, m_ * count, ring, bytes, forward * hidden / blocks.value(),
+        hidden / count.value());
+  };
+  add_units("all-gather for forward", units, ring_all_gather_bytes(n, m_ * parameter * held));
+  add_units("all-gather for backward", units_again,
+            ring_all_gather_bytes(n, m_ * parameter * again));
+  add_units("reduce-scatter of gradients", units, ring_all_gather_bytes(n, m_ * gradient * held));
 }
 
 // A stage between two others sends an activation on and a gradient back for each micro-batch and

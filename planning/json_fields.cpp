@@ -5,6 +5,8 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
@@ -19,6 +21,8 @@ Json parse_json(const std::string& text, const std::string& what) {
   } catch (const Json::parse_error& error) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
     fail("{} is not JSON: the error is in line {}", what, 1 + std::count(text.begin(), end, '\n'));
+  } catch (const Json::out_of_range&) {
+    fail("{} has a number that is too large for fp64", what);
   }
   return transformer::parse_strictly(text, what, 16);
 }

@@ -68,10 +68,11 @@ struct Sizes {
   double stream = 0;  // numbers of the residual stream for each token of the sequence
 };
 
-double rows_of_logits(double tokens, const Config& config) {
+double rows_of_logits(double tokens, const Config& config,
+                      autograd::Device device = autograd::Device::cpu) {
   constexpr double beyond_any = 1e15;  // more tokens than any run has; fits in an integer
   return static_cast<double>(autograd::cross_entropy_rows(
-      static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary));
+      static_cast<std::int64_t>(std::min(tokens, beyond_any)), config.vocabulary, device));
 }
 
 // The largest number of activations that exist at one time: when backward begins at the head, in
@@ -110,14 +111,16 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
                parameters = sizes.parameters() * size;
   const double tokens = static_cast<double>(options.batch) * static_cast<double>(options.sequence) /
                         data_ranks / static_cast<double>(options.accumulate);
-  const double rows = rows_of_logits(tokens, config);
+  const double rows = rows_of_logits(tokens, config, held.device);
   const bool is_bf16 = dtype == autograd::DType::bf16;
-  // bf16 values are converted to fp32 while an op computes. The largest such copies are those of
-  // the head's matrix, its gradient, and the rows of logits.
-  const double converted = is_bf16 && sizes.has_head
-                               ? 4 * sizes.vocabulary * sizes.d + 2 * sizes.vocabulary * sizes.d +
-                                     2 * rows * sizes.vocabulary
-                               : 0;
+  // What the head needs beyond 2 bytes for each number if it is bf16. The CPU converts values to
+  // fp32 while an op computes: the largest such copies are those of the head's matrix, its
+  // gradient, and the rows of logits. A device multiplies bf16: its logits are fp32 and their
+  // gradient is bf16, and the gradient of the matrix is fp32, with a copy in bf16.
+  const double matrix = sizes.vocabulary * sizes.d, logits = rows * sizes.vocabulary;
+  const double converted = !is_bf16 || !sizes.has_head            ? 0
+                           : held.device == autograd::Device::cpu ? 6 * matrix + 2 * logits
+                                                                  : 4 * matrix + 4 * logits;
   // For bf16 parameters the optimizer keeps fp32 masters, and its other state is fp32 too.
   const double fp32_copy = is_bf16 ? 2 * parameters : parameters, masters = is_bf16 ? fp32_copy : 0;
   const double whole = held.whole_units ? size : 0;  // the root is as large as the embedding
@@ -135,13 +138,14 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
 }
 
 MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences,
-                                     double length, bool gradients, double kept_logits) {
+                                     double length, bool gradients, double kept_logits,
+                                     autograd::Device device) {
   const Sizes sizes(config);
   const double size = static_cast<double>(autograd::size_of(dtype)),
                parameters = parameter_bytes(config, dtype), tokens = sequences * length;
   const double numbers =
       gradients
-          ? peak_activations(sizes, tokens, rows_of_logits(tokens, config), false)
+          ? peak_activations(sizes, tokens, rows_of_logits(tokens, config, device), false)
           : tokens * sizes.kept_by_block() + rows_of_logits(length, config) * sizes.vocabulary;
   return {.parameters = parameters,
           .gradients = gradients ? parameters : 0,

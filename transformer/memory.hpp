@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "autograd/tensor/device.hpp"
 #include "autograd/tensor/dtype.hpp"
 #include "transformer/config.hpp"
 #include "transformer/model_part.hpp"
@@ -28,6 +29,9 @@ struct MemoryNeed {
 
 // What one rank keeps under a parallel strategy.
 struct Held {
+  // A device computes more rows of logits at a time, and multiplies bf16 without copies in fp32.
+  autograd::Device device = autograd::Device::cpu;
+
   // The part of the model that its matrices and layers are.
   ModelPart part = {};
   bool divides_sequence = false;  // the residual stream is divided among the tensor ranks, too
@@ -61,7 +65,8 @@ MemoryNeed memory_needed(const Config& config, const TrainerOptions& options, au
 // For evaluate() with `sequences` sequences of `length` tokens at once, and the logits of
 // `kept_logits` tokens kept.
 MemoryNeed memory_needed_to_evaluate(const Config& config, autograd::DType dtype, double sequences,
-                                     double length, bool gradients, double kept_logits = 0);
+                                     double length, bool gradients, double kept_logits = 0,
+                                     autograd::Device device = autograd::Device::cpu);
 
 // For generate() with a prompt of `tokens` tokens, including the KV cache.
 MemoryNeed memory_needed_to_generate(const Config& config, autograd::DType dtype, double tokens);

@@ -2,6 +2,7 @@
 
 #include <cublas_api.h>
 
+#include <algorithm>
 #include <string>
 
 #include "autograd/cuda/of_device.hpp"
@@ -53,8 +54,8 @@ const Library& library() {
 // stream and workspace.
 class Handle {
  public:
-  Handle() {
-    library().check(library().create(&handle_), "creating a handle");
+  // Delegates, so that the handle is destroyed if what follows fails.
+  Handle() : Handle(created()) {
     library().check(library().set_stream(handle_, compute_stream()), "setting the stream");
     workspace_ = cuda_memory().allocate(workspace_bytes);
     if (workspace_)
@@ -66,6 +67,7 @@ class Handle {
         "setting the math mode");
   }
   ~Handle() {
+    if (device_is_stuck) return;  // it would wait for the device
     static_cast<void>(library().destroy(handle_));
     if (workspace_) cuda_memory().free(workspace_);
   }
@@ -78,6 +80,13 @@ class Handle {
   }
 
  private:
+  explicit Handle(cublasHandle_t handle) : handle_(handle) {}
+  static cublasHandle_t created() {
+    cublasHandle_t handle = nullptr;
+    library().check(library().create(&handle), "creating a handle");
+    return handle;
+  }
+
   // 32 MiB, which cuBLAS recommends for Hopper.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   cublasHandle_t handle_ = nullptr;
@@ -99,8 +108,10 @@ cublasComputeType_t compute_type(const Tensor& a) {
 // = op(B)^T op(A)^T.
 void blas_gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
   const auto op = [](Transpose t) { return t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const std::int64_t m = p.m, n = p.n, k = p.k, lda = p.a == Transpose::yes ? m : k,
-                     ldb = p.b == Transpose::yes ? k : n;
+  // A leading dimension is at least 1, also of a matrix without columns.
+  const auto leading = [](std::int64_t columns) { return std::max<std::int64_t>(1, columns); };
+  const std::int64_t m = p.m, n = p.n, k = p.k, lda = leading(p.a == Transpose::yes ? m : k),
+                     ldb = leading(p.b == Transpose::yes ? k : n);
   const float one = 1;
   const auto& lib = library();
   const auto status =

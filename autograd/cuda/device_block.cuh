@@ -1,5 +1,5 @@
-// The thread block of a GPU (block.hpp), and the launch of a kernel on a stream. Its functions are
-// __host__ __device__ because kernels are; the host never calls them.
+// The thread block of a GPU (block.hpp). Its functions are __host__ __device__ because kernels are;
+// the host never calls them.
 #pragma once
 
 #include <nv/target>
@@ -51,10 +51,28 @@ class DeviceBlock {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return sqrtf(x);), (return x;))
   }
 
+  // All threads of the block, as a row group.
+  template <int threads>
+  class AllThreads {
+   public:
+    static constexpr int size = threads;
+    // constexpr, as in every type of which a kernel has variables: otherwise the kernel is not
+    // constexpr, and nvcc leaves its call out without a word.
+    __host__ __device__ constexpr explicit AllThreads(DeviceBlock& block) : block_(block) {}
+    __host__ __device__ int index() const { return block_.thread(); }
+    __host__ __device__ int count() const { return size; }
+    __host__ __device__ float sum(float x) const { return block_.sum(x); }
+    __host__ __device__ float max(float x) const { return block_.max(x); }
+
+   private:
+    DeviceBlock& block_;
+  };
+
   // For kernels that use tiles (tiles.hpp).
   template <class T, int m, int n>
   using Accumulator = DeviceAccumulator<T, m, n>;
-  using RowGroup = DeviceRowGroup;
+  template <int size>
+  using RowGroup = std::conditional_t<size <= 32, DeviceRowGroup<size>, AllThreads<size>>;
   __host__ __device__ void copy_async([[maybe_unused]] void* into,
                                       [[maybe_unused]] const void* from) {
     NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);))
@@ -94,23 +112,9 @@ __global__ void __launch_bounds__(Kernel::threads) run(const __grid_constant__ K
   static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 32 * DeviceBlock::max_warps);
   extern __shared__ uint4 shared[];
   __shared__ float scratch[DeviceBlock::max_warps];
+  static_assert(sizeof scratch == static_shared_bytes);
   DeviceBlock block(reinterpret_cast<std::byte*>(shared), scratch);
   kernel(block);
-}
-
-// A kernel must opt in to more than 48 KiB of dynamic shared memory.
-template <class Kernel>
-cudaError_t launch(const Kernel& kernel, std::int64_t blocks, cudaStream_t stream) {
-  if (blocks == 0) return cudaSuccess;
-  const auto shared_bytes = static_cast<int>(kernel.shared_bytes());
-  if (shared_bytes > 48 * 1024) {
-    const auto result = cudaFuncSetAttribute(
-        run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-    if (result != cudaSuccess) return result;
-  }
-  run<<<static_cast<unsigned>(blocks), Kernel::threads, static_cast<std::size_t>(shared_bytes),
-        stream>>>(kernel);
-  return cudaGetLastError();
 }
 
 }  // namespace ringside::autograd::cuda

@@ -216,10 +216,12 @@ class DeviceAccumulator<Bf16, m, n> {
   float at_[rows][columns][held] = {};
 };
 
-// A group of eight neighbouring threads.
+// A group of neighbouring threads of one warp.
+template <int threads>
 class DeviceRowGroup {
  public:
-  static constexpr int size = 8;
+  static constexpr int size = threads;
+  static_assert(size <= 32 && 32 % size == 0);
 
   template <class B>
   __host__ __device__ constexpr explicit DeviceRowGroup(const B& block) : thread_(block.thread()) {}
@@ -238,11 +240,11 @@ class DeviceRowGroup {
     NV_IF_TARGET(NV_IS_DEVICE, (x = reduce_on_device(x, combine);))
     return x;
   }
-  // The shuffle names only the eight threads of this group: other groups of the warp may have
-  // finished their rows.
+  // The shuffle names only the threads of this group: other groups of the warp may have finished
+  // their rows.
   template <class Combine>
   __device__ float reduce_on_device(float x, const Combine& combine) const {
-    const unsigned members = 0xffu << (thread_ % 32 / size * size);
+    const unsigned members = (0xffffffffu >> (32 - size)) << (thread_ % 32 / size * size);
     for (int distance = size / 2; distance > 0; distance /= 2)
       x = combine(x, __shfl_xor_sync(members, x, distance));
     return x;

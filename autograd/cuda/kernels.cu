@@ -1,7 +1,7 @@
 // Compiles every kernel for the GPU.
 #include <tuple>
 
-#include "autograd/cuda/device_block.cuh"
+#include "autograd/cuda/launch.cuh"
 #include "autograd/kernels/shared/attention.hpp"
 #include "autograd/kernels/shared/attention_backward.hpp"
 #include "autograd/kernels/shared/cross_entropy.hpp"
@@ -15,11 +15,18 @@
 
 namespace ringside::autograd::cuda {
 
+// Addresses of functions. (GCC deduces no std::tuple from their names.)
+template <class... Functions>
+struct LaunchList {
+  constexpr explicit LaunchList(Functions*... functions) : all(functions...) {}
+  std::tuple<Functions*...> all;
+};
+
 // The kernels for both element types. Taking the address of launch<Kernel> instantiates it. A
 // kernel that is launched but missing here is a linker error.
 template <class S>
 struct KernelsOf {
-  static constexpr std::tuple launches{launch<Elementwise<S, Add>>,
+  static constexpr LaunchList launches{launch<Elementwise<S, Add>>,
                                        launch<Elementwise<S, Subtract>>,
                                        launch<Elementwise<S, Multiply>>,
                                        launch<Elementwise<S, Scale>>,
@@ -53,11 +60,13 @@ struct KernelsOf {
                                        launch<ScaleMany<S>>,
                                        launch<SquareSums<S>>,
                                        launch<RmsNorm<S>>,
-                                       launch<RmsNormBackward<S>>,
+                                       launch<RmsNormBackward<S, 32>>,
+                                       launch<RmsNormBackward<S, 256>>,
                                        launch<ColumnSums<S>>,
                                        launch<Rope<S>>,
                                        launch<Embedding<S>>,
-                                       launch<EmbeddingBackward<S>>};
+                                       launch<EmbeddingBackward<S>>,
+                                       launch<EmbeddingPartialSums<S>>};
 };
 template struct KernelsOf<float>;
 template struct KernelsOf<Bf16>;
@@ -77,7 +86,10 @@ template cudaError_t launch(const CopyStrided<std::uint16_t, std::uint16_t>&, st
                             cudaStream_t);
 template cudaError_t launch(const CopyStrided<std::uint32_t, std::uint32_t>&, std::int64_t,
                             cudaStream_t);
+template cudaError_t launch(const CopyStrided<PackBits, PackBits>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<Bf16, float>&, std::int64_t, cudaStream_t);
 template cudaError_t launch(const CopyStrided<float, Bf16>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const Convert<Bf16, float>&, std::int64_t, cudaStream_t);
+template cudaError_t launch(const Convert<float, Bf16>&, std::int64_t, cudaStream_t);
 
 }  // namespace ringside::autograd::cuda

@@ -23,6 +23,17 @@ struct CudaLauncher {
     return std::int64_t{2048 / threads} * processors;
   }
 
+  std::size_t max_shared_bytes() const {
+    thread_local const std::size_t bytes = [] {
+      int number = 0, most = 0;
+      check_cuda(cudaGetDevice(&number), "reading the current device");
+      check_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, number),
+                 "reading the size of shared memory");
+      return static_cast<std::size_t>(most) - cuda::static_shared_bytes;
+    }();
+    return bytes;
+  }
+
   template <class Kernel>
   void run(const char* op, const Kernel& kernel, std::int64_t blocks) const {
     check_cuda(cuda::launch(kernel, blocks, cuda::compute_stream()), op);

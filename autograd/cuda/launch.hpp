@@ -1,6 +1,6 @@
 // The launch of a kernel on a GPU, for files that nvcc does not compile.
 //
-// launch() is defined in device_block.cuh and instantiated for each kernel in kernels.cu. A kernel
+// launch() is defined in launch.cuh and instantiated for each kernel in kernels.cu. A kernel
 // that is missing there is a linker error.
 #pragma once
 
@@ -9,6 +9,9 @@
 #include <cuda_runtime_api.h>
 
 namespace ringside::autograd::cuda {
+
+// Of a block: one float for each of its at most 32 warps (DeviceBlock::sum).
+inline constexpr int static_shared_bytes = 32 * sizeof(float);
 
 // Queues `kernel` (block.hpp) with `blocks` blocks on the stream, and returns without waiting for
 // it. An error in the running kernel is reported by a later CUDA call.

@@ -19,7 +19,7 @@ class Staging {
   static constexpr std::size_t size = std::size_t{4} << 20;
 
   Staging() { check_cuda(cudaMallocHost(&memory_, size), "allocating pinned memory for copies"); }
-  ~Staging() { static_cast<void>(cudaFreeHost(memory_)); }
+  ~Staging() { free_pinned_memory(memory_); }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
@@ -66,7 +66,7 @@ class CudaMemory final : public DeviceMemory {
     check_cuda(result, "allocating memory");
     return buffer;
   }
-  void free(void* buffer) noexcept override { static_cast<void>(cudaFree(buffer)); }
+  void free(void* buffer) noexcept override { free_device_memory(buffer); }
 
   void copy_in(void* device, const void* host, std::size_t bytes) override {
     if (bytes <= Staging::size / 4) {
@@ -91,7 +91,13 @@ class CudaMemory final : public DeviceMemory {
   std::function<void()> fence() override {
     const auto event = std::make_shared<CudaEvent>(cudaEventDisableTiming, "creating an event");
     check_cuda(cudaEventRecord(*event, compute_stream()), "recording an event");
-    return [event] { check_cuda(cudaEventSynchronize(*event), "computing"); };
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "reading the current device");
+    // A thread without a device of its own would make a context on GPU 0, of half a gigabyte.
+    return [event, device] {
+      check_cuda(cudaSetDevice(device), "selecting a device");
+      check_cuda(cudaEventSynchronize(*event), "computing");
+    };
   }
 
   std::size_t free_bytes() const override {

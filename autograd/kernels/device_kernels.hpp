@@ -25,15 +25,28 @@
 
 namespace ringside::autograd {
 
-// One update of AdamW (formula: optim/adamw.hpp); `scale` multiplies the gradient:
+// A step of AdamW (formula: optim/adamw.hpp), and what it does to one parameter; `scale` multiplies
+// the gradients:
 //
 //     p = keep p - step_size m / (sqrt(v) scale_v + eps)
+//
+// p, m and v are fp32; g is fp32 or bf16. `parameter` is bf16 and receives p rounded, or it is
+// undefined.
 struct AdamWStep {
-  float beta1, beta2, eps, keep, step_size, scale_v, scale;
+  float beta1, beta2, eps, scale;
 };
+struct AdamWUpdate {
+  Tensor p, g, m, v, parameter;
+  float keep, step_size, scale_v;
+};
+// The same for SGD; m is undefined without momentum.
 struct SgdStep {
-  float learning_rate, decay, momentum, scale;
+  float momentum, scale;
   bool nesterov;
+};
+struct SgdUpdate {
+  Tensor p, g, m, parameter;
+  float learning_rate, decay;
 };
 
 class DeviceKernels {
@@ -137,13 +150,10 @@ class DeviceKernels {
                                            const Tensor& losses, const Tensor& dz) const = 0;
 
   // ---- Optimizers ----
-  // p, m, v fp32; g fp32 or bf16. `parameter` is bf16 and receives p rounded, or is undefined.
+  // Many parameters in one call: one launch updates up to 48 of them (optimizer.hpp).
 
-  virtual void adamw(const AdamWStep& step, const Tensor& p, const Tensor& g, const Tensor& m,
-                     const Tensor& v, const Tensor& parameter) const = 0;
-  // m is undefined without momentum.
-  virtual void sgd(const SgdStep& step, const Tensor& p, const Tensor& g, const Tensor& m,
-                   const Tensor& parameter) const = 0;
+  virtual void adamw(const AdamWStep& step, std::span<const AdamWUpdate> updates) const = 0;
+  virtual void sgd(const SgdStep& step, std::span<const SgdUpdate> updates) const = 0;
 
  protected:
   DeviceKernels() = default;

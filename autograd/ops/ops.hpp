@@ -120,9 +120,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, std::int32_t i
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             std::int32_t ignore_index = -100, std::int64_t rows_at_once = 0);
 
-// The number of rows of logits in one block: as many as fit into 32 MiB of fp32, but at least 64.
-// The blocks of all tokens are nearly equal.
-std::int64_t cross_entropy_rows(std::int64_t tokens, std::int64_t vocabulary);
+// The number of rows of logits in one block: as many as fit into 32 MiB of fp32, or 512 MiB on a
+// device, but at least 64. The blocks of all tokens are nearly equal.
+std::int64_t cross_entropy_rows(std::int64_t tokens, std::int64_t vocabulary,
+                                Device device = Device::cpu);
 
 // ---- ops/reduce.cpp ----
 

@@ -26,18 +26,6 @@ void AdamW::update(const Slot& slot, const ParameterGroup& group) {
   const double t = *slot.step.data<std::int32_t>();
   const double correction1 = 1 - std::pow(options_.beta1, t),
                correction2 = 1 - std::pow(options_.beta2, t);
-  if (parameter.device() != Device::cpu) {
-    const AdamWStep step{.beta1 = static_cast<float>(options_.beta1),
-                         .beta2 = static_cast<float>(options_.beta2),
-                         .eps = static_cast<float>(options_.eps),
-                         .keep = static_cast<float>(1 - group.learning_rate * group.weight_decay),
-                         .step_size = static_cast<float>(group.learning_rate / correction1),
-                         .scale_v = static_cast<float>(1 / std::sqrt(correction2)),
-                         .scale = static_cast<float>(gradient_scale())};
-    return device_kernels(parameter.device())
-        .adamw(step, parameter, slot.parameter.tensor.grad(), exp_avg, exp_avg_sq,
-               slot.bf16_parameter());
-  }
   dispatch_stored(slot.parameter.tensor.dtype(), "AdamW", [&](auto zero) {
     using S = decltype(zero);  // of the parameter and its gradient
     using T = Compute<S>;      // of the master and the state
@@ -61,6 +49,28 @@ void AdamW::update(const Slot& slot, const ParameterGroup& group) {
       }
     });
   });
+}
+
+void AdamW::update_on(Device device, const std::vector<Update>& updates) {
+  std::vector<AdamWUpdate> all;
+  for (const auto& [slot, group] : updates) {
+    const double t = *slot.step.data<std::int32_t>();
+    const double correction1 = 1 - std::pow(options_.beta1, t),
+                 correction2 = 1 - std::pow(options_.beta2, t);
+    all.push_back({.p = slot.values(),
+                   .g = slot.parameter.tensor.grad(),
+                   .m = slot.state[0].tensor,
+                   .v = slot.state[1].tensor,
+                   .parameter = slot.bf16_parameter(),
+                   .keep = static_cast<float>(1 - group.learning_rate * group.weight_decay),
+                   .step_size = static_cast<float>(group.learning_rate / correction1),
+                   .scale_v = static_cast<float>(1 / std::sqrt(correction2))});
+  }
+  device_kernels(device).adamw({.beta1 = static_cast<float>(options_.beta1),
+                                .beta2 = static_cast<float>(options_.beta2),
+                                .eps = static_cast<float>(options_.eps),
+                                .scale = static_cast<float>(gradient_scale())},
+                               all);
 }
 
 }  // namespace ringside::autograd

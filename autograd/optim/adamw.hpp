@@ -23,6 +23,7 @@ class AdamW final : public Optimizer {
 
  private:
   void update(const Slot& slot, const ParameterGroup& group) override;
+  void update_on(Device device, const std::vector<Update>& updates) override;
   AdamWOptions options_;
 };
 

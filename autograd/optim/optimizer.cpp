@@ -1,6 +1,7 @@
 #include "autograd/optim/optimizer.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "autograd/kernels/copy.hpp"
@@ -63,13 +64,20 @@ void Optimizer::add_group(ParameterGroup group) {
 
 void Optimizer::step() {
   const NoGrad no_history;
+  std::map<Device, std::vector<Update>> on_devices;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (const Slot& slot : slots_[g]) {
-      if (!slot.parameter.tensor.grad().defined()) continue;
+      const Tensor& parameter = slot.parameter.tensor;
+      if (!parameter.grad().defined()) continue;
       if (slot.step.defined()) ++*slot.step.data<std::int32_t>();
+      if (parameter.device() != Device::cpu) {
+        on_devices[parameter.device()].push_back({slot, groups_[g]});
+        continue;
+      }
       update(slot, groups_[g]);
     }
   }
+  for (const auto& [device, updates] : on_devices) update_on(device, updates);
   gradient_scale_ = 1;
 }
 

@@ -20,15 +20,6 @@ SGD::SGD(std::vector<ParameterGroup> groups, SgdOptions options)
 void SGD::update(const Slot& slot, const ParameterGroup& group) {
   const Tensor momentum_buffer = options_.momentum == 0 ? Tensor() : slot.state[0].tensor;
   const Tensor& parameter = slot.values();
-  if (parameter.device() != Device::cpu) {
-    const SgdStep step{.learning_rate = static_cast<float>(group.learning_rate),
-                       .decay = static_cast<float>(group.weight_decay),
-                       .momentum = static_cast<float>(options_.momentum),
-                       .scale = static_cast<float>(gradient_scale()),
-                       .nesterov = options_.nesterov};
-    return device_kernels(parameter.device())
-        .sgd(step, parameter, slot.parameter.tensor.grad(), momentum_buffer, slot.bf16_parameter());
-  }
   dispatch_stored(slot.parameter.tensor.dtype(), "SGD", [&](auto zero) {
     using S = decltype(zero);  // of the parameter and its gradient
     using T = Compute<S>;      // of the master and the state
@@ -57,6 +48,21 @@ void SGD::update(const Slot& slot, const ParameterGroup& group) {
       }
     });
   });
+}
+
+void SGD::update_on(Device device, const std::vector<Update>& updates) {
+  std::vector<SgdUpdate> all;
+  for (const auto& [slot, group] : updates)
+    all.push_back({.p = slot.values(),
+                   .g = slot.parameter.tensor.grad(),
+                   .m = options_.momentum == 0 ? Tensor() : slot.state[0].tensor,
+                   .parameter = slot.bf16_parameter(),
+                   .learning_rate = static_cast<float>(group.learning_rate),
+                   .decay = static_cast<float>(group.weight_decay)});
+  device_kernels(device).sgd({.momentum = static_cast<float>(options_.momentum),
+                              .scale = static_cast<float>(gradient_scale()),
+                              .nesterov = options_.nesterov},
+                             all);
 }
 
 }  // namespace ringside::autograd

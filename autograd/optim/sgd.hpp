@@ -24,6 +24,7 @@ class SGD final : public Optimizer {
 
  private:
   void update(const Slot& slot, const ParameterGroup& group) override;
+  void update_on(Device device, const std::vector<Update>& updates) override;
   SgdOptions options_;
 };
 

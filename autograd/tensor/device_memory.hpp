@@ -42,8 +42,8 @@ class DeviceMemory {
   virtual void synchronise() = 0;
 
   // Marks the current end of this thread's stream. The returned function waits, on any thread,
-  // until all work before the mark is done. Another thread calls it before it reads results of this
-  // one.
+  // until all work before the mark is done, and makes the device of this thread that thread's own.
+  // Another thread calls it before it reads results of this one.
   virtual std::function<void()> fence() = 0;
 
   // Bytes that can still be allocated.

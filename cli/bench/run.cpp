@@ -69,6 +69,8 @@ class Bench {
     return rows(calls, figures);
   }
 
+  void finish() { all_processes_.finish(); }
+
  private:
   static ProcessGroup connect_all_processes(const RankInfo& rank_info) {
     auto options = collectives::group_options_from_environment();
@@ -144,7 +146,11 @@ class Bench {
     return block;
   }
 
+  // Some ranks leave a barrier while others are still in it. A process that was stopped while it
+  // waited in the first barrier never comes to the second. There all others wait for it, so that it
+  // alone is named: nobody waits in the contender's group for one who waits here.
   void run(const Contender& contender, const Block& block, std::vector<RankRecord>& records) {
+    all_processes_.barrier();
     all_processes_.barrier();
     try {
       if (contender.measure) contender.measure(block, records);
@@ -208,6 +214,7 @@ void run_bench(const BenchPlan& plan, const ProcessLayout& layout,
     const auto rows = bench.measure(bytes);
     if (layout.in_job.rank == 0) take(rows);
   }
+  bench.finish();
 }
 
 }  // namespace ringside::cli

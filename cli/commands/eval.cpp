@@ -121,7 +121,7 @@ void check_memory(const Arguments& args, const transformer::Config& config, auto
   const double kept_logits = args.logits.empty() ? 0 : static_cast<double>(all);
   require_memory(
       transformer::memory_needed_to_evaluate(config, dtype, at_once, static_cast<double>(longest),
-                                             !args.grads.empty(), kept_logits),
+                                             !args.grads.empty(), kept_logits, device),
       1, args.memory_limit, "choose a smaller --batch, or a smaller model", device);
 }
 

@@ -199,9 +199,9 @@ class Hello {
             to_text(after), to_text(wanted));
   }
 
-  // The ranks arrive at the barrier 20 ms apart and leave it together.
+  // The ranks arrive at the barrier up to 20 ms apart, in half a second, and leave it together.
   void show_barrier() {
-    constexpr int apart_ms = 20;
+    const int apart_ms = std::clamp(500 / group_.size(), 1, 20);
     group_.barrier();
     const auto start = Clock::now();
     const auto elapsed = [&] { return static_cast<std::int32_t>(seconds_since(start) * 1e3); };
@@ -233,8 +233,10 @@ void add_hello_command(CLI::App& app) {
       ->type_name("N")
       ->capture_default_str();
   command->callback([options] {
-    run_on_ranks(options->ranks,
-                 [&](ProcessGroup& group, int) { Hello(group, options->seed).run(); });
+    run_on_ranks(options->ranks, [&](ProcessGroup& group, int) {
+      Hello(group, options->seed).run();
+      group.finish();
+    });
   });
 }
 

@@ -16,6 +16,7 @@
 #include "cli/views/blackboard.hpp"
 #include "cli/views/player/player_data.hpp"
 #include "cli/views/player/player_page.hpp"
+#include "cli/views/schedule_picture.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
@@ -31,8 +32,7 @@ struct StepOptions {
   std::string algorithm;
   int ranks = 4;
   int root = 0;
-  std::string json;
-  std::string html;
+  std::string json, html, svg;
 };
 
 // The ranks whose contributions a chunk holds. A rank that it holds twice occurs twice.
@@ -100,6 +100,9 @@ void step(const StepOptions& options) {
   if (!options.html.empty() && options.ranks > most_played_ranks)
     throw UsageError(fmt::format("--html plays up to {} ranks, not {}: choose fewer with -n",
                                  most_played_ranks, options.ranks));
+  if (!options.svg.empty() && options.ranks > most_drawn_ranks)
+    throw UsageError(fmt::format("--svg draws up to {} ranks, not {}: choose fewer with -n",
+                                 most_drawn_ranks, options.ranks));
   const std::vector<Schedule> schedules = make_schedules(algorithm, options.ranks, options.root);
   const int steps = static_cast<int>(schedules[0].steps.size());
 
@@ -120,9 +123,12 @@ void step(const StepOptions& options) {
     write_json_file(options.json, json);
   }
   if (!options.html.empty()) {
-    const Json data = player_data({algorithm, options.ranks, options.root});
+    const Json data = player_data(PlayerChoice{algorithm, options.ranks, options.root});
     write_text_file(options.html, player_page(data), "the page");
   }
+  if (!options.svg.empty())
+    write_text_file(options.svg, svg_of_schedule(algorithm, options.ranks, options.root),
+                    "the picture");
   if (!findings.empty()) fail("{}", fmt::join(findings, "\n"));
   stream_beside(options.json) << "\nAt the end " << promise_of(algorithm.collective) << ", as "
                               << options.collective << " promises.\n";
@@ -162,8 +168,13 @@ void add_step_command(CLI::App& app) {
       ->type_name("FILE");
   command
       ->add_option("--html", options->html,
-                   "Write a page that plays all collectives and algorithms in a browser, beginning "
-                   "with this one, and compares their costs; up to 16 ranks")
+                   "Write a page that plays all collectives, algorithms and pipeline schedules in "
+                   "a browser, beginning with this one, and compares their costs; up to 16 ranks")
+      ->type_name("FILE");
+  command
+      ->add_option("--svg", options->svg,
+                   "Draw all steps as one picture, which moves in a browser, to this file; up to 8 "
+                   "ranks")
       ->type_name("FILE");
   add_commands(*command, "step");
   command->callback([command, options] {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "base/environment.hpp"
@@ -90,12 +91,12 @@ std::unique_ptr<transformer::ParallelStrategy> strategy_of(const TrainingPlan& p
 
 void train_as_rank(TrainingPlan plan, const DeviceOption& device,
                    collectives::ProcessGroup& group) {
-  require_same_options(shared_options(plan), group);
+  require_same_options(shared_options(plan, device), group);
   take_device(plan.device);
   join_device(device, plan.device, group);
   plan.backend = group.backend_name();
   Recording recording = recording_of(plan);
-  run_training(plan, group.size(), strategy_of(plan, group), recording);
+  run_training(plan, group, strategy_of(plan, group), recording);
   recording.write(group,
                   fmt::format("Training {} on {}", plan.model_name, counted(group.size(), "rank")),
                   facts_of(plan, group.size()));

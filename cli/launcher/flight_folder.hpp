@@ -7,6 +7,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "collectives/diagnostics/flight_recorder.hpp"
 
 namespace ringside::cli {
 
@@ -17,6 +20,9 @@ class FlightFolder {
   FlightFolder();
 
   const std::optional<std::string>& path() const { return path_; }
+
+  // The heads of the records that ranks have written after a failure so far, in no order.
+  std::vector<collectives::FlightHeader> failures() const;
 
   // At the end of the job: removes the folder unless the job has failed or the user has requested
   // the records with SIGUSR1. Returns whether there are records to read.

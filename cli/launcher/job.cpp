@@ -4,6 +4,8 @@
 
 #include <poll.h>
 
+#include <fmt/format.h>
+
 namespace ringside::cli {
 namespace {
 
@@ -197,8 +199,6 @@ void Job::forward(Stream& stream) {
   }
 }
 
-// A rank that a signal killed is a likelier cause than one that exited with an error, which
-// probably failed because of the other.
 void Job::reap_ended_ranks() {
   for (auto& rank : ranks_) {
     siginfo_t end{};
@@ -206,24 +206,52 @@ void Job::reap_ended_ranks() {
         ::waitid(P_PID, static_cast<id_t>(rank.pid), &end, WEXITED | WNOHANG | WNOWAIT) != 0)
       continue;
     if (end.si_pid == 0) continue;  // still running
+    rank.end = end;
     reap(rank);
     if (!ending_ && lost_its_reader(rank, end)) lost_reader_ = true;
-    const bool likelier = !suspect_ || (was_killed(end) && !was_killed(suspect_->end));
-    if (exit_code_of(end) != 0 && likelier) suspect_ = {rank.number, end};
+    if (exit_code_of(end) != 0) failed_ranks_.push_back(&rank);
   }
-  if (!suspect_ || ending_) return;
+  if (failed_ranks_.empty() || ending_) return;
   if (lost_reader_) return stop(SIGPIPE);
   if (!deadline_) deadline_ = Deadline::after(options_.grace);
-  if (knows_culprit()) report_failure();
+  read_failures();
+  const Rank& suspect = *find_suspect();
+  if (knows_culprit(suspect)) report_failure(suspect);
+}
+
+// A sub-group has its own numbers of ranks, but its record has the process's number.
+void Job::read_failures() {
+  for (const auto& head : flights_.failures())
+    for (Rank& rank : ranks_) {
+      const bool wrote =
+          head.pid == rank.pid || (head.group[0] == '\0' && head.rank == rank.number);
+      if (wrote && (rank.failed_at == 0 || head.written_ns < rank.failed_at))
+        rank.failed_at = head.written_ns;
+    }
+}
+
+// Of the ranks that have failed, the likeliest cause: one that a signal killed, else one that ended
+// without a word, else the one that failed first. A rank writes its flight record before it tells
+// the others why it gives up, so those that give up because of it write later.
+const Job::Rank* Job::find_suspect() const {
+  const auto unlikeliness = [](const Rank* rank) {
+    return std::pair(!was_killed(rank->end), rank->failed_at);
+  };
+  return *std::min_element(
+      failed_ranks_.begin(), failed_ranks_.end(),
+      [&](const Rank* a, const Rank* b) { return unlikeliness(a) < unlikeliness(b); });
 }
 
 // A rank that complains may end before the rank that it complains of, which was killed first, but
-// dies slowly. So the launcher names nobody who exited while another rank is dying: SIGCHLD wakes
-// it when that one is dead.
-bool Job::knows_culprit() const {
-  return was_killed(suspect_->end) || deadline_->expired() ||
-         std::none_of(ranks_.begin(), ranks_.end(),
-                      [](const Rank& rank) { return rank.running && is_dying(rank.pid); });
+// dies slowly, or has given up first, but has more to do before it ends. So the launcher waits for
+// these before it names anybody: SIGCHLD wakes it.
+bool Job::knows_culprit(const Rank& suspect) const {
+  const auto may_be_the_cause = [&](const Rank& rank) {
+    const bool failed_before = rank.failed_at != 0 && rank.failed_at < suspect.failed_at;
+    return rank.running && (failed_before || is_dying(rank.pid));
+  };
+  return was_killed(suspect.end) || deadline_->expired() ||
+         std::none_of(ranks_.begin(), ranks_.end(), may_be_the_cause);
 }
 
 // Kills what is left of a rank's process group and forwards its last output. The group's leader is
@@ -241,11 +269,11 @@ void Job::reap(Rank& rank) {
   }
 }
 
-void Job::report_failure() {
-  const auto& [rank, end] = *suspect_;
+void Job::report_failure(const Rank& culprit) {
+  const int rank = culprit.number;
   const std::string place = options_.place ? fmt::format(" ({})", options_.place(rank)) : "";
-  print(fmt::format("rank {}{} {}", rank, place, in_words(end)));
-  exit_code_ = exit_code_of(end);
+  print(fmt::format("rank {}{} {}", rank, place, in_words(culprit.end)));
+  exit_code_ = exit_code_of(culprit.end);
   failed_ = true;
   ending_ = true;
   deadline_ = Deadline::after(options_.grace);

@@ -44,7 +44,9 @@ class Job {
     pid_t pid = -1;
     bool running = true;
     std::array<Stream, 2> streams;
-    bool bare = false;  // it writes to the launcher's own stdout and stderr
+    bool bare = false;           // it writes to the launcher's own stdout and stderr
+    siginfo_t end = {};          // how it ended, once it does not run
+    std::int64_t failed_at = 0;  // by its flight record, in ns since 1970; 0: it has left none
   };
 
   void start(int local_rank);
@@ -66,8 +68,10 @@ class Job {
 
   void reap_ended_ranks();
   void reap(Rank& rank);
-  bool knows_culprit() const;
-  void report_failure();
+  void read_failures();
+  const Rank* find_suspect() const;
+  bool knows_culprit(const Rank& suspect) const;
+  void report_failure(const Rank& culprit);
   void report_flight_records();
 
   std::string running_ranks() const;
@@ -82,13 +86,7 @@ class Job {
   OutputQueue out_{STDOUT_FILENO};
   OutputQueue err_{STDERR_FILENO};
   std::vector<Rank> ranks_;
-
-  // The rank whose end is the likeliest cause of the failure, of those that have ended.
-  struct Suspect {
-    int rank;
-    siginfo_t end;
-  };
-  std::optional<Suspect> suspect_;
+  std::vector<const Rank*> failed_ranks_;  // in the order in which the launcher noticed it
 
   int exit_code_ = 0;
   bool ending_ = false;       // a rank has failed, or a signal has stopped the job

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <new>
 
 #include <unistd.h>
 
@@ -185,6 +186,9 @@ template <class Body>
 void run_or_abort(std::span<collectives::ProcessGroup> groups, Body body) {
   try {
     body();
+  } catch (const std::bad_alloc&) {
+    for (auto& group : groups) group.abort(fmt::format("rank {} is out of memory", group.rank()));
+    throw;
   } catch (const std::exception& error) {
     for (auto& group : groups) group.abort(error.what());
     throw;

@@ -113,6 +113,11 @@ MachineRates measure_rates(ProcessGroup& world, const planning::Model& model,
   return rates;
 }
 
+MachineRates faster_of(const MachineRates& a, const MachineRates& b) {
+  return {std::max(a.products, b.products), std::max(a.update, b.update),
+          std::min(a.latency, b.latency), std::max(a.bandwidth, b.bandwidth)};
+}
+
 planning::Machine machine_of(const MachineRates& rates, int ranks, double overlap) {
   planning::Machine machine;
   machine.name = "this machine", machine.source = "measured on all ranks at the same time";
@@ -128,8 +133,8 @@ planning::Machine machine_of(const MachineRates& rates, int ranks, double overla
 
 std::string prediction_table(const std::vector<Prediction>& all) {
   std::string text = fmt::format(
-      "\npredicted from rates of this machine, measured just before: products, clip\n"
-      "and AdamW, latency and bandwidth of a call\n"
+      "\npredicted from rates of this machine, measured before and after: products,\n"
+      "clip and AdamW, latency and bandwidth of a call\n"
       "  {:<12}{:>11}{:>11}{:>8}{:>9}{:>8}{:>8}{:>8}\n",
       "mesh", "predicted", "measured", "ratio", "GFLOP/s", "GB/s", "us", "GB/s");
   for (const Prediction& p : all)

@@ -26,6 +26,9 @@ struct MachineRates {
 MachineRates measure_rates(collectives::ProcessGroup& world, const planning::Model& model,
                            const planning::Plan& plan);
 
+// The better one of each rate: other work on the machine only slows a measurement.
+MachineRates faster_of(const MachineRates& a, const MachineRates& b);
+
 // `overlap`: planning/machine.hpp.
 planning::Machine machine_of(const MachineRates& rates, int ranks, double overlap);
 

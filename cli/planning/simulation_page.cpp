@@ -8,7 +8,7 @@
 #include "cli/planning/simulated_traces.hpp"
 #include "cli/planning/simulation_view.hpp"
 #include "cli/report/chart.hpp"
-#include "cli/report/report_figures.hpp"
+#include "cli/report/tracks_figure.hpp"
 #include "cli/views/account.hpp"
 #include "cli/views/account_page.hpp"
 

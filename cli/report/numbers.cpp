@@ -23,6 +23,10 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02}", minutes, rest);
 }
 
+std::string in_ms(double seconds) {
+  return fmt::format("{:.{}f}", seconds * 1e3, seconds < 0.1 ? 2 : 1);
+}
+
 std::string counted(std::int64_t n, std::string_view thing) {
   const char* plural = thing.ends_with("ch") ? "es" : "s";
   return fmt::format("{} {}{}", n, thing, n == 1 ? "" : plural);

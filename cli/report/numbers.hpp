@@ -13,6 +13,9 @@ std::string with_unit(double number);
 // "0:07", "12:34", "3:02:01": hours, minutes and seconds.
 std::string duration_text(double seconds);
 
+// Seconds in milliseconds: "12.34", from 100 ms on "123.4".
+std::string in_ms(double seconds);
+
 // "1 rank", "2 ranks", "8 micro-batches".
 std::string counted(std::int64_t n, std::string_view thing);
 

@@ -6,6 +6,7 @@
 #include "cli/report/json_file.hpp"
 #include "cli/report/report.hpp"
 #include "cli/report/report_figures.hpp"
+#include "cli/report/tracks_figure.hpp"
 
 namespace ringside::cli {
 
@@ -64,23 +65,33 @@ void Recording::write(collectives::ProcessGroup& group, const std::string& title
   std::fflush(stdout);
 }
 
-void Recording::write_page(const std::vector<RankTrace>& ranks, const std::string& title,
-                           const std::vector<std::pair<std::string, std::string>>& facts) const {
-  Report report{title, facts, {}};
-  Window last{0, 0};
-  std::string name;
-  // The window of the last recorded step, from the first rank's begin to the last rank's end.
+// The names and windows of the steps, each from the first rank's begin to the last rank's end.
+static std::vector<std::pair<std::string, Window>> recorded_steps(
+    const std::vector<RankTrace>& ranks) {
+  std::vector<std::pair<std::string, Window>> steps;
   for (const auto& rank : ranks)
     for (const auto& span : rank.spans) {
       if (span.kind != Trace::Kind::phase || !span.name.starts_with("step ")) continue;
-      if (span.name == name)
-        last = {std::min(last.begin, span.start), std::max(last.end, span.end)};
-      else if (span.start >= last.end)
-        name = span.name, last = {span.start, span.end};
+      const auto found = std::ranges::find(steps, span.name, &decltype(steps)::value_type::first);
+      if (found == steps.end())
+        steps.push_back({span.name, {span.start, span.end}});
+      else
+        found->second = {std::min(found->second.begin, span.start),
+                         std::max(found->second.end, span.end)};
     }
-  if (!name.empty()) {
-    report.figures.push_back(tracks_figure("What the ranks did in " + name, ranks, last, 0));
-    report.figures.push_back(memory_figure(ranks.front(), last));
+  return steps;
+}
+
+void Recording::write_page(const std::vector<RankTrace>& ranks, const std::string& title,
+                           const std::vector<std::pair<std::string, std::string>>& facts) const {
+  Report report{title, facts, {}};
+  for (const auto& [name, window] : recorded_steps(ranks)) {
+    Figure tracks =
+        tracks_figure("What the ranks did in " + name, ranks, window, 0, plan_.one_group);
+    Figure memory = memory_figure(ranks.front(), window);
+    tracks.choice = memory.choice = name;
+    report.figures.push_back(std::move(tracks));
+    report.figures.push_back(std::move(memory));
   }
   report.figures.push_back(loss_figure(bits_per_byte_));
   write_report(plan_.report.string(), report);

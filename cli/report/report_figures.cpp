@@ -4,196 +4,12 @@
 #include <cmath>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "cli/report/numbers.hpp"
 
 namespace ringside::cli {
-namespace {
-
-std::string ms(double seconds) {
-  return fmt::format("{:.{}f}", seconds * 1e3, seconds < 0.1 ? 2 : 1);
-}
-
-bool within(const TracedSpan& span, const Window& window) {
-  return span.start >= window.begin - 1e-9 && span.end <= window.end + 1e-9;
-}
-
-bool is_whole_step(const TracedSpan& span) {
-  return span.kind == Trace::Kind::phase && span.name.starts_with("step ");
-}
-
-// The spans of a track that the report draws: phases and waits, or calls. Ops are too short for it;
-// the trace file has them.
-std::vector<TracedSpan> drawn_spans(const RankTrace& trace, const Window& window,
-                                    Trace::Track track) {
-  std::vector<TracedSpan> spans;
-  for (const auto& span : trace.spans)
-    if (span.track == track && span.kind != Trace::Kind::op && !is_whole_step(span) &&
-        within(span, window))
-      spans.push_back(span);
-  return spans;
-}
-
-const char* css_class(const TracedSpan& span) {
-  if (span.kind == Trace::Kind::call) return "call";
-  if (span.kind == Trace::Kind::wait) return "wait";
-  if (span.name == "forward") return "forward";
-  if (span.name == "backward weight") return "weight";
-  if (span.name.starts_with("backward")) return "backward";
-  return span.name == "optimizer" || span.name == "clip" ? "optimizer" : "other";
-}
-
-std::string description(const TracedSpan& span, int rank, const Window& window) {
-  std::string text = fmt::format("Rank {}: {}", rank, span.name);
-  if (!span.about.empty()) text += fmt::format(" ({})", span.about);
-  text += fmt::format(", {} ms, from {} to {} ms", ms(span.seconds()),
-                      ms(span.start - window.begin), ms(span.end - window.begin));
-  if (span.kind == Trace::Kind::call) {
-    text += fmt::format("; {:.3g} MB", static_cast<double>(span.bytes) / 1e6);
-    if (span.start - span.queued > 1e-5)
-      text += fmt::format(", queued for {} ms before", ms(span.start - span.queued));
-  }
-  return text;
-}
-
-// One track. Positions are percentages of the width, so that the track fits any window while its
-// text keeps its size.
-std::string track(const RankTrace& trace, Trace::Track which, const Window& window, double scale) {
-  std::string svg = fmt::format(
-      "<span class=\"lane-name\">{}</span>\n<svg class=\"lane\" role=\"group\" aria-label=\"rank "
-      "{}, {}\">\n"
-      "<rect class=\"under\" y=\"2\" width=\"{:.3f}%\" height=\"24\" />\n",
-      name_of(which), trace.rank, name_of(which), 100 * window.seconds() / scale);
-  constexpr double room_for_text = 17;  // per cent: 60 pixels on a phone
-  for (const auto& span : drawn_spans(trace, window, which)) {
-    const double x = 100 * (span.start - window.begin) / scale,
-                 w = std::max(0.08, 100 * span.seconds() / scale);
-    svg += fmt::format(
-        "<g class=\"{}\" role=\"img\" tabindex=\"-1\" aria-label=\"{}\"><rect x=\"{:.3f}%\" "
-        "y=\"2\" width=\"{:.3f}%\" height=\"24\" />",
-        css_class(span), escaped(description(span, trace.rank, window)), x, w);
-    const bool named =
-        span.kind == Trace::Kind::phase && w > room_for_text &&
-        (span.name == "forward" || span.name == "backward" || span.name == "optimizer");
-    if (named)
-      svg += fmt::format("<text x=\"{:.3f}%\" dx=\"5\" y=\"18\" aria-hidden=\"true\">{}</text>", x,
-                         span.name);
-    svg += "</g>\n";
-  }
-  return svg + "</svg>\n";
-}
-
-std::string time_axis(double scale) {
-  std::string svg = "<svg class=\"ticks\" aria-hidden=\"true\">\n";
-  for (const double tick : round_ticks(0, scale * 1e3, 5)) {
-    const double x = 100 * tick / (scale * 1e3);
-    const char* anchor = x < 2 ? "start" : x > 94 ? "end" : "middle";
-    svg += fmt::format(
-        "<line x1=\"{0:.2f}%\" x2=\"{0:.2f}%\" y1=\"0\" y2=\"5\" /><text x=\"{0:.2f}%\" y=\"18\" "
-        "text-anchor=\"{1}\">{2:g}</text>\n",
-        x, anchor, tick);
-  }
-  return svg + "</svg>\n<span class=\"axis\">time since the step began (ms)</span>\n";
-}
-
-std::string lanes_legend() {
-  std::string list = "<ul class=\"legend\">\n";
-  for (const auto& [kind, words] :
-       {std::pair("forward", "forward"), std::pair("backward", "backward"),
-        std::pair("weight", "backward of weights alone (pipelines)"),
-        std::pair("optimizer", "clip, optimizer"), std::pair("other", "other phases"),
-        std::pair("wait", "exposed communication: the rank waits"),
-        std::pair("call", "a call in progress")})
-    list += fmt::format(
-        "<li><svg aria-hidden=\"true\"><g class=\"{}\"><rect width=\"20\" height=\"12\" "
-        "/></g></svg>{}</li>\n",
-        kind, words);
-  return list + "</ul>\n";
-}
-
-// The time that a rank spent in each kind of span: one row for each name.
-void add_rows(Table& table, const RankTrace& trace, const Window& window) {
-  std::map<std::pair<Trace::Track, std::string>, std::pair<int, double>> totals;
-  for (const auto which : {Trace::Track::compute, Trace::Track::communication})
-    for (const auto& span : drawn_spans(trace, window, which)) {
-      auto& [count, seconds] =
-          totals[{which, span.kind == Trace::Kind::wait ? "exposed: " + span.name : span.name}];
-      ++count, seconds += span.seconds();
-    }
-  for (const auto& [key, total] : totals)
-    table.rows.push_back({fmt::to_string(trace.rank), name_of(key.first), key.second,
-                          fmt::to_string(total.first), ms(total.second)});
-}
-
-}  // namespace
-
-// A rank computes in its phases, except where it waits within them. In a pipeline it also waits
-// between phases.
-TrackTotals totals_of(const RankTrace& trace, const Window& window) {
-  TrackTotals totals;
-  std::vector<TracedSpan> phases, waits;
-  for (const auto& span : trace.spans) {
-    if (!within(span, window) || is_whole_step(span)) continue;
-    if (span.kind == Trace::Kind::phase) phases.push_back(span);
-    if (span.kind == Trace::Kind::wait) waits.push_back(span);
-    if (span.kind == Trace::Kind::call) totals.network += span.seconds(), ++totals.calls;
-  }
-  for (const auto& wait : waits) totals.exposed += wait.seconds();
-  for (const auto& phase : phases) {
-    totals.computing += phase.seconds();
-    for (const auto& wait : waits)
-      totals.computing -=
-          std::max(0.0, std::min(phase.end, wait.end) - std::max(phase.start, wait.start));
-  }
-  return totals;
-}
-
-namespace {
-
-// One sentence: how much of the step was waiting, and for whom.
-std::string conclusion_of(const std::vector<RankTrace>& ranks, const Window& window) {
-  double waiting = 0, most = -1, least = 0;
-  int slowest = 0;
-  for (const auto& trace : ranks) {
-    const TrackTotals totals = totals_of(trace, window);
-    waiting += totals.exposed;
-    least = most < 0 ? totals.computing : std::min(least, totals.computing);
-    if (totals.computing > most) most = totals.computing, slowest = trace.rank;
-  }
-  const double share =
-      100 * waiting / (static_cast<double>(ranks.size()) * std::max(window.seconds(), 1e-9));
-  if (ranks.size() == 1)
-    return fmt::format("{} ms; {:.0f} % of it was waiting for calls.", ms(window.seconds()), share);
-  return fmt::format(
-      "{:.0f} % of the step was waiting for other ranks and the network; rank {} computed longest, "
-      "{} ms, and the fastest rank {} ms.",
-      share, slowest, ms(most), ms(least));
-}
-
-}  // namespace
-
-Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
-                     const Window& window, double scale) {
-  scale = std::max(scale, window.seconds());
-  require(scale > 0, "there is nothing to draw: no time passed");
-  Figure figure{
-      title, "<div class=\"lanes\">\n", "", {{"rank", "track", "span", "count", "total (ms)"}, {}}};
-  figure.caption = conclusion_of(ranks, window);
-  figure.summary.head = {"rank", "computing (ms)", "waiting (ms)", "calls", "in calls (ms)"};
-  for (const auto& trace : ranks) {
-    const TrackTotals totals = totals_of(trace, window);
-    figure.summary.rows.push_back({fmt::to_string(trace.rank), ms(totals.computing),
-                                   ms(totals.exposed), fmt::to_string(totals.calls),
-                                   ms(totals.network)});
-    figure.drawing += fmt::format("<h3>rank {}</h3>\n", trace.rank) +
-                      track(trace, Trace::Track::compute, window, scale) +
-                      track(trace, Trace::Track::communication, window, scale);
-    add_rows(figure.table, trace, window);
-  }
-  figure.drawing += time_axis(scale) + "</div>\n" + lanes_legend();
-  return figure;
-}
-
 namespace {
 
 // The colour of the phase or call that fills this memory: one colour has one meaning in a report.
@@ -327,8 +143,8 @@ Figure bucket_figure(const BucketStudy& study) {
   for (const auto& m : measured)
     figure.table.rows.push_back({m.name, fmt::format("{:.0f}", m.calls),
                                  fmt::format("{:.3g}", total / m.calls / 1e6),
-                                 ms(model.exposed_seconds(total, m.calls)), ms(m.followed),
-                                 ms(m.exposed), ms(m.over_compute)});
+                                 in_ms(model.exposed_seconds(total, m.calls)), in_ms(m.followed),
+                                 in_ms(m.exposed), in_ms(m.over_compute)});
   return figure;
 }
 

@@ -1,5 +1,5 @@
-// The figures of the reports: the tracks of every rank, memory over a step, the loss, and the cost
-// of buckets.
+// The charts of the reports: memory over a step, the loss, and the cost of buckets. The tracks of
+// the ranks are in tracks_figure.hpp.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,10 @@
 
 #include "cli/report/chart.hpp"
 #include "cli/report/report.hpp"
-#include "cli/report/trace_file.hpp"
+#include "cli/report/tracks_figure.hpp"
 #include "ddp/bucket_model.hpp"
 
 namespace ringside::cli {
-
-// A part of a trace: the spans that begin and end within it.
-struct Window {
-  double begin = 0, end = 0;  // seconds
-  double seconds() const { return end - begin; }
-};
-
-// Totals of one rank's tracks, in seconds.
-struct TrackTotals {
-  double computing = 0;  // in phases, without their waits
-  double network = 0;    // in calls
-  double exposed = 0;    // waiting for calls
-  int calls = 0;
-};
-TrackTotals totals_of(const RankTrace& trace, const Window& window);
-
-// Two tracks for each rank, with exposed communication hatched. The width of the figure stands for
-// `scale` seconds (at least the window): figures with the same scale are comparable.
-Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
-                     const Window& window, double scale);
 
 // The memory of one rank over the window, stacked by kind.
 Figure memory_figure(const RankTrace& trace, const Window& window);

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "cli/report/traced_steps.hpp"
+
 namespace ringside::cli {
 namespace {
 
@@ -62,7 +64,7 @@ double offset_to_rank_0(ProcessGroup& group, bool always_estimate) {
 
 // A rank's trace as text, to be sent to rank 0.
 std::string packed(const Trace& trace, double offset) {
-  Json spans = Json::array(), memory = Json::array();
+  Json spans = Json::array(), messages = Json::array(), memory = Json::array();
   for (const auto& s : trace.spans()) {
     const double queued = s.kind == Trace::Kind::call ? on_own_clock(s.queued) + offset : -1;
     spans.push_back({static_cast<int>(s.track), static_cast<int>(s.kind), s.name, s.about,
@@ -70,7 +72,12 @@ std::string packed(const Trace& trace, double offset) {
                      s.bytes});
   }
   for (const auto& m : trace.memory()) memory.push_back({on_own_clock(m.time) + offset, m.bytes});
-  return Json{{"spans", spans}, {"memory", memory}, {"kinds", trace.memory_kinds()}}.dump();
+  for (const auto& m : trace.messages())
+    messages.push_back({m.kind == Trace::Message::sent, m.peer, m.step, m.slice, m.bytes,
+                        on_own_clock(m.time) + offset});
+  return Json{
+      {"spans", spans}, {"messages", messages}, {"memory", memory}, {"kinds", trace.memory_kinds()}}
+      .dump();
 }
 
 RankTrace unpacked(int rank, const std::string& text) {
@@ -81,6 +88,8 @@ RankTrace unpacked(int rank, const std::string& text) {
                            static_cast<Trace::Kind>(s[1].get<int>()), s[2], s[3], s[4], s[5], s[6],
                            s[7]});
   for (const auto& m : json.at("memory")) trace.memory.push_back({m[0], m[1]});
+  for (const auto& m : json.at("messages"))
+    trace.messages.push_back({m[0], m[1], m[2], m[3], m[4], m[5]});
   std::stable_sort(trace.spans.begin(), trace.spans.end(),
                    [](const TracedSpan& a, const TracedSpan& b) {
                      return a.start != b.start ? a.start < b.start : a.end > b.end;
@@ -95,6 +104,7 @@ void begin_at_zero(std::vector<RankTrace>& ranks) {
     for (const auto& span : rank.spans)
       first = std::min({first, span.start, span.queued < 0 ? span.start : span.queued});
     for (const auto& memory : rank.memory) first = std::min(first, memory.time);
+    for (const auto& message : rank.messages) first = std::min(first, message.time);
   }
   for (auto& rank : ranks) {
     for (auto& span : rank.spans) {
@@ -102,6 +112,7 @@ void begin_at_zero(std::vector<RankTrace>& ranks) {
       if (span.queued >= 0) span.queued -= first;
     }
     for (auto& memory : rank.memory) memory.time -= first;
+    for (auto& message : rank.messages) message.time -= first;
   }
 }
 
@@ -131,8 +142,28 @@ bool needs_all_ranks(const TracedSpan& span) {
          (span.name == "all_reduce" || span.name == "all_gather" || span.name == "reduce_scatter");
 }
 
-// Flow events: from the call of the rank that came last to the same call of each other rank.
-void add_arrows(Json& events, const std::vector<RankTrace>& ranks) {
+// Two flow events with the number `id`, which then is the next. A viewer binds the end to the span
+// around its time, so it ends within the span.
+void add_arrow(Json& events, int& id, const std::string& name, int from, double begin, int to,
+               double end) {
+  constexpr double within = 1e-7;  // seconds
+  const auto event = [&](const char* phase, int rank, double time) {
+    events.push_back({{"ph", phase},
+                      {"id", id},
+                      {"name", name},
+                      {"cat", "arrow"},
+                      {"pid", rank},
+                      {"tid", static_cast<int>(Trace::Track::communication)},
+                      {"ts", time * 1e6},
+                      {"bp", "e"}});
+  };
+  event("s", from, begin);
+  event("f", to, end - within);
+  ++id;
+}
+
+// From the call of the rank that came last to the same call of each other rank.
+void add_arrows_of_calls(Json& events, int& id, const std::vector<RankTrace>& ranks) {
   // The calls of the same name and label, in their order, are the same call on all ranks.
   std::map<std::pair<std::string, int>, std::vector<std::pair<int, const TracedSpan*>>> calls;
   for (const auto& trace : ranks) {
@@ -143,27 +174,28 @@ void add_arrows(Json& events, const std::vector<RankTrace>& ranks) {
       calls[{name, seen[name]++}].emplace_back(trace.rank, &span);
     }
   }
-  int id = 0;
   for (const auto& [name, of_ranks] : calls) {
     const auto& [last, begin] = *std::max_element(
         of_ranks.begin(), of_ranks.end(),
         [](const auto& a, const auto& b) { return a.second->start < b.second->start; });
-    for (const auto& [rank, span] : of_ranks) {
-      if (rank == last) continue;
-      const auto arrow = [&](const char* phase, int of, double time) {
-        events.push_back({{"ph", phase},
-                          {"id", id},
-                          {"name", "last to come"},
-                          {"cat", "arrow"},
-                          {"pid", of},
-                          {"tid", static_cast<int>(Trace::Track::communication)},
-                          {"ts", time * 1e6},
-                          {"bp", "e"}});
-      };
-      arrow("s", last, begin->start);
-      arrow("f", rank, span->end);
-      ++id;
-    }
+    for (const auto& [rank, span] : of_ranks)
+      if (rank != last) add_arrow(events, id, "last to come", last, begin->start, rank, span->end);
+  }
+}
+
+// The steps of all calls, each as a span on its receiver and an arrow to it.
+void add_steps(Json& events, int& id, const std::vector<RankTrace>& ranks) {
+  for (const TracedStep& step : traced_steps(ranks)) {
+    const std::string name = fmt::format("{} step {}", step.collective, step.step);
+    events.push_back({{"ph", "X"},
+                      {"name", name},
+                      {"cat", "step"},
+                      {"pid", step.to},
+                      {"tid", static_cast<int>(Trace::Track::communication)},
+                      {"ts", step.began * 1e6},
+                      {"dur", (step.arrived - step.began) * 1e6},
+                      {"args", {{"from_rank", step.from}, {"bytes", step.bytes}}}});
+    add_arrow(events, id, name, step.from, step.sent, step.to, step.arrived);
   }
 }
 
@@ -213,7 +245,11 @@ Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group) {
                         {"args", held}});
     }
   }
-  if (one_group) add_arrows(events, ranks);
+  if (one_group) {
+    int arrow = 0;
+    add_arrows_of_calls(events, arrow, ranks);
+    add_steps(events, arrow, ranks);
+  }
   return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
 }
 

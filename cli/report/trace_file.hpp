@@ -24,6 +24,15 @@ struct TracedSpan {
   double seconds() const { return end - start; }
 };
 
+// A message of a call. Sends have their slice and bytes.
+struct TracedMessage {
+  bool sent = false;  // else received
+  int peer = 0, step = 0;
+  std::int64_t slice = 0;
+  std::uint64_t bytes = 0;
+  double time = 0;
+};
+
 struct TracedMemory {
   double time = 0;
   std::vector<std::int64_t> bytes;  // by kind
@@ -34,6 +43,7 @@ struct RankTrace {
   std::vector<TracedSpan> spans;  // by start; of two with the same start, the longer first
   std::vector<TracedMemory> memory;
   std::vector<std::string> memory_kinds;
+  std::vector<TracedMessage> messages = {};  // in the order of the rank
 };
 
 // Every rank must call it while no asynchronous call is running. Rank 0 gets the traces of all
@@ -47,8 +57,9 @@ std::vector<RankTrace> gather_traces(const Trace& mine, collectives::ProcessGrou
                                      bool always_estimate = false);
 
 // The traces in Chrome's JSON object format, with times in microseconds. If all ranks make the same
-// calls, in one group, arrows show for whom a call waited: from the rank that came last to the end
-// of the call on each other rank.
+// calls, in one group, a call contains its steps (traced_steps.hpp), and there are arrows (flow
+// events): of each step from the sender to the receiver, and of each call from the rank that came
+// last to the end of the call on each other rank.
 Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group = false);
 
 }  // namespace ringside::cli

@@ -1,5 +1,7 @@
 #include "cli/training/device_option.hpp"
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 
 #include "autograd/tensor/device_memory.hpp"
@@ -74,6 +76,26 @@ void join_device(const DeviceOption& option, Device device, collectives::Process
     };
   }
   group.use_device(std::move(calls));
+}
+
+Device begin_on_device(const DeviceOption& option, std::span<collectives::ProcessGroup> groups) {
+  const Device device = device_from(option, autograd::DType::fp32);
+  take_device(device);
+  for (collectives::ProcessGroup& group : groups) join_device(option, device, group);
+  return device;
+}
+
+void require_processes_for(const DeviceOption& option, const std::vector<std::string>& backends,
+                           int ranks) {
+  if (option.name != "cuda" || ranks == 1) return;
+  if (std::ranges::find(backends, "threads") != backends.end())
+    throw UsageError("--device cuda needs a process for each rank: leave out --backend threads");
+  if (backends.size() > 1)
+    throw UsageError("on --device cuda the gradients go over --device-backend: name one --backend");
+}
+
+std::string on_device_text(const std::string& device) {
+  return device == "cpu" ? "" : ", on " + device;
 }
 
 std::string describe(Device device) {

@@ -1,7 +1,9 @@
 // --device of the commands that compute: the option, its check, and how a rank uses the device.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "autograd/tensor/device.hpp"
 #include "autograd/tensor/dtype.hpp"
@@ -30,6 +32,18 @@ void take_device(autograd::Device device);
 // its data, and calls on GPU memory use option.backend. Every rank must call it.
 void join_device(const DeviceOption& option, autograd::Device device,
                  collectives::ProcessGroup& group);
+
+// take_device() and join_device() for the group or groups of a bench in fp32.
+autograd::Device begin_on_device(const DeviceOption& option,
+                                 std::span<collectives::ProcessGroup> groups);
+
+// Throws UsageError if ranks that are threads, or groups over several backends, would compute on a
+// GPU: each rank needs a process, and option.backend carries the gradients whatever the group is.
+void require_processes_for(const DeviceOption& option, const std::vector<std::string>& backends,
+                           int ranks);
+
+// ", on cuda" for a heading; nothing for the CPU.
+std::string on_device_text(const std::string& device);
 
 // "emulated: the GPU's kernels, run on the CPU", "cuda: NVIDIA H200"
 std::string describe(autograd::Device device);

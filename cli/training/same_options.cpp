@@ -47,7 +47,9 @@ void add_model(const TrainingPlan& plan, const Adder& add) {
       plan.resumed ? fmt::format("the run after step {}", plan.resumed->step) : "not given");
 }
 
-void add_ranks(const TrainingPlan& plan, const Adder& add) {
+void add_ranks(const TrainingPlan& plan, const DeviceOption& device, const Adder& add) {
+  add("--device", device.name);
+  add("--device-backend", device.backend);
   add("--parallel", plan.strategy);
   add("--bucket-mb", plan.bucket_mb);
   add("--mesh", plan.mesh ? plan.mesh->shape.text() : "not given");
@@ -147,11 +149,11 @@ std::string difference(const std::string& name, const std::vector<std::string>& 
 
 }  // namespace
 
-Options shared_options(const TrainingPlan& plan) {
+Options shared_options(const TrainingPlan& plan, const DeviceOption& device) {
   Options options;
   const Adder add(options);
   add_model(plan, add);
-  add_ranks(plan, add);
+  add_ranks(plan, device, add);
   add_training(plan, add);
   add_outputs(plan, add);
   return options;

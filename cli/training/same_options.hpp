@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/training/device_option.hpp"
 #include "cli/training/training_plan.hpp"
 #include "collectives/process_group.hpp"
 
@@ -17,8 +18,9 @@ using Options = std::vector<std::pair<std::string, std::string>>;
 
 // All options that must be the same on every rank: those that change the numbers of a run, and
 // those that change which collectives a rank calls. Options of a rank's own (--threads, the path of
-// --data) are not among them; the trainer compares the text itself.
-Options shared_options(const TrainingPlan& plan);
+// --data) are not among them; the trainer compares the text itself. A test fails where an option of
+// `train` is neither here nor known as a rank's own (tests/cli/faults/options_test.cpp).
+Options shared_options(const TrainingPlan& plan, const DeviceOption& device);
 
 // Every rank calls it. If any option differs, throws the same Error on all of them: each option
 // that differs, with its values and their ranks.

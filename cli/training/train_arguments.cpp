@@ -179,8 +179,7 @@ void plan_pipeline(const TrainArguments& args, TrainingPlan& plan) {
 void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine,
                 TrainingPlan& plan) {
   plan.device = device_from(args.device, plan.dtype);
-  if (plan.device == autograd::Device::cuda && args.ranks.backend == "threads" && ranks > 1)
-    throw UsageError("--device cuda needs a process for each rank: leave out --backend threads");
+  require_processes_for(args.device, {args.ranks.backend}, ranks);
   const int data_ranks = plan.data_ranks(ranks);
   plan.strategy = args.strategy.value_or(data_ranks == 1 ? "single" : "flat");
   if (plan.strategy == "single" && data_ranks > 1) {

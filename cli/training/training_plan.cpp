@@ -46,7 +46,8 @@ void require_no_other_run(const TrainingPlan& plan) {
 
 transformer::MemoryNeed memory_of_largest_rank(const TrainingPlan& plan, int ranks) {
   const int data_ranks = plan.data_ranks(ranks);
-  const transformer::Held held = held_by(plan.strategy, data_ranks, plan.bucket_mb);
+  transformer::Held held = held_by(plan.strategy, data_ranks, plan.bucket_mb);
+  held.device = plan.device;
   return plan.mesh
              ? memory_on_largest_rank(*plan.mesh, plan.config, plan.options, plan.dtype, held)
              : transformer::memory_needed(plan.config, plan.options, plan.dtype, data_ranks, held);
@@ -80,7 +81,8 @@ std::string batch_text(const TrainingPlan& plan, int ranks) {
 std::vector<std::string> memory_texts(const TrainingPlan& plan) {
   std::vector<std::string> lines;
   if (!plan.mesh) return lines;
-  const auto held = held_by(plan.strategy, plan.mesh->data_ranks(), plan.bucket_mb);
+  auto held = held_by(plan.strategy, plan.mesh->data_ranks(), plan.bucket_mb);
+  held.device = plan.device;
   const int stages = plan.mesh->shape.size(parallel::Axis::pp);
   std::string same;  // of the stages from `first` on
   int first = 0;

@@ -16,6 +16,7 @@
 
 namespace ringside::cli {
 
+using collectives::ProcessGroup;
 using transformer::Corpus;
 using transformer::Model;
 using transformer::ParallelStrategy;
@@ -91,13 +92,13 @@ void print_sample(const TrainingPlan& plan, std::int64_t step, const Model& mode
 }
 
 // Trains, validates, saves and prints, with a model and a strategy that fit each other.
-void train(const TrainingPlan& plan, int ranks, const Text& text, const Corpus& corpus,
+void train(const TrainingPlan& plan, ProcessGroup& group, const Text& text, const Corpus& corpus,
            Model& model, ParallelStrategy& strategy, Recording& recording) {
   Saver saver(plan, model, strategy);
   std::optional<RunPrinter> printer;  // on rank 0
   if (strategy.writes()) {
     prepare_outputs(plan);
-    print_header(plan, text, corpus, ranks);
+    print_header(plan, text, corpus, group.size());
     printer.emplace(plan);
   }
   transformer::Observer observer;
@@ -127,19 +128,21 @@ void train(const TrainingPlan& plan, int ranks, const Text& text, const Corpus& 
   if (trainer.steps_taken() < plan.last_step()) {
     if (printer) printer->end_line();
     saver.finish();
+    group.finish();
     if (printer) print_interruption(plan, trainer.steps_taken());
     return;
   }
   const auto validation = trainer.validate();
   if (printer) printer->finish(validation);
   saver.finish();
+  group.finish();  // now, since no rank waits for a sample that rank 0 generates alone
   print_sample(plan, plan.last_step(), model, strategy, printer ? &*printer : nullptr);
   std::fflush(stdout);
 }
 
 }  // namespace
 
-void run_training(const TrainingPlan& plan, int ranks,
+void run_training(const TrainingPlan& plan, ProcessGroup& group,
                   std::unique_ptr<ParallelStrategy> given_strategy, Recording& recording) {
   autograd::set_threads(plan.threads);
   const Text text = read_data(plan);
@@ -150,7 +153,7 @@ void run_training(const TrainingPlan& plan, int ranks,
   // The strategy is destroyed before the model, from which it removes its hooks.
   const std::unique_ptr<ParallelStrategy> strategy = std::move(given_strategy);
   try {
-    train(plan, ranks, text, corpus, model, *strategy, recording);
+    train(plan, group, text, corpus, model, *strategy, recording);
   } catch (const std::exception& error) {
     strategy->give_up(error.what());
     throw;

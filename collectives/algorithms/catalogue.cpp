@@ -1,5 +1,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/words.hpp"
 #include "collectives/algorithms/barrier.hpp"

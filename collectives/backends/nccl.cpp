@@ -18,6 +18,7 @@
 #include "base/environment.hpp"
 #include "base/shared_library.hpp"
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/bootstrap/host_identity.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/pointer.hpp"
 #include "collectives/execution/first_failure.hpp"
@@ -122,7 +123,8 @@ ncclRedOp_t nccl_op(ReduceOp op) {
 
 // What the ranks tell each other before they call NCCL.
 struct Introduction {
-  char host[64] = {};
+  char host[64] = {};      // its name, for messages: two hosts may have the same
+  std::uint64_t boot = 0;  // hash of the host's boot id
   char bus[32] = {};
   ncclUniqueId id{};  // only rank 0 sets it
 };
@@ -131,6 +133,7 @@ Introduction introduce(const Device& device, int rank) {
   Introduction mine;
   require(::gethostname(mine.host, sizeof mine.host - 1) == 0, "cannot read this host's name: {}",
           std::strerror(errno));
+  mine.boot = hash_of({host_identity().boot_id, 0});
   std::strncpy(mine.bus, device.bus.c_str(), sizeof mine.bus - 1);
   if (rank != 0) return mine;
   const ncclResult_t result = nccl().get_unique_id(&mine.id);
@@ -144,8 +147,7 @@ Introduction introduce(const Device& device, int rank) {
 void check_no_shared_gpu(const std::vector<Introduction>& all) {
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = a + 1; b < all.size(); ++b) {
-      if (std::strcmp(all[a].host, all[b].host) != 0 || std::strcmp(all[a].bus, all[b].bus) != 0)
-        continue;
+      if (all[a].boot != all[b].boot || std::strcmp(all[a].bus, all[b].bus) != 0) continue;
       if (nccl().version >= version_with_shared_gpus) {
         const auto enabled = environment("NCCL_MULTI_RANK_GPU_ENABLE");
         require(enabled && *enabled != "0",

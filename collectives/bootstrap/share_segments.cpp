@@ -120,7 +120,7 @@ void check_all_can_share(const std::vector<Introduction>& all) {
         "(--backend tcp)",
         r);
     require_shareable(
-        other.layout == first.layout,
+        other.layout == first.layout && other.segment.bytes == first.segment.bytes,
         "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different "
         "versions or settings (RINGSIDE_SLICE_BYTES)?",
         r, other.layout.slots, other.layout.slot_bytes, first.layout.slots,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cuda.hpp"
+#include "collectives/bootstrap/host_identity.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::collectives::cuda {
@@ -15,9 +16,11 @@ namespace ringside::collectives::cuda {
 struct Offer {
   static constexpr std::size_t most_events = 4;
   cudaIpcMemHandle_t memory{};
-  std::uint64_t offset = 0;  // of the arena in its allocation
-  char host[64] = {};
-  std::int64_t process = 0;
+  std::uint64_t offset = 0;     // of the arena in its allocation
+  char host[64] = {};           // its name, for messages: two hosts may have the same
+  std::uint64_t boot = 0;       // hash of the host's boot id
+  std::uint64_t container = 0;  // hash of the boot id and the namespace of process IDs
+  std::int64_t process = 0;     // its ID in that namespace
   cudaIpcEventHandle_t events[most_events] = {};
 };
 
@@ -52,7 +55,7 @@ Arena::Arena(std::size_t bytes)
 }
 
 Arena::~Arena() {
-  static_cast<void>(cudaFree(data_));
+  free_device_memory(data_);
 }
 
 Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
@@ -66,6 +69,9 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
   offer.offset = offset_in_allocation(mine.data());
   require(::gethostname(offer.host, sizeof offer.host - 1) == 0, "cannot read this host's name: {}",
           std::strerror(errno));
+  const HostIdentity host = host_identity();
+  offer.boot = hash_of({host.boot_id, 0});
+  offer.container = hash_of(host);
   offer.process = ::getpid();
   for (std::size_t i = 0; i < events.size(); ++i)
     check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]),
@@ -76,11 +82,11 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
 
   for (std::size_t r = 0; r < all.size(); ++r)
     for (std::size_t s = 0; s < r; ++s) {
-      require(std::strcmp(all[r].host, all[s].host) == 0,
+      require(all[r].boot == all[s].boot,
               "rank {} runs on host {} and rank {} on host {}, but cuda_ipc is for ranks of one "
               "host: use nccl",
               s, all[s].host, r, all[r].host);
-      require(all[r].process != all[s].process,
+      require(all[r].container != all[s].container || all[r].process != all[s].process,
               "ranks {} and {} are threads of one process, but cuda_ipc needs a process for each "
               "rank: use cuda_kernels",
               s, r);
@@ -111,6 +117,7 @@ void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int nu
 }
 
 void Neighbours::close() noexcept {
+  if (device_is_stuck) return;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     if (static_cast<int>(r) == self_) continue;  // a rank destroys its own events itself
     for (cudaEvent_t event : ranks_[r].events) static_cast<void>(cudaEventDestroy(event));

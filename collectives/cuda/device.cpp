@@ -50,8 +50,10 @@ bool is_device_memory(const void* pointer) {
 Device choose_device(int local_rank) {
   if (const auto missing = what_is_missing()) fail("{}", *missing);
   require(local_rank >= 0, "a local rank is 0 or more, not {}", local_rank);
+  int count = 0;
+  check_cuda(cudaGetDeviceCount(&count), "counting the GPUs");
   Device device;
-  device.number = local_rank % device_count();
+  device.number = local_rank % count;
   check_cuda(cudaSetDevice(device.number),
              fmt::format("selecting GPU {} for local rank {}", device.number, local_rank));
   cudaDeviceProp properties{};
@@ -71,7 +73,7 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  static_cast<void>(cudaFree(data_));  // fails only after an earlier failure, which was reported
+  free_device_memory(data_);  // fails only after an earlier failure, which was reported
 }
 
 void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
@@ -79,6 +81,9 @@ void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {
           bytes_);
   check_cuda(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice),
              fmt::format("copying {} bytes to the GPU", bytes));
+  // From pageable memory cudaMemcpy may return before the bytes land, and our streams do not wait
+  // for the default stream.
+  check_cuda(cudaStreamSynchronize(nullptr), fmt::format("copying {} bytes to the GPU", bytes));
 }
 
 void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {

@@ -13,6 +13,8 @@
 // stream wait for the events of the other, so no event is recorded again too early.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -38,7 +40,7 @@ enum Phase { filled, read, phases };
 class IpcBackend final : public Backend {
  public:
   IpcBackend(ProcessGroup meeting, int local_rank, Seconds timeout, std::size_t piece_bytes)
-      : device_(choose_device(local_rank)),
+      : device_(choose_device_with_ipc(local_rank, meeting.rank())),
         timeout_(timeout),
         meeting_(std::move(meeting)),
         area_(rounded(piece_bytes, Arena::granularity)),
@@ -47,8 +49,14 @@ class IpcBackend final : public Backend {
         events_{interprocess_event(), interprocess_event()} {
     require(size() <= one_sided::most_ranks, "cuda_ipc is for 1 to {} ranks, not {}",
             one_sided::most_ranks, size());
-    neighbours_.emplace(meeting_, arena_, std::vector<cudaEvent_t>(events_.begin(), events_.end()));
-    meeting_.barrier();  // all ranks have opened all arenas
+    try {
+      neighbours_.emplace(meeting_, arena_,
+                          std::vector<cudaEvent_t>(events_.begin(), events_.end()));
+      meeting_.barrier();  // all ranks have opened all arenas
+    } catch (...) {
+      device_is_stuck = true;
+      throw;
+    }
   }
 
   ~IpcBackend() override {
@@ -56,7 +64,8 @@ class IpcBackend final : public Backend {
     neighbours_.reset();
     try {
       if (!failure_) meeting_.barrier();  // all ranks have closed the arenas that are freed next
-    } catch (const std::exception&) {     // a peer is gone, so there is nothing to wait for
+    } catch (const std::exception&) {
+      device_is_stuck = true;
     }
   }
 
@@ -85,20 +94,49 @@ class IpcBackend final : public Backend {
       }
       await_stream(call);
     } catch (const RankFailure& failure) {
-      failure_.keep(failure);
+      fail_for_good(failure);
       throw;
     } catch (const std::exception& error) {
       meeting_.abort(error.what());
-      throw failure_.keep(RankFailure(rank(), error.what()));
+      throw fail_for_good(RankFailure(rank(), error.what()));
     }
   }
 
   void abort(const std::string& cause) noexcept override {
-    failure_.keep(RankFailure(rank(), cause));
+    fail_for_good(RankFailure(rank(), cause));
+    meeting_.abort(cause);
+  }
+
+  // run() waits for the hosts of the peers, or for this rank's stream.
+  void interrupt(const std::string& cause) noexcept override {
+    {
+      const std::lock_guard lock(interruption_mutex_);
+      if (!interruption_) interruption_ = cause;
+    }
+    interrupted_.store(true, std::memory_order_release);
     meeting_.abort(cause);
   }
 
  private:
+  // After a failure a peer may be gone: streams may wait for its events for ever, and it may not
+  // have closed this rank's arena.
+  const RankFailure& fail_for_good(const RankFailure& failure) {
+    device_is_stuck = true;
+    return failure_.keep(failure);
+  }
+
+  static Device choose_device_with_ipc(int local_rank, int rank) {
+    const Device device = choose_device(local_rank);
+    int supported = 0;
+    check_cuda(cudaDeviceGetAttribute(&supported, cudaDevAttrIpcEventSupport, device.number),
+               fmt::format("rank {} asking what GPU {} supports", rank, device.number));
+    require(supported != 0,
+            "rank {}: GPU {} ({}) cannot share memory and events with other processes, which "
+            "cuda_ipc needs: use nccl",
+            rank, device.number, device.name);
+    return device;
+  }
+
   CudaEvent interprocess_event() const {
     return CudaEvent(cudaEventDisableTiming | cudaEventInterprocess,
                      fmt::format("making an event for rank {}", rank()));
@@ -161,8 +199,9 @@ class IpcBackend final : public Backend {
       add_up(area<T>(rank(), 1) + chunks.begin(rank()), chunks.begin(rank()), chunks.size(rank()),
              scale_of(call));
       stream_barrier(read);
-      for (int r = 0; r < size(); ++r)
-        copy(output + begin + chunks.begin(r), area<T>(r, 1) + chunks.begin(r), chunks.size(r));
+      for (int s = 1; s <= size(); ++s)
+        copy(output + begin + chunks.begin(after(s)), area<T>(after(s), 1) + chunks.begin(after(s)),
+             chunks.size(after(s)));
       // The second area is next written after the following stream_barrier(filled), and this rank's
       // copies come before that.
     }
@@ -189,8 +228,9 @@ class IpcBackend final : public Backend {
     for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
       copy(area<T>(rank(), 0), input + begin, part(blocks, rank(), begin, piece));
       stream_barrier(filled);
-      for (int r = 0; r < size(); ++r)
-        copy(output + blocks.begin(r) + begin, area<T>(r, 0), part(blocks, r, begin, piece));
+      for (int s = 1; s <= size(); ++s)
+        copy(output + blocks.begin(after(s)) + begin, area<T>(after(s), 0),
+             part(blocks, after(s), begin, piece));
       stream_barrier(read);
     }
   }
@@ -205,6 +245,10 @@ class IpcBackend final : public Backend {
       stream_barrier(read);
     }
   }
+
+  // The rank `steps` after this one. A rank reads from its next neighbour first and from itself
+  // last, so in each step every GPU is read by one other.
+  int after(int steps) const { return (rank() + steps) % size(); }
 
   // How many elements of a block fit into one piece, a multiple of 16 bytes.
   template <Element T>
@@ -227,6 +271,7 @@ class IpcBackend final : public Backend {
   void add_up(T* into, std::size_t at, std::size_t count, float scale) {
     Addends<T> addends;
     addends.count = size();
+    addends.first = after(1);
     for (int r = 0; r < size(); ++r) addends.input[r] = area<T>(r, 0) + at;
     check_cuda(launch_sum(addends, into, count, scale, stream_),
                fmt::format("rank {} launching the sum", rank()));
@@ -260,6 +305,10 @@ class IpcBackend final : public Backend {
       if (done != cudaErrorNotReady)
         check_cuda(done, fmt::format("{} on rank {}", describe(call), rank()));
       static_cast<void>(cudaGetLastError());  // "not ready" is no error
+      if (interrupted_.load(std::memory_order_acquire)) {
+        const std::lock_guard lock(interruption_mutex_);
+        fail("{}", *interruption_);
+      }
       require(!deadline.expired(), "{}: rank {}'s GPU did not finish within {} s; is a rank gone?",
               describe(call), rank(), timeout_.count());
       if (polls >= polls_without_sleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -276,6 +325,9 @@ class IpcBackend final : public Backend {
   std::optional<Neighbours> neighbours_;
   std::uint64_t calls_ = 0;
   FirstFailure failure_;
+  std::atomic<bool> interrupted_ = false;
+  std::mutex interruption_mutex_;
+  std::optional<std::string> interruption_;
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ using one_sided::Buffers;
 // One block of one rank: blockIdx.x is the block, blockIdx.y the rank. The host reads from the
 // mailboxes (Mailbox::aborted, Stall) whether the collective succeeded.
 template <Kernel kernel, Element T>
-__global__ void __launch_bounds__(threads_per_block)
+__global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     collective(const __grid_constant__ Task<T> task) {
   const Block block{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
   const BlockContext context{.rank = static_cast<int>(blockIdx.y),
@@ -36,22 +36,42 @@ __global__ void __launch_bounds__(threads_per_block)
 }
 
 template <Element T>
-const void* function_of(Kernel kernel) {
+using CollectiveKernel = void (*)(Task<T>);
+
+template <Element T>
+CollectiveKernel<T> kernel_of(Kernel kernel) {
   switch (kernel) {
     case Kernel::two_shot:
-      return reinterpret_cast<const void*>(&collective<Kernel::two_shot, T>);
+      return collective<Kernel::two_shot, T>;
     case Kernel::one_shot:
-      return reinterpret_cast<const void*>(&collective<Kernel::one_shot, T>);
+      return collective<Kernel::one_shot, T>;
     case Kernel::ring:
-      return reinterpret_cast<const void*>(&collective<Kernel::ring, T>);
+      return collective<Kernel::ring, T>;
     case Kernel::reduce_scatter:
-      return reinterpret_cast<const void*>(&collective<Kernel::reduce_scatter, T>);
+      return collective<Kernel::reduce_scatter, T>;
     case Kernel::all_gather:
-      return reinterpret_cast<const void*>(&collective<Kernel::all_gather, T>);
+      return collective<Kernel::all_gather, T>;
     case Kernel::broadcast:
-      return reinterpret_cast<const void*>(&collective<Kernel::broadcast, T>);
+      return collective<Kernel::broadcast, T>;
   }
   return nullptr;
+}
+
+// Queues a kernel. `together`: a cooperative launch, whose blocks the driver runs all at once, or
+// returns an error.
+template <class... Parameters, class... Arguments>
+cudaError_t start(void (*kernel)(Parameters...), dim3 blocks, bool together, cudaStream_t stream,
+                  const Arguments&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = together ? 1 : 0;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = dim3(threads_per_block);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
 // All threads of a launch as one team, which never synchronizes.
@@ -66,20 +86,29 @@ __device__ Grid this_grid() {
           static_cast<int>(gridDim.x * blockDim.x)};
 }
 
+// One block on each processor: eight values under way take more than the 64 registers of two.
 template <Element T>
 __global__ void __launch_bounds__(threads_per_block)
     sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs,
         float scale) {
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
+    // All loads are under way before the first addition. Constant indices, so that the values stay
+    // in registers.
+    std::decay_t<decltype(width)> loaded[one_sided::most_ranks] = {};
+    for (int n = 0; n < one_sided::most_ranks; ++n)
+      if (n >= addends.first && n < addends.count)
+        loaded[n] = DeviceSide::load(addends.input[n] + i, width);
+    for (int n = 0; n < one_sided::most_ranks; ++n)
+      if (n < addends.first) loaded[n] = DeviceSide::load(addends.input[n] + i, width);
     one_sided::Sum<T> total;
-    for (int n = 0; n < addends.count; ++n)
-      total.template add<DeviceSide>(DeviceSide::load(addends.input[n] + i, width));
+    for (int n = 0; n < one_sided::most_ranks; ++n)
+      if (n < addends.count) total.template add<DeviceSide>(loaded[n]);
     DeviceSide::store(output + i, total.template as<DeviceSide>(width, scale));
   });
 }
 
 template <Element T>
-__global__ void __launch_bounds__(threads_per_block)
+__global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     limit(const __grid_constant__ Buffers<T> buffers, int ranks, std::uint64_t count) {
   one_sided::for_each<T>(
       this_grid(), {0, count}, buffers.packs, [&](const auto& width, std::size_t i) {
@@ -91,7 +120,8 @@ __global__ void __launch_bounds__(threads_per_block)
       });
 }
 
-// How many blocks of `function` the current device runs at once.
+// How many blocks of `function` the current device runs at once: blocks_per_processor on each
+// multiprocessor, or fewer if it has no room for them.
 cudaError_t resident_blocks(const void* function, int* blocks) {
   int device = 0, processors = 0, each = 0;
   if (const auto result = cudaGetDevice(&device); result != cudaSuccess) return result;
@@ -101,7 +131,7 @@ cudaError_t resident_blocks(const void* function, int* blocks) {
     return result;
   const auto result =
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads_per_block, 0);
-  *blocks = processors * each;
+  *blocks = processors * (each < blocks_per_processor ? each : blocks_per_processor);
   return result;
 }
 
@@ -122,7 +152,7 @@ cudaError_t grid_for(const void* function, std::uint64_t count, unsigned* blocks
 template <Element T>
 cudaError_t blocks_for(Kernel kernel, int ranks, int* blocks) {
   int all = 0;
-  const auto result = resident_blocks(function_of<T>(kernel), &all);
+  const auto result = resident_blocks(reinterpret_cast<const void*>(kernel_of<T>(kernel)), &all);
   if (result != cudaSuccess) return result;
   *blocks = all / ranks < one_sided::most_blocks ? all / ranks : one_sided::most_blocks;
   return *blocks >= 1 ? cudaSuccess : cudaErrorCooperativeLaunchTooLarge;
@@ -130,10 +160,8 @@ cudaError_t blocks_for(Kernel kernel, int ranks, int* blocks) {
 
 template <Element T>
 cudaError_t launch(const Task<T>& task, int blocks, cudaStream_t stream) {
-  void* arguments[] = {const_cast<Task<T>*>(&task)};
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(task.ranks));
-  return cudaLaunchCooperativeKernel(function_of<T>(task.kernel), grid, dim3(threads_per_block),
-                                     arguments, 0, stream);
+  return start(kernel_of<T>(task.kernel), grid, true, stream, task);
 }
 
 template <Element T>
@@ -146,8 +174,7 @@ cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count
   if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&sum<T>), count, &blocks);
       result != cudaSuccess)
     return result;
-  sum<T><<<blocks, threads_per_block, 0, stream>>>(addends, output, count, packs, scale);
-  return cudaGetLastError();
+  return start(sum<T>, dim3(blocks), false, stream, addends, output, count, packs, scale);
 }
 
 template <Element T>
@@ -158,8 +185,7 @@ cudaError_t launch_limit(const Buffers<T>& buffers, int ranks, std::uint64_t cou
   if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&limit<T>), count, &blocks);
       result != cudaSuccess)
     return result;
-  limit<T><<<blocks, threads_per_block, 0, stream>>>(buffers, ranks, count);
-  return cudaGetLastError();
+  return start(limit<T>, dim3(blocks), false, stream, buffers, ranks, count);
 }
 
 template cudaError_t blocks_for<float>(Kernel, int, int*);

@@ -13,7 +13,9 @@ namespace ringside::collectives::cuda {
 
 enum class Kernel { two_shot, one_shot, ring, reduce_scatter, all_gather, broadcast };
 
-inline constexpr int threads_per_block = 512;
+// Every kernel has the same bounds, so that a collective and its limit occupy the GPU alike: blocks
+// of 512 threads, two on each multiprocessor. That leaves a thread 64 registers.
+inline constexpr int threads_per_block = 512, blocks_per_processor = 2;
 
 // Whether a buffer can be read and written 16 bytes at a time.
 inline bool on_16_bytes(const void* pointer) {
@@ -46,11 +48,13 @@ template <Element T>
 cudaError_t launch(const Task<T>& task, int blocks, cudaStream_t stream);
 
 // output[i] = scale * (input[0][i] + ... + input[n-1][i]) for i < count, added in fp32 in this
-// order. The output may be one of the inputs.
+// order. The output may be one of the inputs. The inputs are loaded from number `first` on: if each
+// rank begins with another, not all read from the same GPU at once.
 template <Element T>
 struct Addends {
   const T* input[one_sided::most_ranks] = {};
   int count = 0;
+  int first = 0;
 };
 template <Element T>
 cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count, float scale,

@@ -1,10 +1,14 @@
 // Ranks that are threads and share a GPU. Each thread posts its call; the last to arrive launches
 // one kernel for all ranks, and all return when it is done.
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/cuda.hpp"
 #include "collectives/algorithms/catalogue.hpp"
@@ -37,10 +41,11 @@ class OneGpuWorld {
     check_cuda(cudaMemset(mailboxes_.data(), 0, mailboxes_.bytes()), "clearing the mailboxes");
     // cudaMemset may return before it is done.
     check_cuda(cudaDeviceSynchronize(), "clearing the mailboxes");
-    check_cuda(cudaMallocHost(reinterpret_cast<void**>(&aborted_), sizeof *aborted_),
+    check_cuda(cudaMallocHost(reinterpret_cast<void**>(&aborted_), 2 * sizeof *aborted_),
                "allocating pinned memory");
+    aborted_[1] = 1;
   }
-  ~OneGpuWorld() { static_cast<void>(cudaFreeHost(aborted_)); }
+  ~OneGpuWorld() { free_pinned_memory(aborted_); }
   OneGpuWorld(const OneGpuWorld&) = delete;
   OneGpuWorld& operator=(const OneGpuWorld&) = delete;
 
@@ -52,10 +57,14 @@ class OneGpuWorld {
     failure_.throw_if_any();
     posts_[static_cast<std::size_t>(rank)] = {true, call, input, output};
     const std::uint64_t round = round_;
+    const auto is_over = [&] { return round_ != round || (failure_ && !at_work_); };
     if (++arrived_ == size_) {
-      finish_round(rank);
-    } else if (!changed_.wait_for(lock, timeout_, [&] { return round_ != round || failure_; })) {
-      fail_all(missing_ranks(call));
+      finish_round(rank, lock);
+    } else {
+      // This deadline is for the ranks to arrive. The last of them has one for the GPU.
+      if (!changed_.wait_for(lock, timeout_, [&] { return is_over() || arrived_ == size_; }))
+        fail_all(missing_ranks(call));
+      changed_.wait(lock, is_over);
     }
     if (round_ == round) failure_.throw_if_any();
   }
@@ -76,17 +85,26 @@ class OneGpuWorld {
   // The caller holds the mutex.
   void fail_all(const RankFailure& failure) {
     failure_.keep(failure);
+    failed_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
 
-  void finish_round(int rank) {
+  // While this rank works with the GPU it does not hold the mutex: others may abort. The posts do
+  // not change meanwhile, because all ranks have posted.
+  void finish_round(int rank, std::unique_lock<std::mutex>& lock) {
+    std::optional<std::string> error;
+    at_work_ = true;
+    lock.unlock();
     try {
       for (int r = 1; r < size_; ++r)
         check_call(round_ + 1, posts_[0].call, posts_[static_cast<std::size_t>(r)].call, 0, r);
       carry_out(posts_[0].call);
-    } catch (const std::exception& error) {
-      return fail_all(RankFailure(rank, error.what()));
+    } catch (const std::exception& failure) {
+      error = failure.what();
     }
+    lock.lock();
+    at_work_ = false;
+    if (error) return fail_all(RankFailure(rank, *error));
     for (Post& post : posts_) post.here = false;
     arrived_ = 0;
     ++round_;
@@ -158,8 +176,7 @@ class OneGpuWorld {
     if (bare_) {
       check_cuda(launch_limit(task.buffers, size_, call.count, stream_),
                  fmt::format("{}: launching the bare kernel", describe(call)));
-      return check_cuda(cudaStreamSynchronize(stream_),
-                        fmt::format("{}: waiting for the bare kernel", describe(call)));
+      return await_kernel(call);
     }
     int blocks = 0;
     check_cuda(blocks_for<T>(task.kernel, size_, &blocks),
@@ -180,9 +197,42 @@ class OneGpuWorld {
     const auto* const flag = &static_cast<Mailbox*>(mailboxes_.data())->aborted.value;
     check_cuda(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_),
                fmt::format("{}: reading the abort flag", describe(call)));
-    check_cuda(cudaStreamSynchronize(stream_),
-               fmt::format("{}: waiting for the kernel", describe(call)));
+    await_kernel(call);
     if (*aborted_ != 0) throw_stall(call);
+  }
+
+  bool is_done(const Call& call) {
+    const cudaError_t done = cudaStreamQuery(stream_);
+    if (done == cudaSuccess) return true;
+    if (done != cudaErrorNotReady)
+      check_cuda(done, fmt::format("{}: waiting for the kernel", describe(call)));
+    static_cast<void>(cudaGetLastError());  // "not ready" is no error
+    std::this_thread::yield();
+    return false;
+  }
+
+  // Polls until the kernel is done, another rank fails, or the deadline. In the last two cases it
+  // raises the abort flags, on another stream, so that blocks that wait for each other end.
+  void await_kernel(const Call& call) {
+    const Deadline deadline = Deadline::after(timeout_);
+    while (!is_done(call)) {
+      if (!failed_.load(std::memory_order_acquire) && !deadline.expired()) continue;
+      raise_abort_flags();
+      const Deadline grace = Deadline::after(Seconds(5));
+      bool done = is_done(call);
+      while (!done && !grace.expired()) done = is_done(call);
+      if (!done) device_is_stuck = true;
+      fail("{}: the GPU did not finish within {} s", describe(call), timeout_.count());
+    }
+  }
+
+  void raise_abort_flags() {
+    for (int r = 0; r < size_; ++r) {
+      auto* const flag = &(static_cast<Mailbox*>(mailboxes_.data()) + r)->aborted.value;
+      check_cuda(
+          cudaMemcpyAsync(flag, aborted_ + 1, sizeof *flag, cudaMemcpyHostToDevice, abort_stream_),
+          "raising an abort flag");
+    }
   }
 
   template <Element T>
@@ -252,15 +302,18 @@ class OneGpuWorld {
   const Device device_;
   DeviceBuffer mailboxes_;  // [rank]
   DeviceBuffer packets_;    // [rank][2]
-  const CudaStream stream_{"making a stream"};
-  one_sided::Number* aborted_ = nullptr;  // pinned copy of rank 0's abort flag after the call
+  const CudaStream stream_{"making a stream"}, abort_stream_{"making a stream"};
+  // Pinned: [0] a copy of rank 0's abort flag after the call, [1] a raised flag.
+  one_sided::Number* aborted_ = nullptr;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Post> posts_;
   int arrived_ = 0;
   std::uint64_t round_ = 0;
+  bool at_work_ = false;  // the last rank to arrive carries out the call
   FirstFailure failure_;
+  std::atomic<bool> failed_ = false;  // whether there is one, for the rank that waits for the GPU
 };
 
 namespace {

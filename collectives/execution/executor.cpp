@@ -1,5 +1,6 @@
 #include "collectives/execution/executor.hpp"
 
+#include "base/trace.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/watchdog.hpp"
 
@@ -29,7 +30,25 @@ void Executor::abort(const RankFailure& cause) noexcept {
 }
 
 Completion Executor::wait(const Progress& progress) {
-  return watchdog_->wait(progress);
+  const Completion completion = watchdog_->wait(progress);
+  if (Trace* trace = Trace::here(); trace && completion.kind == Completion::received)
+    trace->add(Trace::Message{.kind = Trace::Message::received,
+                              .peer = progress.peer,
+                              .step = progress.step,
+                              .time = Clock::now()});
+  return completion;
+}
+
+void send_message(Transport& transport, int peer, const MessageHeader& header,
+                  std::span<const std::byte> payload) {
+  if (Trace* trace = Trace::here())
+    trace->add(Trace::Message{.kind = Trace::Message::sent,
+                              .peer = peer,
+                              .step = static_cast<int>(header.step),
+                              .slice = header.slice,
+                              .bytes = header.bytes,
+                              .time = Clock::now()});
+  transport.post_send(peer, header, payload);
 }
 
 MessageHeader Executor::header(const Task& task, int step, ChunkRange chunks) const {

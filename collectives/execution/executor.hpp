@@ -36,8 +36,7 @@ struct Task {
 
 // What an executor waits for: a message from `peer`, or that `peer` has taken one.
 struct Progress {
-  int step = 0;
-  int peer = -1;
+  int step = 0, peer = -1;
   bool receiving = false;
 };
 
@@ -68,6 +67,9 @@ class Executor {
 
   std::unique_ptr<class Watchdog> watchdog_;  // turns a hang or a failure into a sentence
 };
+
+// Posts a send, and adds it to the trace of this thread, if there is one.
+void send_message(Transport&, int peer, const MessageHeader&, std::span<const std::byte> payload);
 
 std::unique_ptr<Executor> make_simple_executor(Transport& transport, ControlChannel& control,
                                                const ExecutorOptions& options);

@@ -10,6 +10,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/reduce.hpp"
+#include "collectives/transport/announcements.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -144,7 +145,7 @@ void Pipeline::post_all_allowed() {
 
 void Pipeline::post_send() {
   const Send& send = *step(to_send_).send;
-  transport_.post_send(send.to, header(to_send_, send.chunks), payload_of(to_send_));
+  send_message(transport_, send.to, header(to_send_, send.chunks), payload_of(to_send_));
   to_send_ = after(to_send_, true);
 }
 
@@ -286,6 +287,7 @@ bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t ele
 PipelinedExecutor::PipelinedExecutor(Transport& transport, ControlChannel& control,
                                      const ExecutorOptions& options)
     : Executor(transport, control, options),
+      announcements_(transport.announcements()),
       one_shot_(number_of(find_algorithm(Collective::all_reduce, "one_shot"))),
       slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
       slices_per_segment_(options.slices_per_segment) {}
@@ -294,8 +296,9 @@ PipelinedExecutor::PipelinedExecutor(Transport& transport, ControlChannel& contr
 bool PipelinedExecutor::may_announce(const Task& task) const {
   const std::size_t bytes = task.chunks.count() * size_of(task.call.type),
                     others = static_cast<std::size_t>(transport_.size()) - 1;
-  return task.call.collective == Collective::all_reduce && task.call.algorithm == one_shot_ &&
-         bytes > 0 && others > 0 && bytes * others <= transport_.announced_bytes();
+  return announcements_ && task.call.collective == Collective::all_reduce &&
+         task.call.algorithm == one_shot_ && bytes > 0 && others > 0 &&
+         bytes * others <= announcements_->bytes_in_a_round();
 }
 
 // Every rank announces its input. Then it adds up what all ranks have announced, itself included,
@@ -304,9 +307,9 @@ void PipelinedExecutor::add_announcements(const Task& task) {
   const Call& call = task.call;
   const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
   std::byte* const sum = task.buffers.output;
-  transport_.announce(header(task, 0, {0, 1}), {task.buffers.input, bytes});
+  announcements_->announce(header(task, 0, {0, 1}), {task.buffers.input, bytes});
   for (int r = 0; r < transport_.size(); ++r) {
-    auto theirs = transport_.read_announcement(r);
+    auto theirs = announcements_->read(r);
     const int step = transport_.rank() + r;  // of the schedule, in which the two ranks meet
     if (!theirs) theirs = wait({step, r, true}).payload;
     if (r == 0)

@@ -37,7 +37,8 @@ class PipelinedExecutor final : public Executor {
   const Plan& plan_for(const Schedule& schedule, bool in_place);
   Buffers prepare(const Plan& plan, const Task& task);
 
-  const std::uint8_t one_shot_;  // the algorithm's number in the catalogue
+  Announcements* const announcements_;  // the transport's, or null
+  const std::uint8_t one_shot_;         // the algorithm's number in the catalogue
   const std::size_t slice_bytes_;
   const int slices_per_segment_;
   std::map<std::pair<const Schedule*, bool>, Plan> plans_;

@@ -5,11 +5,6 @@
 namespace ringside::collectives {
 namespace {
 
-// An empty message must follow all of its sender's earlier receives: a barrier counts on it.
-bool send_follows(ChunkRange sent, ChunkRange received_before) {
-  return sent.count == 0 || overlap(sent, received_before);
-}
-
 ChunkRange source_of(const Send& send) {
   return {send.input.value_or(send.chunks.first), send.chunks.count};
 }
@@ -51,6 +46,27 @@ ChunkRange reads(const Plan& p, const Schedule& schedule, bool in_place, int s) 
   return send && !from_other_memory ? source_of(*send) : ChunkRange{0, 0};
 }
 
+// The last step so far that touched each chunk. With these tables the time of plan() grows with the
+// number of steps, not with its square: the cost model plans for every rank.
+class LastStep {
+ public:
+  explicit LastStep(int chunks) : step_(chunks, Plan::none) {}
+  void touch(ChunkRange range, int step) {
+    std::fill_n(step_.begin() + range.first, range.count, step);
+    latest_ = step;
+  }
+  int of(ChunkRange range) const {
+    int last = Plan::none;
+    for (int c = range.first; c < range.first + range.count; ++c) last = std::max(last, step_[c]);
+    return last;
+  }
+  int of_all() const { return latest_; }
+
+ private:
+  std::vector<int> step_;  // [chunk]
+  int latest_ = Plan::none;
+};
+
 }  // namespace
 
 Plan plan(const Schedule& schedule, bool in_place) {
@@ -61,20 +77,23 @@ Plan plan(const Schedule& schedule, bool in_place) {
   p.send_needs.resize(n);
   p.receive_needs.resize(n);
   p.reused_after.assign(n, Plan::none);
+  LastStep received(schedule.chunks), read(schedule.chunks);
   for (int s = 0; s < n; ++s) {
-    if (steps[s].send && !steps[s].send->input)
-      for (int d = s - 1; d >= 0 && p.send_needs[s].step == Plan::none; --d)
-        if (steps[d].receive && send_follows(steps[s].send->chunks, steps[d].receive->chunks))
-          p.send_needs[s] = {d, steps[d].receive->chunks == steps[s].send->chunks};
-    if (!steps[s].receive) continue;
-    const ChunkRange into = steps[s].receive->chunks;
-    for (int d = s; d >= 0 && p.receive_needs[s].step == Plan::none; --d) {
-      const ChunkRange read = reads(p, schedule, in_place, d);
-      if (overlap(read, into)) p.receive_needs[s] = {d, read == into};
+    const auto& [send, receive] = steps[s];
+    if (send && !send->input) {
+      // An empty message must follow all of its sender's earlier receives: a barrier counts on it.
+      const int d = send->chunks.count == 0 ? received.of_all() : received.of(send->chunks);
+      if (d != Plan::none) p.send_needs[s] = {d, steps[d].receive->chunks == send->chunks};
     }
-    for (int d = 0; d < n; ++d)
-      if (overlap(reads(p, schedule, in_place, d), into)) p.reused_after[s] = d;
+    if (const ChunkRange source = reads(p, schedule, in_place, s); source.count > 0)
+      read.touch(source, s);
+    if (!receive) continue;
+    if (const int d = read.of(receive->chunks); d != Plan::none)
+      p.receive_needs[s] = {d, reads(p, schedule, in_place, d) == receive->chunks};
+    received.touch(receive->chunks, s);
   }
+  for (int s = 0; s < n; ++s)
+    if (steps[s].receive) p.reused_after[s] = read.of(steps[s].receive->chunks);
   return p;
 }
 

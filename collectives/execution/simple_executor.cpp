@@ -7,8 +7,7 @@
 //     (gdb) break SimpleExecutor::exchange_messages
 //
 // The whole buffer lies in a workspace: the input is copied in before the first step, and the
-// result is copied out after the last. Slow is fine here; the results are those of the pipelined
-// executor, bit for bit.
+// result is copied out after the last. The results are the pipelined executor's, bit for bit.
 #include <algorithm>
 #include <vector>
 
@@ -54,9 +53,8 @@ class SimpleExecutor final : public Executor {
     if (receive) incoming_.resize(task.chunks.size(receive->chunks) * size_of(task.call.type));
     if (send && send->to == transport_.rank())  // to itself, without the transport
       return copy(outgoing(task, *send), incoming_);
-
     if (send)
-      transport_.post_send(send->to, header(task, step, send->chunks), outgoing(task, *send));
+      send_message(transport_, send->to, header(task, step, send->chunks), outgoing(task, *send));
     if (receive)
       transport_.post_receive(receive->from, header(task, step, receive->chunks), incoming_);
     for (bool sent = !send, received = !receive; !sent || !received;) {

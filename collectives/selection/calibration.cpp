@@ -13,6 +13,7 @@
 #include "base/environment.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/execution/make_executor.hpp"
+#include "collectives/transport/announcements.hpp"
 #include "collectives/transport/shm/announcement.hpp"
 
 namespace ringside::collectives {
@@ -193,7 +194,8 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
     if (!algorithms.costs()) costs.common.cores *= std::max(1, hosts);
     costs.common.slice_bytes =
         executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
-    costs.common.announced_bytes = transport.announced_bytes();
+    const Announcements* const announcements = transport.announcements();
+    costs.common.announced_bytes = announcements ? announcements->bytes_in_a_round() : 0;
   }
   const Algorithm& tree = find_algorithm(Collective::broadcast, "binomial");
   Call call{.collective = Collective::broadcast,

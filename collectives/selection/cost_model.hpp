@@ -55,7 +55,7 @@ struct CostParameters {
   double turn = 0;      // added to alpha for each further rank on a core
   int cores = 0;        // shared by all ranks; 0: each rank has as many as it needs
   std::uint64_t slice_bytes = 0;      // maximum payload of a message; 0: chunks are not sliced
-  std::uint64_t announced_bytes = 0;  // of Transport; the selection asks for them, no cost does
+  std::uint64_t announced_bytes = 0;  // in a round, of Announcements; no cost depends on it
   bool operator==(const CostParameters&) const = default;
 };
 

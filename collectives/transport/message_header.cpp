@@ -1,7 +1,6 @@
 #include "collectives/transport/message_header.hpp"
 
 #include <bit>
-#include <cstring>
 
 #include "collectives/call_mismatch.hpp"
 
@@ -9,16 +8,6 @@ namespace ringside::collectives {
 
 static_assert(std::endian::native == std::endian::little,
               "the wire format is little-endian, and so must the machine be");
-
-// Every word is mixed in by a multiplication, which carries a difference upwards, and a rotation,
-// which brings it down again.
-std::uint64_t fingerprint_of(const MessageHeader& header) {
-  std::uint64_t words[sizeof header / sizeof(std::uint64_t)];
-  std::memcpy(words, &header, sizeof header);
-  std::uint64_t mixed = 0;
-  for (const std::uint64_t word : words) mixed = std::rotl((mixed ^ word) * 0x9e3779b97f4a7c15, 29);
-  return mixed;
-}
 
 void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer) {
   if (seen == expected) return;

@@ -28,10 +28,6 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 96, "the layout is the wire format");
 
-// 64 bits that stand for a header: equal headers have equal fingerprints, and two headers that
-// programs make by mistake differ in theirs.
-std::uint64_t fingerprint_of(const MessageHeader& header);
-
 // The ranks are in calls of different numbers. The first mismatch may be in an earlier call.
 class OutOfStep : public Error {
  public:

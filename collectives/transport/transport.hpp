@@ -39,6 +39,8 @@ struct Traffic {
   std::uint64_t payload_bytes_sent = 0;  // without headers
 };
 
+class Announcements;  // announcements.hpp
+
 class Transport {
  public:
   Transport(int rank, int size, std::uint32_t job = 0) : rank_(rank), size_(size), job_(job) {}
@@ -51,6 +53,7 @@ class Transport {
   std::uint32_t job() const { return job_; }  // for MessageHeader::job
   virtual std::string_view name() const = 0;
   virtual int window() const = 0;
+  virtual Announcements* announcements() { return nullptr; }  // its own, if it has any
 
   // The payload size at which long chunks travel fastest, measured: docs/performance.md.
   virtual std::size_t slice_bytes() const { return 256 * 1024; }
@@ -75,28 +78,6 @@ class Transport {
   // Ends the use of the payload of the last receive.
   virtual void release() = 0;
 
-  // ---- Announcements: a few bytes that all other ranks read where they lie. Only transports whose
-  // ranks see the same memory have them (shm/announcement.hpp).
-
-  // How many bytes a rank reads of all others in a round at most; 0: there are no announcements.
-  virtual std::size_t announced_bytes() const { return 0; }
-
-  // Begins a round: shows `payload` to all other ranks. Every rank announces a payload of equal
-  // length, and reads the announcements of all others before the next round.
-  void announce(const MessageHeader& header, std::span<const std::byte> payload) {
-    const auto readers = static_cast<std::uint64_t>(size_ - 1);
-    traffic_.messages_sent += readers;
-    traffic_.payload_bytes_sent += readers * payload.size();
-    show(header, payload);
-  }
-
-  // What `peer`, or this rank itself, announces in this round: valid until the next round. If it is
-  // not there yet: nothing, and wait() returns it as a received message, which needs no release().
-  // Throws Error if the header differs from the one that this rank has announced.
-  virtual std::optional<std::span<const std::byte>> read_announcement(int /*peer*/) {
-    fail("{} has no announcements", name());
-  }
-
   // After a failure: drops all that was posted. No peer reads a payload any more when it returns.
   virtual void cancel() noexcept {}
 
@@ -106,14 +87,11 @@ class Transport {
  protected:
   virtual void start_send(int peer, const MessageHeader& header,
                           std::span<const std::byte> payload) = 0;
-  virtual void show(const MessageHeader& /*header*/, std::span<const std::byte> /*payload*/) {
-    fail("{} has no announcements", name());
-  }
+  Traffic traffic_;
 
  private:
   int rank_, size_;
   std::uint32_t job_;
-  Traffic traffic_;
 };
 
 }  // namespace ringside::collectives

@@ -12,6 +12,7 @@
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
     selftest.py KIT formats        verdicts written for Gradescope and Classroom 50 have their published form
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
+    selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
 import json
@@ -222,6 +223,27 @@ def exported(kit, exercise):
             yield "gdb cannot show a tensor in the export: tensor.cpp was compiled without debug information"
 
 
+def debugger(kit, exercise):
+    """Types what the handout types after (gdb), in an export with the reference as the answer."""
+    handout = (kit.root / "exercises" / exercise["id"] / "handout.en.md").read_text()
+    begin, case = re.search(r"`\./exercise (debug \d\d)(?: ([a-z0-9-]+))?`", handout).groups()
+    commands = [re.split(r" {3,}", typed)[0] for typed in re.findall(r"^ +\(gdb\) (.*)$", handout, re.M)]
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        course = Path(folder) / "course"
+        subprocess.run([str(kit.root / "exercises/ringside-exercises"), "export", course, "--course", "--kit", sys.argv[1],
+                        "--exercises", exercise["id"]], check=True, stdout=subprocess.DEVNULL)
+        cut.write(cut.student_files(kit.root, exercise, stub=False), course / exercise["id"])
+        told = subprocess.run(["./exercise", *begin.split(), *([case] if case else [])], cwd=course, input="\n".join(commands) + "\nkill\nquit\n",
+                              capture_output=True, text=True, timeout=600)
+    if "--verbose" in sys.argv:
+        print(told.stdout, told.stderr)
+    if not re.search(r"(hit|^) ?Breakpoint [\d.]+, ", told.stdout, re.M):
+        yield f"`./exercise {begin}` stops nowhere: {(told.stdout + told.stderr)[-500:]}"
+    for line in told.stderr.splitlines():
+        if re.search(r"No symbol|Undefined command|syntax error|no member|Couldn't|Cannot|No breakpoint|not being run|Invalid|not meaningful", line):
+            yield f"gdb answers the handout: {line}"
+
+
 def shows_tensors(program):
     """Whether gdb knows what a tensor consists of: ringside_debug_types in autograd/CMakeLists.txt."""
     told = subprocess.run(["gdb", "-q", "-nx", "-batch", "-ex", "info types ^ringside::autograd::Tensor::Impl$", program],
@@ -260,7 +282,7 @@ def main():
         return clinic()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "programs": programs, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
-             "anchors": anchors, "exported": exported, "formats": formats, "attacks": attacks}[sys.argv[2]]
+             "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks}[sys.argv[2]]
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0
     for exercise in [kit.find(name) for name in names] or kit.exercises:

@@ -67,6 +67,10 @@ Term tensor_bytes_of_cross_entropy(const Plan& plan) {
           "Shoeybi et al. 2019 (Megatron-LM), section 3"};
 }
 
+double calls_behind_blocks(double units, double blocks, bool has_head) {
+  return std::max(0.0, std::min(units, has_head ? blocks + 1 : blocks) - 1);
+}
+
 Term boundary_bytes(const Model& model, const Plan& plan) {
   const Quantity stream = residual_stream(model, plan);
   return {"D_pp", "one message to a neighbouring stage",

@@ -25,6 +25,12 @@ Term tensor_bytes_of_block(const Model& model, const Plan& plan);
 Term tensor_bytes_of_edge(const Model& model, const Plan& plan);
 Term tensor_bytes_of_cross_entropy(const Plan& plan);
 
+// Sharded parameters: of `units` gathers or reductions of a micro-batch, those that run behind the
+// computing of one of `blocks` blocks: the next unit is gathered, or the one before is reduced. The
+// first gather and the last reduction run behind nothing, and those beside the embedding behind
+// its few reads.
+double calls_behind_blocks(double units, double blocks, bool has_head);
+
 // Pipeline parallel: one message to a neighbouring stage.
 Term boundary_bytes(const Model& model, const Plan& plan);
 

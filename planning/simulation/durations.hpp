@@ -14,16 +14,16 @@ struct ActionSeconds {
   double computing = 0, exposed = 0;
 };
 
-// What `computing` seconds do not hide of `communication` seconds.
-inline double exposed_behind(double computing, double communication, double overlap) {
-  return communication - std::min(overlap * communication, computing);
+// What computing does not hide of the calls, if a block computes for `block` seconds.
+inline double exposed_behind(double block, const UnitCalls& calls, double overlap) {
+  return calls.count * calls.seconds - calls.hidden * std::min(overlap * calls.seconds, block);
 }
 
 inline ActionSeconds durations_of(const StageTimes& stage, pipeline_parallel::Kind kind,
                                   double overlap) {
   using pipeline_parallel::Kind;
-  const auto exposed = [&](double computing, double communication) {
-    return exposed_behind(computing, communication, overlap);
+  const auto exposed = [&](double computing, const UnitCalls& calls) {
+    return exposed_behind(computing / stage.blocks, calls, overlap);
   };
   switch (kind) {
     case Kind::forward:

@@ -129,7 +129,7 @@ class Walk {
       double end = 0;
       for (const std::size_t i : members) end = std::max(end, compute(i, place, action));
       const StageTimes& stage = replicas_[members.front()].stages[action.stage];
-      if (stage.gather_forward == 0) continue;
+      if (stage.gather_forward.count == 0) continue;
       for (const std::size_t i : members) states_[i].now[place.rank] = span(i, place).end = end;
     }
     const StageTimes& stage = replicas_.front().stages[action.stage];

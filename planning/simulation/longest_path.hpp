@@ -27,11 +27,19 @@
 
 namespace ringside::planning {
 
+// The calls of sharded parameters in one micro-batch, one for each unit.
+struct UnitCalls {
+  double count = 0, seconds = 0;  // seconds of each
+  double hidden = 0;              // how many run behind a block: calls_behind_blocks()
+  auto operator<=>(const UnitCalls&) const = default;
+};
+
 // Durations of one stage of one replica, in seconds, for one micro-batch.
 struct StageTimes {
   double forward = 0, input = 0, weight = 0;       // computing; backward is input and weight
   double tensor_forward = 0, tensor_backward = 0;  // tensor-parallel calls: nothing hides them
-  double gather_forward = 0, gather_backward = 0, scatter = 0;  // of sharded parameters
+  UnitCalls gather_forward = {}, gather_backward = {}, scatter = {};  // of sharded parameters
+  double blocks = 1;                        // that share the time of computing
   double message_on = 0, message_back = 0;  // to the next stage, and to the stage before
   int buckets = 0;                          // of gradients, over the replicas
   double bucket = 0;                        // seconds of each

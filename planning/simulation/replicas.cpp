@@ -43,6 +43,11 @@ class Replicas {
     return calls.count * network_.collective_seconds(calls.collective, group, calls.bytes);
   }
 
+  UnitCalls units_of(const Calls& calls, const RankGroup& group) {
+    if (calls.count == 0) return {};
+    return {calls.count, seconds_of(calls, load_.shard_axis, group) / calls.count, calls.hidden};
+  }
+
   double message_seconds(int from, int to, std::int64_t data) const {
     if (from == to || silent_ == "pp") return 0;
     return network_.message_seconds(mesh_.rank(from, data), mesh_.rank(to, data),
@@ -59,9 +64,10 @@ class Replicas {
       times.tensor_forward += seconds_of(calls, "tp", tensor);
     for (const Calls& calls : load.tensor_backward)
       times.tensor_backward += seconds_of(calls, "tp", tensor);
-    times.gather_forward = seconds_of(load.gather_forward, load_.shard_axis, shards);
-    times.gather_backward = seconds_of(load.gather_backward, load_.shard_axis, shards);
-    times.scatter = seconds_of(load.scatter, load_.shard_axis, shards);
+    times.gather_forward = units_of(load.gather_forward, shards);
+    times.gather_backward = units_of(load.gather_backward, shards);
+    times.scatter = units_of(load.scatter, shards);
+    times.blocks = load.blocks;
     if (stage + 1 < load_.stages.size())
       times.message_on = message_seconds(rank, rank_of_[stage + 1], data);
     if (stage > 0) times.message_back = message_seconds(rank, rank_of_[stage - 1], data);

@@ -43,6 +43,7 @@ void add_computing(const Model& model, const Plan& plan, const Machine& machine,
   const double forward = block_forward_flops(model, plan).value() / (t * speed) +
                          tokens * block_forward_traffic(model, plan).value() / bandwidth;
   const double whole = block_seconds(model, plan, machine).value();
+  load.blocks = std::max(1.0, stage.blocks);
   load.forward = stage.blocks * forward;
   // The gradients of the weights are half of backward, without what is computed again.
   load.weight = stage.blocks * forward;
@@ -96,10 +97,15 @@ void add_data_calls(const Model& model, const Plan& plan, const Stage& stage, St
     const bool again = tied && stage.is_last;
     const double units = stage.blocks + edges, units_again = stage.blocks + (again ? edges : 0);
     const double held_again = again ? whole : stage.blocks * block;
-    load.gather_forward = {Collective::all_gather, units, plan.types.parameters * whole / units};
+    const bool has_head = has_edges && stage.is_last;
+    const double hidden = calls_behind_blocks(units, stage.blocks, has_head),
+                 hidden_again = calls_behind_blocks(units_again, stage.blocks, has_head);
+    load.gather_forward = {Collective::all_gather, units, plan.types.parameters * whole / units,
+                           hidden};
     load.gather_backward = {Collective::all_gather, units_again,
-                            plan.types.parameters * held_again / units_again};
-    load.scatter = {Collective::reduce_scatter, units, plan.types.gradients * whole / units};
+                            plan.types.parameters * held_again / units_again, hidden_again};
+    load.scatter = {Collective::reduce_scatter, units, plan.types.gradients * whole / units,
+                    hidden};
   }
   const double held = whole / static_cast<double>(plan.mesh.size("fsdp"));
   if (plan.mesh.size("dp") > 1 && plan.zero < 3) {

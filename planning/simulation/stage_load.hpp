@@ -19,15 +19,17 @@ struct Calls {
   collectives::Collective collective = collectives::Collective::all_reduce;
   double count = 0;
   double bytes = 0;
+  double hidden = 0;  // of sharded parameters: how many may run while a block computes
 };
 
 struct StageLoad {
   // Seconds that a rank computes for one micro-batch: forward, and the two halves of backward.
   double forward = 0, input = 0, weight = 0;
+  double blocks = 1;  // that share these seconds
   // Tensor parallel, of one micro-batch. What follows needs their results.
   std::vector<Calls> tensor_forward, tensor_backward;
-  // Sharded parameters (fsdp, or ZeRO stage 3), of one micro-batch: gathered one unit ahead of the
-  // computation, and gradients reduced one unit behind it.
+  // Sharded parameters (fsdp, or ZeRO stage 3), of one micro-batch: while a block computes, the
+  // next unit is gathered, or the gradients of the one before are reduced.
   Calls gather_forward, gather_backward, scatter;
   // The axis dp: gradients in buckets. ZeRO stage 2 reduces those of every micro-batch.
   Calls reduce;

@@ -13,6 +13,9 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <fmt/format.h>
+
+#include "base/environment.hpp"
 #include "base/error.hpp"
 
 namespace ringside::testing {
@@ -87,7 +90,8 @@ void take(FileDescriptor& pipe, std::string& text) {
 
 }  // namespace
 
-const std::string ringside_binary = RINGSIDE_BINARY;
+// A test that was moved to another machine is told where the program is.
+const std::string ringside_binary = environment("RINGSIDE_BINARY").value_or(RINGSIDE_BINARY);
 
 Program::Program(std::vector<std::string> command, const Variables& variables) {
   static int started = 0;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "collectives/transport/message_header.hpp"
+#include "collectives/transport/shm/announcement.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;

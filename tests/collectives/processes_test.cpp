@@ -256,6 +256,33 @@ TEST_CASE("ranks that find no free port say so and what to do") {
   CHECK(outcome.survivors == "");
 }
 
+TEST_CASE("ranks on a host without loopback say so at once") {
+  const std::vector<std::string> apart = {"unshare", "--net", "--map-root-user"};
+  auto command = apart;
+  command.emplace_back("true");
+  if (run_program(command).exit_code != 0) {
+    MESSAGE(
+        "SKIPPED: this machine does not let a test have a network of its own (unshare --net "
+        "--map-root-user)");
+    return;
+  }
+  for (const char* backend : {"tcp", "shm"}) {
+    CAPTURE(backend);
+    command = apart;
+    command.insert(command.end(),
+                   {ringside_binary, "launch", "-n", "2", "--", worker, "1", backend});
+    const auto outcome = run_program(command);
+    CAPTURE(outcome.err);
+    CHECK(contains(outcome.err, "[1] rank 1 cannot reach 127.0.0.1:"));
+    CHECK(contains(outcome.err,
+                   " on its own host: the loopback interface is down. Start it (ip link set lo "
+                   "up), or set MASTER_ADDR to another address of this host\n"));
+    CHECK(outcome.exit_code == 1);
+    CHECK_FALSE(outcome.timed_out);  // ranks have a minute to connect
+    CHECK(outcome.survivors == "");
+  }
+}
+
 TEST_CASE("too little shared memory is an error that says how much is needed, on every rank") {
   const auto outcome = with_own_shared_memory("1m", start_three_ranks("1") + "; wait");
   if (!outcome) return;

@@ -1,4 +1,6 @@
 // Asynchronous calls: they run in order, many at a time, and keep their errors until wait().
+#include <fmt/ranges.h>
+
 #include "collectives/work.hpp"
 
 #include <atomic>

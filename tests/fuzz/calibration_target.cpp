@@ -1,5 +1,5 @@
 // Fuzzes the reader of the calibration file.
-#include "tests/fuzz/safetensors.hpp"
+#include "tests/fuzz/target.hpp"
 
 #include <cmath>
 #include <cstdlib>
@@ -12,8 +12,6 @@ namespace {
 
 using namespace ringside::collectives;
 
-bool accepted = false;
-
 const TemporaryDirectory& cache() {
   static const TemporaryDirectory directory;
   ::setenv("XDG_CACHE_HOME", directory.path().c_str(), 1);
@@ -22,20 +20,14 @@ const TemporaryDirectory& cache() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  cache().write("ringside/calibration.json",
-                std::string(reinterpret_cast<const char*>(data), size));
+namespace ringside::fuzz {
+
+bool try_input(const std::string& input) {
+  cache().write("ringside/calibration.json", input);
   const MachineCosts costs = costs_here("tcp");  // an invalid file counts as missing
   if (!std::isfinite(costs.common.alpha) || costs.common.alpha < 0)
     throw std::logic_error("a calibration was accepted whose alpha is no time");
-  accepted = costs.common.alpha != built_in_costs("tcp").common.alpha;
-  return 0;
-}
-
-namespace ringside::fuzz {
-
-bool was_accepted() {
-  return accepted;
+  return costs.common.alpha != built_in_costs("tcp").common.alpha;
 }
 
 std::vector<std::string> good_inputs() {

@@ -1,15 +1,12 @@
 // Fuzzes the reader of flight records, and the post-mortem that explains them.
-#include "tests/fuzz/safetensors.hpp"
+#include "tests/fuzz/target.hpp"
 
-#include "base/error.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 namespace {
 
 using namespace ringside::collectives;
-
-bool accepted = false;
 
 // What rank `rank` of three writes after `calls` calls, the last of which failed.
 std::string record_of(int rank, int calls) {
@@ -30,22 +27,12 @@ std::string record_of(int rank, int calls) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const TemporaryDirectory directory;
-  accepted = false;
-  directory.write("0.flight", std::string(reinterpret_cast<const char*>(data), size));
-  try {
-    const auto flights = read_flights(directory.path());
-    accepted = !postmortem(flights).empty();
-  } catch (const ringside::Error&) {
-  }
-  return 0;
-}
-
 namespace ringside::fuzz {
 
-bool was_accepted() {
-  return accepted;
+bool try_input(const std::string& input) {
+  static const TemporaryDirectory directory;
+  directory.write("0.flight", input);
+  return accepts([] { postmortem(read_flights(directory.path())); });
 }
 
 std::vector<std::string> good_inputs() {

@@ -1,35 +1,15 @@
 // Fuzzes the reader of config.json.
-#include "tests/fuzz/safetensors.hpp"
+#include "tests/fuzz/target.hpp"
 
-#include <stdexcept>
-
-#include "base/error.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 
-namespace {
-
-bool accepted = false;
-
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const TemporaryDirectory directory;
-  accepted = false;
-  directory.write("config.json", std::string(reinterpret_cast<const char*>(data), size));
-  try {
-    const auto config = ringside::transformer::load_config(directory.path());
-    ringside::transformer::validate(config);
-    accepted = true;
-  } catch (const ringside::Error&) {
-  }
-  return 0;
-}
-
 namespace ringside::fuzz {
 
-bool was_accepted() {
-  return accepted;
+bool try_input(const std::string& input) {
+  static const TemporaryDirectory directory;
+  directory.write("config.json", input);
+  return accepts([] { transformer::validate(transformer::load_config(directory.path())); });
 }
 
 std::vector<std::string> good_inputs() {

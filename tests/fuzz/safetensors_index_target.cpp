@@ -1,29 +1,17 @@
 // Fuzzes the reader of a sharded checkpoint's index. Whatever the index contains, the reader must
 // return only names of files in the same folder.
-#include "tests/fuzz/safetensors.hpp"
+#include "tests/fuzz/target.hpp"
 
 #include <filesystem>
 #include <stdexcept>
 
-#include "base/error.hpp"
 #include "transformer/checkpoint/model_files.hpp"
 
-namespace {
+namespace ringside::fuzz {
 
-bool accepted = false;
-
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  accepted = false;
+bool try_input(const std::string& input) {
   std::map<std::string, std::string> file_of;
-  try {
-    file_of = ringside::transformer::parse_shard_index(
-        std::string(reinterpret_cast<const char*>(data), size));
-  } catch (const ringside::Error&) {
-    return 0;
-  }
-  accepted = true;
+  if (!accepts([&] { file_of = transformer::parse_shard_index(input); })) return false;
   if (file_of.empty()) throw std::logic_error("an empty index was accepted");
   const std::filesystem::path folder = "/folder";
   for (const auto& [name, file] : file_of) {
@@ -32,13 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         path.extension() != ".safetensors" || file.find('\0') != std::string::npos)
       throw std::logic_error("a file outside of the folder was accepted: " + file);
   }
-  return 0;
-}
-
-namespace ringside::fuzz {
-
-bool was_accepted() {
-  return accepted;
+  return true;
 }
 
 std::vector<std::string> good_inputs() {

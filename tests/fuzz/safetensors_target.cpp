@@ -1,5 +1,5 @@
 // Fuzzes the reader of .safetensors files.
-#include "tests/fuzz/safetensors.hpp"
+#include "tests/fuzz/target.hpp"
 
 #include <cstring>
 #include <filesystem>
@@ -12,21 +12,18 @@
 
 #include <fmt/format.h>
 
-#include "base/error.hpp"
 #include "transformer/checkpoint/safetensors.hpp"
 
 namespace {
 
 using ringside::transformer::SafetensorsFile;
 
-bool accepted = false;
-
 // A file in memory that has a path.
 class MemoryFile {
  public:
-  MemoryFile(const std::uint8_t* data, std::size_t size)
-      : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
-    if (descriptor_ < 0 || ::write(descriptor_, data, size) != static_cast<ssize_t>(size))
+  explicit MemoryFile(const std::string& bytes) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (descriptor_ < 0 ||
+        ::write(descriptor_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
       throw std::runtime_error("cannot create a file in memory");
   }
   ~MemoryFile() { ::close(descriptor_); }
@@ -64,24 +61,14 @@ std::string with_length(const std::string& header, std::size_t data) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  accepted = false;
-  const MemoryFile input(data, size);
-  std::optional<SafetensorsFile> file;
-  try {
-    file.emplace(input.path());
-  } catch (const ringside::Error&) {
-    return 0;
-  }
-  check_promises(*file, size);  // from here on an Error is a finding
-  accepted = true;
-  return 0;
-}
-
 namespace ringside::fuzz {
 
-bool was_accepted() {
-  return accepted;
+bool try_input(const std::string& input) {
+  const MemoryFile in_memory(input);
+  std::optional<SafetensorsFile> file;
+  if (!accepts([&] { file.emplace(in_memory.path()); })) return false;
+  check_promises(*file, input.size());  // from here on an Error is a finding
+  return true;
 }
 
 std::vector<std::string> good_inputs() {

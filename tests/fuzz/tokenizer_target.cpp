@@ -1,9 +1,6 @@
 // Fuzzes the reader of tokenizer.json.
-#include "tests/fuzz/safetensors.hpp"
+#include "tests/fuzz/target.hpp"
 
-#include <stdexcept>
-
-#include "base/error.hpp"
 #include "transformer/tokenizer/bpe_trainer.hpp"
 #include "transformer/tokenizer/tokenizer_file.hpp"
 
@@ -11,35 +8,20 @@ namespace {
 
 using namespace ringside::transformer;
 
-bool accepted = false;
-
 // A tokenizer that was accepted encodes any text, and decodes it to the same bytes, unless it has
 // been damaged so that it knows only some of them: then it says so.
 void check_use(const Tokenizer& tokenizer) {
-  try {
-    const auto ids = tokenizer.encode("Low, lower \xf0\x9f\x8c\x8a newest\n 123 <|endoftext|>");
-    tokenizer.decode(ids);
-  } catch (const ringside::Error&) {
-  }
+  ringside::fuzz::accepts([&] {
+    tokenizer.decode(tokenizer.encode("Low, lower \xf0\x9f\x8c\x8a newest\n 123 <|endoftext|>"));
+  });
 }
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  accepted = false;
-  try {
-    const Tokenizer tokenizer = parse_tokenizer({reinterpret_cast<const char*>(data), size});
-    accepted = true;
-    check_use(tokenizer);
-  } catch (const ringside::Error&) {
-  }
-  return 0;
-}
-
 namespace ringside::fuzz {
 
-bool was_accepted() {
-  return accepted;
+bool try_input(const std::string& input) {
+  return accepts([&] { check_use(parse_tokenizer(input)); });
 }
 
 std::vector<std::string> good_inputs() {

@@ -4,9 +4,8 @@
 // A parser must accept its input or throw Error, with a short text that is fit for a terminal. An
 // accepted input must mean the same when it is written and read again. The sanitizers check the
 // rest.
-//
-// The entry point is libFuzzer's, so it can be linked with that library. wire_driver.cpp is a small
-// fuzzer of our own, which needs no other compiler.
+#include "tests/fuzz/target.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.hpp"
 #include "collectives/bootstrap/handshake.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/call.hpp"
@@ -39,17 +37,17 @@ void check_text(std::string_view text) {
         "a text with control characters");
 }
 
-// Runs `parse`; true if it throws no Error. Checks the text of an Error, unless the bytes come from
-// the user.
+// Whether `parse` throws no Error. Checks the text of an Error: the bytes come from outside.
 template <class Parse>
-bool accepts(Parse parse, bool from_outside = true) {
-  try {
-    parse();
-    return true;
-  } catch (const Error& error) {
-    if (from_outside) check_text(error.what());
-    return false;
-  }
+bool accepts_or_says_why(Parse parse) {
+  return fuzz::accepts([&] {
+    try {
+      parse();
+    } catch (const Error& error) {
+      check_text(error.what());
+      throw;
+    }
+  });
 }
 
 template <class T>
@@ -59,15 +57,16 @@ T from_bytes(std::string_view bytes) {
   return value;
 }
 
-void message(std::string_view bytes) {
+bool message(std::string_view bytes) {
   const auto seen = from_bytes<MessageHeader>(bytes);
-  const bool same = accepts([&] { check_message(MessageHeader{}, seen, 0, 1); });
+  const bool same = accepts_or_says_why([&] { check_message(MessageHeader{}, seen, 0, 1); });
   check(same == (seen == MessageHeader{}), "check_message accepts an unexpected header");
-  accepts([&] { check_message(seen, seen, 0, 1); });
+  accepts_or_says_why([&] { check_message(seen, seen, 0, 1); });
   check_text(describe(seen.call));
+  return same;
 }
 
-void handshake(std::string_view bytes) {
+bool handshake(std::string_view bytes) {
   const Key key = hash_of("fuzz");
   const auto seen = from_bytes<Handshake>(bytes);
   const auto reason = reason_to_turn_away(seen, key);
@@ -77,17 +76,18 @@ void handshake(std::string_view bytes) {
   if (reason) check_text(*reason);
 
   const auto answer = from_bytes<Answer>(bytes);
-  if (!plausible(answer, 4)) return;
+  if (!plausible(answer, 4)) return !reason;
   check(answer.bytes <= 1 << 20, "memory is reserved for more than rank 0 would send");
   const auto body = bytes.substr(std::min(bytes.size(), sizeof answer));
-  accepts([&] { check(table_from(answer, body, 4).size() == 4, "a table of another size"); });
+  return accepts_or_says_why(
+      [&] { check(table_from(answer, body, 4).size() == 4, "a table of another size"); });
 }
 
 // The control messages in `bytes`, read in pieces of `piece` bytes and written again.
 std::string rewritten(std::string_view bytes, std::size_t piece) {
   ControlMessageReader reader;
   std::string again;
-  accepts([&] {
+  accepts_or_says_why([&] {
     for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size()))) {
       reader.feed(bytes.substr(0, piece));
       while (const auto message = reader.next()) {
@@ -104,51 +104,109 @@ std::string rewritten(std::string_view bytes, std::size_t piece) {
   return again;
 }
 
-void control_messages(std::string_view bytes) {
+bool control_messages(std::string_view bytes) {
   const std::string whole = rewritten(bytes, bytes.size() + 1);
   check(whole == rewritten(bytes, 7), "control messages depend on how their bytes are divided");
   check(whole == rewritten(whole, 64), "control messages change when they are written again");
+  return whole.size() == bytes.size();
 }
 
-void rank_info(std::string_view bytes) {
+// These texts come from the user's own launcher.
+bool rank_info(std::string_view bytes) {
+  using fuzz::accepts;
   const std::string text(bytes.substr(0, bytes.find('\0')));
   accepts(
-      [&] { check(first_host_of(text).size() <= text.size(), "a host is longer than its list"); },
-      false);
-  accepts([&] { check(tasks_of_node(text, 3) > 0, "a node has no tasks"); }, false);
+      [&] { check(first_host_of(text).size() <= text.size(), "a host is longer than its list"); });
+  bool valid = accepts([&] { check(tasks_of_node(text, 3) > 0, "a node has no tasks"); });
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
                            "MASTER_PORT", "RINGSIDE_CONNECT_TIMEOUT"}) {
     ::setenv("RANK", "1", 1), ::setenv("WORLD_SIZE", "2", 1);
     ::setenv(name, text.c_str(), 1);
-    accepts(
-        [] {
-          const RankInfo here = rank_info_from_environment();
-          check(here.rank >= 0 && here.rank < here.size, "a rank is outside of its world");
-        },
-        false);
+    valid &= accepts([] {
+      const RankInfo here = rank_info_from_environment();
+      check(here.rank >= 0 && here.rank < here.size, "a rank is outside of its world");
+    });
     ::unsetenv(name);
   }
+  return valid;
+}
+
+template <class T>
+std::string bytes_of(const T& words) {
+  return std::string(reinterpret_cast<const char*>(&words), sizeof words);
 }
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  // The first byte selects the parser.
-  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 4) {
+namespace ringside::fuzz {
+
+// The first byte selects the parser.
+bool try_input(const std::string& input) {
+  if (input.empty()) return false;
+  const std::string_view bytes = std::string_view(input).substr(1);
+  switch (static_cast<unsigned char>(input[0]) % 4) {
     case 0:
-      message(bytes);
-      break;
+      return message(bytes);
     case 1:
-      handshake(bytes);
-      break;
+      return handshake(bytes);
     case 2:
-      control_messages(bytes);
-      break;
+      return control_messages(bytes);
     default:
-      rank_info(bytes);
-      break;
+      return rank_info(bytes);
   }
-  return 0;
 }
+
+std::vector<std::string> good_inputs() {
+  Call call;
+  call.collective = Collective::broadcast;
+  call.count = 1000;
+  call.label = Label("model.norm.weight");
+  MessageHeader header;
+  header.call = call;
+  Handshake handshake;
+  handshake.key = hash_of("fuzz");
+  CallHistory history;
+  for (std::uint64_t n = 1; n <= 60; ++n) history.add(n, call);
+  ControlMessage position, cause, goodbye;
+  position.kind = ControlMessage::position;
+  position.text = history.bytes();
+  cause.kind = ControlMessage::gave_up;
+  cause.text = "rank 2 is gone";
+  Answer table, refusal;
+  table.bytes = 4 * sizeof(Address);
+  refusal.kind = Answer::refusal;
+  refusal.bytes = 5;
+  return {std::string(1, '\0') + bytes_of(MessageHeader{}),
+          std::string(1, '\0') + bytes_of(header),
+          "\1" + bytes_of(handshake),
+          "\1" + bytes_of(table) + std::string(4 * sizeof(Address), '1'),
+          "\1" + bytes_of(refusal) + "no 12",
+          "\2" + to_bytes(position) + to_bytes(goodbye) + to_bytes(cause),
+          "\2" + to_bytes(cause),
+          "\3node[03-07,9],login",
+          "\3"
+          "2(x3),1",
+          "\3"
+          "29500",
+          "\3[fd00::1]"};
+}
+
+std::vector<std::string> words() {
+  return {std::string(1, '\0'),
+          std::string(4, '\0'),
+          std::string(4, '\xff'),
+          std::string(8, '\xff'),
+          std::string("\xff\xff\xff\x7f", 4),
+          std::string(200, 'x'),
+          "\x1b[2J",
+          "(x",
+          "[",
+          "]",
+          ",",
+          "-",
+          "99999999999"};
+}
+
+void repair(std::string&) {}
+
+}  // namespace ringside::fuzz

@@ -219,8 +219,12 @@ TEST_CASE("a reduction waits for the slowest replica, and delays only its own gr
 TEST_CASE("sharded parameters: what computing does not hide, and replicas in step") {
   PathInput input = uniform(pipeline_parallel::make_schedule("gpipe", 1, 1), {2, 4, 2, 0});
   StageTimes& stage = input.replicas[0].stages[0];
-  stage.gather_forward = 3, stage.gather_backward = 1, stage.scatter = 2.5;
-  CHECK(longest_path(input).computed == 2 + 1 + 4 + 0.5);
+  // Two units: a block hides the second gather, and the first reduction. It computes 1 s in
+  // forward, and 1 s for each kind of call in backward.
+  stage.blocks = 2;
+  stage.gather_forward = {2, 1.5, 1}, stage.gather_backward = {2, 0.5, 1};
+  stage.scatter = {2, 1.25, 1};
+  CHECK(longest_path(input).computed == 2 + (3 - 1) + 4 + (1 - 0.5) + (2.5 - 1));
   input.overlap = 0;
   CHECK(longest_path(input).computed == 2 + 3 + 4 + 1 + 2.5);
   input.overlap = 1;
@@ -228,8 +232,8 @@ TEST_CASE("sharded parameters: what computing does not hide, and replicas in ste
   input.replicas[1].units[0].first = 1;
   input.stragglers.slow[1] = 2;
   const Timeline timeline = longest_path(input);
-  CHECK(timeline.replicas[0].spans[0][0].end == 4 + 1);
-  CHECK(timeline.replicas[0].spans[0][1].end == 5 + 8 + 0.5);
+  CHECK(timeline.replicas[0].spans[0][0].end == 4 + 2);
+  CHECK(timeline.replicas[0].spans[0][1].end == 6 + 8 + 0.5 + 1.5);
 }
 
 TEST_CASE("the links carry the bytes that the account counts") {

@@ -34,6 +34,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "autograd/tensor/bf16.hpp"
 
@@ -75,22 +76,44 @@ constexpr bool fits_packs(std::int64_t n, const S* first, const More*... more) {
   return n % Pack<S>::size == 0 && aligned(first) && (aligned(more) && ...);
 }
 
+// load() reads any memory; store() writes global memory.
 template <class S>
 constexpr Pack<S> load(const S* from) {
   return *reinterpret_cast<const Pack<S>*>(from);
 }
-// Stores the pack as one 128-bit integer: nvcc may split a struct of eight elements into eight
-// stores.
-using Bits128 [[gnu::may_alias]] = unsigned __int128;
+
+}  // namespace ringside::autograd::cuda
+
+#ifdef __CUDACC__
+#include "autograd/kernels/block/device_store.cuh"
+#else
+namespace ringside::autograd::cuda {
+
 template <class S>
 constexpr void store(S* into, const Pack<S>& pack) {
-  *reinterpret_cast<Bits128*>(into) = std::bit_cast<unsigned __int128>(pack);
+  *reinterpret_cast<Pack<S>*>(into) = pack;
 }
+
+}  // namespace ringside::autograd::cuda
+#endif
+
+namespace ringside::autograd::cuda {
 
 // The narrower of two element types. A pack of it has more elements, so a loop over its packs
 // accesses whole packs of both types.
 template <class S, class T>
 using Narrower = std::conditional_t<(sizeof(T) < sizeof(S)), T, S>;
+
+// Calls body(0) ... body(count - 1). A loop of up to 64 calls is unrolled, so that a GPU keeps an
+// array that is indexed by it in registers.
+template <int count, class Body>
+constexpr void unrolled(const Body& body) {
+  if constexpr (count <= 64) [&]<int... i>(std::integer_sequence<int, i...>) {
+      (body(i), ...);
+    }
+  (std::make_integer_sequence<int, count>{});
+  else for (int i = 0; i < count; ++i) body(i);
+}
 
 // Divides 0..n-1 among the threads of a block. With `packs` (see fits_packs) each thread takes a
 // pack at a time: body(i, width) gets the index of its first element and its size. The size is a
@@ -140,6 +163,24 @@ constexpr Floats<width> load_floats(const S* from) {
       floats.at[first] = static_cast<float>(from[first]);
     }
   }
+  return floats;
+}
+// `width` consecutive elements as they are stored: in half the registers of Floats, if S is Bf16.
+template <class S, int width>
+struct Elements {
+  S at[width];
+};
+template <int width, class S>
+constexpr Elements<S, width> load_elements(const S* from) {
+  if constexpr (width == Pack<S>::size)
+    return std::bit_cast<Elements<S, width>>(load(from));
+  else
+    return {{*from}};
+}
+template <int width, class S>
+constexpr Floats<width> floats_of(const Elements<S, width>& elements) {
+  Floats<width> floats{};
+  for (int k = 0; k < width; ++k) floats.at[k] = static_cast<float>(elements.at[k]);
   return floats;
 }
 template <int width, class S>

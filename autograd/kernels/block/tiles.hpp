@@ -120,7 +120,7 @@ constexpr void store_tile(B& block, const Tile<T, m, n>& tile, const MatrixView<
 // give all threads of the group the same result.
 template <class B, class Body>
 constexpr void for_each_row(B& block, int rows, const Body& body) {
-  const typename B::RowGroup group(block);
+  const typename B::template RowGroup<8> group(block);
   for (int row = block.thread() / group.count(); row < rows; row += block.threads() / group.count())
     body(row, group);
 }
@@ -140,7 +140,7 @@ constexpr void for_each_row(B& block, int rows, const Body& body) {
 //     wait_copies(n)            waits for this thread's copies, but not for its n newest batches
 template <class B>
 concept TileBlock = Block<B> &&
-    requires(B& block, float* shared, const float* global, typename B::RowGroup group) {
+    requires(B& block, float* shared, const float* global, typename B::template RowGroup<8> group) {
   typename B::template Accumulator<float, 64, 32>;
   typename B::template Accumulator<Bf16, 64, 32>;
   block.copy_async(shared, global);

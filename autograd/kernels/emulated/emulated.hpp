@@ -78,6 +78,7 @@ class EmulatedBlock {
   // For kernels that use tiles (tiles.hpp).
   template <class T, int m, int n>
   using Accumulator = EmulatedAccumulator<T, m, n>;
+  template <int size_on_gpu>
   using RowGroup = EmulatedRowGroup;
   void copy_async(void* into, const void* from) { copies_.copy_async(into, from); }
   void commit_copies() { copies_.commit_copies(); }

@@ -63,10 +63,11 @@ class EmulatedAccumulator {
 
 // One thread for each row.
 struct EmulatedRowGroup {
+  static constexpr int size = 1;
   template <class B>
   explicit EmulatedRowGroup(const B&) {}
   int index() const { return 0; }
-  int count() const { return 1; }
+  int count() const { return size; }
   float sum(float x) const { return x; }
   float max(float x) const { return x; }
 };

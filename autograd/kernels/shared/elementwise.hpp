@@ -136,6 +136,25 @@ struct SwigluBackward : Operation<3, 2> {  // dy, gate, up -> dgate, dup
   }
 };
 
+// ---- y = x, of another type ----
+template <class From, class To>
+struct Convert {
+  static constexpr int threads = 256;
+  const From* x;
+  To* y;
+  std::int64_t n;
+  bool packs;
+
+  constexpr std::size_t shared_bytes() const { return 0; }
+
+  template <Block B>
+  constexpr void operator()(B& block) const {
+    for_each_in_ranges<Narrower<From, To>>(block, n, packs, [&](std::int64_t i, auto width) {
+      store_floats<width.value>(y + i, load_floats<width.value>(x + i));
+    });
+  }
+};
+
 // ---- x = value; or constant * *factor, if factor is not nullptr ----
 template <class S>
 struct Fill {

@@ -6,6 +6,7 @@
 //
 //     static constexpr Device device;
 //     std::int64_t max_blocks(int threads) const;   how many blocks of `threads` can run at once
+//     std::size_t max_shared_bytes() const;         how much shared memory a kernel may ask for
 //     void run(const char* op, const Kernel& kernel, std::int64_t blocks) const;
 //                                                   launches; `op` is for error messages
 //     void gemm(const MatrixProduct&, const Tensor& a, const Tensor& b, const Tensor& c) const;
@@ -21,6 +22,7 @@
 #include "autograd/kernels/shared/optimizer.hpp"
 #include "autograd/kernels/shared/strided.hpp"
 #include "autograd/kernels/shared/sums.hpp"
+#include "autograd/tensor/device_memory.hpp"
 #include "autograd/tensor/layout.hpp"
 #include "base/error.hpp"
 
@@ -70,10 +72,17 @@ class ElementwiseOn : public DeviceKernels {
   // ---- Copy and fill ----
 
   void copy(const Tensor& x, const Tensor& y) const override {
-    if (x.dtype() == y.dtype())
-      return x.dtype() == DType::bf16 ? copy_as<std::uint16_t, std::uint16_t>(x, y)
-                                      : copy_as<std::uint32_t, std::uint32_t>(x, y);
-    x.dtype() == DType::bf16 ? copy_as<Bf16, float>(x, y) : copy_as<float, Bf16>(x, y);
+    if (x.elements() == 0) return;
+    const auto layouts = layouts_of<2>("copy_", x.shape(), {x.strides(), y.strides()});
+    if (x.dtype() != y.dtype())
+      return x.dtype() == DType::bf16 ? convert<Bf16, float>(x, y, layouts)
+                                      : convert<float, Bf16>(x, y, layouts);
+    if (layouts.are_dense())
+      return device_memory(Launcher::device)
+          .copy_within(y.address(), x.address(),
+                       static_cast<std::size_t>(x.elements()) * size_of(x.dtype()));
+    x.dtype() == DType::bf16 ? copy_rows<std::uint16_t>(x, y, layouts)
+                             : copy_rows<std::uint32_t>(x, y, layouts);
   }
 
   void fill(const Tensor& x, double value) const override {
@@ -225,11 +234,34 @@ class ElementwiseOn : public DeviceKernels {
   }
 
   template <class From, class To>
-  void copy_as(const Tensor& x, const Tensor& y) const {
-    run("copy_",
-        CopyStrided<From, To>{at<From>(x), at<To>(y),
-                              layouts_of<2>("copy_", x.shape(), {x.strides(), y.strides()})},
-        x.elements(), 256);
+  void convert(const Tensor& x, const Tensor& y, const Layouts<2>& layouts) const {
+    const From* const from = at<From>(x);
+    To* const to = at<To>(y);
+    if (layouts.are_dense())
+      run("copy_",
+          Convert<From, To>{from, to, x.elements(), fits_packs(0, from) && fits_packs(0, to)},
+          x.elements(), 4096);
+    else
+      run("copy_", CopyStrided<From, To>{from, to, layouts}, x.elements(), 256);
+  }
+
+  // Element by element; or pack by pack, if every row of both tensors is dense and whole packs.
+  template <class S>
+  void copy_rows(const Tensor& x, const Tensor& y, Layouts<2> layouts) const {
+    constexpr int size = Pack<S>::size;
+    const int last = layouts.dims - 1;
+    bool packs = fits_packs(layouts.shape[last], at<S>(x), at<S>(y));
+    for (int t = 0; t < 2; ++t) {
+      packs = packs && layouts.strides[t][last] == 1;
+      for (int d = 0; d < last; ++d) packs = packs && layouts.strides[t][d] % size == 0;
+    }
+    if (!packs)
+      return run("copy_", CopyStrided<S, S>{at<S>(x), at<S>(y), layouts}, x.elements(), 256);
+    layouts.shape[last] /= size;
+    for (auto& strides : layouts.strides)
+      for (int d = 0; d < last; ++d) strides[d] /= size;
+    run("copy_", CopyStrided<PackBits, PackBits>{at<PackBits>(x), at<PackBits>(y), layouts},
+        x.elements() / size, 256);
   }
 
   template <class Op>

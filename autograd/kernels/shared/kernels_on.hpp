@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <type_traits>
 
 #include "autograd/kernels/shared/attention.hpp"
@@ -34,26 +35,13 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
 
   void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& r,
                          const Tensor& dx, const Tensor& dweight) const override {
-    const std::int64_t n = weight.elements(), rows = r.elements();
-    // Fewer blocks than can run at once: each writes a row of partial sums.
-    const std::int64_t most = this->launcher_.max_blocks(RmsNormBackward<float>::threads) / 4,
-                       blocks = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, most));
-    const Tensor partials = Tensor::empty({blocks, n}, DType::fp32, Launcher::device);
     dispatch_storage(x, "rms_norm", [&](auto zero) {
       using S = decltype(zero);
-      const RmsNormBackward<S> kernel{
-          .dy = at<S>(dy),
-          .x = at<S>(x),
-          .w = at<S>(weight),
-          .r = at<float>(r),
-          .dx = at<S>(dx),
-          .partials = at<float>(partials),
-          .rows = rows,
-          .n = n,
-          .packs = fits_packs(n, at<S>(dy), at<S>(x), at<S>(weight), at<S>(dx))};
-      this->launcher_.run("rms_norm backward", kernel, blocks);
-      this->run("rms_norm backward", ColumnSums<S>{at<float>(partials), at<S>(dweight), blocks, n},
-                n, 256);
+      const std::int64_t n = weight.elements();
+      if (n <= RmsNormBackward<S, 32>::columns_of(n % Pack<S>::size == 0))
+        norm_backward<RmsNormBackward<S, 32>>(dy, x, weight, r, dx, dweight);
+      else
+        norm_backward<RmsNormBackward<S, 256>>(dy, x, weight, r, dx, dweight);
     });
   }
 
@@ -102,13 +90,17 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
   void embedding_backward(const Tensor& sorted, const Tensor& dy,
                           const Tensor& dweight) const override {
     const std::int64_t n = dweight.size(1), tokens = sorted.size(1);
+    const SortedTokens ids{at<std::int32_t>(sorted), at<std::int32_t>(sorted) + tokens, tokens};
+    const Tensor partials = Tensor::empty({2 * ids.stretches(), n}, DType::fp32, Launcher::device);
     dispatch_storage(dy, "embedding", [&](auto zero) {
       using S = decltype(zero);
-      const std::int32_t* const ids = at<std::int32_t>(sorted);
+      const bool packs = fits_packs(n, at<S>(dy), at<S>(dweight));
       this->run("embedding backward",
-                EmbeddingBackward<S>{ids, ids + tokens, at<S>(dy), at<S>(dweight), tokens, n,
-                                     fits_packs(n, at<S>(dy), at<S>(dweight))},
+                EmbeddingBackward<S>{ids, at<S>(dy), at<S>(dweight), at<float>(partials), n, packs},
                 tokens, 1);
+      this->run("embedding backward",
+                EmbeddingPartialSums<S>{ids, at<float>(partials), at<S>(dweight), n, packs},
+                ids.stretches(), 1);
     });
   }
 
@@ -200,20 +192,27 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
 
   // ---- Optimizers ----
 
-  void adamw(const AdamWStep& step, const Tensor& p, const Tensor& g, const Tensor& m,
-             const Tensor& v, const Tensor& kept) const override {
-    const AdamWRule rule{step.beta1, step.beta2, step.eps, step.scale};
-    update("AdamW", rule, {step.keep, step.step_size, step.scale_v}, p, g, std::array{m, v}, kept);
+  void adamw(const AdamWStep& step, std::span<const AdamWUpdate> updates) const override {
+    update_all("AdamW", AdamWRule{step.beta1, step.beta2, step.eps, step.scale}, updates,
+               [](auto& entry, const AdamWUpdate& update) {
+                 entry.state[0] = at<float>(update.m), entry.state[1] = at<float>(update.v);
+                 entry.factors = {update.keep, update.step_size, update.scale_v};
+               });
   }
 
-  void sgd(const SgdStep& step, const Tensor& p, const Tensor& g, const Tensor& m,
-           const Tensor& kept) const override {
-    if (m.defined())
-      update("SGD", MomentumRule{step.momentum, step.scale, step.nesterov},
-             {step.learning_rate, step.decay}, p, g, std::array{m}, kept);
+  void sgd(const SgdStep& step, std::span<const SgdUpdate> updates) const override {
+    const auto with_momentum = [](auto& entry, const SgdUpdate& update) {
+      entry.state[0] = at<float>(update.m);
+      entry.factors = {update.learning_rate, update.decay};
+    };
+    const auto without = [](auto& entry, const SgdUpdate& update) {
+      entry.factors = {update.learning_rate, update.decay};
+    };
+    if (step.momentum != 0)
+      update_all("SGD", MomentumRule{step.momentum, step.scale, step.nesterov}, updates,
+                 with_momentum);
     else
-      update("SGD", SgdRule{step.scale}, {step.learning_rate, step.decay}, p, g,
-             std::array<Tensor, 0>{}, kept);
+      update_all("SGD", SgdRule{step.scale}, updates, without);
   }
 
  private:
@@ -239,43 +238,89 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
   void cross_entropy_as(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
                         const Tensor& losses, float* log_sums, G* gradient, double weight) const {
     const std::int64_t vocabulary = z.size(-1);
-    this->run("cross_entropy",
-              CrossEntropy<S, G>{.logits = at<S>(z),
-                                 .targets = targets_of(z, targets, ignore_index),
-                                 .losses = at<float>(losses),
-                                 .log_sums = log_sums,
-                                 .gradient = gradient,
-                                 .rows = targets.elements(),
-                                 .weight = static_cast<float>(weight),
-                                 .packs = fits_packs(vocabulary, at<S>(z)) &&
-                                          (!gradient || fits_packs(vocabulary, gradient))});
+    CrossEntropy<S, G> kernel{.logits = at<S>(z),
+                              .targets = targets_of(z, targets, ignore_index),
+                              .losses = at<float>(losses),
+                              .log_sums = log_sums,
+                              .gradient = gradient,
+                              .rows = targets.elements(),
+                              .weight = static_cast<float>(weight),
+                              .packs = fits_packs(vocabulary, at<S>(z)) &&
+                                       (!gradient || fits_packs(vocabulary, gradient)),
+                              .row_in_shared = false};
+    kernel.row_in_shared = gradient && kernel.row_bytes() <= this->launcher_.max_shared_bytes();
+    this->run("cross_entropy", kernel);
   }
 
-  template <class Rule, std::size_t states>
-  void update(const char* name, const Rule& rule, const typename Rule::Factors& factors,
-              const Tensor& p, const Tensor& g, const std::array<Tensor, states>& state,
-              const Tensor& kept) const {
-    const auto launch = [&](auto of_parameter, auto of_gradient) {
-      using S = decltype(of_parameter);
-      using G = decltype(of_gradient);
-      OptimizerUpdate<Rule, S, G> kernel{.table = {}, .rule = rule};
-      typename OptimizerUpdate<Rule, S, G>::Parameter parameter{};
-      parameter.elements = p.elements();
-      parameter.values = at<float>(p);
-      parameter.rounded = kept.defined() ? at<S>(kept) : nullptr;
-      parameter.gradient = at<G>(g);
-      float** into = parameter.state;
-      for (const Tensor& each : state) *into++ = at<float>(each);
-      parameter.factors = factors;
-      kernel.table.add(parameter);
+  // Launches for the parameters of each combination of types. fill(entry, update) writes the states
+  // and factors of an entry.
+  template <class Rule, class Update, class Fill>
+  void update_all(const char* name, const Rule& rule, std::span<const Update> updates,
+                  const Fill& fill) const {
+    for (const Update& update : updates)
+      require(update.parameter.defined() || update.g.dtype() == DType::fp32,
+              "{}: the gradient of an fp32 parameter must be fp32, got {}", name,
+              name_of(update.g.dtype()));
+    update_those_of<float, float>(name, rule, updates, fill);
+    update_those_of<Bf16, Bf16>(name, rule, updates, fill);
+    update_those_of<Bf16, float>(name, rule, updates, fill);
+  }
+
+  // Updates the parameters of type S that have gradients of type G. Starts another table whenever
+  // one is full.
+  template <class S, class G, class Rule, class Update, class Fill>
+  void update_those_of(const char* name, const Rule& rule, std::span<const Update> updates,
+                       const Fill& fill) const {
+    using Kernel = OptimizerUpdate<Rule, S, G>;
+    Kernel kernel{.table = {}, .rule = rule};
+    for (const Update& update : updates) {
+      const bool has_master = update.parameter.defined();
+      if (has_master != std::is_same_v<S, Bf16> || update.g.dtype() != dtype_of<G>()) continue;
+      typename Kernel::Parameter entry{};
+      entry.elements = update.p.elements();
+      entry.values = at<float>(update.p);
+      entry.rounded = has_master ? at<S>(update.parameter) : nullptr;
+      entry.gradient = at<G>(update.g);
+      fill(entry, update);
+      kernel.table.add(entry);
+      if (!kernel.table.full()) continue;
       this->run(name, kernel);
-    };
-    if (!kept.defined())
-      launch(float{}, float{});
-    else if (g.dtype() == DType::bf16)
-      launch(Bf16{}, Bf16{});
-    else
-      launch(Bf16{}, float{});
+      kernel.table = {};
+    }
+    this->run(name, kernel);
+  }
+
+  // One launch for each kernel.columns() columns.
+  template <class Kernel>
+  void norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& r,
+                     const Tensor& dx, const Tensor& dweight) const {
+    using S = typename Kernel::Element;
+    const std::int64_t n = weight.elements(), rows = r.elements(),
+                       rows_at_once = Kernel::threads / Kernel::group_size;
+    // Fewer blocks than can run at once: each writes a line of partial sums.
+    const std::int64_t most = std::max<std::int64_t>(
+                           1, this->launcher_.max_blocks(Kernel::threads) / 4),
+                       blocks = std::clamp<std::int64_t>((rows + rows_at_once - 1) / rows_at_once,
+                                                         1, most);
+    Kernel kernel{.dy = at<S>(dy),
+                  .x = at<S>(x),
+                  .w = at<S>(weight),
+                  .r = at<float>(r),
+                  .dx = at<S>(dx),
+                  .partials = nullptr,
+                  .rows = rows,
+                  .n = n,
+                  .first = 0,
+                  .packs = fits_packs(n, at<S>(dy), at<S>(x), at<S>(weight), at<S>(dx))};
+    const Tensor partials = Tensor::empty({blocks, kernel.width()}, DType::fp32, Launcher::device);
+    kernel.partials = at<float>(partials);
+    for (; kernel.first < n; kernel.first += kernel.columns()) {
+      this->launcher_.run("rms_norm backward", kernel, blocks);
+      this->run(
+          "rms_norm backward",
+          ColumnSums<S>{kernel.partials, at<S>(dweight) + kernel.first, blocks, kernel.width()},
+          kernel.width(), ColumnSums<S>::across);
+    }
   }
 
   void norm(const char* op, const Tensor& x, const Tensor& residual, const Tensor& weight,

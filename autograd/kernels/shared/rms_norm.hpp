@@ -1,11 +1,12 @@
-// rms_norm on a GPU: a block for each row. ops/rms_norm.cpp has the formulas.
+// rms_norm on a GPU. ops/rms_norm.cpp has the formulas.
 //
-//     RmsNorm           reads x and writes y; reads each row twice, the second time from cache
-//     RmsNormBackward   reads dy and x and writes dx; each block sums dw over its own rows
-//     ColumnSums        adds up the dw of all blocks, a thread for each column
+//     RmsNorm           a block for each row; reads it twice, the second time from cache
+//     RmsNormBackward   a warp or a block for each row of dy, x and dx; each block sums dw over its
+//                       own rows
+//     ColumnSums        adds up the dw of all blocks
 #pragma once
 
-#include "autograd/kernels/block/block.hpp"
+#include "autograd/kernels/block/tiles.hpp"
 
 namespace ringside::autograd::cuda {
 
@@ -51,70 +52,154 @@ struct RmsNorm {
   }
 };
 
-// dy, x [rows, n], w [n], r [rows] -> dx [rows, n] and partials [count(), n]: row b is the sum of
-// dy x r over the rows of block b. The rows of a block depend on the number of blocks, so dw has
-// the same bits only for the same number of blocks.
-template <class S>
+// dy, x [rows, n], w [n], r [rows] -> dx [rows, n] and partials [count(), width()]: line b is the
+// sum of dy x r over the rows of block b. A launch computes the columns from `first` on, at most
+// columns() of them, and reads all columns of every row. The rows of a block depend on the number
+// of blocks, so dw has the same bits only for the same number of blocks.
+//
+// A group of threads takes a row: a warp or the block. A thread keeps its 64 bytes of dy and of x
+// between the two passes over the row, so each is read once; and it keeps the sums of its columns
+// of dw until the block has no more rows:
+//
+//     column     0..7    8..15  ...  248..255    256..263  ...      bf16, packs of 8
+//     thread     0       1           31          0
+template <class S, int size_of_group>
 struct RmsNormBackward {
-  static constexpr int threads = 256;
+  static constexpr int threads = 256, group_size = size_of_group;
+  using Element = S;
+
+  // Elements that a thread keeps of a row: in packs, and one by one, where each takes more
+  // registers for addresses.
+  static constexpr int held_in_packs = 64 / sizeof(S), held_alone = 8;
+  static constexpr std::int64_t columns_of(bool packs) {
+    return (packs ? held_in_packs : held_alone) * group_size;
+  }
+
   const S *dy, *x, *w;
   const float* r;
   S* dx;
   float* partials;
-  std::int64_t rows, n;
+  std::int64_t rows, n, first;
   bool packs;
 
-  constexpr std::size_t shared_bytes() const { return 0; }
+  constexpr std::int64_t columns() const { return columns_of(packs); }
+  constexpr std::int64_t width() const { return n - first < columns() ? n - first : columns(); }
+  constexpr std::size_t shared_bytes() const {
+    return static_cast<std::size_t>(columns()) * sizeof(float);
+  }
 
-  template <Block B>
+  template <TileBlock B>
   constexpr void operator()(B& block) const {
-    float* const partial = partials + block.index() * n;
-    for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-      store_floats<width.value>(partial + i, Floats<width.value>{});
-    });
-    for (std::int64_t row = block.index(); row < rows; row += block.count()) {
-      const S *const dy_row = dy + row * n, *const x_row = x + row * n;
-      float dot = 0;
-      for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-        const auto dyi = load_floats<width.value>(dy_row + i),
-                   xi = load_floats<width.value>(x_row + i), wi = load_floats<width.value>(w + i);
-        for (int k = 0; k < width.value; ++k) dot += dyi.at[k] * wi.at[k] * xi.at[k];
+    if (packs)
+      take_rows<Pack<S>::size>(block);
+    else
+      take_rows<1>(block);
+  }
+
+ private:
+  template <int pack, TileBlock B>
+  constexpr void take_rows(B& block) const {
+    using Group = typename B::template RowGroup<group_size>;
+    constexpr int pieces = static_cast<int>(columns_of(pack > 1)) / Group::size / pack;
+    const Group group(block);
+    const int groups = block.threads() / group.count(), own = block.thread() / group.count();
+    const auto column = [&](int piece) {
+      return std::int64_t{piece * Group::size + group.index()} * pack;  // counted from `first`
+    };
+    Floats<pack> dw[pieces]{};
+    for (std::int64_t row = block.index() * groups + own; row < rows;
+         row += block.count() * groups) {
+      Elements<S, pack> dy_row[pieces]{}, x_row[pieces]{};
+      float dot = dot_of_other_columns<pack>(row, group);
+      unrolled<pieces>([&](int piece) {
+        const std::int64_t i = first + column(piece);
+        if (i >= n) return;
+        dy_row[piece] = load_elements<pack>(dy + row * n + i);
+        x_row[piece] = load_elements<pack>(x + row * n + i);
+        const auto dyi = floats_of(dy_row[piece]), xi = floats_of(x_row[piece]),
+                   wi = load_floats<pack>(w + i);
+        for (int k = 0; k < pack; ++k) dot += dyi.at[k] * wi.at[k] * xi.at[k];
       });
       const float factor = r[row],
-                  pull = block.sum(dot) * factor * factor * factor / static_cast<float>(n);
-      for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-        const auto dyi = load_floats<width.value>(dy_row + i),
-                   xi = load_floats<width.value>(x_row + i), wi = load_floats<width.value>(w + i);
-        auto dwi = load_floats<width.value>(partial + i);  // always columns of this thread
-        Floats<width.value> dxi{};
-        for (int k = 0; k < width.value; ++k) {
+                  pull = group.sum(dot) * factor * factor * factor / static_cast<float>(n);
+      unrolled<pieces>([&](int piece) {
+        const std::int64_t i = first + column(piece);
+        if (i >= n) return;
+        const auto dyi = floats_of(dy_row[piece]), xi = floats_of(x_row[piece]),
+                   wi = load_floats<pack>(w + i);
+        Floats<pack> dxi{};
+        for (int k = 0; k < pack; ++k) {
           dxi.at[k] = dyi.at[k] * wi.at[k] * factor - xi.at[k] * pull;
-          dwi.at[k] += dyi.at[k] * xi.at[k] * factor;
+          dw[piece].at[k] += dyi.at[k] * xi.at[k] * factor;
         }
-        store_floats<width.value>(dx + row * n + i, dxi);
-        store_floats<width.value>(partial + i, dwi);
+        store_floats<pack>(dx + row * n + i, dxi);
       });
     }
+    // The groups add their sums to the block's line, one after the other.
+    float* const line = reinterpret_cast<float*>(block.shared());
+    for (int turn = 0; turn < groups; ++turn) {
+      if (own == turn)
+        unrolled<pieces>([&](int piece) {
+          for (int k = 0; k < pack; ++k) {
+            float& sum = line[column(piece) + k];
+            sum = turn == 0 ? dw[piece].at[k] : sum + dw[piece].at[k];
+          }
+        });
+      block.sync();
+    }
+    for (std::int64_t i = block.thread(); i < width(); i += block.threads())
+      partials[block.index() * width() + i] = line[i];
+  }
+
+  // The part of the dot product of dy w and x that no thread keeps: of columns before `first`, and
+  // from first + width() on. A row of at most columns() columns has none.
+  template <int pack, class Group>
+  constexpr float dot_of_other_columns(std::int64_t row, const Group& group) const {
+    float dot = 0;
+    for (std::int64_t j = std::int64_t{group.index()} * pack; j < n - width();
+         j += std::int64_t{group.count()} * pack) {
+      const std::int64_t i = j < first ? j : j + width();
+      const auto dyi = load_floats<pack>(dy + row * n + i), xi = load_floats<pack>(x + row * n + i),
+                 wi = load_floats<pack>(w + i);
+      for (int k = 0; k < pack; ++k) dot += dyi.at[k] * wi.at[k] * xi.at[k];
+    }
+    return dot;
   }
 };
 
-// partials [rows, n] -> total [n], added row by row. A thread for each column.
+// partials [lines, n] -> total [n]: the sum of the lines. A block takes 32 columns at a time. Its
+// threads stand in `down` rows of 32 and add every down-th line; a tree adds their sums.
 template <class S>
 struct ColumnSums {
-  static constexpr int threads = 256;
+  static constexpr int threads = 256, across = 32;
   const float* partials;
   S* total;
-  std::int64_t rows, n;
+  std::int64_t lines, n;
 
-  constexpr std::size_t shared_bytes() const { return 0; }
+  constexpr std::size_t shared_bytes() const { return threads * sizeof(float); }
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    const std::int64_t step = block.count() * block.threads();
-    for (std::int64_t i = block.index() * block.threads() + block.thread(); i < n; i += step) {
-      float all = 0;
-      for (std::int64_t line = 0; line < rows; ++line) all += partials[line * n + i];
-      total[i] = S(all);
+    float* const sums = reinterpret_cast<float*>(block.shared());
+    const int columns = block.threads() < across ? block.threads() : across,
+              down = block.threads() / columns, column = block.thread() % columns,
+              row = block.thread() / columns;
+    for (std::int64_t first = block.index() * columns; first < n;
+         first += block.count() * columns) {
+      const std::int64_t i = first + column;
+      float mine = 0;
+      for (std::int64_t line = row; row < down && i < n && line < lines; line += down)
+        mine += partials[line * n + i];
+      sums[block.thread()] = mine;
+      for (int left = down; left > 1;) {
+        const int half = (left + 1) / 2;
+        block.sync();
+        if (row < left - half)
+          sums[row * columns + column] += sums[(row + half) * columns + column];
+        left = half;
+      }
+      if (row == 0 && i < n) total[i] = S(sums[column]);
+      block.sync();  // the sums are in use until here
     }
   }
 };

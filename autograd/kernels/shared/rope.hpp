@@ -1,7 +1,7 @@
 // rope on a GPU: a thread rotates some neighbouring pairs of a row. ops/rope.cpp has the formulas.
 #pragma once
 
-#include "autograd/kernels/block/block.hpp"
+#include "autograd/kernels/shared/strided.hpp"
 
 namespace ringside::autograd::cuda {
 
@@ -33,13 +33,14 @@ struct Rope {
  private:
   template <int width, Block B>
   constexpr void rotate(B& block) const {
-    const std::int64_t per_row = half / width, all = shape[0] * shape[1] * shape[2] * per_row,
-                       step = block.count() * block.threads();
-    for (std::int64_t job = block.index() * block.threads() + block.thread(); job < all;
-         job += step) {
-      const std::int64_t i = job % per_row * width, row = job / per_row;
-      const std::int64_t token = row % shape[2], outer1 = row / shape[2] % shape[1],
-                         outer0 = row / shape[2] / shape[1];
+    const std::int64_t all = shape[0] * shape[1] * shape[2] * (half / width);
+    for_each_element(block, all, [&](auto job) {
+      using Index = decltype(job);  // for the divisions
+      const auto per_row = static_cast<Index>(half / width), tokens = static_cast<Index>(shape[2]),
+                 heads = static_cast<Index>(shape[1]);
+      const Index row = job / per_row;
+      const std::int64_t i = job % per_row * width, token = row % tokens,
+                         outer1 = row / tokens % heads, outer0 = row / tokens / heads;
       const std::int64_t angle = (first_position + token) * half + i;
       const S* const from = x + outer0 * x_view.strides[0] + outer1 * x_view.strides[1] +
                             token * x_view.strides[2] + i;
@@ -54,7 +55,7 @@ struct Rope {
       }
       store_floats<width>(into, low);
       store_floats<width>(into + half, high);
-    }
+    });
   }
 };
 

@@ -3,8 +3,8 @@
 //
 //     element 5 of [2, 3]   =   (1, 2)   ->   1 * strides[t][0] + 2 * strides[t][1] in tensor t
 //
-// These kernels go element by element. They are rarely used: attention and rope read the model's
-// views directly.
+// These kernels go element by element; a copy whose rows are dense takes packs for elements. They
+// are rarely used: attention and rope read the model's views directly.
 #pragma once
 
 #include "autograd/kernels/block/block.hpp"
@@ -25,24 +25,41 @@ struct Layouts {
     for (int d = 0; d < dims; ++d) n *= shape[d];
     return n;
   }
+  // Whether each tensor is one dense piece of memory, in the order of the elements.
+  constexpr bool are_dense() const {
+    bool dense = dims <= 1;
+    for (int t = 0; t < tensors; ++t) dense = dense && (dims == 0 || strides[t][0] == 1);
+    return dense;
+  }
   // Sets offset[t] to the offset of element i in tensor t. Elements are counted in row-major order.
-  constexpr void offsets_of(std::int64_t i, std::int64_t (&offset)[tensors]) const {
+  template <class Index>
+  constexpr void offsets_of(Index i, std::int64_t (&offset)[tensors]) const {
     for (int t = 0; t < tensors; ++t) offset[t] = 0;
     for (int d = dims; d-- > 0;) {
-      const std::int64_t index = i % shape[d];
-      i /= shape[d];
+      const auto size = static_cast<Index>(shape[d]);
+      const auto index = static_cast<std::int64_t>(i % size);
+      i /= size;
       for (int t = 0; t < tensors; ++t) offset[t] += index * strides[t][d];
     }
   }
 };
 
+// Divides 0..n-1 among all threads of the launch. The number that body(i) gets has 32 bits if these
+// are enough: a GPU divides 64-bit integers slowly.
 template <Block B, class Body>
 constexpr void for_each_element(B& block, std::int64_t n, const Body& body) {
-  const std::int64_t step = block.count() * block.threads();
-  for (std::int64_t i = block.index() * block.threads() + block.thread(); i < n; i += step) body(i);
+  const std::int64_t step = block.count() * block.threads(),
+                     first = block.index() * block.threads() + block.thread();
+  if (n <= std::int64_t{1} << 31)
+    for (auto i = static_cast<std::uint32_t>(first); i < n; i += static_cast<std::uint32_t>(step))
+      body(i);
+  else
+    for (std::int64_t i = first; i < n; i += step) body(i);
 }
 
-// y = x, converted if the types differ.
+// y = x, converted if the types differ. PackBits: the elements of a pack, copied in one
+// instruction.
+using PackBits = unsigned __int128;
 template <class From, class To>
 struct CopyStrided {
   static constexpr int threads = 256;
@@ -54,7 +71,7 @@ struct CopyStrided {
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    for_each_element(block, layouts.elements(), [&](std::int64_t i) {
+    for_each_element(block, layouts.elements(), [&](auto i) {
       std::int64_t at[2]{};
       layouts.offsets_of(i, at);
       y[at[1]] = To(x[at[0]]);
@@ -74,7 +91,7 @@ struct CombineStrided {
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    for_each_element(block, layouts.elements(), [&](std::int64_t i) {
+    for_each_element(block, layouts.elements(), [&](auto i) {
       std::int64_t at[3]{};
       layouts.offsets_of(i, at);
       const float in[2]{static_cast<float>(a[at[0]]), static_cast<float>(b[at[1]])};
@@ -99,7 +116,7 @@ struct SumTo {
   template <Block B>
   constexpr void operator()(B& block) const {
     const std::int64_t copies = summed.elements();
-    for_each_element(block, kept.elements(), [&](std::int64_t i) {
+    for_each_element(block, kept.elements(), [&](auto i) {
       std::int64_t at[2]{}, copy[1]{};
       kept.offsets_of(i, at);
       float total = 0;

@@ -29,10 +29,11 @@
 
 namespace ringside::autograd {
 
-std::int64_t cross_entropy_rows(std::int64_t tokens, std::int64_t vocabulary) {
+std::int64_t cross_entropy_rows(std::int64_t tokens, std::int64_t vocabulary, Device device) {
   // A block has at most `logits` logits, but at least `fewest` rows: a product of fewer rows is
-  // slow (docs/performance.md).
-  constexpr std::int64_t logits = 1 << 23, fewest = 64;
+  // slow (docs/performance.md). A GPU needs larger products, and each block reads and writes dW.
+  const std::int64_t logits = device == Device::cpu ? 1 << 23 : 1 << 27;
+  constexpr std::int64_t fewest = 64;
   const std::int64_t most = std::max(fewest, logits / vocabulary);
   const std::int64_t blocks = std::max<std::int64_t>(1, (tokens + most - 1) / most);
   return std::max<std::int64_t>(1, (tokens + blocks - 1) / blocks);
@@ -220,8 +221,8 @@ Tensor loss_and_gradients(const Tensor& x_input, const Tensor& weight, const Ten
   if (is_recorded({w}))  // without tokens there is no block that writes it
     problem.dw = tokens > 0 ? Tensor::empty(w.shape(), computed, device)
                             : Tensor::zeros(w.shape(), computed, device);
-  losses_and_gradients(problem,
-                       rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, range.whole));
+  losses_and_gradients(
+      problem, rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, range.whole, device));
   return record(
       "linear_cross_entropy", mean_loss(problem.losses, count, computed), {x, w},
       [dx = problem.dx, dw = problem.dw, stored](const Node&, const Tensor& dloss) -> Gradients {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "cli/report/numbers.hpp"
 #include "cli/report/wrap.hpp"
+#include "cli/training/device_option.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -103,8 +106,9 @@ std::string ddp_table(const DdpFigures& f) {
                        with_unit(static_cast<double>(f.parameters)), f.gradient_bytes() / 1e6,
                        f.ranks, f.backend, behind(f)),
            80);
-  text += fmt::format("\n{} sequences of {} and {} each, fp32, AdamW; medians of {} steps\n",
-                      f.batch, f.sequence, counted(f.threads, "thread"), f.steps);
+  text +=
+      fmt::format("\n{} sequences of {} and {} each, fp32, AdamW; medians of {} steps{}\n", f.batch,
+                  f.sequence, counted(f.threads, "thread"), f.steps, on_device_text(f.device));
   constexpr const char* line = "  {:<17}{:>8}{:>9}{:>10}{:>10}{:>7}{:>9}{:>8}\n";
   text += fmt::format(line, "strategy", "bucket", "step", "network", "exposed", "calls", "sent",
                       "ratio");
@@ -120,6 +124,7 @@ Json to_json(const DdpFigures& f) {
     Json one{{"model", f.model},
              {"ranks", f.ranks},
              {"backend", f.backend},
+             {"device", f.device},
              {"link", f.link.empty() ? Json() : Json(f.link)},
              {"threads", f.threads},
              {"batch", f.batch},

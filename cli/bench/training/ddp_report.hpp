@@ -12,12 +12,13 @@
 #include "cli/report/report.hpp"
 #include "cli/report/report_figures.hpp"
 #include "cli/report/trace_file.hpp"
+#include "cli/report/tracks_figure.hpp"
 #include "ddp/bucket_model.hpp"
 
 namespace ringside::cli {
 
 struct DdpFigures {
-  std::string model, backend, link;                      // link: "" or "1 Gbps, 50 us"
+  std::string model, backend, device = "cpu", link;      // link: "" or "1 Gbps, 50 us"
   std::int64_t parameters = 0, batch = 0, sequence = 0;  // batch: of each rank
   int ranks = 0, threads = 0, steps = 0;
   std::vector<StrategyRow> rows;  // the step without communication first

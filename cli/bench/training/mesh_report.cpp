@@ -88,7 +88,7 @@ double pipeline_bytes(const MeshPlan& plan, const Config& config, double tokens)
 }  // namespace
 
 MeshBytes mesh_formula(const MeshPlan& plan, const Config& config, const std::string& inner,
-                       const TrainerOptions& options) {
+                       const TrainerOptions& options, autograd::Device device) {
   const int t = plan.shape.size(Axis::tp), p = plan.shape.size(Axis::pp), d = plan.data_ranks();
   const double tokens = static_cast<double>(options.batch * options.sequence) / d;
   MeshBytes bytes{tensor_bytes(plan, config, tokens), 0, pipeline_bytes(plan, config, tokens), {}};
@@ -116,10 +116,11 @@ MeshBytes mesh_formula(const MeshPlan& plan, const Config& config, const std::st
     MeshMemory& memory =
         bytes.memory[static_cast<std::size_t>(plan.shape.coordinate(rank, Axis::pp))];
     memory.held += (data.parameters + data.gradients + data.optimizer_state) / t;
-    memory.activations =
-        std::max(memory.activations, memory_on_rank(plan, config, options, autograd::DType::fp32,
-                                                    rank, held_by(inner, d, default_bucket_mb))
-                                         .activations);
+    transformer::Held held_here = held_by(inner, d, default_bucket_mb);
+    held_here.device = device;
+    memory.activations = std::max(
+        memory.activations,
+        memory_on_rank(plan, config, options, autograd::DType::fp32, rank, held_here).activations);
   }
   return bytes;
 }
@@ -163,9 +164,9 @@ std::string mesh_table(const MeshBenchTitle& t, const std::vector<MeshFigures>& 
                        const std::vector<MeshLeftOut>& left_out) {
   std::string text = fmt::format(
       "{}: {} parameters on {} over {}; {} sequences of {} a step,\n{} along dp, fp32, AdamW, {} "
-      "each\n",
+      "each{}\n",
       t.model, with_unit(static_cast<double>(t.parameters)), counted(t.ranks, "rank"), t.backend,
-      t.batch, t.sequence, t.inner, counted(t.threads, "thread"));
+      t.batch, t.sequence, t.inner, counted(t.threads, "thread"), on_device_text(t.device));
   text += pipelines_text(all);
   text += "\nMB that a rank sends in a step along an axis (in brackets: by the formula)\n";
   text += fmt::format("  {:<16}{:>10}{:>17}{:>17}{:>17}\n", "mesh", "step (ms)", "tp", "dp", "pp");
@@ -204,6 +205,7 @@ Json to_json(const MeshBenchTitle& t, const std::vector<MeshFigures>& all) {
                     {"sequence", t.sequence},
                     {"threads", t.threads},
                     {"type", "fp32"},
+                    {"device", t.device},
                     {"step_ms", f.step_seconds * 1e3},
                     {"communication_ms", f.exposed_seconds * 1e3},
                     {"tp_bytes_sent", f.bytes.tp},

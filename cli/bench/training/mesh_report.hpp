@@ -36,7 +36,8 @@ transformer::TrainerOptions options_on(const MeshPlan& plan, std::int64_t batch,
 // numbers of the norm and the loss are left out. Activations are those of the estimate that is made
 // before a run (transformer/memory.hpp).
 MeshBytes mesh_formula(const MeshPlan& plan, const transformer::Config& config,
-                       const std::string& inner, const transformer::TrainerOptions& options);
+                       const std::string& inner, const transformer::TrainerOptions& options,
+                       autograd::Device device = autograd::Device::cpu);
 
 struct MeshFigures {
   MeshPlan plan;
@@ -53,6 +54,7 @@ struct MeshBenchTitle {
   std::string model, backend, inner;
   std::int64_t parameters = 0, batch = 0, sequence = 0;
   int ranks = 1, threads = 1;
+  std::string device = "cpu";
 };
 
 // At most 80 columns.

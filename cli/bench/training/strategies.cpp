@@ -12,7 +12,9 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "autograd/optim/adamw.hpp"
+#include "autograd/tensor/device_memory.hpp"
 #include "base/clock.hpp"
+#include "base/environment.hpp"
 #include "base/trace.hpp"
 #include "cli/bench/median.hpp"
 #include "cli/one_of.hpp"
@@ -47,6 +49,8 @@ void StrategiesOptions::add_to(CLI::App& command) {
   add_ranks_option(command, ranks);
   add_backends_option(command, backends);
   add_link_option(command);
+  add_device_option(command, device);
+  add_device_backend_option(command, device);
   command.add_option("--strategies", strategies, "Parallel strategies to measure")
       ->delimiter(',')
       ->type_name("NAME,...")
@@ -65,7 +69,10 @@ int StrategiesOptions::threads_of_a_rank(int ranks_here) const {
 
 StrategiesBench::StrategiesBench(const StrategiesOptions& options, std::span<ProcessGroup> groups,
                                  const std::vector<StrategyName>& strategies, const Made& made)
-    : options_(options), config_(options.step.config()), groups_(groups) {
+    : options_(options),
+      config_(options.step.config()),
+      device_(device_from(options.device, autograd::DType::fp32)),
+      groups_(groups) {
   const auto own = 2 * static_cast<std::uint64_t>(groups[0].rank());
   input_ = options.step.tokens(own), target_ = options.step.tokens(own + 1);
   for (const StrategyName& name : strategies) {
@@ -75,8 +82,8 @@ StrategiesBench::StrategiesBench(const StrategiesOptions& options, std::span<Pro
 }
 
 StrategiesBench::Contender StrategiesBench::make(const StrategyName& name) {
-  Contender one{name, std::make_unique<transformer::Model>(config_, autograd::DType::fp32), nullptr,
-                nullptr};
+  Contender one{name, std::make_unique<transformer::Model>(config_, autograd::DType::fp32, device_),
+                nullptr, nullptr};
   if (name.strategy == "none")
     one.parallel = std::make_unique<transformer::SingleProcess>();
   else
@@ -88,6 +95,10 @@ StrategiesBench::Contender StrategiesBench::make(const StrategyName& name) {
         return std::make_unique<autograd::AdamW>(std::move(groups));
       });
   return one;
+}
+
+void StrategiesBench::synchronise() const {
+  if (device_ != autograd::Device::cpu) autograd::device_memory(device_).synchronise();
 }
 
 std::vector<StrategyRow> StrategiesBench::measure() {
@@ -122,11 +133,17 @@ BackwardTimes StrategiesBench::time_backward(std::size_t c) {
   Clock::time_point began;
   parallel::GradientHooks hooks;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    hooks.add(parameters[i].tensor,
-              [&, i](const Tensor&) { ready[i].push_back(seconds_since(began)); });
+    hooks.add(parameters[i].tensor, [&, i](const Tensor&) {
+      synchronise();
+      ready[i].push_back(seconds_since(began));
+    });
   const Watch before = std::exchange(watch_, [&](std::size_t, const char* moment) {
-    if (moment == std::string_view("forward")) began = Clock::now();
-    if (moment == std::string_view("backward")) backward.push_back(seconds_since(began));
+    if (moment != std::string_view("forward") && moment != std::string_view("backward")) return;
+    synchronise();
+    if (moment == std::string_view("forward"))
+      began = Clock::now();
+    else
+      backward.push_back(seconds_since(began));
   });
   for (int i = 0; i < steps; ++i) {
     groups_[0].barrier();
@@ -150,6 +167,7 @@ double StrategiesBench::train(std::size_t c) {
   in_phase(c, "finish gradients", [&] { one.parallel->finish_gradients(); });
   in_phase(c, "clip", [&] { one.parallel->clip_gradients(*one.optimizer, 1); });
   in_phase(c, "optimizer", [&] { one.parallel->step(*one.optimizer); });
+  synchronise();
   const double seconds = seconds_since(start);
   one.loss = loss.item();
   return seconds;
@@ -218,18 +236,22 @@ void StrategiesBench::require_equal_losses() {
 void require_memory_for(const StrategiesOptions& options,
                         const std::vector<StrategyName>& strategies, int ranks, int ranks_here,
                         const std::string& advice) {
+  const autograd::Device device = device_from(options.device, autograd::DType::fp32);
+  // On a GPU each rank checks its own memory, not the launcher.
+  if (device == autograd::Device::cuda && !environment("RANK")) return;
   transformer::TrainerOptions training;
   training.batch = options.step.batch * ranks, training.sequence = options.step.sequence;
   transformer::MemoryNeed all;
   for (const StrategyName& name : strategies) {
-    const auto held = held_by(name.strategy, ranks, bucket_mb_of(name));
+    auto held = held_by(name.strategy, ranks, bucket_mb_of(name));
+    held.device = device;
     const auto need = transformer::memory_needed(options.step.config(), training,
                                                  autograd::DType::fp32, ranks, held);
     all.parameters += need.parameters, all.gradients += need.gradients,
         all.optimizer += need.optimizer;
     all.activations = std::max(all.activations, need.activations);
   }
-  require_memory(all, ranks_here, options.memory_limit_gb, advice);
+  require_memory(all, ranks_here, options.memory_limit_gb, advice, device);
 }
 
 }  // namespace ringside::cli

@@ -18,6 +18,7 @@
 #include "cli/bench/training/step.hpp"
 #include "cli/cli11_names.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/training/device_option.hpp"
 #include "collectives/process_group.hpp"
 #include "transformer/model.hpp"
 #include "transformer/parallel_strategy.hpp"
@@ -29,6 +30,7 @@ struct StrategiesOptions {
   RanksOption ranks{.count = {}, .otherwise = 2};
   std::vector<std::string> backends{"auto"};
   std::vector<std::string> strategies;
+  DeviceOption device;
   std::optional<int> threads;  // of each rank
   std::optional<double> memory_limit_gb;
 
@@ -71,8 +73,9 @@ class StrategiesBench {
   // Called after a contender has been created.
   using Made = std::function<void(std::size_t contender)>;
 
-  // `groups` have the same ranks and different backends. They and `options` must outlive this
-  // object. Every rank must call the constructor and the other functions.
+  // `groups` have the same ranks and different backends, and have begun on options.device
+  // (begin_on_device). They and `options` must outlive this object. Every rank must call the
+  // constructor and the other functions.
   StrategiesBench(
       const StrategiesOptions& options, std::span<collectives::ProcessGroup> groups,
       const std::vector<StrategyName>& strategies, const Made& made = [](std::size_t) {});
@@ -83,7 +86,8 @@ class StrategiesBench {
   std::vector<StrategyRow> measure();
 
   // When the gradients of a contender are complete in backward, on this rank: medians over a few
-  // steps, in which each rank works for itself if its strategy does not communicate.
+  // steps, in which each rank works for itself if its strategy does not communicate. On a device
+  // this waits for each gradient, so backward takes longer than in a step.
   BackwardTimes time_backward(std::size_t contender);
 
   const transformer::Model& model(std::size_t contender) const {
@@ -103,6 +107,7 @@ class StrategiesBench {
   using TimesOfRanks = std::vector<std::vector<StepTimes>>;  // [rank][step x contender]
 
   Contender make(const StrategyName& name);
+  void synchronise() const;  // waits until the device has computed
   StepTimes timed_step(std::size_t contender);
   double train(std::size_t contender);
   template <class Part>
@@ -113,6 +118,7 @@ class StrategiesBench {
 
   const StrategiesOptions& options_;
   transformer::Config config_;
+  autograd::Device device_;
   std::span<collectives::ProcessGroup> groups_;
   autograd::Tensor input_, target_;
   std::vector<Contender> contenders_;

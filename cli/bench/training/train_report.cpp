@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "cli/report/numbers.hpp"
 
 namespace ringside::cli {

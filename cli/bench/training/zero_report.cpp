@@ -104,8 +104,8 @@ std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& 
   std::string text = fmt::format("{}: {} parameters on {} over {};\n", t.model,
                                  with_unit(static_cast<double>(t.parameters)),
                                  counted(t.ranks, "rank"), t.backend);
-  text += fmt::format("batch {} x {} each, fp32, AdamW, {} each\n", t.batch, t.sequence,
-                      counted(t.threads, "thread"));
+  text += fmt::format("batch {} x {} each, fp32, AdamW, {} each{}\n", t.batch, t.sequence,
+                      counted(t.threads, "thread"), on_device_text(t.device));
   text += memory_table(all);
   text +=
       "one step (median of the slowest rank), and the bytes that a rank sends in it (in\n"
@@ -136,6 +136,7 @@ Json to_json(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
              {"sequence", t.sequence},
              {"threads", t.threads},
              {"type", "fp32"},
+             {"device", t.device},
              {"step_ms", f.step_seconds * 1e3},
              {"communication_ms", f.exposed_seconds * 1e3},
              {"bytes_sent", f.bytes_sent},

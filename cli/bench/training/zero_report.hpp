@@ -51,6 +51,7 @@ struct ZeroBenchTitle {
   std::string model, backend;
   std::int64_t parameters = 0, batch = 0, sequence = 0;
   int ranks = 1, threads = 1, steps = 1;
+  std::string device = "cpu";
 };
 
 std::string zero_table(const ZeroBenchTitle& title, const std::vector<ZeroFigures>& all);

@@ -12,6 +12,7 @@
 #include "cli/command.hpp"
 #include "collectives/transport/link.hpp"
 #include "collectives/work.hpp"
+#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -37,7 +38,8 @@ Examples:
       two backends in turn, beside one step without communication
   ringside bench ddp -n 2 --model lab --link 1Gbps,50us
       as over a network of 1 Gbps
-  ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html)";
+  ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html
+  ringside bench ddp -n 2 --model lab --device cuda --device-backend nccl)";
 
 struct Arguments : StrategiesOptions {
   std::string svg, report;
@@ -65,6 +67,7 @@ class DdpBench {
   DdpBench(const Arguments& args, std::span<ProcessGroup> groups)
       : args_(args),
         groups_(groups),
+        device_(begin_on_device(args.device, groups)),
         forecast_(forecast()),
         strategies_(args, groups, names_of(args, buckets_to_measure())) {}
 
@@ -88,6 +91,7 @@ class DdpBench {
   DdpFigures describe_run(const ProcessGroup& group) const {
     DdpFigures figures;
     figures.model = args_.step.model, figures.backend = group.backend_name();
+    figures.device = args_.device.name;
     if (const auto link = collectives::link_from_environment()) figures.link = to_text(*link);
     figures.parameters = parameter_count(args_.step.config());
     figures.batch = args_.step.batch, figures.sequence = args_.step.sequence;
@@ -121,23 +125,25 @@ class DdpBench {
   }
 
   // All-reduces from the size of a small parameter to all gradients: the slowest rank's median.
-  static std::vector<std::pair<double, double>> time_all_reduces(ProcessGroup& group,
-                                                                 double gradient_bytes) {
+  std::vector<std::pair<double, double>> time_all_reduces(ProcessGroup& group,
+                                                          double gradient_bytes) const {
     constexpr int samples = 7;
     std::vector<std::pair<double, double>> result;
     for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
       if (bytes > gradient_bytes && result.size() >= 2) break;
-      std::vector<float> data(static_cast<std::size_t>(bytes / sizeof(float)), 1.0f);
+      const auto data = autograd::Tensor::full({static_cast<std::int64_t>(bytes / sizeof(float))},
+                                               1, autograd::DType::fp32, device_);
       std::vector<double> seconds;
       for (int i = 0; i <= samples; ++i) {
         group.barrier();
         const auto start = Clock::now();
-        group.all_reduce_async(std::span(data), ReduceOp::avg).wait();  // as the strategies do
+        // As the strategies do.
+        parallel::all_reduce_mean_async(data, group, "of the bench").wait();
         if (i > 0) seconds.push_back(seconds_since(start));
       }
       double slowest = median(seconds);
       group.all_reduce(std::span(&slowest, 1), ReduceOp::max);
-      result.emplace_back(static_cast<double>(data.size() * sizeof(float)), slowest);
+      result.emplace_back(static_cast<double>(data.elements()) * sizeof(float), slowest);
     }
     return result;
   }
@@ -172,6 +178,7 @@ class DdpBench {
 
   const Arguments& args_;
   std::span<ProcessGroup> groups_;
+  autograd::Device device_;
   Forecast forecast_;
   StrategiesBench strategies_;
 };
@@ -203,6 +210,7 @@ void run_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_h
 }
 
 void run(const Arguments& args) {
+  require_processes_for(args.device, args.backends, args.ranks.wanted());
   if (args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()))
     throw UsageError(
         "--svg and --report show one backend: name one with --backend, or leave them out");
@@ -215,7 +223,10 @@ void run(const Arguments& args) {
   };
   run_on_ranks(
       args.ranks, args.backends,
-      [&](std::span<ProcessGroup> groups, int ranks_here) { run_rank(args, groups, ranks_here); },
+      [&](std::span<ProcessGroup> groups, int ranks_here) {
+        run_rank(args, groups, ranks_here);
+        for (ProcessGroup& group : groups) group.finish();
+      },
       check);
 }
 

@@ -8,6 +8,7 @@
 #include "autograd/tensor/device_memory.hpp"
 #include "base/clock.hpp"
 #include "cli/bench/median.hpp"
+#include "cli/bench/operands.hpp"
 #include "cli/bench/plan.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
@@ -59,6 +60,7 @@ class KernelsBench {
         device_(device),
         kernels_(autograd::device_kernels(device)),
         dtype_(dtype_from(args)),
+        operands_(dtype_, device),
         rows_(std::max<std::int64_t>(
             16, static_cast<std::int64_t>(parse_bytes(args.size)) / args.width / size())) {}
 
@@ -82,7 +84,7 @@ class KernelsBench {
   Tensor tensor(autograd::Shape shape, DType dtype) const {
     return Tensor::full(std::move(shape), 0.25, dtype, device_);
   }
-  Tensor matrix() const { return tensor({rows_, args_.width}, dtype_); }
+  Tensor matrix() { return operands_.make({rows_, args_.width}); }
 
   void take(const char* kernel, double bytes, double flops, const std::function<void()>& call) {
     auto& memory = autograd::device_memory(device_);
@@ -129,8 +131,8 @@ class KernelsBench {
   void rope() {
     const std::int64_t head = 64, heads = std::max<std::int64_t>(1, args_.width / head),
                        tokens = std::min(rows_, args_.sequence), batch = rows_ / tokens;
-    const Tensor x = tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2),
-                 y = tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2);
+    const Tensor x = operands_.make({batch, tokens, heads, head}).transpose(1, 2),
+                 y = operands_.make({batch, tokens, heads, head}).transpose(1, 2);
     const Tensor cos = tensor({tokens, head / 2}, DType::fp32),
                  sin = tensor({tokens, head / 2}, DType::fp32);
     take("rope", 2 * static_cast<double>(x.elements() * size()), 0,
@@ -154,14 +156,17 @@ class KernelsBench {
                  v = tensor({n}, DType::fp32), g = tensor({n}, dtype_);
     const Tensor kept = dtype_ == DType::bf16 ? tensor({n}, dtype_) : Tensor(),
                  total = tensor({}, DType::fp32);
-    const autograd::AdamWStep step{.beta1 = 0.9f,
-                                   .beta2 = 0.95f,
-                                   .eps = 1e-8f,
-                                   .keep = 1,
-                                   .step_size = 1e-4f,
-                                   .scale_v = 1,
-                                   .scale = 1};
-    take("adamw", 28 * static_cast<double>(n), 0, [&] { kernels_.adamw(step, p, g, m, v, kept); });
+    const autograd::AdamWStep step{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .scale = 1};
+    const autograd::AdamWUpdate update{.p = p,
+                                       .g = g,
+                                       .m = m,
+                                       .v = v,
+                                       .parameter = kept,
+                                       .keep = 1,
+                                       .step_size = 1e-4f,
+                                       .scale_v = 1};
+    take("adamw", 28 * static_cast<double>(n), 0,
+         [&] { kernels_.adamw(step, std::span(&update, 1)); });
     take("sum of squares", bytes_of(1), 0,
          [&] { kernels_.sum_of_squares(std::span(&g, 1), 1, total); });
   }
@@ -169,7 +174,7 @@ class KernelsBench {
   void product() {
     const std::int64_t n =
         std::max<std::int64_t>(32, std::min<std::int64_t>(8192, rows_ / 16 * 16));
-    const Tensor a = tensor({n, n}, dtype_), b = tensor({n, n}, dtype_), c = tensor({n, n}, dtype_);
+    const Tensor a = operands_.make({n, n}), b = operands_.make({n, n}), c = tensor({n, n}, dtype_);
     const double side = static_cast<double>(n);
     take("matrix product", 0, 2 * side * side * side,
          [&] { kernels_.gemm({.b = autograd::Transpose::yes, .m = n, .n = n, .k = n}, a, b, c); });
@@ -180,7 +185,7 @@ class KernelsBench {
                        tokens = std::min(rows_, args_.sequence);
     const std::int64_t batch =
         std::max<std::int64_t>(1, std::min<std::int64_t>(16, rows_ / tokens));
-    const auto make = [&] { return tensor({batch, tokens, heads, head}, dtype_).transpose(1, 2); };
+    const auto make = [&] { return operands_.make({batch, tokens, heads, head}).transpose(1, 2); };
     const Tensor q = make(), k = make(), v = make(), y = make(), dy = make(), dq = make(),
                  dk = make(), dv = make();
     const Tensor log_sums = tensor({batch, heads, tokens}, DType::fp32);
@@ -196,6 +201,7 @@ class KernelsBench {
   Device device_;
   const DeviceKernels& kernels_;
   DType dtype_;
+  RandomOperands operands_;
   std::int64_t rows_;
   std::vector<Row> rows_of_table_;
 };

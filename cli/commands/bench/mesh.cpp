@@ -2,6 +2,7 @@
 // each axis and the memory of a rank, beside the formulas.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 
 #include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/optim/adamw.hpp"
+#include "autograd/tensor/device_memory.hpp"
 #include "autograd/tensor/storage.hpp"
 #include "base/clock.hpp"
 #include "base/environment.hpp"
@@ -27,6 +29,7 @@
 #include "cli/launcher/ranks.hpp"
 #include "cli/one_of.hpp"
 #include "cli/planning/prediction.hpp"
+#include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "cli/training/parallel_strategies.hpp"
@@ -69,7 +72,8 @@ Examples:
   ringside bench mesh -n 4 --model lab
   ringside bench mesh -n 4 --model tiny --schedule zb_h1 --micro-batches 8
   ringside bench mesh -n 8 --model tiny --parallel zero1 --json mesh.json
-  ringside bench mesh -n 2 --predict)";
+  ringside bench mesh -n 2 --predict
+  ringside bench mesh -n 4 --model tiny --device emulated)";
 
 struct Arguments {
   BenchStepOptions step;
@@ -79,10 +83,15 @@ struct Arguments {
   std::string schedule = "1f1b";
   std::optional<std::int64_t> micro_batches;
   int stages_per_rank = 0;
+  DeviceOption device;
   std::optional<int> threads;
   std::optional<double> memory_limit_gb;
   bool predict = false;
 };
+
+autograd::Device device_of(const Arguments& args) {
+  return device_from(args.device, autograd::DType::fp32);
+}
 
 struct Meshes {
   std::vector<MeshPlan> plans;
@@ -208,10 +217,10 @@ MeshBytes sent_by(MeshStrategy& strategy) {
 MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& world,
                     double& loss) {
   const auto config = args.step.config();
+  const autograd::Device device = device_of(args);
   auto made = std::make_unique<MeshStrategy>(world, plan, config, args.inner,
                                              ddp::Bucketed::default_bucket_mb);
-  Model model(config, autograd::DType::fp32, autograd::Device::cpu, made->part(),
-              made->tensor_division());
+  Model model(config, autograd::DType::fp32, device, made->part(), made->tensor_division());
   // The strategy is destroyed before the model, from which it removes its hooks.
   const std::unique_ptr<MeshStrategy> owned = std::move(made);
   MeshStrategy& strategy = *owned;
@@ -230,13 +239,14 @@ MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& w
     strategy.finish_gradients();
     strategy.clip_gradients(*optimizer, 1);
     strategy.step(*optimizer);
+    if (device != autograd::Device::cpu) autograd::device_memory(device).synchronise();
   };
   step();
 
   MeshFigures figures{plan, 0, 0, {}, {}};
   figures.formula =
       mesh_formula(plan, config, args.inner,
-                   options_on(plan, args.step.batch * world.size(), args.step.sequence));
+                   options_on(plan, args.step.batch * world.size(), args.step.sequence), device);
   autograd::reset_peak_memory();
   const MeshBytes before = sent_by(strategy);
   std::vector<double> seconds, exposed;
@@ -261,42 +271,57 @@ MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& w
   return figures;
 }
 
-// The simulated time of the step that measure() takes, from rates measured here and now.
-Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& world) {
-  const planning::Model model = planning::model_from(args.step.config(), args.step.model);
+// Of the step that measure() takes.
+planning::Plan simulated_plan(const Arguments& args, const MeshPlan& mesh, int ranks) {
   planning::Plan plan{.mesh = planning::parse_mesh(mesh.shape.text()),
                       .sequence = args.step.sequence,
                       .sequence_parallel = mesh.sequence_parallel,
                       .types = {.parameters = 4, .gradients = 4, .activations = 4}};
   if (args.inner.starts_with("zero")) plan.zero = args.inner.back() - '0';
   plan.micro_batches = std::max(1, mesh.schedule.micro_batches);
-  plan.micro_batch = args.step.batch * world.size() / mesh.data_ranks() / plan.micro_batches;
-  planning::SimulationOptions options;
-  if (mesh.schedule_name.starts_with("csv:"))
-    options.schedule_file = mesh.schedule_name;
-  else if (!mesh.schedule_name.empty())
+  plan.micro_batch = args.step.batch * ranks / mesh.data_ranks() / plan.micro_batches;
+  if (!mesh.schedule_name.empty() && !mesh.schedule_name.starts_with("csv:"))
     plan.schedule = planning::schedule_named(mesh.schedule_name);
   if (plan.schedule == planning::Schedule::interleaved)
     plan.chunks = mesh.schedule.stages() / mesh.schedule.ranks();
-  const MachineRates rates = measure_rates(world, model, plan);
+  return plan;
+}
+
+// Measures a step and, just before and after it, the rates from which it is simulated.
+Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& world,
+                   const std::function<double()>& measure_step) {
+  const planning::Model model = planning::model_from(args.step.config(), args.step.model);
+  const planning::Plan plan = simulated_plan(args, mesh, world.size());
+  planning::SimulationOptions options;
+  if (mesh.schedule_name.starts_with("csv:")) options.schedule_file = mesh.schedule_name;
+
+  const MachineRates before = measure_rates(world, model, plan);
+  const double measured = measure_step();
+  const MachineRates rates = faster_of(before, measure_rates(world, model, plan));
   // On a real link the cores that compute also move the bytes.
   const double overlap = environment("RINGSIDE_LINK") ? 1 : 0;
   const auto machine = machine_of(rates, world.size(), overlap);
-  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, 0};
+  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, measured};
 }
 
 void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   autograd::set_threads(args.threads.value_or(std::max(1, cores / ranks_here)));
+  begin_on_device(args.device, std::span(&world, 1));
   std::vector<MeshFigures> all;
   std::vector<Prediction> predictions;
   double first_loss = 0;
   const Meshes meshes = meshes_of(args, world.size());
   for (const MeshPlan& plan : meshes.plans) {
     double loss = 0;
-    if (args.predict) predictions.push_back(predict(args, plan, world));
-    all.push_back(measure(args, plan, world, loss));
-    if (args.predict) predictions.back().measured = all.back().step_seconds;
+    const auto measure_step = [&] {
+      all.push_back(measure(args, plan, world, loss));
+      return all.back().step_seconds;
+    };
+    if (args.predict)
+      predictions.push_back(predict(args, plan, world, measure_step));
+    else
+      measure_step();
     if (all.size() == 1) first_loss = loss;
     require(std::abs(loss - first_loss) <= 1e-3 * std::abs(first_loss),
             "{} has a loss of {}, but {} has {}: one of them trains wrongly", plan.shape.text(),
@@ -310,7 +335,8 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
                              args.step.batch * world.size(),
                              args.step.sequence,
                              world.size(),
-                             autograd::threads()};
+                             autograd::threads(),
+                             args.device.name};
   std::FILE* const out = file_beside(args.step.json);
   fmt::print(out, "{}", mesh_table(title, all, meshes.left_out));
   if (args.predict) fmt::print(out, "{}", prediction_table(predictions));
@@ -323,13 +349,18 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
 }
 
 void check_memory(const Arguments& args, int ranks, int ranks_here) {
+  const autograd::Device device = device_of(args);
+  // On a GPU each rank checks its own memory, not the launcher.
+  if (device == autograd::Device::cuda && !environment("RANK")) return;
   for (const MeshPlan& plan : meshes_of(args, ranks).plans) {
-    const auto held = held_by(args.inner, plan.data_ranks(), ddp::Bucketed::default_bucket_mb);
+    auto held = held_by(args.inner, plan.data_ranks(), ddp::Bucketed::default_bucket_mb);
+    held.device = device;
     require_memory(
         memory_on_largest_rank(plan, args.step.config(),
                                options_on(plan, args.step.batch * ranks, args.step.sequence),
                                autograd::DType::fp32, held),
-        ranks_here, args.memory_limit_gb, "choose a smaller model or --batch, or fewer ranks");
+        ranks_here, args.memory_limit_gb, "choose a smaller model or --batch, or fewer ranks",
+        device);
   }
 }
 
@@ -344,6 +375,8 @@ void add_bench_mesh_command(CLI::App& bench) {
   add_ranks_option(*command, args->ranks);
   add_backend_option(*command, args->ranks);
   add_link_option(*command);
+  add_device_option(*command, args->device);
+  add_device_backend_option(*command, args->device);
   command->add_option("--parallel", args->inner, "The data-parallel strategy along dp")
       ->type_name("NAME")
       ->check(one_of({"bucketed", "zero1", "zero2", "zero3"}))
@@ -374,9 +407,15 @@ void add_bench_mesh_command(CLI::App& bench) {
   add_memory_limit(*command, args->memory_limit_gb);
   command->footer(more);
   command->callback([args] {
+    require_processes_for(args->device, {args->ranks.backend}, args->ranks.wanted());
+    if (args->predict && args->device.name != "cpu")
+      throw UsageError("--predict measures the rates of the CPU: leave out --device");
     run_on_ranks(
         args->ranks,
-        [&](ProcessGroup& world, int ranks_here) { bench_as_rank(*args, world, ranks_here); },
+        [&](ProcessGroup& world, int ranks_here) {
+          bench_as_rank(*args, world, ranks_here);
+          world.finish();
+        },
         [&](int ranks, int ranks_here) { check_memory(*args, ranks, ranks_here); });
   });
 }

@@ -18,6 +18,7 @@
 #include "autograd/tensor/storage.hpp"
 #include "base/memory.hpp"
 #include "cli/bench/median.hpp"
+#include "cli/bench/operands.hpp"
 #include "cli/bench/training/matrix_libraries.hpp"
 #include "cli/bench/training/step.hpp"
 #include "cli/bench/training/train_report.hpp"
@@ -76,7 +77,8 @@ class TrainBench {
         model_(config_, dtype_, device_),
         optimizer_(groups()),
         input_(args.step.tokens(0)),
-        target_(args.step.tokens(1)) {}
+        target_(args.step.tokens(1)),
+        operands_(device_ == Device::cpu ? DType::fp32 : dtype_, device_) {}
 
   TrainFigures measure(int threads) {
     autograd::set_threads(threads);
@@ -177,11 +179,10 @@ class TrainBench {
   }
 
   // The same on a device, with the model's storage dtype. Attention's products are not among them.
-  double products_alone_on_device() const {
+  double products_alone_on_device() {
     double seconds = 0;
     for (const auto& p : products_) {
-      const Tensor a = Tensor::full({p.m * p.k}, 0.5, dtype_, device_),
-                   b = Tensor::full({p.k * p.n}, 0.5, dtype_, device_);
+      const Tensor a = operands_.make({p.m * p.k}), b = operands_.make({p.k * p.n});
       const Tensor c = Tensor::empty({p.m * p.n}, dtype_, device_);
       synchronise();
       const auto start = Clock::now();
@@ -199,16 +200,15 @@ class TrainBench {
   double products_alone() {
     double seconds = 0;
     for (const auto& p : products_)
-      seconds += p.bf16 ? product_alone<autograd::Bf16>(p) : product_alone<float>(p);
+      seconds += p.bf16 ? product_alone<autograd::Bf16>(p, bf16_operands_)
+                        : product_alone<float>(p, operands_);
     return seconds;
   }
 
   // S is the type of the operands; the sums are fp32.
   template <class S>
-  double product_alone(const autograd::Product& p) {
-    const DType stored = autograd::dtype_of<S>();
-    const Tensor a = Tensor::full({p.m * p.k}, 0.5, stored),
-                 b = Tensor::full({p.k * p.n}, 0.5, stored);
+  double product_alone(const autograd::Product& p, RandomOperands& operands) {
+    const Tensor a = operands.make({p.m * p.k}), b = operands.make({p.k * p.n});
     const Tensor c = Tensor::zeros({autograd::threads(), p.m * p.n}, DType::fp32);
     const auto multiply = [&](int piece) {
       autograd::gemm(p.a, p.b, p.m, p.n, p.k, 1.0f, a.data<S>(),
@@ -236,6 +236,7 @@ class TrainBench {
   autograd::AdamW optimizer_;
   Tensor input_, target_;
   std::vector<autograd::Product> products_;
+  RandomOperands operands_, bf16_operands_{DType::bf16, Device::cpu};
 };
 
 void run(const Arguments& args) {

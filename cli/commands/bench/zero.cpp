@@ -39,7 +39,8 @@ moment.
 
 Examples:
   ringside bench zero -n 2 --model lab
-  ringside bench zero -n 4 --model tiny --backend tcp --json zero.json)";
+  ringside bench zero -n 4 --model tiny --backend tcp --json zero.json
+  ringside bench zero -n 2 --model lab --device cuda)";
 
 struct Arguments : StrategiesOptions {
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
@@ -141,6 +142,7 @@ std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<Strateg
 
 void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_here) {
   autograd::set_threads(args.threads_of_a_rank(ranks_here));
+  begin_on_device(args.device, groups);
   MemoryWatch watch;
   StrategiesBench strategies(args, groups, names_of(args),
                              [&](std::size_t strategy) { watch.made(strategy); });
@@ -157,7 +159,7 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups, int ra
     const ZeroBenchTitle title{
         args.step.model,     groups[g].backend_name(), parameter_count(args.step.config()),
         args.step.batch,     args.step.sequence,       groups[g].size(),
-        autograd::threads(), args.step.steps};
+        autograd::threads(), args.step.steps,          args.device.name};
     const auto figures =
         figures_of(g, rows, memory, title, parameters_gathered_once(args.step.config()));
     fmt::print(out, "{}{}", g == 0 ? "" : "\n", zero_table(title, figures));
@@ -168,6 +170,7 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups, int ra
 }
 
 void run(const Arguments& args) {
+  require_processes_for(args.device, args.backends, args.ranks.wanted());
   const auto check = [&](int ranks, int ranks_here) {
     require_memory_for(
         args, names_of(args), ranks, ranks_here,
@@ -178,6 +181,7 @@ void run(const Arguments& args) {
       args.ranks, args.backends,
       [&](std::span<ProcessGroup> groups, int ranks_here) {
         bench_as_rank(args, groups, ranks_here);
+        for (ProcessGroup& group : groups) group.finish();
       },
       check);
 }

@@ -17,6 +17,8 @@
 #include "cli/report/text_file.hpp"
 #include "cli/views/pipeline_drawing.hpp"
 #include "cli/views/pipeline_picture.hpp"
+#include "cli/views/player/player_data.hpp"
+#include "cli/views/player/player_page.hpp"
 #include "pipeline_parallel/csv.hpp"
 #include "pipeline_parallel/generators/catalogue.hpp"
 #include "pipeline_parallel/lower.hpp"
@@ -37,7 +39,7 @@ struct PipelineOptions {
   int stages_per_rank = 0;
   Durations durations;
   bool list = false;
-  std::string svg, csv, json;
+  std::string svg, csv, json, html;
 };
 
 constexpr const char* more = R"(
@@ -47,7 +49,7 @@ Small letters are the second of a rank's two stages.
 
 Examples:
   ringside step pipeline 1f1b -n 4 --micro-batches 8
-  ringside step pipeline zb_v --micro-batches 8 --svg zb_v.svg
+  ringside step pipeline zb_v --micro-batches 8 --html zb_v.html
   ringside step pipeline 1f1b --csv mine.csv
   ringside step pipeline csv:mine.csv)";
 
@@ -172,6 +174,11 @@ void draw(const PipelineOptions& options) {
     write_text_file(options.svg,
                     svg_of_pipeline(timed, title_of(name, schedule, options.durations)),
                     "the picture");
+  if (!options.html.empty())
+    write_text_file(options.html,
+                    player_page(player_data(PipelineChoice{name, schedule, options.stages_per_rank,
+                                                           options.durations})),
+                    "the page");
   if (!options.csv.empty()) write_text_file(options.csv, csv_of(schedule), "the schedule");
   if (!options.json.empty()) write_json_file(options.json, json_of(name, timed));
 }
@@ -212,6 +219,11 @@ void add_step_pipeline_command(CLI::App& step) {
   command->add_flag("--list", options->list,
                     "A table instead of the picture: which action starts when, and what is sent");
   command->add_option("--svg", options->svg, "Draw the picture to this file")->type_name("FILE");
+  command
+      ->add_option("--html", options->html,
+                   "Write a page that plays all pipeline schedules and collectives in a browser, "
+                   "beginning with this one; up to 16 ranks and 64 micro-batches")
+      ->type_name("FILE");
   command
       ->add_option("--csv", options->csv,
                    "Write the schedule to this file, in the format of torch.distributed.pipelining")

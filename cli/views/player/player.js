@@ -1,17 +1,24 @@
-// Plays a schedule: the ring of ranks with the messages of a step, and the table of what each rank
-// holds afterwards. The states come with `data`; this script only draws them.
+// Plays a schedule: the ring of ranks with the messages of a step, and beside it the table of what
+// each rank holds afterwards, or the timeline of a pipeline (pipeline.js). The states come with
+// `data`; this script only draws them.
 
 // The position is the number of steps taken.
-const shown = { family: null, algorithm: null, ranks: 0, position: 0 };
+const shown = { family: null, algorithm: null, ranks: 0, microBatches: null, position: 0 };
 let playing = false;
 let timer = 0;
 
-const playOf = () => shown.algorithm.plays[shown.ranks];
+const isPipeline = () => shown.microBatches !== null;
+const playOf = () => {
+  const play = shown.algorithm.plays[shown.ranks];
+  return isPipeline() ? play[shown.microBatches] : play;
+};
 const stepCount = () => playOf().steps.length;
 // The step that led to the position; none at the start.
 const stepAt = position => position === 0 ? null : playOf().steps[position - 1];
 const cellsAt = position => position === 0 ? playOf().start : stepAt(position).cells;
 const colourOf = rank => `var(--r${rank % 8})`;
+// Of a message: its sender's; in a pipeline that of the forwards, or of the backwards.
+const senderColour = message => isPipeline() ? (message.label[0] === 'F' ? 0 : 1) : message.from % 8;
 
 // ---- The ring ----
 
@@ -74,13 +81,13 @@ function drawRing(step, travel) {
       fill="var(--r${colour})"/></marker>`;
   svg += '</defs>';
   for (const message of messages)
-    svg += `<path class="arrow" d="${curve(message)}"
-      stroke="${colourOf(message.from)}" marker-end="url(#head${message.from % 8})"/>`;
+    svg += `<path class="arrow" d="${curve(message)}" stroke="${colourOf(senderColour(message))}"
+      marker-end="url(#head${senderColour(message)})"/>`;
   const busy = new Set(messages.flatMap(message => [message.from, message.to]));
   for (let rank = 0; rank < shown.ranks; ++rank) {
     const { x, y } = placeOf(rank);
     svg += `<g class="node ${step && !busy.has(rank) ? 'idle' : ''}"><circle cx="${x}" cy="${y}"
-      r="${nodeRadius()}" stroke="${colourOf(rank)}"/><text x="${x}" y="${y}">${rank}</text></g>`;
+      r="${nodeRadius()}" stroke="${isPipeline() ? 'var(--soft)' : colourOf(rank)}"/><text x="${x}" y="${y}">${rank}</text></g>`;
   }
   ring.innerHTML = svg;
   const paths = [...ring.querySelectorAll('.arrow')];
@@ -90,7 +97,7 @@ function drawRing(step, travel) {
     const { x, y } = paths[i].getPointAtLength(
       travel === null ? Math.min(0.5 * length, 40) : travel * length);
     ring.insertAdjacentHTML('beforeend', `<g class="label"><rect x="${x - width / 2}" y="${y - 12}"
-      width="${width}" height="24" rx="7" stroke="${colourOf(message.from)}"/>
+      width="${width}" height="24" rx="7" stroke="${colourOf(senderColour(message))}"/>
       <text x="${x}" y="${y}">${escaped(text)}</text></g>`);
   });
   ring.setAttribute('aria-label', messages.length === 0 ? `${shown.ranks} ranks; no message`
@@ -190,15 +197,17 @@ function drawCells(position, leaving) {
 
 // ---- The whole page ----
 
+const counted = (n, thing, plural = 's') => `${n} ${thing}${n === 1 ? '' : plural}`;
+
 function draw() {
   const { family, algorithm, position } = shown, step = stepAt(position);
-  const root = playOf().root === null ? '' : `, root ${playOf().root}`;
-  const title = `${algorithm.name} ${family.name} on ${shown.ranks} ` +
-    (shown.ranks === 1 ? 'rank' : 'ranks');
+  const root = typeof playOf().root === 'number' ? `, root ${playOf().root}` : '';
+  const title = `${algorithm.name} ${family.name} on ${counted(shown.ranks, 'rank')}` +
+    (isPipeline() ? `, ${counted(shown.microBatches, 'micro-batch', 'es')}` : '');
   document.title = title;
   byId('title').textContent = title + root;
   byId('says').innerHTML = step === null
-    ? `At the start <span>(${stepCount()} step${stepCount() === 1 ? '' : 's'})</span>`
+    ? `At the start <span>(${counted(stepCount(), 'step')})</span>`
     : `Step ${position - 1}: ${escaped(step.says)} <span>(${position} of ${stepCount()})</span>`;
   byId('position').max = stepCount();
   byId('position').value = position;
@@ -206,13 +215,24 @@ function draw() {
   byId('to-start').disabled = byId('back').disabled = position === 0;
   byId('to-end').disabled = byId('forward').disabled = position === stepCount();
   drawRing(step, null);
-  drawCells(position, null);
+  drawStates(position, null);
+}
+
+// What the ranks hold. While messages travel, `leaving` is the step that is under way.
+function drawStates(position, leaving) {
+  const wanted = isPipeline();
+  for (const [id, on] of [['timeline', wanted], ['timeline-legend', wanted], ['cells', !wanted],
+    ['cells-legend', !wanted], ['micro-batches-label', wanted]])
+    byId(id).style.display = on ? '' : 'none';
+  if (isPipeline()) drawTimeline(playOf(), position, 0);
+  else drawCells(position, leaving);
 }
 
 function setPosition(position) {
   shown.position = Math.max(0, Math.min(stepCount(), position));
-  history.replaceState(null, '', '#' + [shown.family.name, shown.algorithm.name, shown.ranks,
-    shown.position].join('/'));
+  const { family, algorithm, ranks, microBatches } = shown;
+  history.replaceState(null, '', '#' + [family.name, algorithm.name, ranks,
+    ...(isPipeline() ? [microBatches] : []), shown.position].join('/'));
   draw();
 }
 
@@ -222,14 +242,20 @@ function fillSelect(select, options, chosen) {
   select.value = chosen;
 }
 
-// Shows a schedule at its start, or the nearest that exists.
-function choose(familyName, algorithmName, ranks, position) {
+const numbersIn = object => Object.keys(object).map(Number).sort((a, b) => a - b);
+
+// Shows a schedule, or the nearest that exists.
+function choose(familyName, algorithmName, ranks, position, microBatches = shown.microBatches) {
   const family = data.families.find(one => one.name === familyName) || data.families[0];
   const algorithm = family.algorithms.find(one => one.name === algorithmName) ||
     family.algorithms[0];
-  const offered = Object.keys(algorithm.plays).map(Number).sort((a, b) => a - b);
+  const offered = numbersIn(algorithm.plays);
   pause();
   Object.assign(shown, { family, algorithm, ranks: offered.includes(ranks) ? ranks : offered[0] });
+  const play = algorithm.plays[shown.ranks], batches = play.steps ? [] : numbersIn(play);
+  shown.microBatches = batches.length === 0 ? null
+    : batches.find(number => number >= (microBatches || 8)) || batches[batches.length - 1];
+  fillSelect(byId('micro-batches'), batches, shown.microBatches);
   fillSelect(byId('family'), data.families.map(one => one.name), family.name);
   fillSelect(byId('algorithm'), family.algorithms.map(one => one.name), algorithm.name);
   fillSelect(byId('ranks'), offered, shown.ranks);
@@ -237,7 +263,6 @@ function choose(familyName, algorithmName, ranks, position) {
   setPosition(position);
   drawCosts(family, shown.ranks);
 }
-
 function chooseNext(select) {
   select.selectedIndex = (select.selectedIndex + 1) % select.options.length;
   select.dispatchEvent(new Event('change'));
@@ -269,7 +294,7 @@ function playStep() {
     setPosition(shown.position + 1);
     timer = setTimeout(playStep, 900 / speed);
   };
-  drawCells(shown.position, step);
+  drawStates(shown.position, step);
   if (matchMedia('(prefers-reduced-motion: reduce)').matches) {
     drawRing(step, null);
     timer = setTimeout(arrive, 900 / speed);
@@ -284,6 +309,7 @@ function playStep() {
       return;
     }
     drawRing(step, share);
+    if (isPipeline()) drawTimeline(playOf(), shown.position, share);
     requestAnimationFrame(travel);
   };
   requestAnimationFrame(travel);
@@ -308,9 +334,10 @@ function goTo(position) {
 
 function fromAddress() {
   const parts = decodeURIComponent(location.hash.slice(1)).split('/');
-  const { family, algorithm, ranks } = data.first;
-  if (parts.length < 2) choose(family, algorithm, ranks, 0);
-  else choose(parts[0], parts[1], Number(parts[2]), Number(parts[3]) || 0);
+  const { family, algorithm, ranks, micro_batches: batches } = data.first;
+  const [ranksThere, ...rest] = parts.slice(2).map(Number);
+  if (parts.length < 2) choose(family, algorithm, ranks, 0, batches);
+  else choose(parts[0], parts[1], ranksThere, rest.pop() || 0, rest[0]);
 }
 
 byId('family').addEventListener('change', event => choose(event.target.value, '', shown.ranks, 0));
@@ -318,6 +345,8 @@ byId('algorithm').addEventListener('change', event =>
   choose(shown.family.name, event.target.value, shown.ranks, 0));
 byId('ranks').addEventListener('change', event =>
   choose(shown.family.name, shown.algorithm.name, Number(event.target.value), 0));
+byId('micro-batches').addEventListener('change', event =>
+  choose(shown.family.name, shown.algorithm.name, shown.ranks, 0, Number(event.target.value)));
 byId('to-start').addEventListener('click', () => goTo(0));
 byId('back').addEventListener('click', () => goTo(shown.position - 1));
 byId('play').addEventListener('click', togglePlay);
@@ -343,6 +372,7 @@ addEventListener('keydown', event => {
     ArrowDown: () => moreRanks(-1),
     a: () => chooseNext(byId('algorithm')),
     c: () => chooseNext(byId('family')),
+    m: () => isPipeline() && chooseNext(byId('micro-batches')),
   }[event.key];
   if (!action) return;
   event.preventDefault();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "cli/views/blackboard.hpp"
 #include "collectives/proof/lockstep.hpp"
@@ -129,20 +131,42 @@ std::vector<std::uint64_t> played_sizes() {
   return sizes;
 }
 
-Json player_data(const PlayerChoice& choice) {
-  require(choice.ranks >= 1 && choice.ranks <= most_played_ranks,
+namespace {
+
+void require_playable(int ranks) {
+  require(ranks >= 1 && ranks <= most_played_ranks,
           "the page plays 1 to {} ranks, but was asked for {}: choose fewer with -n",
-          most_played_ranks, choice.ranks);
+          most_played_ranks, ranks);
+}
+
+Json all_families(const PlayerChoice& choice, const PipelineChoice& pipeline, const Json& first) {
   Json families = Json::array();
   for (const Collective collective : all_collectives)
     families.push_back(family_of(collective, choice));
+  families.push_back(pipeline_family(pipeline));
   return {{"families", families},
           {"sizes", played_sizes()},
           {"slice_bytes", slice_bytes},
-          {"first",
-           {{"family", name_of(choice.algorithm.collective)},
-            {"algorithm", choice.algorithm.name},
-            {"ranks", choice.ranks}}}};
+          {"first", first}};
+}
+
+}  // namespace
+
+Json player_data(const PlayerChoice& choice) {
+  require_playable(choice.ranks);
+  return all_families(choice, default_pipeline(),
+                      {{"family", name_of(choice.algorithm.collective)},
+                       {"algorithm", choice.algorithm.name},
+                       {"ranks", choice.ranks}});
+}
+
+Json player_data(const PipelineChoice& choice) {
+  require_playable(choice.schedule.ranks());
+  require(choice.schedule.micro_batches <= most_played_micro_batches,
+          "the page plays up to {} micro-batches, but was asked for {}: choose fewer with "
+          "--micro-batches",
+          most_played_micro_batches, choice.schedule.micro_batches);
+  return all_families({find_algorithm(Collective::all_reduce), 4, 0}, choice, first_of(choice));
 }
 
 }  // namespace ringside::cli

@@ -24,16 +24,15 @@
 //      "slice_bytes": 262144,
 //      "first": {"family": "all_reduce", "algorithm": "ring", "ranks": 4}}
 //
-// A family without "costs" has no comparison of costs on the page. So another kind of schedule
-// needs only a family of this form. For a pipeline, a row is a rank, a column a micro-batch, and a
-// cell names the actions that are done: "0F". Where the cells at the start name no ranks, the page
-// draws no strips of ranks.
+// A family without "costs" has no comparison of costs on the page: the pipeline schedules
+// (pipeline_plays.hpp), whose plays have boxes over time instead of cells.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "cli/report/json_file.hpp"
+#include "cli/views/player/pipeline_plays.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 
 namespace ringside::cli {
@@ -53,7 +52,9 @@ std::vector<int> played_ranks(int chosen);
 // The sizes of the buffer that the page offers, in bytes.
 std::vector<std::uint64_t> played_sizes();
 
-// All collectives and algorithms of the catalogue. Throws Error unless 1 <= ranks <= 16.
+// All collectives and algorithms, and all pipeline schedules, of the catalogues. Throws Error
+// unless 1 <= ranks <= 16, and micro-batches <= 64.
 Json player_data(const PlayerChoice& choice);
+Json player_data(const PipelineChoice& choice);
 
 }  // namespace ringside::cli

@@ -1,6 +1,6 @@
 // The page that plays schedules: one self-contained HTML file, without network or libraries.
 //
-// player.html, player.css, player.js and costs.js in this folder are its source; CMake embeds them.
+// The HTML, CSS and JavaScript files in this folder are its source; CMake embeds them.
 // The data is player_data.hpp's.
 #pragma once
 

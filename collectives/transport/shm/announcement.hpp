@@ -45,4 +45,8 @@ struct alignas(128) Announcement {
 };
 static_assert(offsetof(Announcement, payload) == 16, "48 bytes of payload share the flag's line");
 
+// 64 bits that stand for a header: equal headers have equal fingerprints, and two headers that
+// programs make by mistake differ in theirs.
+std::uint64_t fingerprint_of(const MessageHeader& header);
+
 }  // namespace ringside::collectives

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "collectives/one_sided/protocol.hpp"
+#include "collectives/transport/announcements.hpp"
 #include "collectives/transport/shm/announcement.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
@@ -75,7 +76,7 @@ void futex_wake(const Number& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public Transport, public Announcements {
  public:
   ShmTransport(int rank, std::uint32_t job, const ShmLayout& layout,
                std::vector<SharedSegment> segments, bool crowded)
@@ -133,9 +134,13 @@ class ShmTransport final : public Transport {
     free_slot(std::exchange(incoming_.peer, -1));
   }
 
-  std::size_t announced_bytes() const override { return announced_bytes_in_a_round; }
+  Announcements* announcements() override { return this; }
+  std::size_t bytes_in_a_round() const override { return announced_bytes_in_a_round; }
 
-  void show(const MessageHeader& header, std::span<const std::byte> payload) override {
+  void announce(const MessageHeader& header, std::span<const std::byte> payload) override {
+    const auto readers = static_cast<std::size_t>(size()) - 1;
+    traffic_.messages_sent += readers;
+    traffic_.payload_bytes_sent += readers * payload.size();
     Announcement& mine = announcement_of(rank(), ++round_);
     mine.header = header;
     mine.fingerprint = fingerprint_of(header);
@@ -144,7 +149,7 @@ class ShmTransport final : public Transport {
     others_may_sleep_ = true;
   }
 
-  std::optional<std::span<const std::byte>> read_announcement(int peer) override {
+  std::optional<std::span<const std::byte>> read(int peer) override {
     if (peer == rank()) return checked_announcement(peer);
     incoming_.peer = peer, incoming_.announced = true;
     bool arrived = can_receive();

@@ -278,7 +278,7 @@ Timeline congested_path(const PathInput& input, const Transfers& transfers,
                         const Machine& machine) {
   for (const Replica& replica : input.replicas)
     for (const StageTimes& stage : replica.stages)
-      require(stage.gather_forward == 0 || !input.stragglers.any(),
+      require(stage.gather_forward.count == 0 || !input.stragglers.any(),
               "slow ranks, sharded parameters and --congestion cannot be simulated together: leave "
               "out one of them");
   return Walk(input, transfers, machine).run();

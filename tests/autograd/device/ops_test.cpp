@@ -1,5 +1,8 @@
 // Each op on a device against the CPU, forward and backward: sizes that are not a multiple of a
 // pack, views, several dtypes.
+#include <algorithm>
+#include <array>
+
 #include "autograd/kernels/device_kernels.hpp"
 #include "tests/autograd/device/against_cpu.hpp"
 
@@ -74,10 +77,50 @@ TEST_CASE("device gradients through views and copies") {
                       {drawn({5, 7}, "x", type)});
 }
 
+TEST_CASE("device copies equal the CPU's: dense, in packs and element by element, and converted") {
+  if (skipped()) return;
+  const Device device = device_under_test();
+  const DeviceKernels& kernels = device_kernels(device);
+  for (const DType from : kept_types)
+    for (const DType to : kept_types) {
+      const Tensor here = drawn({3, 4, 5, 16}, "x", from), x = here.to(device);
+      const auto equal = [&](const Tensor& seen, const Tensor& expected) {
+        const Tensor y = Tensor::zeros(seen.shape(), to, device);
+        kernels.copy(seen, y);
+        std::vector<float> rounded = numbers_of(expected);
+        if (to == DType::bf16)
+          for (float& each : rounded) each = static_cast<float>(Bf16(each));
+        return numbers_of(y) == rounded;
+      };
+      CHECK(equal(x, here));
+      CHECK(equal(x.narrow(0, 1, 2), here.narrow(0, 1, 2)));  // dense, not from the start
+      CHECK(equal(x.transpose(1, 2), here.transpose(1, 2)));  // rows of whole packs
+      CHECK(equal(x.narrow(3, 8, 8), here.narrow(3, 8, 8)));  // rows of one pack
+      CHECK(equal(x.narrow(3, 3, 8), here.narrow(3, 3, 8)));  // not on 16 bytes
+      CHECK(equal(x.narrow(3, 0, 7), here.narrow(3, 0, 7)));  // not whole packs
+      CHECK(equal(x.transpose(0, 3), here.transpose(0, 3)));
+      // Into a view, between elements that stay 0.
+      const Tensor y = Tensor::zeros({4, 3, 5, 32}, to, device);
+      kernels.copy(x, y.transpose(0, 1).narrow(3, 8, 16));
+      const Tensor back = Tensor::zeros({4, 3, 5, 16}, to, device);
+      kernels.copy(y.narrow(3, 8, 16), back);
+      CHECK(equal(back.transpose(0, 1), to == DType::bf16 ? back.transpose(0, 1) : here));
+      CHECK(equal(y.narrow(3, 0, 8), Tensor::zeros({4, 3, 5, 8}, to)));
+      CHECK(equal(y.narrow(3, 24, 8), Tensor::zeros({4, 3, 5, 8}, to)));
+    }
+  const Tensor ids = Tensor::from({3, 1, 4, 1, 5, 9}, {2, 3}).to(device).transpose(0, 1);
+  const auto home = ids.contiguous().to(Device::cpu);
+  CHECK(std::ranges::equal(home.values<std::int32_t>(), std::array{3, 1, 1, 5, 4, 9}));
+  const Tensor none = Tensor::zeros({0, 4}, DType::fp32, device);
+  CHECK_NOTHROW(none.copy_(Tensor::zeros({0, 4}, DType::fp32, device)));
+}
+
 TEST_CASE("device products equal the CPU's") {
   if (skipped()) return;
   const auto product = [](const auto& in) { return matmul(in[0], in[1]); };
   check_against_cpu("matrices", product, {drawn({5, 7}, "a"), drawn({7, 3}, "b")});
+  check_against_cpu("of nothing", product, {drawn({5, 0}, "a"), drawn({0, 3}, "b")});
+  check_against_cpu("no rows", product, {drawn({0, 7}, "a"), drawn({7, 3}, "b")});
   check_against_cpu("batches", product, {drawn({2, 3, 5, 7}, "a"), drawn({2, 3, 7, 4}, "b")});
   check_against_cpu("a shared right side", product, {drawn({3, 5, 7}, "a"), drawn({7, 4}, "b")});
   for (const DType type : kept_types) {
@@ -91,7 +134,7 @@ TEST_CASE("device products equal the CPU's") {
 TEST_CASE("device norms equal the CPU's") {
   if (skipped()) return;
   for (const DType type : kept_types)
-    for (const std::int64_t n : {1, 7, 8, 64, 515}) {
+    for (const std::int64_t n : {1, 7, 8, 64, 515, 1032, 8200}) {
       CAPTURE(n);
       const Tensor x = drawn({3, 11, n}, "x", type), w = drawn({n}, "w", type),
                    other = drawn({3, 11, n}, "other", type);
@@ -141,6 +184,15 @@ TEST_CASE("device embedding equals the CPU's for equal ids, with the same bits e
       };
       CHECK(gradient() == gradient());
     }
+  // Runs of one stretch of 32 tokens, of several, and across their ends.
+  std::vector<std::int32_t> frequent(32, 4);
+  frequent.insert(frequent.end(), 100, 2);
+  frequent.insert(frequent.end(), {0, 5, 5, 1});
+  frequent.insert(frequent.end(), 70, 6);
+  const Tensor many = Tensor::from(frequent, {static_cast<std::int64_t>(frequent.size())});
+  for (const std::int64_t n : {3, 8})
+    check_against_cpu("frequent ids", [&](const auto& in) { return embedding(many, in[0]); },
+                      {drawn({9, n}, "w")});
   const Tensor w = Tensor::zeros({3, 4}, DType::fp32, device_under_test());
   CHECK_THROWS_WITH_AS(embedding(ids, w), "embedding: id 3 is not in 0..2", Error);
   CHECK_THROWS_WITH_AS(embedding(ids.to(device_under_test()), w), "embedding: id 3 is not in 0..2",

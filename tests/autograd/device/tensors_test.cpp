@@ -124,7 +124,8 @@ TEST_CASE("device buffers are cached for the next of their size and return to th
   Tensor outlives;
   std::thread([&] {
     outlives = Tensor::full({100}, 3, DType::fp32, device);
-  }).join();  // its thread and the cache of that thread are gone
+    device_memory(device).synchronise();  // the stream of this thread writes it
+  }).join();                              // its thread and the cache of that thread are gone
   CHECK(numbers_of(outlives) == std::vector<float>(100, 3.0f));
 }
 

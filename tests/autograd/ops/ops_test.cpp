@@ -332,6 +332,11 @@ TEST_CASE("rows of logits are divided into equal blocks") {
   CHECK(cross_entropy_rows(1024, 1 << 20) == 64);
   CHECK(cross_entropy_rows(1, 1 << 20) == 1);
   CHECK(cross_entropy_rows(0, 10) == 1);
+  for (const Device device : {Device::cuda, Device::emulated}) {  // 512 MiB
+    CHECK(cross_entropy_rows(8192, 50257, device) == 2048);
+    CHECK(cross_entropy_rows(2670, 50257, device) == 2670);
+    CHECK(cross_entropy_rows(1024, 1 << 24, device) == 64);
+  }
 }
 
 TEST_CASE("sum, mean and mse_loss have the values and gradients of their formulas") {

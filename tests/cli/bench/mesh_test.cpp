@@ -1,39 +1,16 @@
 // `ringside bench mesh`: every mesh of the ranks, with bytes that are those of the formulas.
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
-#include "tests/cli/run_program.hpp"
+#include "tests/cli/bench/run_bench.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;
 
 namespace {
 
-std::size_t widest_line(const std::string& text) {
-  std::size_t widest = 0, begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    widest = std::max(widest, end - begin);
-    begin = end + 1;
-  }
-  return widest;
-}
-
-struct Bench {
-  nlohmann::json rows;
-  std::string table;
-};
-
-Bench bench_mesh(const std::vector<std::string>& options) {
-  std::vector<std::string> command = {
-      ringside_binary, "bench", "mesh",   "--model", "tiny", "--sequence", "16",
-      "--steps",       "2",     "--json", "-"};
-  command.insert(command.end(), options.begin(), options.end());
-  const Outcome outcome = run_program(command, {}, Seconds(100));
-  CAPTURE(outcome.err);
-  REQUIRE(outcome.exit_code == 0);
-  CHECK(widest_line(outcome.err) <= 80);
-  return {nlohmann::json::parse(outcome.out), outcome.err};
+BenchOutcome bench_mesh(std::vector<std::string> options) {
+  options.insert(options.end(), {"--sequence", "16", "--steps", "2"});
+  return run_bench("mesh", options);
 }
 
 // Whether what was sent is what the formula says. Two ranks send the same bytes with every
@@ -69,7 +46,7 @@ void check_memory(const nlohmann::json& row, int pipeline_ranks) {
 }  // namespace
 
 TEST_CASE("bench mesh measures data, tensor and pipeline parallel ranks beside the formulas") {
-  const Bench bench = bench_mesh({"-n", "2", "--batch", "2"});
+  const BenchOutcome bench = bench_mesh({"-n", "2", "--batch", "2"});
   REQUIRE(bench.rows.size() == 3);
   CHECK(bench.rows[0]["mesh"] == "dp=2");
   CHECK(bench.rows[1]["mesh"] == "tp=2");
@@ -83,9 +60,27 @@ TEST_CASE("bench mesh measures data, tensor and pipeline parallel ranks beside t
   }
 }
 
+TEST_CASE("bench mesh --device: the same bytes and memory on a device") {
+  const BenchOutcome bench = bench_mesh({"-n", "2", "--batch", "2", "--device", "emulated"});
+  REQUIRE(bench.rows.size() == 3);
+  CHECK(contains(bench.table, "each, on emulated\n"));
+  for (const auto& row : bench.rows) {
+    CHECK(row["device"] == "emulated");
+    for (const char* axis : {"tp", "dp", "pp"}) check_bytes(row, axis);
+    check_memory(row, row["mesh"] == "pp=2" ? 2 : 1);
+  }
+  const Outcome predicted = run_program(
+      {ringside_binary, "bench", "mesh", "-n", "2", "--predict", "--device", "emulated"});
+  CHECK(predicted.exit_code == 2);
+  CHECK(predicted.err ==
+        "ringside: --predict measures the rates of the CPU: leave out --device\n"
+        "Try: ringside bench --help\n");
+}
+
 TEST_CASE("bench mesh: bytes along each axis with shorter stages and divided sequences") {
-  const Bench bench = bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--schedule",
-                                  "interleaved", "--micro-batches", "4", "--sequence-parallel"});
+  const BenchOutcome bench =
+      bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--schedule", "interleaved",
+                  "--micro-batches", "4", "--sequence-parallel"});
   REQUIRE(bench.rows.size() == 5);
   CHECK(bench.rows[3]["mesh"] == "pp=2,dp=2");
   CHECK(bench.rows[4]["mesh"] == "pp=2,tp=2");
@@ -97,7 +92,7 @@ TEST_CASE("bench mesh: bytes along each axis with shorter stages and divided seq
 }
 
 TEST_CASE("bench mesh: zero2 reduces gradients after each micro-batch") {
-  const Bench bench =
+  const BenchOutcome bench =
       bench_mesh({"-n", "4", "--batch", "2", "--backend", "threads", "--parallel", "zero2"});
   REQUIRE(bench.rows.size() == 6);
   CHECK(bench.rows[3]["mesh"] == "pp=2,dp=2");
@@ -105,7 +100,7 @@ TEST_CASE("bench mesh: zero2 reduces gradients after each micro-batch") {
 }
 
 TEST_CASE("bench mesh leaves out meshes that cannot divide the model, and says why") {
-  const Bench bench = bench_mesh({"-n", "3", "--batch", "1"});
+  const BenchOutcome bench = bench_mesh({"-n", "3", "--batch", "1"});
   REQUIRE(bench.rows.size() == 2);
   CHECK(bench.rows[0]["mesh"] == "dp=3");
   CHECK(bench.rows[1]["mesh"] == "pp=3");
@@ -114,7 +109,7 @@ TEST_CASE("bench mesh leaves out meshes that cannot divide the model, and says w
 
 TEST_CASE(
     "bench mesh --predict: a simulated step from rates of this machine beside the measured one") {
-  const Bench bench = bench_mesh({"-n", "2", "--batch", "2", "--predict"});
+  const BenchOutcome bench = bench_mesh({"-n", "2", "--batch", "2", "--predict"});
   REQUIRE(bench.rows.size() == 3);
   CHECK(contains(bench.table, "predicted from rates of this machine"));
   for (const auto& row : bench.rows) {
@@ -125,6 +120,6 @@ TEST_CASE(
     CHECK(row["predicted_over_measured"].get<double>() ==
           doctest::Approx(row["predicted_step_ms"].get<double>() / row["step_ms"].get<double>()));
   }
-  const Bench zero = bench_mesh({"-n", "2", "--predict", "--parallel", "zero3"});
+  const BenchOutcome zero = bench_mesh({"-n", "2", "--predict", "--parallel", "zero3"});
   CHECK(zero.rows[0]["predicted_step_ms"] > 0);
 }

@@ -1,13 +1,9 @@
 // `ringside bench zero`: the measured bytes agree with the formulas.
-#include <filesystem>
-#include <fstream>
-
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include "cli/bench/training/zero_report.hpp"
-#include "tests/cli/run_program.hpp"
-#include "tests/text.hpp"
+#include "cli/report/json_file.hpp"
+#include "tests/cli/bench/run_bench.hpp"
 
 using namespace ringside::testing;
 using namespace ringside::cli;
@@ -21,53 +17,31 @@ bool near(double seen, double wanted, double slack) {
 }  // namespace
 
 TEST_CASE("bench zero measures the bytes of the formulas") {
-  for (const std::string backend : {"shm", "threads"}) {
+  for (const auto& [backend, device] : {std::pair<std::string, std::string>{"shm", "cpu"},
+                                        {"threads", "cpu"},
+                                        {"shm", "emulated"}}) {
     CAPTURE(backend);
-    const auto folder = std::filesystem::temp_directory_path() /
-                        ("ringside-bench-zero-" + std::to_string(::getpid()));
-    std::filesystem::create_directory(folder);
-    const auto json = folder / "zero.json";
-    const auto outcome = run_program(
-        {ringside_binary,
-         "bench",
-         "zero",
-         "-n",
-         "3",
-         "--model",
-         "tiny",
-         "--batch",
-         "1",
-         "--sequence",
-         "32",
-         "--threads",
-         "1",
-         "--steps",
-         "2",
-         "--bucket-mb",
-         "0.5",
-         "--backend",
-         backend,
-         "--json",
-         json.string()},
-        {{"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}});
-    CAPTURE(outcome.out);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.exit_code == 0);
-    CHECK(contains(outcome.out, "tiny: 857k parameters on 3 ranks over " + backend +
-                                    ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each\n"));
-    std::ifstream file(json);
-    const Json rows = Json::parse(file);
+    CAPTURE(device);
+    const auto [rows, table] =
+        run_bench("zero",
+                  {"-n", "3", "--batch", "1", "--sequence", "32", "--steps", "2", "--bucket-mb",
+                   "0.5", "--backend", backend, "--device", device},
+                  {{"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}});
+    CHECK(contains(table, "tiny: 857k parameters on 3 ranks over " + backend +
+                              ";\nbatch 1 x 32 each, fp32, AdamW, 1 thread each" +
+                              (device == "cpu" ? "\n" : ", on emulated\n")));
     REQUIRE(rows.size() == 5);
-    for (const Json& row : rows) {
+    for (const auto& row : rows) {
       const auto formula = zero_formula(row.at("strategy"), row.at("parameters"), row.at("ranks"),
                                         2 * 256 * 128 + 128);
       CAPTURE(row.at("strategy").get<std::string>());
+      CHECK(row.at("device") == device);
       CHECK(row.at("step_ms").get<double>() > 0);
       CHECK(near(row.at("bytes_sent"), formula.sent, 0.005));  // shards are padded
       // An owner has whole parameters, so one rank holds more than the others.
       const bool by_owner = row.at("strategy") == "zero1_broadcast";
       REQUIRE(row.at("moments").size() == 3);
-      for (const Json& moment : row.at("moments")) {
+      for (const auto& moment : row.at("moments")) {
         CAPTURE(moment.at("moment").get<std::string>());
         CHECK(near(moment.at("parameters_bytes"), formula.parameters, 0.02));
         CHECK(near(moment.at("gradients_bytes"), formula.gradients, 0.02));
@@ -77,43 +51,21 @@ TEST_CASE("bench zero measures the bytes of the formulas") {
       CHECK(row.at("peak_bytes").get<double>() >=
             formula.parameters + formula.gradients + formula.optimizer_state);
     }
-    std::filesystem::remove_all(folder);
   }
 }
 
 TEST_CASE("bench zero measures several backends in turn") {
-  const auto outcome = run_program({ringside_binary,
-                                    "bench",
-                                    "zero",
-                                    "-n",
-                                    "2",
-                                    "--model",
-                                    "tiny",
-                                    "--batch",
-                                    "1",
-                                    "--sequence",
-                                    "16",
-                                    "--threads",
-                                    "1",
-                                    "--steps",
-                                    "2",
-                                    "--strategies",
-                                    "zero1,zero3",
-                                    "--backend",
-                                    "shm,tcp",
-                                    "--json",
-                                    "-"});
-  CAPTURE(outcome.err);
-  REQUIRE(outcome.exit_code == 0);
-  CHECK(contains(outcome.err, "tiny: 857k parameters on 2 ranks over shm;"));
-  CHECK(contains(outcome.err, "\n\ntiny: 857k parameters on 2 ranks over tcp;"));
-  const Json rows = Json::parse(outcome.out);
+  const auto [rows, table] =
+      run_bench("zero", {"-n", "2", "--batch", "1", "--sequence", "16", "--steps", "2",
+                         "--strategies", "zero1,zero3", "--backend", "shm,tcp"});
+  CHECK(contains(table, "tiny: 857k parameters on 2 ranks over shm;"));
+  CHECK(contains(table, "\n\ntiny: 857k parameters on 2 ranks over tcp;"));
   REQUIRE(rows.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(rows[i].at("backend") == (i < 2 ? "shm" : "tcp"));
     CHECK(rows[i].at("strategy") == (i % 2 == 0 ? "zero1" : "zero3"));
     // The memory of the other strategies does not count.
-    for (const Json& moment : rows[i].at("moments"))
+    for (const auto& moment : rows[i].at("moments"))
       CHECK(near(moment.at("parameters_bytes"), rows[i].at("formula_parameters_bytes"), 0.02));
   }
 }

@@ -1,14 +1,43 @@
-// The launcher names the rank that failed first, not the rank that complains first.
+// The launcher names the rank that failed first, not the rank that complains first, or that ends
+// first.
 
+#include <chrono>
 #include <csignal>
+#include <random>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include "tests/cli/run_program.hpp"
 
+using namespace ringside;
 using namespace ringside::testing;
+
+TEST_CASE("a rank that is killed at any moment is named, and its signal is the exit status") {
+  // While the ranks meet, in the first step, in a collective, between two of them: the moment is
+  // another in every run of this test. tools/kill-check kills 54 times.
+  std::mt19937 random(std::random_device{}());
+  for (const char* backend : {"tcp", "shm"})
+    for (int victim = 0; victim < 3; ++victim) {
+      const auto moment = std::chrono::milliseconds(random() % 1000);
+      CAPTURE(backend);
+      CAPTURE(moment.count());
+      Program program({ringside_binary, "train", "-n", "3", "--backend", backend, "--threads", "1",
+                       "--steps", "1000000", "--batch", "6", "--sequence", "32", "--layers", "1"});
+      while (program.processes_of_rank(victim).empty())
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(moment);
+      for (const pid_t pid : program.processes_of_rank(victim)) ::kill(pid, SIGKILL);
+      const Outcome outcome = program.wait();
+      CAPTURE(outcome.err);
+      CHECK(contains(outcome.err,
+                     fmt::format("ringside: rank {} was killed by signal 9 (SIGKILL)\n", victim)));
+      CHECK(outcome.exit_code == 128 + SIGKILL);
+      CHECK(outcome.survivors == "");
+    }
+}
 
 TEST_CASE("a rank that dies slowly is named although another rank complains before") {
   // Rank 1 is killed with large files open. The kernel closes its files one after the other, and
@@ -39,4 +68,44 @@ TEST_CASE("a rank that dies slowly is named although another rank complains befo
   CHECK(contains(outcome.err, "ringside: rank 1 was killed by signal 9 (SIGKILL)\n"));
   CHECK_FALSE(contains(outcome.err, "ringside: rank 0"));
   CHECK(outcome.exit_code == 128 + SIGKILL);
+}
+
+TEST_CASE("the rank that gives up first is named although it ends last") {
+  // Rank 1 may not start a thread (threads_test.cpp). It tells the others, and ends after them.
+  const std::string script = R"(
+    if [ $RANK != 1 ]; then exec "$@"; fi
+    ulimit -s 140000000000 || exit 77
+    "$@"
+    sleep 1; exit 3)";
+  for (const char* backend : {"tcp", "shm"}) {
+    CAPTURE(backend);
+    const auto outcome = run_program({ringside_binary,
+                                      "launch",
+                                      "-n",
+                                      "3",
+                                      "--",
+                                      "sh",
+                                      "-c",
+                                      script,
+                                      "sh",
+                                      ringside_binary,
+                                      "train",
+                                      "--parallel",
+                                      "overlap",
+                                      "--backend",
+                                      backend,
+                                      "--threads",
+                                      "1",
+                                      "--steps",
+                                      "2",
+                                      "--batch",
+                                      "3",
+                                      "--sequence",
+                                      "16"});
+    CAPTURE(outcome.err);
+    CHECK(contains(outcome.err, "ringside: rank 1 ended with exit code 3\n"));
+    CHECK_FALSE(contains(outcome.err, "ringside: rank 0 ended"));
+    CHECK(outcome.exit_code == 3);
+    CHECK(outcome.survivors == "");
+  }
 }

@@ -1,12 +1,16 @@
 // Ranks that an outer launcher starts with different options say which option differs, on which
 // ranks, and in what, instead of training on.
 
+#include <algorithm>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "cli/training/same_options.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;
@@ -48,6 +52,7 @@ TEST_CASE("options that differ between ranks are named with ranks and values") {
       {"--layers 1", "--layers 2", "--layers is 1 on ranks 0 and 2, 2 on rank 1"},
       {"--tied-head", "", "--tied-head is given on ranks 0 and 2, not given on rank 1"},
       {"--dtype bf16", "", "--dtype is bf16 on ranks 0 and 2, fp32 on rank 1"},
+      {"", "--device emulated", "--device is cpu on ranks 0 and 2, emulated on rank 1"},
       {"--parallel naive", "--parallel zero2",
        "--parallel is naive on ranks 0 and 2, zero2 on rank 1"},
       {"--parallel bucketed --bucket-mb 1", "--parallel bucketed --bucket-mb 2",
@@ -71,6 +76,55 @@ TEST_CASE("options that differ between ranks are named with ranks and values") {
     CHECK(contains(outcome.err, difference));
     CHECK(contains(outcome.err, ". Start every rank with the same options\n"));
   }
+}
+
+namespace {
+
+// The names of each option in the help of `train`: {"--accumulate", "--micro-batches"}.
+std::vector<std::set<std::string>> options_of_train() {
+  std::istringstream help(run_program({ringside_binary, "train", "--help-all"}).out);
+  std::vector<std::set<std::string>> options;
+  for (std::string line; std::getline(help, line);) {
+    const std::size_t begin = line.find_first_not_of(' ');
+    if (begin == 0 || begin == line.npos || begin > 4 || line[begin] != '-') continue;
+    std::istringstream words(line.substr(begin, line.find(' ', begin) - begin));
+    options.emplace_back();
+    for (std::string name; std::getline(words, name, ',');) options.back().insert(name);
+  }
+  return options;
+}
+
+// Options that a rank may choose for itself, or that are compared in another way.
+const std::set<std::string> a_ranks_own{
+    "--help",    "--help-all",  "--ranks",        "--backend",  // compared when the ranks meet
+    "--data",    "--tokenizer",  // the trainer compares the text and the tokenizer themselves
+    "--model",                   // a name for sizes, which are compared
+    "--link",    "--threads",   "--memory-limit",  // of a rank and its host
+    "--metrics", "--overwrite",                    // only rank 0 writes
+};
+
+}  // namespace
+
+TEST_CASE("every option of train is compared between ranks, or known as a rank's own") {
+  std::set<std::string> compared;
+  for (const auto& [name, value] : ringside::cli::shared_options({}, {})) compared.insert(name);
+  const auto options = options_of_train();
+  CHECK(options.size() > compared.size());  // otherwise the help was not understood
+  std::set<std::string> known;
+  for (const auto& names : options) {
+    const auto is_in = [&](const std::set<std::string>& list) {
+      return std::any_of(names.begin(), names.end(),
+                         [&](const std::string& name) { return list.contains(name); });
+    };
+    CAPTURE(fmt::format("{}", fmt::join(names, ",")));
+    CHECK(is_in(compared) != is_in(a_ranks_own));
+    known.insert(names.begin(), names.end());
+  }
+  for (const auto& list : {compared, a_ranks_own})
+    for (const auto& name : list) {
+      CAPTURE(name);
+      CHECK(known.contains(name));  // otherwise it is a name of no option
+    }
 }
 
 TEST_CASE("all options that differ are named in the order of the list") {

@@ -1,17 +1,17 @@
-// The output of --link, --trace, --report and `bench ddp`, and the report in a real browser.
+// The output of --link, --trace and --report, and the report in a real browser.
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <set>
 
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/cli/browser.hpp"
 #include "tests/cli/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
@@ -30,7 +30,8 @@ using tests::what_is_malformed;
 using Command = std::vector<std::string>;
 
 // Six steps on three ranks, of a model that takes milliseconds.
-Outcome train(const TemporaryDirectory& directory, const Command& more) {
+Outcome train(const TemporaryDirectory& directory, const Command& more,
+              const testing::Variables& variables = {}) {
   std::string text;
   for (int i = 0; i < 500; ++i)
     text += fmt::format("line {} of a text that means little;\n", i * i);
@@ -40,7 +41,7 @@ Outcome train(const TemporaryDirectory& directory, const Command& more) {
                      "--d-ff",        "20",    "--sequence", "12", "--batch", "12",
                      "--threads",     "1",     "--steps",    "6"};
   command.insert(command.end(), more.begin(), more.end());
-  return run_program(command, {}, Seconds(60));
+  return run_program(command, variables, Seconds(60));
 }
 
 // The number of spans of each name in a trace, by rank and track.
@@ -68,7 +69,8 @@ TEST_CASE("a trace of a training run has the phases and calls of every rank in t
   for (const char* backend : {"shm", "threads"}) {
     const auto file = directory.path() / "trace.json";
     const auto outcome =
-        train(directory, {"--parallel", "overlap", "--backend", backend, "--trace", file.string()});
+        train(directory, {"--parallel", "overlap", "--backend", backend, "--trace", file.string()},
+              {{"RINGSIDE_ALGORITHM", "all_reduce=ring"}});
     REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
     CHECK(contains(outcome.out, "trace    " + file.string()));
     auto seen = contents(json::parse(read_file(file)));
@@ -86,8 +88,10 @@ TEST_CASE("a trace of a training run has the phases and calls of every rank in t
       CHECK(compute["linear backward"] == compute["linear"]);
       // A call for each of 2 layers of 9 parameters, embedding, norm and head, and one for the
       // loss. The rank's thread waits for each.
-      CHECK(seen[{rank, "communication"}] ==
-            std::map<std::string, int>{{"all_reduce", 3 * (21 + 1)}});
+      auto& calls = seen[{rank, "communication"}];
+      CHECK(calls["all_reduce"] == 3 * (21 + 1));
+      for (const char* step : {"step 0", "step 1", "step 2", "step 3"})
+        CHECK(calls[std::string("all_reduce ") + step] == 3 * (21 + 1));
       CHECK(compute["wait for all_reduce"] == 3 * (21 + 1));
     }
   }
@@ -140,166 +144,11 @@ TEST_CASE("a training run's report shows tracks and memory and loss") {
   const std::string page = read_file(file);
   CHECK(what_is_malformed(page) == "");
   CHECK(!contains(page, "http"));
-  for (const char* part :
-       {"What the ranks did in step 5", "<h3>rank 2</h3>", "Memory of rank 0 over one step",
-        "Loss over steps", ">activations</text>", ">optimizer state</text>", "class=\"wait\"",
-        "bucket 0"})
+  for (const char* part : {"What the ranks did in step 3", "What the ranks did in step 5",
+                           "<h3>rank 2</h3>", "Memory of rank 0 over one step", "Loss over steps",
+                           ">activations</text>", ">optimizer state</text>", "class=\"wait\"",
+                           "data-choice=\"step 4\"", "\"linear backward\"", "bucket 0"})
     CHECK_MESSAGE(contains(page, part), part);
-}
-
-TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each strategy") {
-  const TemporaryDirectory directory;
-  const auto figures = directory.path() / "ddp.json", report = directory.path() / "ddp.html",
-             svg = directory.path() / "ddp.svg";
-  const auto outcome = run_program({ringside_binary,
-                                    "bench",
-                                    "ddp",
-                                    "-n",
-                                    "2",
-                                    "--model",
-                                    "tiny",
-                                    "--batch",
-                                    "1",
-                                    "--sequence",
-                                    "16",
-                                    "--threads",
-                                    "1",
-                                    "--steps",
-                                    "3",
-                                    "--buckets",
-                                    "1,1000",
-                                    "--json",
-                                    figures,
-                                    "--report",
-                                    report,
-                                    "--svg",
-                                    svg},
-                                   {}, Seconds(90));
-  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-  CHECK(contains(outcome.out, "tiny: "));
-  CHECK(contains(outcome.out, "no communication"));
-  CHECK(contains(outcome.out, "bucket model: o = "));
-  const json all = json::parse(read_file(figures));
-  const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
-  std::map<std::string, json> rows;
-  for (const auto& row : all.at("rows"))
-    rows[row.at("strategy").get<std::string>() +
-         (row.at("bucket_mb").is_null() ? ""
-                                        : fmt::format(" {}", row.at("bucket_mb").get<double>()))] =
-        row;
-  REQUIRE(rows.size() == 6);
-  CHECK(rows["none"].at("calls") == 0);
-  CHECK(rows["naive"].at("calls") == 39);  // 4 layers of 9, embedding, norm, head
-  CHECK(rows["overlap"].at("calls") == 39);
-  CHECK(rows["flat"].at("calls") == 1);
-  CHECK(rows["bucketed 1000"].at("calls") == 2);  // the first bucket is small
-  for (const auto& [name, row] : rows) {
-    CHECK_MESSAGE(row.at("bytes_sent") == (name == "none" ? 0 : bytes), name);  // 2 (p-1) / p = 1
-    CHECK(row.at("step_ms").get<double>() > 0);
-    CHECK(row.at("exposed_ms").get<double>() <= row.at("step_ms").get<double>());
-    CHECK(row.at("ratio").get<double>() ==
-          doctest::Approx(row.at("step_ms").get<double>() /
-                          rows["none"].at("step_ms").get<double>()));
-  }
-  const std::string page = read_file(report);
-  CHECK(what_is_malformed(page) == "");
-  CHECK(!contains(page, "http"));
-  CHECK(page.find("One step: naive") < page.find("One step: bucketed"));
-  CHECK(contains(page, "How large should a bucket be?"));
-  CHECK(contains(page, fmt::format("<td>{:.1f}</td>", rows["naive"].at("step_ms").get<double>())));
-  CHECK(what_is_malformed(read_file(svg)) == "");
-}
-
-TEST_CASE("bench ddp chooses four bucket sizes with the predicted best among them") {
-  const TemporaryDirectory directory;
-  const auto figures = directory.path() / "ddp.json";
-  const Outcome outcome = run_program({ringside_binary,
-                                       "bench",
-                                       "ddp",
-                                       "-n",
-                                       "2",
-                                       "--model",
-                                       "tiny",
-                                       "--batch",
-                                       "1",
-                                       "--sequence",
-                                       "16",
-                                       "--threads",
-                                       "1",
-                                       "--steps",
-                                       "1",
-                                       "--strategies",
-                                       "bucketed",
-                                       "--link",
-                                       "100Mbps,50us",
-                                       "--json",
-                                       figures},
-                                      {}, Seconds(90));
-  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-  const json all = json::parse(read_file(figures));
-  std::set<int> calls;
-  std::set<double> sizes;
-  for (const auto& row : all.at("rows")) {
-    if (row.at("strategy") != "bucketed") continue;
-    calls.insert(row.at("calls").get<int>());
-    sizes.insert(row.at("bucket_mb").get<double>());
-    // The link carries the 3.4 MB in 270 ms. Nobody hides that behind a short backward.
-    CHECK(row.at("followed_exposed_ms").get<double>() > 100);
-  }
-  CHECK(calls.size() == 4);
-  CHECK(calls.contains(2));
-  CHECK(sizes.contains(all.at("bucket_model").at("best_followed_mb").get<double>()));
-}
-
-TEST_CASE("bench ddp measures several backends in turn beside one step without communication") {
-  const TemporaryDirectory directory;
-  const auto figures = directory.path() / "ddp.json";
-  const Command small = {ringside_binary,
-                         "bench",
-                         "ddp",
-                         "-n",
-                         "2",
-                         "--model",
-                         "tiny",
-                         "--batch",
-                         "1",
-                         "--sequence",
-                         "16",
-                         "--threads",
-                         "1",
-                         "--steps",
-                         "2",
-                         "--strategies",
-                         "flat,bucketed",
-                         "--buckets",
-                         "1"};
-  const auto with = [&](const Command& more) {
-    Command all = small;
-    all.insert(all.end(), more.begin(), more.end());
-    return run_program(all, {}, Seconds(60));
-  };
-  const auto outcome = with({"--backend", "tcp,shm", "--json", figures});
-  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-  CHECK(contains(outcome.out, "2 ranks over tcp\n"));
-  CHECK(
-      contains(outcome.out, "\n\ntiny: 857k parameters, 3.4 MB of gradients; 2 ranks over shm\n"));
-  const json all = json::parse(read_file(figures));
-  REQUIRE(all.size() == 2);
-  for (std::size_t i = 0; i < 2; ++i) {
-    const json& rows = all[i].at("rows");
-    REQUIRE(rows.size() == 3);
-    for (const json& row : rows) CHECK(row.at("backend") == (i == 0 ? "tcp" : "shm"));
-    CHECK(rows[0].at("step_ms") == all[0].at("rows")[0].at("step_ms"));
-    CHECK(rows[1].at("strategy") == "flat");
-    CHECK(rows[2].at("bytes_sent") == all[i].at("bucket_model").at("gradient_bytes"));
-  }
-  CHECK(with({"--backend", "tcp,threads"}).err ==
-        "ringside: --backend threads keeps all ranks in one process, so no other backend can take "
-        "turns with it: name it alone\nTry: ringside bench --help\n");
-  CHECK(with({"--backend", "tcp,shm", "--report", figures}).err ==
-        "ringside: --svg and --report show one backend: name one with --backend, or leave them "
-        "out\nTry: ringside bench --help\n");
-  CHECK(contains(with({"--memory-limit", "0.01"}).err, "ringside: this needs about 0.0"));
 }
 
 TEST_CASE("an emulated link slows a run down, and is refused where it is impossible") {
@@ -334,57 +183,73 @@ TEST_CASE("an emulated link slows a run down, and is refused where it is impossi
   CHECK(contains(variable.err, "RINGSIDE_LINK: '1MB/s' is no link"));
 }
 
-// The page in a browser: its script runs without an error.
-TEST_CASE("a browser opens the report and finds no error") {
-  const char* browser = nullptr;
-  for (const char* path :
-       {"/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"})
-    if (!browser && ::access(path, X_OK) == 0) browser = path;
-  if (!browser) {
-    MESSAGE("SKIPPED: needs a browser (apt-get install chromium)");
+// A reader presses arrow keys, zooms, looks at the arrows of a call, and goes to another step.
+TEST_CASE("in a browser the report zooms into ops and into the steps of a call") {
+  if (testing::browser().empty()) {
+    MESSAGE(testing::no_browser);
     return;
   }
   const TemporaryDirectory directory;
   const auto file = directory.path() / "report.html";
-  const auto trained = train(directory, {"--parallel", "naive", "--report", file.string()});
+  const auto trained = train(directory, {"--parallel", "flat", "--report", file.string()},
+                             {{"RINGSIDE_ALGORITHM", "all_reduce=ring"}});
   REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
-  // A script of the test presses arrow keys and writes the result into the page.
-  std::string page = read_file(file);
-  const char* press = R"(<script>
+  const auto seen = testing::open_in_browser(read_file(file), R"(
+    const shownFigure = () => [...document.querySelectorAll('figure')]
+      .find(figure => !figure.hidden && figure.querySelector('.lanes'));
     const press = key => {
-      const event = new KeyboardEvent('keydown', { key: key, bubbles: true });
+      const event = new KeyboardEvent('keydown', { key: key, bubbles: true, cancelable: true });
       document.activeElement.dispatchEvent(event);
       return document.activeElement.getAttribute('aria-label') + ' / ' +
-          document.querySelector('.says').textContent;
+          shownFigure().querySelector('.says').textContent;
     };
-    document.querySelector('.lane [tabindex="0"]').focus();
-    document.body.dataset.right = press('ArrowRight');
-    document.body.dataset.left = press('ArrowLeft');
-    document.body.dataset.down = press('ArrowDown');
-  </script></body>)";
-  page.replace(page.rfind("</body>"), 7, press);
-  std::ofstream(file) << page;
-  const auto seen = run_program(
-      {browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-       "--no-first-run", "--enable-logging=stderr", "--virtual-time-budget=2000",
-       "--user-data-dir=" + (directory.path() / "browser").string(), "--dump-dom",
-       "file://" + file.string()},
-      {{"HOME", directory.path().string()}}, Seconds(60));
+    const note = (name, value) => { document.body.dataset[name] = value; };
+    const count = marks => shownFigure().querySelectorAll(marks).length;
+    note('first', shownFigure().querySelector('h2').textContent);
+    shownFigure().querySelector('.lane [tabindex="0"]').focus();
+    note('right', press('ArrowRight'));
+    note('left', press('ArrowLeft'));
+    const keys = () => [...shownFigure().querySelectorAll('.details .forward')]
+      .map(op => op.dataset.key);
+    const before = keys();
+    for (let i = 0; i < 5; ++i) press('+');
+    note('zoomed', shownFigure().querySelector('.lanes').style.getPropertyValue('--zoom'));
+    note('more', keys().some(key => !before.includes(key)));
+    note('op', shownFigure().querySelector('.details .forward').getAttribute('aria-label'));
+    press('0');
+    note('whole', shownFigure().querySelector('.lanes').style.getPropertyValue('--zoom'));
+    const call = shownFigure().querySelector('.lane > .call');
+    call.focus();
+    note('arrows', count('.arrows [data-call="0"]'));
+    press('Enter');
+    note('last', count('[data-key="step-0-3"]'));
+    note('step', shownFigure().querySelector('[data-key="step-1-0"]').getAttribute('aria-label'));
+    document.querySelector('.choice button').click();
+    note('other', shownFigure().querySelector('h2').textContent);
+  )");
   CHECK_MESSAGE(seen.exit_code == 0, seen.err);
   CHECK_MESSAGE(!contains(seen.err, "CONSOLE"), seen.err);
-  CHECK(contains(seen.out, "tabindex=\"0\""));  // the first action of the script
-  CHECK(contains(seen.out, "What the ranks did in step 5"));
-  const auto noted = [&](const std::string& key) {
-    const auto begin = seen.out.find("data-" + key + "=\"");
-    return begin == std::string::npos
-               ? ""
-               : seen.out.substr(begin, seen.out.find('"', begin + key.size() + 7) - begin);
+  const auto noted = [&](const std::string& key) -> std::string {
+    const std::string before = "data-" + key + "=\"";
+    const auto begin = seen.out.find(before);
+    if (begin == std::string::npos) return "nothing";
+    return seen.out.substr(begin + before.size(),
+                           seen.out.find('"', begin + before.size()) - begin - before.size());
   };
-  CHECK_MESSAGE(contains(noted("right"), "Rank 0: backward"), noted("right"));
-  // The description below the figure follows.
-  CHECK_MESSAGE(contains(noted("right"), "/ Rank 0: backward"), noted("right"));
-  CHECK_MESSAGE(contains(noted("left"), "Rank 0: forward"), noted("left"));
-  CHECK_MESSAGE(contains(noted("down"), "Rank 0: all_reduce"), noted("down"));
+  CHECK(noted("first") == "What the ranks did in step 5");
+  CHECK_MESSAGE(noted("right").starts_with("Rank 0: backward"), noted("right"));
+  CHECK_MESSAGE(contains(noted("right"), "/ Rank 0: backward"), noted("right"));  // the line below
+  CHECK_MESSAGE(noted("left").starts_with("Rank 0: forward"), noted("left"));
+  CHECK(noted("zoomed") == "32");
+  CHECK(noted("more") == "true");
+  CHECK_MESSAGE(contains(noted("op"), " ms, from "), noted("op"));
+  CHECK(noted("whole") == "1");
+  // The gradients are one call here: three ranks take four steps each.
+  CHECK(noted("arrows") == "12");
+  CHECK(noted("last") == "1");
+  CHECK_MESSAGE(noted("step").starts_with("Rank 1: step 0 of the call, 0.0"), noted("step"));
+  CHECK_MESSAGE(contains(noted("step"), " MB from rank 0, sent at "), noted("step"));
+  CHECK(noted("other") == "What the ranks did in step 3");
 }
 
 }  // namespace ringside::cli

@@ -72,7 +72,10 @@ TEST_CASE("the tracks show every phase and call and hatch exposed communication"
                  "all_reduce (bucket 0), 10.00 ms"));
   // backward; the whole width is 200 ms
   CHECK(contains(figure.drawing, "<rect x=\"15.000%\" y=\"2\" width=\"20.000%\" height=\"24\" />"));
-  CHECK(!contains(figure.drawing, "linear"));
+  // Ops are data, for the page to draw when it is zoomed in.
+  CHECK(!contains(figure.drawing, "Rank 0: linear"));
+  CHECK(contains(figure.drawing, R"({"scale":200.0,"words":["linear","forward"],"ranks":[)"
+                                 R"({"rank":0,"ops":[[0,1,0.0,10.0]],"steps":[]},)"));
   CHECK(!contains(figure.drawing, "step 3"));
   CHECK(figure.table.rows.size() == 2 * 6);
   CHECK(figure.table.rows[0] == std::vector<std::string>{"0", "compute", "backward", "1", "40.00"});

@@ -150,3 +150,34 @@ TEST_CASE("arrows lead from the rank that came last to the ends of the call on t
   CHECK(arrows[3][0].at("ts") == doctest::Approx(2.4e6));
   for (const Json& event : without.at("traceEvents")) CHECK(event.at("ph") != "s");
 }
+
+TEST_CASE("a call of the trace contains its steps, with an arrow from each sender") {
+  std::vector<RankTrace> ranks;
+  for (const int number : {0, 1}) {
+    RankTrace& trace = ranks.emplace_back();
+    trace.rank = number;
+    trace.spans.push_back(
+        {Trace::Track::communication, Trace::Kind::call, "broadcast", "", 1, 4, 1, 8});
+  }
+  ranks[0].messages.push_back({true, 1, 0, 0, 8, 2});
+  ranks[1].messages.push_back({false, 0, 0, 0, 0, 3});
+  const Json with = chrome_trace(ranks, true), without = chrome_trace(ranks);
+  std::vector<Json> events;
+  for (const Json& event : with.at("traceEvents"))
+    if (event.at("name") == "broadcast step 0") events.push_back(event);
+  REQUIRE(events.size() == 3);
+  CHECK(events[0].at("ph") == "X");
+  CHECK(events[0].at("pid") == 1);
+  CHECK(events[0].at("ts") == doctest::Approx(1e6));
+  CHECK(events[0].at("dur") == doctest::Approx(2e6));
+  CHECK(events[0].at("args") == Json{{"from_rank", 0}, {"bytes", 8}});
+  CHECK(events[1].at("ph") == "s");
+  CHECK(events[1].at("pid") == 0);
+  CHECK(events[1].at("ts") == doctest::Approx(2e6));
+  CHECK(events[2].at("ph") == "f");
+  CHECK(events[2].at("id") == events[1].at("id"));
+  // Within the step: a viewer binds the arrow to the span around its time.
+  CHECK(events[2].at("ts") < 3e6);
+  CHECK(events[2].at("ts") > 2.99e6);
+  for (const Json& event : without.at("traceEvents")) CHECK(event.at("ph") != "f");
+}

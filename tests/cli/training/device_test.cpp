@@ -151,6 +151,43 @@ TEST_CASE("device program: bench train reports the time of each op on the emulat
   CHECK(contains(outcome.err, "batch 1 x 16, fp32, AdamW, emulated, 1 thread\n"));
 }
 
+TEST_CASE("device program: bench ddp measures every strategy on the emulated device") {
+  using namespace testing;
+  const auto outcome = run_program(
+      {ringside_binary, "bench", "ddp", "-n", "2", "--model", "tiny", "--batch", "1", "--sequence",
+       "16", "--steps", "1", "--buckets", "1", "--device", "emulated", "--json", "-"},
+      {}, Seconds(100));
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(contains(outcome.err, "fp32, AdamW; medians of 1 steps, on emulated\n"));
+  const auto figures = nlohmann::json::parse(outcome.out);
+  const auto& rows = figures.contains("rows") ? figures["rows"] : figures;
+  CHECK(rows.size() == 5);  // none, naive, flat, overlap, bucketed
+  for (const auto& row : rows) {
+    CHECK(row["device"] == "emulated");
+    CHECK(row["step_ms"] > 0);
+  }
+}
+
+TEST_CASE("device program: benches of ranks on a GPU need a process for each rank") {
+  using namespace testing;
+  for (const std::string bench : {"ddp", "zero", "mesh"}) {
+    CAPTURE(bench);
+    const auto refused = run_program(
+        {ringside_binary, "bench", bench, "-n", "2", "--device", "cuda", "--backend", "threads"});
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err ==
+          "ringside: --device cuda needs a process for each rank: leave out --backend threads\n"
+          "Try: ringside bench --help\n");
+  }
+  const auto two = run_program(
+      {ringside_binary, "bench", "zero", "-n", "2", "--device", "cuda", "--backend", "shm,tcp"});
+  CHECK(two.exit_code == 2);
+  CHECK(two.err ==
+        "ringside: on --device cuda the gradients go over --device-backend: name one --backend\n"
+        "Try: ringside bench --help\n");
+}
+
 TEST_CASE("device program: unsupported devices and dtypes are refused") {
   using namespace testing;
   const auto refused =

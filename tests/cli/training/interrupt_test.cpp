@@ -89,8 +89,8 @@ TEST_CASE("if only one rank gets the signal then all ranks stop after the same s
 }
 
 TEST_CASE("a second signal ends a run at once and without --save the first one does") {
-  // A step takes seconds: the second signal arrives in the same step as the first.
-  const Command slow = {"-n", "2", "--steps", "1000", "--batch", "36000", "--accumulate", "1500"};
+  // A step takes most of a minute, so both signals arrive in the first one.
+  const Command slow = {"-n", "2", "--batch", "3600000", "--accumulate", "150000"};
   for (const std::string backend : {"threads", "tcp"}) {
     for (const bool saves : {true, false}) {
       CAPTURE(backend);
@@ -100,8 +100,8 @@ TEST_CASE("a second signal ends a run at once and without --save the first one d
       Command more = {"--backend", backend};
       if (saves) more.insert(more.end(), {"--save", folder.string()});
       Program program(training.command(more));
-      REQUIRE(program.wait_for("bits/byte", Seconds(90)));
-      ::usleep(300'000);  // the next step is under way on both ranks
+      REQUIRE(program.wait_for("sequences of 12 bytes"));
+      ::usleep(500'000);  // the step is under way on both ranks
       program.send(SIGINT);
       if (saves) {
         ::usleep(100'000);

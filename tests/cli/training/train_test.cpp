@@ -240,6 +240,11 @@ TEST_CASE("a model that does not fit is refused before memory is allocated") {
         "machine, or --accumulate and "
         "--checkpoint-activations for fewer activations; --memory-limit 0 tries it anyway\n");
   CHECK(outcome.seconds < 5);
+  // Numbers that are equal when they are rounded are shown with more digits.
+  const Outcome nearly = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads",
+                                       "25", "--d-ff", "6400", "--memory-limit", "79.6"});
+  CHECK(contains(nearly.err, "needs about 79.65 GB of memory"));
+  CHECK(contains(nearly.err, "but 79.60 GB are available"));
   CHECK(contains(training.run({"--layers", "1000000000", "--d-model", "1000000000"}).err,
                  "ringside: this needs about "));
   CHECK(training.run({"--steps", "1", "--memory-limit", "0.000001"}).exit_code == 1);

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -20,6 +18,7 @@
 #include "cli/views/player/player_data.hpp"
 #include "cli/views/player/player_page.hpp"
 #include "collectives/selection/cost_lines.hpp"
+#include "tests/cli/browser.hpp"
 #include "tests/cli/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 
@@ -105,15 +104,6 @@ std::string what_is_wrong(const Json& play, bool barrier) {
       for (std::size_t column = 0; column < now[rank].size(); ++column)
         if (now[rank][column] != said[rank][column])
           return fmt::format("step {}, rank {}, column {}", s, rank, column);
-  }
-  return "";
-}
-
-// The program that opens a page, or "".
-std::string browser() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-    const std::string path = fmt::format("/usr/bin/{}", name);
-    if (access(path.c_str(), X_OK) == 0) return path;
   }
   return "";
 }
@@ -216,37 +206,14 @@ TEST_CASE("the page is well-formed, loads nothing, and keeps all ranks below 17"
   CHECK(contains(outcome.err, "--html plays up to 16 ranks, not 17: choose fewer with -n"));
 }
 
-// A schedule of another kind enters the page as data alone: two stages of a pipeline, whose cells
-// name the actions that are done.
-TEST_CASE("the page plays a family that is no collective, and compares no costs there") {
-  const Json message = {{"from", 0},  {"to", 1},    {"label", "F0"},        {"taken_from", 0},
-                        {"first", 0}, {"count", 1}, {"action", "overwrite"}};
-  const Json play = {{"root", nullptr},
-                     {"columns", {"0"}},
-                     {"start", {{""}, {""}}},
-                     {"steps",
-                      {{{"says", "stage 0 forwards micro-batch 0"},
-                        {"messages", {message}},
-                        {"cells", {{"F"}, {""}}}}}}};
-  const Json pipeline = {{"name", "pipeline"},       {"promise", "every micro-batch is done"},
-                         {"cell", "A cell names …"}, {"row", "rank"},
-                         {"column", "micro-batch"},  {"algorithms", Json::array()}};
-  Json data = player_data({find_algorithm(Collective::barrier), 2, 0});
-  data["families"].push_back(pipeline);
-  data["families"].back()["algorithms"].push_back(
-      {{"name", "gpipe"}, {"cautionary", false}, {"plays", {{"2", play}}}});
-  data["first"] = {{"family", "pipeline"}, {"algorithm", "gpipe"}, {"ranks", 2}};
-  CHECK(data_of_player_page(player_page(data)) == data);
-}
-
 // Drives the page as a reader does, by keys and sliders, and writes what it shows into a <pre>.
 TEST_CASE("in a browser the page plays, and its times are those of the cost model") {
-  if (browser().empty()) {
-    MESSAGE("SKIPPED: there is no chromium here to open the page (apt-get install chromium)");
+  if (testing::browser().empty()) {
+    MESSAGE(testing::no_browser);
     return;
   }
-  std::string page = page_of({"all_reduce", "--algorithm", "ring", "-n", "4"});
-  const std::string driver = R"(<script>
+  const std::string page = page_of({"all_reduce", "--algorithm", "ring", "-n", "4"});
+  const auto outcome = testing::open_in_browser(page, R"(
     const press = key => dispatchEvent(new KeyboardEvent('keydown', { key, cancelable: true }));
     const lines = [];
     const held = () => [...document.querySelectorAll('[data-held]')].map(cell => cell.dataset.held);
@@ -264,17 +231,6 @@ TEST_CASE("in a browser the page plays, and its times are those of the cost mode
     for (const row of document.querySelectorAll('#bars tr'))
       lines.push('cost ' + row.dataset.algorithm + ' ' + row.dataset.seconds + ' ' + row.className);
     lines.push(byId('why').textContent);
-    data.families.push({
-      name: 'pipeline', promise: 'every micro-batch is done', cell: 'A cell names the actions.',
-      row: 'rank', column: 'micro-batch', algorithms: [{ name: 'gpipe', plays: { 2: {
-        root: null, columns: ['0'], start: [['.'], ['.']], steps: [{
-          says: 'stage 0 runs forward', cells: [['0F'], ['.']], messages: [{
-            from: 0, to: 1, words: 'activations', label: '0F', input: false, taken_from: 0,
-            first: 0, count: 1, action: 'overwrite' }] }] } } }] });
-    choose('pipeline', 'gpipe', 2, 1);
-    note();
-    lines.push(`costs hidden: ${byId('costs').hidden}, ` +
-      `strips: ${document.querySelectorAll('#cells i').length}`);
     choose('all_reduce', 'ring', 8, 0);
     press(' ');
     setTimeout(() => {
@@ -284,17 +240,7 @@ TEST_CASE("in a browser the page plays, and its times are those of the cost mode
       result.textContent = lines.join('\n');
       document.body.append(result);
     }, 5000);
-  </script></body>)";
-  page.replace(page.rfind("</body>"), 7, driver);
-  const TemporaryPage file;
-  std::ofstream(file.path) << page;
-  const std::string home = file.path + ".profile";
-  const auto outcome = run_program(
-      {browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-       "--force-prefers-reduced-motion", "--user-data-dir=" + home, "--virtual-time-budget=20000",
-       "--dump-dom", "file://" + file.path},
-      {{"HOME", home}}, Seconds(90));
-  std::filesystem::remove_all(home);
+  )");
   const std::size_t begin = outcome.out.find("<pre id=\"result\">");
   REQUIRE_MESSAGE(begin != std::string::npos, outcome.err);
   const std::string result = outcome.out.substr(begin);
@@ -310,9 +256,6 @@ TEST_CASE("in a browser the page plays, and its times are those of the cost mode
   CHECK(contains(result, "halving_doubling all_reduce on 5 ranks | At the start"));
   CHECK(contains(result, "ring reduce_scatter on 5 ranks | At the start (4 steps)"));
   CHECK(contains(result, "playing: true"));
-  CHECK(contains(result,
-                 "gpipe pipeline on 2 ranks | Step 0: stage 0 runs forward (1 of 1) | 0F . | 1"));
-  CHECK(contains(result, "costs hidden: true, strips: 0"));
 
   // Slider 60 is 10^(-7 + 60/20) s, and slider 20 is 10^(-11 + 20/20) s.
   for (const Algorithm& algorithm : all_algorithms()) {

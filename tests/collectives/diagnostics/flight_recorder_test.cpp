@@ -75,6 +75,17 @@ TEST_CASE("a file has the last calls in their order, and the state of each") {
   CHECK(entries.front().state == FlightEntry::done);
 }
 
+TEST_CASE("a record is not written through a link that somebody else has put in its place") {
+  const Folder folder;
+  std::filesystem::create_directory(folder.path);
+  const auto victim = folder.path / "victim";
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, folder.path / "0.flight");
+  Recorder recorder(0, 1, folder, 1);
+  recorder.write("rank 1 is gone");
+  CHECK(tests::read_file(victim) == "precious");
+}
+
 TEST_CASE("without a folder nothing is written") {
   FlightRecorder recorder(0, 1, "");
   recorder.begin(1, all_reduce_of(1), 1);

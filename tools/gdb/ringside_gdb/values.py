@@ -6,14 +6,19 @@ libstdc++'s own printers are missing. Nothing here calls a function of the progr
 import gdb
 
 
+MOST = 1_000_000  # elements of a vector that is worth reading
+
+
 def vector(value):
-    """The elements of a std::vector."""
+    """The elements of a std::vector. One that is not constructed yet may claim any length."""
     parts = value["_M_impl"]
     begin, end = parts["_M_start"], parts["_M_finish"]
     if begin.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:  # std::vector<bool>
         words, bits = begin["_M_p"], begin["_M_p"].dereference().type.sizeof * 8
         count = (int(end["_M_p"]) - int(words)) * 8 + int(end["_M_offset"])
         return [bool(int(words[i // bits]) >> (i % bits) & 1) for i in range(count)]
+    if not 0 <= int(end - begin) <= MOST:
+        raise gdb.MemoryError("it is not constructed yet")
     return [begin[i] for i in range(int(end - begin))]
 
 

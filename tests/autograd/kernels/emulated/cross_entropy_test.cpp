@@ -55,7 +55,8 @@ struct Problem {
 };
 
 template <class S, class G>
-CrossEntropy<S, G> kernel(Problem<S>& problem, G* gradient, float weight) {
+CrossEntropy<S, G> kernel(Problem<S>& problem, G* gradient, float weight,
+                          bool row_in_shared = false) {
   return {.logits = problem.logits.data(),
           .targets = {problem.targets.data(), problem.n, ignored},
           .losses = problem.losses.data(),
@@ -64,7 +65,8 @@ CrossEntropy<S, G> kernel(Problem<S>& problem, G* gradient, float weight) {
           .rows = problem.rows(),
           .weight = weight,
           .packs = fits_packs(problem.n, problem.logits.data()) &&
-                   (!gradient || fits_packs(problem.n, gradient))};
+                   (!gradient || fits_packs(problem.n, gradient)),
+          .row_in_shared = row_in_shared};
 }
 
 template <class S, class G>
@@ -75,10 +77,15 @@ void check(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emu
   launch_emulated(kernel<S, G>(problem, nullptr, 0), blocks, emulation);
   CHECK(difference(problem.losses, expected.losses) < 1e-5);
   CHECK(difference(problem.log_sums, expected.log_sums) < 1e-5);
-  std::fill(problem.losses.begin(), problem.losses.end(), 77.0f);
-  launch_emulated(kernel<S, G>(problem, gradient.data(), 0.25f), blocks, emulation);
-  CHECK(difference(problem.losses, expected.losses) < 1e-5);
-  CHECK(difference(gradient, expected.gradient) < tolerance<G>);
+  for (const bool row_in_shared : {false, true}) {
+    CAPTURE(row_in_shared);
+    std::fill(problem.losses.begin(), problem.losses.end(), 77.0f);
+    std::fill(gradient.begin(), gradient.end(), G(77.0f));
+    launch_emulated(kernel<S, G>(problem, gradient.data(), 0.25f, row_in_shared), blocks,
+                    emulation);
+    CHECK(difference(problem.losses, expected.losses) < 1e-5);
+    CHECK(difference(gradient, expected.gradient) < tolerance<G>);
+  }
   // The same gradient, computed afterwards.
   const float dloss = 0.5f;
   std::vector<G> later(gradient.size());
@@ -95,8 +102,13 @@ void check(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emu
   CHECK(difference(later, expected.gradient) < tolerance<G>);
   // The same gradient, written over the logits.
   if constexpr (std::is_same_v<S, G>) {
-    launch_emulated(kernel<S, S>(problem, problem.logits.data(), 0.25f), blocks, emulation);
-    CHECK(difference(problem.logits, expected.gradient) < tolerance<G>);
+    const auto logits = problem.logits;
+    for (const bool row_in_shared : {false, true}) {
+      problem.logits = logits;
+      launch_emulated(kernel<S, S>(problem, problem.logits.data(), 0.25f, row_in_shared), blocks,
+                      emulation);
+      CHECK(difference(problem.logits, expected.gradient) < tolerance<G>);
+    }
   }
 }
 
@@ -124,10 +136,12 @@ TEST_CASE(
   for (std::size_t i = 40; i < 44; ++i)
     problem.logits[i] = -std::numeric_limits<float>::infinity();  // the first pack of the last row
   problem.targets = {2, 20, 7};
-  launch_emulated(kernel<float, float>(problem, nullptr, 0), 3);
-  CHECK(std::isfinite(problem.losses[0]));
-  CHECK(std::isnan(problem.losses[1]));
-  CHECK(std::isfinite(problem.losses[2]));
+  for (const bool row_in_shared : {false, true}) {
+    launch_emulated(kernel<float, float>(problem, nullptr, 0, row_in_shared), 3);
+    CHECK(std::isfinite(problem.losses[0]));
+    CHECK(std::isnan(problem.losses[1]));
+    CHECK(std::isfinite(problem.losses[2]));
+  }
 }
 
 TEST_CASE("cuda totals: losses are added up in fp64 by any number of threads") {

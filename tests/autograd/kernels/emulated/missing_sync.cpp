@@ -20,7 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "autograd/kernels/shared/cross_entropy.hpp"
 #include "autograd/kernels/shared/optimizer.hpp"
+#include "autograd/kernels/shared/rms_norm.hpp"
 #include "autograd/kernels/shared/sums.hpp"
 #include "tests/autograd/kernels/emulated/attention_problem.hpp"
 
@@ -113,10 +115,51 @@ int examine_attention() {
                          [&] { problem.queries_backward<BlockWithoutSync>(emulation); });
 }
 
+// The gradient has twice the elements in a pack, so that a thread reads what others have copied.
+int examine_cross_entropy() {
+  const auto logits = numbers<float>(4 * 40, 1);
+  const std::int32_t targets[] = {1, 2, 3, 4};
+  float losses[4] = {};
+  std::vector<Bf16> gradient(logits.size());
+  const CrossEntropy<float, Bf16> kernel{.logits = logits.data(),
+                                         .targets = {targets, 40, -100},
+                                         .losses = losses,
+                                         .log_sums = nullptr,
+                                         .gradient = gradient.data(),
+                                         .rows = 4,
+                                         .weight = 1,
+                                         .packs = true,
+                                         .row_in_shared = true};
+  return examine("cross_entropy", [&] { launch_emulated<BlockWithoutSync>(kernel, 2, {3, 2}); });
+}
+
+int examine_rms_norm() {
+  const auto x = numbers<float>(6 * 40, 1), w = numbers<float>(40, 2), r = numbers<float>(6, 3);
+  std::vector<float> dx(x.size()), partials(2 * w.size()), dw(w.size());
+  const RmsNormBackward<float, 32> kernel{.dy = x.data(),
+                                          .x = x.data(),
+                                          .w = w.data(),
+                                          .r = r.data(),
+                                          .dx = dx.data(),
+                                          .partials = partials.data(),
+                                          .rows = 6,
+                                          .n = 40,
+                                          .first = 0,
+                                          .packs = true};
+  const ColumnSums<float> sums{.partials = x.data(), .total = dw.data(), .lines = 6, .n = 40};
+  return examine("rms_norm backward",
+                 [&] {
+                   launch_emulated<BlockWithoutSync>(kernel, 2, {3, 2});
+                 }) +
+         examine("column sums", [&] {
+           launch_emulated<BlockWithoutSync>(sums, 1, {96, 1});
+         });
+}
+
 }  // namespace
 
 int main() {
-  int wrong = examine_attention();
+  int wrong = examine_attention() + examine_cross_entropy() + examine_rms_norm();
   const auto many = numbers<float>(100, 1);
   double total = 0, partials[2] = {};
   wrong += examine("total", [&] {

@@ -49,8 +49,9 @@ void check_forward(std::int64_t rows, std::int64_t n, bool with_residual, std::i
   CHECK(difference(sum, expected_sum) == 0);
 }
 
-template <class S>
+template <class Kernel>
 void check_backward(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emulation emulation) {
+  using S = typename Kernel::Element;
   const auto dy = numbers<S>(rows * n, 1), x = numbers<S>(rows * n, 2), w = numbers<S>(n, 3);
   std::vector<float> r, partials(static_cast<std::size_t>(blocks * n), 77.0f);
   std::vector<double> expected_dx, expected_dw(w.size());
@@ -72,20 +73,25 @@ void check_backward(std::int64_t rows, std::int64_t n, std::int64_t blocks, Emul
     r.push_back(static_cast<float>(factor));
   }
   std::vector<S> dx(x.size()), dw(w.size());
-  launch_emulated(
-      RmsNormBackward<S>{.dy = dy.data(),
-                         .x = x.data(),
-                         .w = w.data(),
-                         .r = r.data(),
-                         .dx = dx.data(),
-                         .partials = partials.data(),
-                         .rows = rows,
-                         .n = n,
-                         .packs = fits_packs(n, dy.data(), x.data(), dx.data(), w.data())},
-      blocks, emulation);
-  launch_emulated(
-      ColumnSums<S>{.partials = partials.data(), .total = dw.data(), .rows = blocks, .n = n}, 2,
-      emulation);
+  const bool packs = fits_packs(n, dy.data(), x.data(), dx.data(), w.data());
+  for (std::int64_t first = 0; first < n; first += Kernel::columns_of(packs)) {
+    const Kernel kernel{.dy = dy.data(),
+                        .x = x.data(),
+                        .w = w.data(),
+                        .r = r.data(),
+                        .dx = dx.data(),
+                        .partials = partials.data(),
+                        .rows = rows,
+                        .n = n,
+                        .first = first,
+                        .packs = packs};
+    launch_emulated(kernel, blocks, emulation);
+    launch_emulated(ColumnSums<S>{.partials = partials.data(),
+                                  .total = dw.data() + first,
+                                  .lines = blocks,
+                                  .n = kernel.width()},
+                    2, emulation);
+  }
   CHECK(difference(dx, expected_dx) < tolerance<S>);
   CHECK(difference(dw, expected_dw) < tolerance<S>);
 }
@@ -102,7 +108,38 @@ TEST_CASE("cuda rms_norm: rows with packs and without and more and fewer rows th
           check_forward<float>(2, n, with_residual, blocks, emulation);
           check_forward<Bf16>(5, n, with_residual, blocks, emulation);
         }
-        check_backward<float>(2, n, blocks, emulation);
-        check_backward<Bf16>(5, n, blocks, emulation);
+        check_backward<RmsNormBackward<float, 32>>(2, n, blocks, emulation);
+        check_backward<RmsNormBackward<Bf16, 32>>(5, n, blocks, emulation);
       }
+}
+
+TEST_CASE("cuda rms_norm: gradients of rows that take several launches") {
+  for (const Emulation emulation : emulations)
+    for (const std::int64_t n : {1024, 1025, 2560}) {
+      CAPTURE(n);
+      check_backward<RmsNormBackward<float, 32>>(7, n, 2, emulation);
+      check_backward<RmsNormBackward<Bf16, 32>>(7, n, 2, emulation);
+      check_backward<RmsNormBackward<Bf16, 256>>(7, n, 2, emulation);
+    }
+  check_backward<RmsNormBackward<float, 256>>(3, 8192 + 40, 2, {3, 2});
+}
+
+TEST_CASE("cuda column sums: a tree over lines, for every number of threads") {
+  constexpr std::int64_t n = 70;
+  for (const std::int64_t lines : {1, 2, 9, 40})
+    for (const int threads : {1, 3, 40, 64, 96, 160}) {
+      CAPTURE(lines);
+      CAPTURE(threads);
+      const auto partials = numbers<float>(lines * n, 5);
+      std::vector<float> total(n);
+      std::vector<double> expected(n);
+      for (std::int64_t i = 0; i < lines * n; ++i)
+        expected[static_cast<std::size_t>(i % n)] +=
+            static_cast<double>(partials[static_cast<std::size_t>(i)]);
+      launch_emulated(
+          ColumnSums<float>{
+              .partials = partials.data(), .total = total.data(), .lines = lines, .n = n},
+          2, {threads, 1});
+      CHECK(difference(total, expected) < 1e-6);
+    }
 }

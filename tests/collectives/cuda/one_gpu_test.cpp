@@ -1,13 +1,14 @@
-// The GPU's collectives against plain sums; without a GPU, the sentence that says so.
-#include <cstdio>
+// Ranks that are threads and share a GPU, against plain sums; without a GPU, the sentence that says
+// so.
 #include <optional>
 
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/half.hpp"
-#include "tests/cli/run_program.hpp"
+#include "tests/collectives/cuda/skipped.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -15,13 +16,6 @@ using namespace ringside::tests;
 using cuda::DeviceBuffer;
 
 namespace {
-
-// Prints the reason in the form by which ctest counts a test as skipped.
-bool skipped() {
-  const auto missing = cuda::what_is_missing();
-  if (missing) std::printf("SKIPPED: %s\n", missing->c_str());
-  return missing.has_value();
-}
 
 float number(int rank, std::size_t i) {
   return static_cast<float>((static_cast<std::size_t>(rank) * 5 + i * 7) % 11);
@@ -126,7 +120,7 @@ TEST_CASE("a rank that shares a GPU and never makes the call is named") {
   const auto world = cuda::make_one_gpu_world(2, Seconds(1));
   const auto outcomes = on_threads(
       1, [&](int rank) { ProcessGroup(cuda::make_one_gpu_backend(world, rank)).barrier(); });
-  CHECK(testing::contains(outcomes[0], "these did not call it within 1 s: 1"));
+  CHECK(contains(outcomes[0], "these did not call it within 1 s: 1"));
 }
 
 TEST_CASE("memory of the host is an error that says what to use") {
@@ -137,51 +131,4 @@ TEST_CASE("memory of the host is an error that says what to use") {
       group.all_reduce(std::span(host)),
       "all_reduce of 4 fp32 (sum, ring): expected memory of a GPU, got a buffer of the "
       "host: allocate it with DeviceBuffer or cudaMalloc");
-}
-
-TEST_CASE("processes over cuda_ipc get the plain sums") {
-  if (skipped()) return;
-  for (const std::string collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"})
-    for (const std::string type : {"fp32", "fp16", "bf16"}) {
-      CAPTURE(collective);
-      CAPTURE(type);
-      const auto outcome = testing::run_program(
-          {testing::ringside_binary, "bench", collective, "-n", "2,3", "--type", type, "--bytes",
-           "4B,1000000B,100MB", "--backends", "cuda_ipc", "--repeat", "4", "--warmup", "1"},
-          {}, Seconds(100));
-      CHECK(outcome.err == "");
-      CHECK(outcome.exit_code == 0);  // not 0 if an element is wrong
-    }
-}
-
-TEST_CASE("nccl gives the plain sums, with one rank for each GPU") {
-  if (skipped()) return;
-  const std::string ranks = std::to_string(std::min(8, cuda::device_count()));
-  if (!nccl_is_here()) {
-    std::printf("SKIPPED: this build has no NCCL\n");
-    return;
-  }
-  for (const std::string collective : {"all_reduce", "all_gather", "broadcast"}) {
-    const auto outcome =
-        testing::run_program({testing::ringside_binary, "bench", collective, "-n", ranks, "--bytes",
-                              "4096B,8MiB", "--backends", "nccl"},
-                             {}, Seconds(100));
-    CHECK(outcome.err == "");
-    CHECK(outcome.exit_code == 0);
-  }
-}
-
-TEST_CASE("nccl reports two ranks that share a GPU") {
-  if (skipped()) return;
-  if (!nccl_is_here() || cuda::device_count() > 1) {
-    std::printf("SKIPPED: this needs NCCL and exactly one GPU\n");
-    return;
-  }
-  const auto outcome = testing::run_program({testing::ringside_binary, "bench", "all_reduce", "-n",
-                                             "2", "--bytes", "4KB", "--backends", "nccl"},
-                                            {}, Seconds(60));
-  CHECK(outcome.exit_code != 0);
-  CHECK(testing::contains(outcome.err, "ranks 0 and 1 share GPU "));
-  CHECK(testing::contains(outcome.err, nccl_version()));
-  CHECK(testing::contains(outcome.err, "NCCL_MULTI_RANK_GPU_ENABLE=1"));
 }

@@ -1,4 +1,5 @@
 //     fuzz_NAME SECONDS [SEED]            runs damaged inputs for this time
+//     fuzz_NAME --inputs COUNT [SEED]     runs so many of them
 //     fuzz_NAME --only NUMBER [SEED]      runs one input again, for a debugger
 //
 // Input number i of a seed is always the same, so a failure can be reproduced.
@@ -15,7 +16,7 @@
 
 #include "base/clock.hpp"
 #include "base/random.hpp"
-#include "tests/fuzz/safetensors.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
@@ -73,10 +74,6 @@ std::string input_of(std::uint64_t seed, std::uint64_t number) {
   return input;
 }
 
-void run(const std::string& input) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
-}
-
 // A signal handler, so it calls only async-signal-safe functions.
 void report_and_raise(int signal) {
   char text[64] = "ended by a signal at input --only ";
@@ -92,14 +89,17 @@ void report_and_raise(int signal) {
   std::raise(signal);
 }
 
-int fuzz_for(double seconds, std::uint64_t seed) {
+// Runs inputs while go_on(number of the next one).
+template <class GoOn>
+int fuzz_while(GoOn go_on, std::uint64_t seed) {
+  const auto start = Clock::now();
   std::uint64_t accepted = 0, number = 0;
-  for (const auto start = Clock::now(); seconds_since(start) < seconds; ++number) {
+  for (; go_on(number); ++number) {
     number_now = number;
-    run(input_of(seed, number));
-    accepted += fuzz::was_accepted();
+    accepted += fuzz::try_input(input_of(seed, number));
   }
-  fmt::print("{} inputs of seed {}, {} of them accepted\n", number, seed, accepted);
+  fmt::print("{} inputs of seed {} in {:.0f} s, {} of them accepted\n", number, seed,
+             seconds_since(start), accepted);
   const bool sound = accepted > 0 && accepted < number / 2;  // otherwise the test is meaningless
   if (!sound) fmt::print("expected some inputs to be accepted, but less than half\n");
   return sound ? 0 : 1;
@@ -108,16 +108,24 @@ int fuzz_for(double seconds, std::uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool once = argc > 2 && std::string(argv[1]) == "--only";
-  const std::uint64_t seed =
-      argc > (once ? 3 : 2) ? std::strtoull(argv[once ? 3 : 2], nullptr, 10) : 1;
+  const std::string option = argc > 2 ? argv[1] : "";
+  const bool once = option == "--only", counted = option == "--inputs";
+  const auto number_at = [&](int i, std::uint64_t otherwise) {
+    return i < argc ? std::strtoull(argv[i], nullptr, 10) : otherwise;
+  };
+  const std::uint64_t seed = number_at(once || counted ? 3 : 2, 1), number = number_at(2, 0);
   for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, report_and_raise);
   try {
-    if (!once) return fuzz_for(argc > 1 ? std::strtod(argv[1], nullptr) : 1.5, seed);
-    const std::string input = input_of(seed, std::strtoull(argv[2], nullptr, 10));
+    if (counted) return fuzz_while([number](std::uint64_t next) { return next < number; }, seed);
+    if (!once) {
+      const auto end = Deadline::after(Seconds(argc > 1 ? std::strtod(argv[1], nullptr) : 1.5));
+      return fuzz_while([&end](std::uint64_t) { return !end.expired(); }, seed);
+    }
+    number_now = number;
+    const std::string input = input_of(seed, number);
     fmt::print("{}\n", input);
-    run(input);
-    fmt::print("{}\n", fuzz::was_accepted() ? "accepted" : "refused");
+    std::fflush(stdout);
+    fmt::print("{}\n", fuzz::try_input(input) ? "accepted" : "refused");
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "input --only {} of seed {}: {}\n", number_now, seed, error.what());

@@ -1,0 +1,9 @@
+// The style and the script of a report: report.css and report.js in this folder. CMake embeds them.
+#pragma once
+
+namespace ringside::cli {
+
+const char* report_style();
+const char* report_script();
+
+}  // namespace ringside::cli

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Reads the machine code of the GPU's kernels: registers, spills, shared memory, width of loads.
+
+    machine_code_test.py LIBRARY...      libraries with GPU code; --show prints every kernel
+
+No GPU is needed, only cuobjdump and nvdisasm: of the CUDA Toolkit, or the Python packages
+nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm. Without them the test is skipped.
+
+A limit is not what a kernel has today but what it may not exceed: two blocks on a multiprocessor
+instead of one, 16 bytes in an instruction instead of 2. So a new compiler passes.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+BF16, FP32 = "Bf16", "float"
+
+# Of the kernels whose name matches: the most registers, and instructions that must occur, "4 STG"
+# at least four times: nvcc has split some stores of a kernel and not others.
+# 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, 64 allow 2 of 512.
+LIMITS = [
+    (r"^void (collective|limit)<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"^void sum<", 128, ["LDG.E.128", "STG.E.128"]),
+    (r"run<RmsNormBackward<(Bf16|float), (32|256)>", 128, ["12 LDG.E.128", "4 STG.E.128"]),
+    (r"run<RmsNorm<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"run<CopyStrided<unsigned __int128", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"run<Convert<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"run<Rope<", 80, ["8 LDG.E.128", "4 STG.E.128"]),
+    (r"run<CrossEntropy<", 64, ["LDGSTS.E.*128", "LDG.E.128", "STG.E.128"]),
+    (r"run<CrossEntropyBackward<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"run<EmbeddingBackward<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"run<EmbeddingPartialSums<", 64, ["LDG.E.128", "STG.E.128"]),
+    (r"run<OptimizerUpdate<AdamW", 80, ["4 LDG.E.128", "4 STG.E.128"]),
+    (r"run<OptimizerUpdate<(Sgd|Momentum)", 64, ["2 LDG.E.128", "STG.E.128"]),
+    (r"run<Attention(Forward|KeysBackward|QueriesBackward)<Bf16", 255, ["LDGSTS.E.*128", "HMMA", "LDSM"]),
+    (r"run<Attention(Forward|KeysBackward|QueriesBackward)<float", 255, ["LDGSTS.E.*128", "FFMA"]),
+]
+
+
+def tool(name):
+    for folder in os.environ.get("RINGSIDE_CUDA_TOOLS", "").split(":") + ["/usr/local/cuda/bin"]:
+        path = os.path.join(folder, name)
+        if folder and os.access(path, os.X_OK):
+            return path
+    return shutil.which(name)
+
+
+def short(name):
+    """void run<autograd::cuda::RmsNorm<autograd::Bf16> >(...) -> void run<RmsNorm<Bf16>>"""
+    name = name.replace("(anonymous namespace)::", "")
+    name = re.sub(r"\b(?:ringside|autograd|collectives|cuda|one_sided)::", "", name)
+    name = re.sub(r"> >", ">>", re.sub(r"> >", ">>", name))
+    return re.sub(r"\((?!Kernel).*$", "", name)
+
+
+def demangled(names):
+    listed = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True,
+                            check=True)
+    return dict(zip(names, map(short, listed.stdout.splitlines())))
+
+
+def kernels_of(library, cuobjdump):
+    """name -> {"REG": ..., "STACK": ..., "SHARED": ..., "code": [instructions]}"""
+    environment = dict(os.environ, PATH=f"{os.path.dirname(tool('nvdisasm'))}:{os.environ['PATH']}")
+    read = lambda option: subprocess.run([cuobjdump, option, library], capture_output=True, text=True,
+                                         check=True, env=environment).stdout
+    kernels, name = {}, None
+    for line in read("-res-usage").splitlines():
+        if match := re.match(r"\s*Function (\S+):", line):
+            name = match[1]
+        elif name and "REG:" in line:
+            usage = dict(re.findall(r"(\w+):(\d+)", line))
+            kernels[name] = {key: int(usage.get(key, 0)) for key in ("REG", "STACK", "SHARED", "LOCAL")}
+            kernels[name]["code"] = []
+            name = None
+    for line in read("-sass").splitlines():
+        if match := re.match(r"\s*Function : (\S+)", line):
+            name = match[1]
+        elif match := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
+            kernels[name]["code"].append(match[1])
+    names = demangled(list(kernels))
+    return {names[each]: kernel for each, kernel in kernels.items()}
+
+
+def faults_of(name, kernel):
+    if kernel["STACK"] or kernel["LOCAL"]:
+        yield f"spills {kernel['STACK'] + kernel['LOCAL']} bytes of registers"
+    if "run<" in name and kernel["SHARED"] > 128:
+        yield f"has {kernel['SHARED']} bytes of static shared memory, where launch() counts 128"
+    for pattern, registers, instructions in LIMITS:
+        if not re.search(pattern, name):
+            continue
+        if kernel["REG"] > registers:
+            yield f"takes {kernel['REG']} registers, more than {registers}"
+        for wanted in instructions:
+            times, _, instruction = wanted.rpartition(" ")
+            seen = sum(bool(re.match(instruction, code)) for code in kernel["code"])
+            if seen < int(times or 1):
+                yield f"has {seen} instructions {instruction}, fewer than {times or 1}"
+
+
+def main():
+    libraries = [argument for argument in sys.argv[1:] if argument != "--show"]
+    missing = [name for name in ("cuobjdump", "nvdisasm", "c++filt") if not tool(name)]
+    if missing:
+        print(f"SKIPPED: needs {' and '.join(missing)}: pip install nvidia-cuda-cuobjdump "
+              "nvidia-cuda-nvdisasm, and name their folder in RINGSIDE_CUDA_TOOLS")
+        return 0
+    kernels = {}
+    for library in libraries:
+        kernels |= kernels_of(library, tool("cuobjdump"))
+    if "--show" in sys.argv:
+        for name, kernel in sorted(kernels.items()):
+            wide = sum("128" in code and code.startswith(("LDG", "STG")) for code in kernel["code"])
+            print(f"{kernel['REG']:4} registers {kernel['STACK']:5} stack {kernel['SHARED']:6} shared "
+                  f"{len(kernel['code']):6} instructions {wide:4} wide  {name}")
+    faults = [f"{name} {fault}" for name, kernel in kernels.items()
+              for fault in faults_of(name, kernel)]
+    faults += [f"no kernel is called {pattern}" for pattern, _, _ in LIMITS
+               if not any(re.search(pattern, name) for name in kernels)]
+    for fault in faults:
+        print("WRONG:", fault)
+    print(f"{len(kernels)} kernels, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+sys.exit(main())

@@ -1,0 +1,111 @@
+// `ringside bench ddp`: calls, bytes and exposed time of each strategy, its page and its picture.
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/bench/run_bench.hpp"
+#include "tests/cli/report/markup.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+using nlohmann::json;
+using tests::what_is_malformed;
+
+namespace {
+
+// On two ranks, with short sequences.
+BenchOutcome bench_ddp(std::vector<std::string> options) {
+  options.insert(options.end(), {"-n", "2", "--batch", "1", "--sequence", "16"});
+  return run_bench("ddp", options);
+}
+
+}  // namespace
+
+TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each strategy") {
+  const TemporaryDirectory directory;
+  const auto report = directory.path() / "ddp.html", svg = directory.path() / "ddp.svg";
+  const auto [all, table] =
+      bench_ddp({"--steps", "3", "--buckets", "1,1000", "--report", report, "--svg", svg});
+  CHECK(contains(table, "tiny: "));
+  CHECK(contains(table, "no communication"));
+  CHECK(contains(table, "bucket model: o = "));
+  const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
+  std::map<std::string, json> rows;
+  for (const auto& row : all.at("rows"))
+    rows[row.at("strategy").get<std::string>() +
+         (row.at("bucket_mb").is_null() ? ""
+                                        : fmt::format(" {}", row.at("bucket_mb").get<double>()))] =
+        row;
+  REQUIRE(rows.size() == 6);
+  CHECK(rows["none"].at("calls") == 0);
+  CHECK(rows["naive"].at("calls") == 39);  // 4 layers of 9, embedding, norm, head
+  CHECK(rows["overlap"].at("calls") == 39);
+  CHECK(rows["flat"].at("calls") == 1);
+  CHECK(rows["bucketed 1000"].at("calls") == 2);  // the first bucket is small
+  for (const auto& [name, row] : rows) {
+    CHECK_MESSAGE(row.at("bytes_sent") == (name == "none" ? 0 : bytes), name);  // 2 (p-1) / p = 1
+    CHECK(row.at("step_ms").get<double>() > 0);
+    CHECK(row.at("exposed_ms").get<double>() <= row.at("step_ms").get<double>());
+    CHECK(row.at("ratio").get<double>() ==
+          doctest::Approx(row.at("step_ms").get<double>() /
+                          rows["none"].at("step_ms").get<double>()));
+  }
+  const std::string page = read_file(report);
+  CHECK(what_is_malformed(page) == "");
+  CHECK(!contains(page, "http"));
+  CHECK(page.find("One step: naive") < page.find("One step: bucketed"));
+  CHECK(contains(page, "How large should a bucket be?"));
+  CHECK(contains(page, fmt::format("<td>{:.1f}</td>", rows["naive"].at("step_ms").get<double>())));
+  CHECK(what_is_malformed(read_file(svg)) == "");
+}
+
+TEST_CASE("bench ddp chooses four bucket sizes with the predicted best among them") {
+  const auto [all, table] =
+      bench_ddp({"--steps", "1", "--strategies", "bucketed", "--link", "100Mbps,50us"});
+  std::set<int> calls;
+  std::set<double> sizes;
+  for (const auto& row : all.at("rows")) {
+    if (row.at("strategy") != "bucketed") continue;
+    calls.insert(row.at("calls").get<int>());
+    sizes.insert(row.at("bucket_mb").get<double>());
+    // The link carries the 3.4 MB in 270 ms. Nobody hides that behind a short backward.
+    CHECK(row.at("followed_exposed_ms").get<double>() > 100);
+  }
+  CHECK(calls.size() == 4);
+  CHECK(calls.contains(2));
+  CHECK(sizes.contains(all.at("bucket_model").at("best_followed_mb").get<double>()));
+}
+
+TEST_CASE("bench ddp measures several backends in turn beside one step without communication") {
+  const auto [all, table] = bench_ddp(
+      {"--steps", "2", "--strategies", "flat,bucketed", "--buckets", "1", "--backend", "tcp,shm"});
+  CHECK(contains(table, "2 ranks over tcp\n"));
+  CHECK(contains(table, "\n\ntiny: 857k parameters, 3.4 MB of gradients; 2 ranks over shm\n"));
+  REQUIRE(all.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const json& rows = all[i].at("rows");
+    REQUIRE(rows.size() == 3);
+    for (const json& row : rows) CHECK(row.at("backend") == (i == 0 ? "tcp" : "shm"));
+    CHECK(rows[0].at("step_ms") == all[0].at("rows")[0].at("step_ms"));
+    CHECK(rows[1].at("strategy") == "flat");
+    CHECK(rows[2].at("bytes_sent") == all[i].at("bucket_model").at("gradient_bytes"));
+  }
+}
+
+TEST_CASE("bench ddp refuses backends that cannot take turns, and more memory than there is") {
+  const auto error_of = [](const std::vector<std::string>& options) {
+    std::vector<std::string> command = {ringside_binary, "bench", "ddp", "-n", "2",
+                                        "--model",       "tiny"};
+    command.insert(command.end(), options.begin(), options.end());
+    return run_program(command).err;
+  };
+  CHECK(error_of({"--backend", "tcp,threads"}) ==
+        "ringside: --backend threads keeps all ranks in one process, so no other backend can take "
+        "turns with it: name it alone\nTry: ringside bench --help\n");
+  CHECK(error_of({"--backend", "tcp,shm", "--report", "ddp.html"}) ==
+        "ringside: --svg and --report show one backend: name one with --backend, or leave them "
+        "out\nTry: ringside bench --help\n");
+  CHECK(contains(error_of({"--memory-limit", "0.01"}), "ringside: this needs about 0."));
+}

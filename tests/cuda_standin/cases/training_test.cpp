@@ -1,0 +1,106 @@
+// `ringside train --device cuda` and the benches of several processes, with a GPU each.
+#include <algorithm>
+
+#include "tests/cli/training/training.hpp"
+#include "tests/text.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+
+namespace {
+
+// The reports of the processes that were ranks, without the word "rank", sorted by rank.
+std::vector<std::string> reports_of_ranks(const std::filesystem::path& file) {
+  std::vector<std::string> ranks;
+  for (const std::string& line : sorted_lines(read_file(file)))
+    if (line.starts_with("rank ") && !line.starts_with("rank -")) ranks.push_back(line.substr(5));
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("training on GPUs follows the CPU, with every strategy and backend") {
+  const Training training({"--steps", "4"});
+  CHECK(training.run({"--dump", training.path("cpu").string()}).err == "");
+  struct Case {
+    Command options;
+    const char* devices;
+  };
+  int number = 0;
+  for (const Case& one : {Case{{}, "1"},
+                          {{"-n", "3", "--parallel", "bucketed"}, "1"},
+                          {{"-n", "3", "--parallel", "zero3"}, "8"},
+                          {{"-n", "2", "--device-backend", "nccl"}, "8"},
+                          {{"-n", "4", "--mesh", "dp=2,tp=2"}, "8"}}) {
+    CAPTURE(one.options);
+    Command command = {"--device", "cuda"};
+    command.insert(command.end(), one.options.begin(), one.options.end());
+    const std::string dump = training.path("cuda" + std::to_string(number++)).string();
+    command.insert(command.end(), {"--dump", dump});
+    const Outcome outcome = training.run(command, {{"RINGSIDE_STANDIN_DEVICES", one.devices}});
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+    CHECK(contains(outcome.out, "device   cuda: stand-in for a GPU\n"));
+    CHECK(largest_difference_of(training.path("cpu") / "step0004.safetensors",
+                                std::filesystem::path(dump) / "step0004.safetensors") < 1e-4);
+  }
+}
+
+TEST_CASE("each rank makes a context on its own GPU only, and leaves nothing open") {
+  const Training training({"-n", "8", "--steps", "2", "--batch", "16", "--device", "cuda"});
+  const auto report = training.path("report");
+  const Outcome outcome = training.run(
+      {}, {{"RINGSIDE_STANDIN_DEVICES", "8"}, {"RINGSIDE_STANDIN_REPORT", report.string()}});
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  const auto ranks = reports_of_ranks(report);
+  REQUIRE(ranks.size() == 8);
+  for (int r = 0; r < 8; ++r) {
+    const std::string& line = ranks[static_cast<std::size_t>(r)];
+    CAPTURE(line);
+    CHECK(line.starts_with(fmt::format("{}: contexts {}; opened 0; allocations 0;", r, r)));
+    CHECK(line.ends_with("violations "));
+  }
+}
+
+// In each step every GPU is read by one other: no GPU serves all ranks at once.
+TEST_CASE("ranks of cuda_ipc read from their neighbours first") {
+  const Training training({});
+  for (const std::string collective : {"all_gather", "all_reduce"}) {
+    CAPTURE(collective);
+    const auto report = training.path(collective);
+    const Outcome outcome = run_program(
+        {ringside_binary, "bench", collective, "-n", "4", "--bytes", "4096B", "--backends",
+         "cuda_ipc", "--repeat", "1", "--warmup", "0"},
+        {{"RINGSIDE_STANDIN_DEVICES", "8"}, {"RINGSIDE_STANDIN_REPORT", report.string()}},
+        Seconds(60));
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+    const auto ranks = reports_of_ranks(report);
+    REQUIRE(ranks.size() == 4);
+    for (int r = 0; r < 4; ++r)
+      CHECK(contains(ranks[static_cast<std::size_t>(r)],
+                     fmt::format("; reads {},{},{}", (r + 1) % 4, (r + 2) % 4, (r + 3) % 4)));
+  }
+}
+
+TEST_CASE("whichever call fails, ranks of cuda_ipc end with a sentence") {
+  const Training training({});
+  int failed = 0;
+  for (int n = 3; n < 90; n += 4) {
+    CAPTURE(n);
+    const Outcome outcome =
+        run_program({ringside_binary, "bench", "all_reduce", "-n", "2", "--bytes", "4096B",
+                     "--backends", "cuda_ipc", "--repeat", "1", "--warmup", "0"},
+                    {{"RINGSIDE_STANDIN_FAIL", std::to_string(n)}}, Seconds(60));
+    CHECK(!outcome.timed_out);
+    CHECK(outcome.signal == 0);
+    CHECK(outcome.survivors == "");
+    if (outcome.exit_code != 0) {
+      ++failed;
+      CAPTURE(outcome.err);
+      CHECK((contains(outcome.err, "unknown error") || contains(outcome.err, "driver error")));
+    }
+  }
+  CHECK(failed > 10);
+}

@@ -1,0 +1,111 @@
+#include "tests/cuda_standin/event.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/cuda_standin/machine.hpp"
+#include "tests/cuda_standin/shared_file.hpp"
+
+namespace ringside::standin {
+namespace {
+
+struct Events {
+  Lock lock;
+  std::map<const void*, std::shared_ptr<Event>> all;
+};
+Events& events() {
+  static Events& the = *new Events;
+  return the;
+}
+
+std::shared_ptr<Event> keep(std::shared_ptr<Event> event) {
+  const std::lock_guard guard(events().lock);
+  events().all[event.get()] = event;
+  ++machine().events;
+  return event;
+}
+
+constexpr std::size_t page = 4096;
+
+}  // namespace
+
+std::shared_ptr<Event> Event::make(bool interprocess) {
+  const std::shared_ptr<Event> event(new Event);
+  if (interprocess) {
+    const SharedFile file = SharedFile::make(page);
+    event->file_ = file.descriptor;
+    event->counts_ = new (file.memory) Counts;
+  }
+  return keep(event);
+}
+
+std::shared_ptr<Event> Event::open(const cudaIpcEventHandle_t& handle) {
+  FileHandle named;
+  std::memcpy(&named, &handle, sizeof named);
+  const SharedFile file = SharedFile::open(named);
+  if (!file.memory) return nullptr;
+  const std::shared_ptr<Event> event(new Event);
+  event->counts_ = static_cast<Counts*>(file.memory);
+  event->opened_ = true;
+  return keep(event);
+}
+
+std::shared_ptr<Event> Event::of(cudaEvent_t handle) {
+  const std::lock_guard guard(events().lock);
+  const auto found = events().all.find(handle);
+  return found == events().all.end() ? nullptr : found->second;
+}
+
+Event::~Event() {
+  if (counts_ != &own_) ::munmap(counts_, page);
+  if (file_ >= 0) ::close(file_);
+}
+
+bool Event::share(cudaIpcEventHandle_t& handle) const {
+  if (file_ < 0) return false;
+  const FileHandle named{::getpid(), file_, page, 0};
+  handle = {};
+  std::memcpy(&handle, &named, sizeof named);
+  return true;
+}
+
+void Event::record(Stream& stream) {
+  const std::uint64_t record = ++counts_->recorded;
+  stream.add([self = shared_from_this(), record] {
+    before(&self->tokens_[record % sizeof self->tokens_]);
+    self->counts_->done = record;
+  });
+}
+
+void Event::hold_back(Stream& stream) {
+  const std::uint64_t record = counts_->recorded;
+  if (record == 0) return;
+  stream.add([self = shared_from_this(), record] { self->wait_for(record); });
+}
+
+void Event::wait() const {
+  wait_for(counts_->recorded);
+}
+
+// The owner may be another process, so this polls.
+void Event::wait_for(std::uint64_t record) const {
+  for (int polls = 0; counts_->done < record; ++polls)
+    if (polls < 100)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  after(&tokens_[record % sizeof tokens_]);
+}
+
+void Event::destroy() {
+  const std::lock_guard guard(events().lock);
+  if (events().all.erase(this) == 1) --machine().events;
+}
+
+}  // namespace ringside::standin

@@ -1,0 +1,302 @@
+// The functions of NCCL that Ringside calls. The ranks exchange pieces through a file in memory,
+// which rank 0 makes with the id:
+//
+//     [ head | area of rank 0 | area of rank 1 | ... ]      a piece: put own part; barrier;
+//                                                          take what is needed; barrier
+//
+// As NCCL does with blocking = 0, a call is "in progress" for some polls, an abort ends what is
+// under way, ranks that share a GPU are refused, and a lost rank is waited for without end.
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <nccl.h>
+
+#include "collectives/half.hpp"
+#include "tests/cuda_standin/machine.hpp"
+#include "tests/cuda_standin/memory.hpp"
+#include "tests/cuda_standin/shared_file.hpp"
+#include "tests/cuda_standin/stream.hpp"
+
+using namespace ringside::standin;
+using ringside::collectives::Bf16;
+using ringside::collectives::Fp16;
+
+namespace {
+
+constexpr int most_ranks = 8;
+constexpr std::size_t head_bytes = 4096, area_bytes = std::size_t{1} << 20,
+                      session_bytes = head_bytes + most_ranks * area_bytes;
+constexpr int polls_in_progress = 3;
+
+struct Head {
+  std::atomic<int> joined = 0;
+  std::atomic<int> devices[most_ranks];  // device + 1 of each rank that joined
+  std::atomic<std::uint64_t> arrivals = 0;
+};
+
+}  // namespace
+
+struct ncclComm : std::enable_shared_from_this<ncclComm> {
+  int rank = 0, size = 1;
+  SharedFile file;
+  std::thread joining;
+  std::atomic<int> state = ncclInProgress, polls = 0;
+  std::atomic<bool> aborted = false;
+  std::uint64_t barriers = 0;  // used by the stream only
+  std::string last_error;
+  std::shared_ptr<ncclComm> self;  // until it is destroyed; queued work holds it too
+
+  ~ncclComm() {
+    if (joining.joinable()) joining.join();
+    if (file.memory) ::munmap(file.memory, session_bytes);
+  }
+  Head& head() const { return *static_cast<Head*>(file.memory); }
+  std::byte* area(int of) const {
+    return static_cast<std::byte*>(file.memory) + head_bytes +
+           static_cast<std::size_t>(of) * area_bytes;
+  }
+
+  template <class Ready>
+  bool wait_until(const Ready& ready) const {
+    while (!ready()) {
+      if (aborted) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    return true;
+  }
+  bool barrier() {
+    const std::uint64_t wanted = ++barriers * static_cast<std::uint64_t>(size);
+    ++head().arrivals;
+    return wait_until([&] { return head().arrivals >= wanted; });
+  }
+
+  void join(int device) {
+    head().devices[rank] = device + 1;
+    ++head().joined;
+    if (!wait_until([&] { return head().joined >= size; })) return;
+    for (int a = 0; a < size; ++a)
+      for (int b = 0; b < a; ++b)
+        if (head().devices[a] == head().devices[b]) {
+          last_error = "Duplicate GPU detected";
+          state = ncclInvalidUsage;
+          return;
+        }
+    state = ncclSuccess;
+  }
+};
+
+namespace {
+
+std::size_t size_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclUint8:
+      return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2;
+    case ncclFloat64:
+    case ncclInt64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+template <class T, class Wide>
+void reduce_as(const ncclComm& c, ncclRedOp_t op, std::size_t count, std::byte* out) {
+  auto* const result = reinterpret_cast<T*>(out);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto of = [&](int r) {
+      return static_cast<Wide>(reinterpret_cast<const T*>(c.area(r))[i]);
+    };
+    Wide total = of(0);
+    for (int r = 1; r < c.size; ++r) {
+      const Wide x = of(r);
+      total = op == ncclProd  ? total * x
+              : op == ncclMin ? std::min(total, x)
+              : op == ncclMax ? std::max(total, x)
+                              : total + x;
+    }
+    result[i] = static_cast<T>(op == ncclAvg ? total / static_cast<Wide>(c.size) : total);
+  }
+}
+
+void reduce(const ncclComm& c, ncclDataType_t type, ncclRedOp_t op, std::size_t count,
+            std::byte* out) {
+  switch (type) {
+    case ncclFloat16:
+      return reduce_as<Fp16, float>(c, op, count, out);
+    case ncclBfloat16:
+      return reduce_as<Bf16, float>(c, op, count, out);
+    case ncclFloat64:
+      return reduce_as<double, double>(c, op, count, out);
+    case ncclInt32:
+      return reduce_as<std::int32_t, std::int32_t>(c, op, count, out);
+    case ncclInt64:
+      return reduce_as<std::int64_t, std::int64_t>(c, op, count, out);
+    case ncclUint8:
+      return reduce_as<std::uint8_t, std::uint8_t>(c, op, count, out);
+    default:
+      return reduce_as<float, float>(c, op, count, out);
+  }
+}
+
+// One round over the areas: every rank reads `from` into its area, if it has something to put, and
+// then take() runs.
+template <class Take>
+bool exchange(ncclComm& c, const void* from, std::size_t bytes, const Take& take) {
+  if (from) std::memcpy(c.area(c.rank), from, bytes);
+  if (!c.barrier()) return false;
+  take();
+  return c.barrier();
+}
+
+struct Transfer {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::size_t count = 0;
+  ncclDataType_t type = ncclFloat32;
+  ncclRedOp_t op = ncclSum;
+};
+
+// Reduces `count` elements, which `root` stores, or every rank if root is -1.
+bool reduce_to(ncclComm& c, const Transfer& t, int root) {
+  const std::size_t each = size_of(t.type), piece = area_bytes / each;
+  for (std::size_t begin = 0; begin < t.count; begin += piece) {
+    const std::size_t count = std::min(piece, t.count - begin);
+    std::vector<std::byte> sums(count * each);
+    const bool on = exchange(c, t.in + begin * each, count * each, [&] {
+      if (root >= 0 && root != c.rank) return;
+      reduce(c, t.type, t.op, count, sums.data());
+      std::memcpy(t.out + begin * each, sums.data(), sums.size());
+    });
+    if (!on) return false;
+  }
+  return true;
+}
+
+// Copies from the areas of all ranks, or of the root: that of rank r to out + r * count.
+bool copy_from(ncclComm& c, const Transfer& t, int root) {
+  const std::size_t bytes = t.count * size_of(t.type);
+  for (std::size_t begin = 0; begin < bytes; begin += area_bytes) {
+    const std::size_t size = std::min(area_bytes, bytes - begin);
+    const bool puts = root < 0 || root == c.rank;
+    const bool on = exchange(c, puts ? t.in + begin : nullptr, size, [&] {
+      for (int r = 0; r < c.size; ++r) {
+        if (root >= 0 && (r != root || c.rank == root)) continue;
+        const std::size_t at = root < 0 ? static_cast<std::size_t>(r) * bytes : 0;
+        std::memcpy(t.out + at + begin, c.area(r), size);
+      }
+    });
+    if (!on) return false;
+  }
+  return true;
+}
+
+template <class Body>
+ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out, std::size_t count,
+                   ncclDataType_t type, ncclRedOp_t op, Body body) {
+  if (enter() != cudaSuccess) return ncclUnhandledCudaError;
+  if (c->state != ncclSuccess) return ncclInvalidUsage;
+  const auto stream = Stream::of(handle);
+  if (!stream) return ncclInvalidArgument;
+  const Transfer transfer{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count,
+                          type, op};
+  stream->add([self = c->shared_from_this(), transfer, body] { body(*self, transfer); });
+  c->polls = 0;
+  return ncclInProgress;
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclInvalidUsage ? "invalid usage" : "unhandled error";
+}
+const char* ncclGetLastError(ncclComm_t c) {
+  return c ? c->last_error.c_str() : "";
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  if (enter() != cudaSuccess) return ncclUnhandledCudaError;
+  const SharedFile file = SharedFile::make(session_bytes);  // ends with this process
+  new (file.memory) Head;
+  const FileHandle named{::getpid(), file.descriptor, session_bytes, 0};
+  std::memcpy(id, &named, sizeof named);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  if (enter() != cudaSuccess) return ncclUnhandledCudaError;
+  if (config->blocking != 0 || size > most_ranks) return ncclInvalidArgument;
+  FileHandle named;
+  std::memcpy(&named, &id, sizeof named);
+  const auto c = std::make_shared<ncclComm>();
+  c->file = SharedFile::open(named);
+  if (!c->file.memory) return ncclSystemError;
+  c->rank = rank;
+  c->size = size;
+  c->self = c;
+  c->joining = std::thread([self = c.get(), device = current_device()] { self->join(device); });
+  *communicator = c.get();
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t* state) {
+  const auto now = static_cast<ncclResult_t>(c->state.load());
+  *state = now == ncclSuccess && ++c->polls < polls_in_progress ? ncclInProgress : now;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t c) {
+  c->polls = 0;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t c) {
+  const auto last = std::move(c->self);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+  c->aborted = true;
+  const auto last = std::move(c->self);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+  return queue(c, stream, in, out, count, type, op,
+               [](ncclComm& on, const Transfer& t) { reduce_to(on, t, -1); });
+}
+ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream) {
+  return queue(c, stream, in, out, count, type, op,
+               [root](ncclComm& on, const Transfer& t) { reduce_to(on, t, root); });
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+  return queue(c, stream, in, out, count, type, op, [](ncclComm& on, const Transfer& t) {
+    for (int r = 0; r < on.size; ++r) {
+      Transfer block = t;
+      block.in += static_cast<std::size_t>(r) * t.count * size_of(t.type);
+      if (!reduce_to(on, block, r)) return;
+    }
+  });
+}
+ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
+                           ncclComm_t c, cudaStream_t stream) {
+  return queue(c, stream, in, out, count, type, ncclSum,
+               [](ncclComm& on, const Transfer& t) { copy_from(on, t, -1); });
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t c, cudaStream_t stream) {
+  return queue(c, stream, in, out, count, type, ncclSum,
+               [root](ncclComm& on, const Transfer& t) { copy_from(on, t, root); });
+}
+
+}  // extern "C"
