@@ -27,8 +27,7 @@ class Deadline {
 
   bool expired() const { return Clock::now() >= end_; }
   Seconds remaining() const { return std::max(Seconds(0), Seconds(end_ - Clock::now())); }
-  // The seconds that it was created with, for messages.
-  Seconds total() const { return total_; }
+  Seconds total() const { return total_; }  // that it was created with, for messages
 
  private:
   explicit Deadline(Seconds seconds)

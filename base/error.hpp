@@ -6,8 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 namespace ringside {
 

@@ -75,11 +75,13 @@ function(ringside_debug_types)
     "$<$<CONFIG:Release>:-g;-fdebug-prefix-map=${PROJECT_SOURCE_DIR}=reference;-fdebug-prefix-map=${PROJECT_BINARY_DIR}=build>")
 endfunction()
 
-# Not optimised under sanitizers, in this folder and below: half of the time to compile such a source
-# goes into optimising it. For code that takes no time when it runs: cli/ and the tests. What these
-# call keeps -O1.
-function(ringside_compile_quickly_under_sanitizers)
+# For code that takes longer to compile than to run, and whose callees are optimised: cli/ and the
+# tests. In this folder and below, a release build uses -O1, which saves a third of the time for cli/
+# and a quarter for the tests. A sanitizer build uses -O0, which saves half, and -O1 elsewhere.
+function(ringside_compile_quickly)
   if(RINGSIDE_SANITIZE)
     add_compile_options(-O0)
+  else()
+    add_compile_options("$<$<CONFIG:Release>:-O1>")
   endif()
 endfunction()

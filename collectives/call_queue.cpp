@@ -1,5 +1,6 @@
 #include "collectives/call_queue.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -13,15 +14,15 @@
 
 namespace ringside::collectives {
 
-// What callers and the queue's thread share, guarded by the mutex. While the queue is not empty,
-// only the thread uses the backend; otherwise only the caller that has taken it does.
+// What callers and the queue's thread share, guarded by `mutex`.
 struct CallQueue::Shared {
+  std::mutex in_use;  // held by whoever uses the backend: the queue's thread or a caller
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::shared_ptr<Work::State>> queue;  // the front is under way
-  CallTimes times;
+  std::atomic<std::size_t> queued = 0;  // its length: a caller reads it without the mutex
+  CallTimes times;                      // of asynchronous calls
   bool closing = false;
-  bool taken = false;  // a caller uses the backend on its own thread
 };
 
 struct Work::State {
@@ -90,41 +91,40 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->queue.push_back(state);
+    ++shared_->queued;
   }
   shared_->changed.notify_all();
   return Work(std::move(state));
 }
 
 void CallQueue::run(const Call& call, const void* input, void* output) {
-  if (!take_backend()) return start(call, input, output).wait();
+  // Only the caller's thread makes the queue longer, so no call can come between this look and
+  // this call.
+  std::unique_lock in_use(shared_->in_use, std::defer_lock);
+  if (shared_->queued.load(std::memory_order_acquire) > 0 || !in_use.try_lock())
+    return start(call, input, output).wait();
   const auto start_time = Clock::now();
-  try {
+  {
     const ProfilerRange range(name_of(call.collective), call.label.view());
     if (fence_) fence_()();
     backend_->run(call, input, output);
-  } catch (...) {
-    give_backend_back();
-    throw;
   }
-  give_backend_back();
+  in_use.unlock();
   const double seconds = seconds_since(start_time);
   note_call(Trace::here(), call, start_time, start_time);
   note_wait(call, start_time);
-  const std::lock_guard lock(shared_->mutex);
-  shared_->times.blocked += seconds;
-  shared_->times.running += seconds;
-  ++shared_->times.calls;
+  blocking_seconds_ += seconds;
+  ++blocking_calls_;
 }
 
 void CallQueue::abort(const std::string& cause) noexcept {
   backend_->interrupt(cause);
   {
     std::unique_lock lock(shared_->mutex);
-    shared_->changed.wait(lock, [this] { return shared_->queue.empty() && !shared_->taken; });
-    shared_->taken = true;  // another thread may abort too
+    shared_->changed.wait(lock, [this] { return shared_->queue.empty(); });
   }
+  const std::lock_guard in_use(shared_->in_use);
   backend_->abort(cause);
-  give_backend_back();
 }
 
 void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_device_memory) {
@@ -132,31 +132,19 @@ void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_de
                                           std::move(is_device_memory));
 }
 
-// Whether no call is under way. If so, only the caller uses the backend until it gives it back.
-bool CallQueue::take_backend() {
-  const std::lock_guard lock(shared_->mutex);
-  if (!shared_->queue.empty() || shared_->taken) return false;
-  return shared_->taken = true;
-}
-
-void CallQueue::give_backend_back() {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    shared_->taken = false;
-  }
-  shared_->changed.notify_all();
-}
-
 CallTimes CallQueue::times() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->times;
+  CallTimes times = shared_->times;
+  times.blocked += blocking_seconds_;
+  times.running += blocking_seconds_;
+  times.calls += blocking_calls_;
+  return times;
 }
 
 void CallQueue::serve() {
   std::unique_lock lock(shared_->mutex);
   for (;;) {
-    shared_->changed.wait(
-        lock, [this] { return shared_->closing || (!shared_->queue.empty() && !shared_->taken); });
+    shared_->changed.wait(lock, [this] { return shared_->closing || !shared_->queue.empty(); });
     if (shared_->queue.empty()) return;
     const auto state = shared_->queue.front();
     lock.unlock();
@@ -164,11 +152,13 @@ void CallQueue::serve() {
     lock.lock();
     state->done = true;
     shared_->queue.pop_front();
+    --shared_->queued;
     shared_->changed.notify_all();
   }
 }
 
 void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
+  std::unique_lock in_use(shared_->in_use);
   const auto start_time = Clock::now();
   std::exception_ptr error;
   try {
@@ -180,6 +170,7 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
   } catch (...) {
     error = std::current_exception();
   }
+  in_use.unlock();
   note_call(state->trace, state->call, state->queued, start_time);
   const std::lock_guard lock(shared_->mutex);
   state->error = error;

@@ -50,14 +50,14 @@ class CallQueue {
  private:
   friend class Work;
   struct Shared;
-  bool take_backend();
-  void give_backend_back();
   void serve();
   void carry_out(const std::shared_ptr<Work::State>& state);
 
   std::unique_ptr<Backend> backend_;
   Fence fence_;
   std::shared_ptr<Shared> shared_;  // each Work holds it too, and may outlive the queue
+  double blocking_seconds_ = 0;     // of blocking calls; only the caller's thread uses these two
+  std::uint64_t blocking_calls_ = 0;
   std::thread thread_;
 };
 

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/environment.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/call_mismatch.hpp"
@@ -64,8 +66,7 @@ Call complete(Call call, const Backend& backend, const AlgorithmSelection& algor
           "{}: avg is not defined for {}; use sum and divide with the rounding that you need",
           name_of(call.collective), name_of(call.type));
   if (call.collective == Collective::point_to_point) return call;
-  const Algorithm& algorithm = algorithms.choose(call.collective, call.count, call.type, size);
-  call.algorithm = static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
+  call.algorithm = number_of(algorithms.choose(call.collective, call.count, call.type, size));
   return call;
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include <fmt/format.h>
+
 #include "base/random.hpp"
 
 namespace ringside::ddp {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/printable.hpp"
 

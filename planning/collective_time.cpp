@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 
 namespace ringside::planning {

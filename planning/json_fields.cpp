@@ -5,6 +5,8 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/words.hpp"
 #include "planning/data/embedded.hpp"

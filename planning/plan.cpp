@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/words.hpp"
 #include "pipeline_parallel/schedule.hpp"

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/words.hpp"
 

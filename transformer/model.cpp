@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "autograd/engine/checkpointing.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "autograd/ops/rope_table.hpp"

@@ -21,7 +21,9 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <type_traits>
 
+#include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
@@ -40,6 +42,14 @@ void multiply(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, doubl
   cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
+void multiply(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,
+              const Bf16* a, int lda, const Bf16* b, int ldb, float beta, float* c, int ldc) {
+  const auto of = [](CBLAS_TRANSPOSE t) {
+    return t == CblasTrans ? Transpose::yes : Transpose::no;
+  };
+  bf16_product(of(ta), of(tb), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
 class GemmTimer {
  public:
   explicit GemmTimer(const Product& product)
@@ -55,9 +65,10 @@ class GemmTimer {
   Clock::time_point start_;
 };
 
-template <class T>
+// A is the type of the operands, T that of the sums.
+template <class A, class T>
 void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
-                    std::int64_t k, T alpha, const T* a, std::int64_t lda, const T* b,
+                    std::int64_t k, T alpha, const A* a, std::int64_t lda, const A* b,
                     std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
   if (m == 0 || n == 0) return;
   if (k == 0) {  // an empty sum, which not every BLAS accepts
@@ -66,7 +77,7 @@ void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t
     return;
   }
   use_blas_on_one_thread();
-  const GemmTimer timer({a_transposed, b_transposed, m, n, k});
+  const GemmTimer timer({a_transposed, b_transposed, m, n, k, std::is_same_v<A, Bf16>});
   const auto ta = a_transposed == Transpose::yes ? CblasTrans : CblasNoTrans,
              tb = b_transposed == Transpose::yes ? CblasTrans : CblasNoTrans;
   // Slices of the longer side of C, in units of 16 rows or columns (a register tile). Each slice is
@@ -81,11 +92,11 @@ void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t
       [&](std::int64_t first, std::int64_t last) {
         const std::int64_t begin = first * unit, count = std::min(last * unit, length) - begin;
         if (by_rows) {
-          const T* const a_slice = a_transposed == Transpose::yes ? a + begin : a + begin * lda;
+          const A* const a_slice = a_transposed == Transpose::yes ? a + begin : a + begin * lda;
           multiply(ta, tb, as_int(count), as_int(n), as_int(k), alpha, a_slice, as_int(lda), b,
                    as_int(ldb), beta, c + begin * ldc, as_int(ldc));
         } else {
-          const T* const b_slice = b_transposed == Transpose::yes ? b + begin * ldb : b + begin;
+          const A* const b_slice = b_transposed == Transpose::yes ? b + begin * ldb : b + begin;
           multiply(ta, tb, as_int(m), as_int(count), as_int(k), alpha, a, as_int(lda), b_slice,
                    as_int(ldb), beta, c + begin, as_int(ldc));
         }
@@ -93,6 +104,12 @@ void gemm_in_slices(Transpose a_transposed, Transpose b_transposed, std::int64_t
 }
 
 }  // namespace
+
+void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
+          std::int64_t k, float alpha, const Bf16* a, std::int64_t lda, const Bf16* b,
+          std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
+  gemm_in_slices(a_transposed, b_transposed, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
 
 void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
           std::int64_t k, float alpha, const float* a, std::int64_t lda, const float* b,

@@ -1,8 +1,10 @@
-// gemm: general matrix multiplication, the only computation that is left to a library (a BLAS;
-// gemm.cpp compares two).
+// gemm: general matrix multiplication, the only computation that is left to libraries (a BLAS, and
+// oneDNN for bf16; gemm.cpp compares two for fp32).
 #pragma once
 
 #include <cstdint>
+
+#include "autograd/tensor/bf16.hpp"
 
 namespace ringside::autograd {
 
@@ -18,5 +20,11 @@ void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::i
 void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
           std::int64_t k, double alpha, const double* a, std::int64_t lda, const double* b,
           std::int64_t ldb, double beta, double* c, std::int64_t ldc);
+
+// The same for bf16 operands; sums and C are fp32. Only where has_bf16_products()
+// (bf16_products.hpp).
+void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
+          std::int64_t k, float alpha, const Bf16* a, std::int64_t lda, const Bf16* b,
+          std::int64_t ldb, float beta, float* c, std::int64_t ldc);
 
 }  // namespace ringside::autograd

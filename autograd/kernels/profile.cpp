@@ -62,7 +62,7 @@ void Profile::add_gemm(const Product& product, double seconds) {
   gemm_seconds_ += seconds;
   const auto found = std::find_if(products_.begin(), products_.end(), [&](const Product& p) {
     return p.a == product.a && p.b == product.b && p.m == product.m && p.n == product.n &&
-           p.k == product.k;
+           p.k == product.k && p.bf16 == product.bf16;
   });
   ++(found != products_.end() ? *found : products_.emplace_back(product)).calls;
 }

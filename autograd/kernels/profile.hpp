@@ -32,6 +32,7 @@ struct OpTime {
 struct Product {
   Transpose a, b;
   std::int64_t m, n, k;
+  bool bf16 = false;  // op(A) and op(B) are bf16 numbers, the sums are fp32
   int calls = 0;
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * calls;

@@ -71,23 +71,33 @@ Matrix<T> head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
           std::max(x.strides()[2], x.size(3))};
 }
 
+// How many scores of a row the loops below visit: the visible ones, rounded up to whole vectors of
+// 16. Compilers compute what is left over after the last whole vector one by one, which took as
+// long as all vectors together. So a few hidden scores are made -infinity, and take part: their
+// probability is exp(-infinity) = 0.
+std::int64_t in_whole_vectors(std::int64_t visible, std::int64_t width) {
+  return std::min((visible + 15) / 16 * 16, width);
+}
+
 // One row of scores -> probabilities in place: of the first `visible` keys, 0 for the rest. Returns
 // the logarithm of the sum of exp(score).
 template <class T>
 T softmax_row(T* row, std::int64_t visible, std::int64_t width) {
+  const std::int64_t n = in_whole_vectors(visible, width);
+  std::fill(row + visible, row + n, -std::numeric_limits<T>::infinity());
   T largest = row[0];
 #pragma omp simd reduction(max : largest)
-  for (std::int64_t j = 0; j < visible; ++j) largest = std::max(largest, row[j]);
+  for (std::int64_t j = 0; j < n; ++j) largest = std::max(largest, row[j]);
   T total = 0;
 #pragma omp simd reduction(+ : total)
-  for (std::int64_t j = 0; j < visible; ++j) {
+  for (std::int64_t j = 0; j < n; ++j) {
     row[j] = fast_exp(row[j] - largest);
     total += row[j];
   }
   const T scale = 1 / total;
 #pragma omp simd
-  for (std::int64_t j = 0; j < visible; ++j) row[j] *= scale;
-  std::fill(row + visible, row + width, T(0));
+  for (std::int64_t j = 0; j < n; ++j) row[j] *= scale;
+  std::fill(row + n, row + width, T(0));
   return largest + std::log(total);
 }
 
@@ -138,9 +148,12 @@ void forward_heads(const Sizes& sizes, const Tensor& q_stored, const Tensor& k_s
 template <class T>
 void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
                           std::int64_t width) {
+  const std::int64_t n = in_whole_vectors(visible, width);
+  std::fill(s + visible, s + n, -std::numeric_limits<T>::infinity());
+  std::fill(dp + visible, dp + n, T(0));
   T total = 0, dot = 0;
 #pragma omp simd reduction(+ : total, dot)
-  for (std::int64_t j = 0; j < visible; ++j) {
+  for (std::int64_t j = 0; j < n; ++j) {
     s[j] = fast_exp(s[j] - log_sum);
     total += s[j];
     dot += s[j] * dp[j];
@@ -148,12 +161,12 @@ void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
   const T normalise = 1 / total;
   dot *= normalise;
 #pragma omp simd
-  for (std::int64_t j = 0; j < visible; ++j) {
+  for (std::int64_t j = 0; j < n; ++j) {
     s[j] *= normalise;
     dp[j] = s[j] * (dp[j] - dot) * scale;
   }
-  std::fill(s + visible, s + width, T(0));
-  std::fill(dp + visible, dp + width, T(0));
+  std::fill(s + n, s + width, T(0));
+  std::fill(dp + n, dp + width, T(0));
 }
 
 // q, k, v, dy of one query head -> dq, dk, dv. The first head of a group writes dk and dv; the

@@ -1,6 +1,7 @@
 #include "autograd/optim/adamw.hpp"
 
 #include <cmath>
+#include <type_traits>
 
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
@@ -25,11 +26,12 @@ void AdamW::update(const Slot& slot, const ParameterGroup& group) {
   const double t = *slot.step.data<std::int32_t>();
   const double correction1 = 1 - std::pow(options_.beta1, t),
                correction2 = 1 - std::pow(options_.beta2, t);
-  const Tensor gradient = slot.gradient();
-  dispatch(parameter.dtype(), "AdamW", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_stored(slot.parameter.tensor.dtype(), "AdamW", [&](auto zero) {
+    using S = decltype(zero);  // of the parameter and its gradient
+    using T = Compute<S>;      // of the master and the state
     T *const p = parameter.data<T>(), *const m = exp_avg.data<T>(), *const v = exp_avg_sq.data<T>();
-    const T* const g = gradient.data<T>();
+    S* const stored = slot.parameter.tensor.data<S>();  // p itself if there is no master
+    const S* const g = slot.parameter.tensor.grad().data<S>();
     const T beta1 = static_cast<T>(options_.beta1), beta2 = static_cast<T>(options_.beta2),
             eps = static_cast<T>(options_.eps);
     const T keep = static_cast<T>(1 - group.learning_rate * group.weight_decay),
@@ -43,6 +45,7 @@ void AdamW::update(const Slot& slot, const ParameterGroup& group) {
         m[i] = beta1 * m[i] + (1 - beta1) * gi;
         v[i] = beta2 * v[i] + (1 - beta2) * gi * gi;
         p[i] = keep * p[i] - step_size * m[i] / (std::sqrt(v[i]) * scale_v + eps);
+        if constexpr (!std::is_same_v<S, T>) stored[i] = p[i];
       }
     });
   });

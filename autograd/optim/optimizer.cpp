@@ -75,7 +75,6 @@ void Optimizer::step() {
         continue;
       }
       update(slot, groups_[g]);
-      if (slot.master.defined()) convert_into(parameter, slot.master);
     }
   }
   for (const auto& [device, updates] : on_devices) update_on(device, updates);
@@ -98,10 +97,6 @@ std::vector<NamedTensor> Optimizer::state() const {
       for (const NamedTensor& entry : slot.state)
         all.push_back({slot.parameter.name + "." + entry.name, entry.tensor});
   return all;
-}
-
-Tensor Optimizer::Slot::gradient() const {
-  return to_compute_dtype(parameter.tensor.grad());
 }
 
 }  // namespace ringside::autograd

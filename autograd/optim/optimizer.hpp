@@ -71,12 +71,10 @@ class Optimizer {
         state;            // in the order of state_layout(), names without the parameter's
     Tensor step, master;  // the entries of these names; undefined if there are none
 
-    // The bf16 parameter that a device's update writes beside its master; otherwise undefined.
+    // The bf16 parameter that an update writes beside its master; otherwise undefined.
     Tensor bf16_parameter() const { return master.defined() ? parameter.tensor : Tensor(); }
     // What update() changes: the master or the parameter itself.
     const Tensor& values() const { return master.defined() ? master : parameter.tensor; }
-    // The gradient in the dtype of values().
-    Tensor gradient() const;
   };
 
   // `groups` must contain at least one parameter; a parameter that is listed twice, or of int32,
@@ -86,8 +84,9 @@ class Optimizer {
   Optimizer(std::vector<ParameterGroup> groups, std::vector<std::string> per_element_state,
             bool keep_masters = true);
 
-  // Updates slot.values() of one parameter on the CPU from slot.gradient() and slot.state.
-  // slot.step already counts this update.
+  // Updates slot.values() of one parameter on the CPU from its gradient and slot.state, and rounds
+  // the result to slot.bf16_parameter() if there is one: in one pass over memory. slot.step already
+  // counts this update.
   virtual void update(const Slot& slot, const ParameterGroup& group) = 0;
 
   // The same for all parameters of a step that are on `device`: a device updates many of them in

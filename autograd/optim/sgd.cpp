@@ -1,5 +1,7 @@
 #include "autograd/optim/sgd.hpp"
 
+#include <type_traits>
+
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
@@ -18,11 +20,12 @@ SGD::SGD(std::vector<ParameterGroup> groups, SgdOptions options)
 void SGD::update(const Slot& slot, const ParameterGroup& group) {
   const Tensor momentum_buffer = options_.momentum == 0 ? Tensor() : slot.state[0].tensor;
   const Tensor& parameter = slot.values();
-  const Tensor gradient = slot.gradient();
-  dispatch(parameter.dtype(), "SGD", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_stored(slot.parameter.tensor.dtype(), "SGD", [&](auto zero) {
+    using S = decltype(zero);  // of the parameter and its gradient
+    using T = Compute<S>;      // of the master and the state
     T* const p = parameter.data<T>();
-    const T* const g = gradient.data<T>();
+    S* const stored = slot.parameter.tensor.data<S>();  // p itself if there is no master
+    const S* const g = slot.parameter.tensor.grad().data<S>();
     const T lr = static_cast<T>(group.learning_rate), decay = static_cast<T>(group.weight_decay),
             momentum = static_cast<T>(options_.momentum), scale = static_cast<T>(gradient_scale());
     const bool nesterov = options_.nesterov;
@@ -30,7 +33,10 @@ void SGD::update(const Slot& slot, const ParameterGroup& group) {
     parallel_for(parameter.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
       if (!m) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) p[i] -= lr * (scale * g[i] + decay * p[i]);
+        for (std::int64_t i = begin; i < end; ++i) {
+          p[i] -= lr * (scale * g[i] + decay * p[i]);
+          if constexpr (!std::is_same_v<S, T>) stored[i] = p[i];
+        }
         return;
       }
 #pragma omp simd
@@ -38,6 +44,7 @@ void SGD::update(const Slot& slot, const ParameterGroup& group) {
         const T gi = scale * g[i] + decay * p[i];
         m[i] = momentum * m[i] + gi;
         p[i] -= lr * (nesterov ? gi + momentum * m[i] : m[i]);
+        if constexpr (!std::is_same_v<S, T>) stored[i] = p[i];
       }
     });
   });

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "autograd/tensor/layout.hpp"
 #include "autograd/tensor/tensor_impl.hpp"
 

@@ -27,6 +27,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/ranges.h>  // messages show shapes
+
 #include "autograd/tensor/dtype.hpp"
 #include "autograd/tensor/grad_mode.hpp"
 #include "autograd/tensor/storage.hpp"

@@ -150,7 +150,9 @@ std::map<std::string, MachineCosts> costs_from_rows(const BenchPlan& plan,
     }
     MachineCosts costs = solve_costs(times, cores_here());
     for (std::size_t i = 0; i < lengths; ++i) costs.per_byte[i].gamma = adding[i];
-    costs.common.slice_bytes = collectives::built_in_costs(backend).common.slice_bytes;
+    const CostParameters built_in = collectives::built_in_costs(backend).common;
+    costs.common.slice_bytes = built_in.slice_bytes;
+    costs.common.announced_bytes = built_in.announced_bytes;
     found[backend] = costs;
   }
   return found;

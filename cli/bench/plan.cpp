@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"

@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include "base/environment.hpp"
 #include "cli/bench/calibrate.hpp"
 #include "cli/bench/report.hpp"

@@ -4,6 +4,8 @@
 
 #include <poll.h>
 
+#include <fmt/format.h>
+
 namespace ringside::cli {
 namespace {
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "cli/report/numbers.hpp"
 

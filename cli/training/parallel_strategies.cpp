@@ -6,6 +6,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include <fmt/format.h>
+
 #include "autograd/optim/clip.hpp"
 #include "base/error.hpp"
 #include "collectives/work.hpp"

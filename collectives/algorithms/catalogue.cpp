@@ -1,5 +1,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/words.hpp"
 #include "collectives/algorithms/barrier.hpp"
@@ -64,6 +66,10 @@ const Algorithm& find_algorithm(Collective collective, std::string_view name) {
   }
   fail("there is no algorithm named '{}' for {}{}; there {} {}", name, name_of(collective),
        did_you_mean(name, names), names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
+}
+
+std::uint8_t number_of(const Algorithm& algorithm) {
+  return static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
 }
 
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {

@@ -4,6 +4,7 @@
 // offered for selection.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,9 @@ const std::vector<Algorithm>& all_algorithms();
 // The algorithm of that name for `collective`; the default if the name is empty. Throws Error with
 // a list of those that exist.
 const Algorithm& find_algorithm(Collective collective, std::string_view name = "");
+
+// Its index in all_algorithms(): Call::algorithm. `algorithm` must be a reference into that list.
+std::uint8_t number_of(const Algorithm& algorithm);
 
 // The schedules of all ranks; element r is rank r's. Throws Error unless size >= 1 and
 // 0 <= root < size.

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/words.hpp"
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "base/error.hpp"
 #include "collectives/bootstrap/rendezvous.hpp"
@@ -88,8 +89,9 @@ Connections over_tcp(const RankInfo& rank_info, Mesh mesh, Connect same_again) {
 Connections over_shm(const RankInfo& rank_info, Mesh& mesh, const ShmOptions& options,
                      Connect same_again) {
   const ShmLayout layout = shm_layout(options, rank_info.size);
+  const bool crowded = rank_info.local_size > static_cast<int>(std::thread::hardware_concurrency());
   auto transport = make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
-                                      share_segments(rank_info, mesh, layout));
+                                      share_segments(rank_info, mesh, layout), crowded);
   return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
 }
 

@@ -8,6 +8,8 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 
 namespace ringside::collectives {

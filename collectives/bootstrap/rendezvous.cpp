@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include <fmt/format.h>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>

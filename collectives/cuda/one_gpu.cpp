@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/cuda.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/algorithms/chunks.hpp"

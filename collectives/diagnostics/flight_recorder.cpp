@@ -112,7 +112,7 @@ void FlightRecorder::progress(std::uint32_t step, std::int32_t waiting_for,
 
 void FlightRecorder::end(FlightEntry::State state) {
   now().state = state;
-  now().ended_ns = now_ns();
+  if (state == FlightEntry::failed) now().failed_ns = now_ns();
 }
 
 void FlightRecorder::write(const char* cause) noexcept {

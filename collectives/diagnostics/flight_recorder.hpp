@@ -28,7 +28,7 @@ struct FlightEntry {
   std::uint32_t step = 0, steps = 0;  // the current step, and the number of steps
   std::int32_t waiting_for = -1;      // the peer whose message it lacks; -1: none
   std::uint64_t bytes_received = 0;
-  std::int64_t began_ns = 0, ended_ns = 0;  // since 1970; ended_ns 0: not yet
+  std::int64_t began_ns = 0, failed_ns = 0;  // since 1970; failed_ns 0: it has not failed
 };
 
 struct FlightHeader {

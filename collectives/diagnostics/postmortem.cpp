@@ -44,7 +44,8 @@ std::string line_of(const Flight& flight) {
   const auto what = fmt::format("call #{}, {}", last.sequence, describe(last.call));
   if (last.state == FlightEntry::done)
     return fmt::format("{}had ended {}, and was in no call", who, what);
-  const auto until = static_cast<double>(last.ended_ns ? last.ended_ns : flight.header.written_ns);
+  const auto until =
+      static_cast<double>(last.failed_ns ? last.failed_ns : flight.header.written_ns);
   const double seconds = (until - static_cast<double>(last.began_ns)) * 1e-9;
   return fmt::format(
       "{}{} {} for {:.1f} s: step {} of {}, {} bytes received{}", who,

@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 
+#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/reduce.hpp"
+#include "collectives/transport/announcements.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -285,10 +287,40 @@ bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t ele
 PipelinedExecutor::PipelinedExecutor(Transport& transport, ControlChannel& control,
                                      const ExecutorOptions& options)
     : Executor(transport, control, options),
+      announcements_(transport.announcements()),
+      one_shot_(number_of(find_algorithm(Collective::all_reduce, "one_shot"))),
       slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
       slices_per_segment_(options.slices_per_segment) {}
 
+// Whether this is a one-shot all-reduce of so few bytes that all ranks announce them.
+bool PipelinedExecutor::may_announce(const Task& task) const {
+  const std::size_t bytes = task.chunks.count() * size_of(task.call.type),
+                    others = static_cast<std::size_t>(transport_.size()) - 1;
+  return announcements_ && task.call.collective == Collective::all_reduce &&
+         task.call.algorithm == one_shot_ && bytes > 0 && others > 0 &&
+         bytes * others <= announcements_->bytes_in_a_round();
+}
+
+// Every rank announces its input. Then it adds up what all ranks have announced, itself included,
+// in the order of ranks: the additions of one_shot_all_reduce().
+void PipelinedExecutor::add_announcements(const Task& task) {
+  const Call& call = task.call;
+  const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
+  std::byte* const sum = task.buffers.output;
+  announcements_->announce(header(task, 0, {0, 1}), {task.buffers.input, bytes});
+  for (int r = 0; r < transport_.size(); ++r) {
+    auto theirs = announcements_->read(r);
+    const int step = transport_.rank() + r;  // of the schedule, in which the two ranks meet
+    if (!theirs) theirs = wait({step, r, true}).payload;
+    if (r == 0)
+      std::memcpy(sum, theirs->data(), bytes);
+    else
+      combine(call.type, call.reduce, sum, sum, theirs->data(), count);
+  }
+}
+
 void PipelinedExecutor::move_data(const Task& task) {
+  if (may_announce(task)) return add_announcements(task);
   const std::size_t element = size_of(task.call.type);
   const Chunks& chunks = task.chunks;
   const Buffers& buffers = task.buffers;

@@ -11,6 +11,9 @@
 //
 // Sends go out in the order (segment, step, slice), and receives are taken in the same order.
 // Nothing else is ordered: sends and receives each run ahead as far as the plan allows (plan.hpp).
+//
+// A one-shot all-reduce of a few bytes takes a shorter way where the transport has announcements
+// (transport/shm/announcement.hpp): no message, no slice, the same additions in the same order.
 #pragma once
 
 #include <map>
@@ -28,10 +31,14 @@ class PipelinedExecutor final : public Executor {
 
  private:
   void move_data(const Task& task) override;
+  bool may_announce(const Task& task) const;
+  void add_announcements(const Task& task);
   void pipeline(const Plan& plan, const Task& task);
   const Plan& plan_for(const Schedule& schedule, bool in_place);
   Buffers prepare(const Plan& plan, const Task& task);
 
+  Announcements* const announcements_;  // the transport's, or null
+  const std::uint8_t one_shot_;         // the algorithm's number in the catalogue
   const std::size_t slice_bytes_;
   const int slices_per_segment_;
   std::map<std::pair<const Schedule*, bool>, Plan> plans_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include <fmt/format.h>
+
 #include "collectives/call_mismatch.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 

@@ -102,6 +102,19 @@ constexpr void free_slot(Channel& channel, Number number) {
   Memory::store_release(channel.released.value, number);
 }
 
+// An announcement: data that one side writes once in each round, and all others read
+// (transport/shm/announcement.hpp). `number` lies beside the data, and is written after them.
+template <class Memory>
+constexpr void announce(Number& number, Number round) {
+  Memory::store_release(number, round);
+}
+
+// Reader: whether the data of that round are complete.
+template <class Memory>
+constexpr bool is_announced(const Number& number, Number round) {
+  return Memory::load_acquire(number) == round;
+}
+
 // Polls until ready() or until the abort flag is raised, `budget` times at most. So a lost peer is
 // an error for the rank that waits, never a hang.
 enum class Waited { ready, aborted, out_of_budget };

@@ -41,7 +41,18 @@ const Algorithm& AlgorithmSelection::choose(Collective collective, std::size_t c
                                : *found_.emplace(kind, &cheapest(kind)).first->second;
 }
 
+// Whether all buffers of that kind are so short that ranks announce them: then the one-shot
+// algorithm needs no message at all, and no other can be cheaper.
+bool AlgorithmSelection::may_announce(const Kind& kind) const {
+  const std::uint64_t longest =
+                          kind.size_class == 0 ? 0 : (std::uint64_t{1} << kind.size_class) - 1,
+                      others = static_cast<std::uint64_t>(kind.size) - 1;
+  return kind.collective == Collective::all_reduce && kind.size_class < 32 &&
+         longest * others <= costs_->common.announced_bytes && longest > 0;
+}
+
 const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
+  if (may_announce(kind)) return find_algorithm(kind.collective, "one_shot");
   std::vector<const Algorithm*> candidates;
   for (const Algorithm& algorithm : all_algorithms())
     if (algorithm.collective == kind.collective && !algorithm.cautionary)

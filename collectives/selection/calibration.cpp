@@ -13,6 +13,8 @@
 #include "base/environment.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/execution/make_executor.hpp"
+#include "collectives/transport/announcements.hpp"
+#include "collectives/transport/shm/announcement.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -123,6 +125,7 @@ MachineCosts built_in_costs(std::string_view transport) {
         .per_byte = {{0.14e-9, 0.06e-9, 0.02e-9},
                      {0.17e-9, 0.09e-9, 0.025e-9},
                      {0.55e-9, 0.22e-9, 0.08e-9}}};
+  if (transport == "shm") costs.common.announced_bytes = announced_bytes_in_a_round;
   if (transport == "threads")
     costs = {
         .common = {.alpha = 16e-6, .overhead = 8e-6, .turn = 5e-6, .slice_bytes = 256 * 1024},
@@ -191,13 +194,15 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
     if (!algorithms.costs()) costs.common.cores *= std::max(1, hosts);
     costs.common.slice_bytes =
         executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
+    const Announcements* const announcements = transport.announcements();
+    costs.common.announced_bytes = announcements ? announcements->bytes_in_a_round() : 0;
   }
   const Algorithm& tree = find_algorithm(Collective::broadcast, "binomial");
   Call call{.collective = Collective::broadcast,
             .type = DataType::uint8,
             .count = sizeof costs,
             .label = Label("what messages cost")};
-  call.algorithm = static_cast<std::uint8_t>(&tree - all_algorithms().data());
+  call.algorithm = number_of(tree);
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
   const Schedule schedule = tree.make(transport.size(), transport.rank(), 0);
   make_executor(transport, *connections.control, executor)

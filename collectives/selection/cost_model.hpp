@@ -54,7 +54,8 @@ struct CostParameters {
   double copy = 0;      // how long each byte keeps a core busy, at each end
   double turn = 0;      // added to alpha for each further rank on a core
   int cores = 0;        // shared by all ranks; 0: each rank has as many as it needs
-  std::uint64_t slice_bytes = 0;  // maximum payload of a message; 0: chunks are not sliced
+  std::uint64_t slice_bytes = 0;      // maximum payload of a message; 0: chunks are not sliced
+  std::uint64_t announced_bytes = 0;  // in a round, of Announcements; no cost depends on it
   bool operator==(const CostParameters&) const = default;
 };
 

@@ -8,6 +8,7 @@ namespace ringside::collectives {
 
 MachineCosts costs_behind(const Link& link, MachineCosts costs) {
   costs.common.alpha += link.latency.count();
+  costs.common.announced_bytes = 0;
   for (auto& bytes : costs.per_byte) bytes.beta += 1 / link.bytes_per_second;
   return costs;
 }

@@ -120,8 +120,7 @@ class ThreadsTransport final : public Transport {
   }
 
   std::shared_ptr<MessageQueues> shared_;
-  int receiver_ = -1;  // of the sends in flight
-  int sender_ = -1;    // of the receive; -1: none
+  int receiver_ = -1, sender_ = -1;  // of the sends in flight, and of the receive; -1: none
   MessageHeader expected_;
   std::span<std::byte> into_;
 };

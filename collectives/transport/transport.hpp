@@ -39,6 +39,8 @@ struct Traffic {
   std::uint64_t payload_bytes_sent = 0;  // without headers
 };
 
+class Announcements;  // announcements.hpp
+
 class Transport {
  public:
   Transport(int rank, int size, std::uint32_t job = 0) : rank_(rank), size_(size), job_(job) {}
@@ -51,6 +53,7 @@ class Transport {
   std::uint32_t job() const { return job_; }  // for MessageHeader::job
   virtual std::string_view name() const = 0;
   virtual int window() const = 0;
+  virtual Announcements* announcements() { return nullptr; }  // its own, if it has any
 
   // The payload size at which long chunks travel fastest, measured: docs/performance.md.
   virtual std::size_t slice_bytes() const { return 256 * 1024; }
@@ -84,11 +87,11 @@ class Transport {
  protected:
   virtual void start_send(int peer, const MessageHeader& header,
                           std::span<const std::byte> payload) = 0;
+  Traffic traffic_;
 
  private:
   int rank_, size_;
   std::uint32_t job_;
-  Traffic traffic_;
 };
 
 }  // namespace ringside::collectives

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "collectives/bootstrap/connections.hpp"

@@ -1,5 +1,7 @@
 #include "pipeline_parallel/generators/catalogue.hpp"
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/words.hpp"
 #include "pipeline_parallel/csv.hpp"

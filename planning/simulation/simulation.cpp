@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "pipeline_parallel/generators/catalogue.hpp"
 #include "pipeline_parallel/lower.hpp"

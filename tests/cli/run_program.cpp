@@ -13,6 +13,8 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <fmt/format.h>
+
 #include "base/environment.hpp"
 #include "base/error.hpp"
 

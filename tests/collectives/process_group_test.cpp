@@ -1,5 +1,7 @@
 // Every collective over every transport, against plain sums: worlds of 1 to 5, many counts, tiny
 // slices.
+#include <fmt/ranges.h>
+
 #include "collectives/process_group.hpp"
 
 #include <atomic>

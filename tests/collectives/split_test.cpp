@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "base/environment.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"

@@ -1,4 +1,6 @@
 // Asynchronous calls: they run in order, many at a time, and keep their errors until wait().
+#include <fmt/ranges.h>
+
 #include "collectives/work.hpp"
 
 #include <atomic>
@@ -123,13 +125,21 @@ TEST_CASE("the destructor of a group waits for its calls") {
 }
 
 TEST_CASE("times() separates the time that callers wait from the time that calls run") {
-  on_every_transport(2, [](ProcessGroup& group) {
+  std::atomic<int> calls = 0;  // that rank 0 has made, over all transports
+  on_every_transport(2, [&](ProcessGroup& group) {
     std::vector<float> x(10, 1.0f);
+    const int call = calls + 1;
     group.barrier();
     const CallTimes before = group.times();
-    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    if (group.rank() == 1) {
+      while (calls < call) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    }
     const Work work = group.all_reduce_async(std::span(x));
-    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    if (group.rank() == 0) {
+      calls = call;
+      std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    }
     work.wait();
     const CallTimes after = group.times();
     if (group.rank() != 0) return;

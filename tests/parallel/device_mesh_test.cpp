@@ -1,4 +1,6 @@
 // Meshes: which ranks stand where, and the groups along each axis.
+#include <fmt/format.h>
+
 #include "parallel/device_mesh.hpp"
 
 #include <set>

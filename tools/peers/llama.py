@@ -1,5 +1,6 @@
 """The Llama model of transformer/ in PyTorch, with the same sizes, for the comparisons."""
 import importlib.util
+import os
 import sys
 
 SIZES = {  # d_model, heads, d_ff, layers, vocabulary
@@ -7,6 +8,14 @@ SIZES = {  # d_model, heads, d_ff, layers, vocabulary
     "lab": (512, 16, 1344, 4, 10000),
     "small": (768, 12, 3072, 12, 10000),
 }
+
+
+def let_libraries_choose():
+    """Removes the variables that make a library use less than the processor has."""
+    for variable in ("OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR",
+                     "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY",
+                     "RINGSIDE_ONEDNN"):
+        os.environ.pop(variable, None)
 
 
 def require_torch():

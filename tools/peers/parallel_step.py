@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from llama import SIZES, make_llama, require_torch
+from llama import SIZES, let_libraries_choose, make_llama, require_torch
 
 STRATEGIES = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1",
               "zero3": "FSDP"}
@@ -188,6 +188,7 @@ def main():
     parser.add_argument("--torch-rank", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     require_torch()
+    let_libraries_choose()
     if "none" not in args.strategies.split(","):
         args.strategies = "none," + args.strategies
     if args.torch_rank:

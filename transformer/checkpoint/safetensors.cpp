@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.hpp"

@@ -49,7 +49,7 @@ Tensor losses_of_divided_rows(const Tensor& z, const Tensor& targets, double wei
                               DType dtype, const RowStatistics& statistics, const Tensor& losses) {
   if (z.device() == Device::cpu) {
     losses_of_divided_rows_on_cpu(z, targets, weight, gradient, statistics, losses);
-    return z;
+    return gradient ? to_storage_dtype(z, dtype) : z;
   }
   const RowNumbers numbers = numbers_of_rows_on_device(z, targets);
   join(numbers, numbers.largest.clone(), statistics);

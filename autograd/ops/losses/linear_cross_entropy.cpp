@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "autograd/engine/node.hpp"
+#include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
@@ -42,8 +43,8 @@ namespace {
 
 constexpr auto transposed = Transpose::yes;
 
-// The tensors of one call, all on one device. If x and w are bf16, a device multiplies them in
-// bf16; on the CPU they are converted to fp32 once.
+// The tensors of one call, all on one device. bf16 x and w are multiplied as bf16; on a CPU that
+// cannot do that (bf16_products.hpp) they are converted to fp32 once.
 struct LossProblem {
   Tensor x, w, targets;  // [tokens, n], [V, n], [tokens]
   std::int32_t ignore_index;
@@ -61,11 +62,12 @@ Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t count, std::i
   return make_view(all, all.offset() + first * size, {count, size}, {size, 1});
 }
 
-// One row of logits z -> its loss -log softmax(z)[target]. With `gradient`, z is overwritten:
+// One row of logits z -> its loss -log softmax(z)[target]. With `gradient` also dz, which may be z;
+// otherwise z is overwritten.
 //
-//     z[v] = (softmax(z)[v] - [v == target]) weight
-template <class T>
-double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T weight) {
+//     dz[v] = (softmax(z)[v] - [v == target]) weight
+template <class T, class S>
+double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T weight, S* dz) {
   T largest = z[0];
 #pragma omp simd reduction(max : largest)
   for (std::int64_t v = 0; v < n; ++v) largest = std::max(largest, z[v]);
@@ -80,33 +82,34 @@ double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T w
       z[v] = fast_exp(z[v] - largest);
       total += z[v];
     }
-    const T factor = weight / total;
+    const T factor = weight / total, of_target = z[target] * factor - weight;
 #pragma omp simd
-    for (std::int64_t v = 0; v < n; ++v) z[v] *= factor;
-    z[target] -= weight;
+    for (std::int64_t v = 0; v < n; ++v) dz[v] = z[v] * factor;
+    dz[target] = of_target;
   }
   return static_cast<double>(largest + std::log(total)) - static_cast<double>(chosen);
 }
 
-// Logits z [rows, V], targets [rows] -> losses [rows]. With `gradient`, dz overwrites z. An ignored
-// row has loss 0 and gradient 0.
+// Logits z [rows, V], targets [rows] -> losses [rows] and with `gradient` dz [rows, V], which is z,
+// or bf16 where z is fp32. An ignored row has loss 0 and gradient 0.
 void losses_of_rows(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
-                    double row_weight, bool gradient, const Tensor& losses) {
+                    double row_weight, bool gradient, const Tensor& losses, const Tensor& dz) {
   const std::int64_t vocabulary = z.size(1);
   const std::int32_t* const target = targets.data<std::int32_t>();
   double* const loss = losses.data<double>();
-  dispatch(z.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
-    T* const logits = z.data<T>();
+  dispatch_stored(dz.dtype(), "linear_cross_entropy", [&](auto zero) {
+    using S = decltype(zero);
+    using T = Compute<S>;
     const T weight = static_cast<T>(row_weight);
     parallel_for(z.size(0), row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        T* const of_row = logits + row * vocabulary;
+        T* const logits = z.data<T>() + row * vocabulary;
+        S* const gradients = dz.data<S>() + row * vocabulary;
         if (target[row] == ignore_index) {
           loss[row] = 0;
-          std::fill_n(of_row, vocabulary, T(0));
+          std::fill_n(gradients, vocabulary, S(T(0)));
         } else {
-          loss[row] = loss_of_row(of_row, vocabulary, target[row], gradient, weight);
+          loss[row] = loss_of_row(logits, vocabulary, target[row], gradient, weight, gradients);
         }
       }
     });
@@ -123,9 +126,11 @@ Tensor losses_of_block(const LossProblem& problem, std::int64_t first, const Ten
   if (problem.statistics)
     return losses_of_divided_rows(z, targets, problem.weight, gradient, problem.x.dtype(),
                                   *problem.statistics, losses);
+  const DType stored = problem.x.dtype();
   if (z.device() == Device::cpu) {
-    losses_of_rows(z, targets, problem.ignore_index, problem.weight, gradient, losses);
-    return z;
+    const Tensor dz = gradient && stored != z.dtype() ? Tensor::empty(z.shape(), stored) : z;
+    losses_of_rows(z, targets, problem.ignore_index, problem.weight, gradient, losses, dz);
+    return dz;
   }
   const DeviceKernels& kernels = device_kernels(z.device());
   if (!gradient) {
@@ -133,7 +138,6 @@ Tensor losses_of_block(const LossProblem& problem, std::int64_t first, const Ten
     kernels.cross_entropy(z, targets, problem.ignore_index, losses, log_sums);
     return z;
   }
-  const DType stored = problem.x.dtype();
   const Tensor dz = stored == z.dtype() ? z : Tensor::empty(z.shape(), stored, z.device());
   kernels.cross_entropy_with_gradient(z, targets, problem.ignore_index, problem.weight, losses, dz);
   return dz;
@@ -167,13 +171,13 @@ void scale_in_place(const Tensor& gradient, const Tensor& dloss) {
     return device_kernels(gradient.device()).scale_by(gradient, dloss, 1, gradient);
   const double factor = dloss.item();
   if (factor == 1) return;
-  dispatch(gradient.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
-    T* const g = gradient.data<T>();
-    const T f = static_cast<T>(factor);
+  dispatch_stored(gradient.dtype(), "linear_cross_entropy", [&](auto zero) {
+    using S = decltype(zero);
+    S* const g = gradient.data<S>();
+    const auto f = static_cast<Compute<S>>(factor);
     parallel_for(gradient.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) g[i] *= f;
+      for (std::int64_t i = begin; i < end; ++i) g[i] = g[i] * f;
     });
   });
 }
@@ -203,8 +207,9 @@ Tensor loss_and_gradients(const Tensor& x_input, const Tensor& weight, const Ten
   const Tensor targets =
       statistics ? targets_seen_here(on_host, range, w.size(0), ignore_index) : on_host;
 
-  LossProblem problem{.x = on_cpu ? to_compute_dtype(x) : x,
-                      .w = on_cpu ? to_compute_dtype(w) : w,
+  const bool widen = on_cpu && !has_bf16_products();
+  LossProblem problem{.x = widen ? to_compute_dtype(x) : x,
+                      .w = widen ? to_compute_dtype(w) : w,
                       .targets = targets.to(device),
                       .ignore_index = ignore_index,
                       .weight = weight_of(count),

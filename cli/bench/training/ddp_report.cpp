@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "cli/report/numbers.hpp"
 #include "cli/report/wrap.hpp"
 #include "cli/training/device_option.hpp"

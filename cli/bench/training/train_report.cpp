@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "cli/report/numbers.hpp"
 
 namespace ringside::cli {
@@ -29,9 +31,10 @@ std::vector<autograd::OpTime> by_time(const TrainFigures& figures) {
 }  // namespace
 
 std::string train_table(const TrainFigures& f) {
-  std::string text = title(f) + "\n" +
-                     fmt::format("  {:<20}{:>14}{:>15}{:>9}{:>8}\n", "op", "forward (ms)",
-                                 "backward (ms)", "share", "calls");
+  std::string text = title(f) + "\n";
+  if (f.device == "cpu") text += "  " + in_words(f.libraries) + "\n";
+  text += fmt::format("  {:<20}{:>14}{:>15}{:>9}{:>8}\n", "op", "forward (ms)", "backward (ms)",
+                      "share", "calls");
   for (const auto& op : by_time(f))
     text += fmt::format("  {:<20}{:>14.2f}{:>15.2f}{:>7.1f} %{:>8}\n", op.name, op.forward * 1e3,
                         op.backward * 1e3, 100 * (op.forward + op.backward) / f.step_seconds,
@@ -60,6 +63,10 @@ Json to_json(const std::vector<TrainFigures>& all) {
              {"type", f.dtype},
              {"device", f.device},
              {"threads", f.threads},
+             {"blas", f.libraries.blas},
+             {"blas_kernel", f.libraries.blas_kernel},
+             {"vector_bits", f.libraries.vector_bits},
+             {"bf16_products", f.libraries.bf16 == "" ? "oneDNN" : "none"},
              {"step_ms", f.step_seconds * 1e3},
              {"tokens_per_second", f.tokens_per_second()},
              {"gflop", f.flops * 1e-9},

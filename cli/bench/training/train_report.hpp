@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/kernels/profile.hpp"
+#include "cli/bench/training/matrix_libraries.hpp"
 #include "cli/report/json_file.hpp"
 
 namespace ringside::cli {
@@ -15,6 +16,7 @@ struct TrainFigures {
   std::string model, dtype = "fp32", device = "cpu";
   std::int64_t parameters = 0, batch = 0, sequence = 0;
   int threads = 1;
+  MatrixLibraries libraries;  // of the CPU
   std::vector<autograd::OpTime> ops;
   double step_seconds = 0;
   double gemm_seconds = 0;    // in matrix products during the step; 0: unknown

@@ -19,6 +19,7 @@
 #include "base/memory.hpp"
 #include "cli/bench/median.hpp"
 #include "cli/bench/operands.hpp"
+#include "cli/bench/training/matrix_libraries.hpp"
 #include "cli/bench/training/step.hpp"
 #include "cli/bench/training/train_report.hpp"
 #include "cli/command.hpp"
@@ -125,6 +126,7 @@ class TrainBench {
     figures.batch = args_.step.batch;
     figures.sequence = args_.step.sequence;
     figures.threads = threads;
+    figures.libraries = matrix_libraries();
     return figures;
   }
 
@@ -197,27 +199,33 @@ class TrainBench {
   // attention's do.
   double products_alone() {
     double seconds = 0;
-    for (const auto& p : products_) {
-      const Tensor a = operands_.make({p.m * p.k}), b = operands_.make({p.k * p.n});
-      const Tensor c = Tensor::zeros({autograd::threads(), p.m * p.n}, DType::fp32);
-      const auto multiply = [&](int piece) {
-        autograd::gemm(p.a, p.b, p.m, p.n, p.k, 1.0f, a.data<float>(),
-                       p.a == autograd::Transpose::yes ? p.m : p.k, b.data<float>(),
-                       p.b == autograd::Transpose::yes ? p.k : p.n, 0.0f,
-                       c.data<float>() + piece * p.m * p.n, p.n);
-      };
-      const bool are_short = p.flops() / p.calls < 4e6;
-      const auto start = Clock::now();
-      if (are_short)
-        autograd::parallel_for_pieces(p.calls, 1,
-                                      [&](int piece, std::int64_t begin, std::int64_t end) {
-                                        for (auto i = begin; i < end; ++i) multiply(piece);
-                                      });
-      else
-        for (int i = 0; i < p.calls; ++i) multiply(0);
-      seconds += seconds_since(start);
-    }
+    for (const auto& p : products_)
+      seconds += p.bf16 ? product_alone<autograd::Bf16>(p, bf16_operands_)
+                        : product_alone<float>(p, operands_);
     return seconds;
+  }
+
+  // S is the type of the operands; the sums are fp32.
+  template <class S>
+  double product_alone(const autograd::Product& p, RandomOperands& operands) {
+    const Tensor a = operands.make({p.m * p.k}), b = operands.make({p.k * p.n});
+    const Tensor c = Tensor::zeros({autograd::threads(), p.m * p.n}, DType::fp32);
+    const auto multiply = [&](int piece) {
+      autograd::gemm(p.a, p.b, p.m, p.n, p.k, 1.0f, a.data<S>(),
+                     p.a == autograd::Transpose::yes ? p.m : p.k, b.data<S>(),
+                     p.b == autograd::Transpose::yes ? p.k : p.n, 0.0f,
+                     c.data<float>() + piece * p.m * p.n, p.n);
+    };
+    const bool are_short = p.flops() / p.calls < 4e6;
+    const auto start = Clock::now();
+    if (are_short)
+      autograd::parallel_for_pieces(p.calls, 1,
+                                    [&](int piece, std::int64_t begin, std::int64_t end) {
+                                      for (auto i = begin; i < end; ++i) multiply(piece);
+                                    });
+    else
+      for (int i = 0; i < p.calls; ++i) multiply(0);
+    return seconds_since(start);
   }
 
   const Arguments& args_;
@@ -228,7 +236,7 @@ class TrainBench {
   autograd::AdamW optimizer_;
   Tensor input_, target_;
   std::vector<autograd::Product> products_;
-  RandomOperands operands_;
+  RandomOperands operands_, bf16_operands_{DType::bf16, Device::cpu};
 };
 
 void run(const Arguments& args) {
@@ -237,6 +245,8 @@ void run(const Arguments& args) {
     threads = {1};
     if (args.device.name == "cpu" && std::thread::hardware_concurrency() >= 2) threads.push_back(2);
   }
+  if (const std::string warning = slow_kernel_warning(matrix_libraries()); !warning.empty())
+    fmt::print(stderr, "ringside: {}\n", warning);
   TrainBench bench(args);
   std::vector<TrainFigures> all;
   for (const int n : threads) {
@@ -256,7 +266,7 @@ void add_bench_train_command(CLI::App& bench) {
       bench.add_subcommand("train", "Measure a training step on one rank: the time of each op");
   const auto args = std::make_shared<Arguments>();
   args->step.add_to(*command);
-  command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, products in fp32")
+  command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, sums in fp32")
       ->type_name("TYPE")
       ->check(one_of({"fp32", "bf16"}))
       ->capture_default_str();

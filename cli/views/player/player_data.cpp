@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "cli/views/blackboard.hpp"
 #include "collectives/proof/lockstep.hpp"

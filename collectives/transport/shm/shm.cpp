@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "collectives/one_sided/protocol.hpp"
+#include "collectives/transport/announcements.hpp"
+#include "collectives/transport/shm/announcement.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
 namespace ringside::collectives {
@@ -23,7 +25,8 @@ using one_sided::Number;
 // At the beginning of every segment.
 struct SegmentHead {
   Doorbell doorbell;
-  Flag left;  // not 0: the owner has left
+  Flag left;                      // not 0: the owner has left
+  Announcement announcements[2];  // of rounds with an even and with an odd number
 };
 
 // At the beginning of every slot; the payload follows.
@@ -73,11 +76,12 @@ void futex_wake(const Number& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public Transport, public Announcements {
  public:
   ShmTransport(int rank, std::uint32_t job, const ShmLayout& layout,
-               std::vector<SharedSegment> segments)
+               std::vector<SharedSegment> segments, bool crowded)
       : Transport(rank, static_cast<int>(segments.size()), job),
+        polls_without_yield_(crowded ? 1 : 32),
         layout_(layout),
         segments_(std::move(segments)),
         to_(segments_.size()),
@@ -113,7 +117,7 @@ class ShmTransport final : public Transport {
   std::optional<Completion> wait(const Deadline& deadline) override {
     std::optional<Completion> done;
     for (;;) {
-      for (int i = 0; i < polls_without_yield; ++i) {
+      for (int i = 0; i < polls_without_yield_; ++i) {
         if ((done = complete())) return done;
         HostMemory::pause();
       }
@@ -130,6 +134,33 @@ class ShmTransport final : public Transport {
     free_slot(std::exchange(incoming_.peer, -1));
   }
 
+  Announcements* announcements() override { return this; }
+  std::size_t bytes_in_a_round() const override { return announced_bytes_in_a_round; }
+
+  void announce(const MessageHeader& header, std::span<const std::byte> payload) override {
+    const auto readers = static_cast<std::size_t>(size()) - 1;
+    traffic_.messages_sent += readers;
+    traffic_.payload_bytes_sent += readers * payload.size();
+    Announcement& mine = announcement_of(rank(), ++round_);
+    mine.header = header;
+    mine.fingerprint = fingerprint_of(header);
+    std::memcpy(mine.payload, payload.data(), payload.size());
+    one_sided::announce<HostMemory>(mine.number, round_);
+    others_may_sleep_ = true;
+  }
+
+  std::optional<std::span<const std::byte>> read(int peer) override {
+    if (peer == rank()) return checked_announcement(peer);
+    incoming_.peer = peer, incoming_.announced = true;
+    bool arrived = can_receive();
+    for (int i = 0; !arrived && i < polls_without_yield_; ++i) {
+      HostMemory::pause();
+      arrived = can_receive();
+    }
+    wake_others();
+    return arrived ? take_announcement() : std::nullopt;
+  }
+
  private:
   struct Outgoing {
     int peer;
@@ -143,10 +174,8 @@ class ShmTransport final : public Transport {
     MessageHeader expected;
     std::span<std::byte> into;
     std::size_t done = 0;
+    bool announced = false;  // it is no message in a channel
   };
-
-  // A poll costs next to nothing, and a peer that runs answers within a fraction of a microsecond.
-  static constexpr int polls_without_yield = 32;
 
   SegmentHead& head(int r) const { return *reinterpret_cast<SegmentHead*>(segments_[r].data()); }
 
@@ -168,7 +197,8 @@ class ShmTransport final : public Transport {
       return Completion{Completion::sent, {}};
     }
     while (can_receive())
-      if (const auto payload = take_piece()) return Completion{Completion::received, *payload};
+      if (const auto payload = incoming_.announced ? take_announcement() : take_piece())
+        return Completion{Completion::received, *payload};
     return std::nullopt;
   }
 
@@ -224,8 +254,36 @@ class ShmTransport final : public Transport {
     wake(peer);
   }
 
+  Announcement& announcement_of(int r, Number round) const {
+    return head(r).announcements[round % 2];
+  }
+
+  std::span<const std::byte> checked_announcement(int peer) const {
+    const Announcement &mine = announcement_of(rank(), round_),
+                       &seen = announcement_of(peer, round_);
+    if (seen.fingerprint != mine.fingerprint) check_message(mine.header, seen.header, rank(), peer);
+    return std::span(seen.payload).first(mine.header.bytes);
+  }
+
+  std::optional<std::span<const std::byte>> take_announcement() {
+    return checked_announcement(std::exchange(incoming_.peer, -1));
+  }
+
+  // After an announcement, once. Not at once: the fence in wake() waits until the announcement's
+  // line has been taken away from the others' caches, and this rank reads theirs meanwhile.
+  void wake_others() {
+    if (!std::exchange(others_may_sleep_, false)) return;
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) wake(r);
+  }
+
   bool receiving() const { return incoming_.peer >= 0 && !reading_; }
-  bool can_receive() const { return receiving() && from_[incoming_.peer].may_read(); }
+  bool can_receive() const {
+    if (!receiving()) return false;
+    const int peer = incoming_.peer;
+    if (!incoming_.announced) return from_[peer].may_read();
+    return one_sided::is_announced<HostMemory>(announcement_of(peer, round_).number, round_);
+  }
 
   bool can_send() const { return !outgoing_.empty() && to_[outgoing_.front().peer].may_write(); }
 
@@ -252,6 +310,9 @@ class ShmTransport final : public Transport {
     one_sided::woken<HostMemory>(doorbell);
   }
 
+  // A poll costs next to nothing, and a peer that runs answers within a fraction of a microsecond.
+  // With more ranks than cores the peer may not run: then this rank yields its core at once.
+  const int polls_without_yield_;
   ShmLayout layout_;
   std::vector<SharedSegment> segments_;  // [rank]
   std::vector<ChannelEnd> to_, from_;    // [peer]
@@ -259,6 +320,8 @@ class ShmTransport final : public Transport {
   Incoming incoming_;
   bool reading_ = false;            // the executor reads the payload in the slot
   std::vector<std::byte> scratch_;  // for a message in pieces without a place of its own
+  Number round_ = 0;                // of the last announcement
+  bool others_may_sleep_ = false;   // they wait for that announcement, and nobody has woken them
   SpinThenYield poll_;
 };
 
@@ -280,8 +343,8 @@ std::size_t shm_segment_bytes(const ShmLayout& layout, int size) {
 }
 
 std::unique_ptr<Transport> make_shm_transport(int rank, std::uint32_t job, const ShmLayout& layout,
-                                              std::vector<SharedSegment> segments) {
-  return std::make_unique<ShmTransport>(rank, job, layout, std::move(segments));
+                                              std::vector<SharedSegment> segments, bool crowded) {
+  return std::make_unique<ShmTransport>(rank, job, layout, std::move(segments), crowded);
 }
 
 }  // namespace ringside::collectives

@@ -6,8 +6,10 @@
 // slot. A payload longer than a slot travels in pieces. No system call is made while messages flow.
 //
 //     segment of rank 2:  [ doorbell | left ]  [ channel from 0: flags, slot, slot, ... ]
-//                                              [ channel from 1: flags, slot, slot, ... ]
+//                         [ announcements   ]  [ channel from 1: flags, slot, slot, ... ]
 //                                              [ channel from 3: flags, slot, slot, ... ]
+//
+// A few bytes for all other ranks do not go through channels (announcement.hpp).
 //
 // A rank that waits polls for some 50 microseconds and yields its core between two polls. Then it
 // sleeps on its doorbell, and the peer that brings the awaited message wakes it. Before a rank
@@ -47,7 +49,8 @@ ShmLayout shm_layout(const ShmOptions& options, int size);
 std::size_t shm_segment_bytes(const ShmLayout& layout, int size);
 
 // segments[r] is the segment of rank r, filled with zeros at first. `job` goes into every header.
+// `crowded`: the host has more ranks than cores, so a rank that waits yields its core at once.
 std::unique_ptr<Transport> make_shm_transport(int rank, std::uint32_t job, const ShmLayout& layout,
-                                              std::vector<SharedSegment> segments);
+                                              std::vector<SharedSegment> segments, bool crowded);
 
 }  // namespace ringside::collectives

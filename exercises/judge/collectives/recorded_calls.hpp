@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include <fmt/format.h>
+
 #include "base/trace.hpp"
 #include "collectives/transport/transport.hpp"
 #include "exercises/judge/judge.hpp"

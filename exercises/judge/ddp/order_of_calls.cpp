@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "autograd/ops/ops.hpp"

@@ -1,5 +1,7 @@
 #include "exercises/judge/ddp/overlap_events.hpp"
 
+#include <fmt/format.h>
+
 #include "autograd/engine/engine.hpp"
 #include "base/trace.hpp"
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/gemm.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
@@ -44,16 +45,17 @@ double largest_error_in_ulps(T low, T high, int count) {
   return largest;
 }
 
-template <class T>
+// T is the type of C, A that of the operands.
+template <class T, class A = T>
 void check_gemm(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, T alpha,
                 T beta) {
   const std::int64_t pad = 3, lda = (ta == Transpose::yes ? m : k) + pad,
                      ldb = (tb == Transpose::yes ? k : n) + pad, ldc = n + pad;
   const DType type = dtype_of<T>();
-  const Tensor a = random_tensor({(ta == Transpose::yes ? k : m), lda}, "a", type),
-               b = random_tensor({(tb == Transpose::yes ? n : k), ldb}, "b", type);
+  const Tensor a = random_tensor({(ta == Transpose::yes ? k : m), lda}, "a", dtype_of<A>()),
+               b = random_tensor({(tb == Transpose::yes ? n : k), ldb}, "b", dtype_of<A>());
   const Tensor c = random_tensor({m, ldc}, "c", type), before = c.clone();
-  gemm(ta, tb, m, n, k, alpha, a.data<T>(), lda, b.data<T>(), ldb, beta, c.data<T>(), ldc);
+  gemm(ta, tb, m, n, k, alpha, a.data<A>(), lda, b.data<A>(), ldb, beta, c.data<T>(), ldc);
   double largest = 0;
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < ldc; ++j) {
@@ -62,8 +64,8 @@ void check_gemm(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Tr
         double total = 0;
         for (std::int64_t l = 0; l < k; ++l)
           total +=
-              static_cast<double>(a.data<T>()[ta == Transpose::yes ? l * lda + i : i * lda + l]) *
-              b.data<T>()[tb == Transpose::yes ? j * ldb + l : l * ldb + j];
+              static_cast<double>(a.data<A>()[ta == Transpose::yes ? l * lda + i : i * lda + l]) *
+              b.data<A>()[tb == Transpose::yes ? j * ldb + l : l * ldb + j];
         expected = alpha * total + (beta == 0 ? 0 : beta * expected);
       }
       largest = std::max(largest, std::abs(expected - c.data<T>()[i * ldc + j]));
@@ -98,6 +100,24 @@ TEST_CASE("fast_exp is exact at zero and right beyond its range") {
   };
   check(float{});
   check(double{});
+}
+
+TEST_CASE("gemm multiplies bf16 matrices with fp32 sums, on any number of threads") {
+  if (!has_bf16_products()) {
+    MESSAGE("SKIPPED: ", why_no_bf16_products());
+    return;
+  }
+  for (const int n : {1, 3}) {
+    const Threads with(n);
+    for (const Transpose ta : {Transpose::no, Transpose::yes})
+      for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+        check_gemm<float, Bf16>(1, 1, 1, ta, tb, 2, 1);
+        check_gemm<float, Bf16>(1, 70, 300, ta, tb, 1, 0);
+        check_gemm<float, Bf16>(17, 33, 9, ta, tb, 1.5f, 0.5f);
+        check_gemm<float, Bf16>(200, 150, 129, ta, tb, 1, 1);
+        check_gemm<float, Bf16>(3, 4, 0, ta, tb, 1, 0.5f);
+      }
+  }
 }
 
 TEST_CASE("gemm handles every transpose, padded rows, alpha and beta") {

@@ -5,12 +5,13 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "cli/bench/training/matrix_libraries.hpp"
 #include "cli/report/json_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside::testing;
-using ringside::cli::Json;
+using namespace ringside::cli;
 
 TEST_CASE("bench train reports the time of each op of a step") {
   const auto folder = std::filesystem::temp_directory_path() /
@@ -24,6 +25,7 @@ TEST_CASE("bench train reports the time of each op of a step") {
   REQUIRE(outcome.exit_code == 0);
   CHECK(contains(outcome.out, "tiny: 857k parameters; batch 2 x 64, fp32, AdamW, 1 thread\n"));
   CHECK(contains(outcome.out, "\ntiny: 857k parameters; batch 2 x 64, fp32, AdamW, 2 threads\n"));
+  CHECK(contains(outcome.out, "\n  products by "));
   CHECK(contains(outcome.out, "\n  linear  "));
   CHECK(contains(outcome.out, "the same products alone"));
   CHECK(contains(outcome.out, "  peak memory "));
@@ -56,6 +58,26 @@ TEST_CASE("bench train reports the time of each op of a step") {
   CHECK(read_file(svg).starts_with("<svg"));
   CHECK(contains(read_file(svg), ">linear</text>"));
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("bench train warns of a BLAS whose kernel leaves half of the processor unused") {
+  MatrixLibraries libraries{"OpenBLAS 0.3.21", "Haswell", 512, ""};
+  ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  CHECK(slow_kernel_warning(libraries) ==
+        "OpenBLAS 0.3.21 multiplies with its kernel Haswell, whose vectors have 256 bits, but this "
+        "processor has 512: unset OPENBLAS_CORETYPE");
+  ::unsetenv("OPENBLAS_CORETYPE");
+  CHECK(contains(slow_kernel_warning(libraries), "has 512: install a newer OpenBLAS"));
+  CHECK(in_words(libraries) ==
+        "products by OpenBLAS 0.3.21 (kernel Haswell), bf16 by oneDNN; 512-bit vectors");
+  libraries.vector_bits = 256;
+  CHECK(slow_kernel_warning(libraries) == "");
+  libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "oneDNN is not installed"};
+  CHECK(slow_kernel_warning(libraries) == "");
+  CHECK(contains(in_words(libraries), ", bf16 as fp32; "));
+  CHECK(slow_kernel_warning({"", "", 512, ""}) == "");                // a BLAS that does not tell
+  CHECK(slow_kernel_warning({"OpenBLAS", "NewOne", 512, ""}) == "");  // a kernel of the future
+  CHECK(in_words({"", "", 0, ""}) == "products by a BLAS, bf16 by oneDNN");
 }
 
 TEST_CASE("the comparison with PyTorch names the missing package") {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include <fmt/ranges.h>
+
 #include "base/random.hpp"
 #include "collectives/half.hpp"
 #include "tests/collectives/worlds.hpp"

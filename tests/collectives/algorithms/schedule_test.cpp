@@ -1,6 +1,7 @@
 // The schedules agree with the tables in algorithms/*.hpp, and the catalogue lists them all.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <map>
 #include <set>

@@ -99,6 +99,14 @@ TEST_CASE("messages arrive complete when the numbers wrap around") {
     CHECK(wrong_words(slots, 16, 0xffffffff - 500, 1000, slots) == 0);
 }
 
+TEST_CASE("announcements are complete in every round, also when the numbers wrap around") {
+  for (const int ranks : {2, 3, 4}) {
+    CAPTURE(ranks);
+    CHECK(announce_rounds<HostMemory>(ranks, 0, 2000, 1) == 0);
+    CHECK(announce_rounds<HostMemory>(ranks, 0xffffffff - 500, 1000, 2) == 0);
+  }
+}
+
 TEST_CASE("four ranks pass messages around a ring") {
   constexpr int size = 4;
   constexpr Number messages = 2000;

@@ -1,13 +1,13 @@
 // The one-sided protocol with one memory order weakened, to show what ThreadSanitizer reports.
 //
-//   weakened_protocol none | publish | free_slot | two_shot | one_shot | ring
+//   weakened_protocol none | publish | free_slot | announce | two_shot | one_shot | ring
 //
 // `publish` stores the flag `published` relaxed instead of with release; `free_slot` does the same
-// with `released`. The others run the collectives of one_sided/collectives.hpp with all flags
-// relaxed. On x86 every store is a release for the processor, so the weakened protocol seems to
-// work, and would fail with another compiler or processor. This program is built with
-// RINGSIDE_SANITIZE=thread only. Its tests expect a data race for each weakened flag, and none for
-// `none`.
+// with `released`, and `announce` with the number of an announcement. The others run the
+// collectives of one_sided/collectives.hpp with all flags relaxed. On x86 every store is a release
+// for the processor, so the weakened protocol seems to work, and would fail with another compiler
+// or processor. This program is built with RINGSIDE_SANITIZE=thread only. Its tests expect a data
+// race for each weakened flag, and none for `none`.
 #include <atomic>
 #include <cstdio>
 #include <string_view>
@@ -68,7 +68,8 @@ std::size_t run_blocks(std::string_view kind) {
 
 std::size_t run_all_of_it() {
   using Side = Yielding<one_sided::HostSide>;
-  return run<one_sided::HostMemory, one_sided::HostMemory>() + run_blocks<Side>("two_shot") +
+  return run<one_sided::HostMemory, one_sided::HostMemory>() +
+         announce_rounds<one_sided::HostMemory>(3, 0, 1000, 1) + run_blocks<Side>("two_shot") +
          run_blocks<Side>("one_shot") + run_blocks<Side>("ring");
 }
 
@@ -78,6 +79,7 @@ int main(int argc, char** argv) {
   const std::string_view weak = argc > 1 ? argv[1] : "none";
   const std::size_t wrong = weak == "publish"     ? run<RelaxedMemory, one_sided::HostMemory>()
                             : weak == "free_slot" ? run<one_sided::HostMemory, RelaxedMemory>()
+                            : weak == "announce"  ? announce_rounds<RelaxedMemory>(3, 0, 1000, 1)
                             : weak == "none"
                                 ? run_all_of_it()
                                 : run_blocks<Relaxed<Yielding<one_sided::HostSide>>>(weak);

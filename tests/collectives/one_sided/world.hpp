@@ -99,4 +99,44 @@ std::size_t receive_messages(OneChannel& world, Number count, std::uint64_t seed
   return wrong;
 }
 
+// Ranks that announce a few words to all others, round after round, in two places each
+// (transport/shm/announcement.hpp). Returns how many words were wrong.
+template <class Memory>
+std::size_t announce_rounds(int ranks, Number start, Number rounds, std::uint64_t seed) {
+  constexpr std::size_t words = 5;
+  struct Place {
+    Number number;
+    std::uint32_t data[words];  // plain words, protected by the protocol alone
+  };
+  std::vector<Place> places(static_cast<std::size_t>(2 * ranks), Place{start, {}});
+  const auto place = [&](int rank, Number round) -> Place& {
+    return places[static_cast<std::size_t>(2 * rank) + round % 2];
+  };
+  const auto word = [&](int rank, Number round, std::size_t w) {
+    return word_of(seed, round, static_cast<std::size_t>(rank) * words + w);
+  };
+  std::vector<std::size_t> wrong(static_cast<std::size_t>(ranks), 0);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      for (Number round = start + 1; round != start + 1 + rounds; ++round) {
+        Place& mine = place(rank, round);
+        for (std::size_t w = 0; w < words; ++w) mine.data[w] = word(rank, round, w);
+        delay(seed, static_cast<std::uint64_t>(rank), round);
+        one_sided::announce<Memory>(mine.number, round);
+        for (int r = 0; r < ranks; ++r) {
+          while (!one_sided::is_announced<Memory>(place(r, round).number, round))
+            std::this_thread::yield();
+          delay(seed, static_cast<std::uint64_t>(ranks + rank), round);
+          for (std::size_t w = 0; w < words; ++w)
+            wrong[static_cast<std::size_t>(rank)] += place(r, round).data[w] != word(r, round, w);
+        }
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  std::size_t all = 0;
+  for (const std::size_t of_rank : wrong) all += of_rank;
+  return all;
+}
+
 }  // namespace ringside::tests

@@ -2,6 +2,7 @@
 // broken on purpose.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "collectives/algorithms/barrier.hpp"

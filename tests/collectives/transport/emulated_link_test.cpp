@@ -1,4 +1,6 @@
 // The emulated link: its notation, the time of messages behind it, and unchanged results.
+#include <fmt/ranges.h>
+
 #include "collectives/transport/emulated_link.hpp"
 
 #include <atomic>

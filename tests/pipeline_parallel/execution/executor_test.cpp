@@ -1,4 +1,6 @@
 // Every schedule, carried out over every transport with stages that compute nothing.
+#include <fmt/format.h>
+
 #include "pipeline_parallel/execution/executor.hpp"
 
 #include <random>

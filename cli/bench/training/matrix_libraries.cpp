@@ -1,0 +1,59 @@
+#include "cli/bench/training/matrix_libraries.hpp"
+
+#include <fmt/format.h>
+
+#include "autograd/kernels/bf16_products.hpp"
+#include "autograd/kernels/threads/blas_threads.hpp"
+#include "base/environment.hpp"
+
+namespace ringside::cli {
+namespace {
+
+int vector_bits_here() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return 512;
+  return __builtin_cpu_supports("avx2") ? 256 : 128;
+#else
+  return 0;
+#endif
+}
+
+// The vectors of OpenBLAS's kernels for x86, as its source names them (cpuid_x86.c, KERNEL.*); 0
+// for a kernel that is not in the list.
+int vector_bits_of(const std::string& kernel) {
+  for (const char* name : {"SkylakeX", "Cooperlake", "SapphireRapids"})
+    if (kernel == name) return 512;
+  for (const char* name :
+       {"Haswell", "Zen", "Excavator", "Steamroller", "Piledriver", "Bulldozer", "Sandybridge"})
+    if (kernel == name) return 256;
+  for (const char* name : {"Nehalem", "Prescott", "Penryn", "Dunnington", "Core2", "Atom", "Nano",
+                           "Opteron", "Opteron_SSE3", "Barcelona", "Bobcat"})
+    if (kernel == name) return 128;
+  return 0;
+}
+
+}  // namespace
+
+MatrixLibraries matrix_libraries() {
+  const autograd::BlasInUse blas = autograd::blas_in_use();
+  return {blas.name, blas.kernel, vector_bits_here(), autograd::why_no_bf16_products()};
+}
+
+std::string in_words(const MatrixLibraries& libraries) {
+  std::string text = "products by " + (libraries.blas.empty() ? "a BLAS" : libraries.blas);
+  if (!libraries.blas_kernel.empty()) text += fmt::format(" (kernel {})", libraries.blas_kernel);
+  text += libraries.bf16.empty() ? ", bf16 by oneDNN" : ", bf16 as fp32";
+  if (libraries.vector_bits > 0) text += fmt::format("; {}-bit vectors", libraries.vector_bits);
+  return text;
+}
+
+std::string slow_kernel_warning(const MatrixLibraries& libraries) {
+  const int used = vector_bits_of(libraries.blas_kernel);
+  if (used == 0 || used >= libraries.vector_bits) return "";
+  return fmt::format(
+      "{} multiplies with its kernel {}, whose vectors have {} bits, but this processor has {}: {}",
+      libraries.blas, libraries.blas_kernel, used, libraries.vector_bits,
+      environment("OPENBLAS_CORETYPE") ? "unset OPENBLAS_CORETYPE" : "install a newer OpenBLAS");
+}
+
+}  // namespace ringside::cli

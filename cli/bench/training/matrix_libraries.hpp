@@ -1,0 +1,25 @@
+// Which libraries multiply matrices on this CPU, and whether they use all of it. A BLAS chooses a
+// kernel by the processor, or by a variable of the environment: a machine that sets
+// OPENBLAS_CORETYPE=Haswell for its users halves the speed of a processor with AVX-512.
+#pragma once
+
+#include <string>
+
+namespace ringside::cli {
+
+struct MatrixLibraries {
+  std::string blas, blas_kernel;  // "OpenBLAS 0.3.21", "SkylakeX"; empty: unknown
+  int vector_bits = 0;            // of the processor's vector units; 0: unknown
+  std::string bf16;               // why there are no products of bf16 numbers; empty: oneDNN's
+};
+
+MatrixLibraries matrix_libraries();  // of this machine
+
+// "products by OpenBLAS 0.3.21 (kernel SkylakeX), bf16 by oneDNN; 512-bit vectors"
+std::string in_words(const MatrixLibraries& libraries);
+
+// A sentence if the kernel of the BLAS uses shorter vectors than the processor has; empty if not,
+// or if either is unknown.
+std::string slow_kernel_warning(const MatrixLibraries& libraries);
+
+}  // namespace ringside::cli

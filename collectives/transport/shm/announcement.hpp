@@ -1,0 +1,52 @@
+// Announcements: what a rank shows to all other ranks at once, with the flag beside the data.
+//
+// For a few bytes, a call costs what the cache lines cost that move between cores. A message
+// through a channel (shm.hpp) moves four or more: header, payload, the sender's flag, the
+// receiver's flag. An announcement of up to 48 bytes moves one.
+//
+//     segment of rank 2:    [ announcement 0 ]  [ announcement 1 ]
+//
+//     an announcement:      | number | fingerprint | payload: 48 bytes |     one line of 64 bytes
+//                           | the rest of the payload ...              |
+//                           | header                                   |     to name a mismatch
+//
+// Announcements come in ROUNDS. In round n every rank writes its payload and its fingerprint into
+// its own announcement n mod 2, and then stores the number n with release. A rank that loads n with
+// acquire sees all that was written before. Every rank reads all others before it goes on:
+//
+//     rank 0    write 7   read 7 of rank 1   write 8   read 8 of rank 1   write 9
+//     rank 1    write 7   read 7 of rank 0   write 8   read 8 of rank 0   write 9
+//
+// Nobody reports that it has read. Round 9 overwrites round 7, and that is safe: rank 0 writes 9
+// only after it has read 8 of rank 1, and rank 1 wrote 8 only after it had read 7 of rank 0. So two
+// announcements for each rank are enough.
+//
+// The fingerprint stands for the header, which holds the whole call. Ranks compare fingerprints.
+// Only where they differ does the reader look at the other rank's header, to name both calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/one_sided/protocol.hpp"
+#include "collectives/transport/message_header.hpp"
+
+namespace ringside::collectives {
+
+// What a rank reads of all other ranks in one round at most: a quarter of a first-level cache. With
+// two ranks, one announcement may be as long.
+constexpr std::size_t announced_bytes_in_a_round = 8192;
+
+struct alignas(128) Announcement {
+  one_sided::Number number = 0;  // of the round; 0 at first, and rounds begin with 1
+  std::uint64_t fingerprint = 0;
+  std::byte payload[announced_bytes_in_a_round] = {};
+  MessageHeader header;
+};
+static_assert(offsetof(Announcement, payload) == 16, "48 bytes of payload share the flag's line");
+
+// 64 bits that stand for a header: equal headers have equal fingerprints, and two headers that
+// programs make by mistake differ in theirs.
+std::uint64_t fingerprint_of(const MessageHeader& header);
+
+}  // namespace ringside::collectives
