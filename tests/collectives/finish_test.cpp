@@ -78,8 +78,9 @@ TEST_CASE("finish() finds calls that ended well on every rank, and differ") {
 }
 
 TEST_CASE("finish() finds calls that differ between ranks whose messages never meet") {
-  // Two ranks each broadcast among themselves, as they may after a split, and use the whole group by
-  // mistake. Each odd rank hears its own root. The messages between the pairs are never received:
+  // Two ranks each broadcast among themselves, as they may after a split, and use the whole group
+  // by mistake. Each odd rank hears its own root. The messages between the pairs are never
+  // received:
   //
   //     0 ━━▶ 1     2 ━━▶ 3     4 ━━▶ 5     6 ━━▶ 7     every rank is done
   //     0 ──▶ 2, 4  2 ──▶ 4, 6  4 ──▶ 6, 0  6 ──▶ 0, 2  nobody receives these
