@@ -47,8 +47,7 @@ std::vector<std::string> own_command();
 
 // Whether this process is one of several that `ringside launch` started on this machine with this
 // command, and not the first of them. What is wrong with the command or its files, they would all
-// say; the first one says it. Elsewhere every rank says it: torchrun and mpirun end a job as soon
-// as one rank has failed, so a silent rank could end the job before the first one has spoken.
+// say; the first one says it.
 bool another_rank_reports();
 
 // Checks that an option is a number of at least 1: "at least 1 rank is needed, not 0".
