@@ -42,8 +42,11 @@ if(RINGSIDE_SANITIZE)
 endif()
 
 if(RINGSIDE_FUZZ)
-  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    message(FATAL_ERROR "RINGSIDE_FUZZ needs Clang: cmake --preset fuzz, or -DCMAKE_CXX_COMPILER=clang++")
+  # Older versions refuse lambdas that capture a structured binding, as the kernels' do.
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    message(FATAL_ERROR "RINGSIDE_FUZZ needs Clang 16 or newer, not ${CMAKE_CXX_COMPILER_ID} "
+      "${CMAKE_CXX_COMPILER_VERSION}: apt-get install clang-16 libclang-rt-16-dev libomp-16-dev, then "
+      "cmake --preset fuzz -DCMAKE_CXX_COMPILER=clang++-16")
   endif()
   # libFuzzer sees which branches an input takes. The library itself is linked to its programs only.
   target_compile_options(ringside_options INTERFACE -fsanitize=fuzzer-no-link)

@@ -55,25 +55,39 @@ double seconds_per_byte_added(std::size_t bytes) {
   return best / static_cast<double>(bytes);
 }
 
-// "recursive_doubling below 128 KiB, ring from there on"
-std::string selection_in_words(Collective collective, const MachineCosts& costs, int ranks) {
+// {"recursive_doubling below 128 KiB,", "ring"}
+std::vector<std::string> selection_in_words(Collective collective, const MachineCosts& costs,
+                                            int ranks) {
   collectives::AlgorithmSelection selection;
   selection.set_costs(costs);
-  std::string words;
+  std::vector<std::string> words;
   std::string_view last;
   for (std::uint64_t bytes = 4; bytes <= (1u << 30); bytes *= 2) {
     const std::string_view name =
         selection.choose(collective, bytes / 4, DataType::fp32, ranks).name;
     if (name == last) continue;
     if (!last.empty())
-      words +=
-          fmt::format(" below {}, ", bytes < 1024         ? fmt::format("{} B", bytes)
-                                     : bytes < (1u << 20) ? fmt::format("{} KiB", bytes >> 10)
-                                                          : fmt::format("{} MiB", bytes >> 20));
-    words += name;
+      words.back() +=
+          fmt::format(" below {},", bytes < 1024         ? fmt::format("{} B", bytes)
+                                    : bytes < (1u << 20) ? fmt::format("{} KiB", bytes >> 10)
+                                                         : fmt::format("{} MiB", bytes >> 20));
+    words.emplace_back(name);
     last = name;
   }
   return words;
+}
+
+// `start`, then the pieces, in lines of at most 80 columns that are broken between two pieces.
+std::string in_lines(const std::string& start, const std::vector<std::string>& pieces) {
+  std::string text, line = start;
+  for (const std::string& piece : pieces) {
+    if (line.size() + 1 + piece.size() > 80) {
+      text += line + "\n";
+      line.assign(start.size(), ' ');
+    }
+    line += " " + piece;
+  }
+  return text + line + "\n";
 }
 
 }  // namespace
@@ -184,15 +198,16 @@ std::string calibration_report(const std::map<std::string, MachineCosts>& costs,
           fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
           [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
   text +=
-      "\nA message of b bytes takes alpha + beta b, and turn more for each additional rank on a "
-      "core.\nIt occupies a core for overhead + copy b at each end. Adding b bytes takes gamma b.\n"
+      "\nA message of b bytes takes alpha + beta b, and turn more for each additional\n"
+      "rank on a core. It occupies a core for overhead + copy b at each end. Adding b\n"
+      "bytes takes gamma b.\n"
       "\nSelected algorithms for fp32:\n";
   for (const auto& [transport, c] : costs)
     for (const int n : std::set<int>{4, ranks})
       for (const Collective collective :
            {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
-        text += fmt::format("  {:<8} {} ranks  {:<15} {}\n", transport, n, name_of(collective),
-                            selection_in_words(collective, c, n));
+        text += in_lines(fmt::format("  {:<8} {} ranks  {:<15}", transport, n, name_of(collective)),
+                         selection_in_words(collective, c, n));
   return text;
 }
 

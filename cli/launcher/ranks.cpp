@@ -96,6 +96,8 @@ std::vector<std::string> own_command() {
   return command;
 }
 
+// Under torchrun and mpirun every rank says what is wrong. They end a job as soon as one rank has
+// failed, so a silent rank could end it before the first one has spoken.
 bool another_rank_reports() {
   if (environment("LOCAL_RANK").value_or("0") == "0") return false;
   const std::string launcher = fmt::format("/proc/{}/exe", ::getppid());

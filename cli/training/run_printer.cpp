@@ -131,11 +131,11 @@ void print_header(const TrainingPlan& plan, const transformer::Text& text, const
   const std::string heads = config.heads == config.kv_heads
                                 ? fmt::format("{}", config.heads)
                                 : fmt::format("{} on {}", config.heads, config.kv_heads);
-  fmt::print("model    {}; {}, d_model {}, {} heads, d_ff {}, vocabulary {}{}\n", model_text(plan),
-             counted(config.layers, "layer"), config.d_model, heads, config.d_ff, config.vocabulary,
-             config.tied_head ? ", tied head" : "");
-  fmt::print("data     {}: {} files, {}B, {}B of them held out\n", data_text(plan), text.files,
-             with_unit(static_cast<double>(corpus.bytes())),
+  fmt::print("model    {}\n         {}, d_model {}, {} heads, d_ff {}, vocabulary {}{}\n",
+             model_text(plan), counted(config.layers, "layer"), config.d_model, heads, config.d_ff,
+             config.vocabulary, config.tied_head ? ", tied head" : "");
+  fmt::print("data     {}\n         {} files, {}B, {}B of them held out\n", data_text(plan),
+             text.files, with_unit(static_cast<double>(corpus.bytes())),
              with_unit(static_cast<double>(corpus.held_out_bytes())));
   if (!corpus.tokens_are_bytes()) {
     const auto tokens = static_cast<double>(corpus.training().size() + corpus.validation().size());

@@ -108,7 +108,7 @@ std::vector<std::string> memory_texts(const TrainingPlan& plan) {
 std::string data_text(const TrainingPlan& plan) {
   if (plan.data.empty())
     return transformer::default_corpus().string() +
-           " (the standard library this program was built with)";
+           " (the standard library of this program's compiler)";
   std::vector<std::string> names;
   for (const auto& path : plan.data) names.push_back(path.string());
   return fmt::format("{}", fmt::join(names, " "));

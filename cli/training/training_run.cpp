@@ -46,8 +46,8 @@ class Saver {
     save();
     if (!strategy_.writes()) return;
     fmt::print(
-        "saved    {} (config.json and model.safetensors{}, as transformers reads them, and what "
-        "--resume needs)\n",
+        "saved    {}\n         config.json, model.safetensors{} for transformers,\n"
+        "         and what --resume needs\n",
         plan_.save.string(), plan_.vocabulary->is_bytes() ? "" : ", tokenizer.json");
   }
 

@@ -15,7 +15,7 @@ namespace {
 std::vector<std::string> outcomes_of(int size, const Body& body) {
   GroupOptions options;
   options.executor.timeout = Seconds(20);
-  options.algorithms = AlgorithmSelection("broadcast=binomial");
+  options.algorithms = AlgorithmSelection("broadcast=binomial,all_gather=ring");
   const Body whole = [&](ProcessGroup& group) {
     body(group);
     group.finish();
@@ -72,6 +72,30 @@ TEST_CASE("finish() finds calls that ended well on every rank, and differ") {
          outcomes_of(size, [](ProcessGroup& group) { broadcast_from(group.rank(), group); })) {
       CAPTURE(outcome);
       CHECK(contains(outcome, " makes call #1, broadcast of 64 fp32 from rank "));
+      CHECK(contains(outcome, "Every rank must make the same calls in the same order"));
+    }
+  }
+}
+
+TEST_CASE("finish() finds calls that differ between ranks whose messages never meet") {
+  // Two ranks each broadcast among themselves, as they may after a split, and use the whole group
+  // by mistake. Each odd rank hears its own root. The messages between the pairs are never
+  // received:
+  //
+  //     0 ━━▶ 1     2 ━━▶ 3     4 ━━▶ 5     6 ━━▶ 7     every rank is done
+  //     0 ──▶ 2, 4  2 ──▶ 4, 6  4 ──▶ 6, 0  6 ──▶ 0, 2  nobody receives these
+  //
+  // finish() gathers by a ring: each rank receives from the rank before it, and so meets none of
+  // them. Only the calls that it gathers show the mistake.
+  for (const int size : {4, 8}) {
+    CAPTURE(size);
+    const auto outcomes = outcomes_of(size, [](ProcessGroup& group) {
+      broadcast_from(0, group);
+      broadcast_from(group.rank() / 2 * 2, group);
+    });
+    for (const auto& outcome : outcomes) {
+      CAPTURE(outcome);
+      CHECK(contains(outcome, " makes call #2, broadcast of 64 fp32 from rank "));
       CHECK(contains(outcome, "Every rank must make the same calls in the same order"));
     }
   }

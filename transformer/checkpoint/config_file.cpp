@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -161,6 +164,12 @@ void refuse_unknown_keys(const Json& json) {
   }
 }
 
+bool truth(const Json& json, const char* key) {
+  const Json value = json.value(key, Json(false));
+  require(value.is_boolean(), "its {} is {}, not true or false", key, shown(value));
+  return value.get<bool>();
+}
+
 // Throws Error if the config asks for something that Ringside's model does not have.
 void refuse_other_models(const Json& json) {
   require(json.is_object() && json.value("model_type", Json()) == "llama",
@@ -169,8 +178,7 @@ void refuse_other_models(const Json& json) {
   require(activation == "silu", "its activation (hidden_act) is {}, but Ringside's is silu",
           shown(activation));
   for (const char* bias : {"attention_bias", "mlp_bias"}) {
-    require(json.value(bias, Json(false)) == false,
-            "it asks for biases ({}), but Ringside's model has none", bias);
+    require(!truth(json, bias), "it asks for biases ({}), but Ringside's model has none", bias);
   }
   const Json dropout = json.value("attention_dropout", Json());
   require(dropout.is_null() || dropout == 0,
@@ -195,20 +203,18 @@ std::int64_t integer(const Json& json, const char* key) {
 }
 
 std::int64_t integer(const Json& json, const char* key, std::int64_t if_absent) {
-  return json.value(key, Json()).is_null() ? if_absent : integer(json, key);
+  return json.contains(key) ? integer(json, key) : if_absent;
+}
+
+// Of a key whose default depends on other keys, null stands for the default.
+std::int64_t integer_or_null(const Json& json, const char* key, std::int64_t if_null) {
+  return json.value(key, Json()).is_null() ? if_null : integer(json, key);
 }
 
 double number(const Json& json, const char* key, double if_absent) {
-  const Json value = json.value(key, Json());
-  if (value.is_null()) return if_absent;
+  const Json value = json.value(key, Json(if_absent));
   require(value.is_number(), "its {} is {}, not a number", key, shown(value));
   return value.get<double>();
-}
-
-bool truth(const Json& json, const char* key) {
-  const Json value = json.value(key, Json(false));
-  require(value.is_boolean(), "its {} is {}, not true or false", key, shown(value));
-  return value.get<bool>();
 }
 
 // Old versions of transformers keep the base in rope_theta and the rest in rope_scaling; new ones
@@ -260,6 +266,40 @@ void read_rope(const Json& json, Config& config) {
   scaling.old_sequence = integer(rope, "original_max_position_embeddings", config.sequence);
 }
 
+// The members of Config whose keys have other names.
+constexpr std::pair<std::string_view, std::string_view> key_of_member[] = {
+    {"vocabulary", "vocab_size"},
+    {"d_model", "hidden_size"},
+    {"d_ff", "intermediate_size"},
+    {"layers", "num_hidden_layers"},
+    {"heads", "num_attention_heads"},
+    {"kv_heads", "num_key_value_heads"},
+    {"sequence", "max_position_embeddings"},
+    {"norm_epsilon", "rms_norm_eps"}};
+
+bool has_word(std::string_view sentence, std::string_view word) {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz_";
+  for (std::size_t end = 0;;) {
+    const std::size_t begin = sentence.find_first_of(letters, end);
+    if (begin == sentence.npos) return false;
+    end = std::min(sentence.find_first_not_of(letters, begin), sentence.size());
+    if (sentence.substr(begin, end - begin) == word) return true;
+  }
+}
+
+// validate(), with the keys of the members that its sentence names.
+void validate_by_keys(const Config& config) {
+  try {
+    validate(config);
+  } catch (const Error& problem) {
+    std::vector<std::string> keys;
+    for (const auto& [member, key] : key_of_member)
+      if (has_word(problem.what(), member)) keys.push_back(fmt::format("{} is {}", member, key));
+    if (keys.empty()) throw;
+    fail("{} (in the file, {})", problem.what(), fmt::join(keys, " and "));
+  }
+}
+
 }  // namespace
 
 Config load_config(const fs::path& directory) {
@@ -273,14 +313,15 @@ Config load_config(const fs::path& directory) {
     config.d_ff = integer(json, "intermediate_size");
     config.layers = integer(json, "num_hidden_layers");
     config.heads = integer(json, "num_attention_heads");
-    config.kv_heads = integer(json, "num_key_value_heads", config.heads);
+    config.kv_heads = integer_or_null(json, "num_key_value_heads", config.heads);
     config.sequence = integer(json, "max_position_embeddings", 2048);
-    config.head_dim = integer(json, "head_dim", 0);
+    config.head_dim = integer_or_null(json, "head_dim", 0);
+    require(json.value("head_dim", Json()) != 0, "its head_dim is 0: a head is at least 2 wide");
     if (config.head_dim * config.heads == config.d_model) config.head_dim = 0;  // as by default
     config.norm_epsilon = number(json, "rms_norm_eps", 1e-6);
     read_rope(json, config);
     config.tied_head = truth(json, "tie_word_embeddings");
-    validate(config);
+    validate_by_keys(config);
     return config;
   } catch (const Error& problem) {
     fail("{} cannot be used: {}", path.string(), problem.what());

@@ -332,10 +332,13 @@ ShmLayout shm_layout(const ShmOptions& options, int size) {
           "shared memory needs a power of two of slots, not {} of {} bytes", options.slots,
           options.slot_bytes);
   const auto peers = static_cast<std::uint64_t>(std::max(1, size - 1));
+  // Fewer slots before shorter ones: a slice that fits into a slot is read in place.
+  std::uint32_t slots = options.slots;
+  while (slots > 2 && peers * slots * options.slot_bytes > options.segment_bytes) slots /= 2;
   const std::uint64_t longest =
-      std::max<std::uint64_t>(4096, options.segment_bytes / peers / options.slots);
+      std::max<std::uint64_t>(4096, options.segment_bytes / peers / slots);
   const std::uint64_t slot_bytes = std::min<std::uint64_t>(options.slot_bytes, longest);
-  return {static_cast<std::uint32_t>((slot_bytes + 127) / 128 * 128), options.slots};
+  return {static_cast<std::uint32_t>((slot_bytes + 127) / 128 * 128), slots};
 }
 
 std::size_t shm_segment_bytes(const ShmLayout& layout, int size) {

@@ -27,8 +27,9 @@
 namespace ringside::collectives {
 
 // The same on all ranks. A segment has about (size-1) * slots * (slot_bytes + 128) bytes; where
-// that would be more than `segment_bytes`, slots are shorter: from 18 ranks on. All of a segment is
-// reserved at the start, so 64 ranks take half a gigabyte.
+// that would be more than `segment_bytes`, there are only 2 slots (from 18 ranks on), and then
+// shorter ones (from 34 ranks on). All of a segment is reserved at the start, so 64 ranks take half
+// a gigabyte.
 struct ShmOptions {
   std::uint32_t slot_bytes = 128 * 1024;
   std::uint32_t slots = 4;  // per channel, a power of two

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "cli/bench/plan.hpp"
 #include "cli/bench/report.hpp"
 #include "collectives/cuda/device.hpp"
+#include "collectives/selection/calibration.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside;
@@ -234,6 +236,22 @@ TEST_CASE("costs are computed from the calls that they dominate") {
   CHECK(nonsense.common.turn == 0);
   CHECK(nonsense.common.overhead > 0);
   for (const auto& per_byte : nonsense.per_byte) CHECK(per_byte.beta == 0);
+}
+
+TEST_CASE("the report of a calibration fits 80 columns") {
+  // Costs with which all_reduce takes four algorithms, one after the other.
+  collectives::MachineCosts costs = collectives::built_in_costs("shm");
+  costs.common.cores = 2;
+  std::istringstream report(
+      cli::calibration_report({{"tcp", costs}, {"shm", costs}, {"threads", costs}}, 16));
+  std::string longest;
+  const std::string whole = report.str();
+  for (std::string line; std::getline(report, line);)
+    if (line.size() > longest.size()) longest = line;
+  CAPTURE(whole);
+  CAPTURE(longest);
+  CHECK(longest.size() <= 80);
+  CHECK(contains(whole, ",\n                                    "));  // a row of two lines
 }
 
 TEST_CASE("bench measures the libraries of this build") {

@@ -2,6 +2,8 @@
 // ranks, and in what, instead of training on.
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <string>
@@ -10,7 +12,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "base/error.hpp"
+#include "base/words.hpp"
 #include "cli/training/same_options.hpp"
+#include "collectives/run_threads.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;
@@ -145,4 +150,121 @@ TEST_CASE("backends that differ between ranks are named") {
   CHECK(contains(outcome.err,
                  "the ranks have different backends: rank 0 has tcp, but rank 1 has shm. Start "
                  "every rank with the same --backend (or RINGSIDE_BACKEND)\n"));
+}
+
+namespace {
+
+using ringside::cli::DeviceOption;
+using ringside::cli::TrainingPlan;
+
+// An option, and a change of what it sets in a plan.
+struct Change {
+  std::string option;
+  std::function<void(TrainingPlan&, DeviceOption&)> make;
+};
+
+// A plan in which every option means something.
+TrainingPlan plan_on_a_mesh() {
+  TrainingPlan plan;
+  plan.strategy = "naive";
+  plan.mesh.emplace(ringside::parallel::MeshShape("pp=2,tp=2"));
+  ringside::cli::plan_schedule(*plan.mesh, "1f1b", 4);
+  return plan;
+}
+
+std::vector<Change> changes_of_a_plan() {
+  return {
+      {"--vocabulary", [](auto& plan, auto&) { plan.config.vocabulary = 300; }},
+      {"--d-model", [](auto& plan, auto&) { plan.config.d_model = 64; }},
+      {"--layers", [](auto& plan, auto&) { plan.config.layers = 8; }},
+      {"--heads", [](auto& plan, auto&) { plan.config.heads = 8; }},
+      {"--kv-heads", [](auto& plan, auto&) { plan.config.kv_heads = 2; }},
+      {"--d-ff", [](auto& plan, auto&) { plan.config.d_ff = 128; }},
+      {"--tied-head", [](auto& plan, auto&) { plan.config.tied_head = true; }},
+      {"--dtype", [](auto& plan, auto&) { plan.dtype = ringside::autograd::DType::bf16; }},
+      {"--init", [](auto& plan, auto&) { plan.init = "model"; }},
+      {"--resume", [](auto& plan, auto&) { plan.resumed.emplace().step = 7; }},
+      {"--device", [](auto&, auto& device) { device.name = "emulated"; }},
+      {"--device-backend", [](auto&, auto& device) { device.backend = "nccl"; }},
+      {"--parallel", [](auto& plan, auto&) { plan.strategy = "zero3"; }},
+      {"--bucket-mb", [](auto& plan, auto&) { plan.bucket_mb = 10; }},
+      {"--mesh",
+       [](auto& plan, auto&) { plan.mesh->shape = ringside::parallel::MeshShape("pp=2,dp=2"); }},
+      {"--sequence-parallel", [](auto& plan, auto&) { plan.mesh->sequence_parallel = true; }},
+      {"--schedule", [](auto& plan, auto&) { plan_schedule(*plan.mesh, "gpipe", 4); }},
+      {"--stages-per-rank",
+       [](auto& plan, auto&) {
+         plan_schedule(*plan.mesh, "interleaved", 4, 2);
+         plan.mesh->schedule_name = "1f1b";
+       }},
+      {"--steps", [](auto& plan, auto&) { plan.options.steps = 9; }},
+      {"--stop-at", [](auto& plan, auto&) { plan.stop_at = 5; }},
+      {"--batch",
+       [](auto& plan, auto&) {
+         plan.options.batch *= 2;
+         plan.options.validation_windows *= 2;  // as many batches
+       }},
+      {"--sequence", [](auto& plan, auto&) { plan.options.sequence = 32; }},
+      {"--accumulate", [](auto& plan, auto&) { plan.options.accumulate = 2; }},
+      {"--checkpoint-activations",
+       [](auto& plan, auto&) { plan.options.checkpoint_activations = true; }},
+      {"--seed", [](auto& plan, auto&) { plan.options.seed = 1; }},
+      {"--optimizer",
+       [](auto& plan, auto&) {
+         plan.options.optimizer = ringside::transformer::OptimizerKind::sgd;
+       }},
+      {"--lr", [](auto& plan, auto&) { plan.options.learning_rate = 0.1; }},
+      {"--min-lr", [](auto& plan, auto&) { plan.options.min_learning_rate = 0.01; }},
+      {"--warmup", [](auto& plan, auto&) { plan.options.warmup = 3; }},
+      {"--clip", [](auto& plan, auto&) { plan.options.clip = 0.5; }},
+      {"--weight-decay", [](auto& plan, auto&) { plan.options.weight_decay = 0; }},
+      {"--eval-every", [](auto& plan, auto&) { plan.options.validate_every = 10; }},
+      {"--eval-batches", [](auto& plan, auto&) { plan.options.validation_windows = 16; }},
+      {"--trace", [](auto& plan, auto&) { plan.recording.trace = "trace.json"; }},
+      {"--trace-steps", [](auto& plan, auto&) { plan.recording.steps.emplace(3, 5); }},
+      {"--report", [](auto& plan, auto&) { plan.recording.report = "report.html"; }},
+      {"--dump", [](auto& plan, auto&) { plan.dump = "dump"; }},
+      {"--save", [](auto& plan, auto&) { plan.save = "model"; }},
+      {"--save-every", [](auto& plan, auto&) { plan.save_every = 10; }},
+      {"--sample", [](auto& plan, auto&) { plan.sample_tokens = 40; }},
+      {"--sample-every", [](auto& plan, auto&) { plan.sample_every = 10; }},
+      {"--temperature", [](auto& plan, auto&) { plan.sample.temperature = 0; }},
+      {"--top-k", [](auto& plan, auto&) { plan.sample.top_k = 5; }},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("each option that differs is named alone with the ranks and their values") {
+  const ringside::cli::Options common = ringside::cli::shared_options(plan_on_a_mesh(), {});
+  std::vector<std::string> compared, changed;
+  for (const auto& [name, value] : common) compared.push_back(name);
+  for (const auto& [option, make] : changes_of_a_plan()) {
+    changed.push_back(option);
+    CAPTURE(option);
+    TrainingPlan plan = plan_on_a_mesh();
+    DeviceOption device;
+    make(plan, device);
+    const ringside::cli::Options other = ringside::cli::shared_options(plan, device);
+    const auto at = std::find(compared.begin(), compared.end(), option) - compared.begin();
+    for (const int ranks : {2, 3, 4}) {
+      std::vector<int> others(static_cast<std::size_t>(ranks - 1));
+      std::iota(others.begin(), others.end(), 0);
+      const std::string expected = fmt::format(
+          "the ranks have different options: {} is {} on {}, {} on rank {}. Start every rank with "
+          "the same options",
+          option, common[at].second, ringside::ranks_in_words(others), other[at].second, ranks - 1);
+      std::vector<std::string> said(static_cast<std::size_t>(ranks));
+      ringside::collectives::run_threads(ranks, [&](auto& group) {
+        const bool last = group.rank() == ranks - 1;
+        try {
+          ringside::cli::require_same_options(last ? other : common, group);
+        } catch (const ringside::Error& error) {
+          said[static_cast<std::size_t>(group.rank())] = error.what();
+        }
+      });
+      for (const std::string& text : said) CHECK(text == expected);
+    }
+  }
+  CHECK(changed == compared);  // every option has a change here
 }

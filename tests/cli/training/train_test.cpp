@@ -94,6 +94,20 @@ TEST_CASE("only rank 0 prints the header, the progress, the result and a sample"
   CHECK_FALSE(contains(outcome.out, "[1]"));
 }
 
+TEST_CASE("what a run prints fits 80 columns") {
+  const Training training({});  // for its folder: this run reads the default corpus
+  const auto outcome =
+      run_program({ringside_binary, "train", "--steps", "1", "--batch", "1", "--sequence", "16",
+                   "--threads", "1", "--save", training.path("model").string()},
+                  {}, Seconds(60));
+  CHECK(outcome.exit_code == 0);
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK((line.size() <= 80 || line.starts_with("step ")));  // shorter on a terminal
+  }
+}
+
 TEST_CASE("samples on the way and at the end") {
   const Training training({"--steps", "6", "--sample", "12", "--sample-every", "2"});
   const Outcome outcome = training.run({"-n", "2"});

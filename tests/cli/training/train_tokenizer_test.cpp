@@ -44,8 +44,10 @@ TEST_CASE("a run with a tokenizer is the same on one, two and three ranks") {
                    "tokens   " + tokenizer + "/tokenizer.json: 300 of them; the text is "));
     CHECK(contains(outcome.out, "batch    12 sequences of 12 tokens, "));
     CHECK(contains(outcome.out, "--- a sample of 20 tokens, temperature 0.8 ---\n"));
-    CHECK(contains(outcome.out, "saved    " + folder +
-                                    " (config.json and model.safetensors, tokenizer.json, as "));
+    CHECK(contains(
+        outcome.out,
+        "saved    " + folder +
+            "\n         config.json, model.safetensors, tokenizer.json for transformers,\n"));
     CHECK(read_file(folder + "/tokenizer.json") == read_file(tokenizer + "/tokenizer.json"));
     const auto rows = rows_without_times(metrics);
     if (first.empty()) first = rows;

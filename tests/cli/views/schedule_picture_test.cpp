@@ -2,6 +2,7 @@
 // its colours can be read.
 #include "cli/views/schedule_picture.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -100,6 +101,21 @@ TEST_CASE("at the end of the ring every box has the colours of all ranks") {
   const std::string end = svg.substr(svg.rfind("<g class=\"row4\">"));
   for (const char* colour : {"var(--r0)", "var(--r1)", "var(--r2)"})
     CHECK(count_of(end, colour) == 3 * 3);
+}
+
+TEST_CASE("a message of the ring flies with the colours of the chunk that it carries") {
+  // In step s of the first half a chunk carries the sum of s + 1 ranks, in the second half of all.
+  const int ranks = 3;
+  const std::string svg = svg_of_schedule(find_algorithm(Collective::all_reduce, "ring"), ranks, 0);
+  for (int step = 0; step < 2 * (ranks - 1); ++step) {
+    CAPTURE(step);
+    const auto summed = static_cast<std::size_t>(std::min(step + 1, ranks));
+    std::size_t messages = 0;
+    const std::string group = fmt::format("<g class=\"fly fly{}\"", step + 1);
+    for (std::size_t at = 0; (at = svg.find(group, at)) != std::string::npos; ++at, ++messages)
+      CHECK(count_of(svg.substr(at, svg.find("</g>", at) - at), "fill=\"var(--r") == summed);
+    CHECK(messages == static_cast<std::size_t>(ranks));
+  }
 }
 
 TEST_CASE("the picture moves only for readers who did not ask for reduced motion") {

@@ -56,6 +56,21 @@ TEST_CASE("messages longer than a slot travel in pieces") {
     }
 }
 
+TEST_CASE("with many ranks a channel has fewer slots and then shorter ones") {
+  const auto layout = [](int size) { return shm_layout({}, size); };
+  for (const int size : {1, 2, 17}) CHECK(layout(size) == ShmLayout{128 * 1024, 4});
+  for (const int size : {18, 20, 33}) CHECK(layout(size) == ShmLayout{128 * 1024, 2});
+  CHECK(layout(65) == ShmLayout{64 * 1024, 2});
+  for (int size = 2; size <= 512; ++size) {
+    CAPTURE(size);
+    // Without headers, and with the rounding to 128 bytes.
+    const std::size_t payload = static_cast<std::size_t>(size - 1) * layout(size).slots *
+                                static_cast<std::size_t>(layout(size).slot_bytes);
+    CHECK(payload <= (8u << 20) + static_cast<std::size_t>(size) * 2 * 128);
+    CHECK(layout(size).slot_bytes % 128 == 0);
+  }
+}
+
 TEST_CASE("a number of slots that is not a power of two is refused") {
   CHECK_THROWS_WITH_AS(connect_shm(rank_info_of(0, 1, 1), {.slot_bytes = 4096, .slots = 3}),
                        "shared memory needs a power of two of slots, not 3 of 4096 bytes", Error);

@@ -205,7 +205,8 @@ TEST_CASE("a config of an unsupported model is refused with the reason") {
   three_heads["num_attention_heads"] = 3;
   CHECK(refusal(three_heads) ==
         "cannot be used: d_model 8 does not divide into 3 heads: choose a width that is a multiple "
-        "of the number of heads");
+        "of the number of heads (in the file, d_model is hidden_size and heads is "
+        "num_attention_heads)");
   CHECK(with("vocab_size", "many") == "cannot be used: its vocab_size is \"many\", not an integer");
   CHECK(with("hidden_size", 8.5) == "cannot be used: its hidden_size is 8.5, not an integer");
   CHECK(with("hidden_size", 1e300) == "cannot be used: its hidden_size is 1e+300, not an integer");
