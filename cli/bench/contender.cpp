@@ -129,10 +129,12 @@ void measure_with(Contender& contender, std::shared_ptr<Backend> backend) {
   };
 }
 
-std::unique_ptr<Backend> connect(const std::string& name, const RankInfo& meeting) {
+std::unique_ptr<Backend> connect(const std::string& name, const std::string& algorithm,
+                                 const RankInfo& meeting) {
   if (name == "tcp") return ours_over(collectives::connect_tcp(meeting));
   if (name == "shm") return ours_over(collectives::connect_shm(meeting));
-  if (name == "cuda_ipc") return collectives::cuda::make_cuda_ipc_backend(meeting);
+  if (name == "cuda_ipc")
+    return collectives::cuda::make_cuda_ipc_backend(meeting, {.all_reduce = algorithm});
   if (name == "nccl") return collectives::make_nccl_backend(meeting);
   if (name == "gloo") return collectives::make_gloo_backend(meeting);
   return collectives::make_mpi_backend();
@@ -152,8 +154,11 @@ std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks) {
                         .measure = {}};
     const bool ours = backend.package.empty();
     if (!ours) contenders.push_back(contender);
+    // cuda_ipc has algorithms where each rank has a GPU.
+    const bool is_kernels = name == "cuda_kernels" ||
+                            (name == "cuda_ipc" && collectives::cuda::device_count() >= ranks);
     const bool has_algorithms =
-        !backend.device || (name == "cuda_kernels" && plan.collective == Collective::all_reduce);
+        !backend.device || (is_kernels && plan.collective == Collective::all_reduce);
     for (const auto& algorithm :
          has_algorithms ? plan.algorithms : std::vector<std::string>{"auto"}) {
       if (!ours) break;
@@ -189,8 +194,9 @@ void open_contender(Contender& contender, const RankInfo& meeting) {
   if (in_one_process && contender.takes_part)
     return contender.backend ? measure_with_threads(contender) : measure_bare_copies(contender);
   if (!in_one_process)
-    measure_with(contender,
-                 contender.backend ? connect(contender.name, meeting) : make_bare_ring(meeting));
+    measure_with(contender, contender.backend
+                                ? connect(contender.name, contender.algorithm, meeting)
+                                : make_bare_ring(meeting));
 }
 
 }  // namespace ringside::cli

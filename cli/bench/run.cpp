@@ -7,6 +7,8 @@
 #include "cli/bench/limits.hpp"
 #include "cli/bench/median.hpp"
 #include "cli/launcher/reserved_port.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/device.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/selection/bus_bandwidth.hpp"
@@ -113,7 +115,7 @@ class Bench {
     };
     if (contender.algorithm != "auto") return number_of(contender.algorithm);
     // Devices have no calibration: take the algorithm that moves the fewest bytes.
-    if (contender.backend->device) return number_of(algorithm_on_device(call.collective));
+    if (contender.backend->device) return number_of(algorithm_on_device(contender, call));
     // The algorithm that a ProcessGroup over this transport would select, decided by rank 0.
     std::uint8_t algorithm = 0;
     if (all_processes_.rank() == 0) {
@@ -128,10 +130,14 @@ class Bench {
     return algorithm;
   }
 
-  static std::string_view algorithm_on_device(Collective collective) {
-    if (collective == Collective::all_reduce) return "two_shot";
+  std::string_view algorithm_on_device(const Contender& contender, const Call& call) const {
+    const bool has_a_gpu_each = collectives::cuda::device_count() >= layout_.in_set.size;
+    if (call.collective == Collective::all_reduce)
+      return contender.name == "cuda_ipc" && has_a_gpu_each
+                 ? collectives::cuda::cuda_ipc_algorithm(call.count * size_of(call.type))
+                 : "two_shot";
     const bool scatters =
-        collective == Collective::reduce_scatter || collective == Collective::all_gather;
+        call.collective == Collective::reduce_scatter || call.collective == Collective::all_gather;
     return scatters ? "direct" : "";
   }
 

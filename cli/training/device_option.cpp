@@ -23,7 +23,8 @@ std::unique_ptr<collectives::Backend> make_backend(const std::string& backend,
                                                    collectives::ProcessGroup& meeting) {
   const int local_rank = collectives::rank_info_from_environment().local_rank;
   if (backend == "nccl") return collectives::make_nccl_backend(meeting, local_rank);
-  return collectives::cuda::make_cuda_ipc_backend(meeting, local_rank);
+  return collectives::cuda::make_cuda_ipc_backend(
+      meeting, local_rank, collectives::cuda::cuda_ipc_options_from_environment());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Replaces one_gpu.cpp and ipc.cpp in a build without the CUDA Toolkit.
+// Replaces one_gpu.cpp and ipc/ in a build without the CUDA Toolkit.
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 
@@ -15,10 +15,10 @@ std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int) {
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld>, int) {
   fail("{}", *what_is_missing());
 }
-std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup&, int, Seconds, std::size_t) {
+std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup&, int, const CudaIpcOptions&) {
   fail("{}", *what_is_missing());
 }
-std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo&, Seconds, std::size_t) {
+std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo&, const CudaIpcOptions&) {
   fail("{}", *what_is_missing());
 }
 

@@ -10,8 +10,10 @@
 // what_is_missing() (device.hpp).
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
@@ -25,10 +27,9 @@ namespace ringside::collectives::cuda {
 
 // Ranks that are threads of this process and share its first GPU. Each call is one cooperative
 // launch for all ranks, in which they exchange flags and data as GPUs of one host would
-// (kernels.hpp). all_reduce by ring, two_shot or one_shot (up to most_one_shot_bytes);
-// reduce_scatter, all_gather, broadcast, barrier. 1 to 8 ranks.
+// (kernels.hpp). all_reduce by ring, two_shot or one_shot (small calls only); reduce_scatter,
+// all_gather, broadcast, barrier. 1 to 8 ranks.
 class OneGpuWorld;
-inline constexpr std::size_t most_one_shot_bytes = 1 << 20;
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout = Seconds(120));
 
 // The memory-bandwidth limit for an all_reduce: each call is one kernel that loads all inputs and
@@ -36,23 +37,35 @@ std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout = Seco
 std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int size);
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank);
 
-// Ranks that are processes of one host, over CUDA IPC; each has a GPU, or several share one.
-// Streams order everything: copies, a kernel that adds, and events that the streams of other
-// processes wait for. No kernel waits for another, so it also works where a GPU runs the processes
-// in turn; a spinning kernel would then wait for one that cannot start. The hosts order the events
-// by messages, which also provide deadlines, compare the calls and name a lost rank. all_reduce,
-// reduce_scatter, all_gather, broadcast, barrier; 1 to 8 ranks. Data pass through the arenas,
-// `piece_bytes` at a time.
+// Ranks that are processes of one host, over CUDA IPC: 1 to 8. all_reduce, reduce_scatter,
+// all_gather, broadcast, barrier. Data pass through the ranks' arenas, which all ranks map.
 //
-// The messages go over a group of its own: a split of `meeting`, a collective call; or shared
-// memory, where the ranks find each other with our rendezvous and wait for a message for `timeout`
-// at most.
-inline constexpr std::size_t default_piece_bytes = 32 << 20;
+// If each rank has a GPU, a call is one kernel on each: the kernels write to and read from each
+// other's arenas, and spin on flags (ipc/spinning.cpp). all_reduce is a one_shot for few bytes and
+// a two_shot for many, unless an algorithm is forced.
+//
+// If ranks share a GPU, it may run their processes in turn, and a kernel would spin on one that
+// cannot start. Then no kernel waits: a call is copies and a kernel that adds, ordered by events
+// (ipc/copies.cpp). name() tells which of the two it is, and why.
+//
+// In both, the hosts exchange a message for each call. So calls are compared, waits have deadlines,
+// and a lost rank is named. The messages go over a group of its own: a split of `meeting`, a
+// collective call; or shared memory, where the ranks find each other with our rendezvous.
+struct CudaIpcOptions {
+  Seconds timeout{120};               // for a message of a host, and for the GPU
+  std::size_t area_bytes = 32 << 20;  // of each half of an arena, the same on all ranks
+  std::string all_reduce = "auto";    // or ring, two_shot, one_shot; kernels only
+};
 std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup& meeting, int local_rank,
-                                               Seconds timeout = Seconds(120),
-                                               std::size_t piece_bytes = default_piece_bytes);
+                                               const CudaIpcOptions& options);
 std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo& rank_info,
-                                               Seconds timeout = Seconds(120),
-                                               std::size_t piece_bytes = default_piece_bytes);
+                                               const CudaIpcOptions& options);
+
+// The defaults, with the algorithm that RINGSIDE_ALGORITHM forces.
+CudaIpcOptions cuda_ipc_options_from_environment();
+
+bool is_cuda_ipc_algorithm(std::string_view name);
+// The algorithm that cuda_ipc takes for an all_reduce of so many bytes if none is forced.
+std::string_view cuda_ipc_algorithm(std::size_t bytes);
 
 }  // namespace ringside::collectives::cuda

@@ -29,6 +29,20 @@ struct DeviceSide {
   __host__ __device__ static void store_relaxed(Number& word, Number value) {
     Word(word).store(value, ::cuda::memory_order_relaxed);
   }
+  // ld.relaxed.sys.b64 and st.relaxed.sys.b64: a word of 8 bytes is read and written as a whole.
+  using PacketWord = ::cuda::atomic_ref<one_sided::Packet, ::cuda::thread_scope_system>;
+  __host__ __device__ static one_sided::Packet load_packet(const one_sided::Packet& packet) {
+    return PacketWord(const_cast<one_sided::Packet&>(packet)).load(::cuda::memory_order_relaxed);
+  }
+  __host__ __device__ static void store_packet(one_sided::Packet& packet, one_sided::Packet value) {
+    PacketWord(packet).store(value, ::cuda::memory_order_relaxed);
+  }
+  // The clock that all processors of a GPU share.
+  __host__ __device__ static std::uint64_t nanoseconds() {
+    std::uint64_t now = 0;
+    NV_IF_TARGET(NV_IS_DEVICE, (asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));))
+    return now;
+  }
   // No pause: a load of the flag from this GPU's memory already takes longer than one.
   __host__ __device__ static void pause() {}
 

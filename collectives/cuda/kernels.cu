@@ -1,5 +1,7 @@
 #include "collectives/cuda/kernels.hpp"
 
+#include <algorithm>
+
 #include "collectives/cuda/device_side.cuh"
 #include "collectives/half.hpp"
 
@@ -8,51 +10,90 @@ namespace {
 
 using one_sided::BlockContext;
 using one_sided::Buffers;
+using one_sided::Range;
 
-// One block of one rank: blockIdx.x is the block, blockIdx.y the rank. The host reads from the
-// mailboxes (Mailbox::aborted, Stall) whether the collective succeeded.
-template <Kernel kernel, Element T>
+// One block of one rank: blockIdx.x is the block, blockIdx.y the rank. The host reads from its
+// words (HostWords) whether the collective succeeded. `staged`: the ranks see only each other's
+// arenas.
+template <Kernel kernel, bool staged, Element T>
 __global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     collective(const __grid_constant__ Task<T> task) {
+  using namespace one_sided;
   const Block block{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
-  const BlockContext context{.rank = static_cast<int>(blockIdx.y),
-                             .size = task.ranks,
+  const BlockContext context{.rank = task.first_rank + static_cast<int>(blockIdx.y),
+                             .size = task.size,
                              .block = static_cast<int>(blockIdx.x),
                              .blocks = static_cast<int>(gridDim.x),
-                             .budget = task.budget,
-                             .mailboxes = task.mailboxes};
-  if constexpr (kernel == Kernel::two_shot)
-    one_sided::two_shot_all_reduce<DeviceSide>(block, context, task.buffers);
-  if constexpr (kernel == Kernel::one_shot)
-    one_sided::one_shot_all_reduce<DeviceSide>(block, context, task.buffers, task.count);
-  if constexpr (kernel == Kernel::ring)
-    one_sided::pull_all_reduce<DeviceSide>(block, context, task.buffers, task.plans[context.rank]);
-  if constexpr (kernel == Kernel::reduce_scatter)
-    one_sided::direct_reduce_scatter<DeviceSide>(block, context, task.buffers);
-  if constexpr (kernel == Kernel::all_gather)
-    one_sided::direct_all_gather<DeviceSide>(block, context, task.buffers);
-  if constexpr (kernel == Kernel::broadcast)
-    one_sided::direct_broadcast<DeviceSide>(block, context, task.buffers, task.count, task.root);
+                             .patience = task.patience,
+                             .mailboxes = task.mailboxes,
+                             .host = task.host + blockIdx.y};
+  const Buffers<T>& buffers = task.buffers;
+  const T* const input = buffers.input[context.rank];
+  T* const output = buffers.output[context.rank];
+  if constexpr (kernel == Kernel::one_shot) {
+    one_shot_all_reduce<DeviceSide>(block, context, input, output, task.count, task.boxes,
+                                    task.number, task.scale);
+    return;
+  }
+  const Staging<T> staging{input, output, task.room};
+  const auto all_reduce = [&](const auto& windows, Range range) {
+    if constexpr (kernel == Kernel::ring)
+      return pull_all_reduce<DeviceSide>(block, context, windows, range, task.plans[blockIdx.y],
+                                         task.scale);
+    else
+      return two_shot_all_reduce<DeviceSide>(block, context, windows, range, task.scale);
+  };
+  if constexpr (kernel == Kernel::two_shot || kernel == Kernel::ring) {
+    if constexpr (staged)
+      staged_all_reduce<DeviceSide>(block, context, staging, task.areas, task.count,
+                                    [&](Range range) { return all_reduce(task.areas, range); });
+    else
+      all_reduce(buffers, stripe_of<T>(context, task.count));
+  }
+  if constexpr (kernel == Kernel::reduce_scatter) {
+    if constexpr (staged)
+      staged_reduce_scatter<DeviceSide>(block, context, staging, task.areas, task.count,
+                                        task.scale);
+    else
+      direct_reduce_scatter<DeviceSide>(block, context, buffers, task.count, task.scale);
+  }
+  if constexpr (kernel == Kernel::all_gather) {
+    if constexpr (staged)
+      staged_all_gather<DeviceSide>(block, context, staging, task.areas, task.count);
+    else
+      direct_all_gather<DeviceSide>(block, context, buffers, task.count);
+  }
+  if constexpr (kernel == Kernel::broadcast) {
+    if constexpr (staged)
+      staged_broadcast<DeviceSide>(block, context, staging, task.areas, task.count, task.root);
+    else
+      direct_broadcast<DeviceSide>(block, context, buffers, task.count, task.root);
+  }
 }
 
 template <Element T>
 using CollectiveKernel = void (*)(Task<T>);
 
+template <Kernel kernel, Element T>
+CollectiveKernel<T> variant(bool staged) {
+  return staged ? collective<kernel, true, T> : collective<kernel, false, T>;
+}
+
 template <Element T>
-CollectiveKernel<T> kernel_of(Kernel kernel) {
+CollectiveKernel<T> kernel_of(Kernel kernel, bool staged) {
   switch (kernel) {
     case Kernel::two_shot:
-      return collective<Kernel::two_shot, T>;
+      return variant<Kernel::two_shot, T>(staged);
     case Kernel::one_shot:
-      return collective<Kernel::one_shot, T>;
+      return collective<Kernel::one_shot, false, T>;
     case Kernel::ring:
-      return collective<Kernel::ring, T>;
+      return variant<Kernel::ring, T>(staged);
     case Kernel::reduce_scatter:
-      return collective<Kernel::reduce_scatter, T>;
+      return variant<Kernel::reduce_scatter, T>(staged);
     case Kernel::all_gather:
-      return collective<Kernel::all_gather, T>;
+      return variant<Kernel::all_gather, T>(staged);
     case Kernel::broadcast:
-      return collective<Kernel::broadcast, T>;
+      return variant<Kernel::broadcast, T>(staged);
   }
   return nullptr;
 }
@@ -86,119 +127,105 @@ __device__ Grid this_grid() {
           static_cast<int>(gridDim.x * blockDim.x)};
 }
 
-// One block on each processor: eight values under way take more than the 64 registers of two.
 template <Element T>
-__global__ void __launch_bounds__(threads_per_block)
-    sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, bool packs,
-        float scale) {
+__global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
+    sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, float scale) {
+  const bool packs =
+      one_sided::all_on_16_bytes(addends.input, addends.count) && one_sided::on_16_bytes(output);
   one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
-    // All loads are under way before the first addition. Constant indices, so that the values stay
-    // in registers.
-    std::decay_t<decltype(width)> loaded[one_sided::most_ranks] = {};
-    for (int n = 0; n < one_sided::most_ranks; ++n)
-      if (n >= addends.first && n < addends.count)
-        loaded[n] = DeviceSide::load(addends.input[n] + i, width);
-    for (int n = 0; n < one_sided::most_ranks; ++n)
-      if (n < addends.first) loaded[n] = DeviceSide::load(addends.input[n] + i, width);
-    one_sided::Sum<T> total;
-    for (int n = 0; n < one_sided::most_ranks; ++n)
-      if (n < addends.count) total.template add<DeviceSide>(loaded[n]);
-    DeviceSide::store(output + i, total.template as<DeviceSide>(width, scale));
+    DeviceSide::store(output + i, one_sided::sum_of<DeviceSide>(addends.input, addends.count,
+                                                                addends.first, i, width, scale));
   });
 }
 
 template <Element T>
 __global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     limit(const __grid_constant__ Buffers<T> buffers, int ranks, std::uint64_t count) {
-  one_sided::for_each<T>(
-      this_grid(), {0, count}, buffers.packs, [&](const auto& width, std::size_t i) {
-        one_sided::Sum<T> total;
-        for (int r = 0; r < ranks; ++r)
-          total.template add<DeviceSide>(DeviceSide::load(buffers.input[r] + i, width));
-        const auto result = total.template as<DeviceSide>(width, 1.0f);
-        for (int r = 0; r < ranks; ++r) DeviceSide::store(buffers.output[r] + i, result);
-      });
+  const bool packs = one_sided::all_on_16_bytes(buffers.input, ranks) &&
+                     one_sided::all_on_16_bytes<T>(buffers.output, ranks);
+  one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
+    const auto result = one_sided::sum_of<DeviceSide>(buffers.input, ranks, 0, i, width, 1.0f);
+    for (int r = 0; r < ranks; ++r) DeviceSide::store(buffers.output[r] + i, result);
+  });
 }
 
-// How many blocks of `function` the current device runs at once: blocks_per_processor on each
-// multiprocessor, or fewer if it has no room for them.
-cudaError_t resident_blocks(const void* function, int* blocks) {
-  int device = 0, processors = 0, each = 0;
+// Lowers `least` to the number of blocks of `kernel` on a multiprocessor.
+cudaError_t lower_to(const void* kernel, int* least) {
+  int each = 0;
+  const auto result =
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads_per_block, 0);
+  if (result == cudaSuccess) *least = std::min(*least, each);
+  return result;
+}
+
+template <Element T>
+cudaError_t lower_to_kernels_of(int* least) {
+  for (const Kernel kernel : {Kernel::two_shot, Kernel::one_shot, Kernel::ring,
+                              Kernel::reduce_scatter, Kernel::all_gather, Kernel::broadcast})
+    for (const bool staged : {false, true})
+      if (const auto result =
+              lower_to(reinterpret_cast<const void*>(kernel_of<T>(kernel, staged)), least);
+          result != cudaSuccess)
+        return result;
+  return cudaSuccess;
+}
+
+// Enough blocks for `count` elements, but at most `most`.
+template <Element T>
+dim3 grid_for(std::uint64_t count, int most) {
+  const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::size;
+  const std::uint64_t wanted = (count + per_block - 1) / per_block;
+  return dim3(static_cast<unsigned>(std::min(wanted, static_cast<std::uint64_t>(most))));
+}
+
+}  // namespace
+
+cudaError_t resident_blocks(int* blocks) {
+  int device = 0, processors = 0, each = blocks_per_processor;
   if (const auto result = cudaGetDevice(&device); result != cudaSuccess) return result;
   if (const auto result =
           cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
       result != cudaSuccess)
     return result;
-  const auto result =
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads_per_block, 0);
-  *blocks = processors * (each < blocks_per_processor ? each : blocks_per_processor);
-  return result;
-}
-
-// Enough blocks for `count` elements, but no more than run at once.
-template <Element T>
-cudaError_t grid_for(const void* function, std::uint64_t count, unsigned* blocks) {
-  int most = 0;
-  if (const auto result = resident_blocks(function, &most); result != cudaSuccess) return result;
-  const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::size;
-  const std::uint64_t wanted = (count + per_block - 1) / per_block;
-  *blocks = static_cast<unsigned>(
-      wanted < static_cast<std::uint64_t>(most) ? wanted : static_cast<std::uint64_t>(most));
-  return cudaSuccess;
-}
-
-}  // namespace
-
-template <Element T>
-cudaError_t blocks_for(Kernel kernel, int ranks, int* blocks) {
-  int all = 0;
-  const auto result = resident_blocks(reinterpret_cast<const void*>(kernel_of<T>(kernel)), &all);
-  if (result != cudaSuccess) return result;
-  *blocks = all / ranks < one_sided::most_blocks ? all / ranks : one_sided::most_blocks;
+  for (const auto lower :
+       {lower_to_kernels_of<float>, lower_to_kernels_of<Fp16>, lower_to_kernels_of<Bf16>})
+    if (const auto result = lower(&each); result != cudaSuccess) return result;
+  *blocks = processors * each;
   return *blocks >= 1 ? cudaSuccess : cudaErrorCooperativeLaunchTooLarge;
 }
 
 template <Element T>
 cudaError_t launch(const Task<T>& task, int blocks, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(task.ranks));
-  return start(kernel_of<T>(task.kernel), grid, true, stream, task);
+  return start(kernel_of<T>(task.kernel, task.room > 0), grid, true, stream, task);
 }
 
 template <Element T>
 cudaError_t launch_sum(const Addends<T>& addends, T* output, std::uint64_t count, float scale,
-                       cudaStream_t stream) {
+                       int most_blocks, cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
-  bool packs = on_16_bytes(output);
-  for (int n = 0; n < addends.count; ++n) packs = packs && on_16_bytes(addends.input[n]);
-  unsigned blocks = 0;
-  if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&sum<T>), count, &blocks);
-      result != cudaSuccess)
-    return result;
-  return start(sum<T>, dim3(blocks), false, stream, addends, output, count, packs, scale);
+  return start(sum<T>, grid_for<T>(count, most_blocks), false, stream, addends, output, count,
+               scale);
 }
 
 template <Element T>
-cudaError_t launch_limit(const Buffers<T>& buffers, int ranks, std::uint64_t count,
+cudaError_t launch_limit(const Buffers<T>& buffers, int ranks, std::uint64_t count, int most_blocks,
                          cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
-  unsigned blocks = 0;
-  if (const auto result = grid_for<T>(reinterpret_cast<const void*>(&limit<T>), count, &blocks);
-      result != cudaSuccess)
-    return result;
-  return start(limit<T>, dim3(blocks), false, stream, buffers, ranks, count);
+  return start(limit<T>, grid_for<T>(count, most_blocks), false, stream, buffers, ranks, count);
 }
 
-template cudaError_t blocks_for<float>(Kernel, int, int*);
-template cudaError_t blocks_for<Fp16>(Kernel, int, int*);
-template cudaError_t blocks_for<Bf16>(Kernel, int, int*);
 template cudaError_t launch(const Task<float>&, int, cudaStream_t);
 template cudaError_t launch(const Task<Fp16>&, int, cudaStream_t);
 template cudaError_t launch(const Task<Bf16>&, int, cudaStream_t);
-template cudaError_t launch_sum(const Addends<float>&, float*, std::uint64_t, float, cudaStream_t);
-template cudaError_t launch_sum(const Addends<Fp16>&, Fp16*, std::uint64_t, float, cudaStream_t);
-template cudaError_t launch_sum(const Addends<Bf16>&, Bf16*, std::uint64_t, float, cudaStream_t);
-template cudaError_t launch_limit(const Buffers<float>&, int, std::uint64_t, cudaStream_t);
-template cudaError_t launch_limit(const Buffers<Fp16>&, int, std::uint64_t, cudaStream_t);
-template cudaError_t launch_limit(const Buffers<Bf16>&, int, std::uint64_t, cudaStream_t);
+template cudaError_t launch_sum(const Addends<float>&, float*, std::uint64_t, float, int,
+                                cudaStream_t);
+template cudaError_t launch_sum(const Addends<Fp16>&, Fp16*, std::uint64_t, float, int,
+                                cudaStream_t);
+template cudaError_t launch_sum(const Addends<Bf16>&, Bf16*, std::uint64_t, float, int,
+                                cudaStream_t);
+template cudaError_t launch_limit(const Buffers<float>&, int, std::uint64_t, int, cudaStream_t);
+template cudaError_t launch_limit(const Buffers<Fp16>&, int, std::uint64_t, int, cudaStream_t);
+template cudaError_t launch_limit(const Buffers<Bf16>&, int, std::uint64_t, int, cudaStream_t);
 
 }  // namespace ringside::collectives::cuda

@@ -1,32 +1,27 @@
 // Ranks that are threads and share a GPU. Each thread posts its call; the last to arrive launches
 // one kernel for all ranks, and all return when it is done.
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/cuda.hpp"
-#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/algorithms/chunks.hpp"
-#include "collectives/algorithms/ring.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
-#include "collectives/cuda/kernels.hpp"
-#include "collectives/cuda/pointer.hpp"
+#include "collectives/cuda/kernel_launcher.hpp"
 #include "collectives/execution/first_failure.hpp"
 #include "collectives/half.hpp"
-#include "collectives/proof/pull.hpp"
 
 namespace ringside::collectives::cuda {
 
 using one_sided::Mailbox;
 using one_sided::most_ranks;
+using one_sided::PacketBox;
 
 class OneGpuWorld {
  public:
@@ -36,16 +31,14 @@ class OneGpuWorld {
         bare_(bare),
         device_(choose_device(0)),
         mailboxes_(sizeof(Mailbox) * static_cast<std::size_t>(size)),
-        packets_(2 * most_one_shot_bytes * static_cast<std::size_t>(size)),
+        boxes_(sizeof(PacketBox) * static_cast<std::size_t>(size)),
+        launcher_(size, 0, size, timeout),
         posts_(static_cast<std::size_t>(size)) {
     check_cuda(cudaMemset(mailboxes_.data(), 0, mailboxes_.bytes()), "clearing the mailboxes");
+    check_cuda(cudaMemset(boxes_.data(), 0, boxes_.bytes()), "clearing the packets");
     // cudaMemset may return before it is done.
     check_cuda(cudaDeviceSynchronize(), "clearing the mailboxes");
-    check_cuda(cudaMallocHost(reinterpret_cast<void**>(&aborted_), 2 * sizeof *aborted_),
-               "allocating pinned memory");
-    aborted_[1] = 1;
   }
-  ~OneGpuWorld() { free_pinned_memory(aborted_); }
   OneGpuWorld(const OneGpuWorld&) = delete;
   OneGpuWorld& operator=(const OneGpuWorld&) = delete;
 
@@ -101,6 +94,7 @@ class OneGpuWorld {
       carry_out(posts_[0].call);
     } catch (const std::exception& failure) {
       error = failure.what();
+      launcher_.stop();
     }
     lock.lock();
     at_work_ = false;
@@ -126,185 +120,63 @@ class OneGpuWorld {
     // The last thread to arrive may have selected another device.
     check_cuda(cudaSetDevice(device_.number), "selecting the GPU");
     if (call.collective == Collective::barrier) return;
+    require_kernel(call);
+    const bool alone = size_ == 1 && call.collective == Collective::all_reduce;
+    const Kernel kernel = bare_ || alone ? Kernel::two_shot : kernel_for(call);
+    if (call.count == 0) return;
+    for (int r = 0; r < size_; ++r) require_device_buffers(call, r);
     switch (call.type) {
       case DataType::fp32:
-        return carry_out_as<float>(call);
+        return carry_out_as<float>(call, kernel);
       case DataType::fp16:
-        return carry_out_as<Fp16>(call);
+        return carry_out_as<Fp16>(call, kernel);
       case DataType::bf16:
-        return carry_out_as<Bf16>(call);
+        return carry_out_as<Bf16>(call, kernel);
       default:
         fail("{}: the kernels support fp32, fp16 and bf16", describe(call));
     }
   }
 
-  static Kernel kernel_for(const Call& call) {
-    require(
-        !reduces(call.collective) || call.reduce == ReduceOp::sum || call.reduce == ReduceOp::avg,
-        "{}: the kernels support sum and avg", describe(call));
-    switch (call.collective) {
-      case Collective::reduce_scatter:
-        return Kernel::reduce_scatter;
-      case Collective::all_gather:
-        return Kernel::all_gather;
-      case Collective::broadcast:
-        return Kernel::broadcast;
-      case Collective::all_reduce:
-        break;
-      default:
-        fail(
-            "{}: the kernels support all_reduce, reduce_scatter, all_gather, broadcast and barrier",
-            describe(call));
-    }
-    const std::string_view name = all_algorithms().at(call.algorithm).name;
-    if (name == "ring") return Kernel::ring;
-    if (name == "two_shot") return Kernel::two_shot;
-    require(name == "one_shot",
-            "{}: the kernels of all_reduce are ring, two_shot and one_shot; choose one with "
-            "RINGSIDE_ALGORITHM",
-            describe(call));
-    require(call.count * size_of(call.type) <= most_one_shot_bytes,
-            "{}: one_shot takes at most {} bytes; use two_shot", describe(call),
-            most_one_shot_bytes);
-    return Kernel::one_shot;
+  // A rank whose block is empty may pass any address for it.
+  void require_device_buffers(const Call& call, int r) {
+    const Post& post = posts_[static_cast<std::size_t>(r)];
+    const bool has_block = Chunks::even(call.count, size_).size(r) > 0;
+    if (call.collective != Collective::broadcast &&
+        (call.collective != Collective::all_gather || has_block))
+      known_.require_device_memory(post.input, call);
+    if (call.collective != Collective::reduce_scatter || has_block)
+      known_.require_device_memory(post.output, call);
   }
 
   template <Element T>
-  void carry_out_as(const Call& call) {
-    Task<T> task = task_for<T>(call);
-    if (call.count == 0) return;
-    if (bare_) {
-      check_cuda(launch_limit(task.buffers, size_, call.count, stream_),
-                 fmt::format("{}: launching the bare kernel", describe(call)));
-      return await_kernel(call);
-    }
-    int blocks = 0;
-    check_cuda(blocks_for<T>(task.kernel, size_, &blocks),
-               fmt::format("{}: computing how many blocks run at once", describe(call)));
-    // Each thread of a block gets at least one pack. In a broadcast or one-shot a rank moves the
-    // whole buffer, otherwise a chunk.
-    const std::uint64_t per_block = std::uint64_t(threads_per_block) * one_sided::Pack<T>::size;
-    const bool whole = task.kernel == Kernel::one_shot || task.kernel == Kernel::broadcast;
-    const std::uint64_t moved = whole ? call.count
-                                      : (call.count + static_cast<std::uint64_t>(size_) - 1) /
-                                            static_cast<std::uint64_t>(size_);
-    blocks = static_cast<int>(std::clamp<std::uint64_t>((moved + per_block - 1) / per_block, 1,
-                                                        static_cast<std::uint64_t>(blocks)));
-
-    check_cuda(
-        launch(task, blocks, stream_),
-        fmt::format("{}: launching {} blocks for each of {} ranks", describe(call), blocks, size_));
-    const auto* const flag = &static_cast<Mailbox*>(mailboxes_.data())->aborted.value;
-    check_cuda(cudaMemcpyAsync(aborted_, flag, sizeof *aborted_, cudaMemcpyDeviceToHost, stream_),
-               fmt::format("{}: reading the abort flag", describe(call)));
-    await_kernel(call);
-    if (*aborted_ != 0) throw_stall(call);
-  }
-
-  bool is_done(const Call& call) {
-    const cudaError_t done = cudaStreamQuery(stream_);
-    if (done == cudaSuccess) return true;
-    if (done != cudaErrorNotReady)
-      check_cuda(done, fmt::format("{}: waiting for the kernel", describe(call)));
-    static_cast<void>(cudaGetLastError());  // "not ready" is no error
-    std::this_thread::yield();
-    return false;
-  }
-
-  // Polls until the kernel is done, another rank fails, or the deadline. In the last two cases it
-  // raises the abort flags, on another stream, so that blocks that wait for each other end.
-  void await_kernel(const Call& call) {
-    const Deadline deadline = Deadline::after(timeout_);
-    while (!is_done(call)) {
-      if (!failed_.load(std::memory_order_acquire) && !deadline.expired()) continue;
-      raise_abort_flags();
-      const Deadline grace = Deadline::after(Seconds(5));
-      bool done = is_done(call);
-      while (!done && !grace.expired()) done = is_done(call);
-      if (!done) device_is_stuck = true;
-      fail("{}: the GPU did not finish within {} s", describe(call), timeout_.count());
-    }
-  }
-
-  void raise_abort_flags() {
-    for (int r = 0; r < size_; ++r) {
-      auto* const flag = &(static_cast<Mailbox*>(mailboxes_.data()) + r)->aborted.value;
-      check_cuda(
-          cudaMemcpyAsync(flag, aborted_ + 1, sizeof *flag, cudaMemcpyHostToDevice, abort_stream_),
-          "raising an abort flag");
-    }
-  }
-
-  template <Element T>
-  Task<T> task_for(const Call& call) {
-    Task<T> task;
-    task.kernel = bare_ || (size_ == 1 && call.collective == Collective::all_reduce)
-                      ? Kernel::two_shot
-                      : kernel_for(call);
-    task.ranks = size_;
-    task.count = call.count;
-    task.root = call.root;
-    // A GPU polls a flag about twice in a microsecond, so this is some minutes. Only a bug in a
-    // kernel can exhaust the budget.
-    task.budget = 500'000'000;
-    // Callers do not see the chunks of an all_reduce, so they can be aligned.
-    const Chunks chunks = call.collective == Collective::all_reduce
-                              ? Chunks::aligned(call.count, size_, sizeof(T))
-                              : Chunks::even(call.count, size_);
-    std::vector<Schedule> schedules;
-    for (int r = 0; r < size_; ++r) schedules.push_back(ring_all_reduce(size_, r));
-    auto& buffers = task.buffers;
-    buffers.scale = reduces(call.collective) && call.reduce == ReduceOp::avg
-                        ? 1.0f / static_cast<float>(size_)
-                        : 1.0f;
+  void carry_out_as(const Call& call, Kernel kernel) {
+    Task<T> task = launcher_.task_for<T>(call, kernel);
     for (int r = 0; r < size_; ++r) {
       const Post& post = posts_[static_cast<std::size_t>(r)];
-      const bool has_input = call.collective != Collective::broadcast;
-      if (has_input && call.count > 0 &&
-          !(call.collective == Collective::all_gather && chunks.size(r) == 0))
-        require_device_memory(post.input, describe(call));
-      if (call.count > 0 && !(call.collective == Collective::reduce_scatter && chunks.size(r) == 0))
-        require_device_memory(post.output, describe(call));
       task.mailboxes[r] = static_cast<Mailbox*>(mailboxes_.data()) + r;
-      buffers.input[r] = static_cast<const T*>(post.input);
-      buffers.output[r] = static_cast<T*>(post.output);
-      auto* const packets = static_cast<std::byte*>(packets_.data()) +
-                            static_cast<std::size_t>(r) * 2 * most_one_shot_bytes;
-      buffers.packet[r] = reinterpret_cast<T*>(packets + round_ % 2 * most_one_shot_bytes);
-      buffers.chunks[r] = {chunks.begin(r), chunks.begin(r + 1)};
-      const bool own_begin = call.collective == Collective::all_gather ||
-                             call.collective == Collective::reduce_scatter;
-      buffers.packs = buffers.packs && on_16_bytes(post.input) && on_16_bytes(post.output) &&
-                      (!own_begin || chunks.begin(r) % one_sided::Pack<T>::size == 0);
-      if (task.kernel == Kernel::ring) task.plans[r] = pull_plan(schedules, r);
+      task.boxes[r] = static_cast<PacketBox*>(boxes_.data()) + r;
+      task.buffers.input[r] = static_cast<const T*>(post.input);
+      task.buffers.output[r] = static_cast<T*>(post.output);
     }
-    return task;
-  }
-
-  // Reports which ranks waited for which, as the kernel has written it into the mailboxes.
-  [[noreturn]] void throw_stall(const Call& call) {
-    std::string waits;
-    for (int r = 0; r < size_; ++r) {
-      one_sided::Stall stall;
-      check_cuda(cudaMemcpy(&stall, &(static_cast<Mailbox*>(mailboxes_.data()) + r)->stall,
-                            sizeof stall, cudaMemcpyDeviceToHost),
-                 "reading a mailbox");
-      if (stall.waiting_for != 0)
-        waits += fmt::format("; rank {}, block {}, waited for number {} of rank {}", r, stall.block,
-                             stall.number, stall.waiting_for - 1);
-    }
-    fail("{}: the kernel gave up waiting{}", describe(call), waits);
+    if (bare_)
+      check_cuda(launch_limit(task.buffers, size_, call.count, size_ * launcher_.most_blocks(),
+                              launcher_.stream()),
+                 "launching the bare kernel");
+    else
+      launcher_.launch(call, task);
+    const bool done = launcher_.finish(call, [this] {
+      if (failed_.load(std::memory_order_acquire)) fail("another rank has failed");
+    });
+    require(done, "{}: the kernel was told to stop", describe(call));
   }
 
   const int size_;
   const Seconds timeout_;
   const bool bare_;  // measures the bandwidth limit: no rank waits for another
   const Device device_;
-  DeviceBuffer mailboxes_;  // [rank]
-  DeviceBuffer packets_;    // [rank][2]
-  const CudaStream stream_{"making a stream"}, abort_stream_{"making a stream"};
-  // Pinned: [0] a copy of rank 0's abort flag after the call, [1] a raised flag.
-  one_sided::Number* aborted_ = nullptr;
+  DeviceBuffer mailboxes_, boxes_;  // [rank]
+  KernelLauncher launcher_;
+  KnownBuffers known_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,7 +1,12 @@
 // Checks that a buffer is memory of a GPU.
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include "base/cuda.hpp"
+#include "base/random.hpp"
+#include "collectives/call.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -17,5 +22,21 @@ inline void require_device_memory(const void* pointer, std::string_view what) {
       "cudaMalloc",
       what);
 }
+
+// The same for buffers that are used again and again: it does not ask the driver about an address
+// that it has asked about lately.
+class KnownBuffers {
+ public:
+  void require_device_memory(const void* pointer, const Call& call) {
+    const void*& place =
+        known_[mix_bits(reinterpret_cast<std::uintptr_t>(pointer)) % known_.size()];
+    if (place == pointer && pointer) return;
+    cuda::require_device_memory(pointer, describe(call));
+    place = pointer;
+  }
+
+ private:
+  std::array<const void*, 64> known_{};
+};
 
 }  // namespace ringside::collectives::cuda

@@ -44,6 +44,26 @@ struct Channel {
   Flag released;   // the last message whose slot the receiver has freed
 };
 
+// Four bytes of data and the number of their message in one word of eight. One store writes both,
+// so a receiver that sees the number has the data: no flag, no fence, and no order between two
+// words is needed. The price is twice the bytes, so packets are for short messages. The idea is
+// that of NCCL's protocol LL (src/device/prims_ll.h) and of MSCCL++'s LL8Packet
+// (packet_device.hpp).
+//
+//     63            32 31             0
+//     [   number      |    data       ]        number 0: nothing has been sent
+using Packet = std::uint64_t;
+
+constexpr Packet packet_of(std::uint32_t data, Number number) {
+  return (Packet{number} << 32) | data;
+}
+constexpr std::uint32_t data_in(Packet packet) {
+  return static_cast<std::uint32_t>(packet);
+}
+constexpr Number number_in(Packet packet) {
+  return static_cast<Number>(packet >> 32);
+}
+
 struct HostMemory {
   static Number load_acquire(const Number& word) {
     return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
@@ -56,6 +76,12 @@ struct HostMemory {
   }
   static void store_relaxed(Number& word, Number value) {
     __atomic_store_n(&word, value, __ATOMIC_RELAXED);
+  }
+  static Packet load_packet(const Packet& packet) {
+    return __atomic_load_n(&packet, __ATOMIC_RELAXED);
+  }
+  static void store_packet(Packet& packet, Packet value) {
+    __atomic_store_n(&packet, value, __ATOMIC_RELAXED);
   }
   static void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
   static void pause() {  // a hint to the processor in a loop that spins

@@ -41,6 +41,7 @@ Machine::Machine()
       failing(number("RINGSIDE_STANDIN_FAIL", 0)) {
   const char* const without = std::getenv("RINGSIDE_STANDIN_WITHOUT");
   ipc = !without || std::string(without) != "ipc";
+  peers = !without || std::string(without) != "peers";
   std::atexit(write_report);
 }
 

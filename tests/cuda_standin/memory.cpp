@@ -201,6 +201,7 @@ cudaError_t open(const cudaIpcMemHandle_t& handle, void*& base) {
   FileHandle named;
   std::memcpy(&named, &handle, sizeof named);
   if (named.process == ::getpid()) return cudaErrorDeviceUninitialized;  // as the driver says it
+  if (!machine().peers && named.device != current_device()) return cudaErrorPeerAccessUnsupported;
   const SharedFile file = SharedFile::open(named);
   if (!file.memory) return cudaErrorInvalidResourceHandle;
   ++static_cast<Head*>(file.memory)->opened;

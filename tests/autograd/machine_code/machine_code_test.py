@@ -19,10 +19,14 @@ BF16, FP32 = "Bf16", "float"
 
 # Of the kernels whose name matches: the most registers, and instructions that must occur, "4 STG"
 # at least four times: nvcc has split some stores of a kernel and not others.
-# 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, 64 allow 2 of 512.
+# 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, or 1 of 512.
+# Kernel 1 is one_shot: a packet is one word of 8 bytes. The kernels that add, and their limit, load
+# from eight ranks at once.
 LIMITS = [
-    (r"^void (collective|limit)<", 64, ["LDG.E.128", "STG.E.128"]),
-    (r"^void sum<", 128, ["LDG.E.128", "STG.E.128"]),
+    (r"^void collective<\(Kernel\)1,", 64, ["LDG?.E.64.STRONG.SYS", "STG?.E.64.STRONG.SYS"]),
+    (r"^void collective<\(Kernel\)[03],", 128, ["8 LDG.E.128", "STG.E.128"]),
+    (r"^void collective<\(Kernel\)[245],", 128, ["LDG.E.128", "STG.E.128"]),
+    (r"^void (sum|limit)<", 128, ["8 LDG.E.128", "STG.E.128"]),
     (r"run<RmsNormBackward<(Bf16|float), (32|256)>", 128, ["12 LDG.E.128", "4 STG.E.128"]),
     (r"run<RmsNorm<", 64, ["LDG.E.128", "STG.E.128"]),
     (r"run<CopyStrided<unsigned __int128", 64, ["LDG.E.128", "STG.E.128"]),

@@ -6,6 +6,7 @@
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/half.hpp"
+#include "collectives/one_sided/collectives.hpp"
 #include "tests/collectives/cuda/skipped.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
@@ -61,7 +62,7 @@ void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t b
   }
   const std::size_t block = group.block_size(count, r), begin = group.block_begin(count, r);
   for (const std::string algorithm : {"ring", "two_shot", "one_shot"}) {
-    if (algorithm == "one_shot" && count * sizeof(T) > cuda::most_one_shot_bytes) continue;
+    if (algorithm == "one_shot" && count * sizeof(T) > one_sided::most_one_shot_bytes) continue;
     group.set_algorithms(AlgorithmSelection("all_reduce=" + algorithm));
     const OnGpu<T> input(numbers<T>(r, 0, count), before), output(std::vector<T>(count), before);
     group.all_reduce(input.all(), output.all());
@@ -91,7 +92,7 @@ TEST_CASE("a missing GPU is reported in one sentence") {
   CHECK(cuda::device_count() == 0);
   CHECK_THROWS_WITH(cuda::choose_device(0), missing->c_str());
   CHECK_THROWS_WITH(cuda::make_one_gpu_world(2), missing->c_str());
-  CHECK_THROWS_WITH(cuda::make_cuda_ipc_backend(rank_info_of(0, 1, 1)), missing->c_str());
+  CHECK_THROWS_WITH(cuda::make_cuda_ipc_backend(rank_info_of(0, 1, 1), {}), missing->c_str());
   if (nccl_is_here()) CHECK_THROWS_WITH(make_nccl_backend(rank_info_of(0, 1, 1)), missing->c_str());
 }
 

@@ -2,15 +2,16 @@
 // runs the same functions as the kernels, with delays at random places that a seed determines.
 #pragma once
 
+#include <array>
 #include <barrier>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
-#include "collectives/algorithms/chunks.hpp"
+#include "base/clock.hpp"
 #include "collectives/algorithms/ring.hpp"
-#include "collectives/one_sided/collectives.hpp"
+#include "collectives/one_sided/staged.hpp"
 #include "collectives/proof/pull.hpp"
 #include "tests/collectives/one_sided/world.hpp"
 
@@ -41,6 +42,7 @@ struct BlockWorld {
     for (int r = 0; r < ranks; ++r) {
       mailboxes.push_back(std::make_unique<one_sided::Mailbox>());
       mailbox_of.push_back(mailboxes.back().get());
+      hosts.push_back(std::make_unique<one_sided::HostWords>());
       for (int b = 0; b < blocks; ++b) {
         mailboxes.back()->counts[b] = start;
         for (auto& channel : mailboxes.back()->channels[b]) channel.published.value = start;
@@ -48,13 +50,14 @@ struct BlockWorld {
     }
   }
 
-  one_sided::BlockContext context(int rank, int block, std::uint64_t budget = 1u << 30) const {
+  one_sided::BlockContext context(int rank, int block, Seconds patience = Seconds(60)) const {
     return {.rank = rank,
             .size = ranks,
             .block = block,
             .blocks = blocks,
-            .budget = budget,
-            .mailboxes = mailbox_of.data()};
+            .patience = static_cast<std::uint64_t>(patience.count() * 1e9),
+            .mailboxes = mailbox_of.data(),
+            .host = hosts[static_cast<std::size_t>(rank)].get()};
   }
 
   // Calls body(thread, context, call) on each block of each rank, for each of `calls` calls. The
@@ -80,6 +83,39 @@ struct BlockWorld {
   int ranks, blocks;
   std::vector<std::unique_ptr<one_sided::Mailbox>> mailboxes;
   std::vector<one_sided::Mailbox*> mailbox_of;
+  std::vector<std::unique_ptr<one_sided::HostWords>> hosts;
+};
+
+// The packets of all ranks.
+struct Boxes {
+  explicit Boxes(int ranks) {
+    for (int r = 0; r < ranks; ++r) {
+      boxes.push_back(std::make_unique<one_sided::PacketBox>());
+      of.push_back(boxes.back().get());
+    }
+  }
+  std::vector<std::unique_ptr<one_sided::PacketBox>> boxes;
+  std::vector<one_sided::PacketBox*> of;
+};
+
+// Arenas of all ranks with areas of `room` elements, so small that a call takes many tiles.
+template <class T>
+struct Areas {
+  Areas(int ranks, std::size_t elements) : room(elements) {
+    for (int r = 0; r < ranks; ++r)
+      for (const bool first : {true, false}) {
+        memory.push_back(
+            std::make_unique<std::vector<one_sided::Pack<T>>>(room / one_sided::Pack<T>::size + 1));
+        T* const at = memory.back()->data()->at;
+        if (first)
+          buffers.input[r] = at;
+        else
+          buffers.output[r] = at;
+      }
+  }
+  std::size_t room;
+  std::vector<std::unique_ptr<std::vector<one_sided::Pack<T>>>> memory;
+  one_sided::Buffers<T> buffers;
 };
 
 // Buffers of all ranks, aligned to 16 bytes or not. The elements are small integers, so sums are
@@ -88,7 +124,6 @@ template <class T>
 struct BlockData {
   BlockData(int ranks, std::size_t count, bool in_place, bool on_16_bytes, bool avg = false)
       : elements(count) {
-    const auto chunks = collectives::Chunks::aligned(count, ranks, sizeof(T));
     const std::size_t before = on_16_bytes ? 0 : 1;
     for (int r = 0; r < ranks; ++r) {
       auto& mine = memory.emplace_back();
@@ -99,13 +134,8 @@ struct BlockData {
       for (std::size_t i = 0; i < count; ++i) at(1)[i] = T(-1.0f);
       buffers.input[r] = at(0);
       buffers.output[r] = in_place ? at(0) : at(1);
-      buffers.packet[r] = at(2);
-      packets[1].push_back(at(3));
-      packets[0].push_back(at(2));
-      buffers.chunks[r] = {chunks.begin(r), chunks.begin(r + 1)};
     }
-    buffers.packs = on_16_bytes;
-    buffers.scale = avg ? 1.0f / static_cast<float>(ranks) : 1.0f;
+    scale = avg ? 1.0f / static_cast<float>(ranks) : 1.0f;
   }
 
   static float number(int rank, std::size_t i) {
@@ -122,8 +152,8 @@ struct BlockData {
   };
   using Buffer = std::vector<Line>;
   std::size_t elements;
-  std::vector<std::array<std::unique_ptr<Buffer>, 4>> memory;
-  std::vector<T*> packets[2];
+  std::vector<std::array<std::unique_ptr<Buffer>, 2>> memory;
+  float scale = 1;
   one_sided::Buffers<T> buffers;
 };
 

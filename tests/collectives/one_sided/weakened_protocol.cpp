@@ -1,13 +1,15 @@
 // The one-sided protocol with one memory order weakened, to show what ThreadSanitizer reports.
 //
-//   weakened_protocol none | publish | free_slot | announce | two_shot | one_shot | ring
+//   weakened_protocol none | publish | free_slot | announce | two_shot | ring | staged_two_shot
+//                     | staged_ring | packet
 //
 // `publish` stores the flag `published` relaxed instead of with release; `free_slot` does the same
-// with `released`, and `announce` with the number of an announcement. The others run the
-// collectives of one_sided/collectives.hpp with all flags relaxed. On x86 every store is a release
-// for the processor, so the weakened protocol seems to work, and would fail with another compiler
-// or processor. This program is built with RINGSIDE_SANITIZE=thread only. Its tests expect a data
-// race for each weakened flag, and none for `none`.
+// with `released`, and `announce` with the number of an announcement. `packet` sends data and
+// number of a packet in two words. The others run the collectives of one_sided/ with all flags
+// relaxed. On x86 every store is a release for the processor, so the weakened protocol seems to
+// work, and would fail with another compiler or processor. This program is built with
+// RINGSIDE_SANITIZE=thread only. Its tests expect a data race for each weakened flag, and none for
+// `none`.
 #include <atomic>
 #include <cstdio>
 #include <string_view>
@@ -24,6 +26,24 @@ struct Relaxed : Side {
 };
 using RelaxedMemory = Relaxed<one_sided::HostMemory>;
 
+// The data of a packet are a plain word, and only the number is atomic.
+struct Halves {
+  std::uint32_t data;
+  Number number;
+};
+struct TwoWords : Yielding<one_sided::HostSide> {
+  static one_sided::Packet load_packet(const one_sided::Packet& packet) {
+    const auto& halves = reinterpret_cast<const Halves&>(packet);
+    const Number number = load_relaxed(halves.number);
+    return one_sided::packet_of(number == 0 ? 0 : halves.data, number);
+  }
+  static void store_packet(one_sided::Packet& packet, one_sided::Packet value) {
+    auto& halves = reinterpret_cast<Halves&>(packet);
+    halves.data = one_sided::data_in(value);
+    store_relaxed(halves.number, one_sided::number_in(value));
+  }
+};
+
 template <class SenderMemory, class ReceiverMemory>
 std::size_t run() {
   OneChannel world(4, 64, 0);
@@ -39,12 +59,14 @@ template <class Side>
 std::size_t run_blocks(std::string_view kind) {
   constexpr int ranks = 3;
   const BlockWorld world(ranks, 2);
+  const Boxes boxes(ranks);
+  const Areas<float> areas(ranks, 200);
   const BlockData<float> data(ranks, 1000, false, true);
   std::atomic<std::size_t> wrong = 0;
   world.run(12, 1, [&](const SlowThread& thread, const one_sided::BlockContext& context, int call) {
     const one_sided::Range part =
         one_sided::stripe<float>({0, data.elements}, context.block, context.blocks);
-    auto buffers = data.buffers;
+    const auto& buffers = data.buffers;
     float* const input = const_cast<float*>(buffers.input[context.rank]);
     const float more = static_cast<float>(call / 3);
     if (call % 3 == 0)
@@ -55,13 +77,23 @@ std::size_t run_blocks(std::string_view kind) {
         wrong += buffers.output[context.rank][i] !=
                  BlockData<float>::sum(ranks, i) + static_cast<float>(ranks) * more;
     if (call % 3 != 1) return;
-    for (int r = 0; r < ranks; ++r)
-      buffers.packet[r] = data.packets[call & 1][static_cast<std::size_t>(r)];
-    if (kind == "two_shot") one_sided::two_shot_all_reduce<Side>(thread, context, buffers);
-    if (kind == "one_shot")
-      one_sided::one_shot_all_reduce<Side>(thread, context, buffers, data.elements);
-    if (kind == "ring")
-      one_sided::pull_all_reduce<Side>(thread, context, buffers, ring_plan(ranks, context.rank));
+    float* const output = buffers.output[context.rank];
+    const one_sided::Staging<float> staging{input, output, areas.room};
+    const auto all_reduce = [&](const auto& windows, one_sided::Range range) {
+      if (kind.ends_with("two_shot"))
+        return one_sided::two_shot_all_reduce<Side>(thread, context, windows, range, 1.0f);
+      return one_sided::pull_all_reduce<Side>(thread, context, windows, range,
+                                              ring_plan(ranks, context.rank), 1.0f);
+    };
+    if (kind == "packet")
+      one_sided::one_shot_all_reduce<Side>(thread, context, input, output, data.elements,
+                                           boxes.of.data(), static_cast<Number>(call), 1.0f);
+    else if (kind.starts_with("staged"))
+      one_sided::staged_all_reduce<Side>(
+          thread, context, staging, areas.buffers, data.elements,
+          [&](one_sided::Range range) { return all_reduce(areas.buffers, range); });
+    else
+      all_reduce(buffers, part);
   });
   return wrong;
 }
@@ -70,7 +102,8 @@ std::size_t run_all_of_it() {
   using Side = Yielding<one_sided::HostSide>;
   return run<one_sided::HostMemory, one_sided::HostMemory>() +
          announce_rounds<one_sided::HostMemory>(3, 0, 1000, 1) + run_blocks<Side>("two_shot") +
-         run_blocks<Side>("one_shot") + run_blocks<Side>("ring");
+         run_blocks<Side>("ring") + run_blocks<Side>("staged_two_shot") +
+         run_blocks<Side>("staged_ring") + run_blocks<Side>("packet");
 }
 
 }  // namespace
@@ -79,7 +112,8 @@ int main(int argc, char** argv) {
   const std::string_view weak = argc > 1 ? argv[1] : "none";
   const std::size_t wrong = weak == "publish"     ? run<RelaxedMemory, one_sided::HostMemory>()
                             : weak == "free_slot" ? run<one_sided::HostMemory, RelaxedMemory>()
-                            : weak == "announce"  ? announce_rounds<RelaxedMemory>(3, 0, 1000, 1)
+                             : weak == "announce"  ? announce_rounds<RelaxedMemory>(3, 0, 1000, 1)
+                             : weak == "packet"    ? run_blocks<TwoWords>(weak)
                             : weak == "none"
                                 ? run_all_of_it()
                                 : run_blocks<Relaxed<Yielding<one_sided::HostSide>>>(weak);

@@ -96,8 +96,8 @@ void all_reduce_on_one_gpu() {
 }
 
 void all_reduce_over_ipc() {
-  collectives::ProcessGroup group(
-      collectives::cuda::make_cuda_ipc_backend(rank_info_of(0, 1, free_port()), Seconds(20)));
+  collectives::ProcessGroup group(collectives::cuda::make_cuda_ipc_backend(
+      rank_info_of(0, 1, free_port()), {.timeout = Seconds(20), .area_bytes = 1 << 20}));
   collectives::cuda::DeviceBuffer buffer(4000);
   group.all_reduce({buffer.data(), 1000, collectives::DataType::fp32});
 }

@@ -50,9 +50,9 @@ TEST_CASE("a cooperative launch with more blocks than run at once is refused") {
   Task<float> task;
   task.ranks = 2;
   int blocks = 0;
-  CHECK(blocks_for<float>(task.kernel, task.ranks, &blocks) == cudaSuccess);
-  // 4 of these blocks fit on a processor; the kernels ask for 2, so that all of them are alike.
-  CHECK(launch(task, 2 * blocks + 1, stream) == cudaErrorCooperativeLaunchTooLarge);
+  CHECK(resident_blocks(&blocks) == cudaSuccess);
+  // 4 of these blocks fit on a processor; the kernels ask for 1, so that all of them are alike.
+  CHECK(launch(task, 4 * blocks / task.ranks + 1, stream) == cudaErrorCooperativeLaunchTooLarge);
   CHECK(cudaGetLastError() == cudaErrorCooperativeLaunchTooLarge);
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("a copy beyond its allocation is refused") {
 TEST_CASE("a GPU that shares no memory with other processes is refused in one sentence") {
   standin::set_machine(1, false);
   CHECK_THROWS_WITH(
-      collectives::cuda::make_cuda_ipc_backend(tests::rank_info_of(0, 1, tests::free_port())),
+      collectives::cuda::make_cuda_ipc_backend(tests::rank_info_of(0, 1, tests::free_port()), {}),
       "rank 0: GPU 0 (stand-in for a GPU) cannot share memory and events with other "
       "processes, which cuda_ipc needs: use nccl");
   standin::set_machine(1);

@@ -1,13 +1,8 @@
-#include "collectives/cuda/arena.hpp"
+#include "collectives/cuda/ipc/arena.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-
-#include <unistd.h>
 
 #include "base/cuda.hpp"
-#include "collectives/bootstrap/host_identity.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::collectives::cuda {
@@ -16,11 +11,7 @@ namespace ringside::collectives::cuda {
 struct Offer {
   static constexpr std::size_t most_events = 4;
   cudaIpcMemHandle_t memory{};
-  std::uint64_t offset = 0;     // of the arena in its allocation
-  char host[64] = {};           // its name, for messages: two hosts may have the same
-  std::uint64_t boot = 0;       // hash of the host's boot id
-  std::uint64_t container = 0;  // hash of the boot id and the namespace of process IDs
-  std::int64_t process = 0;     // its ID in that namespace
+  std::uint64_t offset = 0;  // of the arena in its allocation
   cudaIpcEventHandle_t events[most_events] = {};
 };
 
@@ -67,12 +58,6 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
   check_cuda(cudaIpcGetMemHandle(&offer.memory, mine.data()),
              fmt::format("sharing the arena of rank {}", self_));
   offer.offset = offset_in_allocation(mine.data());
-  require(::gethostname(offer.host, sizeof offer.host - 1) == 0, "cannot read this host's name: {}",
-          std::strerror(errno));
-  const HostIdentity host = host_identity();
-  offer.boot = hash_of({host.boot_id, 0});
-  offer.container = hash_of(host);
-  offer.process = ::getpid();
   for (std::size_t i = 0; i < events.size(); ++i)
     check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]),
                fmt::format("sharing an event of rank {}", self_));
@@ -80,17 +65,6 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
   meeting.all_gather({&offer, sizeof offer, DataType::uint8},
                      {all.data(), sizeof offer * all.size(), DataType::uint8}, "cuda_ipc");
 
-  for (std::size_t r = 0; r < all.size(); ++r)
-    for (std::size_t s = 0; s < r; ++s) {
-      require(all[r].boot == all[s].boot,
-              "rank {} runs on host {} and rank {} on host {}, but cuda_ipc is for ranks of one "
-              "host: use nccl",
-              s, all[s].host, r, all[r].host);
-      require(all[r].container != all[s].container || all[r].process != all[s].process,
-              "ranks {} and {} are threads of one process, but cuda_ipc needs a process for each "
-              "rank: use cuda_kernels",
-              s, r);
-    }
   try {
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (static_cast<int>(r) != self_) open(ranks_[r], all[r], events.size(), static_cast<int>(r));
@@ -104,8 +78,9 @@ Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
 
 void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int number) {
   check_cuda(cudaIpcOpenMemHandle(&rank.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
-             fmt::format("rank {} opening the arena of rank {} (both must be processes of one "
-                         "host and have access to each other's GPU)",
+             fmt::format("rank {} opening the arena of rank {} (each GPU must have access "
+                         "to the other's memory: nvidia-smi topo -p2p r shows it; otherwise use "
+                         "nccl)",
                          self_, number));
   rank.arena = static_cast<std::byte*>(rank.opened) + offer.offset;
   for (std::size_t i = 0; i < events; ++i) {

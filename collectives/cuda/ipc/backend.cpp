@@ -1,0 +1,104 @@
+// The backend cuda_ipc: checks a call, carries it out by one of two ways, and keeps the first
+// failure.
+#include "base/cuda.hpp"
+#include "collectives/algorithms/chunks.hpp"
+#include "collectives/call.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/ipc/rank.hpp"
+#include "collectives/cuda/kernel_launcher.hpp"
+#include "collectives/execution/first_failure.hpp"
+#include "collectives/group_options.hpp"
+
+namespace ringside::collectives::cuda {
+namespace {
+
+class IpcBackend final : public Backend {
+ public:
+  IpcBackend(ProcessGroup hosts, int local_rank, const CudaIpcOptions& options)
+      : rank_(std::move(hosts), local_rank, options) {
+    require(size() <= one_sided::most_ranks, "cuda_ipc is for 1 to {} ranks, not {}",
+            one_sided::most_ranks, size());
+    require(options.all_reduce == "auto" || is_cuda_ipc_algorithm(options.all_reduce),
+            "cuda_ipc has no all_reduce named '{}'; there are auto, ring, two_shot and one_shot",
+            options.all_reduce);
+    path_ = rank_.placement.shared_gpu() ? make_copies(rank_) : make_spinning(rank_);
+  }
+
+  int rank() const override { return rank_.rank(); }
+  int size() const override { return rank_.size(); }
+  std::string name() const override {
+    const auto& shared = rank_.placement.shared_gpu();
+    return shared ? fmt::format("cuda_ipc by copies ({})", *shared) : "cuda_ipc";
+  }
+  Traffic traffic() const override { return {}; }  // the messages of the hosts carry no data
+
+  void run(const Call& call, const void* input, void* output) override {
+    failure_.throw_if_any();
+    try {
+      if (const auto result = cudaSetDevice(rank_.device.number); result != cudaSuccess)
+        check_cuda(result, describe(call));
+      check(call, input, output);
+      path_->run(call, input, output);
+    } catch (const RankFailure& failure) {
+      rank_.group.abort(failure.cause);
+      fail_for_good(failure);
+      throw;
+    } catch (const std::exception& error) {
+      rank_.group.abort(error.what());
+      throw fail_for_good(RankFailure(rank(), error.what()));
+    }
+  }
+
+  void abort(const std::string& cause) noexcept override {
+    fail_for_good(RankFailure(rank(), cause));
+    rank_.group.abort(cause);
+  }
+
+  // run() waits for the hosts of the peers, or for this rank's GPU.
+  void interrupt(const std::string& cause) noexcept override { rank_.interrupt(cause); }
+
+ private:
+  // A rank whose block is empty may pass any address for it.
+  void check(const Call& call, const void* input, const void* output) {
+    if (call.collective == Collective::barrier) return;
+    require_kernel(call);
+    if (call.count == 0) return;
+    const bool has_block = Chunks::even(call.count, size()).size(rank()) > 0;
+    if (call.collective != Collective::broadcast &&
+        (call.collective != Collective::all_gather || has_block))
+      known_.require_device_memory(input, call);
+    if (call.collective != Collective::reduce_scatter || has_block)
+      known_.require_device_memory(output, call);
+  }
+
+  // After a failure a peer may be gone: streams may wait for its events for ever, and it may not
+  // have closed this rank's arena.
+  const RankFailure& fail_for_good(const RankFailure& failure) {
+    device_is_stuck = true;
+    rank_.failed = true;
+    return failure_.keep(failure);
+  }
+
+  IpcRank rank_;
+  std::unique_ptr<IpcPath> path_;
+  KnownBuffers known_;
+  FirstFailure failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup& meeting, int local_rank,
+                                               const CudaIpcOptions& options) {
+  return std::make_unique<IpcBackend>(meeting.split(0, meeting.rank()), local_rank, options);
+}
+
+std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo& rank_info,
+                                               const CudaIpcOptions& options) {
+  choose_device(rank_info.local_rank);  // throw without a GPU before waiting for other ranks
+  auto group_options = group_options_from_environment();
+  group_options.executor.timeout = options.timeout;
+  return std::make_unique<IpcBackend>(ProcessGroup::over("shm", rank_info, group_options),
+                                      rank_info.local_rank, options);
+}
+
+}  // namespace ringside::collectives::cuda

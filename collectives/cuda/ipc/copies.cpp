@@ -1,0 +1,208 @@
+// cuda_ipc where ranks share a GPU: no kernel waits for another. A collective has two phases, each
+// followed by a barrier of the streams:
+//
+//     every rank copies its input into its own arena
+//     stream_barrier(filled)
+//     every rank reads from all arenas: adds or copies
+//     stream_barrier(read)                                the arenas may be overwritten
+//
+// In a stream barrier each rank records an event in its stream, the hosts enter a barrier over the
+// group, and each stream waits for the events of all ranks. The barrier of the hosts is necessary:
+// cudaStreamWaitEvent waits for the latest record of an event, which without it might still be that
+// of the previous round. The two events alternate. A rank in one barrier has already made its
+// stream wait for the events of the other, so no event is recorded again too early.
+//
+// A rank reads from its next neighbour first and from itself last, so in each step every GPU is
+// read by one other.
+#include <algorithm>
+#include <array>
+
+#include "base/cuda.hpp"
+#include "collectives/algorithms/chunks.hpp"
+#include "collectives/call.hpp"
+#include "collectives/cuda/ipc/rank.hpp"
+#include "collectives/cuda/kernel_launcher.hpp"
+#include "collectives/half.hpp"
+
+namespace ringside::collectives::cuda {
+namespace {
+
+enum Phase { filled, read, phases };
+
+class Copies final : public IpcPath {
+ public:
+  explicit Copies(IpcRank& rank)
+      : rank_(rank),
+        area_(rounded(rank.options.area_bytes)),
+        stream_(fmt::format("making a stream for rank {}", rank.rank())),
+        events_{interprocess_event(), interprocess_event()},
+        arena_(rank, 2 * area_, 0, {events_.begin(), events_.end()}) {}
+
+  ~Copies() override {
+    if (!rank_.failed) static_cast<void>(cudaStreamSynchronize(stream_));
+  }
+
+  void run(const Call& call, const void* input, void* output) override {
+    rank_.compare(call);
+    if (call.collective == Collective::barrier || call.count == 0) return;
+    switch (call.type) {
+      case DataType::fp32:
+        carry_out(call, static_cast<const float*>(input), static_cast<float*>(output));
+        break;
+      case DataType::fp16:
+        carry_out(call, static_cast<const Fp16*>(input), static_cast<Fp16*>(output));
+        break;
+      default:
+        carry_out(call, static_cast<const Bf16*>(input), static_cast<Bf16*>(output));
+    }
+    await_stream(stream_, call, fmt::format("rank {}'s", rank_.rank()), rank_.options.timeout,
+                 [&] { rank_.look(call); });
+  }
+
+ private:
+  CudaEvent interprocess_event() const {
+    return CudaEvent(cudaEventDisableTiming | cudaEventInterprocess,
+                     fmt::format("making an event for rank {}", rank_.rank()));
+  }
+
+  static std::size_t rounded(std::size_t bytes) {
+    return (std::max<std::size_t>(bytes, 1) + Arena::granularity - 1) / Arena::granularity *
+           Arena::granularity;
+  }
+
+  template <Element T>
+  void carry_out(const Call& call, const T* input, T* output) {
+    const Chunks blocks = Chunks::even(call.count, rank_.size());
+    switch (call.collective) {
+      case Collective::all_reduce:
+        return all_reduce(call, input, output);
+      case Collective::reduce_scatter:
+        return reduce_scatter(call, blocks, input, output);
+      case Collective::all_gather:
+        return all_gather(blocks, input, output);
+      default:
+        return broadcast(call, output);
+    }
+  }
+
+  float scale_of(const Call& call) const {
+    return call.reduce == ReduceOp::avg ? 1.0f / static_cast<float>(rank_.size()) : 1.0f;
+  }
+
+  // Two-shot: each rank adds up its chunk into its second area, and all ranks copy all sums.
+  template <Element T>
+  void all_reduce(const Call& call, const T* input, T* output) {
+    for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
+      const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
+      const Chunks chunks = Chunks::aligned(count, rank_.size(), sizeof(T));
+      copy(area<T>(rank_.rank(), 0), input + begin, count);
+      stream_barrier(filled);
+      add_up(area<T>(rank_.rank(), 1) + chunks.begin(rank_.rank()), chunks.begin(rank_.rank()),
+             chunks.size(rank_.rank()), scale_of(call));
+      stream_barrier(read);
+      for (int s = 1; s <= rank_.size(); ++s)
+        copy(output + begin + chunks.begin(rank_.after(s)),
+             area<T>(rank_.after(s), 1) + chunks.begin(rank_.after(s)),
+             chunks.size(rank_.after(s)));
+      // The second area is next written after the following stream_barrier(filled), and this rank's
+      // copies come before that.
+    }
+  }
+
+  // A piece has a part of each rank's block; the part of rank r lies at r * piece.
+  template <Element T>
+  void reduce_scatter(const Call& call, const Chunks& blocks, const T* input, T* output) {
+    const std::size_t piece = piece_of_a_block<T>();
+    for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
+      for (int r = 0; r < rank_.size(); ++r)
+        copy(area<T>(rank_.rank(), 0) + static_cast<std::size_t>(r) * piece,
+             input + blocks.begin(r) + begin, part(blocks, r, begin, piece));
+      stream_barrier(filled);
+      add_up(output + begin, static_cast<std::size_t>(rank_.rank()) * piece,
+             part(blocks, rank_.rank(), begin, piece), scale_of(call));
+      stream_barrier(read);
+    }
+  }
+
+  template <Element T>
+  void all_gather(const Chunks& blocks, const T* input, T* output) {
+    const std::size_t piece = piece_of_a_block<T>();
+    for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
+      copy(area<T>(rank_.rank(), 0), input + begin, part(blocks, rank_.rank(), begin, piece));
+      stream_barrier(filled);
+      for (int s = 1; s <= rank_.size(); ++s)
+        copy(output + blocks.begin(rank_.after(s)) + begin, area<T>(rank_.after(s), 0),
+             part(blocks, rank_.after(s), begin, piece));
+      stream_barrier(read);
+    }
+  }
+
+  template <Element T>
+  void broadcast(const Call& call, T* output) {
+    for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
+      const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
+      if (rank_.rank() == call.root) copy(area<T>(rank_.rank(), 0), output + begin, count);
+      stream_barrier(filled);
+      if (rank_.rank() != call.root) copy(output + begin, area<T>(call.root, 0), count);
+      stream_barrier(read);
+    }
+  }
+
+  // How many elements of a block fit into one piece, a multiple of 16 bytes.
+  template <Element T>
+  std::size_t piece_of_a_block() const {
+    return area_ / sizeof(T) / static_cast<std::size_t>(rank_.size()) / one_sided::Pack<T>::size *
+           one_sided::Pack<T>::size;
+  }
+
+  static std::size_t part(const Chunks& blocks, int r, std::size_t begin, std::size_t piece) {
+    return begin >= blocks.size(r) ? 0 : std::min(piece, blocks.size(r) - begin);
+  }
+
+  template <Element T>
+  T* area(int of, int which) const {
+    return reinterpret_cast<T*>(arena_.of(of) + static_cast<std::size_t>(which) * area_);
+  }
+
+  // into = the sum of all ranks' first areas, from element `at` on.
+  template <Element T>
+  void add_up(T* into, std::size_t at, std::size_t count, float scale) {
+    Addends<T> addends;
+    addends.count = rank_.size();
+    addends.first = rank_.after(1);
+    for (int r = 0; r < rank_.size(); ++r) addends.input[r] = area<T>(r, 0) + at;
+    check_cuda(launch_sum(addends, into, count, scale, rank_.resident_blocks, stream_),
+               fmt::format("rank {} launching the sum", rank_.rank()));
+  }
+
+  template <Element T>
+  void copy(T* into, const T* from, std::size_t count) {
+    if (count == 0) return;
+    check_cuda(cudaMemcpyAsync(into, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream_),
+               fmt::format("rank {} copying {} elements", rank_.rank(), count));
+  }
+
+  void stream_barrier(Phase phase) {
+    check_cuda(cudaEventRecord(events_[phase], stream_),
+               fmt::format("rank {} recording an event", rank_.rank()));
+    rank_.group.barrier();
+    for (int r = 0; r < rank_.size(); ++r)
+      if (r != rank_.rank())
+        check_cuda(cudaStreamWaitEvent(stream_, arena_.event(r, phase), 0),
+                   fmt::format("rank {} waiting for rank {}", rank_.rank(), r));
+  }
+
+  IpcRank& rank_;
+  const std::size_t area_;  // bytes of each half of the arena: the first for inputs, then sums
+  const CudaStream stream_;
+  const std::array<CudaEvent, phases> events_;
+  const SharedArena arena_;
+};
+
+}  // namespace
+
+std::unique_ptr<IpcPath> make_copies(IpcRank& rank) {
+  return std::make_unique<Copies>(rank);
+}
+
+}  // namespace ringside::collectives::cuda

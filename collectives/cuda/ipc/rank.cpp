@@ -1,0 +1,88 @@
+#include "collectives/cuda/ipc/rank.hpp"
+
+#include "base/cuda.hpp"
+#include "collectives/call_mismatch.hpp"
+#include "collectives/cuda/kernels.hpp"
+
+namespace ringside::collectives::cuda {
+namespace {
+
+Device choose_device_with_ipc(int local_rank, int rank) {
+  const Device device = choose_device(local_rank);
+  int supported = 0;
+  check_cuda(cudaDeviceGetAttribute(&supported, cudaDevAttrIpcEventSupport, device.number),
+             fmt::format("rank {} asking what GPU {} supports", rank, device.number));
+  require(supported != 0,
+          "rank {}: GPU {} ({}) cannot share memory and events with other processes, which "
+          "cuda_ipc needs: use nccl",
+          rank, device.number, device.name);
+  return device;
+}
+
+int resident_blocks_of(int rank) {
+  int blocks = 0;
+  check_cuda(resident_blocks(&blocks),
+             fmt::format("rank {} computing how many blocks run at once", rank));
+  return blocks;
+}
+
+}  // namespace
+
+IpcRank::IpcRank(ProcessGroup group_of_hosts, int local_rank, const CudaIpcOptions& given)
+    : options(given),
+      device(choose_device_with_ipc(local_rank, group_of_hosts.rank())),
+      resident_blocks(resident_blocks_of(group_of_hosts.rank())),
+      group(std::move(group_of_hosts)),
+      placement(group, device, resident_blocks, given.area_bytes),
+      all_calls_(static_cast<std::size_t>(group.size())) {}
+
+void IpcRank::compare(const Call& call) {
+  group.all_gather({&call, sizeof call, DataType::uint8},
+                   {all_calls_.data(), sizeof call * all_calls_.size(), DataType::uint8});
+  ++calls_;
+  for (int r = 0; r < size(); ++r)
+    check_call(calls_, call, all_calls_[static_cast<std::size_t>(r)], rank(), r);
+}
+
+void IpcRank::look(const Call& call) {
+  if (interrupted_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(interruption_mutex_);
+    fail("{}", *interruption_);
+  }
+  constexpr std::uint64_t looks_between_system_calls = 256;
+  if (++looks_ % looks_between_system_calls == 0) placement.require_all_alive(describe(call));
+}
+
+void IpcRank::interrupt(const std::string& cause) noexcept {
+  {
+    const std::lock_guard lock(interruption_mutex_);
+    if (!interruption_) interruption_ = cause;
+  }
+  interrupted_.store(true, std::memory_order_release);
+  group.abort(cause);
+}
+
+SharedArena::SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
+                         const std::vector<cudaEvent_t>& events)
+    : rank_(rank), arena_(bytes) {
+  try {
+    check_cuda(cudaMemset(arena_.data(), 0, zeros), "clearing an arena");
+    check_cuda(cudaDeviceSynchronize(), "clearing an arena");  // cudaMemset may return earlier
+    neighbours_.emplace(rank.group, arena_, events);
+    rank.group.barrier();  // all ranks have opened all arenas
+  } catch (...) {
+    device_is_stuck = true;
+    throw;
+  }
+}
+
+SharedArena::~SharedArena() {
+  neighbours_.reset();
+  try {
+    if (!rank_.failed) rank_.group.barrier();  // all ranks have closed the arenas freed next
+  } catch (const std::exception&) {
+    device_is_stuck = true;
+  }
+}
+
+}  // namespace ringside::collectives::cuda

@@ -1,0 +1,80 @@
+// What both ways of cuda_ipc share: this rank's place among the others, its arena, and its waits.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "collectives/call.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/ipc/arena.hpp"
+#include "collectives/cuda/ipc/placement.hpp"
+#include "collectives/process_group.hpp"
+
+namespace ringside::collectives::cuda {
+
+class IpcRank {
+ public:
+  // A collective call over `group`, which it keeps.
+  IpcRank(ProcessGroup group, int local_rank, const CudaIpcOptions& options);
+
+  int rank() const { return group.rank(); }
+  int size() const { return group.size(); }
+  // The rank `steps` after this one, around.
+  int after(int steps) const { return (rank() + steps) % size(); }
+
+  // Shows every rank the call of every other; throws Error if they differ.
+  void compare(const Call& call);
+
+  // For a wait: throws Error if the call was interrupted or, from time to time, if the process of a
+  // rank has ended.
+  void look(const Call& call);
+  void interrupt(const std::string& cause) noexcept;  // from another thread
+
+  const CudaIpcOptions options;
+  const Device device;
+  const int resident_blocks;
+  ProcessGroup group;  // of the hosts
+  const Placement placement;
+  bool failed = false;
+
+ private:
+  std::uint64_t calls_ = 0, looks_ = 0;
+  std::vector<Call> all_calls_;
+  std::atomic<bool> interrupted_ = false;
+  std::mutex interruption_mutex_;
+  std::optional<std::string> interruption_;
+};
+
+// An arena and those of all other ranks. Peers must close it before it is freed, so its end is a
+// collective call, too.
+class SharedArena {
+ public:
+  // The first `zeros` bytes are zero before any rank uses them.
+  SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
+              const std::vector<cudaEvent_t>& events);
+  ~SharedArena();
+  SharedArena(const SharedArena&) = delete;
+  SharedArena& operator=(const SharedArena&) = delete;
+
+  std::byte* of(int rank) const { return neighbours_->arena(rank); }
+  cudaEvent_t event(int rank, int which) const { return neighbours_->event(rank, which); }
+
+ private:
+  IpcRank& rank_;
+  Arena arena_;
+  std::optional<Neighbours> neighbours_;
+};
+
+// A way to carry out calls. Buffers are memory of this rank's GPU.
+class IpcPath {
+ public:
+  virtual ~IpcPath() = default;
+  virtual void run(const Call& call, const void* input, void* output) = 0;
+};
+std::unique_ptr<IpcPath> make_copies(IpcRank& rank);
+std::unique_ptr<IpcPath> make_spinning(IpcRank& rank);
+
+}  // namespace ringside::collectives::cuda

@@ -1,0 +1,120 @@
+// cuda_ipc where each rank has a GPU: a call is one kernel on each GPU, and the kernels spin on
+// flags and packets in each other's arenas (one_sided/).
+//
+//     an arena:   [ mailbox | packets | first area | second area ]
+//
+// A host launches its kernel and then exchanges a message with the other hosts while the kernel
+// runs. So the calls are compared, and a rank that is lost or late is named, at no cost. If that
+// fails, or later if the process of a peer ends, the host raises a word that its kernel reads; the
+// kernel gives up and raises the flags of all ranks, so that all kernels end.
+#include <algorithm>
+#include <vector>
+
+#include "base/cuda.hpp"
+#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/call.hpp"
+#include "collectives/cuda/ipc/rank.hpp"
+#include "collectives/cuda/kernel_launcher.hpp"
+#include "collectives/half.hpp"
+
+namespace ringside::collectives::cuda {
+namespace {
+
+using one_sided::Mailbox;
+using one_sided::PacketBox;
+
+// Enough to keep all links of a GPU busy: 64 blocks of 512 threads have 512 KiB under way, and more
+// for a sum. The other multiprocessors go on computing.
+constexpr int most_blocks = 64;
+
+constexpr std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + 127) / 128 * 128;
+}
+constexpr std::size_t boxes_begin = whole_lines(sizeof(Mailbox)),
+                      areas_begin = boxes_begin + whole_lines(sizeof(PacketBox));
+// A pack for each chunk of each block.
+constexpr std::size_t least_area = std::size_t(most_blocks) * one_sided::most_ranks * 16;
+
+class Spinning final : public IpcPath {
+ public:
+  explicit Spinning(IpcRank& rank)
+      : rank_(rank),
+        launcher_(rank.size(), rank.rank(), 1, rank.options.timeout),
+        area_(whole_lines(std::max(rank.options.area_bytes, least_area))),
+        arena_(rank, areas_begin + 2 * area_, areas_begin, {}) {
+    launcher_.set_most_blocks(std::min(rank.placement.least_blocks(), most_blocks));
+  }
+
+  void run(const Call& call, const void* input, void* output) override {
+    if (call.collective == Collective::barrier || call.count == 0) return rank_.compare(call);
+    try {
+      launch(call, input, output);
+      rank_.compare(call);
+      if (launcher_.finish(call, [&] { rank_.look(call); })) return;
+    } catch (...) {
+      std::vector<one_sided::Flag*> flags;
+      for (int r = 0; r < rank_.size(); ++r) flags.push_back(&mailbox(r)->aborted);
+      launcher_.stop(flags);
+      throw;
+    }
+    // The rank that gave up first tells the others why, here.
+    rank_.group.barrier();
+    fail("{}: rank {}'s kernel was told to stop", describe(call), rank_.rank());
+  }
+
+ private:
+  Kernel kernel_of(const Call& call) const {
+    if (call.collective != Collective::all_reduce) return kernel_for(call);
+    const std::string_view name = rank_.options.all_reduce == "auto"
+                                      ? cuda_ipc_algorithm(call.count * size_of(call.type))
+                                      : std::string_view(rank_.options.all_reduce);
+    Call named = call;
+    named.algorithm =
+        static_cast<std::uint8_t>(&find_algorithm(call.collective, name) - all_algorithms().data());
+    return kernel_for(named);
+  }
+
+  void launch(const Call& call, const void* input, void* output) {
+    const Kernel kernel = kernel_of(call);
+    switch (call.type) {
+      case DataType::fp32:
+        return launch_as<float>(call, kernel, input, output);
+      case DataType::fp16:
+        return launch_as<Fp16>(call, kernel, input, output);
+      default:
+        return launch_as<Bf16>(call, kernel, input, output);
+    }
+  }
+
+  template <Element T>
+  void launch_as(const Call& call, Kernel kernel, const void* input, void* output) {
+    Task<T> task = launcher_.task_for<T>(call, kernel);
+    const auto self = static_cast<std::size_t>(rank_.rank());
+    task.buffers.input[self] = static_cast<const T*>(input);
+    task.buffers.output[self] = static_cast<T*>(output);
+    task.room = area_ / sizeof(T);
+    for (int r = 0; r < rank_.size(); ++r) {
+      std::byte* const arena = arena_.of(r);
+      task.mailboxes[r] = mailbox(r);
+      task.boxes[r] = reinterpret_cast<PacketBox*>(arena + boxes_begin);
+      task.areas.input[r] = reinterpret_cast<const T*>(arena + areas_begin);
+      task.areas.output[r] = reinterpret_cast<T*>(arena + areas_begin + area_);
+    }
+    launcher_.launch(call, task);
+  }
+
+  Mailbox* mailbox(int r) const { return reinterpret_cast<Mailbox*>(arena_.of(r)); }
+
+  IpcRank& rank_;
+  KernelLauncher launcher_;
+  const std::size_t area_;  // bytes
+  const SharedArena arena_;
+};
+
+}  // namespace
+
+std::unique_ptr<IpcPath> make_spinning(IpcRank& rank) {
+  return std::make_unique<Spinning>(rank);
+}
+
+}  // namespace ringside::collectives::cuda

@@ -1,0 +1,95 @@
+// Kernels of processes that spin on each other's flags and packets, with a GPU for each process:
+// the sums, bit for bit, and the end of a rank that dies, gives up, comes late or makes another
+// call.
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+
+namespace {
+
+Outcome run_worker(int ranks, const std::string& mode, const Variables& more = {}) {
+  Variables environment{{"RINGSIDE_STANDIN_DEVICES", "8"}};
+  environment.insert(more.begin(), more.end());
+  return run_program(
+      {ringside_binary, "launch", "-n", std::to_string(ranks), "--", IPC_WORKER, mode}, environment,
+      Seconds(200));
+}
+
+}  // namespace
+
+TEST_CASE("processes with a GPU each get the plain sums, whatever the size and alignment") {
+  for (const int ranks : {2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    const Outcome outcome = run_worker(ranks, "check");
+    CAPTURE(outcome.out);
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    CHECK(!contains(outcome.out, "instead of"));
+  }
+}
+
+TEST_CASE("a small all_reduce over cuda_ipc is one launch, without a query or an allocation") {
+  const Outcome outcome = run_worker(3, "calls");
+  CAPTURE(outcome.out);
+  CHECK(outcome.exit_code == 0);
+}
+
+TEST_CASE("a rank that dies while kernels spin on its flags is named by all others") {
+  const Outcome outcome = run_worker(3, "die");
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(!outcome.timed_out);
+  CHECK(outcome.seconds < 60);  // of a deadline of 100
+  for (const int rank : {0, 2}) CHECK(contains(outcome.out, fmt::format("rank {}: ", rank)));
+  CHECK(contains(outcome.out, "rank 1"));
+  CHECK(!contains(outcome.out, "no error"));
+}
+
+TEST_CASE("a rank that is interrupted ends the kernels of all others, which say why") {
+  const Outcome outcome = run_worker(3, "interrupt");
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.seconds < 60);
+  for (const int rank : {0, 1, 2}) CHECK(contains(outcome.out, fmt::format("rank {}: ", rank)));
+  CHECK(!contains(outcome.out, "no error"));
+  const auto first = outcome.out.find("somebody pulled the plug");
+  CHECK(first != std::string::npos);
+  CHECK(outcome.out.find("somebody pulled the plug", first + 1) != std::string::npos);
+}
+
+TEST_CASE(
+    "a kernel that does not end is stopped at the deadline, and all say who waited for whom") {
+  const Outcome outcome = run_worker(3, "held");
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(contains(outcome.out, " waited 2 s for number "));
+  CHECK(contains(outcome.out, " of rank 1\n"));
+  CHECK(!contains(outcome.out, "no error"));
+}
+
+TEST_CASE("a rank that makes another call, or none, ends the kernels of the others") {
+  const Outcome mismatch = run_worker(3, "mismatch");
+  CAPTURE(mismatch.out);
+  CHECK(contains(mismatch.out, "the ranks disagree"));
+  CHECK(!contains(mismatch.out, "no error"));
+  const Outcome late = run_worker(3, "late");
+  CAPTURE(late.out);
+  CAPTURE(late.err);
+  CHECK(contains(late.out, "rank 1"));
+  CHECK(!contains(late.out, "no error"));
+}
+
+TEST_CASE("GPUs that cannot access each other's memory are refused in one sentence") {
+  const Outcome outcome = run_worker(2, "calls", {{"RINGSIDE_STANDIN_WITHOUT", "peers"}});
+  CAPTURE(outcome.out);
+  CHECK(outcome.exit_code != 0);
+  CHECK(contains(outcome.out,
+                 "(each GPU must have access to the other's memory: nvidia-smi topo -p2p r shows "
+                 "it; otherwise use nccl)"));
+}
