@@ -46,6 +46,15 @@ def checked(kit, exercise, files, prefix="ringside-selftest-", **how):
         return kits.check(kit, exercise, folder, Path(folder) / "build", **how)
 
 
+def checked_reference(kit, exercise, seeds, **how):
+    """The verdict of the reference for each seed; it is compiled once."""
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        cut.write(cut.student_files(kit.root, exercise, stub=False), folder)
+        compiled = kits.compile_student(kit, exercise, folder, Path(folder) / "build")
+        for seed in seeds:
+            yield kits.check(kit, exercise, folder, None, compiled=compiled, seed=seed, **how)
+
+
 def described(verdict):
     return "; ".join(f"{case['id']}: {case['status']} {case.get('says', [''])[:3]}" for case in verdict["cases"] if case["status"] != "right")
 
@@ -74,22 +83,20 @@ def programs(kit, exercise):
 
 
 def seeds(kit, exercise):
-    files = cut.student_files(kit.root, exercise, stub=False)
-    for student in range(20):
-        verdict = checked(kit, exercise, files, hidden=True, seed=kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]))
+    of_students = [kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]) for student in range(20)]
+    for student, verdict in enumerate(checked_reference(kit, exercise, of_students, hidden=True)):
         if verdict["status"] != "right":
             yield f"the data of student {student}: {described(verdict)}"
 
 
 def steady(kit, exercise):
     runs = int(next((each[7:] for each in sys.argv if each.startswith("--runs=")), 100))
-    files = cut.student_files(kit.root, exercise, stub=False)
+    seed = kits.seed_of(COURSE_KEY, "nobody", exercise["id"])
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # for all that is started from here on
     busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:
-        for run in range(runs):
-            verdict = checked(kit, exercise, files)
+        for run, verdict in enumerate(checked_reference(kit, exercise, [seed] * runs)):
             if verdict["status"] != "right":
                 yield f"run {run} on a busy core: {described(verdict)}"
     finally:
