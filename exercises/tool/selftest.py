@@ -9,7 +9,7 @@
     selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs on one core, beside a process that keeps it busy
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
-    selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
+    selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here, as in the table of instructors.md
     selftest.py KIT formats        verdicts written for Gradescope and Classroom 50 have their published form
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
@@ -129,6 +129,13 @@ def wrong(kit, exercise):
 
 
 def weak(kit, exercise):
+    guide = (kit.root / "exercises/instructors.md").read_text()
+    table = re.findall(rf"^\| {exercise['id'][:2]}, ([\w-]+): [^|]*\| yes \| ([\w-]+)", guide, re.M)
+    if bool(table) != ("weak" in exercise):
+        yield "the table of instructors.md and exercise.json do not agree on whether there is a weak judge"
+    caught = [(answer["id"], answer["fails"]) for answer in exercise["wrong"] if answer.get("passes_weak")]
+    for row in set(table) - set(caught):
+        yield f"instructors.md says that {row[0]} passes and is caught by {row[1]}; exercise.json has {caught}"
     for answer in exercise["wrong"]:
         if not answer.get("passes_weak"):
             continue
