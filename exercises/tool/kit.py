@@ -117,6 +117,9 @@ def compile_student(kit, exercise, folder, build):
                             capture_output=True, text=True, errors="replace")
     if linked.returncode != 0:
         missing = re.findall(r"undefined reference to `([^']*)'", linked.stderr)
+        if missing and (version := re.match(r"fmt::v\d+", missing[0])):
+            raise Broken("judge error", f"the course needs {version[0]}, and libfmt here is another one: "
+                         "ask for a course that was exported on your release of Debian or Ubuntu")
         raise Broken("does not compile", f"declared, but not defined: {missing[0]}" if missing else linked.stderr[-500:])
     return str(program), output
 
