@@ -160,13 +160,15 @@ class Course:
 
     def progress(self):
         verdicts = self.memory()["verdicts"]
+        done = sum(verdicts.get(each["id"], {}).get("score", 0) for each in self.kit.exercises)
         rows = "".join(f"<tr><td>{each['id']}<td>{html.escape(each['title'].get(self.lang, each['title']['en']))}"
                        f"<td>{verdicts.get(each['id'], {}).get('status', 'not checked')}"
                        f"<td>{verdicts.get(each['id'], {}).get('score', 0)} / {each['points']}" for each in self.kit.exercises)
         page = self.folder / "progress.html"
         page.write_text('<!doctype html><meta charset="utf-8"><title>Ringside: progress</title>'
-                        "<style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em 1em .3em 0}</style>"
-                        f"<h1>Progress</h1><table>{rows}</table>\n")
+                        "<style>body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}td{padding:.3em 1em .3em 0}"
+                        "td:not(:nth-child(2)){white-space:nowrap}td:last-child{text-align:right}</style>"
+                        f"<h1>Progress: {done} of {sum(each['points'] for each in self.kit.exercises)} points</h1><table>{rows}</table>\n")
         print(f"wrote {page}")
 
     def submit(self):
