@@ -46,13 +46,13 @@ def checked(kit, exercise, files, prefix="ringside-selftest-", **how):
         return kits.check(kit, exercise, folder, Path(folder) / "build", **how)
 
 
-def checked_reference(kit, exercise, seeds, **how):
-    """The verdict of the reference for each seed; it is compiled once."""
+def checked_reference(kit, exercise, runs):
+    """The verdict of the reference in each of these runs, named arguments of kit.check; it is compiled once."""
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
         cut.write(cut.student_files(kit.root, exercise, stub=False), folder)
         compiled = kits.compile_student(kit, exercise, folder, Path(folder) / "build")
-        for seed in seeds:
-            yield kits.check(kit, exercise, folder, None, compiled=compiled, seed=seed, **how)
+        for how in runs:
+            yield kits.check(kit, exercise, folder, None, compiled=compiled, **how)
 
 
 def described(verdict):
@@ -60,10 +60,9 @@ def described(verdict):
 
 
 def references(kit, exercise):
-    files = cut.student_files(kit.root, exercise, stub=False)
-    for transport in ("threads", "shm", "tcp"):
-        verdict = checked(kit, exercise, files, transport=transport, hidden=True,
-                          seed=kits.seed_of(COURSE_KEY, transport, exercise["id"]))
+    transports = ("threads", "shm", "tcp")
+    runs = [{"transport": each, "seed": kits.seed_of(COURSE_KEY, each, exercise["id"]), "hidden": True} for each in transports]
+    for transport, verdict in zip(transports, checked_reference(kit, exercise, runs)):
         if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
             yield f"the reference over {transport}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
 
@@ -83,8 +82,8 @@ def programs(kit, exercise):
 
 
 def seeds(kit, exercise):
-    of_students = [kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]) for student in range(20)]
-    for student, verdict in enumerate(checked_reference(kit, exercise, of_students, hidden=True)):
+    runs = [{"seed": kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]), "hidden": True} for student in range(20)]
+    for student, verdict in enumerate(checked_reference(kit, exercise, runs)):
         if verdict["status"] != "right":
             yield f"the data of student {student}: {described(verdict)}"
 
@@ -96,7 +95,7 @@ def steady(kit, exercise):
     os.sched_setaffinity(0, {min(cores)})  # for all that is started from here on
     busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:
-        for run, verdict in enumerate(checked_reference(kit, exercise, [seed] * runs)):
+        for run, verdict in enumerate(checked_reference(kit, exercise, [{"seed": seed}] * runs)):
             if verdict["status"] != "right":
                 yield f"run {run} on a busy core: {described(verdict)}"
     finally:
