@@ -246,7 +246,8 @@ def debugger(kit, exercise):
         subprocess.run([str(kit.root / "exercises/ringside-exercises"), "export", course, "--course", "--kit", sys.argv[1],
                         "--exercises", exercise["id"]], check=True, stdout=subprocess.DEVNULL)
         cut.write(cut.student_files(kit.root, exercise, stub=False), course / exercise["id"])
-        told = subprocess.run(["./exercise", *begin.split(), *([case] if case else [])], cwd=course, input="\n".join(commands) + "\nkill\nquit\n",
+        limit = ["prlimit", "--as=12000000000"]  # a printer that reads memory without end fails, and harms nobody
+        told = subprocess.run([*limit, "./exercise", *begin.split(), *([case] if case else [])], cwd=course, input="\n".join(commands) + "\nkill\nquit\n",
                               capture_output=True, text=True, timeout=600)
     if "--verbose" in sys.argv:
         print(told.stdout, told.stderr)
