@@ -291,6 +291,16 @@ def clinic():
     return 1 if faults or not bugs else 0
 
 
+def told(proof, kit, exercise):
+    """The faults of a proof, also where it cannot go on."""
+    try:
+        yield from proof(kit, exercise)
+    except cut.CutError as error:
+        yield str(error)
+    except kits.Broken as broken:
+        yield f"the reference: {broken.status}: {broken.says[0]}"
+
+
 def main():
     if sys.argv[2] == "clinic":
         return clinic()
@@ -301,7 +311,7 @@ def main():
     faults = count = 0
     for exercise in [kit.find(name) for name in names] or kit.exercises:
         count += 1
-        for fault in proof(kit, exercise):
+        for fault in told(proof, kit, exercise):
             faults += 1
             print(f"{exercise['id']}: {fault}", flush=True)
     for fault in clinic_anchors() if sys.argv[2] == "anchors" else ():
