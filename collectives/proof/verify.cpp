@@ -38,9 +38,9 @@ Findings faults_of_shape(Collective collective, const std::vector<Schedule>& sch
                               collective == gather || collective == scatter ||
                               collective == all_to_all;
   if (chunk_per_rank && first.chunks != size) {
-    found.push_back(fmt::format(
-        "{} on {} ranks needs {} chunks, one for each rank, but the buffer is cut into {}",
-        name_of(collective), size, size, first.chunks));
+    found.push_back(
+        fmt::format("{} on {} ranks needs {} chunks, one for each rank, but Schedule::chunks is {}",
+                    name_of(collective), size, size, first.chunks));
   }
   return found;
 }

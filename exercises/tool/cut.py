@@ -148,7 +148,13 @@ def write(files, folder):
         (Path(folder) / name).write_text(text)
 
 
-if __name__ == "__main__":  # cut.py ROOT EXERCISE FOLDER: the reference in namespace student
-    root, name, folder = map(Path, sys.argv[1:])
-    write(student_files(root, load(root / "exercises" / name), stub=False), folder)
-    (folder / "stamp").touch()
+if __name__ == "__main__":
+    root, *chosen = map(Path, sys.argv[1:])
+    if chosen:  # cut.py ROOT EXERCISE FOLDER: the reference in namespace student
+        name, folder = chosen
+        write(student_files(root, load(root / "exercises" / name), stub=False), folder)
+        (folder / "stamp").touch()
+    else:  # cut.py ROOT: the sources of every exercise, for CMake
+        for exercise in load_all(root):
+            files = " ".join(f'"{root / file}"' for file in files_of(exercise))
+            print(f"set(files_of_{exercise['id']} {files})")

@@ -6,6 +6,7 @@ import time
 from xml.sax.saxutils import escape, quoteattr
 
 MARKS = {"right": "✓", "not written": "·"}
+MOST_LINES = 16  # of what a case says, in a terminal
 
 
 def terminal(exercise, result, lang="en"):
@@ -22,7 +23,9 @@ def terminal(exercise, result, lang="en"):
         if says and says[0].startswith("not judged"):
             lines.append("      " + says[0])
         elif says and says != said:
-            lines += [f"      {case['status']}:" if case["status"] != "wrong" else "      seen:"] + [f"      {each}" for each in says[:12]]
+            lines += [f"      {case['status']}:" if case["status"] != "wrong" else "      seen:"] + [f"      {each}" for each in says[:MOST_LINES]]
+            if len(says) > MOST_LINES:
+                lines.append(f"      ... and {len(says) - MOST_LINES} more lines")
             said = says
             if case["status"] in ("crashes", "hangs"):
                 lines.append(f"      to see where: ./exercise debug {result['id'][:2]} {case['id']}")
@@ -33,7 +36,8 @@ def terminal(exercise, result, lang="en"):
     hidden = sum(1 for case in exercise["cases"] if case.get("hidden"))
     public = [case for case in result["cases"] if not case["hidden"]]
     if hidden and all(case["status"] == "right" for case in public):
-        lines.append(f"  {len(public)} of {len(public)} public cases are right; {hidden} run again in larger worlds after the deadline")
+        runs = "runs" if hidden == 1 else "run"
+        lines.append(f"  {len(public)} of {len(public)} public cases are right; {hidden} {runs} again in larger worlds after the deadline")
     if result.get("warnings"):
         lines += ["  warnings of the compiler:"] + ["  | " + line for line in result["warnings"].strip().split("\n")[:12]]
     return "\n".join(lines)

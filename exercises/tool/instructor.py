@@ -238,7 +238,8 @@ def mistake_of(case):
         return None
     if case["status"] in ("forbidden", "does not compile"):  # the same for all cases
         return case["says"][0][:90]
-    return f"{case['id']}: {case.get('named') or case['says'][0][:90]}"
+    sentence = re.sub(r"^(world \d+, )?(ranks? [\d, ]+: )?", "", case["says"][0])  # the same in every world
+    return f"{case['id']}: {case.get('named') or sentence[:90]}"
 
 
 def summary(args):

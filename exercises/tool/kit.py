@@ -110,13 +110,16 @@ def compile_student(kit, exercise, folder, build):
     output = compiled.stderr.replace(str(folder) + "/", "")
     if compiled.returncode != 0:
         errors = [line for line in output.split("\n") if re.search(r"\b(fatal )?error:", line)]
-        raise Broken("does not compile", errors[0] if errors else output[-500:], output)
+        raise Broken("does not compile", errors[0] if errors else output[-500:], *output.splitlines())
     if wrong := forbidden_symbols(exercise, kit, str(obj)):
         raise Broken("forbidden", wrong)
     linked = subprocess.run([kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
                             capture_output=True, text=True, errors="replace")
     if linked.returncode != 0:
         missing = re.findall(r"undefined reference to `([^']*)'", linked.stderr)
+        if missing and (version := re.match(r"fmt::v\d+", missing[0])):
+            raise Broken("judge error", f"the course needs {version[0]}, and libfmt here is another one: "
+                         "ask for a course that was exported on your release of Debian or Ubuntu")
         raise Broken("does not compile", f"declared, but not defined: {missing[0]}" if missing else linked.stderr[-500:])
     return str(program), output
 
@@ -257,13 +260,14 @@ class Runner:
         return "wrong" if verdict["says"] else "right", [where + each for each in verdict["says"]], verdict["picture"], output
 
 
-def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, **how):
-    """The verdict of one exercise: of the C++ code in `folder`, or of the program that `command` starts."""
+def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, compiled=None, **how):
+    """The verdict of one exercise: of the C++ code in `folder`, or of the program that `command` starts. `compiled` is what
+    compile_student returned, where many checks are made of the same code."""
     began = time.monotonic()
     cases = []
     result = {"id": exercise["id"], "status": "right", "score": 0, "max": exercise["points"], "seconds": 0, "cases": cases}
     try:
-        program, warnings = (kit.program, "") if how.get("command") else compile_student(kit, exercise, folder, build)
+        program, warnings = (kit.program, "") if how.get("command") else compiled or compile_student(kit, exercise, folder, build)
         result["compile_seconds"] = round(time.monotonic() - began, 2)
         if "warning:" in warnings:
             result["warnings"] = warnings
@@ -296,7 +300,8 @@ def settle(exercise, cases):
         before = by_id.get(meta.get("after"))
         if meta["id"] in by_id and before and before["status"] != "right":
             by_id[meta["id"]].update(status=before["status"], score=0, says=[] if before["status"] == "not written" else [f"not judged before {before['id']} is right"])
-            by_id[meta["id"]].pop("picture", None)
+            for key in ("picture", "output"):
+                by_id[meta["id"]].pop(key, None)
 
 
 def verdict(kit, student, exercises):

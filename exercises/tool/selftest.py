@@ -9,7 +9,7 @@
     selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs on one core, beside a process that keeps it busy
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
-    selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here
+    selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here, as in the table of instructors.md
     selftest.py KIT formats        verdicts written for Gradescope and Classroom 50 have their published form
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
@@ -46,15 +46,23 @@ def checked(kit, exercise, files, prefix="ringside-selftest-", **how):
         return kits.check(kit, exercise, folder, Path(folder) / "build", **how)
 
 
+def checked_reference(kit, exercise, runs):
+    """The verdict of the reference in each of these runs, named arguments of kit.check; it is compiled once."""
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        cut.write(cut.student_files(kit.root, exercise, stub=False), folder)
+        compiled = kits.compile_student(kit, exercise, folder, Path(folder) / "build")
+        for how in runs:
+            yield kits.check(kit, exercise, folder, None, compiled=compiled, **how)
+
+
 def described(verdict):
     return "; ".join(f"{case['id']}: {case['status']} {case.get('says', [''])[:3]}" for case in verdict["cases"] if case["status"] != "right")
 
 
 def references(kit, exercise):
-    files = cut.student_files(kit.root, exercise, stub=False)
-    for transport in ("threads", "shm", "tcp"):
-        verdict = checked(kit, exercise, files, transport=transport, hidden=True,
-                          seed=kits.seed_of(COURSE_KEY, transport, exercise["id"]))
+    transports = ("threads", "shm", "tcp")
+    runs = [{"transport": each, "seed": kits.seed_of(COURSE_KEY, each, exercise["id"]), "hidden": True} for each in transports]
+    for transport, verdict in zip(transports, checked_reference(kit, exercise, runs)):
         if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
             yield f"the reference over {transport}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
 
@@ -74,22 +82,20 @@ def programs(kit, exercise):
 
 
 def seeds(kit, exercise):
-    files = cut.student_files(kit.root, exercise, stub=False)
-    for student in range(20):
-        verdict = checked(kit, exercise, files, hidden=True, seed=kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]))
+    runs = [{"seed": kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]), "hidden": True} for student in range(20)]
+    for student, verdict in enumerate(checked_reference(kit, exercise, runs)):
         if verdict["status"] != "right":
             yield f"the data of student {student}: {described(verdict)}"
 
 
 def steady(kit, exercise):
     runs = int(next((each[7:] for each in sys.argv if each.startswith("--runs=")), 100))
-    files = cut.student_files(kit.root, exercise, stub=False)
+    seed = kits.seed_of(COURSE_KEY, "nobody", exercise["id"])
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # for all that is started from here on
     busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:
-        for run in range(runs):
-            verdict = checked(kit, exercise, files)
+        for run, verdict in enumerate(checked_reference(kit, exercise, [{"seed": seed}] * runs)):
             if verdict["status"] != "right":
                 yield f"run {run} on a busy core: {described(verdict)}"
     finally:
@@ -122,6 +128,13 @@ def wrong(kit, exercise):
 
 
 def weak(kit, exercise):
+    guide = (kit.root / "exercises/instructors.md").read_text()
+    table = re.findall(rf"^\| {exercise['id'][:2]}, ([\w-]+): [^|]*\| yes \| ([\w-]+)", guide, re.M)
+    if bool(table) != ("weak" in exercise):
+        yield "the table of instructors.md and exercise.json do not agree on whether there is a weak judge"
+    caught = [(answer["id"], answer["fails"]) for answer in exercise["wrong"] if answer.get("passes_weak")]
+    for row in set(table) - set(caught):
+        yield f"instructors.md says that {row[0]} passes and is caught by {row[1]}; exercise.json has {caught}"
     for answer in exercise["wrong"]:
         if not answer.get("passes_weak"):
             continue
@@ -233,7 +246,8 @@ def debugger(kit, exercise):
         subprocess.run([str(kit.root / "exercises/ringside-exercises"), "export", course, "--course", "--kit", sys.argv[1],
                         "--exercises", exercise["id"]], check=True, stdout=subprocess.DEVNULL)
         cut.write(cut.student_files(kit.root, exercise, stub=False), course / exercise["id"])
-        told = subprocess.run(["./exercise", *begin.split(), *([case] if case else [])], cwd=course, input="\n".join(commands) + "\nkill\nquit\n",
+        limit = ["prlimit", "--as=12000000000"]  # a printer that reads memory without end fails, and harms nobody
+        told = subprocess.run([*limit, "./exercise", *begin.split(), *([case] if case else [])], cwd=course, input="\n".join(commands) + "\nkill\nquit\n",
                               capture_output=True, text=True, timeout=600)
     if "--verbose" in sys.argv:
         print(told.stdout, told.stderr)
@@ -277,6 +291,16 @@ def clinic():
     return 1 if faults or not bugs else 0
 
 
+def told(proof, kit, exercise):
+    """The faults of a proof, also where it cannot go on."""
+    try:
+        yield from proof(kit, exercise)
+    except cut.CutError as error:
+        yield str(error)
+    except kits.Broken as broken:
+        yield f"the reference: {broken.status}: {broken.says[0]}"
+
+
 def main():
     if sys.argv[2] == "clinic":
         return clinic()
@@ -287,7 +311,7 @@ def main():
     faults = count = 0
     for exercise in [kit.find(name) for name in names] or kit.exercises:
         count += 1
-        for fault in proof(kit, exercise):
+        for fault in told(proof, kit, exercise):
             faults += 1
             print(f"{exercise['id']}: {fault}", flush=True)
     for fault in clinic_anchors() if sys.argv[2] == "anchors" else ():

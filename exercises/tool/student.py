@@ -130,17 +130,21 @@ class Course:
     def debug(self, exercise, name=None):
         cases = self.memory()["verdicts"].get(exercise["id"], {}).get("cases", [])
         name = name or next((each["id"] for each in cases if each["status"] != "right"), exercise["cases"][0]["id"])
-        case = next(each for each in exercise["cases"] if each["id"] == name)
+        case = next((each for each in exercise["cases"] if each["id"] == name), None)
+        if not case:
+            sys.exit(f"{exercise['id']} has no case {name}; its cases are " + ", ".join(each["id"] for each in exercise["cases"]))
+        if not shutil.which("gdb"):
+            sys.exit("gdb is not installed; on Debian or Ubuntu: apt-get install gdb")
         size = case["worlds"][-1]
         try:
             program, _ = kits.compile_student(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"])
         except kits.Broken as broken:
-            sys.exit(f"{broken.status}: {broken.says[-1]}")
+            sys.exit("\n".join([f"{broken.status}: {broken.says[0]}", *broken.says[1:]]))
         seed = kits.seed_of(PUBLIC_KEY, "home", exercise["id"])
         environment = {**os.environ, "WORLD_SIZE": str(size), "RANK": "0", "RINGSIDE_JUDGE_TRANSPORT": "threads",
                        "RINGSIDE_JUDGE_SEED": str(seed), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         stops = [argument for each in exercise["cut"] for argument in ("-ex", f"break {self.first_line(exercise, each)}")]
-        print(f"gdb in case {name} with {size} ranks, each a thread (info threads, thread 2, continue)")
+        print(f"gdb in case {name} with {size} ranks, each a thread (info threads, thread 2, continue)", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", f"source {self.hidden}/gdb/load.py", "-ex", "set breakpoint pending on", *stops, "-ex", "run", "--args", program,
                                            exercise["id"], "collect", name, folder], environment)
@@ -156,13 +160,15 @@ class Course:
 
     def progress(self):
         verdicts = self.memory()["verdicts"]
+        done = sum(verdicts.get(each["id"], {}).get("score", 0) for each in self.kit.exercises)
         rows = "".join(f"<tr><td>{each['id']}<td>{html.escape(each['title'].get(self.lang, each['title']['en']))}"
                        f"<td>{verdicts.get(each['id'], {}).get('status', 'not checked')}"
                        f"<td>{verdicts.get(each['id'], {}).get('score', 0)} / {each['points']}" for each in self.kit.exercises)
         page = self.folder / "progress.html"
         page.write_text('<!doctype html><meta charset="utf-8"><title>Ringside: progress</title>'
-                        "<style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em 1em .3em 0}</style>"
-                        f"<h1>Progress</h1><table>{rows}</table>\n")
+                        "<style>body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}td{padding:.3em 1em .3em 0}"
+                        "td:not(:nth-child(2)){white-space:nowrap}td:last-child{text-align:right}</style>"
+                        f"<h1>Progress: {done} of {sum(each['points'] for each in self.kit.exercises)} points</h1><table>{rows}</table>\n")
         print(f"wrote {page}")
 
     def submit(self):
@@ -193,8 +199,12 @@ def main(folder, arguments):
         elif command in ("watch", "list", "progress", "submit") and not rest:
             getattr(course, command)()
         else:
-            print(__doc__.strip(), file=sys.stderr)
-            return 0 if command in ("-h", "--help", "help") else 2
+            if command in ("-h", "--help", "help"):
+                print(__doc__.strip())
+                return 0
+            fault = f"{command} needs the number of an exercise" if command in with_exercise else f"there is no command {' '.join(arguments)}"
+            print(f"{fault}\n\n{__doc__.strip()}", file=sys.stderr)
+            return 2
     except KeyboardInterrupt:
         print()
     return 0

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "cli/report/numbers.hpp"
 #include "collectives/algorithms/collective.hpp"
 #include "collectives/proof/verify.hpp"
 
@@ -26,8 +27,9 @@ Verdict fault_of_promise(Collective collective, int largest,
 std::string fault_of_logarithm(const Schedules& schedules) {
   const auto size = static_cast<unsigned>(schedules.size());
   const auto expected = static_cast<std::size_t>(std::bit_width(size - 1));
-  const std::size_t steps = schedules[0].steps.size();
-  return steps <= expected ? "" : fmt::format("{} steps, expected {}", steps, expected);
+  if (schedules[0].steps.size() <= expected) return "";
+  return fmt::format("{}, expected {}", cli::counted(std::ssize(schedules[0].steps), "step"),
+                     expected);
 }
 
 }  // namespace ringside::exercises

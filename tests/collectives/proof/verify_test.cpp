@@ -342,9 +342,9 @@ TEST_CASE("ranks with different numbers of chunks, and too few chunks for the co
   schedules[1].chunks = 5;
   CHECK(text(verify(Collective::all_reduce, schedules)) ==
         text({"rank 1 cuts the buffer into 5 chunks, but rank 0 into 4"}));
-  CHECK(text(verify(Collective::all_gather, schedules_for(Collective::broadcast, 4))) ==
-        text({"all_gather on 4 ranks needs 4 chunks, one for each rank, but the buffer is cut into "
-              "1"}));
+  CHECK(
+      text(verify(Collective::all_gather, schedules_for(Collective::broadcast, 4))) ==
+      text({"all_gather on 4 ranks needs 4 chunks, one for each rank, but Schedule::chunks is 1"}));
   CHECK(text(verify(Collective::all_reduce, {Schedule{.chunks = 0, .steps = {}}})) ==
         text({"the buffer must be cut into at least 1 chunk, not into 0"}));
 }
