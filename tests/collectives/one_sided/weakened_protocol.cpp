@@ -112,8 +112,8 @@ int main(int argc, char** argv) {
   const std::string_view weak = argc > 1 ? argv[1] : "none";
   const std::size_t wrong = weak == "publish"     ? run<RelaxedMemory, one_sided::HostMemory>()
                             : weak == "free_slot" ? run<one_sided::HostMemory, RelaxedMemory>()
-                             : weak == "announce"  ? announce_rounds<RelaxedMemory>(3, 0, 1000, 1)
-                             : weak == "packet"    ? run_blocks<TwoWords>(weak)
+                            : weak == "announce"  ? announce_rounds<RelaxedMemory>(3, 0, 1000, 1)
+                            : weak == "packet"    ? run_blocks<TwoWords>(weak)
                             : weak == "none"
                                 ? run_all_of_it()
                                 : run_blocks<Relaxed<Yielding<one_sided::HostSide>>>(weak);
