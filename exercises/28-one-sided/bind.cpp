@@ -12,6 +12,7 @@ namespace written = student::collectives::one_sided;
 struct Protocol {
   using Channel = written::Channel;
   using Mailbox = written::Mailbox;
+  using HostWords = written::HostWords;
   using BlockContext = written::BlockContext;
   using Buffers = written::Buffers<float>;
   using Memory = written::HostMemory;
@@ -35,8 +36,10 @@ struct Protocol {
   static void free_slot(Channel& channel, Number number) {
     written::free_slot<M>(channel, number);
   }
-  static bool two_shot(const SlowTeam& team, const BlockContext& context, const Buffers& buffers) {
-    return written::two_shot_all_reduce<Yielding>(team, context, buffers);
+  static bool two_shot(const SlowTeam& team, const BlockContext& context, const Buffers& buffers,
+                       std::size_t count, float scale) {
+    const written::Range mine = written::stripe<float>({0, count}, context.block, context.blocks);
+    return written::two_shot_all_reduce<Yielding>(team, context, buffers, mine, scale);
   }
 };
 
