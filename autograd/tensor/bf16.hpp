@@ -47,6 +47,11 @@ struct Bf16 {
   constexpr Bf16() = default;
   constexpr Bf16(float number) : bits(bf16_bits(number)) {}  // NOLINT
   explicit constexpr Bf16(double number) : Bf16(static_cast<float>(number)) {}
+  // Without it a loop would assign a temporary Bf16, and GCC does not vectorise copies of structs.
+  constexpr Bf16& operator=(float number) {
+    bits = bf16_bits(number);
+    return *this;
+  }
   constexpr operator float() const {  // NOLINT
     return std::bit_cast<float>(std::uint32_t{bits} << 16);
   }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <barrier>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -86,15 +87,16 @@ struct BlockWorld {
   std::vector<std::unique_ptr<one_sided::HostWords>> hosts;
 };
 
-// The packets of all ranks.
+// The packets of all ranks. A box has 8 MB, of which a test touches a few pages, so its zeros come
+// from calloc.
 struct Boxes {
   explicit Boxes(int ranks) {
     for (int r = 0; r < ranks; ++r) {
-      boxes.push_back(std::make_unique<one_sided::PacketBox>());
-      of.push_back(boxes.back().get());
+      boxes.emplace_back(std::calloc(1, sizeof(one_sided::PacketBox)), &std::free);
+      of.push_back(static_cast<one_sided::PacketBox*>(boxes.back().get()));
     }
   }
-  std::vector<std::unique_ptr<one_sided::PacketBox>> boxes;
+  std::vector<std::unique_ptr<void, decltype(&std::free)>> boxes;
   std::vector<one_sided::PacketBox*> of;
 };
 
