@@ -87,7 +87,7 @@ T softmax_row(T* row, std::int64_t visible, std::int64_t width) {
   std::fill(row + visible, row + n, -std::numeric_limits<T>::infinity());
   T largest = row[0];
 #pragma omp simd reduction(max : largest)
-  for (std::int64_t j = 0; j < n; ++j) largest = std::max(largest, row[j]);
+  for (std::int64_t j = 0; j < n; ++j) largest = largest < row[j] ? row[j] : largest;
   T total = 0;
 #pragma omp simd reduction(+ : total)
   for (std::int64_t j = 0; j < n; ++j) {

@@ -70,7 +70,7 @@ template <class T, class S>
 double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T weight, S* dz) {
   T largest = z[0];
 #pragma omp simd reduction(max : largest)
-  for (std::int64_t v = 0; v < n; ++v) largest = std::max(largest, z[v]);
+  for (std::int64_t v = 0; v < n; ++v) largest = largest < z[v] ? z[v] : largest;
   const T chosen = z[target];
   T total = 0;
   if (!gradient) {
