@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "base/trace.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/reduce.hpp"
@@ -301,16 +302,27 @@ bool PipelinedExecutor::may_announce(const Task& task) const {
          bytes * others <= announcements_->bytes_in_a_round();
 }
 
+// An announcement in the trace of this thread: a message to, or from, each other rank.
+static void note_announcement(Trace::Message::Kind kind, int peer, int step, std::size_t bytes) {
+  if (Trace* trace = Trace::here())
+    trace->add(Trace::Message{
+        .kind = kind, .peer = peer, .step = step, .bytes = bytes, .time = Clock::now()});
+}
+
 // Every rank announces its input. Then it adds up what all ranks have announced, itself included,
 // in the order of ranks: the additions of one_shot_all_reduce().
 void PipelinedExecutor::add_announcements(const Task& task) {
   const Call& call = task.call;
   const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
+  const int self = transport_.rank();
   std::byte* const sum = task.buffers.output;
+  for (int r = 0; r < transport_.size(); ++r)
+    if (r != self) note_announcement(Trace::Message::sent, r, self + r, bytes);
   announcements_->announce(header(task, 0, {0, 1}), {task.buffers.input, bytes});
   for (int r = 0; r < transport_.size(); ++r) {
     auto theirs = announcements_->read(r);
-    const int step = transport_.rank() + r;  // of the schedule, in which the two ranks meet
+    const int step = self + r;  // of the schedule, in which the two ranks meet
+    if (theirs && r != self) note_announcement(Trace::Message::received, r, step, bytes);
     if (!theirs) theirs = wait({step, r, true}).payload;
     if (r == 0)
       std::memcpy(sum, theirs->data(), bytes);

@@ -1,6 +1,7 @@
 // The steps of traced calls: which rank sent what to which, and when.
 #include "cli/report/traced_steps.hpp"
 
+#include <array>
 #include <map>
 
 #include <fmt/format.h>
@@ -109,6 +110,35 @@ TEST_CASE("every step of a ring is traced on every transport by both executors")
     check_ring(size, pipelined, 32);
     check_ring(size, simple, 0);
   }
+}
+
+// Over shm these bytes are announced, over threads and tcp they are messages.
+TEST_CASE("a one-shot all_reduce is a step from every rank to every other on every transport") {
+  GroupOptions options;
+  options.algorithms = collectives::AlgorithmSelection("all_reduce=one_shot");
+  for (const int size : {2, 3, 4})
+    on_every_transport(
+        size,
+        [&](ProcessGroup& group) {
+          Trace trace;
+          group.barrier();  // not recorded
+          for (int call = 0; call < 5; ++call) {
+            const Trace::On on(trace);
+            float data[3] = {};
+            group.all_reduce(std::span<float>(data));
+          }
+          group.barrier();
+          const auto ranks = gather_traces(trace, group);
+          if (group.rank() != 0) return;
+          std::map<std::array<int, 3>, int> steps;  // of a call, from a rank, to a rank
+          for (const TracedStep& step : traced_steps(ranks)) {
+            require(step.bytes == 12 && step.from != step.to, "{}", text_of(step));
+            ++steps[{step.call, step.from, step.to}];
+          }
+          require(steps.size() == static_cast<std::size_t>(5 * size * (size - 1)), "{} steps",
+                  steps.size());
+        },
+        options);
 }
 
 TEST_CASE("nothing is recorded on a rank that does not trace") {
