@@ -13,17 +13,17 @@ cd "$(dirname "$0")/../.."
 
 skip() {
   echo "SKIPPED: $*"
-  exit
+  exit 77
 }
 [ "$(id -u)" -eq 0 ] || skip "chroot needs root"
 unshare --mount true 2>/dev/null || skip "this container may not mount"
 [ ! -e /dev/nvidia0 ] || skip "this machine has a GPU"
-told=$(find "$build/tests" -type f -name test_cuda -exec {} \;)
+rm -rf "$tree"  # of a run that failed
+told=$(find "$build/tests/collectives" -type f -name test_cuda -exec {} \;)
 [[ $told != *"this build has no CUDA"* ]] || skip "this build has no CUDA"
 
 tools/gpu-check --pack --binaries "$build"
 
-rm -rf "$tree"
 mkdir -p "$tree"/{bin,dev,proc,tmp,lib64,tools/lib,lib/x86_64-linux-gnu}
 : >"$tree/dev/null"
 ln -s /proc/self/fd "$tree/dev/fd"
