@@ -41,7 +41,7 @@ MatrixLibraries matrix_libraries() {
 
 std::string in_words(const MatrixLibraries& libraries) {
   std::string text = "products by " + (libraries.blas.empty() ? "a BLAS" : libraries.blas);
-  if (!libraries.blas_kernel.empty()) text += fmt::format(" (kernel {})", libraries.blas_kernel);
+  if (!libraries.blas_kernel.empty()) text += fmt::format(" ({})", libraries.blas_kernel);
   text += libraries.bf16.empty() ? ", bf16 by oneDNN" : ", bf16 as fp32";
   if (libraries.vector_bits > 0) text += fmt::format("; {}-bit vectors", libraries.vector_bits);
   return text;

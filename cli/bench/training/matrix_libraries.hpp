@@ -15,7 +15,7 @@ struct MatrixLibraries {
 
 MatrixLibraries matrix_libraries();  // of this machine
 
-// "products by OpenBLAS 0.3.21 (kernel SkylakeX), bf16 by oneDNN; 512-bit vectors"
+// "products by OpenBLAS 0.3.21 (SkylakeX), bf16 by oneDNN; 512-bit vectors"
 std::string in_words(const MatrixLibraries& libraries);
 
 // A sentence if the kernel of the BLAS uses shorter vectors than the processor has; empty if not,

@@ -69,7 +69,7 @@ TEST_CASE("bench train warns of a BLAS whose kernel leaves half of the processor
   ::unsetenv("OPENBLAS_CORETYPE");
   CHECK(contains(slow_kernel_warning(libraries), "has 512: install a newer OpenBLAS"));
   CHECK(in_words(libraries) ==
-        "products by OpenBLAS 0.3.21 (kernel Haswell), bf16 by oneDNN; 512-bit vectors");
+        "products by OpenBLAS 0.3.21 (Haswell), bf16 by oneDNN; 512-bit vectors");
   libraries.vector_bits = 256;
   CHECK(slow_kernel_warning(libraries) == "");
   libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "oneDNN is not installed"};
