@@ -18,7 +18,7 @@
 #include "base/environment.hpp"
 #include "base/shared_library.hpp"
 #include "collectives/backends/library_backends.hpp"
-#include "collectives/bootstrap/host_identity.hpp"
+#include "collectives/bootstrap/seat.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/pointer.hpp"
 #include "collectives/execution/first_failure.hpp"
@@ -123,18 +123,12 @@ ncclRedOp_t nccl_op(ReduceOp op) {
 
 // What the ranks tell each other before they call NCCL.
 struct Introduction {
-  char host[64] = {};      // its name, for messages: two hosts may have the same
-  std::uint64_t boot = 0;  // hash of the host's boot id
-  char bus[32] = {};
+  Seat seat;
   ncclUniqueId id{};  // only rank 0 sets it
 };
 
 Introduction introduce(const Device& device, int rank) {
-  Introduction mine;
-  require(::gethostname(mine.host, sizeof mine.host - 1) == 0, "cannot read this host's name: {}",
-          std::strerror(errno));
-  mine.boot = hash_of({host_identity().boot_id, 0});
-  std::strncpy(mine.bus, device.bus.c_str(), sizeof mine.bus - 1);
+  Introduction mine{.seat = seat_of_this_process(device.bus)};
   if (rank != 0) return mine;
   const ncclResult_t result = nccl().get_unique_id(&mine.id);
   require(result == ncclSuccess,
@@ -147,19 +141,20 @@ Introduction introduce(const Device& device, int rank) {
 void check_no_shared_gpu(const std::vector<Introduction>& all) {
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = a + 1; b < all.size(); ++b) {
-      if (all[a].boot != all[b].boot || std::strcmp(all[a].bus, all[b].bus) != 0) continue;
+      const Seat& seat = all[a].seat;
+      if (!on_one_gpu(seat, all[b].seat)) continue;
       if (nccl().version >= version_with_shared_gpus) {
         const auto enabled = environment("NCCL_MULTI_RANK_GPU_ENABLE");
         require(enabled && *enabled != "0",
                 "ranks {} and {} share GPU {} of {}: NCCL {} allows it with "
                 "NCCL_MULTI_RANK_GPU_ENABLE=1 only; set it, or start one rank for each GPU",
-                a, b, all[a].bus, all[a].host, nccl_version());
+                a, b, seat.gpu, seat.host, nccl_version());
         continue;
       }
       fail(
           "ranks {} and {} share GPU {} of {}, which NCCL {} does not allow: start one rank for "
           "each GPU, or use NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1",
-          a, b, all[a].bus, all[a].host, nccl_version());
+          a, b, seat.gpu, seat.host, nccl_version());
     }
 }
 

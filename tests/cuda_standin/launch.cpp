@@ -46,7 +46,9 @@ void run_blocks(dim3 grid, bool together, const BlockBody& body) {
     const bool last = block.x + 1 == grid.x && block.y + 1 == grid.y && block.z + 1 == grid.z;
     for (int holding = held_blocks; last && holding != 0; holding = held_blocks)
       held_blocks.wait(holding);
+    ++machine().blocks;
     body(grid, block);
+    --machine().blocks;
   };
   std::vector<std::thread> running;
   for (unsigned z = 0; z < grid.z; ++z)

@@ -93,7 +93,8 @@ void note_read(int device) {
 Usage usage() {
   Machine& m = machine();
   const std::lock_guard guard(m.lock);
-  return {m.calls, m.contexts, m.streams, m.events, m.allocations, m.opened, m.reads, m.violations};
+  return {m.calls,       m.contexts, m.streams, m.events,    m.blocks,
+          m.allocations, m.opened,   m.reads,   m.violations};
 }
 
 void fail_call(std::uint64_t n, cudaError_t error, bool sticky) {

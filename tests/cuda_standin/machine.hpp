@@ -30,7 +30,7 @@ struct Machine {
   std::atomic<std::uint64_t> calls = 0, failing = 0;  // the number of the call that fails; 0: none
   std::atomic<int> error = cudaErrorUnknown;
   std::atomic<bool> sticky = false, broken = false;
-  std::atomic<int> streams = 0, events = 0, allocations = 0, opened = 0;
+  std::atomic<int> streams = 0, events = 0, blocks = 0, allocations = 0, opened = 0;
 
   Lock lock;  // guards the texts
   std::string reads, violations;

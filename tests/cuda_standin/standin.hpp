@@ -36,6 +36,7 @@ struct Usage {
   std::uint64_t calls = 0;      // of the runtime
   unsigned contexts = 0;        // bit d: this process has a context on device d
   int streams = 0, events = 0;  // that exist
+  int blocks = 0;               // of kernels that run; a held block does not
   int allocations = 0;          // of device and pinned memory that exist
   int opened = 0;               // memory of other processes that is open
   std::string reads;            // devices of the peers that copies read from: "2,3,0"

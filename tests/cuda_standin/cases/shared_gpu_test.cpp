@@ -63,6 +63,27 @@ TEST_CASE("ranks that share a GPU end a kernel that waits for a block that does 
   CHECK(!device_is_stuck);  // the kernel saw the abort flag and ended
 }
 
+TEST_CASE("a rank that gives up ends the blocks that wait for its call") {
+  constexpr Seconds patience{100};
+  const auto world = cuda::make_one_gpu_world(3, patience);
+  auto held = std::make_unique<standin::HeldBlock>();
+  auto call = std::async(std::launch::async, [&] { return outcomes_of_one_call(world); });
+  const auto wait_until = [&](auto condition) {
+    const Deadline deadline = Deadline::after(patience / 2);
+    while (!condition() && !deadline.expired()) std::this_thread::sleep_for(Seconds(0.01));
+    return condition();
+  };
+  REQUIRE(wait_until([] { return standin::usage().blocks >= 2; }));
+  cuda::make_one_gpu_backend(world, 1)->interrupt("somebody pulled the plug");
+  CHECK(wait_until([] { return standin::usage().blocks == 0; }));  // one is held all the while
+  held.reset();
+  for (const std::string& outcome : call.get()) {
+    CAPTURE(outcome);
+    CHECK(contains(outcome, "somebody pulled the plug"));
+  }
+  CHECK(!device_is_stuck);
+}
+
 TEST_CASE("a call over cuda_ipc ends at its deadline or when it is interrupted") {
   for (const bool interrupted : {false, true}) {
     CAPTURE(interrupted);
