@@ -19,8 +19,7 @@
 //
 // Shared memory has what all warps read. S and P never leave the registers of the warp that has
 // computed them, and a row's maximum and sum are there too. So warps wait for each other only once
-// for each tile of keys: when the next one has arrived (bf16; tiles.hpp has the rule for all
-// types):
+// for each tile of keys: when the next one has arrived. In bf16:
 //
 //          shared memory              registers of a warp: 16 rows, four threads for each row
 //
