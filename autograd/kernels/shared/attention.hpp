@@ -39,14 +39,15 @@
 // Elements are T (float or Bf16); products and softmax are fp32. D is padded with zeros to 32, 64
 // or 128 (with_padded_head_size).
 //
-// Resources, as "KiB of shared memory per block, registers per thread" (compiled for sm_90, no
-// spills). An SM has 163 KiB (sm_80) or 227 KiB (sm_90) of shared memory for its blocks, and 65536
-// registers: 168 per thread allow three blocks of 128 threads on an SM, 255 allow two.
+// Resources, as "KiB of shared memory per block, rounded up, registers per thread" (compiled for
+// sm_90, no spills). An SM has 163 KiB (sm_80) or 227 KiB (sm_90) of shared memory for its blocks,
+// and 65536 registers: 128 per thread allow four blocks of 128 threads on an SM, 168 allow three,
+// 255 allow two.
 //
 //                bf16, D = 32    64     128        fp32, D = 32    64     128
-//     forward           43, 90   55, 126  79, 163         63, 80   87, 168  135, 222
-//     keys              49, 162  73, 217  79, 238         55, 152  87, 168  151, 248
-//     queries           40, 118  64, 155  74, 159         46, 96   78, 114  142, 152
+//     forward           25, 79   45, 102  85, 130        45, 128  85, 166   99, 146
+//     keys              31, 133  55, 214  69, 242        37, 128  69, 168  133, 242
+//     queries           31, 95   55, 129  69, 134        37, 92   69, 104  133, 140
 #pragma once
 
 #include <limits>

@@ -89,6 +89,7 @@ struct AttentionKeysBackward {
                        queries = AttentionBackwardInputs<T>::template stage_rows<d>;
   using Keys = Tile<T, rows, d>;
   using Queries = Tile<T, queries, d>;
+  using RowValues = typename AttentionBackwardInputs<T>::RowValues;
 
   AttentionBackwardInputs<T> inputs;
   Heads<T> dk, dv;
@@ -103,7 +104,7 @@ struct AttentionKeysBackward {
 
   struct Stage {
     Queries q, dy;
-    typename AttentionBackwardInputs<T>::RowValues row_values;
+    RowValues row_values;
   };
 
   template <TileBlock B>
@@ -144,17 +145,19 @@ struct AttentionKeysBackward {
       block.sync();  // the current stage is loaded; the other is no longer in use
       if (step + 1 < steps) prefetch(next, step + 1);
       block.commit_copies();
-      // P^T and (P (dP - delta))^T, for this tile of keys and the stage's tile of queries.
+      const RowValues& of_query = current.row_values;
+      const int diagonal = diagonal_in_tile(first_query(step) + sizes.offset() + 1 - first);
+      // P^T and dS^T, for this tile of keys and the stage's tile of queries.
       typename B::template Accumulator<T, rows, queries> p(block), ds(block);
       p.add_product(k_tile, transposed(current.q));
-      ds.add_product(v_tile, transposed(current.dy));
-      const int diagonal = diagonal_in_tile(first_query(step) + sizes.offset() + 1 - first);
-      p.for_each(ds, [&](ElementAt at, float& pi, float& dsi) {
-        pi = inputs.template probability<B>(pi, current.row_values.log_sums[at.column],
-                                            at.row - at.column < diagonal);
-        dsi = pi * (dsi - current.row_values.delta[at.column]);
+      p.for_each([&](ElementAt at, float& x) {
+        x = inputs.template probability<B>(x, of_query.log_sums[at.column],
+                                           at.row - at.column < diagonal);
       });
       dv_sum.add_product(p, current.dy);
+      ds.add_product(v_tile, transposed(current.dy));
+      ds.for_each(
+          p, [&](ElementAt at, float& x, float pi) { x = pi * (x - of_query.delta[at.column]); });
       dk_sum.add_product(ds, current.q);
       const Stage old = current;
       current = next, next = old;
@@ -234,14 +237,14 @@ struct AttentionQueriesBackward {
       block.sync();  // the current stage is loaded; the other is no longer in use
       if (key + keys < end) prefetch(next, key + keys);
       block.commit_copies();
-      typename B::template Accumulator<T, rows, keys> score(block), ds(block);
-      score.add_product(q_tile, transposed(current.k));
-      ds.add_product(dy_tile, transposed(current.v));
       const int diagonal = diagonal_in_tile(first + sizes.offset() + 1 - key);
-      ds.for_each(score, [&](ElementAt at, float& dsi, float& s) {
-        dsi = inputs.template probability<B>(s, log_sums[at.row], at.column < at.row + diagonal) *
-              (dsi - delta[at.row]);
+      typename B::template Accumulator<T, rows, keys> p(block), ds(block);
+      p.add_product(q_tile, transposed(current.k));
+      p.for_each([&](ElementAt at, float& x) {
+        x = inputs.template probability<B>(x, log_sums[at.row], at.column < at.row + diagonal);
       });
+      ds.add_product(dy_tile, transposed(current.v));
+      ds.for_each(p, [&](ElementAt at, float& x, float pi) { x = pi * (x - delta[at.row]); });
       dq_sum.add_product(ds, current.k);
       const Stage old = current;
       current = next, next = old;

@@ -91,7 +91,8 @@ def kernels_of(library, cuobjdump):
 def faults_of(name, kernel):
     if kernel["STACK"] or kernel["LOCAL"]:
         yield f"spills {kernel['STACK'] + kernel['LOCAL']} bytes of registers"
-    if "run<" in name and kernel["SHARED"] > 128:
+    # On sm_90 the compiler counts a KiB more, which the system takes of every block.
+    if "run<" in name and kernel["SHARED"] % 1024 > 128:
         yield f"has {kernel['SHARED']} bytes of static shared memory, where launch() counts 128"
     for pattern, registers, instructions in LIMITS:
         if not re.search(pattern, name):
