@@ -13,34 +13,48 @@ namespace ringside::autograd::cuda {
 template <class T, int m, int n>
 class DeviceAccumulator;
 
-// fp32: 16 x 8 threads. Each holds every 16th row and every 8th column in registers.
+// The rows of which a thread holds elements. `sharing` neighbouring threads share each of them.
+template <int sharing, int rows>
+class SharedRows {
+ public:
+  using Numbers = PerRow<rows>;
+  __host__ __device__ void max_of_rows(Numbers& numbers) const {
+    join(numbers, [](float a, float b) { return a < b ? b : a; });
+  }
+  __host__ __device__ void sum_of_rows(Numbers& numbers) const {
+    join(numbers, [](float a, float b) { return a + b; });
+  }
+
+ private:
+  template <class Combine>
+  __host__ __device__ void join([[maybe_unused]] Numbers& numbers,
+                                [[maybe_unused]] const Combine& combine) const {
+    NV_IF_TARGET(NV_IS_DEVICE, (join_on_device(numbers, combine);))
+  }
+  template <class Combine>
+  __device__ void join_on_device(Numbers& numbers, const Combine& combine) const {
+#pragma unroll
+    for (int row = 0; row < rows; ++row)
+#pragma unroll
+      for (int distance = sharing / 2; distance > 0; distance /= 2)
+        numbers[row] = combine(numbers[row], __shfl_xor_sync(0xffffffffu, numbers[row], distance));
+  }
+};
+
+// fp32: 16 x 8 threads. Each holds every 16th row and every 8th column in registers; eight
+// neighbouring threads share a row.
 //
 // A thread takes four columns of `a` at a time. It loads m/16 packs of a and the matching elements
 // of b, for m/16 * n/8 * 4 multiplications. Eight neighbouring threads read the same pack of a; of
 // b they read neighbouring elements or, if it is transposed, packs of eight neighbouring rows. So
 // there are no bank conflicts.
 template <int m, int n>
-class DeviceAccumulator<float, m, n> {
+class DeviceAccumulator<float, m, n> : public SharedRows<8, m / 16> {
  public:
   template <class B>
   __host__ __device__ constexpr explicit DeviceAccumulator(const B& block)
       : row_(block.thread() / across), column_(block.thread() % across) {}
 
-  template <int k>
-  __host__ __device__ void add_product(const Tile<float, m, k>& a, const Tile<float, k, n>& b) {
-#pragma unroll 2
-    for (int i = 0; i < k; i += 4) {
-      const Packs<rows> of_a = load_packs<rows>(&a(row_, i), down * a.stride);
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int c = 0; c < columns; ++c) {
-          const float of_b = b(i + j, column_ + across * c);
-#pragma unroll
-          for (int r = 0; r < rows; ++r) at_[r][c] += of_a.at[r].at[j] * of_b;
-        }
-    }
-  }
   template <int k>
   __host__ __device__ void add_product(const Tile<float, m, k>& a,
                                        const Transposed<float, n, k>& b) {
@@ -57,12 +71,18 @@ class DeviceAccumulator<float, m, n> {
       }
     }
   }
+  template <int k>
+  __host__ __device__ void add_product([[maybe_unused]] const DeviceAccumulator<float, m, k>& p,
+                                       [[maybe_unused]] const Tile<float, k, n>& b) {
+    NV_IF_TARGET(NV_IS_DEVICE, (multiply(p, b);))
+  }
   template <class Body>
   __host__ __device__ void for_each(const Body& body) {
 #pragma unroll
     for (int r = 0; r < rows; ++r)
 #pragma unroll
-      for (int c = 0; c < columns; ++c) body(row_ + down * r, column_ + across * c, at_[r][c]);
+      for (int c = 0; c < columns; ++c)
+        body(ElementAt{row_ + down * r, column_ + across * c, r}, at_[r][c]);
   }
   template <class Body>
   __host__ __device__ void for_each(DeviceAccumulator& other, const Body& body) {
@@ -70,10 +90,12 @@ class DeviceAccumulator<float, m, n> {
     for (int r = 0; r < rows; ++r)
 #pragma unroll
       for (int c = 0; c < columns; ++c)
-        body(row_ + down * r, column_ + across * c, at_[r][c], other.at_[r][c]);
+        body(ElementAt{row_ + down * r, column_ + across * c, r}, at_[r][c], other.at_[r][c]);
   }
 
  private:
+  template <class, int, int>
+  friend class DeviceAccumulator;
   static constexpr int down = 16, across = tile_threads / down, rows = m / down,
                        columns = n / across;
   template <int count>
@@ -90,6 +112,26 @@ class DeviceAccumulator<float, m, n> {
 #pragma unroll
     for (int r = 0; r < count; ++r) packs.at[r] = load_pack(from + r * distance);
     return packs;
+  }
+  // The eight threads that share rows of p have eight neighbouring columns of it. Each in turn
+  // passes its elements to the others.
+  template <int k>
+  __device__ void multiply(const DeviceAccumulator<float, m, k>& p, const Tile<float, k, n>& b) {
+#pragma unroll
+    for (int i = 0; i < k / across; ++i)
+#pragma unroll
+      for (int owner = 0; owner < across; ++owner) {
+        float of_p[rows];
+#pragma unroll
+        for (int r = 0; r < rows; ++r)
+          of_p[r] = __shfl_sync(0xffffffffu, p.at_[r][i], owner, across);
+#pragma unroll
+        for (int c = 0; c < columns; ++c) {
+          const float of_b = b(across * i + owner, column_ + across * c);
+#pragma unroll
+          for (int r = 0; r < rows; ++r) at_[r][c] += of_p[r] * of_b;
+        }
+      }
   }
 
   int row_, column_;
@@ -118,6 +160,12 @@ __device__ inline Fragment ldmatrix_transposed(const Bf16* from) {
                : "r"(static_cast<unsigned>(__cvta_generic_to_shared(from))));
   return all;
 }
+// Two numbers rounded to bf16, in one register.
+__device__ inline unsigned bf16_pair(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
 __device__ inline void mma(float (&sums)[4], const Fragment& a, unsigned b_upper,
                            unsigned b_lower) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
@@ -127,93 +175,107 @@ __device__ inline void mma(float (&sums)[4], const Fragment& a, unsigned b_upper
         "r"(b_upper), "r"(b_lower));
 }
 
-// bf16: 2 x 2 warps. Each holds a quarter of the accumulator, as 16 x 8 matrices that tensor cores
-// update in fp32.
+// bf16: a warp has 16 rows of the accumulator, as 16 x 8 matrices that tensor cores update in fp32.
+// Four neighbouring threads share a row: its maximum takes two shuffles. In the product of P and V
+// the accumulator is the left factor as it lies in the registers, without a way through shared
+// memory (Dao, "FlashAttention-2", section 3.3):
+//
+//     S of a warp, 16 rows            its registers as the left factor of P V
+//     +-----+-----+-----+-----+--     +-----------+-----------+--
+//     | 16  |     |     |     |       |  16 x 16  |  16 x 16  |         two neighbouring 16 x 8
+//     | x 8 |     |     |     |       |  fragment |  fragment |         matrices are one fragment
+//     +-----+-----+-----+-----+--     +-----------+-----------+--
 //
 // nvcuda::wmma would be shorter. But it hides which thread holds which element, which costs
 // registers; and with CUDA 13 it loads a fragment with generic 32-bit loads, four for each
 // ldmatrix.
 template <int m, int n>
-class DeviceAccumulator<Bf16, m, n> {
+class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, 2> {
  public:
+  static_assert(m == tile_threads / 32 * 16 && n % 16 == 0);
+
   template <class B>
   __host__ __device__ constexpr explicit DeviceAccumulator(const B& block)
-      : thread_(block.thread() % 32),
-        row_(block.thread() / 64 * (m / 2)),
-        column_(block.thread() / 32 % 2 * (n / 2)) {}
+      : thread_(block.thread() % 32), row_(block.thread() / 32 * 16) {}
 
   template <int k>
-  __host__ __device__ void add_product(const Tile<Bf16, m, k>& a, const Tile<Bf16, k, n>& b) {
-    const Position position = ldmatrix_row_b(thread_);
-    NV_IF_TARGET(NV_IS_DEVICE, (multiply<k>(a, [&](int i, int c) {
-                                  return ldmatrix_transposed(&b(
-                                      16 * i + position.row, column_ + 16 * c + position.column));
-                                });))
+  __host__ __device__ void add_product([[maybe_unused]] const Tile<Bf16, m, k>& a,
+                                       [[maybe_unused]] const Transposed<Bf16, n, k>& b) {
+    NV_IF_TARGET(NV_IS_DEVICE, (multiply(a, b);))
   }
   template <int k>
-  __host__ __device__ void add_product(const Tile<Bf16, m, k>& a, const Transposed<Bf16, n, k>& b) {
-    const Position position = ldmatrix_row_b_transposed(thread_);
-    NV_IF_TARGET(NV_IS_DEVICE, (multiply<k>(a, [&](int i, int c) {
-                                  return ldmatrix(&b.tile(column_ + 16 * c + position.row,
-                                                          16 * i + position.column));
-                                });))
+  __host__ __device__ void add_product([[maybe_unused]] const DeviceAccumulator<Bf16, m, k>& p,
+                                       [[maybe_unused]] const Tile<Bf16, k, n>& b) {
+    NV_IF_TARGET(NV_IS_DEVICE, (multiply(p, b);))
   }
   template <class Body>
   __host__ __device__ void for_each(const Body& body) {
-    visit([&](int row, int column, int r, int c, int i) { body(row, column, at_[r][c][i]); });
+    visit([&](ElementAt at, int c, int i) { body(at, at_[c][i]); });
   }
   template <class Body>
   __host__ __device__ void for_each(DeviceAccumulator& other, const Body& body) {
-    visit([&](int row, int column, int r, int c, int i) {
-      body(row, column, at_[r][c][i], other.at_[r][c][i]);
-    });
+    visit([&](ElementAt at, int c, int i) { body(at, at_[c][i], other.at_[c][i]); });
   }
 
  private:
-  // 16 x 8 matrices of a warp, down and across; elements of each that a thread holds.
-  static constexpr int rows = m / 32, columns = n / 16, held = 4;
+  template <class, int, int>
+  friend class DeviceAccumulator;
 
   template <class Visitor>
   __host__ __device__ void visit(const Visitor& visitor) {
-    const Position position = accumulator_position(thread_, 0);
+    const Position first = accumulator_position(thread_, 0);
 #pragma unroll
-    for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < n / 8; ++c)
 #pragma unroll
-      for (int c = 0; c < columns; ++c)
-#pragma unroll
-        for (int i = 0; i < held; ++i) {
-          constexpr auto of_first_thread = [](int element) {
-            return accumulator_position(0, element);
-          };
-          visitor(row_ + position.row + 16 * r + of_first_thread(i).row,
-                  column_ + position.column + 8 * c + of_first_thread(i).column, r, c, i);
-        }
+      for (int i = 0; i < 4; ++i) {
+        const Position from_first = accumulator_position(0, i);  // the same for all threads
+        visitor(ElementAt{row_ + first.row + from_first.row,
+                          8 * c + first.column + from_first.column, i / 2},
+                c, i);
+      }
   }
 
-  // right(i, c) loads the 16 x 16 matrix of the right factor that is i down and c across.
-  template <int k, class Right>
-  __device__ void multiply(const Tile<Bf16, m, k>& a, const Right& right) {
-    const Position position = ldmatrix_row_a(thread_);
-#pragma unroll 4
-    for (int i = 0; i < k / 16; ++i) {
-      Fragment of_a[rows];
+  template <int k>
+  __device__ void multiply(const Tile<Bf16, m, k>& a, const Transposed<Bf16, n, k>& b) {
+    const Position of_a = ldmatrix_row_a(thread_), of_b = ldmatrix_row_b_transposed(thread_);
 #pragma unroll
-      for (int r = 0; r < rows; ++r)
-        of_a[r] = ldmatrix(&a(row_ + 16 * r + position.row, 16 * i + position.column));
+    for (int i = 0; i < k; i += 16)
+      multiply(ldmatrix(&a(row_ + of_a.row, i + of_a.column)),
+               [&](int column) { return ldmatrix(&b.tile(column + of_b.row, i + of_b.column)); });
+  }
+  template <int k>
+  __device__ void multiply(const DeviceAccumulator<Bf16, m, k>& p, const Tile<Bf16, k, n>& b) {
+    const Position of_b = ldmatrix_row_b(thread_);
 #pragma unroll
-      for (int c = 0; c < columns / 2; ++c) {
-        const Fragment of_b = right(i, c);
+    for (int i = 0; i < k; i += 16)
+      multiply(p.as_left_factor(i), [&](int column) {
+        return ldmatrix_transposed(&b(i + of_b.row, column + of_b.column));
+      });
+  }
+  // Adds the product of a 16 x 16 matrix and the 16 rows of which right(column) loads 16 columns.
+  template <class Right>
+  __device__ void multiply(const Fragment& left, const Right& right) {
 #pragma unroll
-        for (int r = 0; r < rows; ++r) {
-          mma(at_[r][2 * c], of_a[r], of_b.registers[0], of_b.registers[1]);
-          mma(at_[r][2 * c + 1], of_a[r], of_b.registers[2], of_b.registers[3]);
-        }
-      }
+    for (int c = 0; c < n / 8; c += 2) {
+      const Fragment both = right(8 * c);
+      mma(at_[c], left, both.registers[0], both.registers[1]);
+      mma(at_[c + 1], left, both.registers[2], both.registers[3]);
     }
   }
+  // 16 columns from `column` on, rounded to bf16.
+  __device__ Fragment as_left_factor(int column) const {
+    Fragment all;
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const AccumulatorElement low = accumulator_as_a(r, 0), high = accumulator_as_a(r, 1);
+      all.registers[r] = bf16_pair(at_[column / 8 + low.accumulator][low.element],
+                                   at_[column / 8 + high.accumulator][high.element]);
+    }
+    return all;
+  }
 
-  int thread_, row_, column_;
-  float at_[rows][columns][held] = {};
+  int thread_, row_;  // in the warp; the first row of the warp
+  float at_[n / 8][4] = {};
 };
 
 // A group of neighbouring threads of one warp.

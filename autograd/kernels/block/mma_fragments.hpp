@@ -29,6 +29,16 @@ constexpr Position accumulator_position(int thread, int i) {
   return {thread / 4 + 8 * (i / 2), thread % 4 * 2 + i % 2};
 }
 
+// Two accumulators side by side are a 16 x 16 matrix, which can be the factor A of the next
+// product: each thread already holds the elements that A wants of it. In half `half` of register
+// `r` it wants this element of this accumulator.
+struct AccumulatorElement {
+  int accumulator, element;
+};
+constexpr AccumulatorElement accumulator_as_a(int r, int half) {
+  return {r / 2, r % 2 * 2 + half};
+}
+
 // The first element of the row whose address a thread passes to ldmatrix.x4, within a stored 16 x
 // 16 matrix. The four 8 x 8 matrices p lie there as follows:
 //

@@ -5,12 +5,23 @@
 //     load_tile_async, store_tile    between global memory and a tile; elements outside of the
 //                                    matrix in global memory are 0 in the tile
 //     B::Accumulator<T, m, n>        a sum of products of tiles, in the registers of all threads
-//     for_each_row                   a group of neighbouring threads for each row (B::RowGroup),
-//                                    which reduces among its threads
+//     PerRow                         a number for each row of an accumulator, in registers too
+//     for_each_row                   a group of neighbouring threads for each row of a matrix in
+//                                    global memory (B::RowGroup<8>)
 //
-// The block decides which thread computes which elements of an accumulator: on the CPU a thread has
-// some columns, on tensor cores a warp has 16 x 8 matrices (device_tiles.cuh). So a kernel never
-// depends on where an element is; it only says what to do with each one (Accumulator::for_each).
+// An accumulator is divided among the threads by rows. On tensor cores each of four warps has a
+// quarter of them, and four neighbouring threads share a row (device_tiles.cuh has the picture):
+//
+//                           m = 64 rows, as 4 x 16
+//     warp 0, threads 0-31    +-----------------+   thread 4 i + j of a warp shares rows i and
+//     warp 1, threads 32-63   +-----------------+   i + 8 of its 16 with threads 4 i .. 4 i + 3;
+//     warp 2, threads 64-95   +-----------------+   of each 8 columns it has 2 j and 2 j + 1
+//     warp 3, threads 96-127  +-----------------+
+//
+// Two rules hold for every kind of block. All accumulators of as many rows divide them alike, so
+// one can be the left factor of a product that another one adds, and a PerRow of one fits the
+// other. And the rows of a left factor are read only by the threads that share these rows. Apart
+// from that a kernel never depends on where an element is: it says what to do with each (for_each).
 #pragma once
 
 #include <utility>
@@ -94,7 +105,7 @@ constexpr void load_tile_async(B& block, const Tile<T, m, n>& tile,
     Pack<T> pack{};
     for (int k = 0; k < size; ++k)
       if (row < matrix.rows && column + k < matrix.columns) pack.at[k] = from[k];
-    store(into, pack);
+    *reinterpret_cast<Pack<T>*>(into) = pack;  // store() is for global memory
   }
 }
 
@@ -125,15 +136,45 @@ constexpr void for_each_row(B& block, int rows, const Body& body) {
     body(row, group);
 }
 
+// Where an element of an accumulator is. `held` is the place of its row in a PerRow of the thread.
+struct ElementAt {
+  int row, column, held;
+};
+
+// A number for each row of which a thread holds elements. The threads that share a row have a
+// number each: after max_of_rows or sum_of_rows the same one, before it what each has found in its
+// columns.
+template <int rows>
+struct PerRow {
+  static constexpr int count = rows;
+  float at[rows];
+
+  static constexpr PerRow all(float x) {
+    PerRow numbers{};
+    for (float& each : numbers.at) each = x;
+    return numbers;
+  }
+  constexpr float& operator[](int held) { return at[held]; }
+  constexpr float operator[](int held) const { return at[held]; }
+};
+
 // What a block offers to kernels of tiles in addition to Block. Accumulator and RowGroup are
 // constructed from the block.
 //
+//     RowGroup<size>            `size` neighbouring threads on a GPU: 8, 32 (a warp), or all of
+//                               the block; one thread in an emulation. RowGroup::size says how
+//                               many there are. A reduction is a barrier for them.
+//
 //     Accumulator<T, m, n> c(block)         m x n zeros, in fp32
-//     c.add_product(a, b)                   c += a b     with tiles a [m, k] and b [k, n] of T
-//     c.add_product(a, transposed(b))       c += a b^T   with b [n, k]
-//     c.for_each(body)                      body(row, column, c[row, column]) for every element, on
-//                                           the thread that holds it
-//     c.for_each(other, body)               body(row, column, c[row, column], other[row, column])
+//     c.add_product(a, transposed(b))       c += a b^T   with tiles a [m, k] and b [n, k] of T
+//     c.add_product(p, b)                   c += p b     with an accumulator p [m, k], which is
+//                                           rounded to T, and a tile b [k, n] of T
+//     c.for_each(body)                      body(at, c[at]) for every element, on the thread that
+//                                           holds it; `at` is an ElementAt
+//     c.for_each(other, body)               body(at, c[at], other[at])
+//     Accumulator::Numbers                  the PerRow of these rows
+//     c.max_of_rows(numbers)                each becomes the maximum, or the sum, over the threads
+//     c.sum_of_rows(numbers)                that share its row
 //
 //     copy_async(into, from)    starts to copy 16 bytes from global to shared memory
 //     commit_copies()           closes a batch of copies

@@ -9,32 +9,29 @@
 
 namespace ringside::autograd::cuda {
 
-// Each thread holds some columns of the accumulator, and so reads all rows of the left factor.
-// Tests that look for a missing sync() depend on this. If a thread held rows, it could write the
-// rows of a left factor and then read only those, and a missing sync() in between would not show.
+// Each thread holds some rows of the accumulator, and plays the four threads that share a row on
+// tensor cores: it keeps a number for each of them. So a kernel that forgets max_of_rows or
+// sum_of_rows computes wrong numbers here too.
+//
+//     numbers of a row, in PerRow     columns  0 1 | 2 3 | 4 5 | 6 7 | 8 9 | ...
+//                                     number    0  |  1  |  2  |  3  |  0  | ...
 template <class T, int m, int n>
 class EmulatedAccumulator {
  public:
+  static constexpr int sharing = 4;
+  using Numbers = PerRow<m * sharing>;  // a thread uses those of its rows
+
   template <class B>
   explicit EmulatedAccumulator(const B& block)
-      : begin_(n * block.thread() / block.threads()),
-        end_(n * (block.thread() + 1) / block.threads()) {}
+      : begin_(m * block.thread() / block.threads()),
+        end_(m * (block.thread() + 1) / block.threads()) {}
 
-  template <int k>
-  void add_product(const Tile<T, m, k>& a, const Tile<T, k, n>& b) {
-    for (int row = 0; row < m; ++row)
-      for (int i = 0; i < k; ++i) {
-        const float factor = a(row, i);
-        for (int column = begin_; column < end_; ++column)
-          at_[row][column] += factor * static_cast<float>(b(i, column));
-      }
-  }
   // Sixteen partial sums, which the compiler can vectorize. It may not reorder a single sum.
   template <int k>
   void add_product(const Tile<T, m, k>& a, const Transposed<T, n, k>& b) {
     constexpr int width = 16;
-    for (int row = 0; row < m; ++row)
-      for (int column = begin_; column < end_; ++column) {
+    for (int row = begin_; row < end_; ++row)
+      for (int column = 0; column < n; ++column) {
         float partials[width] = {}, all = 0;
         for (int i = 0; i < k; i += width)
           for (int j = 0; j < width; ++j)
@@ -44,19 +41,49 @@ class EmulatedAccumulator {
         at_[row][column] += all;
       }
   }
+  template <int k>
+  void add_product(const EmulatedAccumulator<T, m, k>& p, const Tile<T, k, n>& b) {
+    for (int row = begin_; row < end_; ++row)
+      for (int i = 0; i < k; ++i) {
+        const float factor = T(p.at_[row][i]);
+        for (int column = 0; column < n; ++column)
+          at_[row][column] += factor * static_cast<float>(b(i, column));
+      }
+  }
   template <class Body>
   void for_each(const Body& body) {
-    for (int row = 0; row < m; ++row)
-      for (int column = begin_; column < end_; ++column) body(row, column, at_[row][column]);
+    for (int row = begin_; row < end_; ++row)
+      for (int column = 0; column < n; ++column) body(place(row, column), at_[row][column]);
   }
   template <class Body>
   void for_each(EmulatedAccumulator& other, const Body& body) {
-    for (int row = 0; row < m; ++row)
-      for (int column = begin_; column < end_; ++column)
-        body(row, column, at_[row][column], other.at_[row][column]);
+    for (int row = begin_; row < end_; ++row)
+      for (int column = 0; column < n; ++column)
+        body(place(row, column), at_[row][column], other.at_[row][column]);
+  }
+  void max_of_rows(Numbers& numbers) const {
+    join(numbers, [](float a, float b) { return a < b ? b : a; });
+  }
+  void sum_of_rows(Numbers& numbers) const {
+    join(numbers, [](float a, float b) { return a + b; });
   }
 
  private:
+  template <class, int, int>
+  friend class EmulatedAccumulator;
+
+  static ElementAt place(int row, int column) {
+    return {row, column, row * sharing + column / 2 % sharing};
+  }
+  template <class Combine>
+  void join(Numbers& numbers, const Combine& combine) const {
+    for (int first = begin_ * sharing; first < end_ * sharing; first += sharing) {
+      float all = numbers[first];
+      for (int i = 1; i < sharing; ++i) all = combine(all, numbers[first + i]);
+      for (int i = 0; i < sharing; ++i) numbers[first + i] = all;
+    }
+  }
+
   int begin_, end_;
   float at_[m][n] = {};
 };

@@ -2,11 +2,11 @@
 // file has what all its kernels share, and the forward kernel; attention_backward.hpp has the
 // others.
 //
-// After Dao, "FlashAttention-2" (2023). A block keeps one tile of 64 queries in shared memory and
-// loops over tiles of keys up to the diagonal. Softmax needs the maximum and the sum of a row,
-// which are known only after the last tile. So it uses the maximum of the keys so far; when a tile
-// has a larger score, everything summed before is scaled down (Milakov and Gimelshein, "Online
-// normalizer calculation for softmax", 2018).
+// After Dao, "FlashAttention-2" (2023). A block takes a tile of 64 queries and loops over tiles of
+// keys up to the diagonal. Softmax needs the maximum and the sum of a row, which are known only
+// after the last tile. So it uses the maximum of the keys so far; when a tile has a larger score,
+// everything summed before is scaled down (Milakov and Gimelshein, "Online normalizer calculation
+// for softmax", 2018).
 //
 //            keys -->
 //         q +---+                    kernel      one block for each    computes
@@ -17,22 +17,37 @@
 //         e | # | # | \ |                                              dK = (P (dP - D))^T Q
 //         s +---+---+---+            queries     row of tiles          dQ = P (dP - D) K
 //
+// Shared memory has what all warps read. S and P never leave the registers of the warp that has
+// computed them, and a row's maximum and sum are there too. So warps wait for each other only once
+// for each tile of keys: when the next one has arrived. In bf16:
+//
+//          shared memory              registers of a warp: 16 rows, four threads for each row
+//
+//        Q               K                 64 keys          64 keys              D
+//     [ warp 0 ]                        +-----------+    +-----------+    +--------------+
+//     [ warp 1 ]   [ this tile ]   -->  |     S     | -> |     P     | -> | Y, max, sum  | -> y
+//     [ warp 2 ]   [ next tile ]        +-----------+    +-----------+ ^  +--------------+
+//     [ warp 3 ]                                                       |
+//                        V                                             |
+//                  [ this tile ]   ------------------------------------+
+//                  [ next tile ]        (asynchronous copies load the next tiles meanwhile)
+//
 // Backward recomputes P from q, k and the saved logarithm of each row's sum, twice: once by columns
 // and once by rows. So one block computes each number, with its sums in one order: no atomics, and
 // the same bits on every run.
 //
 // Elements are T (float or Bf16); products and softmax are fp32. D is padded with zeros to 32, 64
-// or 128 (with_padded_head_size). Asynchronous copies load the next tiles while the current ones
-// are multiplied.
+// or 128 (with_padded_head_size).
 //
-// Resources, as "KiB of shared memory per block, registers per thread" (compiled for sm_90, no
-// spills). An SM has 163 KiB (sm_80) or 227 KiB (sm_90) of shared memory for its blocks, and 65536
-// registers: 168 per thread allow three blocks of 128 threads on an SM, 255 allow two.
+// Resources, as "KiB of shared memory per block, rounded up, registers per thread" (compiled for
+// sm_90, no spills). An SM has 163 KiB (sm_80) or 227 KiB (sm_90) of shared memory for its blocks,
+// and 65536 registers: 128 per thread allow four blocks of 128 threads on an SM, 168 allow three,
+// 255 allow two.
 //
 //                bf16, D = 32    64     128        fp32, D = 32    64     128
-//     forward           43, 90   55, 126  79, 163         63, 80   87, 168  135, 222
-//     keys              49, 162  73, 217  79, 238         55, 152  87, 168  151, 248
-//     queries           40, 118  64, 155  74, 159         46, 96   78, 114  142, 152
+//     forward           25, 79   45, 102  85, 130        45, 128  85, 166   99, 146
+//     keys              31, 133  55, 214  69, 242        37, 128  69, 168  133, 242
+//     queries           31, 95   55, 129  69, 134        37, 92   69, 104  133, 140
 #pragma once
 
 #include <limits>
@@ -116,11 +131,11 @@ constexpr int diagonal_in_tile(std::int64_t distance) {
 // each row's sum of exp(score).
 template <class T, int d>
 struct AttentionForward {
-  static constexpr int threads = tile_threads, rows = attention_rows, keys = 64;
+  // Four fp32 tiles of 64 keys and 128 columns would not fit in shared memory.
+  static constexpr int threads = tile_threads, rows = attention_rows,
+                       keys = sizeof(T) == 4 && d == 128 ? 32 : 64;
   using Rows = Tile<T, rows, d>;
   using Keys = Tile<T, keys, d>;
-  using Scores = Tile<float, rows, keys>;
-  using Probabilities = Tile<T, rows, keys>;
 
   AttentionSizes sizes;
   float scale;  // 1 / sqrt(D)
@@ -131,26 +146,30 @@ struct AttentionForward {
   constexpr std::int64_t blocks() const {
     return sizes.batch * sizes.heads * sizes.tiles_of(sizes.queries, rows);
   }
-  constexpr std::size_t shared_bytes() const {
-    return Rows::bytes + 2 * Keys::bytes + Scores::bytes + Probabilities::bytes +
-           5 * rows * sizeof(float);
-  }
+  constexpr std::size_t shared_bytes() const { return Rows::bytes + 4 * Keys::bytes; }
 
-  // Maximum and sum of each row over the keys so far. There are two copies: while one thread of a
-  // group writes the new values, others may still read the previous ones.
-  struct RowState {
-    float *largest, *total;
+  // What a block works on: its queries, the keys that they see, and its shared memory. While the
+  // block computes with the keys in `current`, those after them are loaded into `next`.
+  struct Stage {
+    Keys k, v;
   };
-  // What a block works on: its queries, the keys that they see, and its shared memory.
   struct Work {
     AttentionTile at;
     std::int64_t kv_head, end;  // keys 0 .. end-1 of this head
     Rows q;
-    Keys k, v;
-    Scores s;
-    Probabilities p;
-    RowState previous, current;
-    float* factors;  // of each row: what its sums over the tiles before are multiplied by
+    Stage current, next;
+  };
+  // What a thread has of its rows, over the keys so far.
+  template <TileBlock B>
+  struct RowSums {
+    using Output = typename B::template Accumulator<T, rows, d>;
+    using Numbers = typename Output::Numbers;
+
+    constexpr explicit RowSums(const B& block) : output(block) {}
+
+    Output output;  // sum of exp(score - largest) v
+    Numbers largest = Numbers::all(-std::numeric_limits<float>::infinity());
+    Numbers total = Numbers::all(0);  // sum of exp(score - largest), of this thread's columns
   };
 
   template <TileBlock B>
@@ -163,112 +182,85 @@ struct AttentionForward {
               at.h / sizes.group(),
               seen < sizes.keys ? seen : sizes.keys,
               shared.tile<T, rows, d>(),
-              shared.tile<T, keys, d>(),
-              shared.tile<T, keys, d>(),
-              shared.tile<float, rows, keys>(),
-              shared.tile<T, rows, keys>(),
-              {shared.array<float, rows>(), shared.array<float, rows>()},
-              {shared.array<float, rows>(), shared.array<float, rows>()},
-              shared.array<float, rows>()};
+              {shared.tile<T, keys, d>(), shared.tile<T, keys, d>()},
+              {shared.tile<T, keys, d>(), shared.tile<T, keys, d>()}};
     load_tile_async(block, work.q,
                     head_view(q, at.b, at.h, at.first, sizes.queries, sizes.head_size));
-    load_keys(block, work, work.k, k, 0);
+    load_keys(block, work, work.current, 0);
     block.commit_copies();
-    for (int row = block.thread(); row < rows; row += block.threads()) {
-      work.previous.largest[row] = -std::numeric_limits<float>::infinity();
-      work.previous.total[row] = 0;
-    }
-    typename B::template Accumulator<T, rows, d> output(block);
-    for (std::int64_t key = 0; key < work.end; key += keys) take_tile(block, work, key, output);
-    finish(block, work, output);
+    RowSums<B> sums(block);
+    take_all_keys(block, work, sums);
+    finish(block, work, sums);
   }
 
  private:
-  // Starts to load a tile of k or v, from row `key` on.
+  // Starts to load k and v from row `key` on.
   template <TileBlock B>
-  constexpr void load_keys(B& block, const Work& work, const Keys& tile,
-                           const Heads<const T>& heads, std::int64_t key) const {
-    load_tile_async(block, tile,
-                    head_view(heads, work.at.b, work.kv_head, key, sizes.keys, sizes.head_size));
+  constexpr void load_keys(B& block, const Work& work, const Stage& into, std::int64_t key) const {
+    load_tile_async(block, into.k,
+                    head_view(k, work.at.b, work.kv_head, key, sizes.keys, sizes.head_size));
+    load_tile_async(block, into.v,
+                    head_view(v, work.at.b, work.kv_head, key, sizes.keys, sizes.head_size));
   }
 
-  // Adds the keys from `key` on to the sums of all rows: their number is `keys`, or what is left up
-  // to work.end. Their copy to work.k has begun; this function begins that of the next ones.
-  template <TileBlock B, class Output>
-  constexpr void take_tile(B& block, Work& work, std::int64_t key, Output& output) const {
-    block.wait_copies(0);
-    block.sync();  // q and k are loaded; v and p of the previous tile are no longer in use
-    load_keys(block, work, work.v, v, key);
-    block.commit_copies();
-    score(block, work, diagonal_in_tile(work.at.first + sizes.offset() + 1 - key));
-    block.sync();  // the scores are written; k is no longer in use
-    if (key + keys < work.end) load_keys(block, work, work.k, k, key + keys);
-    block.commit_copies();
-    softmax(block, work);
-    block.wait_copies(1);
-    block.sync();  // v is loaded; p and the factors are written
-    output.for_each([&](int row, int, float& x) { x *= work.factors[row]; });
-    output.add_product(work.p, work.v);
-    const RowState old = work.previous;
-    work.previous = work.current, work.current = old;
-  }
-
-  // Divides the output by the sums of the rows and stores it, and the logarithms of the sums. Since
-  // the last sync() no thread reads q or `current`, so they are reused for the result.
-  template <TileBlock B, class Output>
-  constexpr void finish(B& block, const Work& work, Output& output) const {
-    const auto [b, h, first] = work.at;
-    for (int row = block.thread(); row < rows; row += block.threads()) {
-      work.current.total[row] = 1 / work.previous.total[row];
-      if (first + row < sizes.queries)
-        log_sums[(b * sizes.heads + h) * sizes.queries + first + row] =
-            work.previous.largest[row] + B::log(work.previous.total[row]);
+  // Takes tile after tile of keys. The copies of q and of the first tile have begun.
+  template <TileBlock B>
+  constexpr void take_all_keys(B& block, Work& work, RowSums<B>& sums) const {
+    for (std::int64_t key = 0; key < work.end; key += keys) {
+      block.wait_copies(0);
+      block.sync();  // the current stage is loaded; the other one is no longer in use
+      if (key + keys < work.end) load_keys(block, work, work.next, key + keys);
+      block.commit_copies();
+      take_tile(block, work, diagonal_in_tile(work.at.first + sizes.offset() + 1 - key), sums);
+      const Stage old = work.current;
+      work.current = work.next, work.next = old;
     }
-    block.sync();
-    output.for_each([&](int row, int column, float& x) {
-      work.q(row, column) = T(x * work.current.total[row]);
+  }
+
+  // Adds the keys of the current stage to the sums. A row sees the columns before row + diagonal;
+  // the scores of the others are -infinity, so that their exp is 0. Every row sees key 0, so its
+  // largest score is finite from the first tile on.
+  template <TileBlock B>
+  constexpr void take_tile(B& block, const Work& work, int diagonal, RowSums<B>& sums) const {
+    typename B::template Accumulator<T, rows, keys> p(block);
+    p.add_product(work.q, transposed(work.current.k));
+
+    auto largest = sums.largest;  // of the keys so far and of these
+    p.for_each([&](ElementAt at, float& x) {
+      x = at.column < at.row + diagonal ? x * scale : -std::numeric_limits<float>::infinity();
+      if (largest[at.held] < x) largest[at.held] = x;
+    });
+    p.max_of_rows(largest);
+
+    auto factors = largest;  // of what was summed before
+    unrolled<factors.count>([&](int held) {
+      factors[held] = B::exp(sums.largest[held] - largest[held]);
+      sums.total[held] *= factors[held];
+    });
+    sums.output.for_each([&](ElementAt at, float& x) { x *= factors[at.held]; });
+    sums.largest = largest;
+
+    p.for_each([&](ElementAt at, float& x) {
+      x = B::exp(x - largest[at.held]);
+      sums.total[at.held] += x;
+    });
+    sums.output.add_product(p, work.current.v);
+  }
+
+  // Divides the output by the sums of the rows and stores it, and the logarithms of the sums. A
+  // thread overwrites its own rows of work.q, which no thread of another row reads.
+  template <TileBlock B>
+  constexpr void finish(B& block, const Work& work, RowSums<B>& sums) const {
+    const auto [b, h, first] = work.at;
+    float* const log_sums_of_head = log_sums + (b * sizes.heads + h) * sizes.queries;
+    sums.output.sum_of_rows(sums.total);
+    sums.output.for_each([&](ElementAt at, float& x) {
+      work.q(at.row, at.column) = T(x / sums.total[at.held]);
+      if (at.column == 0 && first + at.row < sizes.queries)
+        log_sums_of_head[first + at.row] = sums.largest[at.held] + B::log(sums.total[at.held]);
     });
     block.sync();
     store_tile(block, work.q, head_view(y, b, h, first, sizes.queries, sizes.head_size));
-  }
-
-  // Writes the scores of one tile. A row sees the columns before row + diagonal; the scores of the
-  // others are -infinity, so that their exp is 0.
-  template <TileBlock B>
-  constexpr void score(B& block, const Work& work, int diagonal) const {
-    typename B::template Accumulator<T, rows, keys> products(block);
-    products.add_product(work.q, transposed(work.k));
-    products.for_each([&](int row, int column, float& x) {
-      work.s(row, column) =
-          column < row + diagonal ? x * scale : -std::numeric_limits<float>::infinity();
-    });
-  }
-
-  // p = exp(score - maximum so far), and for each row the factor that scales the sums of the tiles
-  // before. Every row sees key 0, so the maximum is finite from the first tile on.
-  template <TileBlock B>
-  constexpr void softmax(B& block, const Work& work) const {
-    const RowState &previous = work.previous, &current = work.current;
-    for_each_row(block, rows, [&](int row, const auto& group) {
-      float largest = previous.largest[row];
-      for (int column = group.index(); column < keys; column += group.count()) {
-        const float x = work.s(row, column);
-        largest = largest < x ? x : largest;
-      }
-      largest = group.max(largest);
-      float total = 0;
-      for (int column = group.index(); column < keys; column += group.count()) {
-        const float p = B::exp(work.s(row, column) - largest);
-        total += p;
-        work.p(row, column) = T(p);
-      }
-      total = group.sum(total);
-      if (group.index() != 0) return;
-      const float factor = B::exp(previous.largest[row] - largest);
-      work.factors[row] = factor;
-      current.largest[row] = largest;
-      current.total[row] = previous.total[row] * factor + total;
-    });
   }
 };
 

@@ -89,7 +89,7 @@ struct AttentionKeysBackward {
                        queries = AttentionBackwardInputs<T>::template stage_rows<d>;
   using Keys = Tile<T, rows, d>;
   using Queries = Tile<T, queries, d>;
-  using Square = Tile<T, rows, queries>;
+  using RowValues = typename AttentionBackwardInputs<T>::RowValues;
 
   AttentionBackwardInputs<T> inputs;
   Heads<T> dk, dv;
@@ -99,12 +99,12 @@ struct AttentionKeysBackward {
            inputs.sizes.tiles_of(inputs.sizes.keys, rows);
   }
   constexpr std::size_t shared_bytes() const {
-    return 2 * Keys::bytes + 4 * Queries::bytes + 2 * Square::bytes + 4 * queries * sizeof(float);
+    return 2 * Keys::bytes + 4 * Queries::bytes + 4 * queries * sizeof(float);
   }
 
   struct Stage {
     Queries q, dy;
-    typename AttentionBackwardInputs<T>::RowValues row_values;
+    RowValues row_values;
   };
 
   template <TileBlock B>
@@ -112,7 +112,6 @@ struct AttentionKeysBackward {
     const AttentionSizes& sizes = inputs.sizes;
     SharedAllocator shared(block.shared());
     const auto k_tile = shared.tile<T, rows, d>(), v_tile = shared.tile<T, rows, d>();
-    const auto p_tile = shared.tile<T, rows, queries>(), ds_tile = shared.tile<T, rows, queries>();
     Stage current = make_stage(shared), next = make_stage(shared);
 
     const auto [b, kv_head, first] = attention_tile(block.index(), sizes.tiles_of(sizes.keys, rows),
@@ -146,20 +145,28 @@ struct AttentionKeysBackward {
       block.sync();  // the current stage is loaded; the other is no longer in use
       if (step + 1 < steps) prefetch(next, step + 1);
       block.commit_copies();
-      differentiate(block, k_tile, v_tile, current,
-                    diagonal_in_tile(first_query(step) + sizes.offset() + 1 - first), p_tile,
-                    ds_tile);
-      block.sync();  // p and ds are written
-      dv_sum.add_product(p_tile, current.dy);
-      dk_sum.add_product(ds_tile, current.q);
+      const RowValues& of_query = current.row_values;
+      const int diagonal = diagonal_in_tile(first_query(step) + sizes.offset() + 1 - first);
+      // P^T and dS^T, for this tile of keys and the stage's tile of queries.
+      typename B::template Accumulator<T, rows, queries> p(block), ds(block);
+      p.add_product(k_tile, transposed(current.q));
+      p.for_each([&](ElementAt at, float& x) {
+        x = inputs.template probability<B>(x, of_query.log_sums[at.column],
+                                           at.row - at.column < diagonal);
+      });
+      dv_sum.add_product(p, current.dy);
+      ds.add_product(v_tile, transposed(current.dy));
+      ds.for_each(
+          p, [&](ElementAt at, float& x, float pi) { x = pi * (x - of_query.delta[at.column]); });
+      dk_sum.add_product(ds, current.q);
       const Stage old = current;
       current = next, next = old;
     }
 
-    // Since the last sync() no thread reads k_tile or v_tile, so they are reused for the result.
+    // A thread overwrites its own rows of k_tile and v_tile, which no thread of another row reads.
     dk_sum.for_each(
-        [&](int row, int column, float& x) { k_tile(row, column) = T(x * inputs.scale); });
-    dv_sum.for_each([&](int row, int column, float& x) { v_tile(row, column) = T(x); });
+        [&](ElementAt at, float& x) { k_tile(at.row, at.column) = T(x * inputs.scale); });
+    dv_sum.for_each([&](ElementAt at, float& x) { v_tile(at.row, at.column) = T(x); });
     block.sync();
     store_tile(block, k_tile, head_view(dk, b, kv_head, first, sizes.keys, sizes.head_size));
     store_tile(block, v_tile, head_view(dv, b, kv_head, first, sizes.keys, sizes.head_size));
@@ -172,22 +179,6 @@ struct AttentionKeysBackward {
                                                                 shared.array<float, queries>();
     return {q, dy, {log_sums, delta}};
   }
-
-  // p = P^T and ds = (P (dP - delta))^T, for this tile of keys and the stage's tile of queries.
-  template <TileBlock B>
-  constexpr void differentiate(B& block, const Keys& k_tile, const Keys& v_tile,
-                               const Stage& current, int diagonal, const Square& p_tile,
-                               const Square& ds_tile) const {
-    typename B::template Accumulator<T, rows, queries> score(block), dp(block);
-    score.add_product(k_tile, transposed(current.q));
-    dp.add_product(v_tile, transposed(current.dy));
-    score.for_each(dp, [&](int row, int column, float& s, float& dpi) {
-      const float p = inputs.template probability<B>(s, current.row_values.log_sums[column],
-                                                     row - column < diagonal);
-      p_tile(row, column) = T(p);
-      ds_tile(row, column) = T(p * (dpi - current.row_values.delta[column]));
-    });
-  }
 };
 
 // dQ [B, H, Tq, D]: one block for each 64 queries. It loops over tiles of keys up to the diagonal,
@@ -198,7 +189,6 @@ struct AttentionQueriesBackward {
                        keys = AttentionBackwardInputs<T>::template stage_rows<d>;
   using Rows = Tile<T, rows, d>;
   using Keys = Tile<T, keys, d>;
-  using Square = Tile<T, rows, keys>;
 
   AttentionBackwardInputs<T> inputs;
   Heads<T> dq;
@@ -208,7 +198,7 @@ struct AttentionQueriesBackward {
            inputs.sizes.tiles_of(inputs.sizes.queries, rows);
   }
   constexpr std::size_t shared_bytes() const {
-    return 2 * Rows::bytes + 4 * Keys::bytes + Square::bytes + 2 * rows * sizeof(float);
+    return 2 * Rows::bytes + 4 * Keys::bytes + 2 * rows * sizeof(float);
   }
 
   struct Stage {
@@ -220,7 +210,6 @@ struct AttentionQueriesBackward {
     const AttentionSizes& sizes = inputs.sizes;
     SharedAllocator shared(block.shared());
     const auto q_tile = shared.tile<T, rows, d>(), dy_tile = shared.tile<T, rows, d>();
-    const auto ds_tile = shared.tile<T, rows, keys>();
     Stage current = make_stage(shared), next = make_stage(shared);
     float *const log_sums = shared.array<float, rows>(), *const delta = shared.array<float, rows>();
 
@@ -248,24 +237,22 @@ struct AttentionQueriesBackward {
       block.sync();  // the current stage is loaded; the other is no longer in use
       if (key + keys < end) prefetch(next, key + keys);
       block.commit_copies();
-      typename B::template Accumulator<T, rows, keys> score(block), dp(block);
-      score.add_product(q_tile, transposed(current.k));
-      dp.add_product(dy_tile, transposed(current.v));
       const int diagonal = diagonal_in_tile(first + sizes.offset() + 1 - key);
-      score.for_each(dp, [&](int row, int column, float& s, float& dpi) {
-        ds_tile(row, column) =
-            T(inputs.template probability<B>(s, log_sums[row], column < row + diagonal) *
-              (dpi - delta[row]));
+      typename B::template Accumulator<T, rows, keys> p(block), ds(block);
+      p.add_product(q_tile, transposed(current.k));
+      p.for_each([&](ElementAt at, float& x) {
+        x = inputs.template probability<B>(x, log_sums[at.row], at.column < at.row + diagonal);
       });
-      block.sync();  // ds is written
-      dq_sum.add_product(ds_tile, current.k);
+      ds.add_product(dy_tile, transposed(current.v));
+      ds.for_each(p, [&](ElementAt at, float& x, float pi) { x = pi * (x - delta[at.row]); });
+      dq_sum.add_product(ds, current.k);
       const Stage old = current;
       current = next, next = old;
     }
 
-    // Since the last sync() no thread reads q_tile, so it is reused for the result.
+    // A thread overwrites its own rows of q_tile, which no thread of another row reads.
     dq_sum.for_each(
-        [&](int row, int column, float& x) { q_tile(row, column) = T(x * inputs.scale); });
+        [&](ElementAt at, float& x) { q_tile(at.row, at.column) = T(x * inputs.scale); });
     block.sync();
     store_tile(block, q_tile, head_view(dq, b, h, first, sizes.queries, sizes.head_size));
   }

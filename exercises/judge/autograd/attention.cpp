@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "autograd/tensor/bf16.hpp"
+#include "base/random.hpp"
+
 namespace ringside::exercises {
 namespace {
 
@@ -31,6 +34,24 @@ double softmax_of(const double* q, const double* k, const AttentionShape& shape,
 
 std::string AttentionShape::text() const {
   return fmt::format("{} heads, {} kv heads, {} queries, {} keys", heads, kv_heads, queries, keys);
+}
+
+AttentionTensors random_attention(const AttentionShape& shape, std::uint64_t seed, float spread,
+                                  bool bf16) {
+  const auto numbers = [&](std::int64_t heads, std::int64_t tokens, std::uint64_t which,
+                           float factor) {
+    std::vector<double> all;
+    for (std::int64_t i = 0; i < shape.batch * heads * tokens * shape.head_size; ++i) {
+      const auto random = 2 * random_uniform(seed, which, static_cast<std::uint64_t>(i)) - 1;
+      const float number = factor * static_cast<float>(random);
+      all.push_back(bf16 ? static_cast<float>(autograd::Bf16(number)) : number);
+    }
+    return all;
+  };
+  return {numbers(shape.heads, shape.queries, 1, spread),
+          numbers(shape.kv_heads, shape.keys, 2, 1),
+          numbers(shape.kv_heads, shape.keys, 3, 1),
+          {}};
 }
 
 DefinedAttention attention_by_definition(const AttentionShape& shape, const AttentionTensors& given,

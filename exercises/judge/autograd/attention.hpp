@@ -21,6 +21,11 @@ struct AttentionTensors {
   std::vector<double> q, k, v, dy;  // no gradients without dy
 };
 
+// q, k and v: fp32 numbers between -1 and 1, those of q times `spread`. With `bf16` they are
+// rounded to it.
+AttentionTensors random_attention(const AttentionShape& shape, std::uint64_t seed, float spread,
+                                  bool bf16);
+
 // log_sums: of each query, the logarithm of its sum of exp(score).
 struct DefinedAttention {
   std::vector<double> y, log_sums, dq, dk, dv;

@@ -18,7 +18,9 @@ import sys
 BF16, FP32 = "Bf16", "float"
 
 # Of the kernels whose name matches: the most registers, and instructions that must occur, "4 STG"
-# at least four times: nvcc has split some stores of a kernel and not others.
+# at least four times: nvcc has split some stores of a kernel and not others. "max 2 BAR" may occur
+# twice: attention synchronises once for each tile and once at the end. It stores its results, one
+# or two tiles, and nothing else to global memory.
 # 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, or 1 of 512.
 # Kernel 1 is one_shot: a packet is one word of 8 bytes. The kernels that add, and their limit, load
 # from eight ranks at once.
@@ -40,6 +42,7 @@ LIMITS = [
     (r"run<OptimizerUpdate<(Sgd|Momentum)", 64, ["2 LDG.E.128", "STG.E.128"]),
     (r"run<Attention(Forward|KeysBackward|QueriesBackward)<Bf16", 255, ["LDGSTS.E.*128", "HMMA", "LDSM"]),
     (r"run<Attention(Forward|KeysBackward|QueriesBackward)<float", 255, ["LDGSTS.E.*128", "FFMA"]),
+    (r"run<Attention(Forward|KeysBackward|QueriesBackward)<", 255, ["max 2 BAR", "max 2 STG.E.128"]),
 ]
 
 
@@ -91,7 +94,8 @@ def kernels_of(library, cuobjdump):
 def faults_of(name, kernel):
     if kernel["STACK"] or kernel["LOCAL"]:
         yield f"spills {kernel['STACK'] + kernel['LOCAL']} bytes of registers"
-    if "run<" in name and kernel["SHARED"] > 128:
+    # On sm_90 the compiler counts a KiB more, which the system takes of every block.
+    if "run<" in name and kernel["SHARED"] % 1024 > 128:
         yield f"has {kernel['SHARED']} bytes of static shared memory, where launch() counts 128"
     for pattern, registers, instructions in LIMITS:
         if not re.search(pattern, name):
@@ -101,7 +105,10 @@ def faults_of(name, kernel):
         for wanted in instructions:
             times, _, instruction = wanted.rpartition(" ")
             seen = sum(bool(re.match(instruction, code)) for code in kernel["code"])
-            if seen < int(times or 1):
+            if times.startswith("max "):
+                if seen > int(times[4:]):
+                    yield f"has {seen} instructions {instruction}, more than {times[4:]}"
+            elif seen < int(times or 1):
                 yield f"has {seen} instructions {instruction}, fewer than {times or 1}"
 
 

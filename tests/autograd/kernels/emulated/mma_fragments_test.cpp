@@ -103,6 +103,34 @@ void check_product(bool transposed) {
 
 }  // namespace
 
+TEST_CASE("cuda tiles: two accumulators in registers are the left factor of the next product") {
+  const Matrix a = filled(1), b = filled(2), next = filled(3);
+  const Registers left = ldmatrix(a, false, ldmatrix_row_a),
+                  right = ldmatrix(b, true, ldmatrix_row_b);
+  // a b, as two accumulators of 16 x 8.
+  const std::array<std::array<std::array<float, 4>, warp>, 2> product{mma(left, right, 0),
+                                                                      mma(left, right, 2)};
+  Registers again{};
+  for (std::size_t t = 0; t < warp; ++t)
+    for (int r = 0; r < 4; ++r)
+      for (int half = 0; half < 2; ++half) {
+        const AccumulatorElement from = accumulator_as_a(r, half);
+        again[t][static_cast<std::size_t>(r)][static_cast<std::size_t>(half)] =
+            product.at(static_cast<std::size_t>(from.accumulator))[t].at(
+                static_cast<std::size_t>(from.element));
+      }
+  const auto sums = mma(again, ldmatrix(next, true, ldmatrix_row_b), 0);
+  for (int t = 0; t < warp; ++t)
+    for (int i = 0; i < 4; ++i) {
+      const Position position = accumulator_position(t, i);
+      float expected = 0;
+      for (int j = 0; j < 16; ++j)
+        for (int k = 0; k < 16; ++k)
+          expected += at(a, position.row, k) * at(b, k, j) * at(next, j, position.column);
+      CHECK(sums[static_cast<std::size_t>(t)][static_cast<std::size_t>(i)] == expected);
+    }
+}
+
 TEST_CASE(
     "cuda tiles: mma on ldmatrix fragments puts the product of two matrices where "
     "accumulator_position says") {
