@@ -154,7 +154,7 @@ run_tests() {
 # One line: how many tests, and why.
 say_what_was_skipped() {
   local reasons
-  reasons=$({ grep -ho 'SKIPPED: [^]].*' "build/$1/Testing/Temporary/LastTest.log" || true; } |
+  reasons=$({ grep -ho 'SKIPPED: [A-Za-z].*' "build/$1/Testing/Temporary/LastTest.log" || true; } |
     sed 's/^SKIPPED: //' |
     sort | uniq -c | sort -rn | awk '{ count = $1; sub(/^ *[0-9]+ /, ""); sub(/\.$/, "")
       text = text (NR > 1 ? "; " : "") $0 " (" count ")" } END { print text }')
