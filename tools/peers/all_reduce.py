@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Compares all-reduce of fp32 over shared memory with that of each MPI on this machine.
+
+    tools/peers/all_reduce.py [--ringside build/release/bin/ringside] [--backends shm]
+                              [-n 2,4,6] [--bytes 4,64000,1000000,100000000] [--rounds 3]
+                              [--mpi FOLDER]...
+
+A process can load only one MPI. So mpi_all_reduce.c, which measures as `ringside bench all_reduce`
+does, is compiled once for each MPI and runs as a program of its own. The script finds Debian's
+Open MPI (libopenmpi-dev) and MPICH (libmpich-dev). A FOLDER with bin/mpicc and bin/mpirun has
+another one:
+
+    python3 -m venv /tmp/intel && /tmp/intel/bin/pip install impi-devel      # Intel MPI
+    python3 -m venv /tmp/mpich && /tmp/mpich/bin/pip install mpich           # a new MPICH
+    tools/peers/all_reduce.py --mpi /tmp/intel --mpi /tmp/mpich
+
+Each round runs every contender once, so that a slow phase of the machine affects all. Prints
+medians over the rounds of the time of a call, and of its ratio to the first contender's in the same
+round.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_all_reduce.c")
+OPEN_MPI_OPTIONS = ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
+
+
+def output_of(command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{sys.argv[0]}: exit code {done.returncode} of: {' '.join(command)}")
+    return done.stdout
+
+
+class Mpi:
+    """One MPI: its compiler, its mpirun, and mpi_all_reduce.c compiled with it."""
+
+    def __init__(self, compiler, mpirun, program):
+        output_of([compiler, "-O2", "-o", program, SOURCE])
+        open_mpi = "Open MPI" in output_of([mpirun, "--version"])
+        self.options, self.mpirun, self.program = open_mpi * OPEN_MPI_OPTIONS, mpirun, program
+        self.name = self.measure(1, [])[0].replace("Open MPI v", "Open MPI ").split(",")[0]
+
+    def measure(self, ranks, sizes):
+        command = [self.mpirun, "-n", str(ranks), *self.options, self.program, *sizes]
+        return output_of(command).splitlines()
+
+    def run(self, ranks, sizes):
+        """bytes -> microseconds."""
+        rows = [line.split() for line in self.measure(ranks, sizes)[1:]]
+        if any(wrong != "0" for _, _, wrong in rows):
+            sys.exit(f"{self.name}: wrong elements: {rows}")
+        return {size: float(microseconds) for size, microseconds, _ in rows}
+
+
+class Ours:
+    def __init__(self, ringside, backend):
+        self.ringside, self.backend, self.name = ringside, backend, f"Ringside {backend}"
+
+    def run(self, ranks, sizes):
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            output_of([self.ringside, "bench", "all_reduce", "-n", str(ranks), "--backends",
+                       self.backend, "--bytes", ",".join(sizes), "--json", file.name])
+            return {str(row["bytes"]): row["time_us"] for row in json.load(file)}
+
+
+def all_mpis(folders, programs):
+    found = [[shutil.which(f"{program}.{name}") for program in ("mpicc", "mpirun")]
+             for name in ("openmpi", "mpich")]
+    found += [[os.path.join(folder, "bin", program) for program in ("mpicc", "mpirun")]
+              for folder in folders]
+    return [Mpi(compiler, mpirun, os.path.join(programs, str(i)))
+            for i, (compiler, mpirun) in enumerate(found) if compiler and mpirun]
+
+
+def print_table(ranks, sizes, contenders, times):
+    print(f"\n  {ranks} ranks, us" + " " * 11 + "".join(f"{int(size):>15,} B" for size in sizes))
+    first = times[contenders[0].name]
+    for contender in contenders:
+        line = f"    {contender.name:<20}"
+        for size in sizes:
+            mine = [time[size] for time in times[contender.name]]
+            ratio = statistics.median(time / f[size] for time, f in zip(mine, first))
+            line += f"{statistics.median(mine):>10.{2 * (mine[0] < 100)}f}{ratio:>7.2f}"
+        print(line, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ringside", default="build/release/bin/ringside")
+    parser.add_argument("--backends", default="shm", help="backends of ringside bench")
+    parser.add_argument("-n", "--ranks", default="2,4,6")
+    parser.add_argument("--bytes", default="4,64000,1000000,100000000")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--mpi", action="append", default=[], metavar="FOLDER",
+                        help="another MPI: bin/mpicc and bin/mpirun are in this folder")
+    args = parser.parse_args()
+    sizes = args.bytes.split(",")
+    with tempfile.TemporaryDirectory() as programs:
+        contenders = [Ours(args.ringside, name) for name in args.backends.split(",")]
+        contenders += all_mpis(args.mpi, programs)
+        print(f"all_reduce of fp32, medians of {args.rounds} rounds; beside each time its ratio to "
+              f"{contenders[0].name}")
+        for ranks in args.ranks.split(","):
+            times = {contender.name: [] for contender in contenders}
+            for _ in range(args.rounds):
+                for contender in contenders:
+                    times[contender.name].append(contender.run(ranks, sizes))
+            print_table(ranks, sizes, contenders, times)
+
+
+if __name__ == "__main__":
+    main()
