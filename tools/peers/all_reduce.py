@@ -21,6 +21,7 @@ round.
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -41,15 +42,19 @@ def output_of(command, **options):
 class Mpi:
     """One MPI: its compiler, its mpirun, and mpi_all_reduce.c compiled with it."""
 
-    def __init__(self, compiler, mpirun, program):
-        output_of([compiler, "-O2", "-o", program, SOURCE])
-        open_mpi = "Open MPI" in output_of([mpirun, "--version"])
+    def __init__(self, folder, compiler, mpirun, program):
+        self.environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}",
+                            "I_MPI_ROOT": os.path.dirname(folder)}  # Intel's scripts ask for it
+        output_of([compiler, "-O2", "-o", program, SOURCE], env=self.environment)
+        version = output_of([mpirun, "--version"], env=self.environment).splitlines()[0]
+        open_mpi = "Open" in version  # (Open MPI) or (OpenRTE); the others say HYDRA
         self.options, self.mpirun, self.program = open_mpi * OPEN_MPI_OPTIONS, mpirun, program
-        self.name = self.measure(1, [])[0].replace("Open MPI v", "Open MPI ").split(",")[0]
+        named = re.sub(r"\(R\)|Version:|Library|for .*|,.*|\bv(?=\d)", "", self.measure(1, [])[0])
+        self.name = " ".join(named.split())  # "Open MPI 4.1.4"
 
     def measure(self, ranks, sizes):
         command = [self.mpirun, "-n", str(ranks), *self.options, self.program, *sizes]
-        return output_of(command).splitlines()
+        return output_of(command, env=self.environment).splitlines()
 
     def run(self, ranks, sizes):
         """bytes -> microseconds."""
@@ -71,12 +76,11 @@ class Ours:
 
 
 def all_mpis(folders, programs):
-    found = [[shutil.which(f"{program}.{name}") for program in ("mpicc", "mpirun")]
-             for name in ("openmpi", "mpich")]
-    found += [[os.path.join(folder, "bin", program) for program in ("mpicc", "mpirun")]
-              for folder in folders]
-    return [Mpi(compiler, mpirun, os.path.join(programs, str(i)))
-            for i, (compiler, mpirun) in enumerate(found) if compiler and mpirun]
+    found = [["/usr/bin", f"mpicc.{name}", f"mpirun.{name}"] for name in ("openmpi", "mpich")]
+    found = [names for names in found if all(map(shutil.which, names[1:]))]
+    for folder in (os.path.join(os.path.abspath(folder), "bin") for folder in folders):
+        found.append([folder, os.path.join(folder, "mpicc"), os.path.join(folder, "mpirun")])
+    return [Mpi(*names, os.path.join(programs, str(i))) for i, names in enumerate(found)]
 
 
 def print_table(ranks, sizes, contenders, times):

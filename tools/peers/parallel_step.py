@@ -199,7 +199,7 @@ def print_table(args, medians):
             ms = times.get(strategy)
             line += (f"{ms:>7.0f}{ms / times['none']:>6.2f}{ms / first[strategy]:>6.2f}" if ms
                      else f"{'-':>7}{'':>12}")
-        print(line)
+        print(line.rstrip())
     print("  beside each time: its ratio to the same row's step without communication, and to the "
           "first row")
 

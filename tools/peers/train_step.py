@@ -73,7 +73,8 @@ def run_ours(dtype, args, threads):
         row = json.load(file)[0]
     return {"step_ms": row["step_ms"], "alone_ms": row["gemm_alone_ms"],
             "peak_mb": row["peak_resident_bytes"] / 1e6,
-            "version": f"{row['blas']} {row['blas_kernel']}, bf16 products: {row['bf16_products']}"}
+            "version": f"{row['blas']} {row['blas_kernel']}; products of fp32: "
+                       f"{row['fp32_products']}, of bf16: {row['bf16_products']}"}
 
 
 def run_torch(contender, args, threads):

@@ -11,6 +11,7 @@
 #include "cli/bench/training/strategies.hpp"
 #include "cli/command.hpp"
 #include "cli/one_of.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "collectives/transport/link.hpp"
 #include "collectives/work.hpp"
 #include "parallel/tensor_collectives.hpp"
@@ -209,7 +210,7 @@ void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
 }
 
 void run_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_here) {
-  autograd::set_threads(args.threads_of_a_rank(ranks_here));
+  begin_computing(args.threads_of_a_rank(ranks_here));
   const std::vector<DdpFigures> figures = DdpBench(args, groups).measure();
   if (groups[0].rank() == 0) write_outputs(args, figures);
 }
