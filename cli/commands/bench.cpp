@@ -194,12 +194,12 @@ void finish_calibration(const BenchArguments& args, const BenchPlan& plan,
   collectives::keep_calibration(costs);
   const std::vector<ProductSpeed> products = measure_products();
   keep_products(products);
-  fmt::print(file_beside(args.json),
-             "{}\n{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by "
-             "it, and\n"
-             "training its libraries.\n",
-             calibration_report(costs, plan.ranks.back()), products_report(products),
-             collectives::calibration_file().string());
+  fmt::print(
+      file_beside(args.json),
+      "{}\n{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by it,\n"
+      "and training selects libraries.\n",
+      calibration_report(costs, plan.ranks.back()), products_report(products),
+      collectives::calibration_file().string());
   if (!args.json.empty()) write_json_file(args.json, Json(rows));
 }
 

@@ -103,8 +103,7 @@ std::string products_report(const std::vector<ProductSpeed>& speeds) {
   const std::string blas = blas_here().empty() ? "the BLAS" : blas_here();
   if (speeds.empty())
     return fmt::format("{} multiplies all fp32 matrices: {}.\n", blas, autograd::onednn().missing);
-  std::string text =
-      fmt::format("oneDNN's speed, {} = 1, by the kind of a product of fp32:\n", blas);
+  std::string text = fmt::format("oneDNN's speed ({} = 1) by kind of fp32 product:\n", blas);
   for (const auto& [kind, speed] : speeds)
     text += fmt::format("  {:<9}{:>6.2f}  {}\n", name_of(kind), speed,
                         speed > 1 ? "oneDNN multiplies" : "the BLAS multiplies");

@@ -177,6 +177,31 @@ TEST_CASE("each kind of fp32 product goes to the library that was chosen for it"
   }
 }
 
+TEST_CASE("slices of a long product for several threads are multiplied as a long one") {
+  constexpr auto no = Transpose::no;
+  const ProductKind is_long{no, no, false}, is_short{no, no, true};
+  CHECK(kind_of(no, no, 100, 200, 100) == is_long);  // 4 MFLOP
+  CHECK(kind_of(no, no, 100, 200, 99) == is_short);
+  if (!onednn().missing.empty()) {
+    MESSAGE("SKIPPED: ", onednn().missing);
+    return;
+  }
+  const Threads three(3);
+  const std::int64_t m = 96, n = 30, k = 2000;  // 11.5 MFLOP, and 3.8 in each slice
+  const Tensor a = random_tensor({m, k}, "a", DType::fp32),
+               b = random_tensor({k, n}, "b", DType::fp32);
+  const auto product_with = [&](MatrixLibrary for_long, MatrixLibrary for_short) {
+    multiply_by(is_long, for_long), multiply_by(is_short, for_short);
+    std::vector<float> c(static_cast<std::size_t>(m * n));
+    gemm(no, no, m, n, k, 1.0f, a.data<float>(), k, b.data<float>(), n, 0.0f, c.data(), n);
+    multiply_by(is_long, MatrixLibrary::blas), multiply_by(is_short, MatrixLibrary::blas);
+    return c;
+  };
+  const auto by_onednn = product_with(MatrixLibrary::onednn, MatrixLibrary::onednn);
+  CHECK(product_with(MatrixLibrary::onednn, MatrixLibrary::blas) == by_onednn);
+  CHECK(product_with(MatrixLibrary::blas, MatrixLibrary::onednn) != by_onednn);
+}
+
 TEST_CASE("products of two transposed matrices, and all without oneDNN, go to the BLAS") {
   CHECK(library_for(kind_of(Transpose::yes, Transpose::yes, 500, 500, 500)) == MatrixLibrary::blas);
   const ProductKind kind = product_kinds[0];
