@@ -16,7 +16,8 @@ another one:
 
 Each round runs every contender once, so that a slow phase of the machine affects all. Prints
 medians over the rounds of the time of a call, and of its ratio to the first contender's in the same
-round.
+round. No library binds ranks to cores. An MPI whose ranks spin can take very long where there are
+more ranks than cores: after --limit seconds its program is stopped, and what is missing is "-".
 """
 import argparse
 import json
@@ -29,12 +30,15 @@ import sys
 import tempfile
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_all_reduce.c")
+STOPPED = (124, 137)  # exit codes of timeout
 OPEN_MPI_OPTIONS = ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
 
 
-def output_of(command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, **options)
-    if done.returncode != 0:
+def output_of(command, limit=600, **options):
+    """What the command prints, or has printed when it is stopped after so many seconds."""
+    done = subprocess.run(["timeout", "-k", "5", str(limit), *command], stdout=subprocess.PIPE,
+                          text=True, **options)
+    if done.returncode != 0 and done.returncode not in STOPPED:
         sys.exit(f"{sys.argv[0]}: exit code {done.returncode} of: {' '.join(command)}")
     return done.stdout
 
@@ -42,9 +46,11 @@ def output_of(command, **options):
 class Mpi:
     """One MPI: its compiler, its mpirun, and mpi_all_reduce.c compiled with it."""
 
-    def __init__(self, folder, compiler, mpirun, program):
+    def __init__(self, folder, compiler, mpirun, program, limit):
+        # Intel's scripts ask for I_MPI_ROOT.
         self.environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}",
-                            "I_MPI_ROOT": os.path.dirname(folder)}  # Intel's scripts ask for it
+                            "I_MPI_ROOT": os.path.dirname(folder), "I_MPI_PIN": "off"}
+        self.limit = limit
         output_of([compiler, "-O2", "-o", program, SOURCE], env=self.environment)
         version = output_of([mpirun, "--version"], env=self.environment).splitlines()[0]
         open_mpi = "Open" in version  # (Open MPI) or (OpenRTE); the others say HYDRA
@@ -54,11 +60,12 @@ class Mpi:
 
     def measure(self, ranks, sizes):
         command = [self.mpirun, "-n", str(ranks), *self.options, self.program, *sizes]
-        return output_of(command, env=self.environment).splitlines()
+        return output_of(command, self.limit, env=self.environment).splitlines()
 
     def run(self, ranks, sizes):
         """bytes -> microseconds."""
-        rows = [line.split() for line in self.measure(ranks, sizes)[1:]]
+        rows = [line.split() for line in self.measure(ranks, sizes)]
+        rows = [row for row in rows if len(row) == 3 and row[0] in sizes]  # mpirun talks as well
         if any(wrong != "0" for _, _, wrong in rows):
             sys.exit(f"{self.name}: wrong elements: {rows}")
         return {size: float(microseconds) for size, microseconds, _ in rows}
@@ -75,12 +82,24 @@ class Ours:
             return {str(row["bytes"]): row["time_us"] for row in json.load(file)}
 
 
-def all_mpis(folders, programs):
+def all_mpis(folders, programs, limit):
     found = [["/usr/bin", f"mpicc.{name}", f"mpirun.{name}"] for name in ("openmpi", "mpich")]
     found = [names for names in found if all(map(shutil.which, names[1:]))]
     for folder in (os.path.join(os.path.abspath(folder), "bin") for folder in folders):
         found.append([folder, os.path.join(folder, "mpicc"), os.path.join(folder, "mpirun")])
-    return [Mpi(*names, os.path.join(programs, str(i))) for i, names in enumerate(found)]
+    return [Mpi(*names, os.path.join(programs, str(i)), limit) for i, names in enumerate(found)]
+
+
+def measure(contenders, ranks, sizes, rounds):
+    """By the name of a contender: its times, bytes -> microseconds, one for each round."""
+    times = {contender.name: [] for contender in contenders}
+    for _ in range(rounds):
+        for contender in contenders:
+            done = times[contender.name]
+            if done and len(done[-1]) < len(sizes):
+                continue  # it was stopped, and would be again
+            done.append(contender.run(ranks, sizes))
+    return times
 
 
 def print_table(ranks, sizes, contenders, times):
@@ -89,10 +108,13 @@ def print_table(ranks, sizes, contenders, times):
     for contender in contenders:
         line = f"    {contender.name:<20}"
         for size in sizes:
-            mine = [time[size] for time in times[contender.name]]
+            mine = [time[size] for time in times[contender.name] if size in time]
+            if not mine:
+                line += f"{'-':>10}{'':>7}"
+                continue
             ratio = statistics.median(time / f[size] for time, f in zip(mine, first))
             line += f"{statistics.median(mine):>10.{2 * (mine[0] < 100)}f}{ratio:>7.2f}"
-        print(line, flush=True)
+        print(line.rstrip(), flush=True)
 
 
 def main():
@@ -103,20 +125,18 @@ def main():
     parser.add_argument("-n", "--ranks", default="2,4,6")
     parser.add_argument("--bytes", default="4,64000,1000000,100000000")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=60, help="seconds for a program [60]")
     parser.add_argument("--mpi", action="append", default=[], metavar="FOLDER",
                         help="another MPI: bin/mpicc and bin/mpirun are in this folder")
     args = parser.parse_args()
     sizes = args.bytes.split(",")
     with tempfile.TemporaryDirectory() as programs:
         contenders = [Ours(args.ringside, name) for name in args.backends.split(",")]
-        contenders += all_mpis(args.mpi, programs)
+        contenders += all_mpis(args.mpi, programs, args.limit)
         print(f"all_reduce of fp32, medians of {args.rounds} rounds; beside each time its ratio to "
               f"{contenders[0].name}")
         for ranks in args.ranks.split(","):
-            times = {contender.name: [] for contender in contenders}
-            for _ in range(args.rounds):
-                for contender in contenders:
-                    times[contender.name].append(contender.run(ranks, sizes))
+            times = measure(contenders, ranks, sizes, args.rounds)
             print_table(ranks, sizes, contenders, times)
 
 

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { blocks = 4, warmup = 5, trial_samples = 3, fewest_samples = 7, most_in_a_batch = 10000 };
-enum { period = 509 };                // of the data: a prime, so no chunk begins where another did
+enum { blocks = 4, trial_samples = 3, fewest_samples = 7, most_in_a_batch = 10000 };
+enum { warmup_calls = 5, warmup_of_long_calls = 2 };
+enum { period = 509 };                   // of the data: a prime, so chunks begin at different places
 static const double of_a_sample = 2e-3;  // seconds; shorter calls share a batch
 static const double of_a_size = 0.5;     // seconds for all samples, unless these are too few
 
@@ -51,7 +52,7 @@ static float* pages(int count) {
 }
 
 // One block of samples, with fresh buffers. Returns how many elements are wrong.
-static int measure_block(int count, int batch, int samples, double* seconds) {
+static int measure_block(int count, int warmup, int batch, int samples, double* seconds) {
   float of_rank[period], of_all[period] = {0};
   for (int i = 0; i < period; ++i) {
     of_rank[i] = number(rank, i);
@@ -73,7 +74,7 @@ static int measure_block(int count, int batch, int samples, double* seconds) {
 static void measure(int bytes) {
   const int count = bytes / (int)sizeof(float);
   double trial[trial_samples];
-  int wrong = measure_block(count, 1, trial_samples, trial);
+  int wrong = measure_block(count, warmup_calls, 1, trial_samples, trial);
   const double call = of_the_slowest_rank(median(trial, trial_samples));
 
   int batch = (int)(of_a_sample / call) + 1;
@@ -81,10 +82,11 @@ static void measure(int bytes) {
   int samples = (int)(of_a_size / (call * batch));
   if (samples < fewest_samples) samples = fewest_samples;
   samples = (samples + blocks - 1) / blocks;  // of a block
+  const int warmup = call > of_a_sample ? warmup_of_long_calls : warmup_calls;
 
   double* const seconds = malloc(sizeof(double) * (size_t)(blocks * samples));
   for (int b = 0; b < blocks; ++b)
-    wrong += measure_block(count, batch, samples, seconds + b * samples);
+    wrong += measure_block(count, warmup, batch, samples, seconds + b * samples);
   const double time = of_the_slowest_rank(median(seconds, blocks * samples));
   free(seconds);
   MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
