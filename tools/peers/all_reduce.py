@@ -103,17 +103,18 @@ def measure(contenders, ranks, sizes, rounds):
 
 
 def print_table(ranks, sizes, contenders, times):
-    print(f"\n  {ranks} ranks, us" + " " * 11 + "".join(f"{int(size):>15,} B" for size in sizes))
+    print(f"\n  {ranks} ranks, us" + " " * 11 + "".join(f"{int(size):>16,} B" for size in sizes))
     first = times[contenders[0].name]
     for contender in contenders:
         line = f"    {contender.name:<20}"
         for size in sizes:
             mine = [time[size] for time in times[contender.name] if size in time]
             if not mine:
-                line += f"{'-':>10}{'':>7}"
+                line += f"{'-':>10}{'':>8}"
                 continue
             ratio = statistics.median(time / f[size] for time, f in zip(mine, first))
-            line += f"{statistics.median(mine):>10.{2 * (mine[0] < 100)}f}{ratio:>7.2f}"
+            line += f"{statistics.median(mine):>10.{2 * (mine[0] < 100)}f}"
+            line += f"{ratio:>8.{2 * (ratio < 1000)}f}"
         print(line.rstrip(), flush=True)
 
 

@@ -12,7 +12,7 @@
 
 enum { blocks = 4, trial_samples = 3, fewest_samples = 7, most_in_a_batch = 10000 };
 enum { warmup_calls = 5, warmup_of_long_calls = 2 };
-enum { period = 509 };                   // of the data: a prime, so chunks begin at different places
+enum { period = 509 };                   // of the data, a prime: no chunk begins like another one
 static const double of_a_sample = 2e-3;  // seconds; shorter calls share a batch
 static const double of_a_size = 0.5;     // seconds for all samples, unless these are too few
 
