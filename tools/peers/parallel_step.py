@@ -192,7 +192,9 @@ def measure(args):
 def print_table(args, medians):
     asked = [strategy for strategy in STRATEGIES if strategy in args.strategies.split(",")]
     print(f"  {'step, ms':<24}" + "".join(f"{STRATEGIES[strategy]:>19}" for strategy in asked))
-    first = next(iter(medians.values()))
+    first = {}  # time of the first row that has the strategy
+    for times in medians.values():
+        first = {**times, **first}
     for row, times in medians.items():
         line = f"  {row:<24}"
         for strategy in asked:
@@ -201,7 +203,7 @@ def print_table(args, medians):
                      else f"{'-':>7}{'':>12}")
         print(line.rstrip())
     print("  beside each time: its ratio to the same row's step without communication, and to the "
-          "first row")
+          "first")
 
 
 def main():

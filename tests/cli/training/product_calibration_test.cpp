@@ -76,7 +76,7 @@ TEST_CASE("products go to the library that the calibration found to be faster") 
   CHECK(library_for(product_kinds[2]) == MatrixLibrary::blas);
 }
 
-TEST_CASE("a new calibration takes the place of the old one; other entries stay") {
+TEST_CASE("a new calibration takes the place of the old one, and other entries stay") {
   const CacheFolder cache;
   const json of_a_transport = {{"transport", "tcp"}, {"alpha_us", 3}};
   cache.write({{"entries", {of_a_transport}}});
@@ -90,8 +90,7 @@ TEST_CASE("a new calibration takes the place of the old one; other entries stay"
   CHECK(kinds_by_onednn() == if_there(1));
 }
 
-TEST_CASE(
-    "an entry for another BLAS, kernel or host does not count; unknown keys and kinds do no harm") {
+TEST_CASE("an entry for another BLAS or host does not count, and unknown keys do no harm") {
   const CacheFolder cache;
   keep_products(two_faster());
   const json good = cache.read();
