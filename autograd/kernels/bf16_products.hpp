@@ -1,9 +1,8 @@
 // Products of bf16 matrices with fp32 sums, by oneDNN: where the processor multiplies bf16 numbers
 // itself, that is twice as fast as fp32, and nothing is widened in memory first.
 //
-// oneDNN is opened when the first product is computed (Debian: libdnnl2; libdnnl.so.2 or .so.3).
-// Where it is missing, or the processor has no such instructions, gemm's callers convert bf16 to
-// fp32 and multiply that. RINGSIDE_ONEDNN=off does the same.
+// Where oneDNN is missing (onednn.hpp), or the processor has no such instructions, gemm's callers
+// convert bf16 to fp32 and multiply that.
 #pragma once
 
 #include <string>

@@ -17,8 +17,10 @@
 #include "cli/bench/run.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "collectives/call.hpp"
 #include "collectives/selection/calibration.hpp"
+#include "collectives/selection/calibration_file.hpp"
 #include "collectives/transport/link.hpp"
 
 namespace ringside::cli {
@@ -190,10 +192,14 @@ void finish_calibration(const BenchArguments& args, const BenchPlan& plan,
                         const std::vector<Json>& rows) {
   const auto costs = costs_from_rows(plan, rows, measure_adding());
   collectives::keep_calibration(costs);
+  const std::vector<ProductSpeed> products = measure_products();
+  keep_products(products);
   fmt::print(
       file_beside(args.json),
-      "{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by it.\n",
-      calibration_report(costs, plan.ranks.back()), collectives::calibration_file().string());
+      "{}\n{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by it,\n"
+      "and training selects libraries.\n",
+      calibration_report(costs, plan.ranks.back()), products_report(products),
+      collectives::calibration_file().string());
   if (!args.json.empty()) write_json_file(args.json, Json(rows));
 }
 
@@ -276,8 +282,9 @@ void add_bench_command(CLI::App& app) {
                    "all_to_all or barrier")
       ->type_name("");
   command->add_flag("--calibrate", args->calibrate,
-                    "Measure the costs of messages and sums on this machine and save them: our "
-                    "backends select their algorithms by these costs");
+                    "Measure the costs of messages, sums and matrix products on this machine and "
+                    "save them: our backends select their algorithms by them, and training the "
+                    "library of each kind of product");
   const CLI::Option* ranks = add_measurement_options(*command, *args);
   command
       ->add_option("--json", args->json,

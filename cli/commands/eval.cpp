@@ -12,13 +12,13 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
-#include "autograd/kernels/threads/parallel.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/one_of.hpp"
 #include "cli/report/json_file.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/checkpoint/step_dump.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
@@ -126,7 +126,7 @@ void check_memory(const Arguments& args, const transformer::Config& config, auto
 }
 
 void evaluate(const Arguments& args) {
-  autograd::set_threads(args.threads);
+  begin_computing(args.threads);
   const transformer::Config config = transformer::load_config(args.init);
   const auto sequences =
       transformer::read_tokens(args.tokens, args.sequence > 0 ? args.sequence : config.sequence);

@@ -11,13 +11,13 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "autograd/kernels/threads/parallel.hpp"
 #include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/one_of.hpp"
 #include "cli/training/device_option.hpp"
 #include "cli/training/memory_check.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/data/vocabulary.hpp"
 #include "transformer/inference/generation.hpp"
@@ -74,7 +74,7 @@ std::vector<std::int32_t> tokens_of(const std::string& text,
 }
 
 void generate(const Arguments& args) {
-  autograd::set_threads(args.threads);
+  begin_computing(args.threads);
   const transformer::Config config = transformer::load_config(args.init);
   const auto vocabulary = transformer::Vocabulary::of_checkpoint(args.init);
   require_fits(vocabulary, config);

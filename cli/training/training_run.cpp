@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/threads/parallel.hpp"
 #include "base/printable.hpp"
 #include "cli/training/interrupt.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "cli/training/run_printer.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/checkpoint/step_dump.hpp"
@@ -144,7 +144,7 @@ void train(const TrainingPlan& plan, ProcessGroup& group, const Text& text, cons
 
 void run_training(const TrainingPlan& plan, ProcessGroup& group,
                   std::unique_ptr<ParallelStrategy> given_strategy, Recording& recording) {
-  autograd::set_threads(plan.threads);
+  begin_computing(plan.threads);
   const Text text = read_data(plan);
   const Corpus corpus(text.bytes, *plan.vocabulary);
   Model model(plan.config, plan.dtype, plan.device, given_strategy->part(),

@@ -1,26 +1,18 @@
 #include "collectives/selection/calibration.hpp"
 
-#include <atomic>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <thread>
 
-#include <unistd.h>
-
-#include <nlohmann/json.hpp>
-
-#include "base/environment.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/execution/make_executor.hpp"
+#include "collectives/selection/calibration_file.hpp"
 #include "collectives/transport/announcements.hpp"
 #include "collectives/transport/shm/announcement.hpp"
 
 namespace ringside::collectives {
 namespace {
 
-using Json = nlohmann::ordered_json;
-namespace fs = std::filesystem;
+using Json = CalibrationEntry;
 
 // A value in the file: its key, the member that it sets, and its unit in seconds.
 template <class Of>
@@ -38,24 +30,8 @@ constexpr Field<PerByte> byte_fields[] = {{"beta_ns_per_byte", &PerByte::beta, 1
                                           {"copy_ns_per_byte", &PerByte::copy, 1e-9},
                                           {"gamma_ns_per_byte", &PerByte::gamma, 1e-9}};
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
 int cores_here() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-// What identifies the entry of this machine for a transport.
-Json key_of(std::string_view transport) {
-  return {{"transport", transport}, {"host", host_name()}, {"cores", cores_here()}};
-}
-
-bool matches(const Json& entry, const Json& key) {
-  for (const auto& [name, value] : key.items())
-    if (!entry.contains(name) || entry.at(name) != value) return false;
-  return true;
 }
 
 double time_in(const Json& value, const char* key) {
@@ -76,6 +52,11 @@ MachineCosts costs_from(const Json& entry, MachineCosts costs) {
   return costs;
 }
 
+// What identifies the entry of this machine for a transport.
+Json key_of(std::string_view transport) {
+  return calibration_key({{"transport", transport}});
+}
+
 Json entry_of(const Json& key, const MachineCosts& costs) {
   Json entry = key;
   for (const auto& field : common_fields) entry[field.key] = costs.common.*field.value / field.unit;
@@ -86,33 +67,7 @@ Json entry_of(const Json& key, const MachineCosts& costs) {
   return entry;
 }
 
-// The entries of the file; none if it does not exist. Throws if its content is invalid.
-Json read_entries(const fs::path& path) {
-  std::ifstream file(path);
-  if (path.empty() || !file) return Json::array();
-  const Json content = Json::parse(file);
-  const Json& entries = content.at("entries");
-  require(entries.is_array(), "\"entries\" is not a list");
-  return entries;
-}
-
-void warn_once(const fs::path& path, const std::string& why) {
-  static std::atomic<bool> warned = false;
-  if (warned.exchange(true)) return;
-  fmt::print(stderr,
-             "ringside: {} is invalid ({}), so built-in costs are used; ringside bench --calibrate "
-             "writes a new file\n",
-             path.string(), why);
-}
-
 }  // namespace
-
-fs::path calibration_file() {
-  const fs::path name = fs::path("ringside") / "calibration.json";
-  if (const auto cache = environment("XDG_CACHE_HOME")) return *cache / name;
-  if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / name;
-  return {};
-}
 
 MachineCosts built_in_costs(std::string_view transport) {
   MachineCosts costs{
@@ -137,52 +92,19 @@ MachineCosts built_in_costs(std::string_view transport) {
 
 MachineCosts costs_here(std::string_view transport) {
   const MachineCosts built_in = built_in_costs(transport);
-  const fs::path path = calibration_file();
   try {
-    const Json key = key_of(transport);
-    for (const Json& entry : read_entries(path))
-      if (matches(entry, key)) return costs_from(entry, built_in);
-  } catch (const Json::exception&) {
-    warn_once(path, "it is not the JSON of a calibration");
+    if (const auto entry = find_calibration(key_of(transport))) return costs_from(*entry, built_in);
   } catch (const std::exception& error) {
-    warn_once(path, error.what());
+    warn_of_invalid_calibration(error, "built-in costs are used");
   }
   return built_in;
 }
 
 void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
-  const fs::path path = calibration_file();
-  require(!path.empty(), "there is no folder for the calibration file: set HOME or XDG_CACHE_HOME");
-  Json entries = Json::array();
-  const auto replaced = [&](const Json& entry) {
-    return std::any_of(measured.begin(), measured.end(),
-                       [&](const auto& one) { return matches(entry, key_of(one.first)); });
-  };
-  try {
-    for (const Json& entry : read_entries(path))
-      if (!replaced(entry)) entries.push_back(entry);
-  } catch (const std::exception&) {
-    entries = Json::array();  // invalid: write a new file
-  }
+  std::vector<CalibrationRecord> records;
   for (const auto& [transport, costs] : measured)
-    entries.push_back(entry_of(key_of(transport), costs));
-
-  const fs::path beside = path.string() + fmt::format(".{}", ::getpid());
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  std::ofstream file(beside);
-  file << Json{{"entries", entries}}.dump(2) << "\n";
-  file.close();
-  const bool written = !file.fail();
-  if (written) fs::rename(beside, path, error);
-  if (!written || error) {
-    std::error_code ignored;
-    fs::remove(beside, ignored);
-    fail(
-        "cannot write the calibration to {}: make the folder writable, or set XDG_CACHE_HOME to "
-        "another one",
-        path.string());
-  }
+    records.push_back({key_of(transport), entry_of(key_of(transport), costs)});
+  keep_in_calibration(records);
 }
 
 AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,

@@ -1,17 +1,14 @@
 // What messages and sums cost on this machine. `ringside bench --calibrate` measures it and writes
 // a file into the user's cache folder; without a measurement there are built-in values.
 //
-// The file is JSON with an entry for each transport, host name and number of cores, so that several
-// machines can share a home folder:
+// An entry of the file (calibration_file.hpp), one for each transport:
 //
-//     {"entries": [{"transport": "tcp", "host": "lab3", "cores": 2,
-//                   "alpha_us": 24.1, "turn_us": 6.2, "overhead_us": 5.1,
-//                   "buffer_bytes": [64000, 1000000, 16000000],
-//                   "beta_ns_per_byte": [0.1, 0.2, 0.4],
-//                   "copy_ns_per_byte": [...], "gamma_ns_per_byte": [...]}]}
+//     {"transport": "tcp", "host": "lab3", "cores": 2,
+//      "alpha_us": 24.1, "turn_us": 6.2, "overhead_us": 5.1,
+//      "buffer_bytes": [64000, 1000000, 16000000], "beta_ns_per_byte": [0.1, 0.2, 0.4],
+//      "copy_ns_per_byte": [...], "gamma_ns_per_byte": [...]}
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,10 +19,6 @@
 #include "collectives/selection/cost_model.hpp"
 
 namespace ringside::collectives {
-
-// $XDG_CACHE_HOME/ringside/calibration.json, or ~/.cache/ringside/calibration.json; empty if
-// neither XDG_CACHE_HOME nor HOME is set.
-std::filesystem::path calibration_file();
 
 // Measured on a machine with two cores, over its loopback interface and memory
 // (docs/performance.md); `cores` is the number of this machine. An unknown transport gets the

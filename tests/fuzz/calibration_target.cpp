@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "collectives/selection/calibration.hpp"
+#include "collectives/selection/calibration_file.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 namespace {

@@ -11,11 +11,13 @@ SIZES = {  # d_model, heads, d_ff, layers, vocabulary
 
 
 def let_libraries_choose():
-    """Removes the variables that make a library use less than the processor has."""
+    """Removes the variables that make a library use less than the processor has, and names them."""
     for variable in ("OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR",
                      "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY",
                      "RINGSIDE_ONEDNN"):
-        os.environ.pop(variable, None)
+        value = os.environ.pop(variable, None)
+        if value is not None:
+            print(f"measured without {variable}={value}, which this environment sets")
 
 
 def require_torch():
@@ -23,6 +25,18 @@ def require_torch():
         print(f"{sys.argv[0]}: {sys.executable} has no torch: install it (pip install torch, in a "
               "venv outside the repository) and run this script with that Python", file=sys.stderr)
         sys.exit(2)
+
+
+def adamw_options():
+    """Options of torch.optim.AdamW: fused, where this version has that for the CPU."""
+    import torch
+
+    options = {"lr": 1e-4, "weight_decay": 0.1}
+    try:
+        torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], fused=True, **options)
+        return {"fused": True, **options}
+    except (RuntimeError, TypeError):
+        return options
 
 
 def make_llama(model_name, batch, sequence):

@@ -2,22 +2,26 @@
 """Compares data parallelism and ZeRO with PyTorch's on this machine.
 
     tools/peers/parallel_step.py [--ringside build/release/bin/ringside] [--backends shm,tcp]
-                                 [--rounds 3] [--json FILE]
+                                 [--contenders fp32,bf16,eager,compile,autocast] [--rounds 3]
+                                 [--json FILE]
 
-Needs a Python with torch 1.13 or newer; the project itself does not. Both sides run the same Llama
-model, sizes, batch, clipping and AdamW in fp32, with the same number of processes and threads.
-PyTorch's ranks communicate through Gloo over loopback:
+Needs a Python with torch 1.13 or newer (2.0 for `compile`); the project itself does not. All sides
+run the same Llama model, sizes, batch, clipping and AdamW, with the same number of processes and
+threads. PyTorch's ranks communicate through Gloo over loopback:
 
     no communication    each rank alone                       bench ddp, none
     data parallel       DistributedDataParallel               bench ddp, bucketed
     ZeRO-1              DDP and ZeroRedundancyOptimizer       bench zero, zero1
     FSDP                fully_shard of each block             bench zero, zero3
 
-Each round runs Ringside once and PyTorch once, so that a slow phase of the machine affects both. On
-both sides the strategies take turns, one step each. The time of a step is that of the slowest rank.
-Prints medians over the rounds of the medians over the steps.
+Contenders are fp32 and bf16 (Ringside; bench zero has fp32 only), and PyTorch eager in fp32, under
+torch.compile, or with autocast to bf16. Each round runs every contender once, so that a slow phase
+of the machine affects all. Within a contender the strategies take turns, one step each. The time of
+a step is that of the slowest rank. Variables that hold a library back (OPENBLAS_CORETYPE and the
+like) are removed. Prints medians over the rounds of the medians over the steps.
 """
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -27,10 +31,12 @@ import sys
 import tempfile
 import time
 
-from llama import SIZES, let_libraries_choose, make_llama, require_torch
+from llama import SIZES, adamw_options, let_libraries_choose, make_llama, require_torch
 
 STRATEGIES = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1",
               "zero3": "FSDP"}
+OURS = ("fp32", "bf16")
+THEIRS = ("eager", "compile", "autocast")
 
 
 def make_contender(strategy, args):
@@ -39,7 +45,7 @@ def make_contender(strategy, args):
     from torch.nn.parallel import DistributedDataParallel
 
     model = make_llama(args.model, args.batch, args.sequence)
-    options = {"lr": 1e-4, "weight_decay": 0.1}
+    options = adamw_options()
     if strategy in ("bucketed", "zero1"):
         model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb,
                                         gradient_as_bucket_view=True)
@@ -64,7 +70,10 @@ def contenders_of(args):
     contenders, missing = {}, {}
     for strategy in args.strategies.split(","):
         try:
-            contenders[strategy] = make_contender(strategy, args)
+            model, optimizer = make_contender(strategy, args)
+            if args.torch_rank == "compile":
+                model.compile()
+            contenders[strategy] = model, optimizer
         except Exception as error:  # any error: the strategy is not supported
             missing[strategy] = f"{type(error).__name__}: {error}".splitlines()[0]
     return contenders, missing
@@ -80,6 +89,8 @@ def torch_rank(args):
     dist.init_process_group("gloo")
     vocabulary = SIZES[args.model][-1]
     contenders, missing = contenders_of(args)
+    wide = contextlib.nullcontext()
+    narrow = torch.autocast("cpu", dtype=torch.bfloat16)
     generator = torch.Generator().manual_seed(dist.get_rank())
     tokens, targets = (torch.randint(vocabulary, (args.batch, args.sequence), generator=generator)
                        for _ in range(2))
@@ -89,7 +100,9 @@ def torch_rank(args):
         start = time.perf_counter()
         # DDP's gradients are views into its buckets.
         optimizer.zero_grad(set_to_none=strategy not in ("bucketed", "zero1"))
-        F.cross_entropy(model(tokens).view(-1, vocabulary), targets.view(-1)).backward()
+        with narrow if args.torch_rank == "autocast" else wide:
+            logits = model(tokens)
+        F.cross_entropy(logits.float().view(-1, vocabulary), targets.view(-1)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         seconds = torch.tensor(time.perf_counter() - start)
@@ -107,13 +120,14 @@ def torch_rank(args):
     dist.destroy_process_group()
 
 
-def run_torch(args):
+def run_torch(contender, args):
+    """strategy -> milliseconds, and more: what rank 0 prints."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1",
                    "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, *sys.argv, "--torch-rank"]
+    command = [sys.executable, *sys.argv, "--torch-rank", contender]
     ranks = [subprocess.Popen(command, env={**environment, "RANK": str(r)}, text=True,
                               stdout=subprocess.DEVNULL if r else subprocess.PIPE,
                               stderr=subprocess.DEVNULL if r else None)
@@ -135,37 +149,61 @@ def run_ringside(args, bench, more):
         return json.load(file)
 
 
-def run_ringside_round(args):
-    """(strategy, backend) -> milliseconds."""
+def run_ours(dtype, args):
+    """backend -> strategy -> milliseconds."""
     asked, rows = args.strategies.split(","), []
     figures = run_ringside(args, "ddp", ["--backend", args.backends, "--strategies", "bucketed",
-                                         "--buckets", str(args.bucket_mb)])
+                                         "--buckets", str(args.bucket_mb), "--dtype", dtype])
     for one in figures if isinstance(figures, list) else [figures]:
-        rows += [(row["strategy"], row["backend"], row["step_ms"]) for row in one["rows"]]
+        rows += one["rows"]
     sharded = [strategy for strategy in asked if strategy.startswith("zero")]
-    if sharded:
-        figures = run_ringside(args, "zero", ["--backend", args.backends,
-                                              "--strategies", ",".join(sharded),
-                                              "--bucket-mb", str(args.bucket_mb)])
-        rows += [(row["strategy"], row["backend"], row["step_ms"]) for row in figures]
-    return {(strategy, backend): ms for strategy, backend, ms in rows if strategy in asked}
+    if sharded and dtype == "fp32":
+        rows += run_ringside(args, "zero", ["--backend", args.backends,
+                                            "--strategies", ",".join(sharded),
+                                            "--bucket-mb", str(args.bucket_mb)])
+    times = {backend: {} for backend in args.backends.split(",")}
+    for row in rows:
+        if row["strategy"] in asked:
+            times[row["backend"]][row["strategy"]] = row["step_ms"]
+    return times
 
 
-def print_table(args, ours, theirs):
-    backends = args.backends.split(",")
-    print(f"  {'step (ms)':<18}" + "".join(f"{'ringside ' + b:>16}" for b in backends) +
-          f"{'torch gloo':>14}" + "".join(f"{'torch / ' + b:>14}" for b in backends))
-    for strategy, name in STRATEGIES.items():
-        if strategy not in args.strategies.split(","):
-            continue
-        own = [ours[strategy, backend] for backend in backends]
-        line = f"  {name:<18}" + "".join(f"{ms:>10.0f}{ms / ours['none', b]:>6.2f}"
-                                         for ms, b in zip(own, backends))
-        if strategy in theirs:
-            line += f"{theirs[strategy]:>8.0f}{theirs[strategy] / theirs['none']:>6.2f}"
-            line += "".join(f"{theirs[strategy] / ms:>14.2f}" for ms in own)
-        print(line)
-    print("  beside each time: its ratio to the step without communication")
+def measure(args):
+    """Row of the table -> strategy -> median milliseconds; and what PyTorch said last."""
+    rounds, answer = {}, {"missing": {}, "version": "not measured"}
+
+    def note(row, times):
+        for strategy, ms in times.items():
+            rounds.setdefault(row, {}).setdefault(strategy, []).append(ms)
+
+    for _ in range(args.rounds):
+        for contender in args.contenders.split(","):
+            if contender in OURS:
+                for backend, times in run_ours(contender, args).items():
+                    note(f"Ringside {contender}, {backend}", times)
+            else:
+                answer = run_torch(contender, args)
+                note(f"PyTorch {contender}, Gloo", answer["step_ms"])
+    medians = {row: {strategy: statistics.median(ms) for strategy, ms in times.items()}
+               for row, times in rounds.items()}
+    return medians, answer
+
+
+def print_table(args, medians):
+    asked = [strategy for strategy in STRATEGIES if strategy in args.strategies.split(",")]
+    print(f"  {'step, ms':<24}" + "".join(f"{STRATEGIES[strategy]:>19}" for strategy in asked))
+    first = {}  # time of the first row that has the strategy
+    for times in medians.values():
+        first = {**times, **first}
+    for row, times in medians.items():
+        line = f"  {row:<24}"
+        for strategy in asked:
+            ms = times.get(strategy)
+            line += (f"{ms:>7.0f}{ms / times['none']:>6.2f}{ms / first[strategy]:>6.2f}" if ms
+                     else f"{'-':>7}{'':>12}")
+        print(line.rstrip())
+    print("  beside each time: its ratio to the same row's step without communication, and to the "
+          "first")
 
 
 def main():
@@ -180,12 +218,13 @@ def main():
     parser.add_argument("--bucket-mb", type=float, default=25)
     parser.add_argument("--backends", default="shm,tcp",
                         help="Ringside's backends: shm, tcp, or both")
+    parser.add_argument("--contenders", default=",".join(OURS + THEIRS))
     parser.add_argument("--strategies", default=",".join(STRATEGIES),
                         help="some of these; none is the baseline")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--json", help="write the medians to this file")
-    parser.add_argument("--torch-rank", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--torch-rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
     require_torch()
     let_libraries_choose()
@@ -194,26 +233,19 @@ def main():
     if args.torch_rank:
         return torch_rank(args)
 
-    ours, theirs, answer = {}, {}, {}
-    for _ in range(args.rounds):
-        for key, ms in run_ringside_round(args).items():
-            ours.setdefault(key, []).append(ms)
-        answer = run_torch(args)
-        for strategy, ms in answer["step_ms"].items():
-            theirs.setdefault(strategy, []).append(ms)
-    ours, theirs = ({key: statistics.median(ms) for key, ms in side.items()}
-                    for side in (ours, theirs))
+    for name in args.contenders.split(","):
+        if name not in OURS + THEIRS:
+            parser.error(f"there is no contender '{name}': take {', '.join(OURS + THEIRS)}")
+    medians, answer = measure(args)
     print(f"{args.model}, batch {args.batch} x {args.sequence} of each of {args.ranks} ranks, "
-          f"{args.threads} thread(s) each, fp32, AdamW; torch {answer['version']}; "
+          f"{args.threads} thread(s) each, AdamW; PyTorch {answer['version']}; "
           f"medians of {args.rounds} rounds of {args.steps} steps")
-    print_table(args, ours, theirs)
+    print_table(args, medians)
     for strategy, why in answer["missing"].items():
-        print(f"  torch's {STRATEGIES[strategy]} is not available: {why}")
+        print(f"  PyTorch's {STRATEGIES[strategy]} is not available: {why}")
     if args.json:
-        rows = [{"strategy": strategy, "library": f"ringside {backend}", "step_ms": ms}
-                for (strategy, backend), ms in ours.items()]
-        rows += [{"strategy": strategy, "library": f"torch {answer['version']} gloo", "step_ms": ms}
-                 for strategy, ms in theirs.items()]
+        rows = [{"contender": row, "strategy": strategy, "step_ms": ms}
+                for row, times in medians.items() for strategy, ms in times.items()]
         with open(args.json, "w") as file:
             json.dump(rows, file, indent=2)
 

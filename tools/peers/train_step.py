@@ -2,7 +2,7 @@
 """Compares the time of a training step with PyTorch's on this machine.
 
     tools/peers/train_step.py [--ringside build/release/bin/ringside] [--threads 1,2] [--rounds 3]
-                              [--contenders fp32,bf16,eager,compile,autocast]
+                              [--contenders fp32,bf16,eager,compile,autocast,autocast_compile]
 
 Needs a Python with torch 1.13 or newer (2.0 for `compile`); the project itself does not. All sides
 run the same Llama model, sizes, batch, clipping and AdamW:
@@ -13,9 +13,10 @@ run the same Llama model, sizes, batch, clipping and AdamW:
     autocast            the same as eager, with matrix products in bf16
     autocast_compile    both
 
-Each round runs every contender once, so that a slow phase of the machine affects all. Variables that
-hold a library back (OPENBLAS_CORETYPE and the like) are removed. Prints medians over the rounds: of
-the step, of its ratio to the first contender's step in the same round, and the peak resident memory.
+Each round runs every contender once, so that a slow phase of the machine affects all. Variables
+that hold a library back (OPENBLAS_CORETYPE and the like) are removed. Prints medians over the
+rounds: of the step, of its ratio to the first contender's step in the same round, and the peak
+resident memory.
 """
 import argparse
 import contextlib
@@ -27,20 +28,10 @@ import sys
 import tempfile
 import time
 
-from llama import SIZES, let_libraries_choose, make_llama, require_torch
+from llama import SIZES, adamw_options, let_libraries_choose, make_llama, require_torch
 
 OURS = ("fp32", "bf16")
 THEIRS = ("eager", "compile", "autocast", "autocast_compile")
-
-
-def make_adamw(parameters):
-    import torch
-
-    options = {"lr": 1e-4, "weight_decay": 0.1}
-    try:
-        return torch.optim.AdamW(parameters, fused=True, **options)
-    except (RuntimeError, TypeError):  # an older version has no fused AdamW for the CPU
-        return torch.optim.AdamW(parameters, **options)
 
 
 def torch_step(contender, args, threads):
@@ -51,7 +42,7 @@ def torch_step(contender, args, threads):
     torch.set_num_threads(threads)
     vocabulary = SIZES[args.model][-1]
     model = make_llama(args.model, args.batch, args.sequence)
-    optimizer = make_adamw(model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), **adamw_options())
     run = torch.compile(model) if "compile" in contender else model
     tokens, targets = (torch.randint(vocabulary, (args.batch, args.sequence)) for _ in range(2))
     times = []
@@ -82,7 +73,8 @@ def run_ours(dtype, args, threads):
         row = json.load(file)[0]
     return {"step_ms": row["step_ms"], "alone_ms": row["gemm_alone_ms"],
             "peak_mb": row["peak_resident_bytes"] / 1e6,
-            "version": f"{row['blas']} {row['blas_kernel']}, bf16 products: {row['bf16_products']}"}
+            "version": f"{row['blas']} {row['blas_kernel']}; products of fp32: "
+                       f"{row['fp32_products']}, of bf16: {row['bf16_products']}"}
 
 
 def run_torch(contender, args, threads):
@@ -125,7 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringside", default="build/release/bin/ringside")
-    parser.add_argument("--contenders", default="fp32,bf16,eager,compile,autocast")
+    parser.add_argument("--contenders", default=",".join(OURS + THEIRS))
     parser.add_argument("--model", default="lab", choices=SIZES)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--sequence", type=int, default=256)

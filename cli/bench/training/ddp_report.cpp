@@ -106,9 +106,9 @@ std::string ddp_table(const DdpFigures& f) {
                        with_unit(static_cast<double>(f.parameters)), f.gradient_bytes() / 1e6,
                        f.ranks, f.backend, behind(f)),
            80);
-  text +=
-      fmt::format("\n{} sequences of {} and {} each, fp32, AdamW; medians of {} steps{}\n", f.batch,
-                  f.sequence, counted(f.threads, "thread"), f.steps, on_device_text(f.device));
+  text += fmt::format("\n{} sequences of {} and {} each, {}, AdamW; medians of {} steps{}\n",
+                      f.batch, f.sequence, counted(f.threads, "thread"), name_of(f.dtype), f.steps,
+                      on_device_text(f.device));
   constexpr const char* line = "  {:<17}{:>8}{:>9}{:>10}{:>10}{:>7}{:>9}{:>8}\n";
   text += fmt::format(line, "strategy", "bucket", "step", "network", "exposed", "calls", "sent",
                       "ratio");
@@ -125,6 +125,7 @@ Json to_json(const DdpFigures& f) {
              {"ranks", f.ranks},
              {"backend", f.backend},
              {"device", f.device},
+             {"type", name_of(f.dtype)},
              {"link", f.link.empty() ? Json() : Json(f.link)},
              {"threads", f.threads},
              {"batch", f.batch},

@@ -19,6 +19,7 @@ namespace ringside::cli {
 
 struct DdpFigures {
   std::string model, backend, device = "cpu", link;      // link: "" or "1 Gbps, 50 us"
+  autograd::DType dtype = autograd::DType::fp32;         // of parameters and gradients
   std::int64_t parameters = 0, batch = 0, sequence = 0;  // batch: of each rank
   int ranks = 0, threads = 0, steps = 0;
   std::vector<StrategyRow> rows;  // the step without communication first
@@ -29,7 +30,9 @@ struct DdpFigures {
   std::vector<RankTrace> traces;                        // of one step of each strategy, on rank 0
   std::vector<std::pair<std::string, Window>> windows;  // (StrategyRow::text(), its step's window)
 
-  double gradient_bytes() const { return 4.0 * static_cast<double>(parameters); }
+  double gradient_bytes() const {
+    return static_cast<double>(size_of(dtype)) * static_cast<double>(parameters);
+  }
   BucketStudy bucket_study() const;
 };
 

@@ -1,8 +1,11 @@
 #include "cli/bench/training/matrix_libraries.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "autograd/kernels/bf16_products.hpp"
+#include "autograd/kernels/fp32_products.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
 
@@ -36,13 +39,23 @@ int vector_bits_of(const std::string& kernel) {
 
 MatrixLibraries matrix_libraries() {
   const autograd::BlasInUse blas = autograd::blas_in_use();
-  return {blas.name, blas.kernel, vector_bits_here(), autograd::why_no_bf16_products()};
+  const bool fp32_by_onednn =
+      std::any_of(autograd::product_kinds.begin(), autograd::product_kinds.end(),
+                  [](const autograd::ProductKind& kind) {
+                    return autograd::library_for(kind) == autograd::MatrixLibrary::onednn;
+                  });
+  return {blas.name, blas.kernel, vector_bits_here(), autograd::why_no_bf16_products(),
+          fp32_by_onednn};
 }
 
 std::string in_words(const MatrixLibraries& libraries) {
   std::string text = "products by " + (libraries.blas.empty() ? "a BLAS" : libraries.blas);
   if (!libraries.blas_kernel.empty()) text += fmt::format(" ({})", libraries.blas_kernel);
-  text += libraries.bf16.empty() ? ", bf16 by oneDNN" : ", bf16 as fp32";
+  if (libraries.fp32_by_onednn) text += " and oneDNN";
+  if (!libraries.bf16.empty())
+    text += ", bf16 as fp32";
+  else if (!libraries.fp32_by_onednn)
+    text += ", bf16 by oneDNN";
   if (libraries.vector_bits > 0) text += fmt::format("; {}-bit vectors", libraries.vector_bits);
   return text;
 }

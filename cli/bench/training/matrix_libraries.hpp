@@ -11,11 +11,13 @@ struct MatrixLibraries {
   std::string blas, blas_kernel;  // "OpenBLAS 0.3.21", "SkylakeX"; empty: unknown
   int vector_bits = 0;            // of the processor's vector units; 0: unknown
   std::string bf16;               // why there are no products of bf16 numbers; empty: oneDNN's
+  bool fp32_by_onednn = false;    // some kinds of products of fp32 (fp32_products.hpp)
 };
 
 MatrixLibraries matrix_libraries();  // of this machine
 
-// "products by OpenBLAS 0.3.21 (SkylakeX), bf16 by oneDNN; 512-bit vectors"
+// "products by OpenBLAS 0.3.21 (SkylakeX), bf16 by oneDNN; 512-bit vectors", or "products by
+// OpenBLAS 0.3.21 (SkylakeX) and oneDNN; ..." if both multiply fp32.
 std::string in_words(const MatrixLibraries& libraries);
 
 // A sentence if the kernel of the BLAS uses shorter vectors than the processor has; empty if not,

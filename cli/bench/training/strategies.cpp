@@ -67,11 +67,15 @@ int StrategiesOptions::threads_of_a_rank(int ranks_here) const {
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_here));
 }
 
+autograd::DType StrategiesOptions::storage_dtype() const {
+  return dtype == "bf16" ? autograd::DType::bf16 : autograd::DType::fp32;
+}
+
 StrategiesBench::StrategiesBench(const StrategiesOptions& options, std::span<ProcessGroup> groups,
                                  const std::vector<StrategyName>& strategies, const Made& made)
     : options_(options),
       config_(options.step.config()),
-      device_(device_from(options.device, autograd::DType::fp32)),
+      device_(device_from(options.device, options.storage_dtype())),
       groups_(groups) {
   const auto own = 2 * static_cast<std::uint64_t>(groups[0].rank());
   input_ = options.step.tokens(own), target_ = options.step.tokens(own + 1);
@@ -82,7 +86,8 @@ StrategiesBench::StrategiesBench(const StrategiesOptions& options, std::span<Pro
 }
 
 StrategiesBench::Contender StrategiesBench::make(const StrategyName& name) {
-  Contender one{name, std::make_unique<transformer::Model>(config_, autograd::DType::fp32, device_),
+  Contender one{name,
+                std::make_unique<transformer::Model>(config_, options_.storage_dtype(), device_),
                 nullptr, nullptr};
   if (name.strategy == "none")
     one.parallel = std::make_unique<transformer::SingleProcess>();
@@ -236,7 +241,8 @@ void StrategiesBench::require_equal_losses() {
 void require_memory_for(const StrategiesOptions& options,
                         const std::vector<StrategyName>& strategies, int ranks, int ranks_here,
                         const std::string& advice) {
-  const autograd::Device device = device_from(options.device, autograd::DType::fp32);
+  const autograd::DType dtype = options.storage_dtype();
+  const autograd::Device device = device_from(options.device, dtype);
   // On a GPU each rank checks its own memory, not the launcher.
   if (device == autograd::Device::cuda && !environment("RANK")) return;
   transformer::TrainerOptions training;
@@ -245,8 +251,8 @@ void require_memory_for(const StrategiesOptions& options,
   for (const StrategyName& name : strategies) {
     auto held = held_by(name.strategy, ranks, bucket_mb_of(name));
     held.device = device;
-    const auto need = transformer::memory_needed(options.step.config(), training,
-                                                 autograd::DType::fp32, ranks, held);
+    const auto need =
+        transformer::memory_needed(options.step.config(), training, dtype, ranks, held);
     all.parameters += need.parameters, all.gradients += need.gradients,
         all.optimizer += need.optimizer;
     all.activations = std::max(all.activations, need.activations);

@@ -31,6 +31,7 @@ struct StrategiesOptions {
   std::vector<std::string> backends{"auto"};
   std::vector<std::string> strategies;
   DeviceOption device;
+  std::string dtype = "fp32";  // or bf16: storage in 16 bits
   std::optional<int> threads;  // of each rank
   std::optional<double> memory_limit_gb;
 
@@ -38,6 +39,7 @@ struct StrategiesOptions {
   void add_to(CLI::App& command);
 
   int threads_of_a_rank(int ranks_here) const;  // by default the cores divided by the ranks
+  autograd::DType storage_dtype() const;
 };
 
 // One strategy, as a table names it.

@@ -66,6 +66,7 @@ Json to_json(const std::vector<TrainFigures>& all) {
              {"blas", f.libraries.blas},
              {"blas_kernel", f.libraries.blas_kernel},
              {"vector_bits", f.libraries.vector_bits},
+             {"fp32_products", f.libraries.fp32_by_onednn ? "BLAS and oneDNN" : "BLAS"},
              {"bf16_products", f.libraries.bf16 == "" ? "oneDNN" : "none"},
              {"step_ms", f.step_seconds * 1e3},
              {"tokens_per_second", f.tokens_per_second()},

@@ -10,6 +10,8 @@
 #include "cli/bench/training/ddp_report.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/command.hpp"
+#include "cli/one_of.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "collectives/transport/link.hpp"
 #include "collectives/work.hpp"
 #include "parallel/tensor_collectives.hpp"
@@ -91,7 +93,7 @@ class DdpBench {
   DdpFigures describe_run(const ProcessGroup& group) const {
     DdpFigures figures;
     figures.model = args_.step.model, figures.backend = group.backend_name();
-    figures.device = args_.device.name;
+    figures.device = args_.device.name, figures.dtype = args_.storage_dtype();
     if (const auto link = collectives::link_from_environment()) figures.link = to_text(*link);
     figures.parameters = parameter_count(args_.step.config());
     figures.batch = args_.step.batch, figures.sequence = args_.step.sequence;
@@ -99,6 +101,9 @@ class DdpBench {
     figures.steps = args_.step.steps;
     return figures;
   }
+
+  // Of a gradient's element.
+  double element_bytes() const { return static_cast<double>(size_of(args_.storage_dtype())); }
 
   struct Forecast {
     std::vector<BucketSize> sizes;
@@ -110,7 +115,8 @@ class DdpBench {
   Forecast forecast() const {
     StrategiesBench alone(args_, groups_, {{"none", {}, 0}});
     const BackwardTimes times = alone.time_backward(0);
-    const double bytes = 4.0 * static_cast<double>(parameter_count(args_.step.config()));
+    const double bytes =
+        element_bytes() * static_cast<double>(parameter_count(args_.step.config()));
     return {bucket_sizes(alone.model(0), times), times.seconds,
             ddp::fit_bucket_model(time_all_reduces(groups_[0], bytes))};
   }
@@ -131,8 +137,8 @@ class DdpBench {
     std::vector<std::pair<double, double>> result;
     for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
       if (bytes > gradient_bytes && result.size() >= 2) break;
-      const auto data = autograd::Tensor::full({static_cast<std::int64_t>(bytes / sizeof(float))},
-                                               1, autograd::DType::fp32, device_);
+      const auto data = autograd::Tensor::full({static_cast<std::int64_t>(bytes / element_bytes())},
+                                               1, args_.storage_dtype(), device_);
       std::vector<double> seconds;
       for (int i = 0; i <= samples; ++i) {
         group.barrier();
@@ -143,7 +149,7 @@ class DdpBench {
       }
       double slowest = median(seconds);
       group.all_reduce(std::span(&slowest, 1), ReduceOp::max);
-      result.emplace_back(static_cast<double>(data.elements()) * sizeof(float), slowest);
+      result.emplace_back(static_cast<double>(data.elements()) * element_bytes(), slowest);
     }
     return result;
   }
@@ -204,7 +210,7 @@ void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
 }
 
 void run_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_here) {
-  autograd::set_threads(args.threads_of_a_rank(ranks_here));
+  begin_computing(args.threads_of_a_rank(ranks_here));
   const std::vector<DdpFigures> figures = DdpBench(args, groups).measure();
   if (groups[0].rank() == 0) write_outputs(args, figures);
 }
@@ -239,6 +245,10 @@ void add_bench_ddp_command(CLI::App& bench) {
   const auto args = std::make_shared<Arguments>();
   args->strategies = {"naive", "flat", "overlap", "bucketed"};
   args->add_to(*command);
+  command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, sums in fp32")
+      ->type_name("TYPE")
+      ->check(one_of({"fp32", "bf16"}))
+      ->capture_default_str();
   command
       ->add_option("--buckets", args->buckets,
                    "Bucket sizes of bucketed, in 10^6 bytes [four for the size of the model, the "

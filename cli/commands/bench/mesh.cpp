@@ -33,6 +33,7 @@
 #include "cli/training/memory_check.hpp"
 #include "cli/training/mesh/mesh_strategy.hpp"
 #include "cli/training/parallel_strategies.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "collectives/transport/transport.hpp"
 #include "ddp/bucketed.hpp"
 #include "pipeline_parallel/generators/catalogue.hpp"
@@ -306,7 +307,7 @@ Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& wo
 
 void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  autograd::set_threads(args.threads.value_or(std::max(1, cores / ranks_here)));
+  begin_computing(args.threads.value_or(std::max(1, cores / ranks_here)));
   begin_on_device(args.device, std::span(&world, 1));
   std::vector<MeshFigures> all;
   std::vector<Prediction> predictions;

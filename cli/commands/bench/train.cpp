@@ -26,6 +26,7 @@
 #include "cli/launcher/ranks.hpp"
 #include "cli/one_of.hpp"
 #include "cli/training/device_option.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "cli/training/progress.hpp"
 #include "transformer/model.hpp"
 
@@ -81,7 +82,7 @@ class TrainBench {
         operands_(device_ == Device::cpu ? DType::fp32 : dtype_, device_) {}
 
   TrainFigures measure(int threads) {
-    autograd::set_threads(threads);
+    begin_computing(threads);
     TrainFigures figures = describe_run(threads);
     autograd::release_cached_memory();  // of the measurement with another number of threads
     autograd::reset_peak_memory();

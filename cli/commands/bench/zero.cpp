@@ -10,6 +10,7 @@
 #include "cli/bench/training/strategies.hpp"
 #include "cli/bench/training/zero_report.hpp"
 #include "cli/command.hpp"
+#include "cli/training/product_calibration.hpp"
 #include "ddp/bucketed.hpp"
 
 namespace ringside::cli {
@@ -141,7 +142,7 @@ std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<Strateg
 }
 
 void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_here) {
-  autograd::set_threads(args.threads_of_a_rank(ranks_here));
+  begin_computing(args.threads_of_a_rank(ranks_here));
   begin_on_device(args.device, groups);
   MemoryWatch watch;
   StrategiesBench strategies(args, groups, names_of(args),

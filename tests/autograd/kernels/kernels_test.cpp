@@ -11,7 +11,9 @@
 
 #include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/exp.hpp"
+#include "autograd/kernels/fp32_products.hpp"
 #include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/onednn.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 #include "tests/autograd/gradcheck.hpp"
@@ -29,6 +31,17 @@ class Threads {
 
  private:
   int before_;
+};
+
+// Sends all kinds of products of fp32 to one library for one test.
+class MultiplyBy {
+ public:
+  explicit MultiplyBy(MatrixLibrary library) {
+    for (const ProductKind& kind : product_kinds) multiply_by(kind, library);
+  }
+  ~MultiplyBy() {
+    for (const ProductKind& kind : product_kinds) multiply_by(kind, MatrixLibrary::blas);
+  }
 };
 
 template <class T>
@@ -118,6 +131,85 @@ TEST_CASE("gemm multiplies bf16 matrices with fp32 sums, on any number of thread
         check_gemm<float, Bf16>(3, 4, 0, ta, tb, 1, 0.5f);
       }
   }
+}
+
+TEST_CASE("oneDNN multiplies fp32 matrices of every form, on any number of threads") {
+  if (!onednn().missing.empty()) {
+    MESSAGE("SKIPPED: ", onednn().missing);
+    return;
+  }
+  const MultiplyBy by(MatrixLibrary::onednn);
+  for (const int n : {1, 3}) {
+    const Threads with(n);
+    for (const auto& [ta, tb, is_short] : product_kinds) {
+      check_gemm<float>(1, 1, 1, ta, tb, 2, 1);
+      check_gemm<float>(17, 33, 9, ta, tb, 1.5f, 0.5f);
+      check_gemm<float>(200, 150, 129, ta, tb, 1, 1);
+      check_gemm<float>(3, 4, 0, ta, tb, 1, 0.5f);
+    }
+  }
+}
+
+TEST_CASE("each kind of fp32 product goes to the library that was chosen for it") {
+  for (const auto& [ta, tb, is_short] : product_kinds) {
+    const ProductKind kind{ta, tb, is_short};
+    CAPTURE(name_of(kind));
+    const std::int64_t m = is_short ? 17 : 150, n = is_short ? 30 : 130, k = 2000;
+    CHECK(kind_of(ta, tb, m, n, k) == kind);
+    const Tensor a = random_tensor({m * k}, "a", DType::fp32),
+                 b = random_tensor({k * n}, "b", DType::fp32);
+    const std::int64_t lda = ta == Transpose::yes ? m : k, ldb = tb == Transpose::yes ? k : n;
+    std::vector<std::vector<float>> products;
+    for (const MatrixLibrary library : {MatrixLibrary::blas, MatrixLibrary::onednn}) {
+      std::vector<float> expected(static_cast<std::size_t>(m * n)), seen(expected);
+      if (library == MatrixLibrary::onednn && !onednn().missing.empty()) continue;
+      fp32_product(library, ta, tb, m, n, k, 1, a.data<float>(), lda, b.data<float>(), ldb, 0,
+                   expected.data(), n);
+      multiply_by(kind, library);
+      const Threads one(1);
+      gemm(ta, tb, m, n, k, 1.0f, a.data<float>(), lda, b.data<float>(), ldb, 0.0f, seen.data(), n);
+      multiply_by(kind, MatrixLibrary::blas);
+      CHECK(seen == expected);
+      products.push_back(seen);
+    }
+    // The two divide such long sums differently, so the comparison above can fail.
+    if (products.size() == 2) CHECK(products[0] != products[1]);
+  }
+}
+
+TEST_CASE("slices of a long product for several threads are multiplied as a long one") {
+  constexpr auto no = Transpose::no;
+  const ProductKind is_long{no, no, false}, is_short{no, no, true};
+  CHECK(kind_of(no, no, 100, 200, 100) == is_long);  // 4 MFLOP
+  CHECK(kind_of(no, no, 100, 200, 99) == is_short);
+  if (!onednn().missing.empty()) {
+    MESSAGE("SKIPPED: ", onednn().missing);
+    return;
+  }
+  const Threads three(3);
+  const std::int64_t m = 96, n = 30, k = 2000;  // 11.5 MFLOP, and 3.8 in each slice
+  const Tensor a = random_tensor({m, k}, "a", DType::fp32),
+               b = random_tensor({k, n}, "b", DType::fp32);
+  const auto product_with = [&](MatrixLibrary for_long, MatrixLibrary for_short) {
+    multiply_by(is_long, for_long), multiply_by(is_short, for_short);
+    std::vector<float> c(static_cast<std::size_t>(m * n));
+    gemm(no, no, m, n, k, 1.0f, a.data<float>(), k, b.data<float>(), n, 0.0f, c.data(), n);
+    multiply_by(is_long, MatrixLibrary::blas), multiply_by(is_short, MatrixLibrary::blas);
+    return c;
+  };
+  const auto by_onednn = product_with(MatrixLibrary::onednn, MatrixLibrary::onednn);
+  CHECK(product_with(MatrixLibrary::onednn, MatrixLibrary::blas) == by_onednn);
+  CHECK(product_with(MatrixLibrary::blas, MatrixLibrary::onednn) != by_onednn);
+}
+
+TEST_CASE("products of two transposed matrices, and all without oneDNN, go to the BLAS") {
+  CHECK(library_for(kind_of(Transpose::yes, Transpose::yes, 500, 500, 500)) == MatrixLibrary::blas);
+  const ProductKind kind = product_kinds[0];
+  const bool there = onednn().missing.empty();
+  multiply_by(kind, MatrixLibrary::onednn);
+  CHECK(library_for(kind) == (there ? MatrixLibrary::onednn : MatrixLibrary::blas));
+  multiply_by(kind, MatrixLibrary::blas);
+  CHECK(library_for(kind) == MatrixLibrary::blas);
 }
 
 TEST_CASE("gemm handles every transpose, padded rows, alpha and beta") {

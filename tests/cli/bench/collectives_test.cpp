@@ -169,7 +169,13 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
   const auto path = cache.path / "ringside" / "calibration.json";
   CHECK(contains(outcome.out, "Saved in " + path.string()));
   nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
-  REQUIRE(file["entries"].size() == 2);
+  REQUIRE(file["entries"].size() == 3);
+  CHECK(file["entries"][2].at("products") == "fp32");
+  for (const auto& [kind, speed] : file["entries"][2].at("onednn_speed").items()) {
+    CHECK(contains(outcome.out, "\n  " + kind + " "));
+    CHECK((speed > 0.1 && speed < 10));
+  }
+  file["entries"].erase(2);
   for (const auto& entry : file["entries"]) {
     CHECK(entry.at("alpha_us") > 0);
     CHECK(entry.at("overhead_us") > 0);

@@ -94,6 +94,18 @@ TEST_CASE("bench ddp measures several backends in turn beside one step without c
   }
 }
 
+TEST_CASE("bench ddp trains in bf16, whose gradients have half of the bytes") {
+  const auto [all, table] = bench_ddp(
+      {"--steps", "2", "--strategies", "flat,bucketed", "--buckets", "1", "--dtype", "bf16"});
+  CHECK(contains(table, "tiny: 857k parameters, 1.7 MB of gradients; 2 ranks over "));
+  CHECK(contains(table, "1 thread each, bf16, AdamW; "));
+  const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
+  for (const json& row : all.at("rows")) {
+    CHECK(row.at("type") == "bf16");
+    CHECK(row.at("bytes_sent") == (row.at("strategy") == "none" ? 0 : bytes));
+  }
+}
+
 TEST_CASE("bench ddp refuses backends that cannot take turns, and more memory than there is") {
   const auto error_of = [](const std::vector<std::string>& options) {
     std::vector<std::string> command = {ringside_binary, "bench", "ddp", "-n", "2",

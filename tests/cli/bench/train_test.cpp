@@ -72,6 +72,9 @@ TEST_CASE("bench train warns of a BLAS whose kernel leaves half of the processor
         "products by OpenBLAS 0.3.21 (Haswell), bf16 by oneDNN; 512-bit vectors");
   libraries.vector_bits = 256;
   CHECK(slow_kernel_warning(libraries) == "");
+  libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "", true};
+  CHECK(in_words(libraries) ==
+        "products by OpenBLAS 0.3.21 (SkylakeX) and oneDNN; 512-bit vectors");
   libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "oneDNN is not installed"};
   CHECK(slow_kernel_warning(libraries) == "");
   CHECK(contains(in_words(libraries), ", bf16 as fp32; "));

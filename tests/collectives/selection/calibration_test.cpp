@@ -1,6 +1,7 @@
 // The calibration file: what is written is read again, entries of other machines stay, and an
 // invalid file is a warning.
 #include "collectives/selection/calibration.hpp"
+#include "collectives/selection/calibration_file.hpp"
 
 #include <cstdlib>
 #include <fstream>

@@ -1,8 +1,11 @@
-// What only shared memory has: messages longer than a slot.
+// What only shared memory has: messages longer than a slot, and ranks that sleep until a peer wakes
+// them.
 #include "collectives/bootstrap/connect.hpp"
 
 #include <algorithm>
+#include <thread>
 
+#include "collectives/transport/announcements.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -40,6 +43,19 @@ void sums_are_right(ProcessGroup& group, std::span<float> mine, std::span<float>
   all_equal(mine, sum, "all_reduce in place");
 }
 
+// A rank that waits polls for 50 microseconds before it sleeps.
+void let_others_fall_asleep() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+// Executors also wake up by themselves, to look at the control channel. Here nobody does: a rank
+// that no peer wakes sleeps until the deadline.
+void sleep_until_woken(Transport& transport) {
+  const Deadline deadline = Deadline::after(Seconds(20));
+  const bool done = transport.wait(deadline).has_value();
+  require(done && !deadline.expired(), "nobody woke rank {}", transport.rank());
+}
+
 }  // namespace
 
 TEST_CASE("messages longer than a slot travel in pieces") {
@@ -74,4 +90,49 @@ TEST_CASE("with many ranks a channel has fewer slots and then shorter ones") {
 TEST_CASE("a number of slots that is not a power of two is refused") {
   CHECK_THROWS_WITH_AS(connect_shm(rank_info_of(0, 1, 1), {.slot_bytes = 4096, .slots = 3}),
                        "shared memory needs a power of two of slots, not 3 of 4096 bytes", Error);
+}
+
+TEST_CASE("a message wakes its receiver, and a freed slot its sender") {
+  for (const int late : {0, 1}) {  // with one slot the sender waits for a receiver that is late
+    CAPTURE(late);
+    const auto port = free_port();
+    const auto outcomes = on_threads(2, [&](int rank) {
+      const Connections connections =
+          connect_shm(rank_info_of(rank, 2, port), {.slot_bytes = 128, .slots = 1});
+      Transport& transport = *connections.transport;
+      const std::byte payload[8] = {};
+      MessageHeader header;
+      header.bytes = sizeof payload;
+      for (int i = 0; i < 5; ++i) {
+        if (rank == late) let_others_fall_asleep();
+        if (rank == 0) transport.post_send(1, header, payload);
+        if (rank == 1) transport.post_receive(0, header, {});
+        sleep_until_woken(transport);
+        transport.release();
+      }
+    });
+    for (const auto& outcome : outcomes) CHECK(outcome == "");
+  }
+}
+
+TEST_CASE("an announcement wakes every rank that waits for it") {
+  for (const int size : {2, 3, 4}) {
+    CAPTURE(size);
+    const auto port = free_port();
+    const auto outcomes = on_threads(size, [&](int rank) {
+      const Connections connections = connect_shm(rank_info_of(rank, size, port));
+      Transport& transport = *connections.transport;
+      Announcements& announcements = *transport.announcements();
+      const std::byte payload[8] = {};
+      MessageHeader header;
+      header.bytes = sizeof payload;
+      for (int round = 0; round < 2 * size; ++round) {
+        if (rank == round % size) let_others_fall_asleep();
+        announcements.announce(header, payload);
+        for (int peer = 0; peer < size; ++peer)
+          if (!announcements.read(peer)) sleep_until_woken(transport);
+      }
+    });
+    for (const auto& outcome : outcomes) CHECK(outcome == "");
+  }
 }
