@@ -151,11 +151,11 @@ run_tests() {
   say_what_was_skipped "$preset"
 }
 
-# One line: how many tests, and why.
+# One line: how many tests, and why. "(SKIPPED: ...)" is what a program says that a test runs.
 say_what_was_skipped() {
   local reasons
-  reasons=$({ grep -ho 'SKIPPED: [A-Za-z].*' "build/$1/Testing/Temporary/LastTest.log" || true; } |
-    sed 's/^SKIPPED: //' |
+  reasons=$({ grep -Eho '(^|[^(])SKIPPED: [A-Za-z].*' "build/$1/Testing/Temporary/LastTest.log" ||
+    true; } | sed 's/^.*SKIPPED: //' |
     sort | uniq -c | sort -rn | awk '{ count = $1; sub(/^ *[0-9]+ /, ""); sub(/\.$/, "")
       text = text (NR > 1 ? "; " : "") $0 " (" count ")" } END { print text }')
   if [ -n "$reasons" ]; then say "skipped: $reasons"; fi
