@@ -28,9 +28,9 @@ std::vector<std::string> launch_script(const std::vector<std::string>& options,
 
 using Lines = std::vector<std::string>;
 
-// Prints "ready" and ignores signals. The sleep is a child of the shell, like the Python under a
-// script.
-const std::string stubborn = "trap '' INT TERM; echo ready; sleep 60; sleep 60";
+// Ignores signals and prints "ready" once its sleep is there, a child of the shell, like the Python
+// under a script.
+const std::string stubborn = "trap '' INT TERM; sleep 60 & echo ready; wait";
 
 bool all_ready(Program& program, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
