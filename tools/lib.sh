@@ -123,6 +123,10 @@ compile_jobs() {
   echo $((processors < gigabytes ? processors : gigabytes))
 }
 
+# With ccache a second checkout compiles nothing that the first has compiled: paths in the project
+# count as relative ones, and debug information may name the folder of the first.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
+
 # build PRESET [TARGET]: configures and builds. In CI a warning in the release build is an error.
 # Sanitizer builds keep their warnings: GCC also warns about the checks that it adds itself.
 build() {
