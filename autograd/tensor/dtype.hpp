@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "autograd/tensor/bf16.hpp"
 #include "base/error.hpp"
@@ -33,6 +34,13 @@ constexpr const char* name_of(DType type) {
       return "bf16";
   }
   return "unknown";
+}
+
+// The inverse of name_of. Throws Error with the names that there are.
+inline DType dtype_named(std::string_view name) {
+  for (const DType type : {DType::fp32, DType::fp64, DType::int32, DType::bf16})
+    if (name == name_of(type)) return type;
+  fail("there is no dtype named '{}'; there are fp32, fp64, int32 and bf16", name);
 }
 
 template <class T>

@@ -131,7 +131,7 @@ void evaluate(const Arguments& args) {
   const auto sequences =
       transformer::read_tokens(args.tokens, args.sequence > 0 ? args.sequence : config.sequence);
   transformer::check_sequences(sequences, config);
-  const auto dtype = args.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  const auto dtype = autograd::dtype_named(args.dtype);
   const auto device = device_from(args.device, dtype);
   check_memory(args, config, dtype, device, sequences);
   take_device(device);

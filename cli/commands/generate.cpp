@@ -79,7 +79,7 @@ void generate(const Arguments& args) {
   const auto vocabulary = transformer::Vocabulary::of_checkpoint(args.init);
   require_fits(vocabulary, config);
   std::vector<std::int32_t> tokens = tokens_of(beginning_from(args), vocabulary, config);
-  const auto dtype = args.dtype == "fp64" ? autograd::DType::fp64 : autograd::DType::fp32;
+  const auto dtype = autograd::dtype_named(args.dtype);
   const auto device = device_from(args.device, dtype);
   require_memory(
       transformer::memory_needed_to_generate(config, dtype, static_cast<double>(tokens.size())), 1,

@@ -67,10 +67,6 @@ int StrategiesOptions::threads_of_a_rank(int ranks_here) const {
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_here));
 }
 
-autograd::DType StrategiesOptions::storage_dtype() const {
-  return dtype == "bf16" ? autograd::DType::bf16 : autograd::DType::fp32;
-}
-
 StrategiesBench::StrategiesBench(const StrategiesOptions& options, std::span<ProcessGroup> groups,
                                  const std::vector<StrategyName>& strategies, const Made& made)
     : options_(options),

@@ -39,7 +39,7 @@ struct StrategiesOptions {
   void add_to(CLI::App& command);
 
   int threads_of_a_rank(int ranks_here) const;  // by default the cores divided by the ranks
-  autograd::DType storage_dtype() const;
+  autograd::DType storage_dtype() const { return autograd::dtype_named(dtype); }
 };
 
 // One strategy, as a table names it.

@@ -43,10 +43,6 @@ struct Arguments {
   int rounds = 7, calls = 10;
 };
 
-DType dtype_from(const Arguments& args) {
-  return args.dtype == "bf16" ? DType::bf16 : DType::fp32;
-}
-
 struct Row {
   std::string kernel;
   double seconds = 0, bytes = 0, flops = 0;  // of one call
@@ -59,7 +55,7 @@ class KernelsBench {
       : args_(args),
         device_(device),
         kernels_(autograd::device_kernels(device)),
-        dtype_(dtype_from(args)),
+        dtype_(autograd::dtype_named(args.dtype)),
         operands_(dtype_, device),
         rows_(std::max<std::int64_t>(
             16, static_cast<std::int64_t>(parse_bytes(args.size)) / args.width / size())) {}
@@ -246,7 +242,7 @@ void print_table(std::FILE* out, const Json& rows, const Arguments& args,
 }
 
 void run(const Arguments& args) {
-  const Device device = device_from(args.device, dtype_from(args));
+  const Device device = device_from(args.device, autograd::dtype_named(args.dtype));
   if (device == Device::cpu)
     throw UsageError(
         "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");

@@ -73,7 +73,7 @@ class TrainBench {
   explicit TrainBench(const Arguments& args)
       : args_(args),
         config_(args.step.config()),
-        dtype_(args.dtype == "bf16" ? DType::bf16 : DType::fp32),
+        dtype_(autograd::dtype_named(args.dtype)),
         device_(device_of(args, dtype_)),
         model_(config_, dtype_, device_),
         optimizer_(groups()),

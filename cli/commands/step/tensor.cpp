@@ -25,19 +25,13 @@ struct TensorOptions {
   std::string json;
 };
 
-autograd::DType dtype_named(const std::string& name) {
-  for (const autograd::DType type : {autograd::DType::fp64, autograd::DType::bf16})
-    if (name == autograd::name_of(type)) return type;
-  return autograd::DType::fp32;
-}
-
 void draw(const TensorOptions& options) {
   TensorBlock block{.model = options.model,
                     .config = transformer::named_config(options.model),
                     .ranks = options.ranks,
                     .batch = options.batch,
                     .tokens = options.sequence,
-                    .dtype = dtype_named(options.dtype),
+                    .dtype = autograd::dtype_named(options.dtype),
                     .sequence_parallel = options.sequence_parallel};
   if (block.tokens == 0) block.tokens = block.config.sequence;
   require_divisible(block);

@@ -13,6 +13,14 @@
 using namespace ringside;
 using namespace ringside::autograd;
 
+TEST_CASE("a dtype is found by its name") {
+  for (const DType type : {DType::fp32, DType::fp64, DType::int32, DType::bf16})
+    CHECK(dtype_named(name_of(type)) == type);
+  CHECK_THROWS_WITH_AS((void)dtype_named("fp16"),
+                       "there is no dtype named 'fp16'; there are fp32, fp64, int32 and bf16",
+                       Error);
+}
+
 TEST_CASE("a new tensor has the given shape, dtype and values") {
   const Tensor x = Tensor::full({2, 3}, 1.5);
   CHECK(x.shape() == Shape{2, 3});
