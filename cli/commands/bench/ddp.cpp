@@ -81,7 +81,7 @@ class DdpBench {
       DdpFigures& figures = all.emplace_back(describe_run(groups_[g]));
       for (const StrategyRow& row : rows)
         if (row.strategy == "none" || row.group == g) figures.rows.push_back(row);
-      figures.all_reduces = time_all_reduces(groups_[g], figures.gradient_bytes());
+      figures.all_reduces = forecast_.all_reduces[g];
       figures.buckets = ddp::fit_bucket_model(figures.all_reduces);
       figures.sizes = forecast_.sizes, figures.backward = forecast_.backward;
     }
@@ -105,10 +105,12 @@ class DdpBench {
   // Of a gradient's element.
   double element_bytes() const { return static_cast<double>(size_of(args_.storage_dtype())); }
 
+  using AllReduces = std::vector<std::pair<double, double>>;  // bytes and seconds
+
   struct Forecast {
     std::vector<BucketSize> sizes;
-    double backward = 0;       // seconds
-    ddp::BucketModel buckets;  // over the first group
+    double backward = 0;                  // seconds
+    std::vector<AllReduces> all_reduces;  // over each group
   };
 
   // Measures the step without communication, and all-reduces, before the strategies are made.
@@ -117,39 +119,47 @@ class DdpBench {
     const BackwardTimes times = alone.time_backward(0);
     const double bytes =
         element_bytes() * static_cast<double>(parameter_count(args_.step.config()));
-    return {bucket_sizes(alone.model(0), times), times.seconds,
-            ddp::fit_bucket_model(time_all_reduces(groups_[0], bytes))};
+    Forecast forecast{bucket_sizes(alone.model(0), times), times.seconds, {}};
+    for (ProcessGroup& group : groups_)
+      forecast.all_reduces.push_back(time_all_reduces(group, bytes));
+    return forecast;
   }
 
   // In MB, the same on every rank.
   std::vector<double> buckets_to_measure() const {
     if (!args_.buckets.empty()) return args_.buckets;
     std::vector<double> sizes =
-        sizes_to_measure(forecast_.sizes, forecast_.buckets, forecast_.backward, sizes_measured);
+        sizes_to_measure(forecast_.sizes, ddp::fit_bucket_model(forecast_.all_reduces[0]),
+                         forecast_.backward, sizes_measured);
     groups_[0].broadcast(std::span(sizes), 0);
     return sizes;
   }
 
-  // All-reduces from the size of a small parameter to all gradients: the slowest rank's median.
-  std::vector<std::pair<double, double>> time_all_reduces(ProcessGroup& group,
-                                                          double gradient_bytes) const {
+  // All-reduces from the size of a small parameter to all gradients: the slowest rank's median. The
+  // sizes take turns: a moment in which the machine is busy with something else lasts longer than
+  // many small calls, and must not slow only them.
+  AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes) const {
     constexpr int samples = 7;
-    std::vector<std::pair<double, double>> result;
+    std::vector<autograd::Tensor> tensors;
     for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
-      if (bytes > gradient_bytes && result.size() >= 2) break;
-      const auto data = autograd::Tensor::full({static_cast<std::int64_t>(bytes / element_bytes())},
-                                               1, args_.storage_dtype(), device_);
-      std::vector<double> seconds;
-      for (int i = 0; i <= samples; ++i) {
+      if (bytes > gradient_bytes && tensors.size() >= 2) break;
+      tensors.push_back(autograd::Tensor::full({static_cast<std::int64_t>(bytes / element_bytes())},
+                                               1, args_.storage_dtype(), device_));
+    }
+    std::vector<std::vector<double>> seconds(tensors.size());
+    for (int i = 0; i <= samples; ++i)
+      for (std::size_t t = 0; t < tensors.size(); ++t) {
         group.barrier();
         const auto start = Clock::now();
         // As the strategies do.
-        parallel::all_reduce_mean_async(data, group, "of the bench").wait();
-        if (i > 0) seconds.push_back(seconds_since(start));
+        parallel::all_reduce_mean_async(tensors[t], group, "of the bench").wait();
+        if (i > 0) seconds[t].push_back(seconds_since(start));
       }
-      double slowest = median(seconds);
+    AllReduces result;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      double slowest = median(seconds[t]);
       group.all_reduce(std::span(&slowest, 1), ReduceOp::max);
-      result.emplace_back(static_cast<double>(data.elements()) * element_bytes(), slowest);
+      result.emplace_back(static_cast<double>(tensors[t].elements()) * element_bytes(), slowest);
     }
     return result;
   }
