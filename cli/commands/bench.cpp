@@ -196,8 +196,8 @@ void finish_calibration(const BenchArguments& args, const BenchPlan& plan,
   keep_products(products);
   fmt::print(
       file_beside(args.json),
-      "{}\n{}\nSaved in {}: from now on, ProcessGroup selects algorithms on this machine by it,\n"
-      "and training selects libraries.\n",
+      "{}\n{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms on this machine by it, and "
+      "training\nselects libraries.\n",
       calibration_report(costs, plan.ranks.back()), products_report(products),
       collectives::calibration_file().string());
   if (!args.json.empty()) write_json_file(args.json, Json(rows));
