@@ -79,7 +79,7 @@ TEST_CASE("behind a slow link overlap and buckets hide more than half of what fl
         require(flat >= 0.08 && naive >= 0.08, "the link is not slow: {}", all);
         require(overlap < flat / 2, "{}", all);
         require(bucketed < flat / 2, "{}", all);
-        require(one_bucket >= 0.08, "a bucket that holds everything cannot hide: {}", all);
+        require(one_bucket >= 0.75 * flat, "a bucket that holds everything cannot hide: {}", all);
       },
       options);
 }

@@ -17,6 +17,14 @@ using namespace ringside::tests;
 
 namespace {
 
+// Upper bounds of times are those of a program at its own speed: a sanitizer slows what computes
+// beside the wire.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double patience = 20;
+#else
+constexpr double patience = 1;
+#endif
+
 GroupOptions behind(const char* link) {
   GroupOptions options;
   options.link = parse_link(link);
@@ -108,7 +116,7 @@ TEST_CASE("a message takes its bytes divided by the rate, plus the latency") {
         require(data[0] == 7 && data[bytes - 1] == 7, "the bytes are {} and {}", data[0],
                 data[bytes - 1]);
         require(least >= 0.040, "{} bytes took {:.4f} s", bytes, least);
-        require(least < 3 * 0.045, "{} bytes took {:.4f} s", bytes, least);
+        require(least < patience * 3 * 0.045, "{} bytes took {:.4f} s", bytes, least);
       },
       behind("100Mbps,5ms"));
 }
@@ -120,7 +128,7 @@ TEST_CASE("an empty message takes the latency") {
         const double least = quickest(group, [&] { group.barrier(); });
         // Both ranks left the barrier before at almost the same time.
         require(least >= 0.009, "a barrier took {:.4f} s", least);
-        require(least < 0.05, "a barrier took {:.4f} s", least);
+        require(least < patience * 0.05, "a barrier took {:.4f} s", least);
       },
       behind("1Gbps,10ms"));
 }
@@ -148,7 +156,8 @@ TEST_CASE("both directions work at the same time and the results are right") {
           const double formula = 2.0 * (p - 1) * (200e-6 + 4.0 * count / p / 12.5e6);
           require(least >= 0.95 * formula, "took {:.4f} s, the formula says {:.4f} s", least,
                   formula);
-          require(least < 3 * formula, "took {:.4f} s, the formula says {:.4f} s", least, formula);
+          require(least < patience * 3 * formula, "took {:.4f} s, the formula says {:.4f} s", least,
+                  formula);
         },
         behind("100Mbps,200us"));
 }
@@ -164,7 +173,8 @@ TEST_CASE("a rank sleeps while its wire is busy") {
         group.all_reduce(std::span(data));
         const double took = seconds_since(start), computed = thread_seconds() - computed_before;
         require(took > 0.075, "took {:.4f} s", took);  // 1 MB at 100 Mbps
-        require(computed < took / 3, "computed for {:.4f} s of {:.4f} s", computed, took);
+        require(computed < patience * took / 3, "computed for {:.4f} s of {:.4f} s", computed,
+                took);
       },
       behind("100Mbps,50us"));
 }
@@ -182,7 +192,8 @@ TEST_CASE("computation goes on while a call is under way behind a link") {
           require(data[0] == 2 && data.back() == 2, "{} and {}", data[0], data.back());
         });
         // One after the other they would take 0.16 s.
-        require(both >= 0.08 && both < 0.14, "call and computation took {:.4f} s together", both);
+        require(both >= 0.08 && both < patience * 0.14,
+                "call and computation took {:.4f} s together", both);
       },
       behind("200Mbps,50us"));
 }
@@ -199,7 +210,7 @@ TEST_CASE("sub-groups share the wire of their rank") {
           first.wait(), second.wait();
         });
         require(both >= 0.078, "both took {:.4f} s", both);
-        require(both < 0.24, "both took {:.4f} s", both);
+        require(both < patience * 0.24, "both took {:.4f} s", both);
       },
       behind("100Mbps,50us"));
 }

@@ -1,5 +1,6 @@
 // A GPU that does not finish: ranks that share it, and a rank of cuda_ipc, end with a sentence at
 // their deadline, or at once if they are interrupted; and what cannot be freed does not hold them.
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -20,6 +21,14 @@ using namespace ringside::tests;
 namespace {
 
 constexpr std::size_t elements = 1000;
+constexpr Seconds patience{50};
+
+// Whether the condition became true in time.
+bool wait_until(const std::function<bool()>& condition) {
+  const Deadline deadline = Deadline::after(patience);
+  while (!condition() && !deadline.expired()) std::this_thread::sleep_for(Seconds(0.01));
+  return condition();
+}
 
 // Three ranks share a GPU and make one call.
 std::vector<std::string> outcomes_of_one_call(const std::shared_ptr<cuda::OneGpuWorld>& world) {
@@ -49,13 +58,11 @@ TEST_CASE("ranks that share a GPU have a deadline for a kernel that does not beg
 TEST_CASE("ranks that share a GPU end a kernel that waits for a block that does not run") {
   const auto world = cuda::make_one_gpu_world(3, Seconds(0.5));
   auto held = std::make_unique<standin::HeldBlock>();
-  std::thread later([&] {
-    std::this_thread::sleep_for(Seconds(1));
-    held.reset();
-  });
-  const auto outcomes = outcomes_of_one_call(world);
-  later.join();
-  for (const std::string& outcome : outcomes) {
+  auto call = std::async(std::launch::async, [&] { return outcomes_of_one_call(world); });
+  CHECK(wait_until([] { return standin::usage().blocks > 0; }));
+  CHECK(wait_until([] { return standin::usage().blocks == 0; }));  // those that ran have given up
+  held.reset();
+  for (const std::string& outcome : call.get()) {
     CAPTURE(outcome);
     CHECK(contains(outcome, ": the kernel gave up; rank "));
     CHECK(contains(outcome, " waited 0.5 s for number "));
@@ -64,15 +71,9 @@ TEST_CASE("ranks that share a GPU end a kernel that waits for a block that does 
 }
 
 TEST_CASE("a rank that gives up ends the blocks that wait for its call") {
-  constexpr Seconds patience{100};
-  const auto world = cuda::make_one_gpu_world(3, patience);
+  const auto world = cuda::make_one_gpu_world(3, 2 * patience);
   auto held = std::make_unique<standin::HeldBlock>();
   auto call = std::async(std::launch::async, [&] { return outcomes_of_one_call(world); });
-  const auto wait_until = [&](auto condition) {
-    const Deadline deadline = Deadline::after(patience / 2);
-    while (!condition() && !deadline.expired()) std::this_thread::sleep_for(Seconds(0.01));
-    return condition();
-  };
   REQUIRE(wait_until([] { return standin::usage().blocks >= 2; }));
   cuda::make_one_gpu_backend(world, 1)->interrupt("somebody pulled the plug");
   CHECK(wait_until([] { return standin::usage().blocks == 0; }));  // one is held all the while
