@@ -47,9 +47,11 @@ Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& stud
     method->finish_shards();
   }
   Json calls = Json::array();
-  Clock::time_point second_call, first_wait = Clock::now();
+  // A bucket whose call has ended may be emptied at any time: that is no waiting.
+  Clock::time_point first_call_ended, second_call, first_wait = Clock::now();
   for (const Trace::Span& span : trace.spans()) {
     if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
+    if (span.kind == Trace::Kind::call && span.about == "bucket 0") first_call_ended = span.end;
     if (span.kind == Trace::Kind::call && span.about == "bucket 1") second_call = span.queued;
     if (span.kind == Trace::Kind::wait && span.about == "bucket 0")
       first_wait = std::min(first_wait, span.start);
@@ -59,7 +61,7 @@ Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& stud
           {"open", most},
           {"open at the end", method->buckets_in_memory()},
           {"calls", calls},
-          {"overlaps", second_call < first_wait},
+          {"overlaps", first_wait >= std::min(first_call_ended, second_call)},
           {"sent", world.group().traffic().payload_bytes_sent - before}};
 }
 

@@ -22,8 +22,8 @@ class DeepNet final : public autograd::Module {
 
 // One step, in which rank 0 comes late: without a limit the others would fill every bucket first.
 // Returns the bytes of gradients: {"peak", "kept"}; buckets: {"open", "open at the end"}; {"calls",
-// "sent"} as calls_of() does; and whether the second call set out before the first was waited for:
-// "overlaps".
+// "sent"} as calls_of() does; and whether the first call was waited for only after it had ended or
+// the second had set out: "overlaps".
 Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& student);
 
 }  // namespace ringside::exercises
