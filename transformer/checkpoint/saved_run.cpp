@@ -7,8 +7,6 @@
 
 namespace ringside::transformer {
 
-using autograd::DType;
-
 namespace {
 
 // Calls visit(name, option) for every option that influences the numbers of a run. Writing, reading
@@ -71,7 +69,7 @@ SavedRun saved_run_from(const Metadata& metadata) {
   const std::string& dtype = text_of(metadata, "dtype");
   require(dtype == "fp32" || dtype == "fp64" || dtype == "bf16",
           "its dtype is {:.20}, but Ringside trains in fp32, fp64 and bf16", dtype);
-  run.dtype = dtype == "fp64" ? DType::fp64 : dtype == "bf16" ? DType::bf16 : DType::fp32;
+  run.dtype = autograd::dtype_named(dtype);
   const std::string& optimizer = text_of(metadata, "optimizer");
   require(optimizer == "sgd" || optimizer == "adamw",
           "its optimizer is {:.20}, but Ringside has sgd and adamw", optimizer);
