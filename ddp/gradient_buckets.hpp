@@ -15,6 +15,8 @@ namespace ringside::ddp {
 
 class GradientBuckets : public BucketQueue {
  public:
+  static constexpr bool gradients_are_views = true;  // zero_grad(false) keeps them
+
   // While the result lives, backward only accumulates gradients on this rank. Use it for all but
   // the last micro-batch of a step.
   [[nodiscard]] parallel::Paused no_sync() { return pause(); }

@@ -45,6 +45,8 @@ namespace ringside::zero {
 
 class ShardedParameters {
  public:
+  static constexpr bool forward_communicates = true;  // it gathers parameters
+
   // Copies the parameters and buffers of rank 0 to all ranks, and frees what this rank does not
   // keep. `wrapped` are modules of `module`, none within another; each makes a unit. Parameters in
   // `alone` are gathered with their unit, but in flat memory of their own. `module` and `group`

@@ -124,6 +124,14 @@ void train(const TrainArguments& args) {
   if (const int signal = interrupted_by()) throw Exit{128 + signal};
 }
 
+CLI::Validator strategy_name() {
+  const auto known = one_of(strategy_names(), {{"fsdp", "zero3"}, {"ddp", "bucketed"}});
+  const auto check = [known](std::string& text) {
+    return is_strategy_library(text) ? "" : known(text);
+  };
+  return CLI::Validator(check, "");
+}
+
 void add_model_options(CLI::App& command, TrainArguments& args) {
   const auto option = [&](const char* name, auto& value, const char* type,
                           const std::string& text) {
@@ -163,10 +171,11 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
     command.get_option(name)->group("Ranks");
   command
       .add_option("--parallel", args.strategy,
-                  fmt::format("The parallel strategy: {} [one rank: single; else flat]",
+                  fmt::format("The parallel strategy: {}, or one of your own: a file NAME.so [one "
+                              "rank: single; else flat]",
                               fmt::join(strategy_names(), ", ")))
       ->type_name("NAME")
-      ->check(one_of(strategy_names(), {{"fsdp", "zero3"}, {"ddp", "bucketed"}}))
+      ->check(strategy_name())
       ->group("Ranks");
   command
       .add_option("--mesh", args.mesh,

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "cli/report/numbers.hpp"
 #include "cli/training/device_option.hpp"
+#include "cli/training/parallel_strategies.hpp"
 #include "transformer/memory.hpp"
 
 namespace ringside::cli {
@@ -76,6 +77,7 @@ const char* waits_in_words(const std::string& strategy) {
   if (strategy == "naive" || strategy == "flat")
     return "for the gradients of the other ranks, after backward;\n"
            "         --parallel bucketed sends them during backward";
+  if (is_strategy_library(strategy)) return "for the other ranks";
   if (strategy == "zero3") return "for parameters to be gathered, and for gradients";
   return "for gradients that backward was too short to hide";
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cli/launcher/exit.hpp"
+#include "cli/training/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 
 namespace ringside::cli {
@@ -128,11 +129,6 @@ void resume(const TrainArguments& args, TrainingPlan& plan) {
           plan.resumed->step);
 }
 
-autograd::DType dtype_from(const TrainArguments& args) {
-  if (args.dtype == "fp64") return autograd::DType::fp64;
-  return args.dtype == "bf16" ? autograd::DType::bf16 : autograd::DType::fp32;
-}
-
 // The model and the training options.
 void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
   plan.vocabulary = vocabulary_from(args);
@@ -146,7 +142,7 @@ void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
     resume(args, plan);
   } else {
     plan.options = options_from(args, default_options(args, plan.config, plan.data_ranks(ranks)));
-    plan.dtype = dtype_from(args);
+    plan.dtype = autograd::dtype_named(args.dtype.value_or("fp32"));
   }
   require_fits(*plan.vocabulary, plan.config);
 }
@@ -186,6 +182,7 @@ void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine
     throw UsageError(fmt::format(
         "--parallel single trains on one rank, not on {}: choose another strategy", data_ranks));
   }
+  find_strategy(plan.strategy);  // what is wrong with a library is said before ranks start
   plan.backend = args.ranks.backend;
   plan.bucket_mb = args.bucket_mb;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -65,10 +65,10 @@ std::string ranks_text(const TrainingPlan& plan, int ranks) {
   const std::string threads = counted(plan.threads, "thread");
   if (ranks == 1) return fmt::format("1, {} each", threads);
   const auto link = collectives::link_from_environment();
-  return fmt::format("{} over {}, {}{}{}, {} each", ranks, plan.backend,
-                     plan.mesh ? plan.mesh->text() + ", " : "", plan.strategy,
-                     link ? fmt::format(", each behind a link of {}", to_text(*link)) : "",
-                     threads);
+  return fmt::format(
+      "{} over {}, {}{}{}, {} each", ranks, plan.backend, plan.mesh ? plan.mesh->text() + ", " : "",
+      std::filesystem::path(plan.strategy).filename().string(),
+      link ? fmt::format(", each behind a link of {}", to_text(*link)) : "", threads);
 }
 
 std::string batch_text(const TrainingPlan& plan, int ranks) {

@@ -41,8 +41,9 @@ def built_kit(build):
     """The kit of a build that runs on other machines of this architecture, too."""
     build = Path(build or ROOT / "build/exercises")
     for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DRINGSIDE_NATIVE=OFF",
-                     "-DRINGSIDE_CUDA=OFF", "-DBUILD_TESTING=OFF", *(["-GNinja"] if shutil.which("ninja") else [])],
-                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises"]):
+                     "-DRINGSIDE_CUDA=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_Gloo=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON",
+                     "-DBUILD_TESTING=OFF", *(["-GNinja"] if shutil.which("ninja") else [])],
+                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", "ringside"]):
         if command[1] == "-S" and (build / "CMakeCache.txt").exists():
             continue
         done = subprocess.run(command, capture_output=True, text=True)
@@ -74,6 +75,10 @@ def export(args):
     for path in kit.libraries:
         copy(path, hidden / "lib" / Path(path).name)
     copy(kit.program, hidden / "ringside-judge", 0o755)
+    if any(kits.trains(kit, each) for each in chosen):
+        copy(kit.ringside, hidden / "ringside", 0o755)
+        for name in ("cli/training/group_strategy.hpp", "cli/training/parallel_strategies.hpp"):
+            copy(ROOT / name, hidden / "include" / name)
     for name in ("cut.py", "kit.py", "formats.py", "student.py"):
         copy(ROOT / "exercises/tool" / name, hidden / "tool" / name)
     for path in (path for path in tracked("tools/gdb") if path.endswith(".py")):
@@ -88,12 +93,13 @@ def export(args):
         for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):
             copy(ROOT / path, out / "reference" / path)
     write_json(out / ".vscode/tasks.json", tasks(chosen))
+    write_json(out / ".vscode/launch.json", launches(chosen))
     (out / "compile_flags.txt").write_text("\n".join(["-std=c++20", "-I.ringside/include"]
                                                      + [f"-I{each['id']}" for each in chosen]) + "\n")
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     write_json(hidden / "kit.json", {
         "version": commit, "root": "include", "compiler": "c++", "portable": True, "flags": kit.flags, "link": kit.link,
-        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge",
+        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "ringside": "ringside",
         "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
     write_manifest(out)
     print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, to {out}")
@@ -113,7 +119,8 @@ def export_exercise(kit, exercise, out, args):
     for name in [*(f"handout.{lang}.md" for lang in args.lang), "figure.svg"]:
         if (ROOT / "exercises" / id / name).exists():
             copy(ROOT / "exercises" / id / name, out / id / name)
-    for name in [f"exercises/{id}/interface.hpp", f"exercises/{id}/bind.cpp", *exercise.get("include", [])]:
+    for name in [f"exercises/{id}/interface.hpp", f"exercises/{id}/bind.cpp", *exercise.get("include", []),
+                 *([f"exercises/{id}/train.cpp"] if kits.trains(kit, exercise) else [])]:
         copy(ROOT / name, hidden / "include" / name)
     # Without the edits: with the names and sentences of wrong answers a verdict can be named.
     public = {**exercise, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
@@ -127,9 +134,27 @@ def tasks(chosen):
     matcher = {"owner": "ringside", "fileLocation": ["relative", "${fileDirname}"],
                "pattern": {"regexp": r"^\s*([\w.]+):(\d+):(\d+): (error|warning): (.*)$", "file": 1, "line": 2, "column": 3,
                            "severity": 4, "message": 5}}
-    one = [{"label": f"check {each['id']}", "type": "shell", "command": f"./exercise check {each['id'][:2]}",
-            "problemMatcher": matcher, "group": "test"} for each in chosen]
-    return {"version": "2.0.0", "tasks": [{"label": "watch", "type": "shell", "command": "./exercise", "problemMatcher": []}] + one}
+    task = lambda label, command, matcher=(), **more: {"label": label, "type": "shell", "command": f"./exercise{command}",
+                                                       "problemMatcher": matcher, **more}
+    here = "${relativeFileDirname}"  # the folder of the file that is open: its exercise
+    return {"version": "2.0.0", "tasks": [
+        task("watch", ""), task("check this file", f" check {here}", matcher, group={"kind": "test", "isDefault": True}),
+        task("a hint for this file", f" hint {here}"),
+        *(task(f"check {each['id']}", f" check {each['id'][:2]}", matcher, group="test") for each in chosen),
+        *(task(f"compile {each['id']}", f" check {each['id'][:2]} || true") for each in chosen)]}
+
+
+def launches(chosen):
+    """For the debugger of VS Code: the first case of each exercise, all ranks as threads. Breakpoints are the student's."""
+    def launch(exercise):
+        build = f"${{workspaceFolder}}/.ringside/build/{exercise['id']}"
+        arguments, environment = kits.in_one_process(exercise, exercise["cases"][0], build)
+        return {"name": f"{exercise['id']}: {exercise['cases'][0]['id']}", "type": "cppdbg", "request": "launch", "program": f"{build}/student",
+                "args": arguments, "environment": [{"name": name, "value": value} for name, value in environment.items()],
+                "cwd": "${workspaceFolder}", "MIMode": "gdb", "preLaunchTask": f"compile {exercise['id']}",
+                "setupCommands": [{"text": "-enable-pretty-printing"}, {"text": "source ${workspaceFolder}/.ringside/gdb/load.py"}]}
+
+    return {"version": "0.2.0", "configurations": [launch(each) for each in chosen]}
 
 
 def copy(source, target, mode=0o644):

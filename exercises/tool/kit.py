@@ -33,6 +33,17 @@ def seed_of(key, student, exercise):
     return int.from_bytes(digest[:7], "big")
 
 
+PUBLIC_KEY = b"ringside"  # of the checks at home; an instructor grades with another key
+
+
+def in_one_process(exercise, case, folder):
+    """(arguments, environment) with which a student's program runs the largest world of a case in one process, each rank a
+    thread, for a debugger. What the ranks saw goes into `folder`."""
+    environment = {"WORLD_SIZE": str(case["worlds"][-1]), "RANK": "0", "RINGSIDE_JUDGE_TRANSPORT": "threads",
+                   "RINGSIDE_JUDGE_SEED": str(seed_of(PUBLIC_KEY, "home", exercise["id"])), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return [exercise["id"], "collect", case["id"], str(folder)], environment
+
+
 class Kit:
     def __init__(self, file):
         here = Path(file).resolve().parent
@@ -43,6 +54,7 @@ class Kit:
         self.flags, self.link = kit["flags"], kit["link"]
         self.libraries = [path(each) for each in kit["libraries"]]
         self.program = path(kit["program"])
+        self.ringside = path(kit["ringside"])  # the trainer, where an exercise has a train.cpp
         self.judges = {id: path(each) for id, each in kit["judges"].items()}
         self.settings = kit
         self.exercises = [each for each in cut.load_all(self.root) if each["id"] in self.judges]
@@ -94,6 +106,34 @@ class Broken(Exception):
         self.status, self.says = status, [each for each in says if each]
 
 
+def run_compiler(kit, folder, *arguments):
+    """What the compiler prints about the student's files in `folder`. Throws Broken."""
+    compiled = subprocess.run([kit.compiler, *kit.flags, "-fdiagnostics-color=never", "-iquote", str(folder), "-I", str(kit.root), *arguments],
+                              capture_output=True, text=True, errors="replace")
+    output = compiled.stderr.replace(str(folder) + "/", "")
+    if compiled.returncode != 0:
+        errors = [line for line in output.split("\n") if re.search(r"\b(fatal )?error:", line)]
+        raise Broken("does not compile", errors[0] if errors else output[-500:], *output.splitlines())
+    return output
+
+
+def trains(kit, exercise):
+    """Whether its code can be a parallel strategy of `ringside train`."""
+    return (kit.root / "exercises" / exercise["id"] / "train.cpp").exists()
+
+
+def compile_strategy(kit, exercise, folder, build):
+    """The student's code as a shared library for `ringside train --parallel`. Throws Broken."""
+    folder, library = Path(folder).resolve(), Path(build) / f"{exercise['id']}.so"
+    for path in sorted(folder.glob("*.?pp")):
+        for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+            if "not_written_yet(" in line:
+                raise Broken("not written", f"{path.name}:{number}")
+    library.parent.mkdir(parents=True, exist_ok=True)
+    run_compiler(kit, folder, "-O2", "-fPIC", "-shared", kit.root / "exercises" / exercise["id"] / "train.cpp", "-o", library)
+    return library
+
+
 def compile_student(kit, exercise, folder, build):
     """The program with the student's code. Throws Broken."""
     folder, build = Path(folder).resolve(), Path(build)
@@ -104,13 +144,7 @@ def compile_student(kit, exercise, folder, build):
     if wrong := forbidden_text(exercise, folder):
         raise Broken("forbidden", wrong)
     obj, program = build / "student.o", build / "student"
-    bind = kit.root / "exercises" / exercise["id"] / "bind.cpp"
-    compiled = subprocess.run([kit.compiler, *kit.flags, "-fdiagnostics-color=never", "-iquote", str(folder), "-I", str(kit.root),
-                               "-c", str(bind), "-o", str(obj)], capture_output=True, text=True, errors="replace")
-    output = compiled.stderr.replace(str(folder) + "/", "")
-    if compiled.returncode != 0:
-        errors = [line for line in output.split("\n") if re.search(r"\b(fatal )?error:", line)]
-        raise Broken("does not compile", errors[0] if errors else output[-500:], *output.splitlines())
+    output = run_compiler(kit, folder, "-c", kit.root / "exercises" / exercise["id"] / "bind.cpp", "-o", obj)
     if wrong := forbidden_symbols(exercise, kit, str(obj)):
         raise Broken("forbidden", wrong)
     linked = subprocess.run([kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
@@ -137,9 +171,9 @@ def reserved_port():
 class Runner:
     def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE, command=None):
         self.kit, self.program, self.exercise, self.command = kit, program, exercise, command
-        self.seed, self.transport, self.deadline = seed, transport, deadline
-        sanitized = any("-fsanitize" in flag for flag in kit.flags)  # needs terabytes of addresses
-        self.limits = LIMITS if shutil.which("prlimit") and not sanitized else []
+        self.sanitized = any("-fsanitize" in flag for flag in kit.flags)  # slow, and needs terabytes of addresses
+        self.seed, self.transport, self.deadline = seed, transport, deadline * (6 if self.sanitized else 1)
+        self.limits = LIMITS if shutil.which("prlimit") and not self.sanitized else []
 
     def world(self, case, size, folder):
         """Runs the ranks of one world, each a process, and returns what each came to."""
@@ -193,12 +227,13 @@ class Runner:
             process.wait()
         return stuck
 
-    @staticmethod
-    def outcome(folder, rank, process, stuck):
+    def outcome(self, folder, rank, process, stuck):
         doing = Path(folder, f"{rank}.doing")
         doing = doing.read_text(errors="replace") if doing.exists() else "the case"
         if stuck:  # a result that came after the deadline does not count
             return {"hangs": f"did not come back from {doing}"}
+        if self.sanitized and process.returncode > 0:  # a race or a leak, which is told at the end
+            return {"crashes": f"its process ended with exit status {process.returncode}: see what the sanitizer printed"}
         try:
             found = json.loads(Path(folder, f"{rank}.json").read_text())
             return {**found, "error": f"{found['error']} (in {doing})"} if "error" in found and doing != "the case" else found

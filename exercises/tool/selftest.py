@@ -5,8 +5,9 @@
     selftest.py KIT exported       two exports are equal, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
     selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
+    selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit, and a starter says what is missing
     selftest.py KIT seeds          the reference is right for the data of 20 students
-    selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs on one core, beside a process that keeps it busy
+    selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs over each transport in turn, by turns on all cores and on one that a process keeps busy
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here, as in the table of instructors.md
@@ -15,6 +16,9 @@
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
+import atexit
+import functools
+import itertools
 import json
 import os
 import re
@@ -37,6 +41,7 @@ import kit as kits
 import published
 
 COURSE_KEY = b"exercises-test"
+TRANSPORTS = ("threads", "shm", "tcp")
 
 
 def checked(kit, exercise, files, prefix="ringside-selftest-", **how):
@@ -60,9 +65,8 @@ def described(verdict):
 
 
 def references(kit, exercise):
-    transports = ("threads", "shm", "tcp")
-    runs = [{"transport": each, "seed": kits.seed_of(COURSE_KEY, each, exercise["id"]), "hidden": True} for each in transports]
-    for transport, verdict in zip(transports, checked_reference(kit, exercise, runs)):
+    runs = [{"transport": each, "seed": kits.seed_of(COURSE_KEY, each, exercise["id"]), "hidden": True} for each in TRANSPORTS]
+    for transport, verdict in zip(TRANSPORTS, checked_reference(kit, exercise, runs)):
         if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
             yield f"the reference over {transport}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
 
@@ -81,6 +85,33 @@ def programs(kit, exercise):
             yield f"a program that does \"{command}\": expected \"{says}\"; {described(verdict)}"
 
 
+def trainings(kit, exercise):
+    if not kits.trains(kit, exercise):
+        return
+    names = {"13": "naive", "14": "flat", "15": "overlap", "17": "bucketed", "19": "zero1_broadcast", "20": "zero2", "21": "zero3"}
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        def trained(strategy, dump):
+            return subprocess.run([kit.ringside, "train", "--ranks", "3", "--parallel", strategy, "--steps", "3", "--batch", "6", "--layers", "2",
+                                   "--d-model", "32", "--heads", "2", "--sequence", "16", "--bucket-mb", "0.01", "--optimizer", "sgd", "--clip", "0",
+                                   "--accumulate", "2", "--dump", f"{folder}/{dump}"], capture_output=True, text=True)
+
+        try:
+            cut.write(cut.student_files(kit.root, exercise), f"{folder}/starter")
+            kits.compile_strategy(kit, exercise, f"{folder}/starter", f"{folder}/build")
+            yield "the starter can be trained with, expected not written"
+        except kits.Broken as broken:
+            if broken.status != "not written":
+                yield f"training with the starter: {broken.status}: {broken.says}"
+        cut.write(cut.student_files(kit.root, exercise, stub=False), f"{folder}/code")
+        told = trained(str(kits.compile_strategy(kit, exercise, f"{folder}/code", f"{folder}/build")), "reference")
+        if told.returncode != 0:
+            yield f"training with the reference: exit status {told.returncode}: {told.stderr[-500:]}"
+        trained(names[exercise["id"][:2]], "own")
+        written = [Path(folder, dump, "step0003.safetensors") for dump in ("reference", "own")]
+        if not all(each.exists() for each in written) or written[0].read_bytes() != written[1].read_bytes():
+            yield f"after three steps the parameters or gradients are not those of --parallel {names[exercise['id'][:2]]}"
+
+
 def seeds(kit, exercise):
     runs = [{"seed": kits.seed_of(COURSE_KEY, f"student {student}", exercise["id"]), "hidden": True} for student in range(20)]
     for student, verdict in enumerate(checked_reference(kit, exercise, runs)):
@@ -90,14 +121,18 @@ def seeds(kit, exercise):
 
 def steady(kit, exercise):
     runs = int(next((each[7:] for each in sys.argv if each.startswith("--runs=")), 100))
-    seed = kits.seed_of(COURSE_KEY, "nobody", exercise["id"])
+    ways = [{"transport": each, "seed": kits.seed_of(COURSE_KEY, "nobody", exercise["id"])} for each in TRANSPORTS]
+    verdicts = checked_reference(kit, exercise, itertools.islice(itertools.cycle(ways), runs))
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})  # for all that is started from here on
+    one = {min(cores)}
     busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    os.sched_setaffinity(busy.pid, one)
     try:
-        for run, verdict in enumerate(checked_reference(kit, exercise, [{"seed": seed}] * runs)):
+        for run in range(runs):
+            os.sched_setaffinity(0, one if run % 2 == 0 else cores)  # for all that the check starts
+            verdict = next(verdicts)
             if verdict["status"] != "right":
-                yield f"run {run} on a busy core: {described(verdict)}"
+                yield f"run {run}, {'on a busy core' if run % 2 == 0 else 'on all cores'}, over {ways[run % 3]['transport']}: {described(verdict)}"
     finally:
         busy.kill()
         os.sched_setaffinity(0, cores)
@@ -221,19 +256,35 @@ def fork_bomb():
         yield "the fork bomb outlived its sandbox"
 
 
+@functools.cache
+def two_exports():
+    """The folders of two exports of the whole course, which are there until the proof ends."""
+    folder = tempfile.mkdtemp(prefix="ringside-selftest-")
+    atexit.register(shutil.rmtree, folder)
+    courses = [Path(folder) / name for name in ("first", "second")]
+    for course in courses:
+        subprocess.run([sys.executable, instructor.__file__, "export", course, "--course", "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+    return courses
+
+
 def exported(kit, exercise):
-    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
-        courses = [Path(folder) / name for name in ("first", "second")]
-        for course in courses:
-            subprocess.run([str(kit.root / "exercises/ringside-exercises"), "export", course, "--course", "--kit", sys.argv[1],
-                            "--exercises", exercise["id"]], check=True, stdout=subprocess.DEVNULL)
-        if courses[0].joinpath("MANIFEST").read_bytes() != courses[1].joinpath("MANIFEST").read_bytes():
+    course, other = two_exports()
+    if exercise["id"] == kit.exercises[0]["id"]:
+        if course.joinpath("MANIFEST").read_bytes() != other.joinpath("MANIFEST").read_bytes():
             yield "two exports differ"
-        told = subprocess.run(["./exercise", "check"], cwd=courses[0], capture_output=True, text=True).stdout
-        if ": not written, 0 of" not in told:
-            yield f"the starter in the export: {told}"
-        if shutil.which("gdb") and not shows_tensors(courses[0] / ".ringside/ringside-judge"):
+        if shutil.which("gdb") and not shows_tensors(course / ".ringside/ringside-judge"):
             yield "gdb cannot show a tensor in the export: tensor.cpp was compiled without debug information"
+    told = subprocess.run(["./exercise", "check", exercise["id"]], cwd=course, capture_output=True, text=True).stdout
+    if ": not written, 0 of" not in told:
+        yield f"the starter in the export: {told}"
+    entries = json.loads((course / ".vscode/launch.json").read_text())["configurations"]
+    entry = next(each for each in entries if each["name"].startswith(exercise["id"]))
+    inside = lambda text: text.replace("${workspaceFolder}", str(course))
+    environment = {**os.environ, **{each["name"]: each["value"] for each in entry["environment"]}}
+    subprocess.run([inside(entry["program"]), *map(inside, entry["args"])], env=environment, capture_output=True)
+    seen = Path(inside(entry["args"][-1]), "0.json")
+    if not seen.exists() or "is not yet written" not in seen.read_text():
+        yield f"the debugger's entry {entry['name']} does not reach the starter"
 
 
 def debugger(kit, exercise):
@@ -305,7 +356,7 @@ def main():
     if sys.argv[2] == "clinic":
         return clinic()
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "programs": programs, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
+    proof = {"references": references, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks}[sys.argv[2]]
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0

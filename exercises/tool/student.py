@@ -7,6 +7,9 @@
     ./exercise list            all exercises, their points and where you are
     ./exercise hint 15         the next of three hints
     ./exercise debug 15 [CASE] gdb in your function: all ranks are threads of one process
+    ./exercise train 15 [OPTIONS]
+                               trains a transformer with your code, in four processes (13, 14, 15, 17, 19, 20, 21);
+                               OPTIONS are those of `ringside train`, such as --steps 500 --report report.html
     ./exercise reset 15        the starter again; your files are kept in 15-.../before-reset
     ./exercise progress        writes progress.html
     ./exercise submit          writes submission.tar.gz
@@ -28,9 +31,6 @@ from pathlib import Path
 import cut
 import formats
 import kit as kits
-
-PUBLIC_KEY = b"ringside"  # of the checks at home; an instructor grades with another key
-
 
 class Course:
     def __init__(self, folder):
@@ -57,7 +57,7 @@ class Course:
 
     def check(self, exercise, command=None):
         verdict = kits.check(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"],
-                             seed=kits.seed_of(PUBLIC_KEY, "home", exercise["id"]), command=command)
+                             seed=kits.seed_of(kits.PUBLIC_KEY, "home", exercise["id"]), command=command)
         memory = self.memory()
         memory["verdicts"][exercise["id"]] = verdict
         self.remember(memory)
@@ -127,6 +127,12 @@ class Course:
         at += re.match(r"\s*", code[at:]).end()
         return f"{file}:{1 + text[:at].count(chr(10))}"
 
+    def compiled(self, compile, exercise):
+        try:
+            return compile(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"])
+        except kits.Broken as broken:
+            sys.exit("\n".join([f"{broken.status}: {broken.says[0]}", *broken.says[1:]]))
+
     def debug(self, exercise, name=None):
         cases = self.memory()["verdicts"].get(exercise["id"], {}).get("cases", [])
         name = name or next((each["id"] for each in cases if each["status"] != "right"), exercise["cases"][0]["id"])
@@ -135,19 +141,23 @@ class Course:
             sys.exit(f"{exercise['id']} has no case {name}; its cases are " + ", ".join(each["id"] for each in exercise["cases"]))
         if not shutil.which("gdb"):
             sys.exit("gdb is not installed; on Debian or Ubuntu: apt-get install gdb")
-        size = case["worlds"][-1]
-        try:
-            program, _ = kits.compile_student(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"])
-        except kits.Broken as broken:
-            sys.exit("\n".join([f"{broken.status}: {broken.says[0]}", *broken.says[1:]]))
-        seed = kits.seed_of(PUBLIC_KEY, "home", exercise["id"])
-        environment = {**os.environ, "WORLD_SIZE": str(size), "RANK": "0", "RINGSIDE_JUDGE_TRANSPORT": "threads",
-                       "RINGSIDE_JUDGE_SEED": str(seed), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        program, _ = self.compiled(kits.compile_student, exercise)
         stops = [argument for each in exercise["cut"] for argument in ("-ex", f"break {self.first_line(exercise, each)}")]
-        print(f"gdb in case {name} with {size} ranks, each a thread (info threads, thread 2, continue)", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", f"source {self.hidden}/gdb/load.py", "-ex", "set breakpoint pending on", *stops, "-ex", "run", "--args", program,
-                                           exercise["id"], "collect", name, folder], environment)
+            arguments, environment = kits.in_one_process(exercise, case, folder)
+            print(f"gdb in case {name} with {environment['WORLD_SIZE']} ranks, each a thread (info threads, thread 2, continue)", flush=True)
+            os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", f"source {self.hidden}/gdb/load.py", "-ex", "set breakpoint pending on", *stops,
+                                           "-ex", "run", "--args", program, *arguments], {**os.environ, **environment})
+
+    def train(self, exercise, *options):
+        able = [each["id"] for each in self.kit.exercises if kits.trains(self.kit, each)]
+        if exercise["id"] not in able:
+            sys.exit(f"{exercise['id']} is no method of data parallelism, so no transformer can be trained with it; " +
+                     (f"these are: {', '.join(able)}" if able else "this course has none"))
+        library = self.compiled(kits.compile_strategy, exercise)
+        command = ["train", "--ranks", "4", "--parallel", os.path.relpath(library), *options]
+        print(f"ringside {shlex.join(command)}", flush=True)
+        os.execv(self.kit.ringside, [self.kit.ringside, *command])
 
     def reset(self, exercise):
         before = self.where(exercise) / "before-reset"
@@ -187,14 +197,15 @@ def main(folder, arguments):
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `./exercise list | head`
     course = Course(folder)
     command, *rest = arguments or ["watch"]
-    with_exercise = {"hint": course.hint, "debug": course.debug, "reset": course.reset}
+    with_exercise = {"hint": course.hint, "debug": course.debug, "train": course.train, "reset": course.reset}
     try:
         if command == "check" and len(rest) == 3 and rest[1] == "--program":
             return 0 if course.check_program(course.kit.find(rest[0]), rest[2]) else 1
         if command == "check":
             chosen = [course.kit.find(name) for name in rest] or course.kit.exercises
             return 0 if all([course.check(exercise) for exercise in chosen]) else 1
-        if command in with_exercise and rest:
+        most = {"hint": 1, "debug": 2, "reset": 1}.get(command, len(rest))
+        if command in with_exercise and 0 < len(rest) <= most:
             with_exercise[command](course.kit.find(rest[0]), *rest[1:])
         elif command in ("watch", "list", "progress", "submit") and not rest:
             getattr(course, command)()
@@ -202,7 +213,7 @@ def main(folder, arguments):
             if command in ("-h", "--help", "help"):
                 print(__doc__.strip())
                 return 0
-            fault = f"{command} needs the number of an exercise" if command in with_exercise else f"there is no command {' '.join(arguments)}"
+            fault = f"{command} takes the number of an exercise" if command in with_exercise else f"there is no command {' '.join(arguments)}"
             print(f"{fault}\n\n{__doc__.strip()}", file=sys.stderr)
             return 2
     except KeyboardInterrupt:
