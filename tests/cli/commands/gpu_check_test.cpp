@@ -31,6 +31,8 @@ struct FakeMachine {
     write_program(folder / "path" / "nvidia-smi",
                   "case $1 in --list-gpus) echo 'GPU 0: Fake';; *) echo 'Fake \"GPU\", "
                   "1.0';; esac");
+    // The script looks for no libraries on the real machine.
+    write_program(folder / "path" / "ldconfig", "echo libcublas.so.13");
     write_program(folder / "path" / "compute-sanitizer",
                   "while [ \"$1\" != \"$FAKE_RINGSIDE\" ]; do shift; done; exec \"$@\"");
     write_program(
@@ -133,7 +135,7 @@ TEST_CASE("gpu-check --only runs one step, and names the steps if there is none 
 
 TEST_CASE("gpu-check stops a step that hangs, and does not begin one without time") {
   const FakeMachine machine;
-  const auto outcome = machine.check({"--seconds", "6"}, {{"HANGING", "bench kernels"}});
+  const auto outcome = machine.check({"--seconds", "12"}, {{"HANGING", "bench kernels"}});
   CAPTURE(outcome.out);
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.seconds < 30);
