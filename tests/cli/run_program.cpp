@@ -216,6 +216,15 @@ Outcome run_program(std::vector<std::string> command, const Variables& variables
   return Program(std::move(command), variables).wait(limit);
 }
 
+bool eventually(const std::function<bool()>& condition) {
+  const auto deadline = Deadline::after(Seconds(20));
+  while (!condition()) {
+    if (deadline.expired()) return false;
+    ::usleep(1000);
+  }
+  return true;
+}
+
 std::vector<std::string> sorted_lines(std::string_view text) {
   std::istringstream stream{std::string(text)};
   std::vector<std::string> lines;

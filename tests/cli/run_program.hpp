@@ -9,6 +9,7 @@
 // Link ringside_run_program.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -57,11 +58,11 @@ class Program {
   bool wait_for(std::string_view text, Seconds limit = Seconds(30));
 
   // Waits for the end. The processes that exist a moment later are its survivors.
-  Outcome wait(Seconds limit = Seconds(20));
+  Outcome wait(Seconds limit = Seconds(60));
 
   // The running processes of this program: itself and all processes that it has started, even if
   // their parents have ended. A mark in the environment identifies them, so a process that clears
-  // its environment is missing.
+  // its environment is missing, and for a moment one that is in the middle of exec().
   std::vector<pid_t> processes() const;
 
   // The processes that run as rank `rank` of a job, by RANK in their environment.
@@ -89,7 +90,10 @@ class Program {
 
 // Runs a program from start to end.
 Outcome run_program(std::vector<std::string> command, const Variables& variables = {},
-                    Seconds limit = Seconds(20));
+                    Seconds limit = Seconds(60));
+
+// Waits until the condition holds. Returns false if it does not within 20 seconds.
+bool eventually(const std::function<bool()>& condition);
 
 // The lines of a text, sorted, because the output of several ranks comes in any order.
 std::vector<std::string> sorted_lines(std::string_view text);

@@ -231,8 +231,8 @@ TEST_CASE("every rank names both calls within a second whatever the ranks disagr
         // A rank whose call ended before it could notice the mismatch learns of it here.
         for (int i = 0; i < 3; ++i) all_reduce_of<double>(10)(group);
       } catch (const Error&) {
-        // One second, and time for a busy machine.
-        require(seconds_since(start) < 3, "it took {:.1f} s", seconds_since(start));
+        // One second, and time for a busy machine; the deadline is 20 s.
+        require(seconds_since(start) < 10, "it took {:.1f} s", seconds_since(start));
         throw;
       }
     };
@@ -347,14 +347,20 @@ TEST_CASE("a rank that waits for long warns once and says when it goes on") {
   std::mutex mutex;
   std::vector<std::string> warnings;
   GroupOptions options = patience(20);
-  options.executor.warn_after = Seconds(0.9);
+  options.executor.warn_after = Seconds(2);
   options.executor.warn = [&](const std::string& sentence) {
     const std::lock_guard lock(mutex);
     warnings.push_back(sentence);
   };
-  const auto body = [](ProcessGroup& group) {
+  const auto warned = [&] {
+    const std::lock_guard lock(mutex);
+    return warnings.size();
+  };
+  const auto body = [&](ProcessGroup& group) {
     all_reduce_of<float>(100)(group);
-    if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+    const Deadline deadline = Deadline::after(Seconds(15));
+    while (group.rank() == 2 && warned() < 2 && !deadline.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     all_reduce_of<float>(100)(group);
   };
   over_every_transport(3, body, options, [&](const std::vector<std::string>& outcomes) {
@@ -362,17 +368,17 @@ TEST_CASE("a rank that waits for long warns once and says when it goes on") {
     std::sort(warnings.begin(), warnings.end());
     CAPTURE(warnings);
     REQUIRE(warnings.size() == 4);  // ranks 0 and 1 each say that they wait, and that they go on
+    CHECK(warnings[0].starts_with("rank 0 has waited for rank 2 for "));
     CHECK(contains(warnings[0],
-                   "rank 0 has waited for rank 2 for 1 s in call #2, all_reduce of 100 fp32 (sum, "
-                   "ring), step 1 of 4, and will up to 20 "
-                   "s. rank 2 does not answer: stopped, stuck, or busy outside of the collectives; "
-                   "rank 1 waits for rank 0 in step 2 of "
-                   "call #2"));
-    CHECK(warnings[1] == "rank 0 went on after 2 s, in call #2");
-    CHECK(contains(warnings[2],
-                   "rank 1 has waited for rank 0 for 1 s in call #2, all_reduce of 100 fp32 (sum, "
-                   "ring), step 2 of 4"));
-    CHECK(warnings[3] == "rank 1 went on after 2 s, in call #2");
+                   " s in call #2, all_reduce of 100 fp32 (sum, ring), step 1 of 4, and will up to "
+                   "20 s. rank 2 does not answer: stopped, stuck, or busy outside of the "
+                   "collectives; rank 1 waits for rank 0 in step 2 of call #2"));
+    CHECK(warnings[1].starts_with("rank 0 went on after "));
+    CHECK(warnings[1].ends_with(" s, in call #2"));
+    CHECK(warnings[2].starts_with("rank 1 has waited for rank 0 for "));
+    CHECK(contains(warnings[2], " s in call #2, all_reduce of 100 fp32 (sum, ring), step 2 of 4"));
+    CHECK(warnings[3].starts_with("rank 1 went on after "));
+    CHECK(warnings[3].ends_with(" s, in call #2"));
     warnings.clear();
   });
 }
@@ -514,7 +520,7 @@ TEST_CASE("a rank whose connections are all reset is reported as gone") {
 
 TEST_CASE("a rank that sends half a header is named at the deadline") {
   const auto outcomes = with_faulty_rank_2(
-      [](Mesh& mesh) { say(mesh.data[0], bytes_of(first_header()).substr(0, 40)); }, patience(0.6));
+      [](Mesh& mesh) { say(mesh.data[0], bytes_of(first_header()).substr(0, 40)); }, patience(2.5));
   check_all_say(outcomes,
                 "rank 2 does not answer: stopped, stuck, or busy outside of the collectives; "
                 "nothing came to rank ");

@@ -60,13 +60,21 @@ TEST_CASE("a blocking call runs after the calls that are under way") {
 }
 
 TEST_CASE("a call is done only after the last rank has made it") {
-  on_every_transport(3, [](ProcessGroup& group) {
+  std::atomic<int> looked = 0;  // ranks 0 and 2
+  on_every_transport(3, [&](ProcessGroup& group) {
     std::vector<float> x(10, 1.0f);
-    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    const auto start = Clock::now();
+    if (group.rank() == 1) {  // calls when the others have returned from their calls and looked
+      const Deadline patience = Deadline::after(Seconds(20));
+      while (looked < 2 && !patience.expired()) std::this_thread::yield();
+      require(looked == 2, "starting a call took more than 20 s");
+      looked = 0;
+    }
     const Work work = group.all_reduce_async(std::span(x));
-    require(seconds_since(start) < 0.05, "starting a call took {} s", seconds_since(start));
-    if (group.rank() != 1) require(!work.done(), "done before rank 1 made the call");
+    if (group.rank() != 1) {
+      const bool early = work.done();
+      ++looked;
+      require(!early, "done before rank 1 made the call");
+    }
     work.wait();
     require(x[0] == 3, "{}", x[0]);
   });
@@ -93,7 +101,8 @@ TEST_CASE("wait() throws the error of the call, each time") {
 
 TEST_CASE("abort ends the calls under way on every rank") {
   const auto start = Clock::now();
-  const auto body = [](ProcessGroup& group) {
+  std::atomic<bool> aborted = false;
+  const auto body = [&](ProcessGroup& group) {
     std::vector<float> x(1000), y(1000);
     const Work first = group.all_reduce_async(std::span(x));
     first.wait();
@@ -101,9 +110,10 @@ TEST_CASE("abort ends the calls under way on every rank") {
       const Work second = group.all_reduce_async(std::span(y));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       group.abort("rank 0 gave up: backward threw");
+      aborted = true;
       second.wait();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    while (!aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     group.all_reduce(std::span(y));
   };
   GroupOptions ring;  // no rank finishes a ring before all have begun it
@@ -125,11 +135,16 @@ TEST_CASE("the destructor of a group waits for its calls") {
 }
 
 TEST_CASE("times() separates the time that callers wait from the time that calls run") {
-  std::atomic<int> calls = 0;  // that rank 0 has made, over all transports
+  std::atomic<int> calls = 0;  // of rank 0 that have begun to run, over all transports
   on_every_transport(2, [&](ProcessGroup& group) {
     std::vector<float> x(10, 1.0f);
     const int call = calls + 1;
     group.barrier();
+    if (group.rank() == 0) {
+      DeviceCalls device;  // whose fence shows that the call is running
+      device.fence = [&calls, call] { return [&calls, call] { calls = call; }; };
+      group.use_device(device);
+    }
     const CallTimes before = group.times();
     if (group.rank() == 1) {
       while (calls < call) std::this_thread::yield();
@@ -137,8 +152,8 @@ TEST_CASE("times() separates the time that callers wait from the time that calls
     }
     const Work work = group.all_reduce_async(std::span(x));
     if (group.rank() == 0) {
-      calls = call;
-      std::this_thread::sleep_for(std::chrono::milliseconds(120));
+      while (calls < call) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
     work.wait();
     const CallTimes after = group.times();

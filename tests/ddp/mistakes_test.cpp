@@ -80,7 +80,7 @@ TEST_CASE("a gradient that is missing on one rank is named") {
       "On rank 1 backward gave no gradient to fc2.bias", "bucket 0");
 }
 
-// Issue 11, defect 1: the labels agreed where they named only the first missing parameter.
+// Labels that name only the first missing parameter would agree.
 TEST_CASE("ranks that lack different gradients do not agree, even if the first one is the same") {
   different_missing_gradients_are_named<Replicated<ddp::Naive>>();
   different_missing_gradients_are_named<Replicated<ddp::Flat>>();
@@ -103,7 +103,7 @@ TEST_CASE("labels of missing gradients depend on every name and fit into a messa
   CHECK(collectives::Label(longest).view() == longest);
 }
 
-// Issue 11, defect 2: Overlap accumulated into a gradient that an all-reduce was using.
+// It would accumulate into a gradient that an all-reduce is using.
 TEST_CASE("a second backward without finish() is refused by name") {
   for (const int size : {2, 3, 4})
     on_every_transport(size, [](ProcessGroup& group) {

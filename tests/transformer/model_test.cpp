@@ -314,7 +314,7 @@ TEST_CASE("initial values depend only on the seed and the parameter's name") {
   CHECK(first_of(one, "model.norm.weight") == 1);
 }
 
-TEST_CASE("issue 11, defect 4: the hooks of every module fire once in forward and in backward") {
+TEST_CASE("the hooks of every module fire once in forward and in backward") {
   for (const bool tied : {false, true}) {
     Config config = tiny_config();
     config.tied_head = tied;

@@ -44,7 +44,6 @@ TEST_CASE("every stage names the gradient that is missing on one rank") {
   names_the_gradient_that_is_missing<zero::ShardedParameters>();
 }
 
-// Issue 11, defect 1.
 TEST_CASE("in every stage ranks that lack different gradients do not agree") {
   different_missing_gradients_are_named<WithOwners<ddp::Bucketed>>();
   different_missing_gradients_are_named<zero::ShardedState>();

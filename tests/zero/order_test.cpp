@@ -130,8 +130,7 @@ TEST_CASE("every stage starts a layer's reduce-scatter before backward enters th
     });
 }
 
-// Issue 11, defect 5: there were three. A slow link keeps every reduce-scatter under way for longer
-// than backward takes.
+// A slow link keeps every reduce-scatter under way for longer than backward takes.
 TEST_CASE("in stages 2 and 3 at most two reduce-scatters are under way") {
   const auto check = [](DeepNet& net, auto&& stage) {
     std::size_t most = 0;

@@ -16,7 +16,7 @@ namespace {
 Variables rank_variables(int rank, int size, std::uint16_t port, const std::string& key = "hello") {
   return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(size)},
           {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)},
-          {"RINGSIDE_JOB_KEY", key},      {"RINGSIDE_CONNECT_TIMEOUT", "5"}};
+          {"RINGSIDE_JOB_KEY", key},      {"RINGSIDE_CONNECT_TIMEOUT", "20"}};
 }
 
 std::unique_ptr<Program> hello(const Variables& variables) {
@@ -25,7 +25,7 @@ std::unique_ptr<Program> hello(const Variables& variables) {
 
 // The program fails with exactly this sentence on stderr and leaves no process.
 void expect_refusal(Program& program, const std::string& sentence) {
-  const Outcome outcome = program.wait(Seconds(15));
+  const Outcome outcome = program.wait(Seconds(60));
   CAPTURE(outcome.err);
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.err == fmt::format("{}\n", sentence));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <latch>
 #include <string>
 #include <thread>
 
@@ -24,8 +25,7 @@ TEST_CASE("a rank of bench that is stopped is named after RINGSIDE_TIMEOUT") {
     Program program({ringside_binary, "bench", "all_reduce", "-n", "3", "--backends", "threads,tcp",
                      "--bytes", "4B,64KB,1MB"},
                     {{"RINGSIDE_TIMEOUT", "3"}, {"RINGSIDE_WARN_AFTER", "0"}});
-    while (program.processes_of_rank(1).empty())
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    REQUIRE(program.wait_for("3 ranks on"));  // they are connected
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     for (const pid_t pid : program.processes_of_rank(1)) ::kill(pid, SIGSTOP);
     const Outcome outcome = program.wait(Seconds(40));
@@ -46,17 +46,21 @@ TEST_CASE("a rank of bench that is stopped is named after RINGSIDE_TIMEOUT") {
 TEST_CASE("the bare ring names its silent neighbour after RINGSIDE_TIMEOUT") {
   ::setenv("RINGSIDE_TIMEOUT", "1", 1);
   const auto port = tests::free_port();
+  std::latch rank_0_ended(1);
   const auto outcomes = tests::on_threads(2, [&](int rank) {
     const auto ring = cli::make_bare_ring(tests::rank_info_of(rank, 2, port));
     collectives::Call call;
     call.collective = collectives::Collective::all_reduce;
     call.count = 1000;
     std::vector<float> input(1000), output(1000);
-    if (rank == 1) {  // stays connected, and takes no part
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-      return;
+    if (rank == 1) return rank_0_ended.wait();  // stays connected, and takes no part
+    try {
+      ring->run(call, input.data(), output.data());
+    } catch (...) {
+      rank_0_ended.count_down();
+      throw;
     }
-    ring->run(call, input.data(), output.data());
+    rank_0_ended.count_down();
   });
   ::unsetenv("RINGSIDE_TIMEOUT");
   CHECK(outcomes[0] ==

@@ -39,6 +39,13 @@ bool all_ready(Program& program, int ranks) {
   return true;
 }
 
+// The first process of a rank, which leads its process group; 0 if it is not there.
+pid_t shell_of(const Program& program, int rank) {
+  for (const pid_t pid : program.processes_of_rank(rank))
+    if (::getpgid(pid) == pid) return pid;
+  return 0;
+}
+
 }  // namespace
 
 TEST_CASE("every rank gets its rank info in the environment") {
@@ -156,14 +163,14 @@ TEST_CASE("the launcher names a rank that fails with its exit code and ends the 
         "ringside: rank 1 ended with exit code 3\n"
         "ringside: still running after 0.3 s: ranks 0, 2, 3; sending SIGTERM\n");
   CHECK(outcome.survivors == "");
-  CHECK(outcome.seconds < 2);
+  CHECK(outcome.seconds < 10);
 }
 
 TEST_CASE("the launcher names a killed rank with its signal") {
   Program program(launch_script({"-n", "3", "--grace", "0.3"}, "echo ready; exec sleep 60"));
   REQUIRE(all_ready(program, 3));
-  REQUIRE(program.processes_of_rank(2).size() == 1);
-  ::kill(program.processes_of_rank(2).front(), SIGKILL);
+  REQUIRE(eventually([&] { return shell_of(program, 2) > 0; }));
+  ::kill(shell_of(program, 2), SIGKILL);
   const auto outcome = program.wait();
   CHECK(outcome.exit_code == 128 + SIGKILL);
   CHECK(contains(outcome.err, "ringside: rank 2 was killed by signal 9 (SIGKILL)\n"));
@@ -175,10 +182,14 @@ TEST_CASE("of ranks that end together the launcher names the one that a signal k
   Program program(
       launch_script({"-n", "2"}, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done"));
   REQUIRE(all_ready(program, 2));
+  const pid_t first = shell_of(program, 0), second = shell_of(program, 1);
+  REQUIRE(first > 0);
+  REQUIRE(second > 0);
   program.send(SIGSTOP);  // so that it sees both ends at the same time
-  ::kill(-program.processes_of_rank(0).front(), SIGTERM);
-  ::kill(-program.processes_of_rank(1).front(), SIGKILL);
-  ::usleep(200'000);
+  ::kill(-first, SIGTERM);
+  ::kill(-second, SIGKILL);
+  CHECK(eventually([&] { return program.processes_of_rank(0).empty(); }));
+  CHECK(eventually([&] { return program.processes_of_rank(1).empty(); }));
   program.send(SIGCONT);
   const auto outcome = program.wait();
   CHECK(contains(outcome.err, "ringside: rank 1 was killed by signal 9 (SIGKILL)\n"));
@@ -187,17 +198,17 @@ TEST_CASE("of ranks that end together the launcher names the one that a signal k
 
 TEST_CASE("within the grace period the other ranks can print their own errors") {
   const auto outcome = run_program(launch_script(
-      {"-n", "2"},
-      "if [ $RANK = 1 ]; then echo first >&2; exit 7; fi; sleep 0.3; echo second >&2; exit 1"));
+      {"-n", "2", "--grace", "30"},
+      "if [ $RANK = 1 ]; then echo first >&2; exit 7; fi; sleep 2; echo second >&2; exit 1"));
   CHECK(outcome.exit_code == 7);
   CHECK(outcome.err == "[1] first\nringside: rank 1 ended with exit code 7\n[0] second\n");
-  CHECK(outcome.seconds < 2);
+  CHECK(outcome.seconds < 15);  // the grace period ends with the last rank
 }
 
 TEST_CASE("a rank that ignores SIGTERM is killed") {
   const auto outcome = run_program(launch_script(
       {"-n", "2", "--grace", "0.2"},
-      "if [ $RANK = 1 ]; then sleep 0.2; exit 5; fi; trap '' TERM; sleep 60; sleep 60"));
+      "if [ $RANK = 1 ]; then sleep 2; exit 5; fi; trap '' TERM; sleep 60; sleep 60"));
   CHECK(outcome.exit_code == 5);
   CHECK(contains(outcome.err, "ringside: still running after 0.2 s: rank 0; sending SIGTERM\n"));
   CHECK(contains(outcome.err, "ringside: still running after 2 s: rank 0; sending SIGKILL\n"));
@@ -229,7 +240,7 @@ TEST_CASE("the children of a rank end with it") {
   CHECK(outcome.exit_code == 0);
   CHECK(sorted_lines(outcome.out) == Lines{"[0] done", "[1] done"});
   CHECK(outcome.survivors == "");
-  CHECK(outcome.seconds < 2);
+  CHECK(outcome.seconds < 10);
 }
 
 TEST_CASE("a signal to the launcher reaches all ranks and no rank remains") {
@@ -246,7 +257,7 @@ TEST_CASE("a signal to the launcher reaches all ranks and no rank remains") {
       CHECK(contains(outcome.out, fmt::format("[{}] asked\n", rank)));
     CHECK(contains(outcome.err, ": ending all ranks (once more to kill them)\n"));
     CHECK(outcome.survivors == "");
-    CHECK(outcome.seconds < 3);
+    CHECK(outcome.seconds < 10);
   }
 }
 
@@ -269,14 +280,14 @@ TEST_CASE("stubborn ranks are killed after the grace period or at the second sig
   outcome = twice.wait();
   CHECK(outcome.exit_code == 128 + SIGINT);
   CHECK(outcome.survivors == "");
-  CHECK(outcome.seconds < 3);
+  CHECK(outcome.seconds < 10);
 }
 
 TEST_CASE("nothing outlives a launcher that is killed with SIGKILL") {
   Program program(launch_script({"-n", "3"}, stubborn));
   REQUIRE(all_ready(program, 3));
   // A shell and a sleep for each rank, the launcher, its orphan reaper.
-  CHECK(program.processes().size() >= 3 * 2 + 2);
+  CHECK(eventually([&] { return program.processes().size() >= 3 * 2 + 2; }));
   program.send(SIGKILL);
   const auto outcome = program.wait();
   CHECK(outcome.signal == SIGKILL);
@@ -288,7 +299,7 @@ TEST_CASE("a job ends when nobody reads its output") {
       run_program({"sh", "-c", "\"$0\" launch -n 2 -- yes | head -n 1", ringside_binary});
   CHECK(sorted_lines(outcome.out).size() == 1);
   CHECK(outcome.survivors == "");
-  CHECK(outcome.seconds < 3);
+  CHECK(outcome.seconds < 10);
 }
 
 TEST_CASE("a launcher whose output is not read still reacts to signals") {

@@ -104,6 +104,9 @@ TEST_CASE("a second signal ends a run at once and without --save the first one d
       ::usleep(500'000);  // the step is under way on both ranks
       program.send(SIGINT);
       if (saves) {
+        // Two signals that both wait to be delivered are one.
+        const auto status = fmt::format("/proc/{}/status", program.pid());
+        CHECK(eventually([&] { return contains(read_file(status), "ShdPnd:\t0000000000000000"); }));
         ::usleep(100'000);
         program.send(SIGINT);
       }

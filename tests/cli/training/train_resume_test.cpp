@@ -116,8 +116,9 @@ TEST_CASE("a killed run resumes from its last checkpoint on any number of ranks"
                               "-n",
                               "2",
                               "--save",
-                              killed});
-    program.wait_for("step  40/400", Seconds(30));
+                              killed},
+                             {{"RINGSIDE_LINK", "1Gbps,5ms"}});  // slow: it is far from its end
+    REQUIRE(program.wait_for("step  40/400", Seconds(60)));
     for (const pid_t process : program.processes()) ::kill(process, SIGKILL);
     program.wait();
   }

@@ -2,6 +2,7 @@
 #include "collectives/bootstrap/rendezvous.hpp"
 
 #include <chrono>
+#include <latch>
 #include <thread>
 
 #include <sys/resource.h>
@@ -24,7 +25,7 @@ namespace {
 
 RankInfo impatient(int rank, int size, std::uint16_t port) {
   RankInfo rank_info = rank_info_of(rank, size, port);
-  rank_info.connect_timeout = Seconds(1);
+  rank_info.connect_timeout = Seconds(3);
   return rank_info;
 }
 
@@ -78,7 +79,7 @@ TEST_CASE("every rank that came names the ranks that did not") {
   for (const auto& text : outcomes) {
     CAPTURE(text);
     CHECK(
-        contains(text, fmt::format("ranks 2, 3 of 5 never came to 127.0.0.1:{} within 1 s", port)));
+        contains(text, fmt::format("ranks 2, 3 of 5 never came to 127.0.0.1:{} within 3 s", port)));
   }
 }
 
@@ -88,7 +89,7 @@ TEST_CASE("without rank 0 the others say that it is not there") {
   for (const auto& text : outcomes) {
     CAPTURE(text);
     CHECK(contains(text, fmt::format("rank 0 is not there: it cannot be reached at 127.0.0.1:{} "
-                                     "within 1 s (Connection refused)",
+                                     "within 3 s (Connection refused)",
                                      port)));
   }
 }
@@ -169,14 +170,11 @@ TEST_CASE(
     // Joins and reads the table, but connects with nobody. The others cannot reach it, or wait for
     // it, and rank 3 has all its connections but one.
     boost::asio::io_context io;
-    boost::asio::ip::tcp::acceptor listening(io, {boost::asio::ip::address_v4::loopback(), 0});
-    const auto endpoint = listening.local_endpoint();
-    listening.close();
     Handshake join;
     join.key = hash_of("test");
     join.rank = 1;
     join.size = 4;
-    join.listens_on = address_of(endpoint);
+    join.listens_on = address_of({boost::asio::ip::address_v4::loopback(), free_port()});
     auto socket = connect_to(io, {{boost::asio::ip::address_v4::loopback(), port}},
                              Deadline::after(Seconds(20)), "rank 1", "rank 0", [] {});
     boost::asio::write(socket, boost::asio::buffer(&join, sizeof join));
@@ -204,14 +202,19 @@ TEST_CASE("every rank learns that two processes have the same rank") {
 
 TEST_CASE("a process with another job key is refused and the job goes on") {
   const auto port = free_port();
+  std::latch refused(1);
   const auto outcomes = on_threads(3, [&](int i) {
     RankInfo rank_info = rank_info_of(i == 2 ? 1 : i, 2, port);
-    if (i == 2) {
-      rank_info.job_key = "another job";
-      rank_info.connect_timeout = Seconds(5);
+    if (i == 1) refused.wait();
+    if (i < 2) return void(connect_mesh(rank_info));
+    rank_info.job_key = "another job";
+    try {
+      connect_mesh(rank_info);
+    } catch (const Error&) {
+      refused.count_down();
+      throw;
     }
-    if (i == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    connect_mesh(rank_info);
+    refused.count_down();
   });
   CHECK(outcomes[0] == "");
   CHECK(outcomes[1] == "");
@@ -221,9 +224,10 @@ TEST_CASE("a process with another job key is refused and the job goes on") {
 TEST_CASE("strangers are dropped while the ranks connect") {
   const auto port = free_port();
   std::vector<std::string> outcomes;
+  std::latch strangers_came(1);
   std::thread job([&] {
     outcomes = on_threads(3, [&](int rank) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
+      if (rank > 0) strangers_came.wait();
       ProcessGroup group = ProcessGroup::over("tcp", rank_info_of(rank, 3, port));
       std::vector<int> x = {1};
       group.all_reduce(std::span(x));
@@ -236,6 +240,7 @@ TEST_CASE("strangers are dropped while the ranks connect") {
                            "and says a lot about itself, 96 bytes at least\r\n\r\n");
     const Stranger shy(port, "half");
     const Stranger silent(port, "");
+    strangers_came.count_down();
     job.join();
   }
   for (const auto& text : outcomes) CHECK(text == "");
@@ -273,9 +278,10 @@ TEST_CASE(
   odd[3].purpose = Handshake::data, odd[3].rank = 0;
   odd[4].version = 99;
   std::vector<std::string> outcomes;
+  std::latch strangers_came(1);
   std::thread job([&] {
     outcomes = on_threads(3, [&](int rank) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(rank * 150));
+      if (rank > 0) strangers_came.wait();
       ProcessGroup group = ProcessGroup::over("tcp", rank_info_of(rank, 3, port));
       group.barrier();
     });
@@ -283,6 +289,7 @@ TEST_CASE(
   std::vector<std::unique_ptr<Stranger>> strangers;
   for (const Handshake& handshake : odd)
     strangers.push_back(std::make_unique<Stranger>(port, bytes_of(handshake)));
+  strangers_came.count_down();
   job.join();
   for (const auto& text : outcomes) CHECK(text == "");
 }
@@ -356,7 +363,7 @@ TEST_CASE("a handshake that completes at the moment of its deadline is accepted"
   int welcomed = 0;
   const Acceptor acceptor(
       std::move(listening), hash_of("test"), 0,
-      [&](const Handshake&, boost::asio::ip::tcp::socket) { ++welcomed; }, Seconds(0.05));
+      [&](const Handshake&, boost::asio::ip::tcp::socket) { ++welcomed; }, Seconds(1));
   Handshake handshake;
   handshake.key = hash_of("test");
   const std::string bytes = bytes_of(handshake);
@@ -366,7 +373,7 @@ TEST_CASE("a handshake that completes at the moment of its deadline is accepted"
   run_until(io, Deadline::after(Seconds(0.02)), [] { return false; });  // accepts
   // Nobody runs the handlers while the bytes arrive and the time runs out: both are ready at once.
   boost::asio::write(client, boost::asio::buffer(bytes));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   CHECK_NOTHROW(run_until(io, Deadline::after(Seconds(0.1)), [] { return false; }));
   CHECK(welcomed == 1);
 }

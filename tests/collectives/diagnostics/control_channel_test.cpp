@@ -142,7 +142,7 @@ TEST_CASE("another thread can interrupt a rank") {
   CHECK(failure_of([&] { channels[0]->throw_if_interrupted(); }) == "first");
 }
 
-TEST_CASE("issue 11, defect 7: a peer that did not listen for long still hears every call") {
+TEST_CASE("a peer that did not listen for long still hears every call") {
   auto [zero, one] = socket_pair();
   const int small = 4096;
   ::setsockopt(zero.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);

@@ -103,7 +103,7 @@ TEST_CASE("SIGUSR1 writes the records of all ranks in the process") {
   CHECK(std::string(flights[1].header.cause) == "asked for by SIGUSR1");
 }
 
-TEST_CASE("issue 11, defect 12: a later SIGUSR1 or failure leaves the first cause and its time") {
+TEST_CASE("a later SIGUSR1 or failure leaves the first cause and its time") {
   const Folder folder;
   Recorder recorder(0, 1, folder, 1);
   ::raise(SIGUSR1);
@@ -118,19 +118,21 @@ TEST_CASE("issue 11, defect 12: a later SIGUSR1 or failure leaves the first caus
   CHECK(last.written_ns == first.written_ns);
 }
 
-TEST_CASE("issue 11, defect 12: a recorder lives until a signal handler has written its file") {
+TEST_CASE("a recorder lives until a signal handler has written its file") {
   const Folder folder;
   std::filesystem::create_directory(folder.path);
-  // The handler blocks in open(2) until somebody reads this pipe.
-  const auto pipe = folder.path / "0.flight";
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  auto recorder = std::make_unique<FlightRecorder>(0, 1, folder.path);
+  // The handler writes the recorders in the order in which they were made, and blocks in open(2)
+  // until somebody reads the pipe.
+  const auto first = folder.path / "0.flight", pipe = folder.path / "1.flight";
+  for (const auto& each : {first, pipe}) REQUIRE(::mkfifo(each.c_str(), 0600) == 0);
+  const FlightRecorder zero(0, 2, folder.path);
+  auto recorder = std::make_unique<FlightRecorder>(1, 2, folder.path);
   std::atomic<bool> stop = false, destroyed = false;
   std::thread signalled([&] {
     while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   ::pthread_kill(signalled.native_handle(), SIGUSR1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(!tests::read_file(first).empty());  // the handler runs
   std::thread destroyer([&] {
     recorder.reset();
     destroyed = true;

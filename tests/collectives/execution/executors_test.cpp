@@ -185,7 +185,7 @@ TEST_CASE("RINGSIDE_EXECUTOR names an executor, or is refused") {
   CHECK_THROWS_WITH(kind_of("fast"), "RINGSIDE_EXECUTOR must be pipelined or simple, not 'fast'");
 }
 
-// Issue 11, defect 13: only an Error was told to the other ranks.
+// Not only one that fails with an Error.
 TEST_CASE("a rank that fails with any exception tells every other rank") {
   const auto world = make_threads_world(4);
   const auto outcomes = on_threads(4, [&](int rank) {

@@ -55,9 +55,9 @@ TEST_CASE("a stage that throws ends all ranks with one sentence that names it") 
 TEST_CASE("a stage that hangs is named by those who wait for it") {
   const Schedule schedule = lower(make_schedule("1f1b", 3, 4));
   const auto during = [](const Action& action) {
-    if (action == Action{Kind::forward, 1, 2}) sleep_for(4);
+    if (action == Action{Kind::forward, 1, 2}) sleep_for(6);
   };
-  for (const auto& outcomes : outcomes_of(schedule, during, patience(1))) {
+  for (const auto& outcomes : outcomes_of(schedule, during, patience(2))) {
     CAPTURE(outcomes[0]);
     CAPTURE(outcomes[1]);
     CAPTURE(outcomes[2]);
