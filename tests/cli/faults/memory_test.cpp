@@ -44,8 +44,8 @@ TEST_CASE("too little address space to load the BLAS is said, rather than waited
 
 TEST_CASE("a command that runs out of memory says so and what to do") {
   if (is_sanitized()) return;
-  const auto outcome = with_address_space(
-      2000000, "train --threads 1 --steps 1 --d-model 4096 --layers 4 --memory-limit 0");
+  const auto outcome =
+      with_address_space(2000000, "train --threads 1 --steps 1 --d-model 32768 --memory-limit 0");
   CAPTURE(outcome.err);
   CHECK(outcome.exit_code == 1);
   // Which allocation fails first depends on the machine: a tensor's says how large it is.
