@@ -80,9 +80,13 @@ std::string circle_in_words(const std::vector<int>& ranks) {
 std::string verdict_of(const std::vector<Flight>& flights, const std::vector<int>& absent) {
   if (const auto found = divergence(flights)) return in_words(*found);
   if (const auto ranks = circle(flights); !ranks.empty()) return circle_in_words(ranks);
-  if (const auto found = laggards(flights)) return in_words(*found);
-  if (absent.empty()) return "All ranks made the same calls and had come equally far.";
-  return fmt::format("All that left a record made the same calls: look at {}.",
+  const auto late = laggards(flights);
+  if (absent.empty())
+    return late ? in_words(*late) : "All ranks made the same calls and had come equally far.";
+  // The cause may be a rank that died while the late ones were on their way to the call.
+  return fmt::format("{} look at {}.",
+                     late ? in_words(*late) + " Or the cause is a rank that left no record:"
+                          : "All that left a record made the same calls:",
                      ranks_in_words(absent));
 }
 

@@ -204,6 +204,19 @@ TEST_CASE("a postmortem names the rank that left no record") {
   CHECK(contains(text, "All that left a record made the same calls: look at rank 2."));
 }
 
+TEST_CASE("a postmortem names the rank that left no record also where another one is late") {
+  const Folder folder;
+  Recorder zero(0, 3, folder, 7), two(2, 3, folder, 7);
+  zero.begin(8, all_reduce_of(100), 4);
+  zero.end(FlightEntry::failed);
+  for (Recorder* recorder : {&zero, &two}) recorder->write("rank 1 is gone");
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(contains(text,
+                 "but rank 2 had not come to call #8, in which the others wait: look at what "));
+  CHECK(contains(text, " Or the cause is a rank that left no record: look at rank 1.\n"));
+}
+
 TEST_CASE("an error names a file that is not a flight recorder's") {
   const Folder folder;
   const auto path = folder.path.string();
