@@ -1,4 +1,4 @@
-// A monotonic clock, and the deadline that every wait in Ringside has.
+// The seam to the system's clock: monotonic time, and the deadline that every wait in Ringside has.
 #pragma once
 
 #include <algorithm>
@@ -23,18 +23,26 @@ inline timespec to_timespec(Seconds duration) {
 
 class Deadline {
  public:
-  static Deadline after(Seconds seconds) { return Deadline(seconds); }
+  static Deadline after(Seconds seconds) { return {seconds, Clock::now()}; }
 
-  bool expired() const { return Clock::now() >= end_; }
-  Seconds remaining() const { return std::max(Seconds(0), Seconds(end_ - Clock::now())); }
+  // The time begins when somebody first asks: a wait that need not wait reads no clock.
+  static Deadline from_first_look(Seconds seconds) { return {seconds, {}}; }
+  static Deadline never() { return from_first_look(Seconds(1e9)); }
+
+  bool expired() const { return remaining() <= Seconds(0); }
+  Seconds remaining() const {
+    return std::max(Seconds(0), total_ - Seconds(Clock::now() - start()));
+  }
   Seconds total() const { return total_; }  // that it was created with, for messages
+  Clock::time_point start() const {
+    if (start_ == Clock::time_point{}) start_ = Clock::now();
+    return start_;
+  }
 
  private:
-  explicit Deadline(Seconds seconds)
-      : total_(seconds),
-        end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds)) {}
+  Deadline(Seconds total, Clock::time_point start) : total_(total), start_(start) {}
   Seconds total_;
-  Clock::time_point end_;
+  mutable Clock::time_point start_;
 };
 
 }  // namespace ringside

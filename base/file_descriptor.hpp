@@ -1,4 +1,4 @@
-// A file descriptor that closes itself.
+// A file descriptor that closes itself: part of the seam to the operating system (docs/design.md).
 #pragma once
 
 #include <utility>

@@ -24,6 +24,7 @@
 
 #include "base/clock.hpp"
 #include "base/profiler_range.hpp"
+#include "base/scoped_value.hpp"
 
 namespace ringside {
 
@@ -60,13 +61,10 @@ class Trace {
   // the thread starts.
   class On {
    public:
-    explicit On(Trace& trace) : before_(std::exchange(here_, &trace)) {}
-    ~On() { here_ = before_; }
-    On(const On&) = delete;
-    On& operator=(const On&) = delete;
+    explicit On(Trace& trace) : here_(Trace::here_, &trace) {}
 
    private:
-    Trace* before_;
+    ScopedValue<Trace*> here_;
   };
 
   // The trace of the calling thread; nullptr if there is none.

@@ -1,15 +1,17 @@
 // The interface between main() and the commands.
 //
-// A command NAME is the file commands/NAME.cpp. Its function add_NAME_command(app) declares the
-// subcommand with its options and its help, and gives it a callback that does the work. The
-// callback returns if everything went well. Otherwise it throws:
+// A command NAME is the file commands/NAME.cpp; the end of its help, with notes and examples, may
+// be commands/NAME.txt. Its function add_NAME_command(app) declares the subcommand with its options
+// and its help, and gives it a callback that does the work. The callback returns if everything went
+// well. Otherwise it throws:
 //
 //   ringside::Error   something failed: main() prints "ringside: ..." and exits with 1
 //   UsageError        the arguments are wrong: the same with a hint at --help; exits with 2
 //   Exit              the error has been printed already: main() only exits with its code
 //
 // A subcommand of a command, such as `bench train`, is commands/bench/train.cpp with
-// add_bench_train_command(bench). cli/CMakeLists.txt lists all commands.
+// add_bench_train_command(bench); the command itself may then be commands/bench/bench.cpp.
+// cli/CMakeLists.txt lists all commands.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -5,8 +5,8 @@
 #include <iostream>
 #include <vector>
 
-#include "cli/report/terminal.hpp"
-#include "cli/views/blackboard.hpp"
+#include "cli/pictures/schedule/step_table.hpp"
+#include "cli/pictures/terminal.hpp"
 
 int main() {
   using namespace ringside::cli;
@@ -16,13 +16,13 @@ int main() {
   const std::vector<Schedule> schedules = make_schedules(ring, ranks);
   const int steps = static_cast<int>(schedules[0].steps.size()), chunks = schedules[0].chunks;
 
-  const Blackboard blackboard(std::cout, ring, ranks, terminal_columns(STDOUT_FILENO).value_or(100),
-                              wants_colour());
-  blackboard.draw_title(0, steps, chunks);
+  const StepTable table(std::cout, ring, ranks, terminal_columns(STDOUT_FILENO).value_or(100),
+                        wants_colour());
+  table.draw_title(0, steps, chunks);
   std::vector<RankState> states = start_with_contributions(ranks, chunks, false);
-  blackboard.draw_start(states);
+  table.draw_start(states);
   for (int step = 0; step < steps; ++step) {
     run_step(schedules, step, states);
-    blackboard.draw_step(schedules, step, states);
+    table.draw_step(schedules, step, states);
   }
 }

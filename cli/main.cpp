@@ -16,10 +16,11 @@
 
 #include "base/words.hpp"
 #include "cli/command.hpp"
+#include "cli/commands/options/help_formatter.hpp"
+#include "cli/commands/options/option_checks.hpp"
 #include "cli/launcher/idle_threads.hpp"
 #include "cli/launcher/ranks.hpp"
-#include "cli/report/terminal.hpp"
-#include "cli/views/help_formatter.hpp"
+#include "cli/pictures/terminal.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -71,6 +72,21 @@ std::string about_stray(const CLI::App& app, const std::vector<std::string>& str
   return fmt::format("there is no option {}{}", *option, did_you_mean(*option, names));
 }
 
+// What is wrong with the value of an option, where CLI11 names only its own types.
+std::string about_value(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string message = error.what();
+  for (const CLI::Option* option : deepest_command(app).get_options()) {
+    const std::string name = option->get_name();
+    if (message.starts_with("Could not convert: " + name + " = "))
+      return fmt::format("{}: {}", name, what_is_no_number(option->results()));
+    if (message.starts_with(name + ": ") && message.ends_with(" missing"))
+      return fmt::format("{} needs a value: {}", name, option->get_type_name());
+    if (message.starts_with(name + ": At Most "))
+      return fmt::format("{} takes one value, not {}", name, option->count());
+  }
+  return message;
+}
+
 int run(int argc, char** argv) {
   CLI::App app(about, "ringside");
   app.set_version_flag("--version", "ringside " RINGSIDE_VERSION);
@@ -92,8 +108,8 @@ int run(int argc, char** argv) {
     const auto strays = app.remaining(true);
     const bool because_of_them =
         app.get_subcommands().empty() || dynamic_cast<const CLI::ExtrasError*>(&error);
-    return usage_error(
-        app, because_of_them && !strays.empty() ? about_stray(app, strays) : error.what());
+    return usage_error(app, because_of_them && !strays.empty() ? about_stray(app, strays)
+                                                               : about_value(app, error));
   } catch (const std::bad_alloc&) {
     fmt::print(stderr,
                "ringside: out of memory: take a smaller model, batch or buffer, or fewer ranks, or "

@@ -7,7 +7,7 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 get_property(installed GLOBAL PROPERTY RINGSIDE_LIBRARIES)
-list(REMOVE_ITEM installed ringside_cli ringside_library_backends ringside_judge)  # the program's own
+list(REMOVE_ITEM installed ringside_cli_launcher ringside_cli_pictures ringside_cli_bench ringside_cli_commands ringside_library_backends ringside_judge)  # the program's own
 foreach(library ${installed})
   string(REPLACE "ringside_" "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
@@ -18,7 +18,7 @@ if(RINGSIDE_HAS_CUDA)
 endif()
 
 install(TARGETS ringside ${installed} ringside_options EXPORT RingsideTargets)
-foreach(folder base collectives autograd transformer parallel ddp zero tensor_parallel pipeline_parallel planning)
+foreach(folder base collectives autograd transformer parallel ddp zero planning training)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringside FILES_MATCHING PATTERN "*.hpp")
 endforeach()
 

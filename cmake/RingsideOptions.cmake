@@ -59,6 +59,7 @@ function(ringside_library name)
   add_library(ringside_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(ringside::${name} ALIAS ringside_${name})
   target_link_libraries(ringside_${name} PUBLIC ringside_options ${ARG_LINK})
+  ringside_join_sources(ringside_${name} ${ARG_UNPARSED_ARGUMENTS})
   set_property(GLOBAL APPEND PROPERTY RINGSIDE_LIBRARIES ringside_${name})
 endfunction()
 

@@ -1,7 +1,5 @@
 #include "collectives/call_mismatch.hpp"
 
-#include "base/error.hpp"
-
 namespace ringside::collectives {
 
 std::string describe_mismatch(int self, std::uint64_t our_sequence, const Call& ours, int peer,

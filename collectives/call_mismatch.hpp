@@ -1,9 +1,16 @@
 // Finds out whether two ranks make the same call, and says it in a sentence where they do not.
 #pragma once
 
+#include "base/error.hpp"
 #include "collectives/call.hpp"
 
 namespace ringside::collectives {
+
+// The ranks are in calls of different numbers. The first mismatch may be in an earlier call.
+class OutOfStep : public Error {
+ public:
+  using Error::Error;
+};
 
 // Whether equal numbers mean the same call: all ranks count their collectives together, but each
 // pair of ranks counts its sends on its own.

@@ -17,8 +17,6 @@ class CallQueue {
  public:
   explicit CallQueue(std::unique_ptr<Backend> backend);
   ~CallQueue();  // waits for the calls that are under way
-  CallQueue(const CallQueue&) = delete;
-  CallQueue& operator=(const CallQueue&) = delete;
 
   // Returns at once. The caller must not touch the buffers until the work is done. Throws Error if
   // the thread cannot be started.

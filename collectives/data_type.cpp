@@ -1,63 +1,44 @@
 #include "collectives/data_type.hpp"
 
-namespace ringside::collectives {
+#include <iterator>
 
-std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::uint8:
-      return 1;
-    case DataType::fp16:
-    case DataType::bf16:
-      return 2;
-    case DataType::fp32:
-    case DataType::int32:
-      return 4;
-    case DataType::fp64:
-    case DataType::int64:
-      return 8;
-  }
-  return 0;
+namespace ringside::collectives {
+namespace {
+
+struct TypeTraits {
+  std::string_view name;
+  std::size_t bytes = 0;
+  bool floating = false;
+};
+
+// In the order of the enumerations.
+constexpr TypeTraits types[] = {{"fp32", 4, true},   {"fp64", 8, true}, {"int32", 4, false},
+                                {"int64", 8, false}, {"fp16", 2, true}, {"bf16", 2, true},
+                                {"uint8", 1, false}};
+constexpr std::string_view ops[] = {"sum", "product", "min", "max", "avg"};
+
+// A type in a call of another rank may have any number.
+const TypeTraits& traits_of(DataType type) {
+  static constexpr TypeTraits unknown{"unknown type"};
+  const auto number = static_cast<std::size_t>(type);
+  return number < std::size(types) ? types[number] : unknown;
 }
 
+}  // namespace
+
+std::size_t size_of(DataType type) {
+  return traits_of(type).bytes;
+}
 std::string_view name_of(DataType type) {
-  switch (type) {
-    case DataType::fp32:
-      return "fp32";
-    case DataType::fp64:
-      return "fp64";
-    case DataType::int32:
-      return "int32";
-    case DataType::int64:
-      return "int64";
-    case DataType::fp16:
-      return "fp16";
-    case DataType::bf16:
-      return "bf16";
-    case DataType::uint8:
-      return "uint8";
-  }
-  return "unknown type";
+  return traits_of(type).name;
+}
+bool is_floating(DataType type) {
+  return traits_of(type).floating;
 }
 
 std::string_view name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::avg:
-      return "avg";
-  }
-  return "unknown op";
-}
-
-bool is_floating(DataType type) {
-  return type == DataType::fp32 || type == DataType::fp64 || type == DataType::fp16 ||
-         type == DataType::bf16;
+  const auto number = static_cast<std::size_t>(op);
+  return number < std::size(ops) ? ops[number] : "unknown op";
 }
 
 }  // namespace ringside::collectives

@@ -20,24 +20,6 @@
 namespace ringside::collectives {
 namespace {
 
-// The call of a collective over `count` elements of the type of `data`.
-Call make_call(Collective collective, const ConstBuffer& data, std::uint64_t count,
-               std::string_view label) {
-  return {.collective = collective, .type = data.type, .count = count, .label = label};
-}
-
-Call make_reduction(Collective collective, const ConstBuffer& input, ReduceOp op,
-                    std::string_view label) {
-  Call call = make_call(collective, input, input.count, label);
-  call.reduce = op;
-  return call;
-}
-
-Call make_rooted(Call call, int root) {
-  call.root = root;
-  return call;
-}
-
 // Throws Error unless `seen` has `elements` elements of the same type as `other`.
 void require_fits(Collective collective, const ConstBuffer& seen, std::size_t elements,
                   const ConstBuffer& other) {
@@ -76,17 +58,18 @@ struct ProcessGroup::State {
   State(std::unique_ptr<Backend> backend, AlgorithmSelection selection)
       : calls(std::move(backend)), algorithms(std::move(selection)) {}
 
-  void run(const Call& call, const void* input, void* output) {
-    calls.run(next(call), input, output);
-  }
-  Work start(const Call& call, const void* input, void* output) {
-    return calls.start(next(call), input, output);
-  }
-  // Completes a call, and keeps it for finish(). Each pair of ranks counts its sends on its own.
-  Call next(const Call& call) {
-    Call whole = complete(call, calls.backend(), algorithms);
-    if (call.collective != Collective::point_to_point) made.add(made.last() + 1, whole);
-    return whole;
+  // The next call: of a collective over `count` elements of the type of `data`. Kept for finish().
+  Call next(Collective collective, const ConstBuffer& data, std::uint64_t count,
+            std::string_view label, ReduceOp op = ReduceOp::sum, int root = 0) {
+    const Call call = complete({.collective = collective,
+                                .type = data.type,
+                                .reduce = op,
+                                .root = root,
+                                .count = count,
+                                .label = label},
+                               calls.backend(), algorithms);
+    made.add(made.last() + 1, call);
+    return call;
   }
   Call between(int from, int to, const ConstBuffer& data, std::string_view label) const;
 
@@ -210,7 +193,7 @@ void ProcessGroup::finish() {
   all_gather({&ours, sizeof ours, DataType::uint8},
              {made.data(), sizeof ours * made.size(), DataType::uint8}, "the calls of all ranks");
   for (int r = 0; r < size(); ++r)
-    if (const auto number = ours.parted_from(made[r]))
+    if (const auto number = ours.first_difference(made[r]))
       check_call(*number, ours.at(*number), made[r].at(*number), rank(), r);
 }
 
@@ -229,51 +212,53 @@ CallTimes ProcessGroup::times() const {
 void ProcessGroup::all_reduce(ConstBuffer input, Buffer output, ReduceOp op,
                               std::string_view label) {
   require_fits(Collective::all_reduce, output, input.count, input);
-  state_->run(make_reduction(Collective::all_reduce, input, op, label), input.address,
-              output.address);
+  state_->calls.run(state_->next(Collective::all_reduce, input, input.count, label, op),
+                    input.address, output.address);
 }
 
 void ProcessGroup::all_reduce(Buffer data, ReduceOp op, std::string_view label) {
-  all_reduce(data, data, op, label);
+  state_->calls.run(state_->next(Collective::all_reduce, data, data.count, label, op), data.address,
+                    data.address);
 }
 
 void ProcessGroup::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op,
                                   std::string_view label) {
   require_fits(Collective::reduce_scatter, output, block_size(input.count, rank()), input);
-  state_->run(make_reduction(Collective::reduce_scatter, input, op, label), input.address,
-              output.address);
+  state_->calls.run(state_->next(Collective::reduce_scatter, input, input.count, label, op),
+                    input.address, output.address);
 }
 
 void ProcessGroup::all_gather(ConstBuffer input, Buffer output, std::string_view label) {
   require_fits(Collective::all_gather, input, block_size(output.count, rank()), output);
-  state_->run(make_call(Collective::all_gather, output, output.count, label), input.address,
-              output.address);
+  state_->calls.run(state_->next(Collective::all_gather, output, output.count, label),
+                    input.address, output.address);
 }
 
 void ProcessGroup::broadcast(Buffer data, int root, std::string_view label) {
-  state_->run(make_rooted(make_call(Collective::broadcast, data, data.count, label), root), nullptr,
-              data.address);
+  state_->calls.run(
+      state_->next(Collective::broadcast, data, data.count, label, ReduceOp::sum, root), nullptr,
+      data.address);
 }
 
 void ProcessGroup::reduce(ConstBuffer input, Buffer output, int root, ReduceOp op,
                           std::string_view label) {
   if (rank() == root) require_fits(Collective::reduce, output, input.count, input);
-  state_->run(make_rooted(make_reduction(Collective::reduce, input, op, label), root),
-              input.address, output.address);
+  state_->calls.run(state_->next(Collective::reduce, input, input.count, label, op, root),
+                    input.address, output.address);
 }
 
 void ProcessGroup::gather(ConstBuffer input, Buffer output, int root, std::string_view label) {
   const std::size_t count = input.count * size();
   if (rank() == root) require_fits(Collective::gather, output, count, input);
-  state_->run(make_rooted(make_call(Collective::gather, input, count, label), root), input.address,
-              output.address);
+  state_->calls.run(state_->next(Collective::gather, input, count, label, ReduceOp::sum, root),
+                    input.address, output.address);
 }
 
 void ProcessGroup::scatter(ConstBuffer input, Buffer output, int root, std::string_view label) {
   const std::size_t count = output.count * size();
   if (rank() == root) require_fits(Collective::scatter, input, count, output);
-  state_->run(make_rooted(make_call(Collective::scatter, output, count, label), root),
-              input.address, output.address);
+  state_->calls.run(state_->next(Collective::scatter, output, count, label, ReduceOp::sum, root),
+                    input.address, output.address);
 }
 
 void ProcessGroup::all_to_all(ConstBuffer input, Buffer output, std::string_view label) {
@@ -282,50 +267,51 @@ void ProcessGroup::all_to_all(ConstBuffer input, Buffer output, std::string_view
           "all_to_all: {} elements cannot be divided into {} blocks of equal length, one for each "
           "rank",
           input.count, size());
-  state_->run(make_call(Collective::all_to_all, input, input.count, label), input.address,
-              output.address);
+  state_->calls.run(state_->next(Collective::all_to_all, input, input.count, label), input.address,
+                    output.address);
 }
 
 void ProcessGroup::barrier() {
   const ConstBuffer nothing(nullptr, 0, DataType::fp32);
-  state_->run(make_call(Collective::barrier, nothing, 0, {}), nullptr, nullptr);
+  state_->calls.run(state_->next(Collective::barrier, nothing, 0, {}), nullptr, nullptr);
 }
 
 void ProcessGroup::send(ConstBuffer data, int to, std::string_view label) {
-  state_->run(state_->between(rank(), to, data, label), data.address, nullptr);
+  state_->calls.run(state_->between(rank(), to, data, label), data.address, nullptr);
 }
 
 void ProcessGroup::recv(Buffer data, int from, std::string_view label) {
-  state_->run(state_->between(from, rank(), data, label), nullptr, data.address);
+  state_->calls.run(state_->between(from, rank(), data, label), nullptr, data.address);
 }
 
 Work ProcessGroup::all_reduce_async(Buffer data, ReduceOp op, std::string_view label) {
-  return state_->start(make_reduction(Collective::all_reduce, data, op, label), data.address,
-                       data.address);
+  return state_->calls.start(state_->next(Collective::all_reduce, data, data.count, label, op),
+                             data.address, data.address);
 }
 
 Work ProcessGroup::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op,
                                         std::string_view label) {
   require_fits(Collective::reduce_scatter, output, block_size(input.count, rank()), input);
-  return state_->start(make_reduction(Collective::reduce_scatter, input, op, label), input.address,
-                       output.address);
+  return state_->calls.start(
+      state_->next(Collective::reduce_scatter, input, input.count, label, op), input.address,
+      output.address);
 }
 
 Work ProcessGroup::all_gather_async(ConstBuffer input, Buffer output, std::string_view label) {
   require_fits(Collective::all_gather, input, block_size(output.count, rank()), output);
-  return state_->start(make_call(Collective::all_gather, output, output.count, label),
-                       input.address, output.address);
+  return state_->calls.start(state_->next(Collective::all_gather, output, output.count, label),
+                             input.address, output.address);
 }
 
 Work ProcessGroup::send_async(ConstBuffer data, int to, std::string_view label) {
-  return state_->start(state_->between(rank(), to, data, label), data.address, nullptr);
+  return state_->calls.start(state_->between(rank(), to, data, label), data.address, nullptr);
 }
 
 Work ProcessGroup::recv_async(Buffer data, int from, std::string_view label) {
-  return state_->start(state_->between(from, rank(), data, label), nullptr, data.address);
+  return state_->calls.start(state_->between(from, rank(), data, label), nullptr, data.address);
 }
 
-// A call that moves data between this rank and another.
+// A call that moves data between this rank and another. Each pair of ranks counts its own.
 Call ProcessGroup::State::between(int from, int to, const ConstBuffer& data,
                                   std::string_view label) const {
   const int self = calls.backend().rank(), size = calls.backend().size();
@@ -333,9 +319,13 @@ Call ProcessGroup::State::between(int from, int to, const ConstBuffer& data,
   require(other >= 0 && other < size && other != self,
           "rank {} can send to and receive from the other ranks of 0 to {}, not rank {}", self,
           size - 1, other);
-  Call call = make_rooted(make_call(Collective::point_to_point, data, data.count, label), from);
-  call.peer = to;
-  return call;
+  return complete({.collective = Collective::point_to_point,
+                   .type = data.type,
+                   .root = from,
+                   .count = data.count,
+                   .peer = to,
+                   .label = label},
+                  calls.backend(), algorithms);
 }
 
 }  // namespace ringside::collectives

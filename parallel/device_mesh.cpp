@@ -14,8 +14,11 @@ const MeshShape& checked(const MeshShape& shape, int ranks) {
   return shape;
 }
 
-ProcessGroup group_of(Axis axis, const MeshShape& shape, ProcessGroup& world) {
-  return group_along(shape.sizes(), shape.index(axis), world);
+std::map<Axis, ProcessGroup> groups_of(const MeshShape& shape, ProcessGroup& world) {
+  std::map<Axis, ProcessGroup> groups;
+  for (const Axis axis : axes_of(Axes::trained))
+    groups.emplace(axis, group_along(shape.sizes(), shape.index(axis), world));
+  return groups;
 }
 
 }  // namespace
@@ -23,21 +26,13 @@ ProcessGroup group_of(Axis axis, const MeshShape& shape, ProcessGroup& world) {
 DeviceMesh::DeviceMesh(ProcessGroup& world, const MeshShape& shape)
     : world_(world),
       shape_(checked(shape, world.size())),
-      pipeline_(group_of(Axis::pp, shape, world)),
-      data_(group_of(Axis::dp, shape, world)),
-      tensor_(group_of(Axis::tp, shape, world)),
+      groups_(groups_of(shape, world)),
       model_(world.split(shape.coordinate(world.rank(), Axis::dp))) {}
 
 ProcessGroup& DeviceMesh::group(Axis axis) {
-  switch (axis) {
-    case Axis::pp:
-      return pipeline_;
-    case Axis::dp:
-      return data_;
-    case Axis::tp:
-      return tensor_;
-  }
-  fail("a mesh has no axis number {}", static_cast<int>(axis));
+  const auto found = groups_.find(axis);
+  require(found != groups_.end(), "no model is trained along the axis {}", name_of(axis));
+  return found->second;
 }
 
 }  // namespace ringside::parallel

@@ -8,6 +8,7 @@
 // code for a mesh needs no case for a missing axis.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "collectives/process_group.hpp"
@@ -40,7 +41,8 @@ class DeviceMesh {
  private:
   collectives::ProcessGroup& world_;
   MeshShape shape_;
-  collectives::ProcessGroup pipeline_, data_, tensor_, model_;
+  std::map<Axis, collectives::ProcessGroup> groups_;
+  collectives::ProcessGroup model_;
 };
 
 }  // namespace ringside::parallel

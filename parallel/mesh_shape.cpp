@@ -1,25 +1,47 @@
 #include "parallel/mesh_shape.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "parallel/grid.hpp"
 
 namespace ringside::parallel {
 
 namespace {
 
-constexpr std::array all_axes{Axis::pp, Axis::dp, Axis::tp};
-constexpr int largest_size = 16384;  // of an axis, and of the whole mesh
+struct AxisEntry {
+  Axis axis;
+  std::string_view name, meaning;
+  bool trained = true;  // or else it is known to planning only
+};
 
-std::optional<Axis> axis_named(std::string_view name) {
-  for (const Axis axis : all_axes)
+// In the order of the enumeration.
+constexpr AxisEntry table[] = {
+    {Axis::pp, "pp", "pipeline parallel"},
+    {Axis::dp, "dp", "data parallel"},
+    {Axis::fsdp, "fsdp", "data parallel with sharded parameters", false},
+    {Axis::tp, "tp", "tensor parallel"},
+};
+
+constexpr int largest_size = 1'000'000;  // of an axis, and of the whole mesh
+
+std::optional<Axis> axis_named(std::string_view name, Axes known) {
+  for (const Axis axis : axes_of(known))
     if (name == name_of(axis)) return axis;
   return std::nullopt;
+}
+
+// "pp (pipeline parallel), dp (data parallel) and tp (tensor parallel)"
+std::string describe_axes(Axes known) {
+  std::vector<std::string> all;
+  for (const Axis axis : axes_of(known))
+    all.push_back(
+        fmt::format("{} ({})", name_of(axis), table[static_cast<std::size_t>(axis)].meaning));
+  return enumerate(all);
 }
 
 // "2" -> 2; nullopt if the text is not a whole number from 1 to `largest_size`.
@@ -34,18 +56,17 @@ std::optional<int> size_of(std::string_view text) {
 }  // namespace
 
 std::string_view name_of(Axis axis) {
-  switch (axis) {
-    case Axis::pp:
-      return "pp";
-    case Axis::dp:
-      return "dp";
-    case Axis::tp:
-      return "tp";
-  }
-  fail("a mesh has no axis number {}", static_cast<int>(axis));
+  return table[static_cast<std::size_t>(axis)].name;
 }
 
-MeshShape::MeshShape(std::string_view text) {
+std::vector<Axis> axes_of(Axes known) {
+  std::vector<Axis> axes;
+  for (const AxisEntry& entry : table)
+    if (entry.trained || known == Axes::planned) axes.push_back(entry.axis);
+  return axes;
+}
+
+MeshShape::MeshShape(std::string_view text, Axes known, std::string_view option) {
   std::int64_t ranks = 1;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -54,25 +75,34 @@ MeshShape::MeshShape(std::string_view text) {
 
     const std::size_t equals = part.find('=');
     require(equals != std::string_view::npos,
-            "--mesh {}: expected AXIS=SIZE, got '{}'; write for example --mesh pp=2,dp=2,tp=2",
+            "{0} {1}: expected AXIS=SIZE, got '{2}'; write for example {0} pp=2,dp=2,tp=2", option,
             text, part);
     const std::string_view name = part.substr(0, equals), digits = part.substr(equals + 1);
-    const std::optional<Axis> axis = axis_named(name);
-    require(axis.has_value(),
-            "--mesh {}: there is no axis '{}'; the axes are pp (pipeline parallel), dp (data "
-            "parallel) and tp (tensor parallel)",
-            text, name);
+    const std::optional<Axis> axis = axis_named(name, known);
+    require(axis.has_value(), "{} {}: there is no axis '{}'; the axes are {}", option, text, name,
+            describe_axes(known));
     for (const Extent& earlier : extents_)
-      require(earlier.axis != *axis, "--mesh {}: the axis {} is named twice; name it once", text,
-              name);
+      require(earlier.axis != *axis, "{} {}: the axis {} is named twice; name it once", option,
+              text, name);
     const std::optional<int> size = size_of(digits);
-    require(size.has_value(), "--mesh {}: expected a size of {} from 1 to {}, got '{}'", text, name,
-            largest_size, digits);
+    require(size.has_value(), "{} {}: expected a size of {} from 1 to {}, got '{}'", option, text,
+            name, largest_size, digits);
     ranks *= *size;
-    require(ranks <= largest_size, "--mesh {}: a mesh has at most {} ranks; choose smaller sizes",
-            text, largest_size);
+    require(ranks <= largest_size, "{} {}: a mesh has at most {} ranks; choose smaller sizes",
+            option, text, largest_size);
     extents_.push_back({*axis, *size});
   }
+}
+
+MeshShape MeshShape::with(Axis axis, int size) const {
+  MeshShape other = *this;
+  for (Extent& extent : other.extents_)
+    if (extent.axis == axis) {
+      extent.size = size;
+      return other;
+    }
+  other.extents_.insert(other.extents_.begin(), {axis, size});
+  return other;
 }
 
 void MeshShape::require_ranks(int seen) const {
@@ -101,7 +131,20 @@ std::size_t MeshShape::index(Axis axis) const {
 }
 
 int MeshShape::size(Axis axis) const {
-  return sizes()[index(axis)];
+  const std::size_t i = index(axis);
+  return i == 0 ? 1 : extents_[i - 1].size;
+}
+
+int MeshShape::stride(Axis axis) const {
+  int product = 1;
+  for (std::size_t i = index(axis); i > 0 && i < extents_.size(); ++i) product *= extents_[i].size;
+  return product;
+}
+
+std::vector<Axis> MeshShape::axes() const {
+  std::vector<Axis> axes;
+  for (const Extent& extent : extents_) axes.push_back(extent.axis);
+  return axes;
 }
 
 int MeshShape::coordinate(int rank, Axis axis) const {
@@ -125,7 +168,7 @@ std::string MeshShape::text() const {
   std::string text;
   for (const Extent& extent : extents_)
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", name_of(extent.axis), extent.size);
-  return text;
+  return text.empty() ? "one device" : text;
 }
 
 std::string MeshShape::describe(int rank) const {

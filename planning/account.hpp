@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planning/machine.hpp"
+#include "planning/memory.hpp"
 #include "planning/model.hpp"
 #include "planning/plan.hpp"
 #include "planning/quantity.hpp"
@@ -18,21 +19,8 @@ struct Section {
   std::vector<Term> terms;
 };
 
-// Bytes of one kind of memory on one rank.
-struct MemoryRow {
-  std::string kind;  // "gradients"
-  double bytes = 0;
-};
-
-struct StageMemory {
-  std::string name;  // "first", "middle", "last"; "only" without pipeline parallel
-  std::int64_t index = 0;
-  std::vector<MemoryRow> rows;
-  double total() const;
-};
-
 // What one rank of the busiest stage sends along one axis in one step.
-struct Traffic {
+struct Sent {
   std::string axis, what;  // "tp", "all-reduce of activations"
   std::string level;       // the network that carries it
   double calls = 0, bytes = 0;
@@ -51,11 +39,11 @@ struct Account {
   Plan plan;
   Machine machine;
   double parameters = 0;
-  double state_bytes = 0;  // parameters, gradients, masters and moments of the whole model
-  std::vector<StageMemory> stages;
+  double state_bytes = 0;          // parameters, gradients, masters and moments of the whole model
+  std::vector<RankMemory> stages;  // the first, one in the middle, and the last
 
   // The rest is empty if the model's blocks are unknown (Model::has_blocks).
-  std::vector<Traffic> traffic;
+  std::vector<Sent> traffic;
   std::vector<TimeRow> time;
   double tokens = 0;  // of a step, over all ranks
   double model_flops = 0, hardware_flops = 0;

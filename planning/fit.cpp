@@ -15,10 +15,11 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
   return divisors;
 }
 
-Mesh mesh_of(std::int64_t pp, std::int64_t dp, std::int64_t fsdp, std::int64_t tp) {
-  Mesh mesh;
-  for (const Mesh::Axis& axis : {Mesh::Axis{"pp", pp}, {"dp", dp}, {"fsdp", fsdp}, {"tp", tp}})
-    if (axis.size > 1) mesh.axes.push_back(axis);
+MeshShape mesh_of(std::int64_t pp, std::int64_t dp, std::int64_t fsdp, std::int64_t tp) {
+  MeshShape mesh;
+  for (const auto& [axis, size] :
+       {std::pair(Axis::tp, tp), {Axis::fsdp, fsdp}, {Axis::dp, dp}, {Axis::pp, pp}})
+    if (size > 1) mesh = mesh.with(axis, static_cast<int>(size));
   return mesh;
 }
 
@@ -57,9 +58,9 @@ class Search {
 
  private:
   // Keeps the fastest plan on this mesh that fits.
-  void try_mesh(const Mesh& mesh) {
+  void try_mesh(const MeshShape& mesh) {
     std::vector<Account> best;
-    for (int zero = 0; zero <= (mesh.size("dp") > 1 ? 2 : 0); ++zero)
+    for (int zero = 0; zero <= (mesh.size(Axis::dp) > 1 ? 2 : 0); ++zero)
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
         for (const bool sequence_parallel : {false, true})
           for (std::int64_t b = 1; b <= options_.batch; b *= 2)

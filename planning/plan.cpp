@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "base/words.hpp"
-#include "pipeline_parallel/schedule.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
 
 namespace ringside::planning {
 namespace {
-
-const std::vector<std::string> axis_names = {"pp", "dp", "fsdp", "tp"};
 
 std::size_t position_of(std::string_view name, const std::vector<std::string>& names,
                         const char* what) {
@@ -23,66 +20,12 @@ std::size_t position_of(std::string_view name, const std::vector<std::string>& n
   return static_cast<std::size_t>(found - names.begin());
 }
 
-Mesh::Axis parse_axis(std::string_view text) {
-  const auto equals = text.find('=');
-  Mesh::Axis axis{std::string(text.substr(0, equals)), 0};
-  position_of(axis.name, axis_names, "mesh axis");
-  const std::string_view number = equals == text.npos ? "" : text.substr(equals + 1);
-  const auto [end, error] =
-      std::from_chars(number.data(), number.data() + number.size(), axis.size);
-  require(error == std::errc() && end == number.data() + number.size() && axis.size >= 1 &&
-              axis.size <= 1'000'000,
-          "the mesh axis '{}' needs a size from 1 to 1000000, as in {}=4", text, axis.name);
-  return axis;
-}
-
 }  // namespace
 
-std::int64_t Mesh::size(std::string_view name) const {
-  for (const Axis& axis : axes)
-    if (axis.name == name) return axis.size;
-  return 1;
-}
-
-std::int64_t Mesh::devices() const {
-  std::int64_t product = 1;
-  for (const Axis& axis : axes) product *= axis.size;
-  return product;
-}
-
-std::int64_t Mesh::span(std::string_view name) const {
-  std::int64_t product = 1;
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    product *= axis->size;
-    if (axis->name == name) return product;
-  }
-  return 1;
-}
-
-Mesh parse_mesh(std::string_view text) {
-  Mesh mesh;
-  while (!text.empty()) {
-    const auto comma = text.find(',');
-    const Mesh::Axis axis = parse_axis(text.substr(0, comma));
-    const bool repeated = std::any_of(mesh.axes.begin(), mesh.axes.end(),
-                                      [&](const auto& other) { return other.name == axis.name; });
-    require(!repeated, "the mesh names the axis {} twice", axis.name);
-    mesh.axes.push_back(axis);
-    require(mesh.devices() <= 100'000'000, "the mesh has more than 100000000 devices");
-    text = comma == text.npos ? "" : text.substr(comma + 1);
-  }
-  return mesh;
-}
-
-std::string to_text(const Mesh& mesh) {
-  std::vector<std::string> parts;
-  for (const Mesh::Axis& axis : mesh.axes)
-    parts.push_back(fmt::format("{}={}", axis.name, axis.size));
-  return parts.empty() ? "one device" : fmt::format("{}", fmt::join(parts, ","));
-}
-
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"};
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const auto& generator : pipeline_parallel::all_generators())
+    names.emplace_back(generator.name);
   return names;
 }
 
@@ -91,16 +34,8 @@ const std::vector<std::string>& recompute_names() {
   return names;
 }
 
-Schedule schedule_named(std::string_view name) {
-  return static_cast<Schedule>(position_of(name, schedule_names(), "schedule"));
-}
-
 Recompute recompute_named(std::string_view name) {
   return static_cast<Recompute>(position_of(name, recompute_names(), "recomputation"));
-}
-
-std::string_view name_of(Schedule schedule) {
-  return schedule_names()[static_cast<std::size_t>(schedule)];
 }
 
 std::string_view name_of(Recompute recompute) {
@@ -112,14 +47,84 @@ double bytes_of_type(std::string_view name) {
   return bytes[position_of(name, {"bf16", "fp16", "fp32"}, "type")];
 }
 
-std::int64_t blocks_of_stage(const Model& model, const Plan& plan, std::int64_t index) {
-  return pipeline_parallel::layers_of_stage(model.layers, static_cast<int>(plan.mesh.size("pp")),
-                                            static_cast<int>(index))
-      .count();
+Types types_of(autograd::DType dtype) {
+  const auto bytes = static_cast<double>(autograd::size_of(dtype));
+  return {.parameters = bytes, .gradients = bytes, .activations = bytes};
+}
+
+std::optional<Axis> shard_axis(const Plan& plan) {
+  if (plan.mesh.size(Axis::fsdp) > 1) return Axis::fsdp;
+  return plan.zero == 3 && plan.mesh.size(Axis::dp) > 1 ? std::optional(Axis::dp) : std::nullopt;
+}
+
+int stages_per_rank(const Plan& plan) {
+  return plan.schedule == "zb_v" ? 2 : static_cast<int>(plan.chunks);
+}
+
+namespace {
+
+void count_in_flight(const pipeline_parallel::Schedule& schedule, int rank, std::int64_t layers,
+                     PipelinePart& part) {
+  using pipeline_parallel::Kind;
+  double blocks = 0, heads = 0;
+  part.blocks_in_flight = part.heads_in_flight = 0;
+  for (const auto& [kind, stage, micro_batch] : schedule.actions[static_cast<std::size_t>(rank)]) {
+    const bool at_head = stage + 1 == schedule.stages();
+    const auto here = static_cast<double>(
+        pipeline_parallel::layers_of_stage(layers, schedule.stages(), stage).count());
+    if (kind == Kind::forward) blocks += here, heads += at_head;
+    part.blocks_in_flight = std::max(part.blocks_in_flight, blocks);
+    part.heads_in_flight = std::max(part.heads_in_flight, heads);
+    if (kind == Kind::backward || kind == Kind::backward_weight) blocks -= here;
+    if (kind == Kind::backward || kind == Kind::backward_input) heads -= at_head;
+    part.splits_backward = part.splits_backward || kind == Kind::backward_weight;
+  }
+}
+
+// The schedule with the actions of one rank only, because thousands of plans are tried.
+pipeline_parallel::Schedule schedule_of_rank(const Plan& plan, int rank, std::int64_t count) {
+  const int p = plan.mesh.size(Axis::pp), v = stages_per_rank(plan), m = static_cast<int>(count);
+  for (const pipeline_parallel::Generator& generator : pipeline_parallel::all_generators()) {
+    if (generator.name != plan.schedule) continue;
+    pipeline_parallel::Schedule schedule{m, generator.placement(p, v), {}};
+    schedule.actions.resize(static_cast<std::size_t>(p));
+    schedule.actions[static_cast<std::size_t>(rank)] = generator.make(p, v, m, rank);
+    return schedule;
+  }
+  return pipeline_parallel::make_schedule(plan.schedule, p, m);
+}
+
+}  // namespace
+
+PipelinePart pipeline_part(const Model& model, const Plan& plan, std::int64_t rank) {
+  const int p = plan.mesh.size(Axis::pp), here = static_cast<int>(rank);
+  if (p == 1) {
+    const auto all = static_cast<double>(model.layers);
+    return {.blocks = all, .blocks_in_flight = all};
+  }
+  // Every schedule of the catalogue has its steady state by then: from there on what is in flight
+  // grows evenly, or not at all.
+  const std::int64_t m = plan.micro_batches, enough = 4 * p;
+  const bool extend = m > 2 * enough && !plan.schedule.starts_with("csv:");
+  const auto schedule = schedule_of_rank(plan, here, extend ? 2 * enough : m);
+  PipelinePart part{.has_embedding = schedule.rank_of.front() == here,
+                    .has_head = schedule.rank_of.back() == here};
+  for (const int stage : stages_of(schedule, here))
+    part.blocks += static_cast<double>(
+        pipeline_parallel::layers_of_stage(model.layers, schedule.stages(), stage).count());
+  count_in_flight(schedule, here, model.layers, part);
+  if (extend) {
+    PipelinePart half;
+    count_in_flight(schedule_of_rank(plan, here, enough), here, model.layers, half);
+    const double more = static_cast<double>(m) / static_cast<double>(enough) - 2;
+    part.blocks_in_flight += more * (part.blocks_in_flight - half.blocks_in_flight);
+    part.heads_in_flight += more * (part.heads_in_flight - half.heads_in_flight);
+  }
+  return part;
 }
 
 void validate(const Plan& plan, const Model& model) {
-  const std::int64_t t = plan.mesh.size("tp"), p = plan.mesh.size("pp");
+  const std::int64_t t = plan.mesh.size(Axis::tp), p = plan.mesh.size(Axis::pp);
   require(model.has_blocks() || (t == 1 && p == 1),
           "only the state of {} can be accounted for, and only with the axes dp and fsdp: leave "
           "out tp and pp",
@@ -134,17 +139,16 @@ void validate(const Plan& plan, const Model& model) {
           model.kv_heads, model.name, t);
   require(p <= model.layers, "pp={} has more stages than {} has blocks ({})", p, model.name,
           model.layers);
-  const bool in_chunks = plan.schedule == Schedule::interleaved || plan.schedule == Schedule::zb_v;
-  require(plan.schedule == Schedule::interleaved || plan.chunks == 1,
-          "--chunks {} needs --schedule interleaved, not {}", plan.chunks, name_of(plan.schedule));
-  const std::int64_t chunks = plan.schedule == Schedule::zb_v ? 2 : plan.chunks;
-  require(!in_chunks || model.layers % (p * chunks) == 0,
+  require(plan.schedule == "interleaved" || plan.chunks == 1,
+          "--chunks {} needs --schedule interleaved, not {}", plan.chunks, plan.schedule);
+  const std::int64_t chunks = stages_per_rank(plan);
+  require((plan.schedule != "interleaved" && chunks == 1) || model.layers % (p * chunks) == 0,
           "the {} blocks of {} do not divide into pp={} stages of {} chunks", model.layers,
           model.name, p, chunks);
-  require(plan.schedule != Schedule::interleaved || plan.micro_batches % p == 0,
+  require(plan.schedule != "interleaved" || plan.micro_batches % p == 0,
           "the interleaved schedule needs a multiple of pp={} micro-batches, not {}", p,
           plan.micro_batches);
-  require(plan.zero < 3 || plan.mesh.size("dp") == 1 || plan.mesh.size("fsdp") == 1,
+  require(plan.zero < 3 || plan.mesh.size(Axis::dp) == 1 || plan.mesh.size(Axis::fsdp) == 1,
           "both --zero 3 and the axis fsdp shard the parameters: leave out one of them");
   require(!plan.sequence_parallel || t > 1,
           "--sequence-parallel needs tensor parallel: tp=2 or "

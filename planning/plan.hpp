@@ -1,57 +1,42 @@
 // Plan: how a model is trained: on which mesh, with which schedule, batch, types and savings.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "autograd/tensor/device.hpp"
+#include "autograd/tensor/dtype.hpp"
+#include "parallel/mesh_shape.hpp"
 #include "planning/model.hpp"
 
 namespace ringside::planning {
 
-// The devices as a grid. The first axis varies slowest, so the ranks of the last one are
-// neighbours:
-//
-//     pp=2,dp=2,tp=2     rank 0 = (0, 0, 0)   rank 1 = (0, 0, 1)   rank 2 = (0, 1, 0) ...
-//
-// dp: data parallel.  fsdp: data parallel with sharded parameters.  tp: tensor parallel.
-// pp: pipeline parallel.
-struct Mesh {
-  struct Axis {
-    std::string name;
-    std::int64_t size = 1;
-    bool operator==(const Axis&) const = default;
-  };
-  std::vector<Axis> axes;
+using parallel::Axis;
+using parallel::MeshShape;
 
-  std::int64_t size(std::string_view name) const;  // 1 if there is no such axis
-  std::int64_t devices() const;
-  std::int64_t data_ranks() const { return size("dp") * size("fsdp"); }
-  // How many neighbouring devices contain a whole group of this axis.
-  std::int64_t span(std::string_view name) const;
-  bool operator==(const Mesh&) const = default;
-};
-
-// Reads "fsdp=16,tp=4". Throws Error that names the axes.
-Mesh parse_mesh(std::string_view text);
-std::string to_text(const Mesh& mesh);
-
-enum class Schedule { gpipe, one_f_one_b, interleaved, zb_h1, zb_v };
 enum class Recompute { none, selective, full };
 
 // Bytes of one number.
 struct Types {
   double parameters = 2, gradients = 2, activations = 2;
+  bool adamw = true;
   // fp32 copies of 16-bit parameters, which the optimizer updates.
   double masters() const { return parameters < 4 ? 4 : 0; }
-  double moments() const { return 8; }  // AdamW: two fp32 numbers
+  // AdamW: two numbers, at least in fp32. SGD keeps nothing.
+  double moments() const { return adamw ? 2 * std::max(4.0, parameters) : 0; }
   double state() const { return parameters + gradients + masters() + moments(); }
 };
 
+// Where parameters, gradients and activations have the same type.
+Types types_of(autograd::DType dtype);
+
 struct Plan {
-  Mesh mesh = {};
-  Schedule schedule = Schedule::one_f_one_b;
+  MeshShape mesh = {};             // dp and fsdp are both data parallel; fsdp shards the parameters
+  std::string schedule = "1f1b";   // of the pipeline: a name of its catalogue
   std::int64_t chunks = 1;         // of a stage: v of the interleaved schedule
   std::int64_t micro_batch = 1;    // sequences
   std::int64_t micro_batches = 1;  // of one data-parallel rank and step
@@ -60,23 +45,42 @@ struct Plan {
   Recompute recompute = Recompute::none;
   bool sequence_parallel = false;
   Types types = {};
+  int gradient_copies = 1;     // 2 where they are reduced in a buffer of their own
+  double bucket_bytes = 25e6;  // of gradients that ZeRO stage 2 reduces
+  autograd::Device device = autograd::Device::cpu;  // where Ringside trains it
   // How many axes of a torus carry an axis of the mesh: FSDP and tensor parallel.
   double torus_fsdp = 1, torus_tp = 1;
 
   std::int64_t batch() const { return mesh.data_ranks() * micro_batch * micro_batches; }
 };
 
-Schedule schedule_named(std::string_view name);
 Recompute recompute_named(std::string_view name);
 double bytes_of_type(std::string_view name);  // bf16, fp16, fp32
-std::string_view name_of(Schedule schedule);
 std::string_view name_of(Recompute recompute);
-const std::vector<std::string>& schedule_names();
+std::vector<std::string> schedule_names();
+
+// Reads --mesh of a plan; without text it is one device.
+inline MeshShape planned_mesh(std::string_view text) {
+  return text.empty() ? MeshShape() : MeshShape(text, parallel::Axes::planned);
+}
 const std::vector<std::string>& recompute_names();
 
-// The blocks of stage `index`. Where they do not divide evenly, the stages after the first hold one
-// more, because the first also holds the embedding and the last the head.
-std::int64_t blocks_of_stage(const Model& model, const Plan& plan, std::int64_t index);
+// The axis that divides the parameters: fsdp, or dp under ZeRO stage 3.
+std::optional<Axis> shard_axis(const Plan& plan);
+
+// Stages on a rank of the pipeline: v of the interleaved schedule, 2 of zb_v.
+int stages_per_rank(const Plan& plan);
+
+// The part of the model that a rank of the pipeline has, and of how many forward passes it keeps
+// activations at the peak. Counted on the rank's actions.
+struct PipelinePart {
+  double blocks = 0;
+  bool has_embedding = true, has_head = true;
+  double blocks_in_flight = 0;   // of all stages and micro-batches, between F and B or W
+  double heads_in_flight = 1;    // micro-batches of the last stage, between F and B or I
+  bool splits_backward = false;  // into I and W: a block's activations are freed by W
+};
+PipelinePart pipeline_part(const Model& model, const Plan& plan, std::int64_t rank);
 
 // Throws Error with one sentence if the model cannot be divided by the mesh, or options contradict
 // each other.

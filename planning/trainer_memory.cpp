@@ -14,28 +14,36 @@ using Elements = std::vector<std::int64_t>;  // of each parameter
 constexpr std::int64_t bytes_of_number = 4, bytes_of_moments = 8, bytes_of_step_count = 4;
 
 // The parameters of one block in the order of transformer/layers.cpp.
-Elements block(const Config& config) {
-  const std::int64_t d = config.d_model, q = config.heads * config.head_size() * d,
-                     kv = config.kv_heads * config.head_size() * d, f = config.d_ff * d;
+Elements block(const Config& config, std::int64_t t) {
+  const std::int64_t d = config.d_model, q = config.heads * config.head_size() / t * d,
+                     kv = std::max<std::int64_t>(1, config.kv_heads / t) * config.head_size() * d,
+                     f = config.d_ff / t * d;
   return {d, q, kv, kv, q, d, f, f, f};
 }
 
-// All parameters in the order of transformer/model.cpp. A tied head has none of its own.
-Elements all_parameters(const Config& config) {
-  Elements all = {config.vocabulary * config.d_model};
-  for (std::int64_t i = 0; i < config.layers; ++i)
-    std::ranges::copy(block(config), back_inserter(all));
-  all.push_back(config.d_model);
-  if (!config.tied_head) all.push_back(config.vocabulary * config.d_model);
+// The table of the tokens on one rank: rounded up.
+std::int64_t table_of(const Config& config, std::int64_t t) {
+  return (config.vocabulary + t - 1) / t * config.d_model;
+}
+
+// All parameters of the part in the order of transformer/model.cpp. A tied head has none of its own
+// beside the embedding.
+Elements all_parameters(const Config& config, const TrainerPart& part) {
+  const std::int64_t table = table_of(config, part.tensor_ranks);
+  Elements all;
+  if (part.embedding) all.push_back(table);
+  for (std::int64_t i = 0; i < part.blocks; ++i)
+    std::ranges::copy(block(config, part.tensor_ranks), back_inserter(all));
+  if (part.head) all.push_back(config.d_model);
+  if (part.head && !(config.tied_head && part.embedding)) all.push_back(table);
   return all;
 }
 
 // Buckets as ddp/buckets.hpp plans them: in reverse order, the first one smaller.
-std::vector<Elements> buckets_of(const Config& config, double bucket_mb) {
+std::vector<Elements> buckets_of(Elements all, double bucket_mb) {
   const double limit = std::floor(bucket_mb * 1e6) + 1, first_limit = std::min(limit, 1e6);
   std::vector<Elements> buckets;
   double bytes = 0;
-  Elements all = all_parameters(config);
   std::ranges::reverse(all);
   for (const std::int64_t elements : all) {
     const double more = static_cast<double>(elements * bytes_of_number);
@@ -48,14 +56,15 @@ std::vector<Elements> buckets_of(const Config& config, double bucket_mb) {
 
 // Units as zero/wrap_policy.hpp divides the model: the embedding, each block, norm and head. A tied
 // embedding belongs to the last of these. A unit's parameters lie in reverse order.
-std::vector<Elements> units_of(const Config& config) {
-  const std::int64_t table = config.vocabulary * config.d_model;
-  Elements reversed = block(config);
+std::vector<Elements> units_of(const Config& config, const TrainerPart& part) {
+  const std::int64_t table = table_of(config, part.tensor_ranks);
+  Elements reversed = block(config, part.tensor_ranks);
   std::ranges::reverse(reversed);
-  std::vector<Elements> units(static_cast<std::size_t>(config.layers), reversed);
-  units.push_back(config.tied_head ? Elements{config.d_model, table}
-                                   : Elements{table, config.d_model});
-  if (!config.tied_head) units.push_back({table});
+  std::vector<Elements> units(static_cast<std::size_t>(part.blocks), reversed);
+  const bool tied = config.tied_head && part.embedding && part.head;
+  if (part.head)
+    units.push_back(tied ? Elements{config.d_model, table} : Elements{table, config.d_model});
+  if (part.embedding && !tied) units.push_back({table});
   return units;
 }
 
@@ -80,16 +89,19 @@ std::int64_t optimizer_state(const Elements& bucket, std::int64_t shard, std::in
 
 }  // namespace
 
-TrainerMemory trainer_memory(const Config& config, int stage, std::int64_t ranks, std::int64_t rank,
-                             double bucket_mb) {
+TrainerMemory trainer_memory(const Config& config, const TrainerPart& part, int stage,
+                             std::int64_t ranks, std::int64_t rank, double bucket_mb) {
   TrainerMemory memory;
+  const Elements all = all_parameters(config, part);
   if (stage == 0) {
-    memory.parameters = memory.gradients = transformer::parameter_count(config) * bytes_of_number;
-    for (const std::int64_t elements : all_parameters(config))
+    for (const std::int64_t elements : all) {
+      memory.parameters += elements * bytes_of_number;
       memory.optimizer_state += elements * bytes_of_moments + bytes_of_step_count;
+    }
+    memory.gradients = memory.parameters;
     return memory;
   }
-  for (const Elements& bucket : stage == 3 ? units_of(config) : buckets_of(config, bucket_mb)) {
+  for (const Elements& bucket : stage == 3 ? units_of(config, part) : buckets_of(all, bucket_mb)) {
     std::int64_t elements = 0;
     for (const std::int64_t each : bucket) elements += each;
     const std::int64_t shard = shard_of(elements, ranks), whole = shard * ranks;

@@ -16,9 +16,16 @@ struct TrainerMemory {
   bool operator==(const TrainerMemory&) const = default;
 };
 
+// The part of the model on a rank.
+struct TrainerPart {
+  std::int64_t blocks = 0;
+  bool embedding = true, head = true;
+  std::int64_t tensor_ranks = 1;
+};
+
 // fp32 and AdamW. `stage` is that of ZeRO, 0 for all other strategies; `bucket_mb` is the limit of
 // a bucket in 10^6 bytes, for stages 1 and 2.
-TrainerMemory trainer_memory(const transformer::Config& config, int stage, std::int64_t ranks,
-                             std::int64_t rank, double bucket_mb = 25);
+TrainerMemory trainer_memory(const transformer::Config& config, const TrainerPart& part, int stage,
+                             std::int64_t ranks, std::int64_t rank, double bucket_mb = 25);
 
 }  // namespace ringside::planning

@@ -34,20 +34,14 @@ void append_to_cache(KvCache& cache, Tensor& k, Tensor& v) {
 }  // namespace
 
 Attention::Attention(const Config& config, DType dtype, const TensorDivision& division)
-    : Attention(config.d_model, config.heads / division.size(),
-                std::max<std::int64_t>(1, config.kv_heads / division.size()), config.head_size(),
-                dtype, division) {}
-
-Attention::Attention(std::int64_t d_model, std::int64_t heads, std::int64_t kv_heads,
-                     std::int64_t head_size, DType dtype, const TensorDivision& division)
-    : q_proj(d_model, heads * head_size, false, {}, dtype),
-      k_proj(d_model, kv_heads * head_size, false, {}, dtype),
-      v_proj(d_model, kv_heads * head_size, false, {}, dtype),
-      o_proj(heads * head_size, d_model, false, {}, dtype),
-      division_(division),
-      heads_(heads),
-      kv_heads_(kv_heads),
-      head_size_(head_size) {
+    : division_(division),
+      heads_(config.heads / division.size()),
+      kv_heads_(std::max<std::int64_t>(1, config.kv_heads / division.size())),
+      head_size_(config.head_size()),
+      q_proj(config.d_model, heads_ * head_size_, false, {}, dtype),
+      k_proj(config.d_model, kv_heads_ * head_size_, false, {}, dtype),
+      v_proj(config.d_model, kv_heads_ * head_size_, false, {}, dtype),
+      o_proj(heads_ * head_size_, config.d_model, false, {}, dtype) {
   register_module("q_proj", q_proj);
   register_module("k_proj", k_proj);
   register_module("v_proj", v_proj);
@@ -56,18 +50,17 @@ Attention::Attention(std::int64_t d_model, std::int64_t heads, std::int64_t kv_h
 
 Tensor Attention::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {
   return with_hooks([&] {
-    const Tensor input = division_.enter(x);
+    auto qkv = division_.column(x, {&q_proj, &k_proj, &v_proj});
+    Tensor &q = qkv[0], &k = qkv[1], &v = qkv[2];
     const std::int64_t first = cache == nullptr ? 0 : cache->length;
-    const Tensor q =
-        autograd::rope(split_heads(q_proj.forward(input), heads_, head_size_), table, first);
-    Tensor k =
-        autograd::rope(split_heads(k_proj.forward(input), kv_heads_, head_size_), table, first);
-    Tensor v = split_heads(v_proj.forward(input), kv_heads_, head_size_);
+    q = autograd::rope(split_heads(q, heads_, head_size_), table, first);
+    k = autograd::rope(split_heads(k, kv_heads_, head_size_), table, first);
+    v = split_heads(v, kv_heads_, head_size_);
     if (cache != nullptr) append_to_cache(*cache, k, v);
     const Tensor attended = autograd::causal_attention(q, k, v);  // [B, H, T, D]
     const Tensor of_heads =
-        attended.transpose(1, 2).reshape({input.size(0), input.size(1), heads_ * head_size_});
-    return division_.leave(o_proj.forward(of_heads));
+        attended.transpose(1, 2).reshape({q.size(0), q.size(2), heads_ * head_size_});
+    return division_.row(of_heads, o_proj);
   });
 }
 
@@ -83,9 +76,10 @@ FeedForward::FeedForward(const Config& config, DType dtype, const TensorDivision
 
 Tensor FeedForward::forward(const Tensor& x) const {
   return with_hooks([&] {
-    const Tensor input = division_.enter(x);
-    const Tensor inside = autograd::swiglu(gate_proj.forward(input), up_proj.forward(input));
-    return division_.leave(down_proj.forward(inside));
+    auto gate_and_up = division_.column(x, {&gate_proj, &up_proj});
+    const Tensor inside = autograd::swiglu(gate_and_up[0], gate_and_up[1]);
+    gate_and_up.clear();  // without gradients, their memory is free before the last product
+    return division_.row(inside, down_proj);
   });
 }
 

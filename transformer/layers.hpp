@@ -38,14 +38,12 @@ class Attention : public autograd::Module {
   autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table,
                            KvCache* cache = nullptr) const;
 
-  autograd::Linear q_proj, k_proj, v_proj, o_proj;
-
  private:
-  Attention(std::int64_t d_model, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_size,
-            autograd::DType dtype, const TensorDivision& division);
-
   const TensorDivision& division_;
   std::int64_t heads_, kv_heads_, head_size_;  // of this rank
+
+ public:
+  autograd::Linear q_proj, k_proj, v_proj, o_proj;
 };
 
 // down(silu(gate(x)) * up(x)): Shazeer, "GLU variants improve Transformer" (2020), equation 6.

@@ -137,8 +137,8 @@ Tensor Model::embed_after(const Tensor& tokens, std::int64_t cached) const {
           "the model reads tokens of shape [sequences, 1 to {}], but got {}", room,
           autograd::to_string(tokens.shape()));
   require(part_.embedding, "this part of the model has no embedding");
-  if (part_.tensor_ranks == 1) return model_.embed_tokens->forward(tokens);
-  return division_.leave(model_.embed_tokens->forward(tokens, vocabulary_));
+  const autograd::Embedding& table = *model_.embed_tokens;
+  return table.with_hooks([&] { return division_.embedding(tokens, table.weight, vocabulary_); });
 }
 
 Tensor Model::run_layers(Tensor x, std::int64_t first, std::int64_t end) const {
@@ -183,9 +183,8 @@ Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
 
 Tensor Model::head_loss(const Tensor& hidden, const Tensor& targets) const {
   require(part_.head, "this part of the model has no last norm and no head");
-  if (part_.tensor_ranks == 1) return lm_head_->cross_entropy(hidden, targets);
-  return lm_head_->cross_entropy(division_.enter(hidden), targets, vocabulary_,
-                                 *division_.row_statistics());
+  return lm_head_->with_hooks(
+      [&] { return division_.cross_entropy(hidden, lm_head_->weight, targets, vocabulary_); });
 }
 
 }  // namespace ringside::transformer

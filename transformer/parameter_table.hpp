@@ -44,8 +44,6 @@ struct ParameterEntry {
   bool tied = false;           // the head uses this matrix too
 
   bool is_norm() const { return shape.size() == 1; }
-  // A matrix whose rows are token ids. Only its part can differ in shape between tensor ranks.
-  bool is_vocabulary() const { return !is_norm() && layer < 0; }
   // Whether weight decay applies: to the matrices of the blocks and to an untied head. Norm weights
   // and token embeddings have no reason to shrink towards zero.
   bool is_decayed() const { return !is_norm() && layer != in_embedding; }

@@ -1,42 +1,46 @@
 // TensorDivision: what a model asks of the ranks that share its matrices (tensor parallel). Nothing
 // else in the layers knows that there are other ranks.
 //
-//     x ── enter ──┬── q, k, v: some heads ── attention ── o ──┐
-//                  └── gate, up: some of d_ff ───────── down ──┴── leave ── y
+//     x ── column ──┬── q, k, v: some heads ── attention ──┬── row: o ───── y
+//                   └── gate, up: some of d_ff ── swiglu ──┴── row: down ── y
 //
-// enter stands before layers with divided outputs, leave after layers with divided inputs. Each
-// rank computes a part of y; leave adds the parts up.
-//
-// The default is one rank, which holds everything: both functions return their argument.
-// cli/training/ adapts tensor_parallel/ to this interface. Source: Shoeybi et al., "Megatron-LM"
-// (2019), section 3, where enter is f and leave is g.
+// The names are those of Shoeybi et al., "Megatron-LM" (2019), section 3: docs/tensor_parallel.md.
+// The default is one rank, which holds everything: plain layers. training/mesh/group_division gives
+// the layers of parallel/tensor/ for them.
 #pragma once
 
-#include "autograd/tensor/tensor.hpp"
+#include <initializer_list>
+#include <vector>
 
-namespace ringside::autograd {
-class RowStatistics;  // ops/vocabulary.hpp
-}
+#include "autograd/nn/layers.hpp"
+#include "autograd/tensor/tensor.hpp"
 
 namespace ringside::transformer {
 
 class TensorDivision {
  public:
+  using Linears = std::initializer_list<const autograd::Linear*>;
+
   virtual ~TensorDivision() = default;
 
   virtual int rank() const { return 0; }
   virtual int size() const { return 1; }
 
-  // Called once before q, k and v together, once before gate and up, and once before the head.
-  virtual autograd::Tensor enter(const autograd::Tensor& x) const { return x; }
-  // Called once after o, after down and after the embedding: the sum of all ranks' parts.
-  virtual autograd::Tensor leave(const autograd::Tensor& partial) const { return partial; }
+  // Layers without bias that read the same x, with divided outputs: q, k and v together, or gate
+  // and up. The result has one tensor for each.
+  virtual std::vector<autograd::Tensor> column(const autograd::Tensor& x, Linears layers) const;
+  // A layer without bias whose inputs are divided: o or down. The sum of what the ranks compute.
+  virtual autograd::Tensor row(const autograd::Tensor& x, const autograd::Linear& layer) const;
 
-  // Joins the maxima and the sums of the ranks' logits in the loss. Asked only if size() > 1.
-  virtual const autograd::RowStatistics* row_statistics() const { return nullptr; }
+  // The embedding, and head and loss. `weight` is `range` of the rows of the whole matrix.
+  virtual autograd::Tensor embedding(const autograd::Tensor& ids, const autograd::Tensor& weight,
+                                     autograd::VocabularyRange range) const;
+  virtual autograd::Tensor cross_entropy(const autograd::Tensor& x, const autograd::Tensor& weight,
+                                         const autograd::Tensor& targets,
+                                         autograd::VocabularyRange range) const;
 
-  // Whether enter gathers and leave scatters the sequence, so that each rank holds 1/size() of the
-  // tokens between them (sequence parallel). The gradients of norms are then sums over its tokens.
+  // Whether row and embedding leave a rank 1/size() of the tokens, and column and cross_entropy
+  // gather them (sequence parallel). The gradients of norms are then sums over a rank's tokens.
   virtual bool divides_sequence() const { return false; }
 };
 

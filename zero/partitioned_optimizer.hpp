@@ -68,8 +68,7 @@ class PartitionedOptimizer : public autograd::Optimizer {
 
  private:
   // Not called: step_shards() leaves updates to the local optimizer.
-  void update(const Slot&, const autograd::ParameterGroup&) override {}
-  void update_on(autograd::Device, const std::vector<Update>&) override {}
+  void update(autograd::Device, const std::vector<Update>&) override {}
   void add_shards(const autograd::ParameterGroup& added);
 
   Make make_;

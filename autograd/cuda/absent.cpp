@@ -1,5 +1,5 @@
 // Replaces memory.cpp and kernels_on_cuda.cpp in a build without the CUDA Toolkit.
-#include "autograd/cuda/of_device.hpp"
+#include "autograd/kernels/devices.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
-#include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
+#include "autograd/kernels/devices.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "base/environment.hpp"
 #include "base/shared_library.hpp"

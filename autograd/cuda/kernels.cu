@@ -1,4 +1,4 @@
-// Compiles every kernel for the GPU.
+// Compiles every kernel for the GPU. In a file that includes no fmt: nvcc cannot compile fmt 9.
 #include <tuple>
 
 #include "autograd/cuda/launch.cuh"

@@ -1,8 +1,8 @@
 // DeviceKernels on a GPU.
 #include "autograd/cuda/blas.hpp"
 #include "autograd/cuda/launch.hpp"
-#include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
+#include "autograd/kernels/devices.hpp"
 #include "autograd/kernels/shared/kernels_on.hpp"
 
 namespace ringside::autograd {
@@ -13,25 +13,15 @@ struct CudaLauncher {
 
   // A multiprocessor runs up to 2048 threads.
   std::int64_t max_blocks(int threads) const {
-    thread_local const int processors = [] {
-      int number = 0, count = 0;
-      check_cuda(cudaGetDevice(&number), "reading the current device");
-      check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, number),
-                 "reading the number of multiprocessors");
-      return count;
-    }();
+    thread_local const int processors =
+        attribute(cudaDevAttrMultiProcessorCount, "reading the number of multiprocessors");
     return std::int64_t{2048 / threads} * processors;
   }
 
   std::size_t max_shared_bytes() const {
-    thread_local const std::size_t bytes = [] {
-      int number = 0, most = 0;
-      check_cuda(cudaGetDevice(&number), "reading the current device");
-      check_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, number),
-                 "reading the size of shared memory");
-      return static_cast<std::size_t>(most) - cuda::static_shared_bytes;
-    }();
-    return bytes;
+    thread_local const int most =
+        attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, "reading the size of shared memory");
+    return static_cast<std::size_t>(most) - cuda::static_shared_bytes;
   }
 
   template <class Kernel>
@@ -41,6 +31,15 @@ struct CudaLauncher {
 
   void gemm(const MatrixProduct& product, const Tensor& a, const Tensor& b, const Tensor& c) const {
     cuda::blas_gemm(product, a, b, c);
+  }
+
+ private:
+  // Of the calling thread's GPU.
+  static int attribute(cudaDeviceAttr which, const char* what) {
+    int gpu = 0, value = 0;
+    check_cuda(cudaGetDevice(&gpu), "reading the current device");
+    check_cuda(cudaDeviceGetAttribute(&value, which, gpu), what);
+    return value;
   }
 };
 

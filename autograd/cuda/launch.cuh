@@ -11,7 +11,7 @@ namespace ringside::autograd::cuda {
 template <class Kernel>
 cudaError_t launch(const Kernel& kernel, std::int64_t blocks, cudaStream_t stream) {
   if (blocks == 0) return cudaSuccess;
-  const auto shared_bytes = static_cast<int>(kernel.shared_bytes());
+  const auto shared_bytes = static_cast<int>(shared_bytes_of(kernel));
   if (shared_bytes + static_shared_bytes > 48 * 1024) {
     const auto result =
         cudaFuncSetAttribute(reinterpret_cast<const void*>(&run<Kernel>),

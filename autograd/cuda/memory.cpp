@@ -2,8 +2,8 @@
 #include <cstring>
 #include <memory>
 
-#include "autograd/cuda/of_device.hpp"
 #include "autograd/cuda/stream.hpp"
+#include "autograd/kernels/devices.hpp"
 
 namespace ringside::autograd {
 namespace cuda {

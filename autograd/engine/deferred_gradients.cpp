@@ -8,13 +8,7 @@ namespace ringside::autograd {
 
 constinit thread_local DeferredGradients* DeferredGradients::here_ = nullptr;
 
-DeferredGradients::Scope::Scope(DeferredGradients& later) : before_(std::exchange(here_, &later)) {}
-
-DeferredGradients::Scope::~Scope() {
-  here_ = before_;
-}
-
-Tensor DeferredGradients::now_or_later(const Node& node, std::size_t input, Compute compute) {
+Tensor DeferredGradients::compute_or_defer(const Node& node, std::size_t input, Compute compute) {
   const std::shared_ptr<Node>& to = node.edges()[input];
   if (!here_ || !dynamic_cast<AccumulateGrad*>(to.get())) return compute();
   Leaf* leaf = here_->find(*to);

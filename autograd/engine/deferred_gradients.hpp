@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "autograd/engine/node.hpp"
+#include "base/scoped_value.hpp"
 
 namespace ringside::autograd {
 
@@ -41,13 +42,10 @@ class DeferredGradients {
   // until run().
   class Scope {
    public:
-    explicit Scope(DeferredGradients& later);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
+    explicit Scope(DeferredGradients& later) : here_(DeferredGradients::here_, &later) {}
 
    private:
-    DeferredGradients* before_;
+    ScopedValue<DeferredGradients*> here_;
   };
 
   DeferredGradients() = default;
@@ -66,7 +64,7 @@ class DeferredGradients {
 
   // Calls `compute` and returns its result, the gradient of input `input` of `node`. Within a scope
   // keeps `compute` for run() and returns an undefined tensor.
-  static Tensor now_or_later(const Node& node, std::size_t input, Compute compute);
+  static Tensor compute_or_defer(const Node& node, std::size_t input, Compute compute);
 
   // Whether the complete gradient `grad` of a leaf was taken for run().
   static bool take(const std::shared_ptr<Node>& leaf, const Tensor& grad);

@@ -154,10 +154,8 @@ void backward(const Tensor& loss, const Tensor& seed) {
   if (seed.defined() && seed.device() != loss.device())
     fail("backward: expected a seed on {} as the loss, got one on {}", name_of(loss.device()),
          name_of(seed.device()));
-  const NoGrad no_history;
-  const Pass pass;
-  Engine().run(root,
-               seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+  backward(root,
+           seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
 }
 
 void backward(const std::shared_ptr<Node>& result, const Tensor& gradient) {

@@ -1,5 +1,5 @@
 // Products of bf16 matrices with fp32 sums, by oneDNN: where the processor multiplies bf16 numbers
-// itself, that is twice as fast as fp32, and nothing is widened in memory first.
+// itself, that is twice as fast as fp32, and nothing is converted in memory first.
 //
 // Where oneDNN is missing (onednn.hpp), or the processor has no such instructions, gemm's callers
 // convert bf16 to fp32 and multiply that.

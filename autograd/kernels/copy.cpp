@@ -1,9 +1,6 @@
 #include "autograd/kernels/copy.hpp"
 
-#include <algorithm>
-
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/rows.hpp"
 #include "autograd/tensor/device_memory.hpp"
 #include "autograd/tensor/layout.hpp"
 
@@ -26,30 +23,6 @@ void copy_across(const Tensor& source, const Tensor& target) {
     device_memory(target.device()).copy_in(target.address(), dense.address(), bytes);
 }
 
-template <class From, class To>
-void convert(const Tensor& target, const Tensor& source) {
-  const From* const from = source.data<From>();
-  To* const to = target.data<To>();
-  // With equal strides, both tensors fill their memory in the same order.
-  if (source.strides() == target.strides() || (source.is_contiguous() && target.is_contiguous())) {
-    parallel_for(source.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) to[i] = from[i];
-    });
-    return;
-  }
-  const Rows from_rows(source), to_rows(target);
-  const std::int64_t n = from_rows.length(), from_step = from_rows.element_stride(),
-                     to_step = to_rows.element_stride();
-  parallel_for(from_rows.count(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const From* const f = from + from_rows.offset(row);
-      To* const t = to + to_rows.offset(row);
-      for (std::int64_t i = 0; i < n; ++i) t[i * to_step] = f[i * from_step];
-    }
-  });
-}
-
 }  // namespace
 
 void Tensor::copy_(const Tensor& source) const {
@@ -58,35 +31,18 @@ void Tensor::copy_(const Tensor& source) const {
           source.shape());
   if (is_same(source) || elements() == 0) return;
   if (source.device() != device()) return copy_across(source, *this);
-  if (device() != Device::cpu) return device_kernels(device()).copy(source, *this);
-  const auto copy = [&](auto zero) {
-    using T = decltype(zero);
-    copy_strided(source.data<T>(), source.strides(), data<T>(), strides(), shape());
-  };
-  dtype() == DType::int32 ? copy(std::int32_t{}) : dispatch_stored(dtype(), "copy_", copy);
+  kernels_of(*this).copy(source, *this);
 }
 
 void Tensor::fill_(double value) const {
   require(is_contiguous(), "fill_: expected a contiguous tensor, got shape {} with strides {}",
           shape(), strides());
-  if (device() != Device::cpu) return device_kernels(device()).fill(*this, value);
-  const auto fill = [&](auto zero) {
-    using T = decltype(zero);
-    T* const begin = data<T>();
-    parallel_for(elements(), 1 << 18, [&](std::int64_t first, std::int64_t last) {
-      std::fill(begin + first, begin + last, static_cast<T>(value));
-    });
-  };
-  dtype() == DType::int32 ? fill(std::int32_t{}) : dispatch_stored(dtype(), "fill_", fill);
+  kernels_of(*this).fill(*this, value);
 }
 
 void convert_into(const Tensor& target, const Tensor& source) {
   if (target.dtype() == source.dtype()) return target.copy_(source);
-  if (target.device() != Device::cpu) return device_kernels(target.device()).copy(source, target);
-  if (source.dtype() == DType::bf16)
-    convert<Bf16, float>(target, source);
-  else
-    convert<float, Bf16>(target, source);
+  kernels_of(target).copy(source, target);
 }
 
 Tensor to_compute_dtype(const Tensor& x) {
@@ -114,30 +70,7 @@ void accumulate_into(const Tensor& target, const Tensor& source) {
           target.shape());
   require(target.device() == source.device(), "a gradient on {} cannot be added to one on {}",
           name_of(source.device()), name_of(target.device()));
-  if (target.device() != Device::cpu)
-    return device_kernels(target.device()).accumulate(target, source);
-  dispatch_stored(target.dtype(), "accumulate_into", [&](auto zero) {
-    using T = decltype(zero);
-    T* const to = target.data<T>();
-    const T* const from = source.data<T>();
-    if (target.is_contiguous() && source.is_contiguous()) {
-      parallel_for(target.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) to[i] = to[i] + from[i];
-      });
-      return;
-    }
-    const Rows to_rows(target), from_rows(source);
-    const std::int64_t n = to_rows.length(), to_step = to_rows.element_stride(),
-                       from_step = from_rows.element_stride();
-    parallel_for(to_rows.count(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        T* const t = to + to_rows.offset(row);
-        const T* const f = from + from_rows.offset(row);
-        for (std::int64_t i = 0; i < n; ++i) t[i * to_step] = t[i * to_step] + f[i * from_step];
-      }
-    });
-  });
+  kernels_of(target).accumulate(target, source);
 }
 
 }  // namespace ringside::autograd

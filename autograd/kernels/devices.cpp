@@ -1,5 +1,7 @@
 // The table of devices: device_memory() (tensor/device_memory.hpp) and device_kernels().
-#include "autograd/cuda/of_device.hpp"
+#include "autograd/kernels/devices.hpp"
+
+#include "autograd/kernels/cpu/cpu_kernels.hpp"
 #include "base/error.hpp"
 
 namespace ringside::autograd {
@@ -11,7 +13,8 @@ DeviceMemory& device_memory(Device device) {
 }
 
 const DeviceKernels& device_kernels(Device device) {
-  require(device != Device::cpu, "the CPU has no DeviceKernels: its loops are in ops/");
+  static const CpuKernels cpu_kernels;
+  if (device == Device::cpu) return cpu_kernels;
   return device == Device::cuda ? cuda_kernels() : emulated_kernels();
 }
 

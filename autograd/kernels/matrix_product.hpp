@@ -16,6 +16,15 @@ struct MatrixProduct {
   float beta = 0;  // 0 or 1
 };
 
+// The same at addresses on the host. A is the type of the operands, T that of the sums.
+template <class A, class T>
+void multiply_at(const MatrixProduct& p, const A* a, const A* b, T* c) {
+  const std::int64_t lda = p.a == Transpose::no ? p.k : p.m, ldb = p.b == Transpose::no ? p.n : p.k;
+  for (std::int64_t i = 0; i < p.count; ++i)
+    gemm(p.a, p.b, p.m, p.n, p.k, T(1), a + i * p.m * p.k, lda, b + i * p.k * p.n, ldb, T(p.beta),
+         c + i * p.m * p.n, p.n);
+}
+
 // Computes the product where c is; a and b are on the same device. bf16 products are summed in fp32
 // and rounded once; for bf16 a and b, c may also be fp32.
 void multiply(const MatrixProduct& product, const Tensor& a, const Tensor& b, const Tensor& c);

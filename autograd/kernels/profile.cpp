@@ -13,11 +13,7 @@ namespace ringside::autograd {
 constinit thread_local Profile* Profile::active_ = nullptr;
 
 Profile::Profile(std::function<void()> synchronise)
-    : outer_(std::exchange(active_, this)), synchronise_(std::move(synchronise)) {}
-
-Profile::~Profile() {
-  active_ = outer_;
-}
+    : here_(active_, this), synchronise_(std::move(synchronise)) {}
 
 OpTime& Profile::entry(std::string_view name) {
   const auto found =
@@ -48,23 +44,26 @@ double Profile::lap(std::string_view op, const char* direction) {
   return Seconds(now - start).count();
 }
 
-void Profile::add_forward(const char* op) {
-  OpTime& time = entry(op);
-  time.forward += lap(op, "");
+void Profile::note_forward(const char* op) {
+  if (!active_) return;
+  OpTime& time = active_->entry(op);
+  time.forward += active_->lap(op, "");
   ++time.calls;
 }
 
-void Profile::add_backward(const char* op) {
-  entry(op).backward += lap(op, " backward");
+void Profile::note_backward(const char* op) {
+  if (active_) active_->entry(op).backward += active_->lap(op, " backward");
 }
 
-void Profile::add_gemm(const Product& product, double seconds) {
-  gemm_seconds_ += seconds;
-  const auto found = std::find_if(products_.begin(), products_.end(), [&](const Product& p) {
+void Profile::note_gemm(const Product& product, double seconds) {
+  if (!active_) return;
+  active_->gemm_seconds_ += seconds;
+  std::vector<Product>& products = active_->products_;
+  const auto found = std::find_if(products.begin(), products.end(), [&](const Product& p) {
     return p.a == product.a && p.b == product.b && p.m == product.m && p.n == product.n &&
            p.k == product.k && p.bf16 == product.bf16;
   });
-  ++(found != products_.end() ? *found : products_.emplace_back(product)).calls;
+  ++(found != products.end() ? *found : products.emplace_back(product)).calls;
 }
 
 }  // namespace ringside::autograd

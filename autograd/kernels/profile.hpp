@@ -19,6 +19,7 @@
 
 #include "autograd/kernels/gemm.hpp"
 #include "base/clock.hpp"
+#include "base/scoped_value.hpp"
 
 namespace ringside::autograd {
 
@@ -44,9 +45,6 @@ class Profile {
   // `synchronise` is called before each reading of the clock. On a device a call only starts an
   // op, so it must wait until all ops are done; this makes the step slower.
   explicit Profile(std::function<void()> synchronise = {});
-  ~Profile();
-  Profile(const Profile&) = delete;
-  Profile& operator=(const Profile&) = delete;
 
   // Charges the time since the last report to `name`, which is no op.
   void mark(std::string_view name) { entry(name).forward += lap(name, ""); }
@@ -56,15 +54,9 @@ class Profile {
   const std::vector<Product>& products() const { return products_; }
 
   // Reports of ops, the engine and gemm. On a thread without a profile they do nothing.
-  static void note_forward(const char* op) {
-    if (active_) active_->add_forward(op);
-  }
-  static void note_backward(const char* op) {
-    if (active_) active_->add_backward(op);
-  }
-  static void note_gemm(const Product& product, double seconds) {
-    if (active_) active_->add_gemm(product, seconds);
-  }
+  static void note_forward(const char* op);
+  static void note_backward(const char* op);
+  static void note_gemm(const Product& product, double seconds);
   // The time since the last report is charged to nothing: the next op begins now.
   static void begin() {
     if (active_) active_->last_ = Clock::now();
@@ -74,12 +66,9 @@ class Profile {
  private:
   OpTime& entry(std::string_view name);
   double lap(std::string_view op, const char* direction);
-  void add_forward(const char* op);
-  void add_backward(const char* op);
-  void add_gemm(const Product& product, double seconds);
 
   static constinit thread_local Profile* active_;
-  Profile* outer_;
+  ScopedValue<Profile*> here_;
   std::function<void()> synchronise_;
   Clock::time_point last_ = Clock::now();
   std::vector<OpTime> ops_;

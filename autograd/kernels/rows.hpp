@@ -60,16 +60,16 @@ inline std::int64_t row_grain(std::int64_t row_length) {
 }
 
 // to[index] = from[index] for every index of `shape`.
-template <class T>
-void copy_strided(const T* from, const Shape& from_strides, T* to, const Shape& to_strides,
+template <class From, class To>
+void copy_strided(const From* from, const Shape& from_strides, To* to, const Shape& to_strides,
                   const Shape& shape) {
   const Rows source(shape, from_strides), target(shape, to_strides);
   const std::int64_t n = source.length(), source_step = source.element_stride(),
                      target_step = target.element_stride();
   parallel_for(source.count(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const T* const s = from + source.offset(row);
-      T* const t = to + target.offset(row);
+      const From* const s = from + source.offset(row);
+      To* const t = to + target.offset(row);
       if (source_step == 1 && target_step == 1)
         std::copy_n(s, n, t);
       else

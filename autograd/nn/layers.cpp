@@ -72,17 +72,6 @@ Tensor Linear::forward(const Tensor& x) const {
   return with_hooks([&] { return linear(x, weight, bias); });
 }
 
-Tensor Linear::cross_entropy(const Tensor& x, const Tensor& targets) const {
-  require(!bias.defined(), "Linear::cross_entropy: expected a layer without bias");
-  return with_hooks([&] { return linear_cross_entropy(x, weight, targets); });
-}
-
-Tensor Linear::cross_entropy(const Tensor& x, const Tensor& targets, VocabularyRange range,
-                             const RowStatistics& statistics) const {
-  require(!bias.defined(), "Linear::cross_entropy: expected a layer without bias");
-  return with_hooks([&] { return linear_cross_entropy(x, weight, targets, range, statistics); });
-}
-
 Embedding::Embedding(std::int64_t count, std::int64_t size, Init init, DType dtype)
     : weight(Tensor::empty({count, size}, dtype)) {
   fill_normal(weight, 0, 1, init);
@@ -91,10 +80,6 @@ Embedding::Embedding(std::int64_t count, std::int64_t size, Init init, DType dty
 
 Tensor Embedding::forward(const Tensor& ids) const {
   return with_hooks([&] { return embedding(ids, weight); });
-}
-
-Tensor Embedding::forward(const Tensor& ids, VocabularyRange range) const {
-  return with_hooks([&] { return embedding(ids, weight, range); });
 }
 
 RMSNorm::RMSNorm(std::int64_t size, double epsilon, DType dtype)

@@ -39,12 +39,7 @@ class Linear : public Module {
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true, Init init = {},
          DType dtype = DType::fp32);
   Tensor forward(const Tensor& x) const;
-  // cross_entropy(forward(x), targets) of a layer without bias whose outputs are logits; see
-  // linear_cross_entropy in ops.hpp.
-  Tensor cross_entropy(const Tensor& x, const Tensor& targets) const;
-  // The same for a layer whose outputs are `range` of a vocabulary that is divided over ranks.
-  Tensor cross_entropy(const Tensor& x, const Tensor& targets, VocabularyRange range,
-                       const RowStatistics& statistics) const;
+  using Module::with_hooks;  // for who computes with the weight in place of forward
 
   Tensor weight, bias;  // bias is undefined if there is none
 };
@@ -55,8 +50,7 @@ class Embedding : public Module {
   // weight [count, size], standard normal as in torch.
   Embedding(std::int64_t count, std::int64_t size, Init init = {}, DType dtype = DType::fp32);
   Tensor forward(const Tensor& ids) const;
-  // This rank's part, if the table is `range` of one that is divided over ranks (vocabulary.hpp).
-  Tensor forward(const Tensor& ids, VocabularyRange range) const;
+  using Module::with_hooks;  // for who computes with the weight in place of forward
   // Backward needs the ids only.
   bool backward_reads_parameters() const override { return false; }
 

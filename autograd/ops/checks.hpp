@@ -1,6 +1,8 @@
 // Checks of arguments that several ops share.
 #pragma once
 
+#include <algorithm>
+
 #include "autograd/ops/vocabulary.hpp"
 #include "autograd/tensor/tensor.hpp"
 #include "base/error.hpp"
@@ -21,9 +23,28 @@ inline void require_same_shape(const char* op, const Tensor& a, const Tensor& b)
           b.shape());
 }
 
+// fp32 or fp64: the op does not take bf16.
+inline void require_compute_dtype(const char* op, const Tensor& x) {
+  dispatch(x.dtype(), op, [](auto) {});
+}
+
 inline void require_ids(const char* op, const char* what, const Tensor& ids) {
   require(ids.dtype() == DType::int32, "{}: expected {} of int32, got {} {}", op, what,
           name_of(ids.dtype()), ids.shape());
+}
+
+// Each of `targets`, int32 on the CPU, is ignore_index or in 0..vocabulary-1. Returns the count of
+// a mean over them: how many are not ignore_index, and at least 1, where all losses are 0.
+inline std::int64_t count_targets(const char* op, const Tensor& targets, std::int64_t vocabulary,
+                                  std::int32_t ignore_index) {
+  std::int64_t count = 0;
+  for (const std::int32_t target : targets.values<std::int32_t>()) {
+    if (target == ignore_index) continue;
+    require(target >= 0 && target < vocabulary, "{}: target {} is not in 0..{}", op, target,
+            vocabulary - 1);
+    ++count;
+  }
+  return std::max<std::int64_t>(count, 1);
 }
 
 // The rows of `weight` [V_r, n] are a range of the vocabulary.

@@ -1,12 +1,8 @@
 // embedding: rows of a table, selected by ids.
 #include <algorithm>
-#include <numeric>
-#include <vector>
 
 #include "autograd/engine/node.hpp"
-#include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"
@@ -24,60 +20,6 @@ Tensor rows_here(const Tensor& ids, VocabularyRange range, std::int64_t rows) {
                    return row >= 0 && row < rows ? static_cast<std::int32_t>(row) : -1;
                  });
   return here;
-}
-
-// [2, tokens]: the ids in ascending order, and the token of each; without those of id -1. Tokens
-// with equal ids keep their order. A device sums each row of the gradient from this table.
-Tensor sorted(const Tensor& ids) {
-  const std::int32_t* const id = ids.data<std::int32_t>();
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(ids.elements()));
-  std::iota(tokens.begin(), tokens.end(), 0);
-  std::erase_if(tokens, [&](std::int32_t t) { return id[t] < 0; });
-  std::stable_sort(tokens.begin(), tokens.end(),
-                   [&](std::int32_t a, std::int32_t b) { return id[a] < id[b]; });
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  Tensor both = Tensor::empty({2, count}, DType::int32);
-  std::int32_t* const first = both.data<std::int32_t>();
-  std::transform(tokens.begin(), tokens.end(), first, [&](std::int32_t t) { return id[t]; });
-  std::copy(tokens.begin(), tokens.end(), first + count);
-  return both;
-}
-
-// y[t] = w[ids[t]], or zeros for id -1
-void copy_rows(const Tensor& ids, const Tensor& w, const Tensor& y) {
-  const std::int64_t n = w.size(1), tokens = ids.elements();
-  const std::int32_t* const id = ids.data<std::int32_t>();
-  dispatch_stored(w.dtype(), "embedding", [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      T* const row = y.data<T>() + t * n;
-      if (id[t] < 0)
-        std::fill_n(row, n, T{});
-      else
-        std::copy_n(w.data<T>() + id[t] * n, n, row);
-    }
-  });
-}
-
-// dw[ids[t]] += dy[t]; nothing for id -1. Threads divide the columns, not the tokens: two tokens
-// may have the same id.
-void add_rows(const Tensor& ids, const Tensor& dy_stored, const Tensor& dw_stored) {
-  const Tensor dy = to_compute_dtype(dy_stored), dw = to_compute_dtype(dw_stored);
-  const std::int64_t n = dw.size(1), tokens = ids.elements();
-  const std::int32_t* const id = ids.data<std::int32_t>();
-  dispatch(dy.dtype(), "embedding", [&](auto zero) {
-    using T = decltype(zero);
-    parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        if (id[t] < 0) continue;
-        const T* const from = dy.data<T>() + t * n;
-        T* const to = dw.data<T>() + id[t] * n;
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
-      }
-    });
-  });
-  convert_into(dw_stored, dw);
 }
 
 }  // namespace
@@ -103,24 +45,14 @@ Tensor embedding(const Tensor& ids_input, const Tensor& weight, VocabularyRange 
   Shape y_shape = ids.shape();
   y_shape.push_back(w.size(1));
   const Tensor y = Tensor::empty(std::move(y_shape), w.dtype(), w.device());
-  Tensor index;  // saved for backward
-  if (w.device() == Device::cpu) {
-    copy_rows(ids, w, y);
-    index = ids;
-  } else {
-    device_kernels(w.device()).embedding(ids.to(w.device()), w, y);
-    // Sorted now, while the device has little to do, and not in the middle of backward.
-    if (is_recorded({w})) index = sorted(ids).to(w.device());
-  }
-
+  const DeviceKernels& kernels = kernels_of(w);
+  kernels.embedding(ids.to(w.device()), w, y);
+  // Made now, while a device has little to do, and not in the middle of backward.
+  const Tensor index = is_recorded({w}) ? kernels.embedding_index(ids) : Tensor();
   return record("embedding", y, {w},
-                [index, shape = w.shape()](const Node&, const Tensor& grad) -> Gradients {
-                  const Tensor dy = grad.contiguous(),
-                               dw = Tensor::zeros(shape, dy.dtype(), dy.device());
-                  if (dy.device() == Device::cpu)
-                    add_rows(index, dy, dw);
-                  else
-                    device_kernels(dy.device()).embedding_backward(index, dy, dw);
+                [index, shape = w.shape()](const Node&, const Tensor& dy) -> Gradients {
+                  const Tensor dw = Tensor::zeros(shape, dy.dtype(), dy.device());
+                  kernels_of(dy).embedding_backward(index, dy.contiguous(), dw);
                   return {dw};
                 });
 }

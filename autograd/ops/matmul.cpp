@@ -6,10 +6,7 @@
 
 #include "autograd/engine/deferred_gradients.hpp"
 #include "autograd/engine/node.hpp"
-#include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/matrix_product.hpp"
-#include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/tensor/layout.hpp"
@@ -59,28 +56,11 @@ Tensor matmul(const Tensor& a_input, const Tensor& b_input) {
 
 namespace {
 
-// dy [rows, n] -> its sum over rows [n]. Threads divide the columns, so that the order of the sum
-// does not depend on their number.
+// dy [rows, n] -> its sum over rows [n]
 Tensor sum_of_rows(const Tensor& dy, std::int64_t rows, std::int64_t n) {
-  if (dy.device() != Device::cpu) {
-    const Tensor sum = Tensor::empty({n}, dy.dtype(), dy.device());
-    device_kernels(dy.device()).sum_to(make_view(dy, dy.offset(), {rows, n}, {n, 1}), sum);
-    return sum;
-  }
-  const Tensor terms = to_compute_dtype(dy), sum = Tensor::zeros({n}, terms.dtype());
-  dispatch(sum.dtype(), "linear", [&](auto zero) {
-    using T = decltype(zero);
-    T* const total = sum.data<T>();
-    parallel_for(n, 1 + (1 << 16) / std::max<std::int64_t>(rows, 1),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t row = 0; row < rows; ++row) {
-                     const T* const from = terms.data<T>() + row * n;
-#pragma omp simd
-                     for (std::int64_t i = begin; i < end; ++i) total[i] += from[i];
-                   }
-                 });
-  });
-  return to_storage_dtype(sum, dy.dtype());
+  const Tensor sum = Tensor::empty({n}, dy.dtype(), dy.device());
+  kernels_of(dy).sum_to(make_view(dy, dy.offset(), {rows, n}, {n, 1}), sum);
+  return sum;
 }
 
 // x [..., in], W [out, in], grad [..., out] -> dx [..., in], dW [out, in], db [out], each of them
@@ -88,7 +68,7 @@ Tensor sum_of_rows(const Tensor& dy, std::int64_t rows, std::int64_t n) {
 //
 //     dx = dy W        dW = dy^T x        db = sum of dy over rows
 //
-// A pipeline may want dW later than dx (DeferredGradients), so now_or_later() decides when
+// A pipeline may want dW later than dx (DeferredGradients), so compute_or_defer() decides when
 // weight_gradient() runs.
 Gradients linear_backward(const Node& node, const Tensor& x, const Tensor& w, const Tensor& grad) {
   const Tensor dy = grad.contiguous();
@@ -100,7 +80,7 @@ Gradients linear_backward(const Node& node, const Tensor& x, const Tensor& w, co
   };
   Tensor dx, dw, db;
   if (node.needs(0)) multiply({.m = rows, .n = in, .k = out}, dy, w, dx = empty_like(x));
-  if (node.needs(1)) dw = DeferredGradients::now_or_later(node, 1, weight_gradient);
+  if (node.needs(1)) dw = DeferredGradients::compute_or_defer(node, 1, weight_gradient);
   if (node.needs(2)) db = sum_of_rows(dy, rows, out);
   return {dx, dw, db};
 }

@@ -1,4 +1,4 @@
-// The ops of a Llama-style model. Each file in ops/ has forward and backward side by side.
+// The ops of a Llama-style model. Their loops stand in kernels/cpu/, forward and backward together.
 //
 // All tensors of one op have one dtype, fp32 or fp64, and one device. The ops of the transformer
 // also take bf16 (tensor/bf16.hpp); a loss of bf16 inputs is fp32. ids and targets are int32. Any

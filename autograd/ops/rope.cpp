@@ -4,7 +4,6 @@
 
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/ops/rope_table.hpp"
@@ -40,41 +39,10 @@ RopeTable rope_table(std::int64_t positions, const std::vector<double>& frequenc
 
 namespace {
 
-// x [..., T, D] -> y: each pair (x_i, x_{i + D/2}) of row t is rotated by the angle of position
-// first_position + t and frequency i:
-//
-//     | y_i       |   | cos  -sin | | x_i       |
-//     | y_{i+D/2} | = | sin   cos | | x_{i+D/2} |
-//
-// Direction -1 rotates back: sin changes its sign.
+// Direction -1 rotates back.
 Tensor rotate(const Tensor& x, const RopeTable& table, std::int64_t first_position, int direction) {
-  Tensor y = empty_in_order_of(x);
-  if (x.device() != Device::cpu) {
-    device_kernels(x.device()).rope(x, table.cos, table.sin, first_position, direction, y);
-    return y;
-  }
-  const std::int64_t half = x.size(-1) / 2, tokens = x.size(-2);
-  const Rows x_rows(x), y_rows(y);
-  dispatch_stored(x.dtype(), "rope", [&](auto zero) {
-    using S = decltype(zero);
-    using T = Compute<S>;
-    const T sign = static_cast<T>(direction);
-    parallel_for(x_rows.count(), row_grain(2 * half), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t position = first_position + row % tokens;
-        const T* const cos = table.cos.data<T>() + position * half;
-        const T* const sin = table.sin.data<T>() + position * half;
-        const S* const px = x.data<S>() + x_rows.offset(row);
-        S* const py = y.data<S>() + y_rows.offset(row);
-#pragma omp simd
-        for (std::int64_t i = 0; i < half; ++i) {
-          const T s = sin[i] * sign, low = px[i], high = px[i + half];
-          py[i] = low * cos[i] - high * s;
-          py[i + half] = high * cos[i] + low * s;
-        }
-      }
-    });
-  });
+  const Tensor y = empty_in_order_of(x);
+  kernels_of(x).rope(x, table.cos, table.sin, first_position, direction, y);
   return y;
 }
 

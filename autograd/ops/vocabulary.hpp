@@ -4,7 +4,7 @@
 //     V = 7 over 3 ranks      rank 0: rows 0 1 2      rank 1: rows 3 4      rank 2: rows 5 6
 //
 // The ops know nothing of ranks or messages. Where they must know something of the whole row of
-// logits, they ask RowStatistics, and tensor_parallel/ answers with all-reduces.
+// logits, they ask RowStatistics, and parallel/tensor/ answers with all-reduces.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,7 @@ class AdamW final : public Optimizer {
   explicit AdamW(std::vector<ParameterGroup> groups, AdamWOptions options = {});
 
  private:
-  void update(const Slot& slot, const ParameterGroup& group) override;
-  void update_on(Device device, const std::vector<Update>& updates) override;
+  void update(Device device, const std::vector<Update>& updates) override;
   AdamWOptions options_;
 };
 

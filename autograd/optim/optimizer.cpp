@@ -70,14 +70,10 @@ void Optimizer::step() {
       const Tensor& parameter = slot.parameter.tensor;
       if (!parameter.grad().defined()) continue;
       if (slot.step.defined()) ++*slot.step.data<std::int32_t>();
-      if (parameter.device() != Device::cpu) {
-        on_devices[parameter.device()].push_back({slot, groups_[g]});
-        continue;
-      }
-      update(slot, groups_[g]);
+      on_devices[parameter.device()].push_back({slot, groups_[g]});
     }
   }
-  for (const auto& [device, updates] : on_devices) update_on(device, updates);
+  for (const auto& [device, updates] : on_devices) update(device, updates);
   gradient_scale_ = 1;
 }
 

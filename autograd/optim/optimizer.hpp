@@ -84,18 +84,14 @@ class Optimizer {
   Optimizer(std::vector<ParameterGroup> groups, std::vector<std::string> per_element_state,
             bool keep_masters = true);
 
-  // Updates slot.values() of one parameter on the CPU from its gradient and slot.state, and rounds
-  // the result to slot.bf16_parameter() if there is one: in one pass over memory. slot.step already
-  // counts this update.
-  virtual void update(const Slot& slot, const ParameterGroup& group) = 0;
-
-  // The same for all parameters of a step that are on `device`: a device updates many of them in
-  // one launch. Also writes slot.bf16_parameter() where it is defined.
+  // Updates slot.values() of the parameters of a step that are on `device`, from their gradients
+  // and slot.state, and rounds the result to slot.bf16_parameter() if there is one: in one pass
+  // over memory. slot.step already counts this update.
   struct Update {
     const Slot& slot;
     const ParameterGroup& group;
   };
-  virtual void update_on(Device device, const std::vector<Update>& updates) = 0;
+  virtual void update(Device device, const std::vector<Update>& updates) = 0;
 
   double gradient_scale() const { return gradient_scale_; }
 

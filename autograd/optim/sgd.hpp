@@ -23,8 +23,7 @@ class SGD final : public Optimizer {
   explicit SGD(std::vector<ParameterGroup> groups, SgdOptions options = {});
 
  private:
-  void update(const Slot& slot, const ParameterGroup& group) override;
-  void update_on(Device device, const std::vector<Update>& updates) override;
+  void update(Device device, const std::vector<Update>& updates) override;
   SgdOptions options_;
 };
 

@@ -8,7 +8,7 @@
 //     host      copy_in ── kernel ── kernel ── copy_out ─┐           ┌─ continues
 //     stream         [copy][  kernel  ][   kernel   ][copy]──────────┘
 //
-// The CPU has no DeviceMemory.
+// The CPU has none: the host reads its tensors in place.
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,11 @@
 // template argument.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "autograd/tensor/bf16.hpp"
 #include "base/error.hpp"
@@ -23,17 +25,8 @@ constexpr std::size_t size_of(DType type) {
 }
 
 constexpr const char* name_of(DType type) {
-  switch (type) {
-    case DType::fp32:
-      return "fp32";
-    case DType::fp64:
-      return "fp64";
-    case DType::int32:
-      return "int32";
-    case DType::bf16:
-      return "bf16";
-  }
-  return "unknown";
+  constexpr std::array names{"fp32", "fp64", "int32", "bf16"};
+  return names.at(static_cast<std::size_t>(type));
 }
 
 // The inverse of name_of. Throws Error with the names that there are.
@@ -44,22 +37,11 @@ inline DType dtype_named(std::string_view name) {
 }
 
 template <class T>
-constexpr DType dtype_of();
-template <>
-constexpr DType dtype_of<float>() {
-  return DType::fp32;
-}
-template <>
-constexpr DType dtype_of<double>() {
-  return DType::fp64;
-}
-template <>
-constexpr DType dtype_of<std::int32_t>() {
-  return DType::int32;
-}
-template <>
-constexpr DType dtype_of<Bf16>() {
-  return DType::bf16;
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::fp32;
+  if constexpr (std::is_same_v<T, double>) return DType::fp64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DType::int32;
+  if constexpr (std::is_same_v<T, Bf16>) return DType::bf16;
 }
 
 // The dtype in which ops compute on elements stored as `storage`: fp32 for bf16, otherwise the
@@ -75,15 +57,8 @@ constexpr DType compute_dtype(DType storage) {
 // Throws Error naming the op for any other dtype.
 template <class Body>
 void dispatch(DType type, const char* op, Body&& body) {
-  switch (type) {
-    case DType::fp32:
-      return body(float{});
-    case DType::fp64:
-      return body(double{});
-    case DType::int32:
-    case DType::bf16:
-      break;
-  }
+  if (type == DType::fp32) return body(float{});
+  if (type == DType::fp64) return body(double{});
   fail("{}: expected a tensor of fp32 or fp64, got {}", op, name_of(type));
 }
 
@@ -93,6 +68,13 @@ template <class Body>
 void dispatch_stored(DType type, const char* op, Body&& body) {
   if (type == DType::bf16) return body(Bf16{});
   dispatch(type, op, body);
+}
+
+// The same over all dtypes: T may also be std::int32_t. For copies and fills.
+template <class Body>
+void dispatch_any(DType type, const char* op, Body&& body) {
+  if (type == DType::int32) return body(std::int32_t{});
+  dispatch_stored(type, op, body);
 }
 
 }  // namespace ringside::autograd

@@ -1,7 +1,5 @@
 #include "autograd/tensor/grad_mode.hpp"
 
-#include <utility>
-
 namespace ringside::autograd {
 
 namespace {
@@ -12,14 +10,8 @@ bool grad_enabled() {
   return enabled_here;
 }
 
-NoGrad::NoGrad() : before_(std::exchange(enabled_here, false)) {}
-NoGrad::~NoGrad() {
-  enabled_here = before_;
-}
+NoGrad::NoGrad() : here_(enabled_here, false) {}
 
-EnableGrad::EnableGrad() : before_(std::exchange(enabled_here, true)) {}
-EnableGrad::~EnableGrad() {
-  enabled_here = before_;
-}
+EnableGrad::EnableGrad() : here_(enabled_here, true) {}
 
 }  // namespace ringside::autograd

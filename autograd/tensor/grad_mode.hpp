@@ -1,6 +1,8 @@
 // Grad mode: whether ops record history on this thread.
 #pragma once
 
+#include "base/scoped_value.hpp"
+
 namespace ringside::autograd {
 
 // On by default, off within backward().
@@ -10,24 +12,18 @@ bool grad_enabled();
 class NoGrad {
  public:
   NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
 
  private:
-  bool before_;
+  ScopedValue<bool> here_;
 };
 
 // The opposite: while alive, ops record history, also inside the scope of a NoGrad.
 class EnableGrad {
  public:
   EnableGrad();
-  ~EnableGrad();
-  EnableGrad(const EnableGrad&) = delete;
-  EnableGrad& operator=(const EnableGrad&) = delete;
 
  private:
-  bool before_;
+  ScopedValue<bool> here_;
 };
 
 }  // namespace ringside::autograd

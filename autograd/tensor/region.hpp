@@ -26,7 +26,6 @@ struct Region {
   static Region all(Shape whole);
   static Region range(Shape whole, int dimension, std::int64_t begin, std::int64_t count);
 
-  bool is_all() const { return extent == whole; }
   std::int64_t elements() const { return elements_of(extent); }
 
   // Elements that are neighbours in both tensors: `count` of them, from element `in_whole` of the

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -44,145 +43,120 @@ struct MemoryCounter {
   }
 };
 
-// The freed buffers of one thread on one device, by size. A buffer returns to the cache that it
-// came from, on whatever thread it is freed: kernels that still read it are in the stream of the
-// cache's thread, and so are the kernels that will write it next.
-class DeviceCache {
- public:
-  explicit DeviceCache(Device device) : memory_(device_memory(device)) {}
-  ~DeviceCache() { clear(); }
-  DeviceCache(const DeviceCache&) = delete;
-  DeviceCache& operator=(const DeviceCache&) = delete;
-
-  // The cache of the calling thread. Storages keep it alive after the thread has ended.
-  static const std::shared_ptr<DeviceCache>& of_thread(Device device) {
-    std::shared_ptr<DeviceCache>& cache = caches_[static_cast<std::size_t>(device)];
-    if (!cache) cache = std::make_shared<DeviceCache>(device);
-    return cache;
-  }
-  static void clear_of_thread() {
-    for (const auto& cache : caches_)
-      if (cache) cache->clear();
-  }
-
-  // nullptr if the device is out of memory, even after the cache is cleared. `fetched` counts the
-  // allocations from the device.
-  void* take(std::size_t bytes, std::int64_t& fetched) {
-    const std::size_t size = memory_.buffer_size(bytes);
-    {
-      const std::lock_guard lock(mutex_);
-      if (std::vector<void*>& buffers = free_[size]; !buffers.empty()) {
-        void* const buffer = buffers.back();
-        buffers.pop_back();
-        return buffer;
-      }
-    }
-    ++fetched;
-    void* const buffer = memory_.allocate(size);
-    if (buffer) return buffer;
-    clear();
-    return memory_.allocate(size);
-  }
-
-  void give(void* buffer, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    free_[memory_.buffer_size(bytes)].push_back(buffer);
-  }
-
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    for (auto& [size, buffers] : free_)
-      for (void* buffer : buffers) memory_.free(buffer);
-    free_.clear();
-  }
-
- private:
-  static thread_local std::array<std::shared_ptr<DeviceCache>, all_devices.size()> caches_;
-  DeviceMemory& memory_;
-  std::mutex mutex_;
-  std::unordered_map<std::size_t, std::vector<void*>> free_;
-};
-
-thread_local std::array<std::shared_ptr<DeviceCache>, all_devices.size()> DeviceCache::caches_;
-
 namespace {
 
 thread_local MemoryKind kind_here = MemoryKind::activations;
-
-constexpr std::size_t alignment = 64;  // a cache line, and the widest vector register
+thread_local std::int64_t fetched_from_system = 0;
 
 std::shared_ptr<MemoryCounter>& counter_of_thread() {
   thread_local auto counter = std::make_shared<MemoryCounter>();
   return counter;
 }
 
-std::size_t aligned_size(std::size_t bytes) {
-  return (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-}
+}  // namespace
 
-// The freed CPU buffers of this thread, by size. A training step allocates the same sizes as the
-// step before. Reuse avoids the page faults of fresh memory, which cost as much as a pass over it.
-class Cache {
+// The freed buffers of one thread on one device, by size. A training step allocates the same sizes
+// as the step before. On the CPU reuse avoids the page faults of fresh memory, which cost as much
+// as a pass over it.
+//
+// A buffer returns to the cache that it came from, on whatever thread it is freed: kernels that
+// still read it are in the stream of the cache's thread, and so are the kernels that will write it
+// next. Storages keep the cache alive after its thread has ended.
+class BufferCache {
  public:
-  static constexpr std::size_t smallest = 64 << 10;  // malloc caches smaller buffers itself
+  explicit BufferCache(Device device)
+      : memory_(device == Device::cpu ? nullptr : &device_memory(device)) {}
+  ~BufferCache() { clear(); }
+  BufferCache(const BufferCache&) = delete;
+  BufferCache& operator=(const BufferCache&) = delete;
 
-  ~Cache() {
-    ended_ = true;
+  // nullptr if the device is out of memory, even after the cache is cleared.
+  std::byte* take(std::size_t bytes) {
+    const std::size_t size = buffer_size(bytes);
+    if (!keeps(size)) return allocate(size);
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::vector<std::byte*>& buffers = free_[size]; !buffers.empty()) {
+        std::byte* const buffer = buffers.back();
+        buffers.pop_back();
+        return buffer;
+      }
+    }
+    ++fetched_from_system;
+    std::byte* const buffer = allocate(size);
+    if (buffer) return buffer;
     clear();
+    return allocate(size);
   }
 
-  // The cache of this thread; nullptr after it is destroyed at the end of the thread.
-  static Cache* of_thread() {
-    if (ended_) return nullptr;
-    thread_local Cache cache;
-    return &cache;
+  void give(std::byte* buffer, std::size_t bytes) {
+    const std::size_t size = buffer_size(bytes);
+    if (!keeps(size)) return free(buffer);
+    const std::lock_guard lock(mutex_);
+    if (thread_has_ended_) return free(buffer);
+    free_[size].push_back(buffer);
   }
-
-  void* take(std::size_t bytes) {
-    const auto found = free_.find(bytes);
-    if (found == free_.end() || found->second.empty()) return nullptr;
-    void* const buffer = found->second.back();
-    found->second.pop_back();
-    return buffer;
-  }
-
-  void give(void* buffer, std::size_t bytes) { free_[bytes].push_back(buffer); }
 
   void clear() {
-    for (auto& [bytes, buffers] : free_)
-      for (void* buffer : buffers) std::free(buffer);
+    const std::lock_guard lock(mutex_);
+    for (auto& [size, buffers] : free_)
+      for (std::byte* buffer : buffers) free(buffer);
     free_.clear();
   }
 
+  // From now on buffers are freed at once: nobody will take them any more.
+  void end_of_thread() {
+    {
+      const std::lock_guard lock(mutex_);
+      thread_has_ended_ = true;
+    }
+    clear();
+  }
+
  private:
-  static thread_local bool ended_;
-  std::unordered_map<std::size_t, std::vector<void*>> free_;
+  static constexpr std::size_t alignment = 64;  // a cache line, and the widest vector register
+
+  // On the CPU malloc caches smaller buffers itself.
+  bool keeps(std::size_t size) const { return memory_ || size >= 64 << 10; }
+
+  std::size_t buffer_size(std::size_t bytes) const {
+    if (memory_) return memory_->buffer_size(bytes);
+    return (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  }
+  std::byte* allocate(std::size_t size) const {
+    return static_cast<std::byte*>(memory_ ? memory_->allocate(size)
+                                           : std::aligned_alloc(alignment, size));
+  }
+  void free(std::byte* buffer) const {
+    if (memory_)
+      memory_->free(buffer);
+    else
+      std::free(buffer);
+  }
+
+  DeviceMemory* memory_;  // nullptr: the heap of the CPU
+  std::mutex mutex_;
+  bool thread_has_ended_ = false;
+  std::unordered_map<std::size_t, std::vector<std::byte*>> free_;
 };
 
-thread_local bool Cache::ended_ = false;
+namespace {
 
-thread_local std::int64_t fetched_from_system = 0;
+struct CachesOfThread {
+  std::array<std::shared_ptr<BufferCache>, all_devices.size()> caches;
 
-std::byte* allocate_buffer(std::size_t bytes) {
-  const std::size_t size = aligned_size(bytes);
-  Cache* const cache = size < Cache::smallest ? nullptr : Cache::of_thread();
-  void* buffer = cache ? cache->take(size) : nullptr;
-  if (!buffer && cache) ++fetched_from_system;
-  if (!buffer) buffer = std::aligned_alloc(alignment, size);
-  if (!buffer && cache) {
-    cache->clear();  // frees the cached buffers of other sizes
-    buffer = std::aligned_alloc(alignment, size);
+  ~CachesOfThread() {
+    for (const auto& cache : caches)
+      if (cache) cache->end_of_thread();
   }
-  return static_cast<std::byte*>(buffer);
-}
+  const std::shared_ptr<BufferCache>& on(Device device) {
+    std::shared_ptr<BufferCache>& cache = caches[static_cast<std::size_t>(device)];
+    if (!cache) cache = std::make_shared<BufferCache>(device);
+    return cache;
+  }
+};
 
-void free_buffer(void* buffer, std::size_t bytes) {
-  const std::size_t size = aligned_size(bytes);
-  if (Cache* const cache = size < Cache::smallest ? nullptr : Cache::of_thread())
-    cache->give(buffer, size);
-  else
-    std::free(buffer);
-}
+thread_local CachesOfThread caches_here;
 
 }  // namespace
 
@@ -190,7 +164,7 @@ std::shared_ptr<Storage> Storage::allocate(std::size_t bytes, Device device) {
   std::shared_ptr<Storage> storage(new Storage);
   storage->bytes_ = bytes;
   storage->device_ = device;
-  if (device != Device::cpu) storage->cache_ = DeviceCache::of_thread(device);
+  storage->cache_ = caches_here.on(device);
   storage->counter_ = counter_of_thread();
   storage->kind_ = kind_here;
   storage->restore();
@@ -217,11 +191,7 @@ void Storage::drop() {
   require(counter_ != nullptr,
           "Storage::drop: this memory is borrowed, its owner alone can free it");
   if (!data_) return;
-  if (cache_)
-    cache_->give(data_, bytes_);
-  else
-    free_buffer(data_, bytes_);
-  data_ = nullptr;
+  cache_->give(std::exchange(data_, nullptr), bytes_);
   counter_->add(kind_, -static_cast<std::int64_t>(bytes_));
 }
 
@@ -229,11 +199,11 @@ void Storage::restore() {
   require(counter_ != nullptr,
           "Storage::restore: this memory is borrowed, its owner alone can allocate it");
   if (data_) return;
-  data_ = cache_ ? static_cast<std::byte*>(cache_->take(bytes_, fetched_from_system))
-                 : allocate_buffer(bytes_);
+  data_ = cache_->take(bytes_);
+  const bool on_cpu = device_ == Device::cpu;
   if (!data_)
     fail("out of memory{}{}: cannot allocate a tensor of {} bytes; this rank uses {} bytes",
-         cache_ ? " on " : "", cache_ ? name_of(device_) : "", bytes_, memory_use().current);
+         on_cpu ? "" : " on ", on_cpu ? "" : name_of(device_), bytes_, memory_use().current);
   counter_->add(kind_, static_cast<std::int64_t>(bytes_));
 }
 
@@ -246,26 +216,12 @@ void Storage::set_kind(MemoryKind kind) {
 }
 
 const char* name_of(MemoryKind kind) {
-  switch (kind) {
-    case MemoryKind::parameters:
-      return "parameters";
-    case MemoryKind::gradients:
-      return "gradients";
-    case MemoryKind::optimizer_state:
-      return "optimizer state";
-    case MemoryKind::activations:
-      return "activations";
-    case MemoryKind::communication:
-      return "communication";
-  }
-  fail("there is no memory of kind {}", static_cast<int>(kind));
+  constexpr std::array<const char*, all_memory_kinds.size()> names{
+      "parameters", "gradients", "optimizer state", "activations", "communication"};
+  return names.at(static_cast<std::size_t>(kind));
 }
 
-MemoryScope::MemoryScope(MemoryKind kind) : before_(std::exchange(kind_here, kind)) {}
-
-MemoryScope::~MemoryScope() {
-  kind_here = before_;
-}
+MemoryScope::MemoryScope(MemoryKind kind) : here_(kind_here, kind) {}
 
 MemoryUse memory_use() {
   return counter_of_thread()->all.use();
@@ -282,8 +238,8 @@ void reset_peak_memory() {
 }
 
 void release_cached_memory() {
-  if (Cache* const cache = Cache::of_thread()) cache->clear();
-  DeviceCache::clear_of_thread();
+  for (const auto& cache : caches_here.caches)
+    if (cache) cache->clear();
 }
 
 std::int64_t system_allocations() {

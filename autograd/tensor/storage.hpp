@@ -9,11 +9,12 @@
 #include <memory>
 
 #include "autograd/tensor/device.hpp"
+#include "base/scoped_value.hpp"
 
 namespace ringside::autograd {
 
 struct MemoryCounter;
-class DeviceCache;
+class BufferCache;
 
 // What a buffer is used for; the ledger (memory_use) counts each kind.
 enum class MemoryKind { parameters, gradients, optimizer_state, activations, communication };
@@ -27,12 +28,9 @@ const char* name_of(MemoryKind kind);  // "optimizer state"
 class MemoryScope {
  public:
   explicit MemoryScope(MemoryKind kind);
-  ~MemoryScope();
-  MemoryScope(const MemoryScope&) = delete;
-  MemoryScope& operator=(const MemoryScope&) = delete;
 
  private:
-  MemoryKind before_;
+  ScopedValue<MemoryKind> here_;
 };
 
 class Storage {
@@ -71,7 +69,7 @@ class Storage {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_ = Device::cpu;
-  std::shared_ptr<DeviceCache> cache_;      // of a device's buffer, which returns there
+  std::shared_ptr<BufferCache> cache_;      // where the buffer returns; none if borrowed
   std::shared_ptr<MemoryCounter> counter_;  // of the thread that allocated; none if borrowed
   MemoryKind kind_ = MemoryKind::activations;
   std::shared_ptr<void> owner_;  // of borrowed memory
@@ -87,9 +85,9 @@ MemoryUse memory_use(MemoryKind kind);  // the peaks of the kinds may be at diff
 void reset_peak_memory();               // peak = current, for all kinds and their sum
 
 // Returns the cached buffers of this thread to the system. Each thread caches the buffers that it
-// frees for its next allocation of the same size: the next training step asks for the same sizes,
-// each fresh page costs a page fault, and an allocation by a GPU's driver takes longer than most
-// kernels.
+// has allocated, when they are freed, for its next allocation of the same size: the next training
+// step asks for the same sizes, each fresh page costs a page fault, and an allocation by a GPU's
+// driver takes longer than most kernels.
 void release_cached_memory();
 
 // How many buffers this thread has allocated from the system so far, because its cache had none of

@@ -165,17 +165,9 @@ template std::span<Bf16> Tensor::values() const;
 double Tensor::item() const {
   require(elements() == 1, "item: expected a tensor of one element, got shape {}", shape());
   if (device() != Device::cpu) return detach().to(Device::cpu).item();
-  switch (dtype()) {
-    case DType::fp32:
-      return *data<float>();
-    case DType::fp64:
-      return *data<double>();
-    case DType::int32:
-      return *data<std::int32_t>();
-    case DType::bf16:
-      return *data<Bf16>();
-  }
-  fail("item: unknown type");
+  double value = 0;
+  dispatch_any(dtype(), "item", [&](auto zero) { value = *data<decltype(zero)>(); });
+  return value;
 }
 
 Tensor Tensor::detach() const {

@@ -15,8 +15,8 @@
 // has what they need; a heading says where. No header of this room includes one of those rooms.
 //
 // Reading order of autograd/: storage.hpp, this header, engine/node.hpp, engine/engine.cpp (how
-// gradients flow), ops/ops.hpp and one file of ops/ (forward and backward side by side),
-// nn/module.hpp, optim/optimizer.hpp.
+// gradients flow), ops/ops.hpp, one file of ops/ and its loops in kernels/cpu/, nn/module.hpp,
+// optim/optimizer.hpp.
 #pragma once
 
 #include <cstdint>

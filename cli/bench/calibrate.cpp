@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "cli/launcher/exit.hpp"
+#include "cli/pictures/numbers.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/selection/calibration.hpp"
 
@@ -114,28 +115,28 @@ MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
   return costs;
 }
 
-void plan_calibration(BenchPlan& plan, bool ranks_given) {
-  const int crowd = ranks_given ? *std::max_element(plan.ranks.begin(), plan.ranks.end())
+void set_up_calibration(BenchOptions& options, bool ranks_given) {
+  const int crowd = ranks_given ? *std::max_element(options.ranks.begin(), options.ranks.end())
                                 : std::clamp(3 * cores_here(), 4, most_ranks);
   if (crowd < 3)
     throw UsageError(
         "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
-  for (const auto& name : plan.backends)
+  for (const auto& name : options.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
       throw UsageError(
           fmt::format("--calibrate is for tcp, shm and threads, not for {}: a library selects its "
                       "algorithms itself",
                       name));
-  plan.collective = Collective::all_gather;
-  plan.algorithms = {"ring", "direct"};
-  plan.type = DataType::fp32;
-  plan.ranks = {2, crowd};
-  plan.bytes = {few};
-  plan.bytes.insert(plan.bytes.end(), std::begin(MachineCosts::lengths),
-                    std::end(MachineCosts::lengths));
-  plan.limits = false;
-  plan.repeat = plan.repeat.value_or(28);
-  plan.quantile = 0.25;  // disturbances make samples slower, never faster
+  options.collective = Collective::all_gather;
+  options.algorithms = {"ring", "direct"};
+  options.type = DataType::fp32;
+  options.ranks = {2, crowd};
+  options.bytes = {few};
+  options.bytes.insert(options.bytes.end(), std::begin(MachineCosts::lengths),
+                       std::end(MachineCosts::lengths));
+  options.limits = false;
+  options.repeat = options.repeat.value_or(28);
+  options.quantile = 0.25;  // disturbances make samples slower, never faster
 }
 
 std::array<double, 3> measure_adding() {
@@ -145,16 +146,16 @@ std::array<double, 3> measure_adding() {
   return seconds;
 }
 
-std::map<std::string, MachineCosts> costs_from_rows(const BenchPlan& plan,
+std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options,
                                                     const std::vector<Json>& rows,
                                                     const std::array<double, 3>& adding) {
   std::map<std::string, MachineCosts> found;
-  for (const auto& backend : plan.backends) {
+  for (const auto& backend : options.backends) {
     const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) {
       return seconds_of(rows, backend, ranks, algorithm, bytes);
     };
     CalibrationTimes times;
-    times.ranks = plan.ranks.back();
+    times.ranks = options.ranks.back();
     times.pair_few = seconds(2, "ring", few);
     times.ring_few = seconds(times.ranks, "ring", few);
     times.direct_few = seconds(times.ranks, "direct", few);

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/plan.hpp"
-#include "cli/report/json_file.hpp"
+#include "cli/bench/bench_options.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "collectives/selection/cost_model.hpp"
 
 namespace ringside::cli {
@@ -42,16 +42,17 @@ struct CalibrationTimes {
 // each other, as they may on a busy machine.
 collectives::MachineCosts solve_costs(const CalibrationTimes& times, int cores);
 
-// Changes `plan` into one that measures the calls above. Keeps --backends and, if `ranks_given`,
+// Changes `options` into one that measures the calls above. Keeps --backends and, if `ranks_given`,
 // -n. Throws UsageError if these do not allow it.
-void plan_calibration(BenchPlan& plan, bool ranks_given);
+void set_up_calibration(BenchOptions& options, bool ranks_given);
 
 // Seconds per byte to add one buffer to another, for each of MachineCosts::lengths.
 std::array<double, 3> measure_adding();
 
 // The costs of each transport, from the measured rows.
 std::map<std::string, collectives::MachineCosts> costs_from_rows(
-    const BenchPlan& plan, const std::vector<Json>& rows, const std::array<double, 3>& adding);
+    const BenchOptions& options, const std::vector<Json>& rows,
+    const std::array<double, 3>& adding);
 
 // The costs as a table, with an explanation and the algorithms that they lead to.
 std::string calibration_report(const std::map<std::string, collectives::MachineCosts>& costs,

@@ -142,15 +142,15 @@ std::unique_ptr<Backend> connect(const std::string& name, const std::string& alg
 
 }  // namespace
 
-std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks) {
+std::vector<Contender> contenders_of(const BenchOptions& options, int ranks) {
   std::vector<Contender> contenders;
-  for (const auto& name : plan.backends) {
+  for (const auto& name : options.backends) {
     const BenchBackend& backend = bench_backend_named(name);
     Contender contender{.name = name,
                         .algorithm = "",
                         .backend = &backend,
                         .limit = backend.limit,
-                        .set = set_of(backend, plan.backends),
+                        .set = set_of(backend, options.backends),
                         .measure = {}};
     const bool ours = backend.package.empty();
     if (!ours) contenders.push_back(contender);
@@ -158,22 +158,22 @@ std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks) {
     const bool is_kernels = name == "cuda_kernels" ||
                             (name == "cuda_ipc" && collectives::cuda::device_count() >= ranks);
     const bool has_algorithms =
-        !backend.device || (is_kernels && plan.collective == Collective::all_reduce);
+        !backend.device || (is_kernels && options.collective == Collective::all_reduce);
     for (const auto& algorithm :
-         has_algorithms ? plan.algorithms : std::vector<std::string>{"auto"}) {
+         has_algorithms ? options.algorithms : std::vector<std::string>{"auto"}) {
       if (!ours) break;
       contender.algorithm = algorithm;
       contenders.push_back(contender);
     }
   }
-  const bool has_no_limit = plan.collective == Collective::barrier ||
-                            plan.collective == Collective::gather ||
-                            plan.collective == Collective::scatter;
-  if (ranks == 1 || has_no_limit || !plan.limits) return contenders;
+  const bool has_no_limit = options.collective == Collective::barrier ||
+                            options.collective == Collective::gather ||
+                            options.collective == Collective::scatter;
+  if (ranks == 1 || has_no_limit || !options.limits) return contenders;
   for (const auto& [limit, name] :
        {std::pair(Limit::tcp, "bare ring"), std::pair(Limit::memory, "bare copy"),
         std::pair(Limit::device, "bare GPU")}) {
-    if (limit == Limit::device && plan.collective != Collective::all_reduce)
+    if (limit == Limit::device && options.collective != Collective::all_reduce)
       continue;  // its kernel moves bytes like an all-reduce only
     const bool wanted = std::any_of(
         contenders.begin(), contenders.end(),

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/plan.hpp"
+#include "cli/bench/bench_options.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/call.hpp"
 
@@ -43,10 +43,10 @@ struct Contender {
   bool ours() const { return !algorithm.empty(); }
 };
 
-// The contenders of the plan, not yet connected; the same in every process. One for each backend
-// (of our own backends, one for each algorithm) and one for each limit that they are compared with.
-// Contenders of one backend follow each other.
-std::vector<Contender> contenders_of(const BenchPlan& plan, int ranks);
+// The contenders of these options, not yet connected; the same in every process. One for each
+// backend (of our own backends, one for each algorithm) and one for each limit that they are
+// compared with. Contenders of one backend follow each other.
+std::vector<Contender> contenders_of(const BenchOptions& options, int ranks);
 
 // Connects the ranks of a contender; this process is one of them. They meet at `meeting`.
 void open_contender(Contender& contender, const collectives::RankInfo& meeting);

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "collectives/algorithms/chunks.hpp"
-#include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/transport/socket_options.hpp"
 
@@ -61,7 +61,6 @@ class BareRing final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override { return "bare ring"; }
-  collectives::Traffic traffic() const override { return {}; }
   void abort(const std::string&) noexcept override { mesh_.data.clear(); }
 
   // The output is a ring buffer: bytes are forwarded from where they were received, while they are
@@ -127,7 +126,6 @@ class BareCopy final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override { return "bare copy"; }
-  collectives::Traffic traffic() const override { return {}; }
   void abort(const std::string&) noexcept override {}
 
   void run(const Call& call, const void* input, void* output) override {

@@ -73,19 +73,19 @@ bool is_bench_process() {
   return environment("RANK") || environment("OMPI_COMM_WORLD_RANK");
 }
 
-ProcessLayout find_process_layout(const BenchPlan& plan) {
+ProcessLayout find_process_layout(const BenchOptions& options) {
   ProcessLayout layout;
   const auto ranks = integer_environment(ranks_variable, 1, 1 << 20);
   if (!ranks) {  // a job of an outer launcher: one set, which can be MPI's if mpirun started it
     layout.in_set = layout.in_job = collectives::rank_info_from_environment();
     const bool mpirun = environment("OMPI_COMM_WORLD_RANK").has_value();
-    for (const auto* backend : under_mpirun(plan.backends))
+    for (const auto* backend : under_mpirun(options.backends))
       require(mpirun && backend->name == "mpi",
               "{} starts its own ranks: leave it out, or run bench without an outer launcher",
               backend->name);
     return layout;
   }
-  const auto sets = under_mpirun(plan.backends);
+  const auto sets = under_mpirun(options.backends);
   const int n = static_cast<int>(*ranks), world = n * (1 + static_cast<int>(sets.size()));
   layout.set = static_cast<int>(integer_environment(set_variable, 0, 1 << 10).value_or(0));
   const bool child_of_mpirun = layout.set > 0;
@@ -103,14 +103,14 @@ ProcessLayout find_process_layout(const BenchPlan& plan) {
   return layout;
 }
 
-int start_bench_job(const BenchPlan& plan, int ranks, const std::string& rows_file) {
+int start_bench_job(const BenchOptions& options, int ranks, const std::string& rows_file) {
   set_variables({fmt::format("{}={}", ranks_variable, ranks),
                  fmt::format("{}={}", rows_variable, rows_file)});
-  LaunchOptions options;
-  options.ranks = ranks + static_cast<int>(under_mpirun(plan.backends).size());
-  options.output = RankOutput::rank_0_bare;
-  options.command = own_command();
-  const int code = launch(options);
+  LaunchOptions job;
+  job.ranks = ranks + static_cast<int>(under_mpirun(options.backends).size());
+  job.output = RankOutput::rank_0_bare;
+  job.command = own_command();
+  const int code = launch(job);
   ::unsetenv(ranks_variable);
   ::unsetenv(rows_variable);
   return code;

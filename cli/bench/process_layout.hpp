@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/plan.hpp"
+#include "cli/bench/bench_options.hpp"
 #include "cli/launcher/launcher.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 
@@ -39,10 +39,10 @@ bool is_bench_process();
 
 // The layout as this process sees it. A process that starts the ranks of MPI becomes mpirun
 // instead; then this does not return.
-ProcessLayout find_process_layout(const BenchPlan& plan);
+ProcessLayout find_process_layout(const BenchOptions& options);
 
 // Starts the job for `ranks` ranks, waits for its end and returns its exit code. `rows_file`: see
 // ProcessLayout.
-int start_bench_job(const BenchPlan& plan, int ranks, const std::string& rows_file);
+int start_bench_job(const BenchOptions& options, int ranks, const std::string& rows_file);
 
 }  // namespace ringside::cli

@@ -2,18 +2,25 @@
 
 #include <thread>
 
-#include "cli/report/numbers.hpp"
+#include "cli/pictures/numbers.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 
 namespace ringside::cli {
 namespace {
 
 // "-" if there is no figure. So many digits after the point, or fewer, to fit into the column.
-std::string figure(double value, int digits, std::size_t width) {
-  if (value <= 0) return "-";
-  std::string text = fmt::format("{:.{}f}", value, digits);
-  while (text.size() > width && digits > 0) text = fmt::format("{:.{}f}", value, --digits);
-  return text;
+Show figure(int digits, std::size_t width) {
+  return [=](double value) {
+    if (value <= 0) return std::string("-");
+    std::string text = fmt::format("{:.{}f}", value, digits);
+    for (int fewer = digits - 1; text.size() > width && fewer >= 0; --fewer)
+      text = fmt::format("{:.{}f}", value, fewer);
+    return text;
+  };
+}
+
+std::string time_text(double us) {
+  return fmt::format("{:.{}f}", us, us < 1e3 ? 2 : 0);
 }
 
 }  // namespace
@@ -33,35 +40,28 @@ std::string bench_title(const BenchRow& row) {
                      std::thread::hardware_concurrency());
 }
 
-// 80 columns.
-constexpr const char* line = "{:>9} {:<8} {:<18} {:>9} {:>6} {:>6} {:>6} {:>5} {:>5}";
-
-std::string bench_table_head() {
-  return fmt::format(line, "size (B)", "backend", "algorithm", "time (us)", "algbw", "busbw",
-                     "bare", "ratio", "wrong");
+Table bench_table() {
+  return {
+      .head = {number("size (B)", "bytes", {}, 9), words("backend", "backend", 8),
+               words("algorithm", "algorithm", 18), number("time (us)", "time_us", time_text, 9),
+               number("algbw", "algbw_gbps", figure(3, 6), 6),
+               number("busbw", "busbw_gbps", figure(3, 6), 6),
+               number("bare", "limit_gbps", figure(3, 6), 6),
+               number("ratio", "ratio", figure(2, 5), 5), number("wrong", "wrong", {}, 5)},
+      .indent = 0,
+      .gap = 1};
 }
 
-std::string bench_table_line(const BenchRow& row) {
-  return fmt::format(line, row.bytes(), row.backend, row.algorithm(),
-                     fmt::format("{:.{}f}", row.seconds * 1e6, row.seconds < 1e-3 ? 2 : 0),
-                     figure(row.algbw_gbps(), 3, 6), figure(row.busbw_gbps, 3, 6),
-                     figure(row.limit_gbps, 3, 6), figure(row.ratio(), 2, 5), row.wrong);
+std::vector<Cell> cells_of(const BenchRow& row) {
+  return {row.bytes(),    row.backend,    row.algorithm(), row.seconds * 1e6, row.algbw_gbps(),
+          row.busbw_gbps, row.limit_gbps, row.ratio(),     row.wrong};
 }
 
-Json to_json(const BenchRow& row) {
+Facts facts_of(const BenchRow& row) {
   return {{"collective", name_of(row.call.collective)},
-          {"algorithm", row.algorithm()},
-          {"backend", row.backend},
           {"ranks", row.ranks},
-          {"bytes", row.bytes()},
           {"type", name_of(row.call.type)},
-          {"op", row.op()},
-          {"time_us", row.seconds * 1e6},
-          {"algbw_gbps", row.algbw_gbps()},
-          {"busbw_gbps", row.busbw_gbps},
-          {"limit_gbps", row.limit_gbps},
-          {"ratio", row.ratio()},
-          {"wrong", row.wrong}};
+          {"op", row.op()}};
 }
 
 }  // namespace ringside::cli

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/report/json_file.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/table.hpp"
 #include "collectives/call.hpp"
 
 namespace ringside::cli {
@@ -32,13 +33,15 @@ struct BenchRow {
 };
 
 std::string bench_title(const BenchRow& row);  // "all_reduce of fp32 (sum), 4 ranks on 2 cores"
-std::string bench_table_head();
-std::string bench_table_line(const BenchRow& row);
 
-Json to_json(const BenchRow& row);
+// The table without rows, 80 columns wide; what one row has in it; and what JSON says of it
+// besides.
+Table bench_table();
+std::vector<Cell> cells_of(const BenchRow& row);
+Facts facts_of(const BenchRow& row);
 
-// An SVG of busbw over bytes on logarithmic axes: one panel for each number of ranks, one line for
-// each backend. Readable on a light and a dark background.
-std::string bench_plot(const std::vector<Json>& rows);
+// An SVG of busbw over bytes on logarithmic axes: one chart for each number of ranks, one line for
+// each backend, or for each of its algorithms.
+std::string bench_plot(const std::vector<Json>& rows, bool by_algorithm);
 
 }  // namespace ringside::cli

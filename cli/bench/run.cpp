@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/reserved_port.hpp"
 #include "cli/bench/contender.hpp"
 #include "cli/bench/limits.hpp"
-#include "cli/bench/median.hpp"
-#include "cli/launcher/reserved_port.hpp"
+#include "cli/pictures/median.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/group_options.hpp"
@@ -32,17 +32,17 @@ constexpr Seconds longest_turn{10};        // a process that does not measure wa
 
 // The result of all ranks of a contender.
 struct Figure {
-  double seconds = 0;  // the slowest rank's quantile (BenchPlan::quantile)
+  double seconds = 0;  // the slowest rank's quantile (BenchOptions::quantile)
   std::int64_t wrong = 0;
 };
 
 class Bench {
  public:
-  Bench(const BenchPlan& plan, const ProcessLayout& layout)
-      : plan_(plan),
+  Bench(const BenchOptions& options, const ProcessLayout& layout)
+      : options_(options),
         layout_(layout),
         all_processes_(connect_all_processes(layout.in_job)),
-        contenders_(contenders_of(plan, layout.in_set.size)) {
+        contenders_(contenders_of(options, layout.in_set.size)) {
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       if (i > 0 && contenders_[i].name == contenders_[i - 1].name)
         contenders_[i].takes_part = contenders_[i - 1].takes_part,
@@ -60,7 +60,7 @@ class Bench {
     std::vector<Block> blocks;
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       auto trial = records[i];
-      run(contenders_[i], {.call = calls[i], .warmup = plan_.warmup, .samples = 3}, trial);
+      run(contenders_[i], {.call = calls[i], .warmup = options_.warmup, .samples = 3}, trial);
       blocks.push_back(block_for(calls[i], gather(trial).seconds));
     }
     for (int round = 0; round < rounds; ++round)
@@ -94,10 +94,10 @@ class Bench {
 
   Call call_of(const Contender& contender, std::uint64_t bytes) {
     Call call;
-    call.collective = plan_.collective;
-    call.type = plan_.type;
-    call.reduce = plan_.op;
-    call.count = plan_.collective == Collective::barrier ? 0 : bytes / size_of(plan_.type);
+    call.collective = options_.collective;
+    call.type = options_.type;
+    call.reduce = options_.op;
+    call.count = options_.collective == Collective::barrier ? 0 : bytes / size_of(options_.type);
     const bool equal_blocks = call.collective == Collective::gather ||
                               call.collective == Collective::scatter ||
                               call.collective == Collective::all_to_all;
@@ -146,9 +146,9 @@ class Bench {
     block.batch = static_cast<int>(
         std::clamp(std::ceil(sample_seconds / std::max(seconds, 1e-8)), 1.0, 10000.0));
     const double fit = contender_seconds / std::max(seconds * block.batch, 1e-6);
-    const int samples = plan_.repeat.value_or(std::max(fewest_samples, static_cast<int>(fit)));
+    const int samples = options_.repeat.value_or(std::max(fewest_samples, static_cast<int>(fit)));
     block.samples = (samples + rounds - 1) / rounds;
-    block.warmup = seconds > sample_seconds ? std::min(plan_.warmup, 2) : plan_.warmup;
+    block.warmup = seconds > sample_seconds ? std::min(options_.warmup, 2) : options_.warmup;
     return block;
   }
 
@@ -171,7 +171,7 @@ class Bench {
     double slowest = 0;
     std::int64_t wrong = 0;
     for (const auto& record : records) {
-      slowest = std::max(slowest, quantile(record.seconds, plan_.quantile));
+      slowest = std::max(slowest, quantile(record.seconds, options_.quantile));
       wrong += static_cast<std::int64_t>(record.wrong);
     }
     all_processes_.all_reduce(std::span(&slowest, 1), ReduceOp::max);
@@ -204,7 +204,7 @@ class Bench {
     return rows;
   }
 
-  const BenchPlan& plan_;
+  const BenchOptions& options_;
   const ProcessLayout& layout_;
   const std::optional<collectives::Link> link_ = collectives::link_from_environment();
   ProcessGroup all_processes_;
@@ -213,10 +213,10 @@ class Bench {
 
 }  // namespace
 
-void run_bench(const BenchPlan& plan, const ProcessLayout& layout,
+void run_bench(const BenchOptions& options, const ProcessLayout& layout,
                const std::function<void(const std::vector<BenchRow>&)>& take) {
-  Bench bench(plan, layout);
-  for (const auto bytes : plan.bytes) {
+  Bench bench(options, layout);
+  for (const auto bytes : options.bytes) {
     const auto rows = bench.measure(bytes);
     if (layout.in_job.rank == 0) take(rows);
   }

@@ -1,10 +1,10 @@
-// One rank's part of `ringside bench`: it measures the plan, in turn with all other contenders.
+// One rank's part of `ringside bench`: it measures in turn with all other contenders.
 #pragma once
 
 #include <functional>
 #include <vector>
 
-#include "cli/bench/plan.hpp"
+#include "cli/bench/bench_options.hpp"
 #include "cli/bench/process_layout.hpp"
 #include "cli/bench/report.hpp"
 
@@ -12,7 +12,7 @@ namespace ringside::cli {
 
 // Returns when everything is measured. On rank 0 of the job, calls `take` with the rows of each
 // size as soon as they are complete.
-void run_bench(const BenchPlan& plan, const ProcessLayout& layout,
+void run_bench(const BenchOptions& options, const ProcessLayout& layout,
                const std::function<void(const std::vector<BenchRow>&)>& take);
 
 }  // namespace ringside::cli

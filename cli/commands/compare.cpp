@@ -3,31 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "cli/bench/median.hpp"
 #include "cli/command.hpp"
-#include "cli/report/chart.hpp"
-#include "cli/report/metrics.hpp"
-#include "cli/report/numbers.hpp"
-#include "cli/report/report.hpp"
+#include "cli/commands/options/options.hpp"
+#include "cli/pictures/chart.hpp"
+#include "cli/pictures/median.hpp"
+#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/report/metrics.hpp"
+#include "cli/pictures/report/report.hpp"
 
 namespace ringside::cli {
 namespace {
-
-constexpr const char* more = R"(
-The two runs should train the same model on the same text with the same batch
-and seed: then their losses are equal but for rounding, and the times show what
-another number of ranks, strategy, mesh or backend costs.
-
-Example:
-  ringside train -n 2 --parallel flat --metrics flat.jsonl
-  ringside train -n 2 --parallel zero3 --metrics zero3.jsonl
-  ringside compare flat.jsonl zero3.jsonl --html compare.html)";
 
 struct CompareOptions {
   std::string a, b, html;
@@ -66,7 +56,8 @@ std::string losses_in_words(const Metrics& a, const Metrics& b) {
 }
 
 Table table_of(const Metrics& a, const Metrics& b) {
-  Table table{{"", a.name, b.name, "ratio"}, {}};
+  Table table{{words("", "", 20), {a.name, "", {}, 10}, {b.name, "", {}, 10}, "ratio"}};
+  table.indent = 0;
   const auto row = [&](const std::string& name, const char* format, double of_a, double of_b) {
     table.rows.push_back({name, fmt::format(fmt::runtime(format), of_a),
                           fmt::format(fmt::runtime(format), of_b),
@@ -106,12 +97,7 @@ Figure chart_of(const std::string& title, const std::string& unit, const Metrics
 void compare(const CompareOptions& options) {
   const Metrics a = read_metrics(options.a), b = read_metrics(options.b);
   const Table table = table_of(a, b);
-  const std::size_t width = std::max({std::size_t{12}, a.name.size() + 2, b.name.size() + 2});
-  const auto line = [&](const std::vector<std::string>& cells) {
-    fmt::print("{:<22}{:>{}}{:>{}}{:>8}\n", cells[0], cells[1], width, cells[2], width, cells[3]);
-  };
-  line(table.head);
-  for (const auto& row : table.rows) line(row);
+  fmt::print("{}", table.text());
   fmt::print("{}\n", losses_in_words(a, b));
   if (options.html.empty()) return;
   Report report{fmt::format("{} and {}", a.name, b.name), {}, {}};
@@ -127,14 +113,12 @@ void compare(const CompareOptions& options) {
 }  // namespace
 
 void add_compare_command(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("compare", "Compare two training runs: loss, time, waiting")->footer(more);
-  const auto options = std::make_shared<CompareOptions>();
-  command->add_option("A", options->a, "The --metrics file of a run")->required()->type_name("");
-  command->add_option("B", options->b, "That of another run")->required()->type_name("");
-  command->add_option("--html", options->html, "Write a page with both losses and step times")
-      ->type_name("FILE");
-  command->callback([options] { compare(*options); });
+  const Command<CompareOptions> option(app, "compare",
+                                       "Compare two training runs: loss, time, waiting", compare);
+  CompareOptions& args = *option.args;
+  option("A", args.a, "The --metrics file of a run")->required();
+  option("B", args.b, "That of another run")->required();
+  option("--html FILE", args.html, "Write a page with both losses and step times");
 }
 
 }  // namespace ringside::cli

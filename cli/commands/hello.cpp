@@ -1,12 +1,12 @@
 // `ringside hello`: runs each collective on small numbers and prints them before and after.
 #include <algorithm>
-#include <memory>
 #include <thread>
 
 #include "base/random.hpp"
 #include "cli/command.hpp"
-#include "cli/launcher/ranks.hpp"
-#include "cli/report/numbers.hpp"
+#include "cli/commands/options/options.hpp"
+#include "cli/commands/options/rank_options.hpp"
+#include "cli/pictures/numbers.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
@@ -14,6 +14,8 @@ namespace {
 
 using collectives::ProcessGroup;
 using Numbers = std::vector<std::int32_t>;
+using In = std::span<const std::int32_t>;
+using Out = std::span<std::int32_t>;
 
 constexpr std::int32_t nothing = -1;  // an element that a rank does not get; numbers are >= 0
 
@@ -44,121 +46,71 @@ class Hello {
   Hello(ProcessGroup& group, std::uint64_t seed) : group_(group), seed_(seed) {}
 
   void run() {
-    const auto p = static_cast<std::size_t>(group_.size());
     if (prints())
       fmt::print("{} over {}. Each collective on small whole numbers:\n",
                  counted(group_.size(), "rank"), group_.backend_name());
     show_reductions();
     show_moves();
-    if (p > 1) show_send();
+    if (group_.size() > 1) show_send();
     show_split();
     show_barrier();
   }
 
  private:
   void show_reductions() {
-    const auto p = static_cast<std::size_t>(group_.size());
-    const Numbers mine = draw(p);
+    const Numbers mine = draw(ranks()), sum = sum_of_all(ranks());
     show(
-        "all_reduce", "every rank gets the sum", mine,
-        [&](const Numbers& before) {
-          Numbers after = before;
-          group_.all_reduce(std::span(after));
-          return after;
-        },
-        [&](int) { return sum_of_all(p); });
+        "all_reduce", "every rank gets the sum", mine, mine,
+        [&](In, Out after) { group_.all_reduce(after); }, sum);
+    show("reduce_scatter", "rank r gets element r of the sum", mine, Numbers(1),
+         [&](In before, Out after) { group_.reduce_scatter(before, after); }, {sum[me()]});
     show(
-        "reduce_scatter", "rank r gets element r of the sum", mine,
-        [&](const Numbers& before) {
-          Numbers after(1);
-          group_.reduce_scatter(std::span(before), std::span(after));
-          return after;
-        },
-        [&](int rank) { return Numbers{sum_of_all(p)[static_cast<std::size_t>(rank)]}; });
-    show(
-        "reduce", "rank 0 gets the sum, the others keep what they have", mine,
-        [&](const Numbers& before) {
-          Numbers after = before;
-          group_.reduce(std::span(before), std::span(after), 0);
-          return after;
-        },
-        [&](int rank) { return rank == 0 ? sum_of_all(p) : drawn_by(rank, p); });
+        "reduce", "rank 0 gets the sum, the others keep what they have", mine, mine,
+        [&](In before, Out after) { group_.reduce(before, after, 0); }, prints() ? sum : mine);
   }
 
   void show_moves() {
-    const auto p = static_cast<std::size_t>(group_.size());
-    const Numbers one = draw(1), mine = draw(p);
+    const Numbers one = draw(1), mine = draw(ranks()), space(ranks(), nothing);
     const int root = group_.size() - 1;
     show(
-        "all_gather", "every rank gets the numbers of all ranks", one,
-        [&](const Numbers& before) {
-          Numbers after(p);
-          group_.all_gather(std::span(before), std::span(after));
-          return after;
-        },
-        [&](int) { return of_each_rank(0); });
+        "all_gather", "every rank gets the numbers of all ranks", one, space,
+        [&](In before, Out after) { group_.all_gather(before, after); }, of_each_rank(0));
     show(
-        "broadcast", fmt::format("every rank gets the numbers of rank {}", root), mine,
-        [&](const Numbers& before) {
-          Numbers after = before;
-          group_.broadcast(std::span(after), root);
-          return after;
-        },
-        [&](int) { return drawn_by(root, p); });
+        "broadcast", fmt::format("every rank gets the numbers of rank {}", root), mine, mine,
+        [&](In, Out after) { group_.broadcast(after, root); }, drawn_by(root, ranks()));
     show(
-        "gather", "rank 0 gets the numbers of all ranks", one,
-        [&](const Numbers& before) {
-          Numbers after(p, nothing);
-          group_.gather(std::span(before), std::span(after), 0);
-          return after;
-        },
-        [&](int rank) { return rank == 0 ? of_each_rank(0) : Numbers(p, nothing); });
+        "gather", "rank 0 gets the numbers of all ranks", one, space,
+        [&](In before, Out after) { group_.gather(before, after, 0); },
+        prints() ? of_each_rank(0) : space);
+    show("scatter", fmt::format("rank r gets element r of rank {}", root), mine, Numbers(1),
+         [&](In before, Out after) { group_.scatter(before, after, root); }, {number(root, me())});
     show(
-        "scatter", fmt::format("rank r gets element r of rank {}", root), mine,
-        [&](const Numbers& before) {
-          Numbers after(1);
-          group_.scatter(std::span(before), std::span(after), root);
-          return after;
-        },
-        [&](int rank) { return Numbers{number(root, static_cast<std::size_t>(rank))}; });
-    show(
-        "all_to_all", "rank r gets element r of every rank", mine,
-        [&](const Numbers& before) {
-          Numbers after(p);
-          group_.all_to_all(std::span(before), std::span(after));
-          return after;
-        },
-        [&](int rank) { return of_each_rank(static_cast<std::size_t>(rank)); });
+        "all_to_all", "rank r gets element r of every rank", mine, space,
+        [&](In before, Out after) { group_.all_to_all(before, after); }, of_each_rank(me()));
   }
 
   void show_send() {
+    const Numbers mine = draw(1);
     show(
-        "send, recv", "rank 1 gets the number of rank 0; no other rank takes part", draw(1),
-        [&](const Numbers& before) {
-          Numbers after = before;
-          if (group_.rank() == 0) group_.send(std::span(before), 1);
-          if (group_.rank() == 1) group_.recv(std::span(after), 0);
-          return after;
+        "send, recv", "rank 1 gets the number of rank 0; no other rank takes part", mine, mine,
+        [&](In before, Out after) {
+          if (group_.rank() == 0) group_.send(before, 1);
+          if (group_.rank() == 1) group_.recv(after, 0);
         },
-        [&](int rank) { return Numbers{number(rank == 1 ? 0 : rank, 0)}; });
+        group_.rank() == 1 ? drawn_by(0, 1) : mine);
   }
 
   void show_split() {
     ProcessGroup part = group_.split(group_.rank() % 2);
+    Numbers sum{0};
+    for (int r = group_.rank() % 2; r < group_.size(); r += 2) sum[0] += number(r, 0);
     show(
         "split", "even ranks form one group, odd ranks another; all_reduce in each group", draw(1),
-        [&](const Numbers& before) {
-          Numbers after = before;
-          part.all_reduce(std::span(after));
-          return after;
-        },
-        [&](int rank) {
-          Numbers sum{0};
-          for (int r = rank % 2; r < group_.size(); r += 2) sum[0] += number(r, 0);
-          return sum;
-        });
+        draw(1), [&](In, Out after) { part.all_reduce(after); }, sum);
   }
 
+  std::size_t ranks() const { return static_cast<std::size_t>(group_.size()); }
+  std::size_t me() const { return static_cast<std::size_t>(group_.rank()); }
   bool prints() const { return group_.rank() == 0; }
   std::int32_t number(int rank, std::size_t i) const {
     return static_cast<std::int32_t>(random_below(10, seed_, static_cast<std::uint64_t>(rank), i));
@@ -181,10 +133,12 @@ class Hello {
     return sum;
   }
 
-  template <class Run, class Expected>
-  void show(const std::string& name, const std::string& promise, const Numbers& before, Run run,
-            Expected expected) {
-    const Numbers after = run(before);
+  // Runs a collective from `before` into `after`, and prints both for all ranks. Throws Error if
+  // this rank does not get the numbers that are right.
+  template <class Run>
+  void show(const std::string& name, const std::string& promise, const Numbers& before,
+            Numbers after, Run run, const Numbers& right) {
+    run(In(before), Out(after));
     const auto all_before = from_all_ranks(group_, before),
                all_after = from_all_ranks(group_, after);
     if (prints()) {
@@ -194,9 +148,8 @@ class Hello {
         fmt::print("  {:<8}{:<{}}  {}\n", fmt::format("rank {}", r), to_text(all_before[r]), width,
                    to_text(all_after[r]));
     }
-    const Numbers wanted = expected(group_.rank());
-    require(after == wanted, "{} on rank {} gave{}, but{} is right", name, group_.rank(),
-            to_text(after), to_text(wanted));
+    require(after == right, "{} on rank {} gave{}, but{} is right", name, group_.rank(),
+            to_text(after), to_text(right));
   }
 
   // The ranks arrive at the barrier up to 20 ms apart, in half a second, and leave it together.
@@ -220,24 +173,23 @@ class Hello {
   std::uint64_t seed_;
 };
 
+void hello(const HelloOptions& args) {
+  run_on_ranks(args.ranks, [&](ProcessGroup& group, int) {
+    Hello(group, args.seed).run();
+    group.finish();
+  });
+}
+
 }  // namespace
 
 void add_hello_command(CLI::App& app) {
-  auto* command = app.add_subcommand(
-      "hello", "Run each collective on small numbers and print them before and after");
-  const auto options = std::make_shared<HelloOptions>();
-  add_ranks_option(*command, options->ranks);
-  add_link_option(*command);
-  add_backend_option(*command, options->ranks);
-  command->add_option("--seed", options->seed, "Seed of the numbers")
-      ->type_name("N")
-      ->capture_default_str();
-  command->callback([options] {
-    run_on_ranks(options->ranks, [&](ProcessGroup& group, int) {
-      Hello(group, options->seed).run();
-      group.finish();
-    });
-  });
+  const Command<HelloOptions> option(
+      app, "hello", "Run each collective on small numbers and print them before and after", hello);
+  HelloOptions& args = *option.args;
+  add_ranks_option(option.command(), args.ranks);
+  add_link_option(option.command());
+  add_backend_option(option.command(), args.ranks);
+  option("--seed N", args.seed, "Seed of the numbers")->capture_default_str();
 }
 
 }  // namespace ringside::cli

@@ -3,20 +3,20 @@
 #include <unistd.h>
 
 #include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
-#include "cli/report/json_file.hpp"
-#include "cli/report/terminal.hpp"
-#include "cli/report/text_file.hpp"
-#include "cli/views/blackboard.hpp"
-#include "cli/views/player/player_data.hpp"
-#include "cli/views/player/player_page.hpp"
-#include "cli/views/schedule_picture.hpp"
+#include "cli/commands/options/options.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/player/player_data.hpp"
+#include "cli/pictures/player/player_page.hpp"
+#include "cli/pictures/schedule/schedule_picture.hpp"
+#include "cli/pictures/schedule/step_table.hpp"
+#include "cli/pictures/terminal.hpp"
+#include "cli/pictures/text_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
@@ -74,17 +74,17 @@ Json json_of_messages(const std::vector<Schedule>& schedules, int step) {
 }
 
 // Draws each step as it runs; returns the same as JSON.
-Json draw_all_steps(const Blackboard& blackboard, Collective collective,
+Json draw_all_steps(const StepTable& table, Collective collective,
                     const std::vector<Schedule>& schedules) {
   const int size = static_cast<int>(schedules.size());
   const int steps = static_cast<int>(schedules[0].steps.size());
   std::vector<RankState> states =
       start_with_contributions(size, schedules[0].chunks, names_chunks(collective));
-  blackboard.draw_start(states);
+  table.draw_start(states);
   Json json = {{"start", json_of_states(states)}, {"steps", Json::array()}};
   for (int step = 0; step < steps; ++step) {
     run_step(schedules, step, states);
-    blackboard.draw_step(schedules, step, states);
+    table.draw_step(schedules, step, states);
     json["steps"].push_back({{"step", step},
                              {"messages", json_of_messages(schedules, step)},
                              {"ranks", json_of_states(states)}});
@@ -106,10 +106,10 @@ void step(const StepOptions& options) {
   const std::vector<Schedule> schedules = make_schedules(algorithm, options.ranks, options.root);
   const int steps = static_cast<int>(schedules[0].steps.size());
 
-  const Blackboard blackboard(stream_beside(options.json), algorithm, options.ranks,
-                              terminal_columns(STDOUT_FILENO).value_or(100), wants_colour());
-  blackboard.draw_title(options.root, steps, schedules[0].chunks);
-  const Json drawn = draw_all_steps(blackboard, algorithm.collective, schedules);
+  const StepTable table(stream_beside(options.json), algorithm, options.ranks,
+                        terminal_columns(STDOUT_FILENO).value_or(100), wants_colour());
+  table.draw_title(options.root, steps, schedules[0].chunks);
+  const Json drawn = draw_all_steps(table, algorithm.collective, schedules);
   const std::vector<std::string> findings = verify(algorithm, options.ranks, options.root);
 
   if (!options.json.empty()) {
@@ -137,49 +137,29 @@ void step(const StepOptions& options) {
 }  // namespace
 
 void add_step_command(CLI::App& app) {
-  const auto options = std::make_shared<StepOptions>();
+  const Command<StepOptions> option(
+      app, "step",
+      "Draw a collective step by step: which rank holds which contributions; or a pipeline", step);
+  StepOptions& args = *option.args;
   std::vector<std::string> names;
   for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
 
-  CLI::App* command = app.add_subcommand(
-      "step",
-      "Draw a collective step by step: which rank holds which contributions; or a pipeline");
-  command
-      ->add_option("collective", options->collective,
-                   fmt::format("{} [all_reduce]", fmt::join(names, ", ")))
-      ->type_name("NAME");
-  command
-      ->add_option(
-          "--algorithm", options->algorithm,
-          "One of the collective's algorithms, which `ringside prove` lists [the first one]")
-      ->type_name("NAME");
-  command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 [4]")
-      ->type_name("N")
-      ->check(CLI::Range(1, 64).description(""));
-  command
-      ->add_option("--root", options->root,
-                   "The root of a broadcast, reduce, gather or scatter [0]")
-      ->type_name("RANK");
-  command
-      ->add_option(
-          "--json", options->json,
-          "Write the steps, and the contents of every rank after each step, to this file; - writes "
-          "them to standard output")
-      ->type_name("FILE");
-  command
-      ->add_option("--html", options->html,
-                   "Write a page that plays all collectives, algorithms and pipeline schedules in "
-                   "a browser, beginning with this one, and compares their costs; up to 16 ranks")
-      ->type_name("FILE");
-  command
-      ->add_option("--svg", options->svg,
-                   "Draw all steps as one picture, which moves in a browser, to this file; up to 8 "
-                   "ranks")
-      ->type_name("FILE");
-  add_commands(*command, "step");
-  command->callback([command, options] {
-    if (command->get_subcommands().empty()) step(*options);
-  });
+  option("collective NAME", args.collective,
+         fmt::format("{} [all_reduce]", fmt::join(names, ", ")));
+  option("--algorithm NAME", args.algorithm,
+         "One of the collective's algorithms, which `ringside prove` lists [the first one]");
+  option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));
+  option("--root RANK", args.root, "The root of a broadcast, reduce, gather or scatter [0]");
+  option("--json FILE", args.json,
+         "Write the steps, and the contents of every rank after each step, to this file; - writes "
+         "them to standard output");
+  option("--html FILE", args.html,
+         "Write a page that plays all collectives, algorithms and pipeline schedules in "
+         "a browser, beginning with this one, and compares their costs; up to 16 ranks");
+  option("--svg FILE", args.svg,
+         "Draw all steps as one picture, which moves in a browser, to this file; up to 8 "
+         "ranks");
+  add_commands(option.command(), "step");
 }
 
 }  // namespace ringside::cli

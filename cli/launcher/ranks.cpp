@@ -9,15 +9,11 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/environment.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/launcher/rank_process.hpp"
-#include "cli/one_of.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/run_threads.hpp"
-#include "collectives/transport/link.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -105,83 +101,27 @@ bool another_rank_reports() {
   return std::filesystem::equivalent(launcher, "/proc/self/exe", ignored);
 }
 
-CLI::Validator at_least_one(const std::string& thing) {
-  const auto check = [thing](std::string& text) -> std::string {
-    int number = 0;
-    if (!CLI::detail::lexical_cast(text, number)) return "a number is expected, not " + text;
-    return number >= 1 ? "" : fmt::format("at least 1 {} is needed, not {}", thing, number);
-  };
-  return CLI::Validator(check, "");
-}
-
-void add_ranks_option(CLI::App& command, RanksOption& option) {
-  const auto text = fmt::format(
-      "Number of ranks: processes on this machine [under an outer launcher: its number; else {}]",
-      option.otherwise);
-  command.add_option("-n,--ranks", option.count, text)->type_name("N")->check(at_least_one("rank"));
-}
-
 namespace {
 
-constexpr const char* backends_in_words =
-    "How ranks communicate. tcp and shm: each rank is a process; threads: the ranks are threads of "
-    "one process; auto: shm on one host, tcp on several";
-
-CLI::Validator one_of_the_backends() {
-  return one_of({"auto", "tcp", "shm", "threads"});
-}
-
-}  // namespace
-
-void add_backend_option(CLI::App& command, RanksOption& option) {
-  command.add_option("--backend", option.backend, backends_in_words)
-      ->type_name("NAME")
-      ->check(one_of_the_backends())
-      ->capture_default_str();
-}
-
-void add_backends_option(CLI::App& command, std::vector<std::string>& backends) {
-  command
-      .add_option("--backend", backends,
-                  fmt::format("{}. Several backends take turns", backends_in_words))
-      ->delimiter(',')
-      ->type_name("NAME,...")
-      ->check(one_of_the_backends())
-      ->capture_default_str();
-}
-
-void add_link_option(CLI::App& command) {
-  const auto check = [](std::string& text) -> std::string {
-    try {
-      collectives::parse_link(text);
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-  };
-  const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
-  command
-      .add_option_function<std::string>("--link", keep,
-                                        "Emulate a slower network, for example 1Gbps,50us: the "
-                                        "bandwidth of each rank's outgoing link and the latency "
-                                        "of a message [RINGSIDE_LINK, else none]")
-      ->type_name("RATE,LATENCY")
-      ->check(CLI::Validator(check, ""));
-}
-
-void become_rank(const RanksOption& option, RankOutput output) {
+// Returns in a process that is a rank, with its rank info in the environment:
+//   - RANK (or Open MPI's variable) is set: an outer launcher started this process; -n, if given,
+//     must equal its number of ranks;
+//   - without -n, Slurm's variable is set: srun started this process. (With -n it does not count: a
+//     batch script has these variables too.)
+//   - one rank is wanted: this process is that rank, which suits a debugger best.
+// Otherwise starts the ranks as processes of this program with the same arguments, waits for their
+// end, and throws Exit with their code.
+void become_rank(const RanksOption& option) {
   if (is_rank(option)) return;
   LaunchOptions options;
-  options.ranks = option.count.value_or(option.otherwise);
-  options.output = output;
+  options.ranks = option.wanted();
+  options.output = RankOutput::rank_0_bare;
   options.place = option.place;
   options.grace_after_signal = option.grace_after_signal;
   if (options.ranks == 1) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};
 }
-
-namespace {
 
 // If `body` throws, aborts every group: another rank may be waiting in any of them.
 template <class Body>
@@ -222,15 +162,13 @@ void run_on_ranks(
     return run_on_threads(option, [&](collectives::ProcessGroup& group) {
       body(std::span(&group, 1), option.wanted());
     });
-  become_rank(option, RankOutput::rank_0_bare);
+  become_rank(option);
   const collectives::RankInfo rank_info = collectives::rank_info_from_environment();
   try {
     prepare(rank_info.size, rank_info.local_size);
-  } catch (const UsageError&) {
-    if (another_rank_reports()) throw Exit{2};
-    throw;
-  } catch (const Error&) {
-    if (another_rank_reports()) throw Exit{1};
+  } catch (const Error& error) {
+    const bool wrong_usage = dynamic_cast<const UsageError*>(&error) != nullptr;
+    if (another_rank_reports()) throw Exit{wrong_usage ? 2 : 1};
     throw;
   }
   std::vector<collectives::ProcessGroup> groups;

@@ -2,13 +2,12 @@
 // this machine, N threads of this process, or processes of an outer launcher (ringside launch,
 // torchrun, mpirun, srun), of which this process is one.
 //
-//   auto ranks = std::make_shared<RanksOption>();
-//   add_ranks_option(*command, *ranks);
-//   add_backend_option(*command, *ranks);
-//   command->callback([=] {
-//     run_on_ranks(*ranks, [&](collectives::ProcessGroup& group, int ranks_here) {
-//       ... the work of each rank ...
-//     });
+//   RanksOption ranks;
+//   add_ranks_option(command, ranks);  // commands/options/rank_options.hpp
+//   add_backend_option(command, ranks);
+//   ...
+//   run_on_ranks(ranks, [&](collectives::ProcessGroup& group, int ranks_here) {
+//     ... the work of each rank ...
 //   });
 #pragma once
 
@@ -18,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/cli11_names.hpp"
 #include "cli/launcher/launcher.hpp"
 #include "collectives/process_group.hpp"
 
@@ -35,13 +33,6 @@ struct RanksOption {
   int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };
 
-// Declares -n,--ranks.
-void add_ranks_option(CLI::App& command, RanksOption& option);
-
-// Declares --backend, for one backend or for several separated by commas.
-void add_backend_option(CLI::App& command, RanksOption& option);
-void add_backends_option(CLI::App& command, std::vector<std::string>& backends);
-
 // The command line of this process, with the path of this program as its first element.
 std::vector<std::string> own_command();
 
@@ -50,26 +41,8 @@ std::vector<std::string> own_command();
 // say; the first one says it.
 bool another_rank_reports();
 
-// Checks that an option is a number of at least 1: "at least 1 rank is needed, not 0".
-CLI::Validator at_least_one(const std::string& thing);
-
-// Declares --link RATE,LATENCY: an emulated link behind which every later group of this process and
-// of its ranks communicates (collectives/transport/link.hpp). RINGSIDE_LINK in the environment
-// carries it to the ranks.
-void add_link_option(CLI::App& command);
-
-// Returns in a process that is a rank, with its rank info in the environment:
-//   - RANK (or Open MPI's variable) is set: an outer launcher started this process; -n, if given,
-//     must equal its number of ranks;
-//   - without -n, Slurm's variable is set: srun started this process. (With -n it does not count: a
-//     batch script has these variables too.)
-//   - one rank is wanted: this process is that rank, which suits a debugger best.
-// Otherwise starts the ranks as processes of this program with the same arguments, waits for their
-// end, and throws Exit with their code.
-void become_rank(const RanksOption& option, RankOutput output = RankOutput::prefixed);
-
 // Runs `body` on every rank, with a group of all ranks over the backend. The ranks are threads of
-// this process, or processes (become_rank; rank 0 prints without a prefix). If `body` throws on one
+// this process, or processes (rank 0 prints without a prefix). If `body` throws on one
 // rank, the other ranks abort with its message, and it is thrown here.
 //
 // `prepare` runs before `body`, with the number of all ranks and of those on this machine: once in

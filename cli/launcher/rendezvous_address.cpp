@@ -1,12 +1,15 @@
 #include "cli/launcher/rendezvous_address.hpp"
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include <sys/random.h>
 
 #include "base/environment.hpp"
+#include "base/error.hpp"
 
 namespace ringside::cli {
 namespace {

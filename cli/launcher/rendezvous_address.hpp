@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "base/reserved_port.hpp"
 #include "cli/launcher/launcher.hpp"
-#include "cli/launcher/reserved_port.hpp"
 
 namespace ringside::cli {
 

@@ -1,5 +1,6 @@
 #include "collectives/algorithms/collective.hpp"
 
+#include <iterator>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,69 +10,47 @@
 
 namespace ringside::collectives {
 
+namespace {
+
+struct Description {
+  std::string_view name, promise;
+  bool has_root = false, reduces = false;
+};
+
+// In the order of the enumeration: name, promise, has_root, reduces.
+constexpr Description descriptions[] = {
+    {"all_reduce", "every rank holds the sum of all ranks", false, true},
+    {"reduce_scatter", "rank r holds chunk r of the sum", false, true},
+    {"all_gather", "rank c's chunk c is on every rank"},
+    {"broadcast", "every rank holds what the root held", true, false},
+    {"reduce", "the root holds the sum of all ranks", true, true},
+    {"barrier", "every rank has heard from every rank"},
+    {"gather", "rank c's chunk c is on the root", true, false},
+    {"scatter", "rank r holds the root's chunk r", true, false},
+    {"all_to_all", "rank r's chunk c is rank c's chunk r"},
+    {"send", "the receiver holds what the sender held"},
+};
+
+const Description& description_of(Collective collective) {
+  const auto number = static_cast<std::size_t>(collective);
+  require(number < std::size(descriptions), "there is no collective with the number {}", number);
+  return descriptions[number];
+}
+
+}  // namespace
+
 std::string_view name_of(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-      return "all_reduce";
-    case Collective::reduce_scatter:
-      return "reduce_scatter";
-    case Collective::all_gather:
-      return "all_gather";
-    case Collective::broadcast:
-      return "broadcast";
-    case Collective::reduce:
-      return "reduce";
-    case Collective::barrier:
-      return "barrier";
-    case Collective::gather:
-      return "gather";
-    case Collective::scatter:
-      return "scatter";
-    case Collective::all_to_all:
-      return "all_to_all";
-    case Collective::point_to_point:
-      return "send";
-  }
-  fail("there is no collective with the number {}", static_cast<int>(collective));
+  return description_of(collective).name;
 }
-
 std::string_view promise_of(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-      return "every rank holds the sum of all ranks";
-    case Collective::reduce_scatter:
-      return "rank r holds chunk r of the sum";
-    case Collective::all_gather:
-      return "rank c's chunk c is on every rank";
-    case Collective::broadcast:
-      return "every rank holds what the root held";
-    case Collective::reduce:
-      return "the root holds the sum of all ranks";
-    case Collective::barrier:
-      return "every rank has heard from every rank";
-    case Collective::gather:
-      return "rank c's chunk c is on the root";
-    case Collective::scatter:
-      return "rank r holds the root's chunk r";
-    case Collective::all_to_all:
-      return "rank r's chunk c is rank c's chunk r";
-    case Collective::point_to_point:
-      return "the receiver holds what the sender held";
-  }
-  fail("there is no collective with the number {}", static_cast<int>(collective));
+  return description_of(collective).promise;
 }
-
 bool has_root(Collective collective) {
-  using enum Collective;
-  return collective == broadcast || collective == reduce || collective == gather ||
-         collective == scatter;
+  return description_of(collective).has_root;
 }
-
 bool reduces(Collective collective) {
-  using enum Collective;
-  return collective == all_reduce || collective == reduce_scatter || collective == reduce;
+  return description_of(collective).reduces;
 }
-
 bool names_chunks(Collective collective) {
   return collective == Collective::all_to_all;
 }

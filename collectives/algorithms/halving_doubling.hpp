@@ -43,12 +43,13 @@ inline Schedule halving_reduce_scatter(int size, int rank) {
   fold_in(schedule, parties, rank, {0, size}, Action::add);
   for (int distance = parties.count / 2; distance >= 1; distance /= 2) {
     Step step;
-    if (parties.speaks(rank)) {
+    if (parties.is_representative(rank)) {
       const int other = party ^ distance;
       const int my_half = party / distance * distance;  // the first party of each half
       const int other_half = other / distance * distance;
-      step.send = Send{.to = parties.speaker(other), .chunks = parties.ranks(other_half, distance)};
-      step.receive = Receive{.from = parties.speaker(other),
+      step.send =
+          Send{.to = parties.representative(other), .chunks = parties.ranks(other_half, distance)};
+      step.receive = Receive{.from = parties.representative(other),
                              .chunks = parties.ranks(my_half, distance),
                              .action = Action::add};
     }
@@ -67,12 +68,13 @@ inline Schedule doubling_all_gather(int size, int rank) {
   fold_in(schedule, parties, rank, {parties.right_of_pair(rank)}, Action::overwrite);
   for (int distance = 1; distance < parties.count; distance *= 2) {
     Step step;
-    if (parties.speaks(rank)) {
+    if (parties.is_representative(rank)) {
       const int other = party ^ distance;
       const int my_half = party / distance * distance;
       const int other_half = other / distance * distance;
-      step.send = Send{.to = parties.speaker(other), .chunks = parties.ranks(my_half, distance)};
-      step.receive = Receive{.from = parties.speaker(other),
+      step.send =
+          Send{.to = parties.representative(other), .chunks = parties.ranks(my_half, distance)};
+      step.receive = Receive{.from = parties.representative(other),
                              .chunks = parties.ranks(other_half, distance),
                              .action = Action::overwrite};
     }

@@ -27,8 +27,8 @@ inline Schedule recursive_doubling_all_reduce(int size, int rank) {
   fold_in(schedule, parties, rank, {0}, Action::add);
   for (int distance = 1; distance < parties.count; distance *= 2) {
     Step step;
-    if (parties.speaks(rank)) {
-      const int other = parties.speaker(parties.party_of(rank) ^ distance);
+    if (parties.is_representative(rank)) {
+      const int other = parties.representative(parties.party_of(rank) ^ distance);
       step.send = Send{.to = other, .chunks = {0}};
       step.receive = Receive{.from = other, .chunks = {0}, .action = Action::add};
     }

@@ -92,7 +92,6 @@ class GlooBackend final : public Backend {
   int rank() const override { return context_->rank; }
   int size() const override { return context_->size; }
   std::string name() const override { return "gloo"; }
-  Traffic traffic() const override { return {}; }  // Gloo does not report it
 
   void run(const Call& call, const void* input, void* output) override {
     failure_.throw_if_any();
@@ -100,6 +99,7 @@ class GlooBackend final : public Backend {
       with_type_of_size(call.type, [&]<class T>(T) {
         run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output));
       });
+      divide_sum(call, output);
     } catch (const gloo::Exception& error) {
       throw failure_.keep(RankFailure(-1, fmt::format("gloo's {} failed on rank {}: {}",
                                                       describe(call), rank(), error.what())));
@@ -144,7 +144,6 @@ class GlooBackend final : public Backend {
     options.setOutput(output, call.count);
     options.setReduceFunction(function_of(call));
     gloo::allreduce(options);
-    if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size());
   }
 
   template <class T>
@@ -178,7 +177,6 @@ class GlooBackend final : public Backend {
     options.setRoot(call.root);
     options.setReduceFunction(function_of(call));
     gloo::reduce(options);
-    if (root && call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size());
   }
 
   void barrier() {

@@ -9,7 +9,6 @@
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/execution/first_failure.hpp"
-#include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -27,18 +26,9 @@ MPI_Datatype mpi_type(DataType type) {
 }
 
 MPI_Op mpi_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-      return MPI_SUM;
-    case ReduceOp::product:
-      return MPI_PROD;
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::max:
-      return MPI_MAX;
-  }
-  fail("MPI has no operation for {}", name_of(op));
+  // In the order of ReduceOp.
+  const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_SUM};
+  return ops[static_cast<int>(op)];
 }
 
 class MpiBackend final : public Backend {
@@ -56,14 +46,13 @@ class MpiBackend final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override { return "mpi"; }
-  Traffic traffic() const override { return {}; }  // MPI does not report it
 
   void run(const Call& call, const void* input, void* output) override {
     failure_.throw_if_any();
     require(call.count <= INT_MAX, "MPI takes at most {} elements in one call, not {}", INT_MAX,
             call.count);
     const int result = start(call, input, output);
-    if (result == MPI_SUCCESS) return;
+    if (result == MPI_SUCCESS) return divide_sum(call, output);
     char text[MPI_MAX_ERROR_STRING] = {};
     int length = 0;
     ::MPI_Error_string(result, text, &length);
@@ -98,11 +87,9 @@ class MpiBackend final : public Backend {
   }
 
   int all_reduce(const Call& call, const void* input, void* output) {
-    const int result = ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output,
-                                       static_cast<int>(call.count), mpi_type(call.type),
-                                       mpi_op(call.reduce), MPI_COMM_WORLD);
-    if (call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size_);
-    return result;
+    return ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output,
+                           static_cast<int>(call.count), mpi_type(call.type), mpi_op(call.reduce),
+                           MPI_COMM_WORLD);
   }
 
   int reduce_scatter(const Call& call, const void* input, void* output) {
@@ -117,8 +104,6 @@ class MpiBackend final : public Backend {
     const int result = ::MPI_Reduce_scatter(input, into, counts_.data(), mpi_type(call.type),
                                             mpi_op(call.reduce), MPI_COMM_WORLD);
     if (inside) std::memcpy(output, into, length);
-    if (call.reduce == ReduceOp::avg)
-      scale_for_avg(call.type, output, length / size_of(call.type), size_);
     return result;
   }
 
@@ -132,12 +117,9 @@ class MpiBackend final : public Backend {
   }
 
   int reduce(const Call& call, const void* input, void* output) {
-    const bool root = rank_ == call.root;
-    const int result = ::MPI_Reduce(root && input == output ? MPI_IN_PLACE : input, output,
-                                    static_cast<int>(call.count), mpi_type(call.type),
-                                    mpi_op(call.reduce), call.root, MPI_COMM_WORLD);
-    if (root && call.reduce == ReduceOp::avg) scale_for_avg(call.type, output, call.count, size_);
-    return result;
+    const bool in_place = rank_ == call.root && input == output;
+    return ::MPI_Reduce(in_place ? MPI_IN_PLACE : input, output, static_cast<int>(call.count),
+                        mpi_type(call.type), mpi_op(call.reduce), call.root, MPI_COMM_WORLD);
   }
 
   // The length and the beginning of every rank's block.

@@ -4,9 +4,7 @@
 // header. The communicator is non-blocking, so every wait is a loop of ours. The loop checks
 // whether NCCL has failed, whether the GPU is done, whether another thread interrupts, and the
 // deadline.
-#include <atomic>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -18,9 +16,10 @@
 #include "base/environment.hpp"
 #include "base/shared_library.hpp"
 #include "collectives/backends/library_backends.hpp"
-#include "collectives/bootstrap/seat.hpp"
+#include "collectives/bootstrap/rank_location.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/pointer.hpp"
+#include "collectives/diagnostics/interruption.hpp"
 #include "collectives/execution/first_failure.hpp"
 #include "collectives/process_group.hpp"
 
@@ -85,50 +84,19 @@ const Nccl& nccl() {
 // From this version on, NCCL_MULTI_RANK_GPU_ENABLE=1 lets ranks share a GPU.
 constexpr int version_with_shared_gpus = 23000;
 
-ncclDataType_t nccl_type(DataType type) {
-  switch (type) {
-    case DataType::fp32:
-      return ncclFloat32;
-    case DataType::fp64:
-      return ncclFloat64;
-    case DataType::fp16:
-      return ncclFloat16;
-    case DataType::bf16:
-      return ncclBfloat16;
-    case DataType::int32:
-      return ncclInt32;
-    case DataType::int64:
-      return ncclInt64;
-    case DataType::uint8:
-      return ncclUint8;
-  }
-  fail("NCCL has no name for {}", name_of(type));
-}
-
-ncclRedOp_t nccl_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return ncclSum;
-    case ReduceOp::product:
-      return ncclProd;
-    case ReduceOp::min:
-      return ncclMin;
-    case ReduceOp::max:
-      return ncclMax;
-    case ReduceOp::avg:
-      return ncclAvg;
-  }
-  fail("NCCL has no name for {}", name_of(op));
-}
+// In the order of DataType and of ReduceOp.
+constexpr ncclDataType_t nccl_types[] = {ncclFloat32, ncclFloat64,  ncclInt32, ncclInt64,
+                                         ncclFloat16, ncclBfloat16, ncclUint8};
+constexpr ncclRedOp_t nccl_ops[] = {ncclSum, ncclProd, ncclMin, ncclMax, ncclAvg};
 
 // What the ranks tell each other before they call NCCL.
 struct Introduction {
-  Seat seat;
+  RankLocation location;
   ncclUniqueId id{};  // only rank 0 sets it
 };
 
 Introduction introduce(const Device& device, int rank) {
-  Introduction mine{.seat = seat_of_this_process(device.bus)};
+  Introduction mine{.location = location_of_this_process(device.bus)};
   if (rank != 0) return mine;
   const ncclResult_t result = nccl().get_unique_id(&mine.id);
   require(result == ncclSuccess,
@@ -141,20 +109,20 @@ Introduction introduce(const Device& device, int rank) {
 void check_no_shared_gpu(const std::vector<Introduction>& all) {
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = a + 1; b < all.size(); ++b) {
-      const Seat& seat = all[a].seat;
-      if (!on_one_gpu(seat, all[b].seat)) continue;
+      const RankLocation& at = all[a].location;
+      if (!on_one_gpu(at, all[b].location)) continue;
       if (nccl().version >= version_with_shared_gpus) {
         const auto enabled = environment("NCCL_MULTI_RANK_GPU_ENABLE");
         require(enabled && *enabled != "0",
                 "ranks {} and {} share GPU {} of {}: NCCL {} allows it with "
                 "NCCL_MULTI_RANK_GPU_ENABLE=1 only; set it, or start one rank for each GPU",
-                a, b, seat.gpu, seat.host, nccl_version());
+                a, b, at.gpu, at.host, nccl_version());
         continue;
       }
       fail(
           "ranks {} and {} share GPU {} of {}, which NCCL {} does not allow: start one rank for "
           "each GPU, or use NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1",
-          a, b, seat.gpu, seat.host, nccl_version());
+          a, b, at.gpu, at.host, nccl_version());
     }
 }
 
@@ -193,7 +161,6 @@ class NcclBackend final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override { return "nccl"; }
-  Traffic traffic() const override { return {}; }  // NCCL does not report it
 
   void run(const Call& call, const void* input, void* output) override {
     failure_.throw_if_any();
@@ -213,11 +180,7 @@ class NcclBackend final : public Backend {
     close();
   }
 
-  void interrupt(const std::string& cause) noexcept override {
-    const std::lock_guard lock(interruption_mutex_);
-    if (!interruption_) interruption_ = cause;
-    interrupted_.store(true, std::memory_order_release);
-  }
+  void interrupt(const std::string& cause) noexcept override { interruption_.set(Error(cause)); }
 
  private:
   // The length of a rank's block. NCCL supports only blocks of equal length.
@@ -229,7 +192,8 @@ class NcclBackend final : public Backend {
   }
 
   ncclResult_t start(const Call& call, const void* input, void* output) {
-    const auto type = nccl_type(call.type);
+    const ncclDataType_t type = nccl_types[static_cast<int>(call.type)];
+    const ncclRedOp_t op = nccl_ops[static_cast<int>(call.reduce)];
     if (call.collective == Collective::barrier)
       return nccl().all_reduce(token(), token(), 1, ncclInt32, ncclSum, communicator_, stream_);
     const bool writes = call.collective != Collective::reduce || rank_ == call.root;
@@ -238,19 +202,18 @@ class NcclBackend final : public Backend {
       require_device_memory(input, describe(call));
     switch (call.collective) {
       case Collective::all_reduce:
-        return nccl().all_reduce(input, output, call.count, type, nccl_op(call.reduce),
-                                 communicator_, stream_);
+        return nccl().all_reduce(input, output, call.count, type, op, communicator_, stream_);
       case Collective::reduce_scatter:
-        return nccl().reduce_scatter(input, output, block_of(call), type, nccl_op(call.reduce),
-                                     communicator_, stream_);
+        return nccl().reduce_scatter(input, output, block_of(call), type, op, communicator_,
+                                     stream_);
       case Collective::all_gather:
         return nccl().all_gather(input, output, block_of(call), type, communicator_, stream_);
       case Collective::broadcast:
         return nccl().broadcast(output, output, call.count, type, call.root, communicator_,
                                 stream_);
       case Collective::reduce:
-        return nccl().reduce(input, output, call.count, type, nccl_op(call.reduce), call.root,
-                             communicator_, stream_);
+        return nccl().reduce(input, output, call.count, type, op, call.root, communicator_,
+                             stream_);
       default:
         fail(
             "{}: the nccl backend supports all_reduce, reduce_scatter, all_gather, broadcast, "
@@ -299,10 +262,7 @@ class NcclBackend final : public Backend {
   // Runs between two polls. It does not sleep at first, because a call may take only microseconds.
   void pause(int polls, const Deadline& deadline, const std::string& what) {
     constexpr int polls_without_sleep = 2000;
-    if (interrupted_.load(std::memory_order_acquire)) {
-      const std::lock_guard lock(interruption_mutex_);
-      fail("{}", *interruption_);
-    }
+    interruption_.throw_if_set();
     require(
         !deadline.expired(),
         "{}: NCCL {} on rank {} of {} did not finish within {} s; is a rank gone, or in another "
@@ -345,9 +305,7 @@ class NcclBackend final : public Backend {
   cudaStream_t stream_ = nullptr;
   std::optional<DeviceBuffer> token_;
   FirstFailure failure_;
-  std::atomic<bool> interrupted_ = false;
-  std::mutex interruption_mutex_;
-  std::optional<std::string> interruption_;
+  Interruption<Error> interruption_;
 };
 
 }  // namespace

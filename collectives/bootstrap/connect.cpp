@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/bootstrap/share_segments.hpp"
 #include "collectives/diagnostics/socket_control_channel.hpp"
 #include "collectives/diagnostics/threads_control_channel.hpp"
@@ -68,10 +68,20 @@ std::vector<FileDescriptor> release(std::vector<std::optional<Mesh::Socket>>& so
   return descriptors;
 }
 
+// [rank] the process of a rank that this one can see in /proc, or 0.
+std::vector<std::int64_t> visible_processes(const Mesh& mesh, int rank) {
+  std::vector<std::int64_t> processes;
+  for (const Address& each : mesh.addresses)
+    processes.push_back(each.proc_domain == mesh.addresses[rank].proc_domain ? each.process : 0);
+  return processes;
+}
+
 // The connections of a rank over `transport`, with the mesh's control sockets.
 Connections with_control(const RankInfo& rank_info, Mesh mesh, std::unique_ptr<Transport> transport,
                          Connect same_again) {
-  return {std::move(transport), make_socket_control_channel(rank_info.rank, release(mesh.control)),
+  return {std::move(transport),
+          make_socket_control_channel(rank_info.rank, release(mesh.control),
+                                      visible_processes(mesh, rank_info.rank)),
           std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank],
                                                     std::move(same_again))};
 }
@@ -172,35 +182,6 @@ class ThreadsSubGroupConnector final : public SubGroupConnector {
   std::shared_ptr<ThreadsWorld> world_;
 };
 
-// Sub-groups behind the wire of their rank.
-class LinkedSubGroupConnector final : public SubGroupConnector {
- public:
-  LinkedSubGroupConnector(std::unique_ptr<SubGroupConnector> inner, std::shared_ptr<Wire> wire)
-      : inner_(std::move(inner)), wire_(std::move(wire)) {}
-
-  Endpoint listen() override { return inner_->listen(); }
-
-  Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
-                      const std::function<void()>& check) override;
-
- private:
-  std::unique_ptr<SubGroupConnector> inner_;
-  std::shared_ptr<Wire> wire_;
-};
-
-Connections behind_wire(Connections connections, const std::shared_ptr<Wire>& wire) {
-  connections.transport = make_emulated_link(std::move(connections.transport), wire);
-  connections.connector =
-      std::make_unique<LinkedSubGroupConnector>(std::move(connections.connector), wire);
-  return connections;
-}
-
-Connections LinkedSubGroupConnector::connect(const std::string& name, int rank,
-                                             const std::vector<Endpoint>& members,
-                                             const std::function<void()>& check) {
-  return behind_wire(inner_->connect(name, rank, members, check), wire_);
-}
-
 }  // namespace
 
 std::shared_ptr<ThreadsWorld> make_threads_world(int size) {
@@ -216,8 +197,14 @@ Connections connect_threads(std::shared_ptr<ThreadsWorld> world, int rank) {
 }
 
 Connections behind_link(Connections connections, const std::optional<Link>& link) {
-  if (!link) return connections;
-  return behind_wire(std::move(connections), std::make_shared<Wire>(*link));
+  return link ? behind_wire(std::move(connections), std::make_shared<Wire>(*link))
+              : std::move(connections);
+}
+
+Connections behind_wire(Connections connections, std::shared_ptr<Wire> wire) {
+  connections.transport = make_emulated_link(std::move(connections.transport), wire);
+  connections.wire = std::move(wire);
+  return connections;
 }
 
 }  // namespace ringside::collectives

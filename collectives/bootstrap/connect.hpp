@@ -32,5 +32,6 @@ Connections connect_threads(std::shared_ptr<ThreadsWorld> world, int rank);
 // The same connections, with the transport behind an emulated link, which sub-groups share. Without
 // a link, `connections` themselves.
 Connections behind_link(Connections connections, const std::optional<Link>& link);
+Connections behind_wire(Connections connections, std::shared_ptr<Wire> wire);
 
 }  // namespace ringside::collectives

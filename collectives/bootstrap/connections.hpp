@@ -9,10 +9,13 @@
 
 namespace ringside::collectives {
 
+class Wire;  // transport/emulated_link.hpp
+
 struct Connections {
   std::unique_ptr<Transport> transport;          // the data plane
   std::unique_ptr<ControlChannel> control;       // failures, and where the ranks are
   std::unique_ptr<SubGroupConnector> connector;  // groups of some of the ranks
+  std::shared_ptr<Wire> wire = nullptr;          // of an emulated link, for sub-groups; or none
 };
 
 }  // namespace ringside::collectives

@@ -4,10 +4,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
-#include "collectives/bootstrap/host_identity.hpp"
+#include "collectives/bootstrap/rank_location.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -19,9 +18,7 @@ struct Introduction {
   ShmLayout layout{};
   std::uint32_t unused = 0;
   SharedSegment::Handle segment;
-  std::uint64_t pid_namespace = 0;
-  char boot_id[40] = {};
-  char host[64] = {};
+  RankLocation location;
   char problem[512] = {};
 };
 
@@ -38,16 +35,6 @@ void put(char (&text)[n], const std::string& from) {
 template <std::size_t n>
 std::string get(const char (&text)[n]) {
   return std::string(text, ::strnlen(text, n));
-}
-
-Introduction introduce(const ShmLayout& layout) {
-  const HostIdentity identity = host_identity();
-  Introduction mine;
-  mine.layout = layout;
-  mine.pid_namespace = identity.pid_namespace;
-  put(mine.boot_id, identity.boot_id);
-  ::gethostname(mine.host, sizeof mine.host - 1);
-  return mine;
 }
 
 void send_all(int socket, const void* bytes, std::size_t length, int peer) {
@@ -109,12 +96,12 @@ void check_all_can_share(const std::vector<Introduction>& all) {
         other.magic == first.magic,
         "rank {} sent no valid description of its memory: do the ranks run different versions?", r);
     require_shareable(
-        get(other.boot_id) == get(first.boot_id),
+        on_one_host(other.location, first.location),
         "rank {} runs on host {}, and rank 0 on host {}: only ranks of one host can share memory. "
         "Across hosts take another backend (--backend tcp)",
-        r, get(other.host), get(first.host));
+        r, get(other.location.host), get(first.location.host));
     require_shareable(
-        other.pid_namespace == first.pid_namespace,
+        know_their_process_ids(other.location, first.location),
         "rank {} runs in another container (process-ID namespace) than rank 0, and they "
         "cannot reach each other's memory: start all ranks in one, or take another backend "
         "(--backend tcp)",
@@ -134,7 +121,9 @@ std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
                                           const ShmLayout& layout) {
   const Deadline deadline = Deadline::after(rank_info.connect_timeout);
   SharedSegment own;
-  Introduction mine = introduce(layout);
+  Introduction mine;
+  mine.layout = layout;
+  mine.location = location_of_this_process();
   try {
     own = SharedSegment::create(shm_segment_bytes(layout, rank_info.size),
                                 fmt::format("rank {}", rank_info.rank),

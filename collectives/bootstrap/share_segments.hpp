@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/transport/shm/shared_segment.hpp"
 #include "collectives/transport/shm/shm.hpp"
 

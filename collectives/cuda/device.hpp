@@ -43,8 +43,6 @@ class DeviceBuffer {
   DeviceBuffer(DeviceBuffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
     other.data_ = nullptr;
   }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }

@@ -39,8 +39,6 @@ class OneGpuWorld {
     // cudaMemset may return before it is done.
     check_cuda(cudaDeviceSynchronize(), "clearing the mailboxes");
   }
-  OneGpuWorld(const OneGpuWorld&) = delete;
-  OneGpuWorld& operator=(const OneGpuWorld&) = delete;
 
   int size() const { return size_; }
 
@@ -197,7 +195,6 @@ class OneGpuBackend final : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return world_->size(); }
   std::string name() const override { return "cuda_kernels"; }
-  Traffic traffic() const override { return {}; }  // no messages: peers read and write memory
   void run(const Call& call, const void* input, void* output) override {
     world_->run(rank_, call, input, output);
   }

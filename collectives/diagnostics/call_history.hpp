@@ -36,7 +36,7 @@ class CallHistory {
   const Call& at(std::uint64_t number) const { return calls_[number % capacity]; }
 
   // The number of the first call that both histories have and that differs.
-  std::optional<std::uint64_t> parted_from(const CallHistory& other) const {
+  std::optional<std::uint64_t> first_difference(const CallHistory& other) const {
     if (first_ == 0 || other.first_ == 0) return std::nullopt;
     for (std::uint64_t n = std::max(first_, other.first_); n <= std::min(last_, other.last_); ++n)
       if (at(n) != other.at(n)) return n;

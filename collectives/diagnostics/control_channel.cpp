@@ -1,10 +1,23 @@
 #include "collectives/diagnostics/control_channel.hpp"
 
+#include <unistd.h>
+
 #include "base/printable.hpp"
+#include "collectives/diagnostics/debugger.hpp"
 
 namespace ringside::collectives {
 
-ControlChannel::ControlChannel(int rank, int size) : rank_(rank), peers_(size) {}
+ControlChannel::ControlChannel(int rank, int size, std::vector<std::int64_t> processes)
+    : rank_(rank), peers_(size), processes_(std::move(processes)) {
+  processes_.resize(peers_.size());
+  processes_[rank] = ::getpid();
+}
+
+std::optional<int> ControlChannel::rank_in_debugger() const {
+  for (int r = 0; r < size(); ++r)
+    if (processes_[r] != 0 && has_debugger(processes_[r])) return r;
+  return std::nullopt;
+}
 
 void ControlChannel::listen(Seconds patience) {
   receive(patience);
@@ -59,18 +72,6 @@ std::vector<Position> ControlChannel::positions(Seconds patience) {
     positions = current();
   }
   return positions;
-}
-
-void ControlChannel::interrupt(const RankFailure& cause) noexcept {
-  const std::lock_guard lock(interruption_mutex_);
-  if (!interruption_) interruption_ = cause;
-  interrupted_.store(true, std::memory_order_release);
-}
-
-void ControlChannel::throw_if_interrupted() const {
-  if (!interrupted_.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(interruption_mutex_);
-  throw *interruption_;
 }
 
 void ControlChannel::say_goodbye() noexcept {

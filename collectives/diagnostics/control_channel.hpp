@@ -5,12 +5,10 @@
 // position. A rank that leaves says goodbye: a connection that closes without a goodbye means that
 // the process has died. So every survivor names the first cause, not only its silent neighbour.
 //
-// An executor asks the channel when its transport has nothing for poll_interval. All functions but
-// interrupt() belong to the thread that runs the collectives.
+// An executor asks the channel when its transport has nothing for poll_interval. All functions
+// belong to the thread that runs the collectives.
 #pragma once
 
-#include <atomic>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,10 +26,10 @@ class ControlChannel {
   // For how long at most a rank waits for its transport before it asks the control channel.
   static constexpr Seconds poll_interval{0.05};
 
-  ControlChannel(int rank, int size);
+  // processes[r] is the process of rank r if it runs on this host, or 0; empty: none is known but
+  // this one.
+  ControlChannel(int rank, int size, std::vector<std::int64_t> processes = {});
   virtual ~ControlChannel() = default;
-  ControlChannel(const ControlChannel&) = delete;
-  ControlChannel& operator=(const ControlChannel&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
@@ -55,12 +53,11 @@ class ControlChannel {
   // are recent. Throws as listen() does.
   std::vector<Position> positions(Seconds patience);
 
+  // A rank of this host whose process a debugger holds; nothing if there is none.
+  std::optional<int> rank_in_debugger() const;
+
   // The calls of this rank. The executor adds each collective before it begins.
   CallHistory& history() { return history_; }
-
-  // The one function for another thread: from now on throw_if_interrupted() throws `cause`.
-  void interrupt(const RankFailure& cause) noexcept;
-  void throw_if_interrupted() const;
 
  protected:
   // Passes a message on to `peer` without ever waiting. False if it was dropped: a position may be,
@@ -87,14 +84,11 @@ class ControlChannel {
   void send_with_history(int peer, ControlMessage message) noexcept;
 
   int rank_;
-  std::vector<Peer> peers_;  // [rank]
+  std::vector<Peer> peers_;              // [rank]
+  std::vector<std::int64_t> processes_;  // [rank]
   CallHistory history_;
   std::optional<RankFailure> failure_;  // the first that this rank has heard of
   bool gave_up_ = false;
-
-  std::atomic<bool> interrupted_ = false;
-  mutable std::mutex interruption_mutex_;
-  std::optional<RankFailure> interruption_;
 };
 
 }  // namespace ringside::collectives

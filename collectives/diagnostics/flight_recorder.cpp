@@ -92,22 +92,9 @@ FlightRecorder::~FlightRecorder() {
   if (!folder_.empty()) remove_recorder(this);
 }
 
-void FlightRecorder::begin(std::uint64_t sequence, const Call& call, std::uint32_t steps) {
+FlightEntry& FlightRecorder::begin(std::uint64_t sequence, const Call& call, std::uint32_t steps) {
   ++begun_;
-  FlightEntry entry;
-  entry.sequence = sequence;
-  entry.call = call;
-  entry.steps = steps;
-  entry.began_ns = now_ns();
-  now() = entry;
-}
-
-void FlightRecorder::progress(std::uint32_t step, std::int32_t waiting_for,
-                              std::uint64_t bytes_received) {
-  FlightEntry& entry = now();
-  entry.step = step;
-  entry.waiting_for = waiting_for;
-  entry.bytes_received = bytes_received;
+  return now() = {.sequence = sequence, .call = call, .steps = steps, .began_ns = now_ns()};
 }
 
 void FlightRecorder::end(FlightEntry::State state) {

@@ -20,6 +20,8 @@
 
 namespace ringside::collectives {
 
+// The record of a call. Its readers are the files of the recorder, and the sentences and positions
+// by which a rank tells its user and the others where it stands (execution/watchdog.hpp).
 struct FlightEntry {
   enum State : std::uint32_t { under_way = 1, done, failed };
   std::uint64_t sequence = 0;  // the number of the call, counted from 1; 0: an unused entry
@@ -54,12 +56,9 @@ class FlightRecorder {
   FlightRecorder(int rank, int size, const std::filesystem::path& folder,
                  std::string_view group = {});
   ~FlightRecorder();  // waits for a signal handler that is writing this recorder's file
-  FlightRecorder(const FlightRecorder&) = delete;
-  FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  // A new call begins; progress() and end() refer to it.
-  void begin(std::uint64_t sequence, const Call& call, std::uint32_t steps);
-  void progress(std::uint32_t step, std::int32_t waiting_for, std::uint64_t bytes_received);
+  // A new call begins. Returns its record, in which the caller notes the progress until end().
+  FlightEntry& begin(std::uint64_t sequence, const Call& call, std::uint32_t steps = 0);
   void end(FlightEntry::State state);
 
   // Writes the file after a failure. The first cause stays, also if the file is written again;

@@ -11,8 +11,10 @@ namespace {
 
 class SocketControlChannel final : public ControlChannel {
  public:
-  SocketControlChannel(int rank, std::vector<FileDescriptor> sockets)
-      : ControlChannel(rank, static_cast<int>(sockets.size())), connections_(sockets.size()) {
+  SocketControlChannel(int rank, std::vector<FileDescriptor> sockets,
+                       std::vector<std::int64_t> processes)
+      : ControlChannel(rank, static_cast<int>(sockets.size()), std::move(processes)),
+        connections_(sockets.size()) {
     for (std::size_t r = 0; r < sockets.size(); ++r) connections_[r].socket = std::move(sockets[r]);
   }
   ~SocketControlChannel() override { say_goodbye(); }
@@ -84,8 +86,9 @@ class SocketControlChannel final : public ControlChannel {
 }  // namespace
 
 std::unique_ptr<ControlChannel> make_socket_control_channel(int rank,
-                                                            std::vector<FileDescriptor> sockets) {
-  return std::make_unique<SocketControlChannel>(rank, std::move(sockets));
+                                                            std::vector<FileDescriptor> sockets,
+                                                            std::vector<std::int64_t> processes) {
+  return std::make_unique<SocketControlChannel>(rank, std::move(sockets), std::move(processes));
 }
 
 }  // namespace ringside::collectives

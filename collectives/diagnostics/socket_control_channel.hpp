@@ -10,8 +10,8 @@
 
 namespace ringside::collectives {
 
-// sockets[r] is connected to rank r; sockets[rank] is empty.
-std::unique_ptr<ControlChannel> make_socket_control_channel(int rank,
-                                                            std::vector<FileDescriptor> sockets);
+// sockets[r] is connected to rank r; sockets[rank] is empty. `processes` as in ControlChannel.
+std::unique_ptr<ControlChannel> make_socket_control_channel(
+    int rank, std::vector<FileDescriptor> sockets, std::vector<std::int64_t> processes = {});
 
 }  // namespace ringside::collectives

@@ -50,12 +50,18 @@ class Backend {
   // interrupted ends when its library does.
   virtual void interrupt(const std::string& /*cause*/) noexcept {}
 
-  virtual Traffic traffic() const = 0;
+  virtual Traffic traffic() const { return {}; }  // none: libraries and GPUs do not report it
 
   // For sub-groups: SubGroupConnector::listen() and connect(). Libraries to compare with have none.
   virtual Endpoint listen() { fail("the {} backend cannot be split into sub-groups", name()); }
-  virtual std::unique_ptr<Backend> connect_sub_group(const std::string& sub_group, int rank,
-                                                     const std::vector<Endpoint>& members);
+  virtual std::unique_ptr<Backend> connect_sub_group(const std::string& /*sub_group*/, int /*rank*/,
+                                                     const std::vector<Endpoint>& /*members*/) {
+    fail("the {} backend cannot be split into sub-groups", name());
+  }
+
+ protected:
+  // The second half of avg, once `output` holds this rank's part of the sum.
+  void divide_sum(const Call& call, void* output) const;
 };
 
 std::unique_ptr<Backend> make_schedule_backend(Connections connections,

@@ -1,8 +1,7 @@
 #include "collectives/execution/executor.hpp"
 
-#include "base/trace.hpp"
+#include "base/environment.hpp"
 #include "collectives/execution/executor_options.hpp"
-#include "collectives/execution/watchdog.hpp"
 
 namespace ringside::collectives {
 
@@ -10,45 +9,17 @@ void warn_on_stderr(const std::string& sentence) {
   fmt::print(stderr, "ringside: {}\n", sentence);
 }
 
-Executor::Executor(Transport& transport, ControlChannel& control, const ExecutorOptions& options)
-    : transport_(transport), watchdog_(std::make_unique<Watchdog>(transport_, control, options)) {}
-
-Executor::~Executor() = default;
-
-void Executor::run(const Task& task) {
-  watchdog_->begin(task);
-  try {
-    move_data(task);
-    watchdog_->end();
-  } catch (...) {
-    watchdog_->give_up();
-  }
+ExecutorKind executor_from_environment() {
+  const std::string name = environment("RINGSIDE_EXECUTOR").value_or("pipelined");
+  require(name == "pipelined" || name == "simple",
+          "RINGSIDE_EXECUTOR must be pipelined or simple, not '{}'", name);
+  return name == "simple" ? ExecutorKind::simple : ExecutorKind::pipelined;
 }
 
-void Executor::abort(const RankFailure& cause) noexcept {
-  watchdog_->abort(cause);
-}
-
-Completion Executor::wait(const Progress& progress) {
-  const Completion completion = watchdog_->wait(progress);
-  if (Trace* trace = Trace::here(); trace && completion.kind == Completion::received)
-    trace->add(Trace::Message{.kind = Trace::Message::received,
-                              .peer = progress.peer,
-                              .step = progress.step,
-                              .time = Clock::now()});
-  return completion;
-}
-
-void send_message(Transport& transport, int peer, const MessageHeader& header,
-                  std::span<const std::byte> payload) {
-  if (Trace* trace = Trace::here())
-    trace->add(Trace::Message{.kind = Trace::Message::sent,
-                              .peer = peer,
-                              .step = static_cast<int>(header.step),
-                              .slice = header.slice,
-                              .bytes = header.bytes,
-                              .time = Clock::now()});
-  transport.post_send(peer, header, payload);
+std::unique_ptr<Executor> make_executor(Transport& transport, const ExecutorOptions& options) {
+  if (options.kind.value_or(executor_from_environment()) == ExecutorKind::simple)
+    return make_simple_executor(transport);
+  return make_pipelined_executor(transport, options);
 }
 
 MessageHeader Executor::header(const Task& task, int step, ChunkRange chunks) const {

@@ -12,8 +12,6 @@
 
 namespace ringside::collectives {
 
-class ControlChannel;
-class RankFailure;
 struct ExecutorOptions;
 
 // Where the data of a call is. Input and output may share memory; a chunk that both have then lies
@@ -34,44 +32,24 @@ struct Task {
   Buffers buffers;
 };
 
-// What an executor waits for: a message from `peer`, or that `peer` has taken one.
-struct Progress {
-  int step = 0, peer = -1;
-  bool receiving = false;
-};
-
 class Executor {
  public:
-  Executor(Transport& transport, ControlChannel& control, const ExecutorOptions& options);
-  virtual ~Executor();
+  explicit Executor(Transport& transport) : transport_(transport) {}
+  virtual ~Executor() = default;
 
-  // Returns when the result is in the output and the caller may change the input again. Throws
-  // Error when the ranks disagree about the call, and RankFailure when a rank is gone or nothing
-  // arrives for the timeout. Before run() throws, it tells every other rank the cause.
-  void run(const Task& task);
-
-  // Gives up outside of a call: keeps a record, and tells every other rank the cause.
-  void abort(const RankFailure& cause) noexcept;
+  // Returns when the result is in the output and the caller may change the input again. It waits
+  // for as long as its transport does: that of a group is a Watchdog (watchdog.hpp).
+  virtual void run(const Task& task) = 0;
 
  protected:
-  // Waits until a send or the receive is complete. Throws as run() does.
-  Completion wait(const Progress& progress);
-
   // Of a message that carries all of `chunks`, not sliced.
   MessageHeader header(const Task& task, int step, ChunkRange chunks) const;
 
   Transport& transport_;
-
- private:
-  virtual void move_data(const Task& task) = 0;
-
-  std::unique_ptr<class Watchdog> watchdog_;  // turns a hang or a failure into a sentence
 };
 
-// Posts a send, and adds it to the trace of this thread, if there is one.
-void send_message(Transport&, int peer, const MessageHeader&, std::span<const std::byte> payload);
-
-std::unique_ptr<Executor> make_simple_executor(Transport& transport, ControlChannel& control,
-                                               const ExecutorOptions& options);
+std::unique_ptr<Executor> make_simple_executor(Transport&);
+std::unique_ptr<Executor> make_pipelined_executor(Transport&, const ExecutorOptions&);
+std::unique_ptr<Executor> make_executor(Transport&, const ExecutorOptions&);
 
 }  // namespace ringside::collectives

@@ -12,6 +12,10 @@ namespace ringside::collectives {
 
 enum class ExecutorKind { pipelined, simple };
 
+// The kind that RINGSIDE_EXECUTOR names, "pipelined" or "simple"; pipelined if it is unset. Throws
+// Error where it names anything else.
+ExecutorKind executor_from_environment();
+
 void warn_on_stderr(const std::string& sentence);
 
 struct ExecutorOptions {

@@ -1,17 +1,35 @@
-#include "collectives/execution/pipelined_executor.hpp"
-
+// The pipelined executor: all steps under way at once, as far as the data allows.
+//
+// A chunk travels in SLICES, and a slice is one message. While slice 1 of a chunk is on its way,
+// slice 0 is added to this rank's data and sent on. Long chunks are divided into SEGMENTS of a few
+// slices, and the whole schedule runs once for each segment. So a slice that was just added is
+// still in cache when it is sent, and a chunk that only passes through a rank needs scratch memory
+// for one segment, however long the buffer is:
+//
+//     chunk 2:  | slice 0  slice 1  slice 2  slice 3 | slice 4  slice 5  slice 6  slice 7 | slice 8
+//               '---------- segment 0 ---------------'----------- segment 1 --------------'---- ...
+//
+// Sends go out in the order (segment, step, slice), and receives are taken in the same order.
+// Nothing else is ordered: sends and receives each run ahead as far as the data allows
+// (data_flow.hpp).
+//
+// A one-shot all-reduce of a few bytes takes a shorter way where the transport has announcements
+// (transport/shm/announcement.hpp): no message, no slice, the same additions in the same order.
 #include <algorithm>
 #include <climits>
 #include <compare>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
-#include "base/trace.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/execution/data_flow.hpp"
+#include "collectives/execution/executor.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/reduce.hpp"
-#include "collectives/transport/announcements.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -25,7 +43,7 @@ struct Cursor {
 
 // How a task's chunks are divided into slices and segments.
 struct Slicing {
-  Slicing(const Task& task, const Plan& plan, std::size_t slice_bytes, int slices_per_segment);
+  Slicing(const Task& task, const DataFlow& flow, std::size_t slice_bytes, int slices_per_segment);
 
   int slices_of(ChunkRange range) const {
     const std::size_t slices = (chunks.size(range) + slice_elements - 1) / slice_elements;
@@ -55,7 +73,7 @@ struct Slicing {
   int segments;
 };
 
-Slicing::Slicing(const Task& task, const Plan& plan, std::size_t slice_bytes,
+Slicing::Slicing(const Task& task, const DataFlow& flow, std::size_t slice_bytes,
                  int slices_per_segment)
     : chunks(task.chunks),
       element(size_of(task.call.type)),
@@ -66,19 +84,18 @@ Slicing::Slicing(const Task& task, const Plan& plan, std::size_t slice_bytes,
     if (step.receive) longest = std::max(longest, slices_of(step.receive->chunks));
   }
   // Ranks may slice a message of several chunks differently: then everything is one segment.
-  segment_slices = plan.single_chunks ? std::min(slices_per_segment, longest) : longest;
+  segment_slices = flow.single_chunks ? std::min(slices_per_segment, longest) : longest;
   segments = task.schedule.steps.empty() ? 0 : (longest + segment_slices - 1) / segment_slices;
 }
 
 // The data path of one call, from its first slice to its last.
 class Pipeline {
  public:
-  Pipeline(Transport& transport, const Plan& plan, const Task& task, const Buffers& buffers,
+  Pipeline(Transport& transport, const DataFlow& flow, const Task& task, const Buffers& buffers,
            const Slicing& slicing, std::byte* scratch, const MessageHeader& header);
   bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
   void post_all_allowed();
   void complete(const Completion& completion);
-  Progress progress() const;
 
  private:
   bool may_send(const Cursor& at) const;
@@ -108,7 +125,7 @@ class Pipeline {
   Cursor after(Cursor at, bool sending) const { return ++at.slice, seek(at, sending); }
 
   Transport& transport_;
-  const Plan& plan_;
+  const DataFlow& flow_;
   const Task& task_;
   const Buffers buffers_;
   const Slicing& slicing_;
@@ -123,10 +140,11 @@ class Pipeline {
   std::vector<std::byte> buffered_;
 };
 
-Pipeline::Pipeline(Transport& transport, const Plan& plan, const Task& task, const Buffers& buffers,
-                   const Slicing& slicing, std::byte* scratch, const MessageHeader& header)
+Pipeline::Pipeline(Transport& transport, const DataFlow& flow, const Task& task,
+                   const Buffers& buffers, const Slicing& slicing, std::byte* scratch,
+                   const MessageHeader& header)
     : transport_(transport),
-      plan_(plan),
+      flow_(flow),
       task_(task),
       buffers_(buffers),
       slicing_(slicing),
@@ -146,7 +164,7 @@ void Pipeline::post_all_allowed() {
 
 void Pipeline::post_send() {
   const Send& send = *step(to_send_).send;
-  send_message(transport_, send.to, header(to_send_, send.chunks), payload_of(to_send_));
+  transport_.post_send(send.to, header(to_send_, send.chunks), payload_of(to_send_));
   to_send_ = after(to_send_, true);
 }
 
@@ -202,7 +220,7 @@ void Pipeline::apply(std::span<const std::byte> payload) {
     std::memcpy(into, payload.data(), payload.size());
     return;
   }
-  const bool first = plan_.first_touch[to_receive_.step];
+  const bool first = flow_.first_touch[to_receive_.step];
   const std::byte* ours = first ? in_input(receive.chunks, to_receive_.slice) : into;
   combine(task_.call.type, task_.call.reduce, into, ours, payload.data(),
           payload.size() / slicing_.element);
@@ -215,17 +233,17 @@ bool Pipeline::may_send(const Cursor& at) const {
     for (Cursor c = sent_; c != at; c = after(c, true)) ++under_way;
     if (under_way >= transport_.window() || step(sent_).send->to != step(at).send->to) return false;
   }
-  const Plan::Need& need = plan_.send_needs[at.step];
-  return need.step == Plan::none ||
+  const DataFlow::Need& need = flow_.send_needs[at.step];
+  return need.step == DataFlow::none ||
          to_receive_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
 }
 
 bool Pipeline::may_apply(const Cursor& at) const {
-  const Plan::Need& need = plan_.receive_needs[at.step];
-  if (need.step != Plan::none)
+  const DataFlow::Need& need = flow_.receive_needs[at.step];
+  if (need.step != DataFlow::none)
     return sent_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
-  const int last_use = plan_.reused_after[at.step];
-  if (at.segment == 0 || last_use == Plan::none || kept(step(at).receive->chunks)) return true;
+  const int last_use = flow_.reused_after[at.step];
+  if (at.segment == 0 || last_use == DataFlow::none || kept(step(at).receive->chunks)) return true;
   // The slice of the segment before must have left the scratch memory.
   return sent_ > Cursor{at.segment - 1, last_use, at.slice - slicing_.segment_slices};
 }
@@ -248,7 +266,7 @@ std::span<const std::byte> Pipeline::payload_of(const Cursor& at) const {
   const Send& send = *step(at).send;
   const ChunkRange source{send.input.value_or(send.chunks.first), send.chunks.count};
   if (source.count == 0) return {};
-  return {plan_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
+  return {flow_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
           slicing_.bytes_of(source, at.slice)};
 }
 
@@ -268,12 +286,6 @@ Cursor Pipeline::seek(Cursor at, bool sending) const {
   return end_;
 }
 
-Progress Pipeline::progress() const {
-  if (to_receive_ != end_ && !from_itself(to_receive_))
-    return {to_receive_.step, step(to_receive_).receive->from, true};
-  return {sent_.step, step(sent_).send->to, false};
-}
-
 // Whether the chunks that are both given and kept lie at the same address in both buffers.
 bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t element) {
   const ChunkRange given = buffers.given, kept = buffers.kept;
@@ -285,28 +297,35 @@ bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t ele
 
 }  // namespace
 
-PipelinedExecutor::PipelinedExecutor(Transport& transport, ControlChannel& control,
-                                     const ExecutorOptions& options)
-    : Executor(transport, control, options),
-      announcements_(transport.announcements()),
-      one_shot_(number_of(find_algorithm(Collective::all_reduce, "one_shot"))),
-      slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
-      slices_per_segment_(options.slices_per_segment) {}
+class PipelinedExecutor final : public Executor {
+ public:
+  PipelinedExecutor(Transport& transport, const ExecutorOptions& options)
+      : Executor(transport),
+        one_shot_(number_of(find_algorithm(Collective::all_reduce, "one_shot"))),
+        slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
+        slices_per_segment_(options.slices_per_segment) {}
+  void run(const Task& task) override;
+
+ private:
+  bool may_announce(const Task& task) const;
+  void add_announcements(const Task& task);
+  void pipeline(const DataFlow& flow, const Task& task);
+  const DataFlow& flow_of(const Schedule& schedule, bool in_place);
+  Buffers prepare(const DataFlow& flow, const Task& task);
+
+  const std::uint8_t one_shot_;  // the algorithm's number in the catalogue
+  const std::size_t slice_bytes_;
+  const int slices_per_segment_;
+  std::map<std::pair<const Schedule*, bool>, DataFlow> flows_;
+  std::vector<std::byte> scratch_, kept_input_, workspace_;  // kept between calls
+};
 
 // Whether this is a one-shot all-reduce of so few bytes that all ranks announce them.
 bool PipelinedExecutor::may_announce(const Task& task) const {
   const std::size_t bytes = task.chunks.count() * size_of(task.call.type),
                     others = static_cast<std::size_t>(transport_.size()) - 1;
-  return announcements_ && task.call.collective == Collective::all_reduce &&
-         task.call.algorithm == one_shot_ && bytes > 0 && others > 0 &&
-         bytes * others <= announcements_->bytes_in_a_round();
-}
-
-// An announcement in the trace of this thread: a message to, or from, each other rank.
-static void note_announcement(Trace::Message::Kind kind, int peer, int step, std::size_t bytes) {
-  if (Trace* trace = Trace::here())
-    trace->add(Trace::Message{
-        .kind = kind, .peer = peer, .step = step, .bytes = bytes, .time = Clock::now()});
+  return task.call.collective == Collective::all_reduce && task.call.algorithm == one_shot_ &&
+         bytes > 0 && others > 0 && bytes * others <= transport_.announced_bytes();
 }
 
 // Every rank announces its input. Then it adds up what all ranks have announced, itself included,
@@ -314,30 +333,31 @@ static void note_announcement(Trace::Message::Kind kind, int peer, int step, std
 void PipelinedExecutor::add_announcements(const Task& task) {
   const Call& call = task.call;
   const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
-  const int self = transport_.rank();
   std::byte* const sum = task.buffers.output;
-  for (int r = 0; r < transport_.size(); ++r)
-    if (r != self) note_announcement(Trace::Message::sent, r, self + r, bytes);
-  announcements_->announce(header(task, 0, {0, 1}), {task.buffers.input, bytes});
+  workspace_.assign(task.buffers.input, task.buffers.input + bytes);  // the output may be there
+  MessageHeader header = this->header(task, 0, {0, 1});
+  header.slice = MessageHeader::to_everybody;
+  transport_.post_send(Transport::everybody, header, workspace_);
   for (int r = 0; r < transport_.size(); ++r) {
-    auto theirs = announcements_->read(r);
-    const int step = self + r;  // of the schedule, in which the two ranks meet
-    if (theirs && r != self) note_announcement(Trace::Message::received, r, step, bytes);
-    if (!theirs) theirs = wait({step, r, true}).payload;
+    std::span<const std::byte> theirs = workspace_;
+    if (r != transport_.rank()) {
+      transport_.post_receive(r, header, {});
+      theirs = transport_.wait(Deadline::never())->payload;
+    }
     if (r == 0)
-      std::memcpy(sum, theirs->data(), bytes);
+      std::memcpy(sum, theirs.data(), bytes);
     else
-      combine(call.type, call.reduce, sum, sum, theirs->data(), count);
+      combine(call.type, call.reduce, sum, sum, theirs.data(), count);
   }
 }
 
-void PipelinedExecutor::move_data(const Task& task) {
+void PipelinedExecutor::run(const Task& task) {
   if (may_announce(task)) return add_announcements(task);
   const std::size_t element = size_of(task.call.type);
   const Chunks& chunks = task.chunks;
   const Buffers& buffers = task.buffers;
-  const Plan& plan = plan_for(task.schedule, shares_memory(buffers, chunks, element));
-  if (plan.single_chunks || buffers.kept.count == chunks.chunks()) return pipeline(plan, task);
+  const DataFlow& flow = flow_of(task.schedule, shares_memory(buffers, chunks, element));
+  if (flow.single_chunks || buffers.kept.count == chunks.chunks()) return pipeline(flow, task);
 
   // A message of several chunks needs them side by side. A rank that keeps only some of them runs
   // in a workspace, and copies those out.
@@ -345,44 +365,44 @@ void PipelinedExecutor::move_data(const Task& task) {
   Task through = task;
   through.buffers.output = workspace_.data();
   through.buffers.kept = {0, chunks.chunks()};
-  pipeline(plan_for(task.schedule, false), through);
+  pipeline(flow_of(task.schedule, false), through);
   const std::size_t bytes = chunks.size(buffers.kept) * element;
   if (bytes > 0)
     std::memcpy(buffers.output, workspace_.data() + chunks.begin(buffers.kept) * element, bytes);
 }
 
-void PipelinedExecutor::pipeline(const Plan& plan, const Task& task) {
-  const Buffers buffers = prepare(plan, task);
-  const Slicing slicing(task, plan, slice_bytes_, slices_per_segment_);
+void PipelinedExecutor::pipeline(const DataFlow& flow, const Task& task) {
+  const Buffers buffers = prepare(flow, task);
+  const Slicing slicing(task, flow, slice_bytes_, slices_per_segment_);
   bool passes_through = false;  // some chunk is received that this rank does not keep
   for (int c = 0; c < task.chunks.chunks(); ++c)
-    passes_through = passes_through || (plan.received[c] && !contains(buffers.kept, c));
+    passes_through = passes_through || (flow.received[c] && !contains(buffers.kept, c));
   if (passes_through && scratch_.size() < slicing.scratch_bytes())
     scratch_.resize(slicing.scratch_bytes());
 
-  Pipeline pipeline(transport_, plan, task, buffers, slicing, scratch_.data(), header(task, 0, {}));
+  Pipeline pipeline(transport_, flow, task, buffers, slicing, scratch_.data(), header(task, 0, {}));
   while (!pipeline.finished()) {
     pipeline.post_all_allowed();
     if (pipeline.finished()) return;
-    pipeline.complete(wait(pipeline.progress()));
+    pipeline.complete(*transport_.wait(Deadline::never()));
   }
 }
 
-const Plan& PipelinedExecutor::plan_for(const Schedule& schedule, bool in_place) {
+const DataFlow& PipelinedExecutor::flow_of(const Schedule& schedule, bool in_place) {
   const auto key = std::pair(&schedule, in_place);
-  const auto found = plans_.find(key);
-  if (found != plans_.end()) return found->second;
-  return plans_.emplace(key, plan(schedule, in_place)).first->second;
+  const auto found = flows_.find(key);
+  if (found != flows_.end()) return found->second;
+  return flows_.emplace(key, data_flow(schedule, in_place)).first->second;
 }
 
 // Copies what must lie elsewhere before the first step: chunks of the output that nothing is
-// received into, and what the plan asks for. Returns where the data is then.
-Buffers PipelinedExecutor::prepare(const Plan& plan, const Task& task) {
+// received into, and what the data flow asks for. Returns where the data is then.
+Buffers PipelinedExecutor::prepare(const DataFlow& flow, const Task& task) {
   const Chunks& chunks = task.chunks;
   const std::size_t element = size_of(task.call.type);
   Buffers buffers = task.buffers;
   for (int c = 0; c < chunks.chunks(); ++c) {
-    const bool wanted = plan.starts_in_output || !plan.received[c];
+    const bool wanted = flow.starts_in_output || !flow.received[c];
     if (!wanted || chunks.size(c) == 0 || !contains(buffers.given, c) || !contains(buffers.kept, c))
       continue;
     const auto offset = [&](ChunkRange within) {
@@ -392,11 +412,16 @@ Buffers PipelinedExecutor::prepare(const Plan& plan, const Task& task) {
     std::byte* out = buffers.output + offset(buffers.kept);
     if (in != out) std::memcpy(out, in, chunks.size(c) * element);
   }
-  if (plan.keeps_input) {
+  if (flow.keeps_input) {
     kept_input_.assign(buffers.input, buffers.input + chunks.size(buffers.given) * element);
     buffers.input = kept_input_.data();
   }
   return buffers;
+}
+
+std::unique_ptr<Executor> make_pipelined_executor(Transport& transport,
+                                                  const ExecutorOptions& options) {
+  return std::make_unique<PipelinedExecutor>(transport, options);
 }
 
 }  // namespace ringside::collectives

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/bootstrap/connections.hpp"
+#include "collectives/bootstrap/connect.hpp"
 #include "collectives/execution/backend.hpp"
-#include "collectives/execution/first_failure.hpp"
-#include "collectives/execution/make_executor.hpp"
+#include "collectives/execution/executor.hpp"
 #include "collectives/execution/reduce.hpp"
+#include "collectives/execution/watchdog.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -18,9 +18,10 @@ class ScheduleBackend final : public Backend {
   ScheduleBackend(Connections connections, ExecutorOptions options)
       : connections_(std::move(connections)),
         options_(std::move(options)),
-        executor_(make_executor(*connections_.transport, *connections_.control, options_)),
-        sent_to_(connections_.transport->size()),
-        received_from_(connections_.transport->size()) {}
+        watchdog_(*connections_.transport, *connections_.control, options_),
+        executor_(make_executor(watchdog_, options_)),
+        sent_to_(size()),
+        received_from_(size()) {}
 
   int rank() const override { return connections_.transport->rank(); }
   int size() const override { return connections_.transport->size(); }
@@ -28,30 +29,25 @@ class ScheduleBackend final : public Backend {
   Traffic traffic() const override { return connections_.transport->traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
-    failure_.throw_if_any();
+    const std::uint64_t number = next_number(call);
+    watchdog_.begin(number, call);
     try {
       const Schedule& schedule = schedule_of(call);
+      watchdog_.set_steps(schedule.steps.size());
       const Chunks chunks = chunks_of(call, schedule);
-      executor_->run({schedule, call, next_number(call), chunks,
+      executor_->run({schedule, call, number, chunks,
                       buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
                                  static_cast<std::byte*>(output))});
-      if (call.reduce == ReduceOp::avg) divide_sum(call, chunks, output);
-    } catch (const RankFailure& failure) {
-      failure_.keep(failure);
-      throw;
-    } catch (const Error& error) {
-      failure_.keep(RankFailure(rank(), error.what()));
-      throw;
-    } catch (const std::exception& error) {  // the executor has not told anybody of this one
-      abort(fmt::format("rank {} failed in {}: {}", rank(), describe(call), error.what()));
-      failure_.throw_if_any();
+      watchdog_.end();
+      divide_sum(call, output);
+    } catch (...) {
+      watchdog_.give_up();
     }
   }
 
   void interrupt(const std::string& cause) noexcept override {
     // Other ranks are told the cause alone, not in which call this rank ended itself.
-    connections_.control->interrupt(
-        RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
+    watchdog_.interrupt(RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
   }
 
   Endpoint listen() override { return connections_.connector->listen(); }
@@ -61,24 +57,16 @@ class ScheduleBackend final : public Backend {
     ExecutorOptions options = options_;
     options.group = name;
     const auto check = [this] { connections_.control->listen(); };  // a member may have died
-    return std::make_unique<ScheduleBackend>(
-        connections_.connector->connect(name, rank, members, check), options);
+    Connections inner = connections_.connector->connect(name, rank, members, check);
+    if (connections_.wire) inner = behind_wire(std::move(inner), connections_.wire);
+    return std::make_unique<ScheduleBackend>(std::move(inner), options);
   }
 
   void abort(const std::string& cause) noexcept override {
-    executor_->abort(failure_.keep(RankFailure(rank(), cause)));
+    watchdog_.abort(RankFailure(rank(), cause));
   }
 
  private:
-  // The sum is complete: each element is divided once, where the result is kept.
-  void divide_sum(const Call& call, const Chunks& chunks, void* output) const {
-    if (call.collective == Collective::all_reduce ||
-        (call.collective == Collective::reduce && rank() == call.root))
-      scale_for_avg(call.type, output, call.count, size());
-    if (call.collective == Collective::reduce_scatter)
-      scale_for_avg(call.type, output, chunks.size(rank()), size());
-  }
-
   // Made once for each kind of call, and kept: executors refer to it.
   const Schedule& schedule_of(const Call& call) {
     const auto kind = std::tuple(call.collective, call.algorithm, call.root, call.peer);
@@ -152,17 +140,21 @@ class ScheduleBackend final : public Backend {
   Connections connections_;
   const ExecutorOptions options_;
   std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t>, Schedule> schedules_;
+  Watchdog watchdog_;  // in front of the transport
   std::unique_ptr<Executor> executor_;
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
-  FirstFailure failure_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> Backend::connect_sub_group(const std::string&, int,
-                                                    const std::vector<Endpoint>&) {
-  fail("the {} backend cannot be split into sub-groups", name());
+void Backend::divide_sum(const Call& call, void* output) const {
+  if (call.reduce != ReduceOp::avg) return;
+  if (call.collective == Collective::all_reduce ||
+      (call.collective == Collective::reduce && rank() == call.root))
+    scale_for_avg(call.type, output, call.count, size());
+  if (call.collective == Collective::reduce_scatter)
+    scale_for_avg(call.type, output, Chunks::even(call.count, size()).size(rank()), size());
 }
 
 std::unique_ptr<Backend> make_schedule_backend(Connections connections, ExecutorOptions options) {

@@ -32,8 +32,7 @@ class SimpleExecutor final : public Executor {
  public:
   using Executor::Executor;
 
- private:
-  void move_data(const Task& task) override {
+  void run(const Task& task) override {
     const auto& [input, given, output, kept] = task.buffers;
     workspace_.resize(task.chunks.count() * size_of(task.call.type));
     copy(bytes_of(task, input, given.first, given), held(task, given));
@@ -44,6 +43,7 @@ class SimpleExecutor final : public Executor {
     copy(held(task, kept), bytes_of(task, output, kept.first, kept));
   }
 
+ private:
   // Sends this rank's message of the step, and waits until it is sent and the other has arrived in
   // incoming_. It is applied afterwards: a rank sends what it held before the step. And every rank
   // takes its message before it waits for anything else, so two ranks that exchange chunks do not
@@ -54,12 +54,11 @@ class SimpleExecutor final : public Executor {
     if (send && send->to == transport_.rank())  // to itself, without the transport
       return copy(outgoing(task, *send), incoming_);
     if (send)
-      send_message(transport_, send->to, header(task, step, send->chunks), outgoing(task, *send));
+      transport_.post_send(send->to, header(task, step, send->chunks), outgoing(task, *send));
     if (receive)
       transport_.post_receive(receive->from, header(task, step, receive->chunks), incoming_);
     for (bool sent = !send, received = !receive; !sent || !received;) {
-      const int peer = received ? send->to : receive->from;
-      const bool arrived = wait({step, peer, !received}).kind == Completion::received;
+      const bool arrived = transport_.wait(Deadline::never())->kind == Completion::received;
       if (arrived) transport_.release();
       (arrived ? received : sent) = true;
     }
@@ -90,9 +89,8 @@ class SimpleExecutor final : public Executor {
   std::vector<std::byte> incoming_;   // the message that arrived in this step
 };
 
-std::unique_ptr<Executor> make_simple_executor(Transport& transport, ControlChannel& control,
-                                               const ExecutorOptions& options) {
-  return std::make_unique<SimpleExecutor>(transport, control, options);
+std::unique_ptr<Executor> make_simple_executor(Transport& transport) {
+  return std::make_unique<SimpleExecutor>(transport);
 }
 
 }  // namespace ringside::collectives

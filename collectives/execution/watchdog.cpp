@@ -5,69 +5,118 @@
 
 #include <fmt/format.h>
 
+#include "base/trace.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 
 namespace ringside::collectives {
 
-Watchdog::Watchdog(Transport& transport, ControlChannel& control, const ExecutorOptions& options)
-    : transport_(transport),
+Watchdog::Watchdog(Transport& inner, ControlChannel& control, const ExecutorOptions& options)
+    : Transport(inner.rank(), inner.size(), inner.job()),
+      inner_(inner),
       control_(control),
       options_(options),
-      recorder_(transport.rank(), transport.size(), flight_folder_from_environment(),
-                options.group) {}
+      recorder_(rank(), size(), flight_folder_from_environment(), options.group) {}
 
-void Watchdog::begin(const Task& task) {
-  task_ = &task;
-  progress_ = {};
-  bytes_received_ = 0;
-  recorder_.begin(task.sequence, task.call, static_cast<std::uint32_t>(task.schedule.steps.size()));
-  if (task.call.collective != Collective::point_to_point)
-    control_.history().add(task.sequence, task.call);
+void Watchdog::begin(std::uint64_t sequence, const Call& call) {
+  failure_.throw_if_any();
+  record_ = &recorder_.begin(sequence, call);
+  if (call.collective != Collective::point_to_point) control_.history().add(sequence, call);
 }
 
-void Watchdog::end() {
-  recorder_.end(FlightEntry::done);
+// In the schedule. Announcements have one header for all ranks, and two ranks meet in this step.
+std::uint32_t Watchdog::step_of(const MessageHeader& header, int peer) const {
+  return header.announced() ? static_cast<std::uint32_t>(rank() + peer) : header.step;
 }
 
-Completion Watchdog::wait(const Progress& progress) {
-  progress_ = progress;
-  recorder_.progress(static_cast<std::uint32_t>(progress.step),
-                     progress.receiving ? progress.peer : -1, bytes_received_);
-  const auto start = Clock::now();
-  const Seconds interval = std::min(options_.timeout, Position::every);
-  auto told = start;  // when this rank last told its position
-  bool warned = false;
-  for (;;) {
-    control_.throw_if_interrupted();
-    const auto patience = std::min(options_.timeout, ControlChannel::poll_interval);
-    if (const auto completion = wait_for_transport(Deadline::after(patience))) {
-      bytes_received_ += completion->payload.size();
-      if (warned)
-        options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", transport_.rank(),
-                                  seconds_since(start), task_->sequence));
-      return *completion;
-    }
-    control_.listen();
-    if (seconds_since(told) >= interval.count()) {
-      exchange_positions();
-      told = Clock::now();
-    }
-    const double waited = seconds_since(start);
-    if (waited >= options_.timeout.count()) time_out();
-    if (!warned && options_.warn_after.count() > 0 && waited >= options_.warn_after.count()) {
-      warn_of_wait(waited);
-      warned = true;
-    }
+void Watchdog::note_sent(int peer, const MessageHeader& header) const {
+  if (Trace* trace = Trace::here())
+    trace->add(Trace::Message{.kind = Trace::Message::sent,
+                              .peer = peer,
+                              .step = static_cast<int>(step_of(header, peer)),
+                              .slice = header.announced() ? 0 : header.slice,
+                              .bytes = header.bytes,
+                              .time = Clock::now()});
+}
+
+void Watchdog::start_send(int peer, const MessageHeader& header,
+                          std::span<const std::byte> payload) {
+  if (peer == everybody) {
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) note_sent(r, header);
+  } else {
+    note_sent(peer, header);
+    sends_.push_back({peer, header.step});
   }
+  inner_.post_send(peer, header, payload);
 }
 
-std::optional<Completion> Watchdog::wait_for_transport(const Deadline& deadline) {
+void Watchdog::post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) {
+  receive_ = {peer, step_of(expected, peer)};
+  inner_.post_receive(peer, expected, into);
+}
+
+std::optional<Completion> Watchdog::wait(const Deadline& deadline) {
+  const Seconds patience = std::min(options_.timeout, ControlChannel::poll_interval);
+  begin_wait();
   try {
-    return transport_.wait(deadline);
+    const Deadline first = Deadline::from_first_look(patience);
+    auto completion = inner_.wait(first);
+    if (!completion) wait_start_ = told_ = looked_ = first.start();
+    while (!completion && !deadline.expired()) {
+      look();
+      completion = inner_.wait(Deadline::after(patience));
+    }
+    if (completion) note_completion(*completion);
+    return completion;
   } catch (const ConnectionBroken& broken) {
     control_.explain(broken.peer, broken.what());
   }
+}
+
+void Watchdog::begin_wait() {
+  awaited_ = receive_.peer >= 0 || sends_.empty() ? receive_ : sends_.front();
+  record_->step = awaited_.step;
+  record_->waiting_for = receive_.peer;
+  warned_ = false;
+  interruption_.throw_if_set();
+}
+
+void Watchdog::note_completion(const Completion& completion) {
+  if (completion.kind == Completion::sent) {
+    sends_.pop_front();
+  } else {
+    record_->bytes_received += completion.payload.size();
+    if (Trace* trace = Trace::here())
+      trace->add(Trace::Message{.kind = Trace::Message::received,
+                                .peer = receive_.peer,
+                                .step = static_cast<int>(receive_.step),
+                                .time = Clock::now()});
+    receive_ = {};
+  }
+  if (warned_)
+    options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", rank(),
+                              seconds_since(wait_start_), record_->sequence));
+}
+
+void Watchdog::look() {
+  // This rank itself stood still, at a breakpoint for example: it has not waited all that time.
+  const double since_last = seconds_since(looked_);
+  looked_ = Clock::now();
+  if (since_last >= std::max(options_.timeout, 10 * ControlChannel::poll_interval).count())
+    wait_start_ = looked_;
+  control_.listen();
+  if (seconds_since(told_) >= std::min(options_.timeout, Position::every).count()) {
+    exchange_positions();
+    told_ = Clock::now();
+  }
+  const double waited = seconds_since(wait_start_);
+  if (waited >= options_.timeout.count()) time_out();
+  if (!warned_ && options_.warn_after.count() > 0 && waited >= options_.warn_after.count()) {
+    warn_of_wait(waited);
+    warned_ = true;
+  }
+  interruption_.throw_if_set();
 }
 
 // Nothing has arrived for a while, which may be in order. But ranks that wait for each other in
@@ -75,10 +124,10 @@ std::optional<Completion> Watchdog::wait_for_transport(const Deadline& deadline)
 void Watchdog::exchange_positions() {
   control_.tell_position(position());
   const auto positions = control_.positions(Seconds(0));
-  for (int r = 0; r < transport_.size(); ++r)
-    if (positions[r].recent() && positions[r].sequence == task_->sequence &&
-        numbered_alike(task_->call, positions[r].call))
-      check_call(task_->sequence, task_->call, positions[r].call, transport_.rank(), r);
+  for (int r = 0; r < size(); ++r)
+    if (positions[r].recent() && positions[r].sequence == record_->sequence &&
+        numbered_alike(record_->call, positions[r].call))
+      check_call(record_->sequence, record_->call, positions[r].call, rank(), r);
   compare_histories(positions);
 }
 
@@ -86,27 +135,27 @@ void Watchdog::exchange_positions() {
 // rank under the same number, however long ago.
 void Watchdog::compare_histories(const std::vector<Position>& positions) const {
   const CallHistory& ours = control_.history();
-  for (int r = 0; r < transport_.size(); ++r) {
+  for (int r = 0; r < size(); ++r) {
     const CallHistory& theirs = positions[r].made;
-    if (const auto number = ours.parted_from(theirs))
-      check_call(*number, ours.at(*number), theirs.at(*number), transport_.rank(), r);
+    if (const auto number = ours.first_difference(theirs))
+      check_call(*number, ours.at(*number), theirs.at(*number), rank(), r);
   }
 }
 
 Position Watchdog::position() const {
   Position mine;
-  mine.sequence = task_->sequence;
-  mine.call = task_->call;
-  mine.step = static_cast<std::uint32_t>(progress_.step);
-  mine.waiting_for = progress_.peer;
+  mine.sequence = record_->sequence;
+  mine.call = record_->call;
+  mine.step = record_->step;
+  mine.waiting_for = awaited_.peer;
   return mine;
 }
 
 Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const {
   Others known;
   std::vector<std::string> waiting;
-  for (int r = 0; r < transport_.size(); ++r) {
-    if (r == transport_.rank()) continue;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
     if (!positions[r].recent())
       known.silent.push_back(r);
     else if (r < 16)
@@ -125,28 +174,34 @@ Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const 
 // "call #7 of sub-group split1.color0 (ranks 2,3 of the job), all_reduce of 1000 fp32 (sum, ring),
 // step 2 of 6"
 std::string Watchdog::where() const {
-  const int steps = static_cast<int>(task_->schedule.steps.size());
   return fmt::format(
-      "call #{}{}, {}, step {} of {}", task_->sequence,
+      "call #{}{}, {}, step {} of {}", record_->sequence,
       options_.group.empty() ? "" : " of sub-group " + sub_group_in_words(options_.group),
-      describe(task_->call), std::min(progress_.step + 1, steps), steps);
+      describe(record_->call), std::min(record_->step + 1, record_->steps), record_->steps);
 }
 
 void Watchdog::warn_of_wait(double seconds) {
   const Others known = others(control_.positions(Seconds(0)));
   const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
   options_.warn(fmt::format(
-      "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}",
-      transport_.rank(), progress_.peer, seconds, where(), options_.timeout.count(), known.silence,
-      between, known.waiting));
+      "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}", rank(),
+      awaited_.peer, seconds, where(), options_.timeout.count(), known.silence, between,
+      known.waiting));
 }
 
+// Throws, unless a debugger holds a rank: then the wait begins again.
 void Watchdog::time_out() {
+  if (const auto held = control_.rank_in_debugger()) {
+    options_.warn(fmt::format("rank {} goes on waiting in call #{}: a debugger holds rank {}",
+                              rank(), record_->sequence, *held));
+    wait_start_ = Clock::now();
+    return;
+  }
   const Others known = others(control_.positions(1.2 * Position::every));
-  const int blamed = known.silent.empty() ? progress_.peer : known.silent.front();
+  const int blamed = known.silent.empty() ? awaited_.peer : known.silent.front();
   throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
-                                        known.silence, known.silence.empty() ? "" : "; ",
-                                        transport_.rank(), progress_.peer, options_.timeout.count(),
+                                        known.silence, known.silence.empty() ? "" : "; ", rank(),
+                                        awaited_.peer, options_.timeout.count(),
                                         known.waiting.empty() ? "" : "; ", known.waiting));
 }
 
@@ -172,13 +227,12 @@ void Watchdog::give_up() {
   try {
     rethrow_first_cause();
   } catch (const RankFailure& failure) {
-    const auto text =
-        fmt::format("{} [rank {} was in {}]", failure.what(), transport_.rank(), where());
+    const auto text = fmt::format("{} [rank {} was in {}]", failure.what(), rank(), where());
     const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
     abort(told);
     throw told;
   } catch (const Error& error) {
-    abort(RankFailure(transport_.rank(), error.what()));
+    abort(RankFailure(rank(), error.what()));
     throw;
   } catch (const std::bad_alloc&) {
     fail_here("out of memory");
@@ -190,16 +244,17 @@ void Watchdog::give_up() {
 }
 
 void Watchdog::fail_here(const char* reason) {
-  const RankFailure failure(transport_.rank(), fmt::format("rank {} failed in {}: {}",
-                                                           transport_.rank(), where(), reason));
+  const RankFailure failure(rank(),
+                            fmt::format("rank {} failed in {}: {}", rank(), where(), reason));
   abort(failure);
   throw failure;
 }
 
 void Watchdog::abort(const RankFailure& cause) noexcept {
-  recorder_.write(cause.what());
-  control_.abort(cause);
-  transport_.cancel();
+  const RankFailure& first = failure_.keep(cause);
+  recorder_.write(first.what());
+  control_.abort(first);
+  cancel();
 }
 
 }  // namespace ringside::collectives

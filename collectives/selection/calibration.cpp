@@ -4,9 +4,9 @@
 #include <thread>
 
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/execution/make_executor.hpp"
+#include "collectives/execution/executor.hpp"
+#include "collectives/execution/watchdog.hpp"
 #include "collectives/selection/calibration_file.hpp"
-#include "collectives/transport/announcements.hpp"
 #include "collectives/transport/shm/announcement.hpp"
 
 namespace ringside::collectives {
@@ -116,8 +116,7 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
     if (!algorithms.costs()) costs.common.cores *= std::max(1, hosts);
     costs.common.slice_bytes =
         executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
-    const Announcements* const announcements = transport.announcements();
-    costs.common.announced_bytes = announcements ? announcements->bytes_in_a_round() : 0;
+    costs.common.announced_bytes = transport.announced_bytes();
   }
   const Algorithm& tree = find_algorithm(Collective::broadcast, "binomial");
   Call call{.collective = Collective::broadcast,
@@ -127,8 +126,16 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
   call.algorithm = number_of(tree);
   auto* bytes = reinterpret_cast<std::byte*>(&costs);
   const Schedule schedule = tree.make(transport.size(), transport.rank(), 0);
-  make_executor(transport, *connections.control, executor)
-      ->run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
+  Watchdog watchdog(transport, *connections.control, executor);
+  watchdog.begin(0, call);
+  watchdog.set_steps(schedule.steps.size());
+  try {
+    make_executor(watchdog, executor)
+        ->run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
+    watchdog.end();
+  } catch (...) {
+    watchdog.give_up();
+  }
   transport.reset_traffic();
   algorithms.set_costs(costs);
   return algorithms;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/atomic_file.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
 
@@ -40,21 +41,18 @@ Json read_entries(const fs::path& path) {
 }
 
 void replace_file(const fs::path& path, const std::string& text) {
-  const fs::path beside = path.string() + fmt::format(".{}", ::getpid());
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  std::ofstream file(beside);
-  file << text;
-  file.close();
-  const bool written = !file.fail();
-  if (written) fs::rename(beside, path, error);
-  if (written && !error) return;
   std::error_code ignored;
-  fs::remove(beside, ignored);
-  fail(
-      "cannot write the calibration to {}: make the folder writable, or set XDG_CACHE_HOME to "
-      "another one",
-      path.string());
+  fs::create_directories(path.parent_path(), ignored);
+  try {
+    AtomicFile file(path);
+    file.write(text);
+    file.commit();
+  } catch (const Error&) {
+    fail(
+        "cannot write the calibration to {}: make the folder writable, or set XDG_CACHE_HOME to "
+        "another one",
+        path.string());
+  }
 }
 
 }  // namespace

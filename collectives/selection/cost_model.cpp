@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "collectives/execution/data_flow.hpp"
 #include "collectives/execution/executor_options.hpp"
-#include "collectives/execution/plan.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -90,7 +90,7 @@ class Walk {
   }
 
   RankWalk make_walk(const Schedule& schedule, int rank) const {
-    const Plan order = plan(schedule, false);
+    const DataFlow flow = data_flow(schedule, false);
     const int steps = static_cast<int>(schedule.steps.size());
     RankWalk walk;
     for (auto* times : {&walk.left, &walk.arrives, &walk.received})
@@ -99,12 +99,12 @@ class Walk {
       for (int s = 0; s < steps; ++s) {
         const Step& step = schedule.steps[s];
         if (step.send && step.send->to != rank)
-          add_slices(walk.sends, s, begin, step.send->to, step.send->chunks, order.send_needs[s],
+          add_slices(walk.sends, s, begin, step.send->to, step.send->chunks, flow.send_needs[s],
                      schedule, false);
         if (begin == 0 && step.send && step.send->to != rank) count(step.send->chunks, walk.sent);
         if (step.receive)
           add_slices(walk.receives, s, begin, step.receive->from, step.receive->chunks,
-                     order.receive_needs[s], schedule, true);
+                     flow.receive_needs[s], schedule, true);
       }
     return walk;
   }
@@ -117,7 +117,7 @@ class Walk {
   }
 
   void add_slices(std::vector<Move>& moves, int step, int begin, int peer, ChunkRange range,
-                  Plan::Need need, const Schedule& schedule, bool receiving) const {
+                  DataFlow::Need need, const Schedule& schedule, bool receiving) const {
     const double bytes = bytes_of(range);
     const int end = std::min(begin + segment_, slices_of(bytes));
     for (int slice = begin; slice < end; ++slice) {
@@ -126,7 +126,7 @@ class Walk {
       if (slice_ > 0)
         move.messages = std::max(1.0, move.bytes / static_cast<double>(parameters_.slice_bytes));
       move.adds = receiving && schedule.steps[step].receive->action == Action::add;
-      if (need.step != Plan::none) {
+      if (need.step != DataFlow::none) {
         const Step& first = schedule.steps[need.step];
         const ChunkRange awaited = receiving ? first.send->chunks : first.receive->chunks;
         const int last = std::min(begin + segment_, slices_of(bytes_of(awaited))) - 1;

@@ -9,10 +9,10 @@
 //                |------- alpha + beta b -----------|                    from post to arrival
 //
 // A rank sends and receives at the same time, one message in each direction. A send waits for the
-// receives that it depends on, by the rules of the executor (plan()). Long chunks travel in slices,
-// so a chain is a pipeline here as in the executor. With overhead = alpha and no slices this is the
-// model of the literature: alpha + beta b for a message, one port in each direction. A smaller
-// overhead gives LogP: the next message need not wait until the last one has arrived.
+// receives that it depends on, by the rules of the executor (data_flow()). Long chunks travel in
+// slices, so a chain is a pipeline here as in the executor. With overhead = alpha and no slices
+// this is the model of the literature: alpha + beta b for a message, one port in each direction. A
+// smaller overhead gives LogP: the next message need not wait until the last one has arrived.
 //
 // The time until the last rank is done is the PATH: the time if every rank has a core. Ranks of one
 // host share its cores, and moving bytes costs time on a core at both ends. The WORK of all ranks
@@ -55,7 +55,7 @@ struct CostParameters {
   double turn = 0;      // added to alpha for each further rank on a core
   int cores = 0;        // shared by all ranks; 0: each rank has as many as it needs
   std::uint64_t slice_bytes = 0;      // maximum payload of a message; 0: chunks are not sliced
-  std::uint64_t announced_bytes = 0;  // in a round, of Announcements; no cost depends on it
+  std::uint64_t announced_bytes = 0;  // Transport::announced_bytes(); no cost depends on it
   bool operator==(const CostParameters&) const = default;
 };
 

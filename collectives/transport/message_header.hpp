@@ -15,6 +15,7 @@ namespace ringside::collectives {
 struct MessageHeader {
   static constexpr std::uint32_t expected_magic = 0x53474e52;  // "RNGS" in memory
   static constexpr std::uint32_t not_sliced = 0xffffffff;      // the slice of a simple executor
+  static constexpr std::uint32_t to_everybody = 0xfffffffe;    // the slice of an announcement
 
   std::uint32_t magic = expected_magic;
   std::uint32_t job = 0;       // a hash of the job key: messages of another job are refused
@@ -24,15 +25,10 @@ struct MessageHeader {
   std::uint32_t step = 0;
   std::uint32_t slice = 0;
   std::uint64_t bytes = 0;  // of the payload that follows
+  bool announced() const { return slice == to_everybody; }
   bool operator==(const MessageHeader&) const = default;
 };
 static_assert(sizeof(MessageHeader) == 96, "the layout is the wire format");
-
-// The ranks are in calls of different numbers. The first mismatch may be in an earlier call.
-class OutOfStep : public Error {
- public:
-  using Error::Error;
-};
 
 // Throws Error (OutOfStep where the numbers of the calls differ) unless the header `seen` from rank
 // `peer` is the one that rank `self` expects. The text names what differs.

@@ -1,7 +1,8 @@
 // The lower of the two seams: how messages get from one rank to another.
 //
-// To add a network, write a Transport; nothing else changes. A Transport belongs to one rank and
-// one thread, and starts no threads. An executor drives it in a loop:
+// To add a network, write a Transport, a function that connects it, and its name where users choose
+// one (docs/hacking.md). It belongs to one rank and one thread, and starts no threads. An executor
+// drives it in a loop:
 //
 //     post_send(right, header, payload)     up to window() sends may be in flight, all to one peer
 //     post_receive(left, header, into)      one receive at a time
@@ -39,10 +40,10 @@ struct Traffic {
   std::uint64_t payload_bytes_sent = 0;  // without headers
 };
 
-class Announcements;  // announcements.hpp
-
 class Transport {
  public:
+  static constexpr int everybody = -1;  // the peer of an announcement
+
   Transport(int rank, int size, std::uint32_t job = 0) : rank_(rank), size_(size), job_(job) {}
   virtual ~Transport() = default;
   Transport(const Transport&) = delete;
@@ -53,7 +54,12 @@ class Transport {
   std::uint32_t job() const { return job_; }  // for MessageHeader::job
   virtual std::string_view name() const = 0;
   virtual int window() const = 0;
-  virtual Announcements* announcements() { return nullptr; }  // its own, if it has any
+
+  // An announcement is a message of a few bytes to all other ranks at once, where ranks see the
+  // same memory (shm/announcement.hpp). Its slice is MessageHeader::to_everybody; no wait() reports
+  // that it is sent. Every rank announces once in a round, with the same header, and receives the
+  // announcements of all others before the next round. A rank can receive so many bytes in a round:
+  virtual std::size_t announced_bytes() const { return 0; }
 
   // The payload size at which long chunks travel fastest, measured: docs/performance.md.
   virtual std::size_t slice_bytes() const { return 256 * 1024; }
@@ -61,8 +67,9 @@ class Transport {
   // Starts a send. `payload` must stay in place, unchanged, until the send completes or cancel()
   // returns. Sends complete in the order in which they were posted.
   void post_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) {
-    traffic_.messages_sent += 1;
-    traffic_.payload_bytes_sent += payload.size();
+    const std::uint64_t copies = peer == everybody ? size_ - 1 : 1;
+    traffic_.messages_sent += copies;
+    traffic_.payload_bytes_sent += copies * payload.size();
     start_send(peer, header, payload);
   }
 
@@ -87,11 +94,11 @@ class Transport {
  protected:
   virtual void start_send(int peer, const MessageHeader& header,
                           std::span<const std::byte> payload) = 0;
-  Traffic traffic_;
 
  private:
   int rank_, size_;
   std::uint32_t job_;
+  Traffic traffic_;
 };
 
 }  // namespace ringside::collectives

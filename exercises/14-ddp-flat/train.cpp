@@ -1,8 +1,8 @@
 // `./exercise train 14`: the student's Flat as a strategy of ringside train.
-#include "cli/training/group_strategy.hpp"
 #include "flat.cpp"
+#include "training/strategies/group_strategy.hpp"
 
 using namespace ringside;
 
-extern "C" cli::MakeStrategy* const ringside_strategy =
-    cli::strategy_over<cli::GroupStrategy<student::ddp::Flat>>;
+extern "C" training::MakeStrategy* const ringside_strategy =
+    training::strategy_over<training::GroupStrategy<student::ddp::Flat>>;

@@ -1,8 +1,8 @@
 // `./exercise train 15`: the student's Overlap as a strategy of ringside train.
-#include "cli/training/group_strategy.hpp"
 #include "overlap.cpp"
+#include "training/strategies/group_strategy.hpp"
 
 using namespace ringside;
 
-extern "C" cli::MakeStrategy* const ringside_strategy =
-    cli::strategy_over<cli::GroupStrategy<student::ddp::Overlap>>;
+extern "C" training::MakeStrategy* const ringside_strategy =
+    training::strategy_over<training::GroupStrategy<student::ddp::Overlap>>;

@@ -1,10 +1,10 @@
 // `./exercise train 17`: the student's Bucketed as a strategy of ringside train.
 #include "bucket_queue.cpp"
 #include "bucketed.cpp"
-#include "cli/training/group_strategy.hpp"
 #include "gradient_buckets.cpp"
+#include "training/strategies/group_strategy.hpp"
 
 using namespace ringside;
 
-extern "C" cli::MakeStrategy* const ringside_strategy =
-    cli::strategy_over<cli::GroupStrategy<student::ddp::Bucketed, double>>;
+extern "C" training::MakeStrategy* const ringside_strategy =
+    training::strategy_over<training::GroupStrategy<student::ddp::Bucketed, double>>;

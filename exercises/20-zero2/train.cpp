@@ -1,9 +1,9 @@
 // `./exercise train 20`: the student's ShardedGradients as a strategy of ringside train.
-#include "cli/training/group_strategy.hpp"
 #include "gradient_shards.cpp"
 #include "stage2_gradients.hpp"
+#include "training/strategies/group_strategy.hpp"
 
 using namespace ringside;
 
-extern "C" cli::MakeStrategy* const ringside_strategy =
-    cli::strategy_over<cli::StageStrategy<student::zero::ShardedGradients, double, ddp::Alone>>;
+extern "C" training::MakeStrategy* const ringside_strategy = training::strategy_over<
+    training::StageStrategy<student::zero::ShardedGradients, double, ddp::Alone>>;

@@ -60,7 +60,7 @@ Json collect_ledger(World& world) {
   Json all = Json::array();
   for (const LedgerEntry& entry : ledger_under_zero(world)) {
     planning::Plan plan;
-    plan.mesh.axes = {{"dp", world.size()}};
+    plan.mesh = plan.mesh.with(planning::Axis::dp, world.size());
     plan.zero = entry.stage;
     const planning::Shards shards = student_shards_of(plan);
     const Quantity n("P", static_cast<double>(entry.parameters));

@@ -5,7 +5,7 @@
 #include "exercises/25-vocab-cross-entropy/interface.hpp"
 #include "exercises/judge/collectives/recorded_calls.hpp"
 #include "exercises/judge/tensor_parallel/divided_tensors.hpp"
-#include "tensor_parallel/vocabulary.hpp"
+#include "parallel/tensor/vocabulary.hpp"
 
 namespace ringside::exercises {
 namespace {

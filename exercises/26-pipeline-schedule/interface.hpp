@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "exercises/judge/student.hpp"
-#include "pipeline_parallel/schedule.hpp"
+#include "parallel/pipeline/schedule.hpp"
 
 namespace ringside::exercises {
 

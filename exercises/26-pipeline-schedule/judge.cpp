@@ -4,14 +4,14 @@
 #include <functional>
 #include <sstream>
 
-#include "cli/views/pipeline_picture.hpp"
+#include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "exercises/26-pipeline-schedule/interface.hpp"
 #include "exercises/judge/pipeline_parallel/pipeline_step.hpp"
 #include "exercises/judge/program.hpp"
-#include "pipeline_parallel/lower.hpp"
-#include "pipeline_parallel/proof/deadlock.hpp"
-#include "pipeline_parallel/proof/formulas.hpp"
-#include "pipeline_parallel/proof/verify.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/deadlock.hpp"
+#include "parallel/pipeline/proof/formulas.hpp"
+#include "parallel/pipeline/proof/verify.hpp"
 
 namespace ringside::exercises {
 namespace {

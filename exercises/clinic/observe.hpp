@@ -1,5 +1,5 @@
 // What the clinic notes of a training: a line of JSON for each step of a rank, in the file
-// $RINGSIDE_CLINIC/RANK.jsonl. The clinic edits its two calls into transformer/trainer.cpp.
+// $RINGSIDE_CLINIC/RANK.jsonl. The clinic edits its calls into training/trainer.cpp and step.cpp.
 #pragma once
 
 #include <cmath>

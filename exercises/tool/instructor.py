@@ -77,7 +77,7 @@ def export(args):
     copy(kit.program, hidden / "ringside-judge", 0o755)
     if any(kits.trains(kit, each) for each in chosen):
         copy(kit.ringside, hidden / "ringside", 0o755)
-        for name in ("cli/training/group_strategy.hpp", "cli/training/parallel_strategies.hpp"):
+        for name in ("training/strategies/group_strategy.hpp", "training/strategies/parallel_strategies.hpp"):
             copy(ROOT / name, hidden / "include" / name)
     for name in ("cut.py", "kit.py", "formats.py", "student.py"):
         copy(ROOT / "exercises/tool" / name, hidden / "tool" / name)

@@ -174,6 +174,14 @@ class Runner:
         self.kit, self.program, self.exercise, self.command = kit, program, exercise, command
         self.sanitized = any("-fsanitize" in flag for flag in kit.flags)  # slow, and needs terabytes of addresses
         self.seed, self.transport, self.deadline = seed, transport, deadline * (6 if self.sanitized else 1)
+        # Only what the ranks need: a student's code sees nothing of the caller's environment. The judge has the same one,
+        # because it compares bits: it has to multiply with the kernel of the BLAS that the ranks use.
+        self.environment = {"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        if self.sanitized:
+            self.environment["RINGSIDE_ONEDNN"] = "off"  # see .ci/run
+        for key in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
+            if key in os.environ:
+                self.environment[key] = os.environ[key]
         self.limits = LIMITS if shutil.which("prlimit") and not self.sanitized else []
 
     def world(self, case, size, folder):
@@ -186,20 +194,13 @@ class Runner:
             started = []
             for rank in range(processes):
                 program = self.kit.program if witness and rank == size - 1 else self.program
-                # Only what the ranks need: a student's code sees nothing of this environment.
-                environment = {
-                    "PATH": "/usr/bin:/bin", "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
+                environment = self.environment | {
+                    "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
                     "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                     "RINGSIDE_JOB_KEY": str(port), "RINGSIDE_CONNECT_TIMEOUT": str(max(2, self.deadline * 4 // 5)), "RINGSIDE_FLIGHT_DIR": f"{folder}/flights",
-                    "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed),
-                    "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-                if self.sanitized:
-                    environment["RINGSIDE_ONEDNN"] = "off"  # see .ci/run
+                    "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed)}
                 if self.command:
                     environment["RINGSIDE_STUDENT_PROGRAM"] = self.command
-                for key in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
-                    if key in os.environ:
-                        environment[key] = os.environ[key]
                 output = open(f"{folder}/{rank}.output", "wb")
                 started.append(subprocess.Popen(
                     [*self.limits, program, self.exercise["id"], "collect", case["id"], folder],
@@ -291,7 +292,7 @@ class Runner:
             return "judge error", ["the check never reached your code: please report this"], "", output
         given = {"world": size, "seed": self.seed, "ranks": [each["data"] for each in ranks]}
         judge = subprocess.run([self.kit.program, self.exercise["id"], "judge", case["id"]], input=json.dumps(given),
-                               capture_output=True, text=True)
+                               capture_output=True, text=True, env=self.environment)
         if judge.returncode != 0:
             return "judge error", [judge.stderr.strip() or f"the judge ended with {judge.returncode}"], "", output
         verdict = json.loads(judge.stdout)

@@ -65,6 +65,7 @@ def described(verdict):
 
 
 def references(kit, exercise):
+    os.environ["OPENBLAS_CORETYPE"] = "Haswell"  # the caller's choice must not reach ranks or judge
     runs = [{"transport": each, "seed": kits.seed_of(COURSE_KEY, each, exercise["id"]), "hidden": True} for each in TRANSPORTS]
     for transport, verdict in zip(TRANSPORTS, checked_reference(kit, exercise, runs)):
         if verdict["status"] != "right" or verdict["score"] != exercise["points"]:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/ops/ops.hpp"
+#include "parallel/pipeline/proof/formulas.hpp"
 #include "planning/formulas/devices.hpp"
 
 namespace ringside::planning {
@@ -17,15 +18,17 @@ struct Symbols {
         b("b", static_cast<double>(plan.micro_batch)),
         h("h", static_cast<double>(model.d_model)),
         a("a", static_cast<double>(model.heads)),
-        t("t", static_cast<double>(plan.mesh.size("tp"))),
-        tokens("T", static_cast<double>(plan.sequence * plan.micro_batch)),
+        t("t", static_cast<double>(plan.mesh.size(Axis::tp))),
+        tokens("T", static_cast<double>(plan.sequence) * static_cast<double>(plan.micro_batch)),
         e("e", plan.types.activations),
         f("f", static_cast<double>(model.d_ff)),
         q("q", static_cast<double>(model.q_width())),
-        kv("kv",
-           static_cast<double>(std::max(model.kv_width(), model.head_size * plan.mesh.size("tp")))),
-        vocabulary("V", static_cast<double>(model.vocabulary)) {}
+        kv("kv", static_cast<double>(
+                     std::max(model.kv_width(), model.head_size * plan.mesh.size(Axis::tp)))),
+        vocabulary("V", static_cast<double>(model.vocabulary)),
+        stream(plan.sequence_parallel ? h / t : h) {}
   Quantity s, b, h, a, t, tokens, e, f, q, kv, vocabulary;
+  Quantity stream;  // numbers of the residual stream for each token of the sequence
 };
 
 // A GPT's block in 16 bits, with dropout and without fused attention. Each 5 a s / h is three
@@ -52,22 +55,32 @@ Term gpt_block(const Symbols& x, const Plan& plan) {
 }
 
 // A block of transformer/layers.cpp. Attention is fused and keeps no scores, so selective
-// recomputation has nothing to drop. Kept for each token: the block's input, both normed inputs and
-// the sum before the second norm; q, k, v and the output of attention; gate, up and their product;
-// one number per head and per norm.
-Term llama_block(const Symbols& x, const Plan& plan) {
+// recomputation has nothing to drop. Kept for each token: the block's input and the sum before the
+// second norm, both in the residual stream; both normed inputs; q, k, v and the output of
+// attention; gate, up and their product; one number per head and per norm.
+//
+// Sequence parallel divides the residual stream. Ringside keeps the normed inputs whole; others
+// gather them again in backward.
+Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
   const Quantity &h = x.h, &q = x.q, &kv = x.kv, &f = x.f, &a = x.a, &t = x.t;
-  const char* const source = "transformer/memory.cpp";
+  const char* const source = "counted op by op in planning/formulas/activations.cpp";
   if (plan.recompute == Recompute::full)
     return {"A_block", "activations of a block, for one micro-batch: its input",
-            plan.sequence_parallel ? x.tokens * x.e * h / t : x.tokens * x.e * h, Unit::bytes,
-            source};
+            x.tokens * x.e * x.stream, Unit::bytes, source};
   const Quantity divided = 2 * q + 2 * kv + 3 * f + a;
-  if (plan.sequence_parallel)
-    return {"A_block", "activations of a block, for one micro-batch",
-            x.tokens * x.e * ((4 * h + 2 + divided) / t), Unit::bytes, source};
-  return {"A_block", "activations of a block, for one micro-batch",
-          x.tokens * x.e * (4 * h + 2 + divided / t), Unit::bytes, source};
+  const Quantity each = !plan.sequence_parallel ? 4 * h + 2 + divided / t
+                        : model.own             ? 2 * h + 2 + (2 * h + divided) / t
+                                                : (4 * h + 2 + divided) / t;
+  return {"A_block", "activations of a block, for one micro-batch", x.tokens * x.e * each,
+          Unit::bytes, source};
+}
+
+Quantity rows_of_logits(const Model& model, const Plan& plan) {
+  constexpr double beyond_any = 1e15;  // more tokens than any run has; fits in an integer
+  const double tokens = std::min(
+      static_cast<double>(plan.sequence) * static_cast<double>(plan.micro_batch), beyond_any);
+  return {"R", static_cast<double>(autograd::cross_entropy_rows(static_cast<std::int64_t>(tokens),
+                                                                model.vocabulary, plan.device))};
 }
 
 }  // namespace
@@ -75,7 +88,7 @@ Term llama_block(const Symbols& x, const Plan& plan) {
 Term block_activations(const Model& model, const Plan& plan) {
   const Symbols x(model, plan);
   if (model.kind == Model::Kind::gpt) return gpt_block(x, plan);
-  if (model.kind == Model::Kind::llama) return llama_block(x, plan);
+  if (model.kind == Model::Kind::llama) return llama_block(x, model, plan);
   const Quantity d("d", static_cast<double>(model.d_model));
   if (plan.recompute == Recompute::full)
     return {"A_block", "activations of a block, for one micro-batch: its input", x.tokens * x.e * d,
@@ -83,23 +96,24 @@ Term block_activations(const Model& model, const Plan& plan) {
   return feed_forward_activations(x.tokens, d, x.f, x.e, x.t);
 }
 
-// In the feed-forward part Ringside's backward holds the gradients of the residual stream and of
-// the product, and those of gate and up or of the down projection's matrix. For the other kinds the
-// papers do not count these.
-Term working_memory(const Model& model, const Plan& plan) {
+// In the feed-forward part backward holds the gradients of the residual stream and of the product,
+// and those of gate and up or of the down projection's matrix. In a pipeline the gradient that the
+// next stage sent is there, too. For the other kinds the papers do not count these.
+Term working_memory(const Model& model, const Plan& plan, const PipelinePart& part) {
   const Symbols x(model, plan);
-  const Quantity backward =
-      model.kind == Model::Kind::llama
-          ? x.e * (x.tokens * (x.h + x.f / x.t) + max(x.tokens, x.h) * x.f / x.t)
-          : 0;
+  const char* const source = "counted op by op in planning/formulas/activations.cpp";
+  Quantity backward = 0;
+  if (model.kind == Model::Kind::llama) {
+    const Quantity in_block = x.tokens * (x.h + x.f / x.t) + max(x.tokens, x.h) * x.f / x.t;
+    backward = x.e * (part.has_head ? in_block : in_block + x.tokens * x.stream);
+  }
   const char* const what = "gradients within a block, while backward runs through it";
-  if (plan.recompute != Recompute::full)
-    return {"A_working", what, backward, Unit::bytes, "transformer/memory.cpp"};
+  if (plan.recompute != Recompute::full) return {"A_working", what, backward, Unit::bytes, source};
   Plan kept = plan;
   kept.recompute = Recompute::none;
   const Term whole = block_activations(model, kept);
   return {"A_working", "one block that is computed again, and its gradients", whole + backward,
-          Unit::bytes, "transformer/memory.cpp"};
+          Unit::bytes, source};
 }
 
 Term head_activations(const Model& model, const Plan& plan) {
@@ -112,38 +126,46 @@ Term head_activations(const Model& model, const Plan& plan) {
             fmt::format("{}, section 4.3", korthikanti)};
   // Ringside computes some rows of logits at a time, and the gradient of the head's matrix with
   // them.
-  const auto rows =
-      autograd::cross_entropy_rows(plan.sequence * plan.micro_batch, model.vocabulary);
   return {"A_head", "activations at the head: rows of logits, last norm, the head's gradient",
-          x.e * ((Quantity("R", static_cast<double>(rows)) + x.h) * x.vocabulary / x.t +
-                 3 * x.tokens * x.h),
-          Unit::bytes, "transformer/memory.cpp"};
+          x.e * ((rows_of_logits(model, plan) + x.h) * x.vocabulary / x.t + 3 * x.tokens * x.h),
+          Unit::bytes, "autograd/ops/losses/linear_cross_entropy.cpp"};
 }
 
+Term kept_head(const Model& model, const Plan& plan) {
+  const Symbols x(model, plan);
+  return {
+      "A_kept", "kept at the head of a micro-batch: gradients of its matrix and input, and that",
+      model.kind == Model::Kind::llama ? x.e * (x.h * x.vocabulary / x.t + 2 * x.tokens * x.h) : 0,
+      Unit::bytes, "autograd/ops/losses/linear_cross_entropy.cpp"};
+}
+
+// The CPU converts values to fp32 while an op computes: the largest such copies are those of the
+// head's matrix, its gradient, and the rows of logits. A device multiplies bf16: its logits are
+// fp32 and their gradient is bf16, and the gradient of the matrix is fp32, with a copy in bf16.
+Term converted_head(const Model& model, const Plan& plan) {
+  const Symbols x(model, plan);
+  const Quantity matrix = x.h * x.vocabulary / x.t,
+                 logits = rows_of_logits(model, plan) * x.vocabulary / x.t;
+  return {"A_fp32", "fp32 copies of bf16 at the head",
+          plan.device == autograd::Device::cpu ? 6 * matrix + 2 * logits : 4 * matrix + 4 * logits,
+          Unit::bytes, "autograd/ops/losses/linear_cross_entropy.cpp"};
+}
+
+Term embedding_activations(const Model& model, const Plan& plan) {
+  const Symbols x(model, plan);
+  return {"A_embedding", "at the embedding: the gradients of its matrix and of its output",
+          x.e * (x.h * x.vocabulary / x.t + 3 * x.tokens * x.h), Unit::bytes,
+          "counted op by op in planning/formulas/activations.cpp"};
+}
+
+// Counted on the schedule, which has the formula of the papers beside it.
 Term blocks_in_flight(const Model& model, const Plan& plan, std::int64_t index) {
-  const Quantity p("p", static_cast<double>(plan.mesh.size("pp"))),
-      m("m", static_cast<double>(plan.micro_batches)), i("i", static_cast<double>(index)),
-      blocks("L_stage", static_cast<double>(blocks_of_stage(model, plan, index)));
-  const auto term = [&](const Quantity& count, const char* source) {
-    return Term{"L_held", "blocks whose activations the stage holds", count, Unit::number, source};
-  };
-  switch (plan.schedule) {
-    case Schedule::gpipe:
-      return term(blocks * m, "Huang et al. 2019 (GPipe), section 2.3");
-    case Schedule::one_f_one_b:
-      return term(blocks * min(m, p - i), "Narayanan et al. 2021, section 2.2.1");
-    case Schedule::zb_h1:
-      return term(blocks * min(m, p - i), "Qi et al. 2023 (Zero bubble), section 2.1");
-    case Schedule::zb_v:
-      return term(blocks * min(m, p), "Qi et al. 2024 (Controllable memory), section 3");
-    case Schedule::interleaved:
-      break;
-  }
-  // Rank 0 holds (v + 1) p - 1 chunks, which is L (1 + (p - 1)/(p v)) blocks; each further rank two
-  // fewer.
-  const Quantity v("v", static_cast<double>(plan.chunks));
-  return term(blocks * min(m * v, (v + 1) * p - 1 - 2 * i) / v,
-              "Korthikanti et al. 2022, section 4.2.3");
+  const PipelinePart part = pipeline_part(model, plan, index);
+  const Quantity blocks("L_stage", part.blocks), passes("c", part.blocks_in_flight / part.blocks);
+  const std::string formula(pipeline_parallel::in_flight_formula(plan.schedule));
+  return {"L_held", "blocks whose activations the stage holds", blocks * passes, Unit::number,
+          fmt::format("c forward passes of the rank, counted on the schedule{}",
+                      formula.empty() ? "" : "; of its stages " + formula)};
 }
 
 }  // namespace ringside::planning

@@ -16,13 +16,19 @@ Term block_activations(const Model& model, const Plan& plan);
 
 // What exists only while backward runs through a block: its gradients, and under full
 // recomputation its activations again.
-Term working_memory(const Model& model, const Plan& plan);
+Term working_memory(const Model& model, const Plan& plan, const PipelinePart& part);
 
-// At the head of the last stage: the last norm's tensors and logits.
+// Where the last stage is, at its head: the last norm's tensors and logits; what is kept of them
+// until backward; and copies in fp32 where Ringside trains in bf16.
 Term head_activations(const Model& model, const Plan& plan);
+Term kept_head(const Model& model, const Plan& plan);
+Term converted_head(const Model& model, const Plan& plan);
 
-// How many blocks' activations stage `index` holds at its peak: blocks of a chunk times chunks in
-// flight.
+// Where the first stage is, when backward has come to the embedding.
+Term embedding_activations(const Model& model, const Plan& plan);
+
+// How many blocks' activations pipeline rank `index` holds at its peak: the blocks of its stages
+// times the passes in flight.
 Term blocks_in_flight(const Model& model, const Plan& plan, std::int64_t index);
 
 }  // namespace ringside::planning

@@ -1,5 +1,7 @@
 #include "planning/formulas/communication.hpp"
 
+#include "planning/formulas/parameters.hpp"
+
 namespace ringside::planning {
 namespace {
 
@@ -13,7 +15,7 @@ Quantity residual_stream(const Model& model, const Plan& plan) {
 }
 
 Quantity tensor_ranks(const Plan& plan) {
-  return {"t", static_cast<double>(plan.mesh.size("tp"))};
+  return {"t", static_cast<double>(plan.mesh.size(Axis::tp))};
 }
 
 }  // namespace
@@ -39,7 +41,8 @@ Term ring_all_gather_bytes(const Quantity& n, const Quantity& buffer) {
 Term tensor_calls_of_block(const Model& model, const Plan& plan) {
   const Quantity halves("halves", model.heads == 0 ? 1 : 2);
   const bool again = plan.recompute == Recompute::full;
-  const double calls = plan.sequence_parallel ? (again ? 7 : 5) : (again ? 3 : 2);
+  const double kept = model.own ? 1 : 0;  // inputs that Ringside keeps whole are not gathered again
+  const double calls = plan.sequence_parallel ? (again ? 7 : 5) - kept : (again ? 3 : 2);
   return {"calls", "tensor-parallel calls of a block, one micro-batch", calls * halves,
           Unit::number, korthikanti};
 }
@@ -69,6 +72,21 @@ Term tensor_bytes_of_cross_entropy(const Plan& plan) {
 
 double calls_behind_blocks(double units, double blocks, bool has_head) {
   return std::max(0.0, std::min(units, has_head ? blocks + 1 : blocks) - 1);
+}
+
+// The embedding's backward reads no parameters, and the head's gradients are computed in forward; a
+// matrix that both share is gathered again.
+ShardedUnits sharded_units(const Model& model, const Quantity& t, const PipelinePart& part) {
+  const bool has_edges = model.vocabulary > 0, tied = has_edges && model.tied_head && part.has_head;
+  const int edges = !has_edges ? 0 : tied ? 1 : part.has_embedding + part.has_head;
+  ShardedUnits units;
+  units.count = part.blocks + edges, units.again = part.blocks + (tied ? edges : 0);
+  units.parameters_again = tied ? stage_parameters(model, t, part)
+                                : Quantity("L_stage", part.blocks) * whole_block(model, t);
+  const bool has_head = has_edges && part.has_head;
+  units.hidden = calls_behind_blocks(units.count, part.blocks, has_head);
+  units.hidden_again = calls_behind_blocks(units.again, part.blocks, has_head);
+  return units;
 }
 
 Term boundary_bytes(const Model& model, const Plan& plan) {

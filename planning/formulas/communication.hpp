@@ -31,6 +31,15 @@ Term tensor_bytes_of_cross_entropy(const Plan& plan);
 // its few reads.
 double calls_behind_blocks(double units, double blocks, bool has_head);
 
+// Of a part of the pipeline: its units, and those that are gathered again for backward, in which
+// they have `parameters_again`; and how many calls of each run behind a block.
+struct ShardedUnits {
+  double count = 0, again = 0;
+  Quantity parameters_again = 0;
+  double hidden = 0, hidden_again = 0;
+};
+ShardedUnits sharded_units(const Model& model, const Quantity& t, const PipelinePart& part);
+
 // Pipeline parallel: one message to a neighbouring stage.
 Term boundary_bytes(const Model& model, const Plan& plan);
 

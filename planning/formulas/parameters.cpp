@@ -102,16 +102,21 @@ Term head(const Model& model) {
   return {"P_head", "head", vocabulary * d, Unit::number, source_of(model)};
 }
 
-Quantity stage_parameters(const Model& model, const Quantity& t, const Quantity& blocks,
-                          bool is_first, bool is_last) {
-  Quantity sum = blocks;
+Term whole_block(const Model& model, const Quantity& t) {
+  return {"P_block", "parameters of a block on one rank",
+          block_matrices(model) / t + block_vectors(model), Unit::number,
+          "Shoeybi et al. 2019 (Megatron-LM), section 3"};
+}
+
+Quantity stage_parameters(const Model& model, const Quantity& t, const PipelinePart& part) {
+  Quantity sum = Quantity("L_stage", part.blocks) * whole_block(model, t);
   if (model.vocabulary == 0) return sum;
-  if (is_first) sum = sum + embedding(model) / t;
-  if (!is_last) return sum;
+  if (part.has_embedding) sum = sum + embedding(model) / t;
+  if (!part.has_head) return sum;
   sum = sum + last_norm(model);
   if (!model.tied_head) return sum + head(model) / t;
   // A tied head on another stage than the embedding is a copy.
-  return is_first ? sum : sum + embedding(model) / t;
+  return part.has_embedding ? sum : sum + embedding(model) / t;
 }
 
 std::vector<Term> parameter_count(const Model& model) {

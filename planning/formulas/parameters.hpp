@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "planning/model.hpp"
+#include "planning/plan.hpp"
 #include "planning/quantity.hpp"
 
 namespace ringside::planning {
@@ -26,10 +26,12 @@ Term last_norm(const Model& model);
 // The matrix of the head; 0 if it is the embedding's.
 Term head(const Model& model);
 
-// The parameters of a stage on one of t tensor-parallel ranks: `blocks` are those of its blocks;
-// the first stage also has the embedding, the last one the last norm and the head.
-Quantity stage_parameters(const Model& model, const Quantity& t, const Quantity& blocks,
-                          bool is_first, bool is_last);
+// A block on one of t tensor-parallel ranks: matrices divided, vectors whole.
+Term whole_block(const Model& model, const Quantity& t);
+
+// The parameters of a part of the pipeline on one of t tensor-parallel ranks: its blocks, and where
+// it has them the embedding, the last norm and the head.
+Quantity stage_parameters(const Model& model, const Quantity& t, const PipelinePart& part);
 
 // All parameters, with the parts that they are the sum of. The last term is the total.
 std::vector<Term> parameter_count(const Model& model);

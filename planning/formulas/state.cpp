@@ -8,8 +8,8 @@ constexpr const char* zero = "Rajbhandari et al. 2020 (ZeRO), section 3.1 and fi
 // Stage 1 divides the optimizer's state over the axis dp, stage 2 the gradients too, stage 3 the
 // parameters too. The axis fsdp divides all three.
 Shards shards_of(const Plan& plan) {
-  const auto dp = static_cast<double>(plan.mesh.size("dp")),
-             fsdp = static_cast<double>(plan.mesh.size("fsdp"));
+  const auto dp = static_cast<double>(plan.mesh.size(Axis::dp)),
+             fsdp = static_cast<double>(plan.mesh.size(Axis::fsdp));
   return {.parameters = fsdp * (plan.zero >= 3 ? dp : 1),
           .gradients = fsdp * (plan.zero >= 2 ? dp : 1),
           .optimizer = fsdp * (plan.zero >= 1 ? dp : 1)};
@@ -40,13 +40,6 @@ Term state_of_model(const Quantity& parameters, const Types& types) {
       o("e_o", types.moments());
   return {"M_state", "parameters, gradients, masters and moments of the whole model",
           parameters * (e + g + m + o), Unit::bytes, zero};
-}
-
-Term gathered_units(const Quantity& block, const Quantity& largest, const Types& types) {
-  const Quantity e("e", types.parameters), g("e_g", types.gradients);
-  return {"M_units", "units gathered by FSDP: two of parameters, three of gradients",
-          e * (block + largest) + g * 2 * (block + largest), Unit::bytes,
-          "zero/stage3_parameters.hpp; transformer/memory.cpp"};
 }
 
 }  // namespace ringside::planning

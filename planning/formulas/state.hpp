@@ -24,7 +24,4 @@ Term moment_bytes(const Quantity& parameters, const Types& types, double shards)
 // All four of the whole model, on however many devices.
 Term state_of_model(const Quantity& parameters, const Types& types);
 
-// Under FSDP two neighbouring units are whole while they run: the largest and a block.
-Term gathered_units(const Quantity& block, const Quantity& largest, const Types& types);
-
 }  // namespace ringside::planning

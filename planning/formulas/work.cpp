@@ -14,7 +14,7 @@ Quantity micro_batch_tokens(const Plan& plan) {
 }
 
 Quantity tensor_ranks(const Plan& plan) {
-  return {"t", static_cast<double>(plan.mesh.size("tp"))};
+  return {"t", static_cast<double>(plan.mesh.size(Axis::tp))};
 }
 
 // The two products of attention: queries with keys, scores with values.

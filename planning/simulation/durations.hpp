@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "pipeline_parallel/schedule.hpp"
+#include "parallel/pipeline/schedule.hpp"
 #include "planning/simulation/longest_path.hpp"
 
 namespace ringside::planning {

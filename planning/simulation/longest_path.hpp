@@ -20,8 +20,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "pipeline_parallel/proof/timing.hpp"
-#include "pipeline_parallel/schedule.hpp"
+#include "parallel/pipeline/proof/timing.hpp"
+#include "parallel/pipeline/schedule.hpp"
 #include "planning/simulation/mesh_ranks.hpp"
 #include "planning/simulation/stragglers.hpp"
 
@@ -64,7 +64,7 @@ struct PathInput {
 };
 
 struct Timeline {
-  // What one replica does: spans and busy as of time_of() (pipeline_parallel/proof/timing.hpp). The
+  // What one replica does: spans and busy as of time_of() (parallel/pipeline/proof/timing.hpp). The
   // span of a reduction is that of its communication. `busy` includes tensor-parallel calls and
   // exposed communication of sharded parameters.
   std::vector<pipeline_parallel::Timing> replicas;

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "planning/plan.hpp"
 
@@ -21,11 +20,11 @@ struct RankGroup {
 
 class MeshRanks {
  public:
-  explicit MeshRanks(const Mesh& mesh)
-      : pp_(axis(mesh, "pp")),
-        dp_(axis(mesh, "dp")),
-        fsdp_(axis(mesh, "fsdp")),
-        tp_(axis(mesh, "tp")) {}
+  explicit MeshRanks(const MeshShape& mesh)
+      : pp_(extent(mesh, Axis::pp)),
+        dp_(extent(mesh, Axis::dp)),
+        fsdp_(extent(mesh, Axis::fsdp)),
+        tp_(extent(mesh, Axis::tp)) {}
 
   std::int64_t replicas() const { return dp_.size * fsdp_.size; }
 
@@ -46,15 +45,14 @@ class MeshRanks {
   }
 
  private:
-  struct Axis {
+  struct Extent {
     std::int64_t size = 1, stride = 0;
   };
-  static Axis axis(const Mesh& mesh, std::string_view name) {
-    const std::int64_t size = mesh.size(name);
-    return {size, size > 1 ? mesh.span(name) / size : 0};
+  static Extent extent(const MeshShape& mesh, Axis axis) {
+    return {mesh.size(axis), mesh.size(axis) > 1 ? mesh.stride(axis) : 0};
   }
 
-  Axis pp_, dp_, fsdp_, tp_;
+  Extent pp_, dp_, fsdp_, tp_;
 };
 
 }  // namespace ringside::planning

@@ -19,7 +19,7 @@ class Replicas {
         rank_of_(rank_of),
         network_(machine),
         mesh_(plan.mesh),
-        pipeline_ranks_(plan.mesh.size("pp")),
+        pipeline_ranks_(plan.mesh.size(Axis::pp)),
         silent_(silent) {}
 
   Replica make(std::int64_t data) {
@@ -122,7 +122,7 @@ std::vector<Replica> replicas_of(const Plan& plan, const PlanLoad& load,
     }
     all.push_back(std::move(replica));
   }
-  const bool one_axis = plan.mesh.size("dp") == 1 || plan.mesh.size("fsdp") == 1;
+  const bool one_axis = plan.mesh.size(Axis::dp) == 1 || plan.mesh.size(Axis::fsdp) == 1;
   return may_fold && (one_axis || folded.size() == 1) ? folded : all;
 }
 

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "pipeline_parallel/generators/catalogue.hpp"
-#include "pipeline_parallel/lower.hpp"
-#include "pipeline_parallel/proof/verify.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/verify.hpp"
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/work.hpp"
 #include "planning/simulation/congestion/congestion.hpp"
@@ -19,11 +19,10 @@ namespace ringside::planning {
 namespace {
 
 pipeline_parallel::Schedule schedule_of(const Plan& plan, const SimulationOptions& options) {
-  const int ranks = static_cast<int>(plan.mesh.size("pp")),
+  const int ranks = static_cast<int>(plan.mesh.size(Axis::pp)),
             micro_batches = static_cast<int>(plan.micro_batches);
-  const std::string name =
-      options.schedule_file.empty() ? std::string(name_of(plan.schedule)) : options.schedule_file;
-  const int chunks = plan.schedule == Schedule::interleaved ? static_cast<int>(plan.chunks) : 0;
+  const std::string name = options.schedule_file.empty() ? plan.schedule : options.schedule_file;
+  const int chunks = plan.schedule == "interleaved" ? static_cast<int>(plan.chunks) : 0;
   const auto schedule = pipeline_parallel::make_schedule(name, ranks, micro_batches, chunks);
   if (!options.schedule_file.empty()) {
     const auto problems = verify(schedule);
@@ -34,9 +33,9 @@ pipeline_parallel::Schedule schedule_of(const Plan& plan, const SimulationOption
 
 void require_ranks(const Plan& plan, const Stragglers& stragglers) {
   for (const auto& [rank, factor] : stragglers.slow)
-    require(rank >= 0 && rank < plan.mesh.devices(),
-            "rank {} cannot be slow: the mesh {} has the ranks 0 to {}", rank, to_text(plan.mesh),
-            plan.mesh.devices() - 1);
+    require(rank >= 0 && rank < plan.mesh.ranks(),
+            "rank {} cannot be slow: the mesh {} has the ranks 0 to {}", rank, plan.mesh.text(),
+            plan.mesh.ranks() - 1);
 }
 
 // Seconds of the update on the slowest rank. It begins when the norm of all gradients is known, so
@@ -44,7 +43,7 @@ void require_ranks(const Plan& plan, const Stragglers& stragglers) {
 double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& plan,
                       Network& network, const std::string& silent) {
   const MeshRanks mesh(plan.mesh);
-  std::vector<double> optimizer(static_cast<std::size_t>(plan.mesh.size("pp"))),
+  std::vector<double> optimizer(static_cast<std::size_t>(plan.mesh.size(Axis::pp))),
       gather(optimizer.size());
   for (std::size_t stage = 0; stage < load.stages.size(); ++stage) {
     const int rank = input.lowered.rank_of[stage];
@@ -141,7 +140,7 @@ class Loads {
 
 // What a rank sends, for the engine whose links are shared: rings along dp.
 Transfers transfers_of(const Plan& plan, const PlanLoad& load) {
-  const auto n = static_cast<double>(plan.mesh.size("dp"));
+  const auto n = static_cast<double>(plan.mesh.size(Axis::dp));
   Transfers transfers{load.message_bytes, {}};
   for (const StageLoad& stage : load.stages) {
     const double whole = stage.reduce.collective == collectives::Collective::all_reduce ? 2 : 1;
@@ -181,7 +180,7 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   validate(plan, model);
   require(model.has_blocks(), "only the state of {} is known, so its step cannot be simulated",
           model.name);
-  machine.level_for(plan.mesh.devices());
+  machine.level_for(plan.mesh.ranks());
   require_ranks(plan, options.stragglers);
   Simulation result;
   result.model = model, result.plan = plan, result.machine = machine;
@@ -196,11 +195,12 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   result.step = whole.step();
   result.bubble = whole.timeline.bubble(whole.replicas);
   result.optimizer = whole.optimizer;
-  for (const Mesh::Axis& axis : plan.mesh.axes)
-    if (axis.size > 1)
+  for (const Axis axis : plan.mesh.axes())
+    if (plan.mesh.size(axis) > 1)
       result.exposed.push_back(
-          {axis.name,
-           result.step - run(plan, load, machine, options, result.lowered, axis.name).step()});
+          {std::string(name_of(axis)), result.step - run(plan, load, machine, options,
+                                                         result.lowered, std::string(name_of(axis)))
+                                                         .step()});
   if (options.stragglers.any()) {
     SimulationOptions undisturbed = options;
     undisturbed.stragglers = {};
@@ -213,7 +213,7 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   result.replicas = std::move(whole.replicas), result.timeline = std::move(whole.timeline);
   result.tokens = static_cast<double>(plan.batch()) * static_cast<double>(plan.sequence);
   result.utilization = model_flops_utilization(model_flops(model, plan), result.step,
-                                               static_cast<double>(plan.mesh.devices()), machine)
+                                               static_cast<double>(plan.mesh.ranks()), machine)
                            .value();
   return result;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "parallel/pipeline/schedule.hpp"
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
@@ -16,27 +17,22 @@ using collectives::Collective;
 
 constexpr double bucket_bytes = 25e6;
 
-// One stage of the schedule: its blocks, and whether it has the embedding or the head.
-struct Stage {
-  double blocks = 0;
-  bool is_first = false, is_last = false;
-};
-
-std::vector<Stage> stages_of(const Model& model, const Plan& plan) {
-  const std::int64_t ranks = plan.mesh.size("pp");
-  const std::int64_t chunks = plan.schedule == Schedule::zb_v ? 2 : plan.chunks;
-  std::vector<Stage> stages;
-  for (std::int64_t s = 0; s < ranks * chunks; ++s)
-    stages.push_back(
-        {static_cast<double>(blocks_of_stage(model, plan, s % ranks)) / static_cast<double>(chunks),
-         s == 0, s + 1 == ranks * chunks});
+// The stages of the schedule, each as a part of the pipeline.
+std::vector<PipelinePart> stages_of(const Model& model, const Plan& plan) {
+  const int count = plan.mesh.size(Axis::pp) * stages_per_rank(plan);
+  std::vector<PipelinePart> stages;
+  for (int s = 0; s < count; ++s)
+    stages.push_back({.blocks = static_cast<double>(
+                          pipeline_parallel::layers_of_stage(model.layers, count, s).count()),
+                      .has_embedding = s == 0,
+                      .has_head = s + 1 == count});
   return stages;
 }
 
 // Computing: products at the reached share of the peak, other ops at the memory's bandwidth.
-void add_computing(const Model& model, const Plan& plan, const Machine& machine, const Stage& stage,
-                   StageLoad& load) {
-  const double t = static_cast<double>(plan.mesh.size("tp")),
+void add_computing(const Model& model, const Plan& plan, const Machine& machine,
+                   const PipelinePart& stage, StageLoad& load) {
+  const double t = static_cast<double>(plan.mesh.size(Axis::tp)),
                tokens = static_cast<double>(plan.sequence * plan.micro_batch),
                speed = machine.peak * machine.matmul_efficiency_at(block_width(model, plan)),
                bandwidth = machine.memory_bandwidth * machine.memory_efficiency;
@@ -48,7 +44,7 @@ void add_computing(const Model& model, const Plan& plan, const Machine& machine,
   // The gradients of the weights are half of backward, without what is computed again.
   load.weight = stage.blocks * forward;
   load.input = stage.blocks * (whole - 2 * forward);
-  if (!stage.is_last || model.vocabulary == 0) return;
+  if (!stage.has_head || model.vocabulary == 0) return;
   const double head = head_seconds(model, plan, machine).value();
   if (model.own) {
     load.forward += head;
@@ -59,7 +55,8 @@ void add_computing(const Model& model, const Plan& plan, const Machine& machine,
 
 // Calls of a block as in tensor_calls_of_block() (formulas/communication.cpp), forward and backward
 // apart.
-void add_tensor_calls(const Model& model, const Plan& plan, const Stage& stage, StageLoad& load) {
+void add_tensor_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
+                      StageLoad& load) {
   const double tokens = static_cast<double>(plan.sequence * plan.micro_batch),
                stream = tokens * static_cast<double>(model.d_model) * plan.types.activations;
   const double all = stage.blocks * tensor_calls_of_block(model, plan).value(),
@@ -74,41 +71,28 @@ void add_tensor_calls(const Model& model, const Plan& plan, const Stage& stage, 
     load.tensor_backward.push_back({sum, all - halves, stream});
   }
   if (model.vocabulary == 0) return;
-  if (stage.is_first) load.tensor_forward.push_back({sum, 1, stream});
-  if (!stage.is_last) return;
+  if (stage.has_embedding) load.tensor_forward.push_back({sum, 1, stream});
+  if (!stage.has_head) return;
   load.tensor_forward.push_back({sum, 3, 4 * tokens});  // one fp32 number a token in each
   load.tensor_backward.push_back({sum, 1, stream});
 }
 
-void add_data_calls(const Model& model, const Plan& plan, const Stage& stage, StageLoad& load) {
-  const Quantity t = static_cast<double>(plan.mesh.size("tp"));
-  const double block = block_matrices(model).value() / t.value() + block_vectors(model).value(),
-               whole =
-                   stage_parameters(model, t, stage.blocks * block, stage.is_first, stage.is_last)
-                       .value();
-  const bool sharded = plan.mesh.size("fsdp") > 1 || (plan.zero == 3 && plan.mesh.size("dp") > 1);
-  if (sharded) {
-    // As in account(): the embedding's backward reads no parameters, and the head's gradients are
-    // computed in forward; a matrix that both share is gathered again.
-    const bool has_edges = model.vocabulary > 0, tied = has_edges && model.tied_head;
-    const double edges = !has_edges              ? 0
-                         : tied && stage.is_last ? 1
-                                                 : stage.is_first + stage.is_last;
-    const bool again = tied && stage.is_last;
-    const double units = stage.blocks + edges, units_again = stage.blocks + (again ? edges : 0);
-    const double held_again = again ? whole : stage.blocks * block;
-    const bool has_head = has_edges && stage.is_last;
-    const double hidden = calls_behind_blocks(units, stage.blocks, has_head),
-                 hidden_again = calls_behind_blocks(units_again, stage.blocks, has_head);
-    load.gather_forward = {Collective::all_gather, units, plan.types.parameters * whole / units,
-                           hidden};
-    load.gather_backward = {Collective::all_gather, units_again,
-                            plan.types.parameters * held_again / units_again, hidden_again};
-    load.scatter = {Collective::reduce_scatter, units, plan.types.gradients * whole / units,
-                    hidden};
+void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
+                    StageLoad& load) {
+  const Quantity t = static_cast<double>(plan.mesh.size(Axis::tp));
+  const double whole = stage_parameters(model, t, stage).value();
+  if (shard_axis(plan)) {
+    const ShardedUnits units = sharded_units(model, t, stage);
+    const double again = units.parameters_again.value();
+    load.gather_forward = {Collective::all_gather, units.count,
+                           plan.types.parameters * whole / units.count, units.hidden};
+    load.gather_backward = {Collective::all_gather, units.again,
+                            plan.types.parameters * again / units.again, units.hidden_again};
+    load.scatter = {Collective::reduce_scatter, units.count,
+                    plan.types.gradients * whole / units.count, units.hidden};
   }
-  const double held = whole / static_cast<double>(plan.mesh.size("fsdp"));
-  if (plan.mesh.size("dp") > 1 && plan.zero < 3) {
+  const double held = whole / static_cast<double>(plan.mesh.size(Axis::fsdp));
+  if (plan.mesh.size(Axis::dp) > 1 && plan.zero < 3) {
     const double gradients = plan.types.gradients * held,
                  buckets = std::ceil(gradients / bucket_bytes);
     const Collective kind = plan.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
@@ -140,18 +124,15 @@ void take_measured(const std::vector<MeasuredStage>& measured, PlanLoad& load) {
 
 PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
   PlanLoad load;
-  const bool zero_3 = plan.zero == 3 && plan.mesh.size("dp") > 1;
-  load.shard_axis = plan.mesh.size("fsdp") > 1 ? "fsdp" : zero_3 ? "dp" : "";
-  if (plan.mesh.size("pp") > 1) load.message_bytes = boundary_bytes(model, plan).value();
-  const Quantity t = static_cast<double>(plan.mesh.size("tp"));
-  const double block = block_matrices(model).value() / t.value() + block_vectors(model).value();
-  for (const Stage& stage : stages_of(model, plan)) {
+  if (const auto axis = shard_axis(plan)) load.shard_axis = name_of(*axis);
+  if (plan.mesh.size(Axis::pp) > 1) load.message_bytes = boundary_bytes(model, plan).value();
+  const Quantity t = static_cast<double>(plan.mesh.size(Axis::tp));
+  for (const PipelinePart& stage : stages_of(model, plan)) {
     StageLoad& each = load.stages.emplace_back();
     add_computing(model, plan, machine, stage, each);
-    if (plan.mesh.size("tp") > 1) add_tensor_calls(model, plan, stage, each);
+    if (plan.mesh.size(Axis::tp) > 1) add_tensor_calls(model, plan, stage, each);
     add_data_calls(model, plan, stage, each);
-    const Quantity held =
-        stage_parameters(model, t, stage.blocks * block, stage.is_first, stage.is_last);
+    const Quantity held = stage_parameters(model, t, stage);
     each.optimizer =
         optimizer_seconds(optimizer_traffic(held, plan.types, shards_of(plan).optimizer), machine)
             .value();

@@ -9,7 +9,7 @@
 #include <boost/asio/write.hpp>
 
 #include "collectives/bootstrap/connect.hpp"
-#include "collectives/bootstrap/rendezvous.hpp"
+#include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/transport/transport.hpp"
 #include "tests/collectives/worlds.hpp"

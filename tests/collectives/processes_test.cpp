@@ -7,6 +7,10 @@
 #include <memory>
 #include <optional>
 
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/cli/run_program.hpp"
 #include "tests/collectives/worlds.hpp"
 
@@ -114,6 +118,55 @@ TEST_CASE("a rank killed in the middle of a large all-reduce is named by every s
       expect_end(job.rank(survivor), "rank 2 is gone: its connection closed without a goodbye", 5);
     CHECK(job.rank(2).wait().signal == SIGKILL);
     CHECK(sockets_on(job.port()) == 0);
+  });
+}
+
+// Holds a process as a debugger does, from a process of its own: the debugger's.
+class Debugger {
+ public:
+  explicit Debugger(pid_t held) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const bool attached = ::ptrace(PTRACE_SEIZE, held, nullptr, nullptr) == 0 &&
+                            ::ptrace(PTRACE_INTERRUPT, held, nullptr, nullptr) == 0;
+      if (::write(ends[1], &attached, sizeof attached) != sizeof attached) ::_exit(1);
+      for (;;) ::pause();
+    }
+    REQUIRE(::read(ends[0], &attached_, sizeof attached_) == sizeof attached_);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  ~Debugger() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  bool attached() const { return attached_; }
+
+ private:
+  pid_t pid_;
+  bool attached_ = false;
+};
+
+TEST_CASE(
+    "a rank that a debugger holds is waited for beyond the deadline, and goes on afterwards") {
+  each_backend([](const std::string& backend) {
+    Job job(backend, 3, {{"RINGSIDE_TIMEOUT", "3"}}, "1000");
+    job.wait_until_ready();
+    {
+      const Debugger debugger(job.rank(2).pid());
+      if (!debugger.attached()) {
+        MESSAGE("SKIPPED: this machine does not let a process trace another one");
+        return;
+      }
+      for (const int r : {0, 1}) REQUIRE(job.rank(r).wait_for("goes on waiting", Seconds(30)));
+      CHECK(!job.rank(0).wait_for("nothing came to rank", Seconds(4)));  // another deadline
+      CHECK(contains(job.rank(0).err(), ": a debugger holds rank 2"));
+    }
+    CHECK(!job.rank(0).wait_for("nothing came to rank", Seconds(4)));
+    job.rank(2).send(SIGKILL);
+    for (const int r : {0, 1}) CHECK(contains(job.rank(r).wait().err, "rank 2 is gone"));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/reserved_port.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/execution/backend.hpp"
@@ -29,25 +31,13 @@ using collectives::GroupOptions;
 using collectives::ProcessGroup;
 using collectives::RankInfo;
 
-// A port that nobody else is given: a socket stays bound to it, without listening, as in
-// cli/launcher/reserved_port.hpp. The last eight ports stay reserved.
+// A port that nobody else is given (base/reserved_port.hpp). The last eight stay reserved.
 inline std::uint16_t free_port() {
   static std::mutex mutex;
-  static std::array<int, 8> reserved = {-1, -1, -1, -1, -1, -1, -1, -1};
+  static std::array<std::optional<ReservedPort>, 8> reserved;
   static std::size_t next = 0;
   const std::lock_guard lock(mutex);
-  int& fd = reserved[next++ % reserved.size()];
-  if (fd >= 0) ::close(fd);
-  fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  REQUIRE(::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
-  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-  return ntohs(address.sin_port);
+  return static_cast<std::uint16_t>(reserved[next++ % reserved.size()].emplace().number());
 }
 
 inline RankInfo rank_info_of(int rank, int size, std::uint16_t port) {

@@ -4,14 +4,21 @@
 //     debuggee step      a ring all-reduce of 4 ranks in lockstep
 //     debuggee values    a tensor, a call and others
 //     debuggee threads   an all-reduce of 3 ranks as threads
+//     debuggee tcp       an all-reduce of 2 ranks over tcp, threads of this process
 //     debuggee ddp       a backward with buckets, on 2 ranks as threads
 //     debuggee fsdp      a forward with sharded parameters, on 2 ranks as threads
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/call.hpp"
 #include "collectives/execution/executor.hpp"
 #include "collectives/group_options.hpp"
@@ -82,6 +89,35 @@ void threads(const collectives::GroupOptions& options) {
       options);
 }
 
+// A port that nobody uses.
+std::uint16_t free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ::bind(socket, reinterpret_cast<sockaddr*>(&address), length);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+void tcp(const collectives::GroupOptions& options) {
+  collectives::RankInfo rank_info;
+  rank_info.size = rank_info.local_size = 2;
+  rank_info.master_port = free_port();
+  const auto run_rank = [&options](collectives::RankInfo self, int rank) {
+    self.rank = self.local_rank = rank;
+    auto group = collectives::ProcessGroup::over("tcp", self, options);
+    std::vector<float> numbers(30, 1);
+    group.all_reduce(std::span(numbers));
+    group.finish();
+  };
+  std::thread other(run_rank, rank_info, 1);
+  run_rank(rank_info, 0);
+  other.join();
+}
+
 tests::Tensor loss_of(const tests::ToyNet& net) {
   return sum(net.forward(tests::Tensor::full({3, 10}, 0.25)));
 }
@@ -122,6 +158,7 @@ int main(int count, char** arguments) {
   if (what == "step") step();
   if (what == "values") values();
   if (what == "threads") threads(options);
+  if (what == "tcp") tcp(options);
   if (what == "ddp") ddp_backward(options);
   if (what == "fsdp") fsdp_forward(options);
   return what.empty() ? 1 : 0;

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "cli/report/json_file.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "tests/text.hpp"
 
 namespace ringside {

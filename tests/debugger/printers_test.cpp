@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/text.hpp"
 
 namespace ringside {
 namespace {
@@ -132,6 +134,26 @@ TEST_CASE("ring tells the call and the step of ranks that are threads") {
                  "ring\\), step 1 of 4.*: sends chunk [0-2] to rank [0-2], receives chunk "
                  "[0-2] from rank [0-2] \\(add\\)\n")));
   CHECK(contains(out, "= all_reduce of 30 fp32 (sum, ring) = {collective = all_reduce"));
+}
+
+TEST_CASE("an all-reduce over tcp is nine frames from the call to sendmsg, as debugging.md shows") {
+  if (!can_debug()) return;
+  const std::string out = gdb("tcp", {"tbreak ProcessGroup::all_reduce", "run", "break sendmsg",
+                                      "continue", "backtrace 9"});
+  std::istringstream page(tests::read_file(RINGSIDE_SOURCE_DIR "/docs/debugging.md"));
+  const std::regex frame("    #([0-9])  (?:ringside::collectives::)?([A-Za-z_:]+) \\(.*");
+  std::smatch found;
+  int frames = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (!std::regex_match(line, found, frame)) continue;
+    CAPTURE(line);
+    CHECK(found[1] == std::to_string(frames++));
+    CHECK(std::regex_search(
+        out, std::regex(fmt::format("\n#{} [^\n]*{}[^\n]* \\(", found[1].str(), found[2].str()))));
+  }
+  CHECK(frames == 9);
+  CAPTURE(out);
+  CHECK(std::regex_search(out, std::regex("\n#8 [^\n]*ProcessGroup::all_reduce")));
 }
 
 TEST_CASE("gdb prints the buckets of DDP, and its calls under way") {

@@ -16,8 +16,8 @@ std::string record_of(int rank, int calls) {
     Call call;
     call.collective = i % 2 == 0 ? Collective::barrier : Collective::all_reduce;
     call.count = 100;
-    recorder.begin(static_cast<std::uint64_t>(i), call, 4);
-    recorder.progress(2, (rank + 1) % 3, 400);
+    FlightEntry& entry = recorder.begin(static_cast<std::uint64_t>(i), call, 4);
+    entry.step = 2, entry.waiting_for = (rank + 1) % 3, entry.bytes_received = 400;
     recorder.end(i == calls ? FlightEntry::failed : FlightEntry::done);
   }
   recorder.write("rank 1 is gone");

@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/bootstrap/handshake.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/bootstrap/rendezvous/handshake.hpp"
 #include "collectives/call.hpp"
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/control_message.hpp"
@@ -96,7 +96,7 @@ std::string rewritten(std::string_view bytes, std::size_t piece) {
         check(history.last() - history.first() < CallHistory::capacity, "a history is too long");
         if (history.first() != 0)
           check(history.bytes() == message->text, "a history changes when it is written again");
-        history.parted_from(CallHistory{});
+        history.first_difference(CallHistory{});
         again += to_bytes(*message);
       }
     }

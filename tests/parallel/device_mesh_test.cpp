@@ -88,14 +88,14 @@ TEST_CASE("a mesh that cannot be is refused with a sentence") {
         "--mesh pp=2,xp=2: there is no axis 'xp'; the axes are pp (pipeline parallel), dp (data "
         "parallel) and tp (tensor parallel)");
   CHECK(refusal("tp=2,tp=2") == "--mesh tp=2,tp=2: the axis tp is named twice; name it once");
-  CHECK(refusal("tp=0") == "--mesh tp=0: expected a size of tp from 1 to 16384, got '0'");
-  CHECK(refusal("tp=-2") == "--mesh tp=-2: expected a size of tp from 1 to 16384, got '-2'");
-  CHECK(refusal("tp=2x") == "--mesh tp=2x: expected a size of tp from 1 to 16384, got '2x'");
-  CHECK(refusal("tp=") == "--mesh tp=: expected a size of tp from 1 to 16384, got ''");
+  CHECK(refusal("tp=0") == "--mesh tp=0: expected a size of tp from 1 to 1000000, got '0'");
+  CHECK(refusal("tp=-2") == "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'");
+  CHECK(refusal("tp=2x") == "--mesh tp=2x: expected a size of tp from 1 to 1000000, got '2x'");
+  CHECK(refusal("tp=") == "--mesh tp=: expected a size of tp from 1 to 1000000, got ''");
   CHECK(refusal("dp=99999999999") ==
-        "--mesh dp=99999999999: expected a size of dp from 1 to 16384, got '99999999999'");
+        "--mesh dp=99999999999: expected a size of dp from 1 to 1000000, got '99999999999'");
   CHECK(refusal("pp=16384,dp=16384") ==
-        "--mesh pp=16384,dp=16384: a mesh has at most 16384 ranks; choose smaller sizes");
+        "--mesh pp=16384,dp=16384: a mesh has at most 1000000 ranks; choose smaller sizes");
   for (const std::string text : {"", "tp", "tp=2,", "2,2"})
     CHECK(contains(refusal(text), "expected AXIS=SIZE, got '"));
   CHECK(refusal("2") ==

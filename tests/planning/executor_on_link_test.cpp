@@ -9,7 +9,7 @@
 #include "planning/simulation/network.hpp"
 #include "planning/simulation/simulation.hpp"
 #include "tests/collectives/worlds.hpp"
-#include "tests/pipeline_parallel/execution/sleeping_stages.hpp"
+#include "tests/parallel/pipeline/execution/sleeping_stages.hpp"
 
 using namespace ringside;
 using namespace ringside::tests;

@@ -49,9 +49,9 @@ Plan plan_of(const Published& row, Recompute recompute, bool sequence_parallel) 
             .recompute = recompute,
             .sequence_parallel = sequence_parallel,
             .types = {.gradients = 4}};
-  plan.schedule = row.chunks > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
-  if (row.pp > 1) plan.mesh.axes.push_back({"pp", row.pp});
-  plan.mesh.axes.push_back({"tp", 8});
+  plan.schedule = row.chunks > 1 ? "interleaved" : "1f1b";
+  plan.mesh = MeshShape("tp=8");
+  if (row.pp > 1) plan.mesh = plan.mesh.with(Axis::pp, static_cast<int>(row.pp));
   return plan;
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("ZeRO, table 1: 7.5 billion parameters on 64 ranks") {
   const std::array<double, 4> published = {120, 31.4, 16.6, 1.88};
   for (int stage = 0; stage < 4; ++stage) {
     CAPTURE(stage);
-    const Plan plan{.mesh = {{{"dp", 64}}}, .zero = stage};
+    const Plan plan{.mesh = MeshShape("dp=64"), .zero = stage};
     near(account(model, plan, find_machine("h100")).most_memory() / 1e9,
          published[static_cast<std::size_t>(stage)], 3e-3);
   }
@@ -210,7 +210,7 @@ TEST_CASE("Megatron, table 1: ten models") {
   }
   // 1T at 163 TFLOP/s, by F = 96 B s l h^2 (1 + s/6h + V/16lh).
   const Model model = find_model("megatron-1008b");
-  const Plan plan{.mesh = {{{"pp", 64}, {"dp", 6}, {"tp", 8}}},
+  const Plan plan{.mesh = MeshShape("pp=64,dp=6,tp=8"),
                   .micro_batch = 1,
                   .micro_batches = 512,
                   .sequence = 2048,
@@ -237,12 +237,12 @@ TEST_CASE("Llama 3 405B: parameters, state, time of a step") {
   near(step_at_speed(flops, 8192, 430e12).value(), 11.60, 1e-3);
   near(step_at_speed(flops, 16384, 400e12).value(), 6.23, 1e-3);
   // The mesh of table 4 divides the 126 blocks as the paper says: one fewer on the first and last.
-  const Plan plan{.mesh = {{{"dp", 64}, {"pp", 16}, {"tp", 8}}}};
+  const Plan plan{.mesh = MeshShape("dp=64,pp=16,tp=8")};
   const Model model = find_model("llama3-405b");
-  CHECK(blocks_of_stage(model, plan, 0) == 7);
-  CHECK(blocks_of_stage(model, plan, 1) == 8);
-  CHECK(blocks_of_stage(model, plan, 14) == 8);
-  CHECK(blocks_of_stage(model, plan, 15) == 7);
+  CHECK(pipeline_part(model, plan, 0).blocks == 7);
+  CHECK(pipeline_part(model, plan, 1).blocks == 8);
+  CHECK(pipeline_part(model, plan, 14).blocks == 8);
+  CHECK(pipeline_part(model, plan, 15).blocks == 7);
 }
 
 TEST_CASE("DeepSeek-V3: parameters, with the router's bias") {

@@ -21,16 +21,14 @@ using autograd::Tensor;
 namespace {
 
 Config grouped(bool tied) {
-  Config config;
-  config.vocabulary = 257;
-  config.d_model = 24;
-  config.layers = 5;
-  config.heads = 12;
-  config.kv_heads = 2;
-  config.d_ff = 36;
-  config.sequence = 8;
-  config.tied_head = tied;
-  return config;
+  return {.vocabulary = 257,
+          .d_model = 24,
+          .layers = 5,
+          .heads = 12,
+          .kv_heads = 2,
+          .d_ff = 36,
+          .sequence = 8,
+          .tied_head = tied};
 }
 
 // A division that communicates nothing: enough to make and to load a part.

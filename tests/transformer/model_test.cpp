@@ -25,15 +25,13 @@ namespace {
 // Small enough for central differences. Sizes are odd where possible, and query heads share a key
 // head.
 Config tiny_config() {
-  Config config;
-  config.vocabulary = 11;
-  config.d_model = 12;
-  config.layers = 2;
-  config.heads = 3;
-  config.kv_heads = 1;
-  config.d_ff = 7;
-  config.sequence = 9;
-  return config;
+  return {.vocabulary = 11,
+          .d_model = 12,
+          .layers = 2,
+          .heads = 3,
+          .kv_heads = 1,
+          .d_ff = 7,
+          .sequence = 9};
 }
 
 Tensor random_tokens(const Config& config, std::int64_t sequences, std::int64_t length,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -73,92 +74,52 @@ Json read_json(const fs::path& path) {
   return parse_strictly({std::istreambuf_iterator<char>(file), {}}, path.string(), 16);
 }
 
-// Keys that change no number of the model: names, token ids, and how text is generated.
-constexpr const char* without_effect[] = {"architectures",
-                                          "_name_or_path",
-                                          "name_or_path",
-                                          "transformers_version",
-                                          "torch_dtype",
-                                          "dtype",
-                                          "auto_map",
-                                          "attn_implementation",
-                                          "_attn_implementation",
-                                          "_attn_implementation_autoset",
-                                          "use_cache",
-                                          "initializer_range",
-                                          "pretraining_tp",
-                                          "keys_to_ignore_at_inference",
-                                          "bos_token_id",
-                                          "eos_token_id",
-                                          "pad_token_id",
-                                          "sep_token_id",
-                                          "decoder_start_token_id",
-                                          "forced_bos_token_id",
-                                          "forced_eos_token_id",
-                                          "tokenizer_class",
-                                          "prefix",
-                                          "max_length",
-                                          "min_length",
-                                          "do_sample",
-                                          "early_stopping",
-                                          "num_beams",
-                                          "num_beam_groups",
-                                          "diversity_penalty",
-                                          "temperature",
-                                          "top_k",
-                                          "top_p",
-                                          "typical_p",
-                                          "repetition_penalty",
-                                          "length_penalty",
-                                          "no_repeat_ngram_size",
-                                          "encoder_no_repeat_ngram_size",
-                                          "bad_words_ids",
-                                          "suppress_tokens",
-                                          "begin_suppress_tokens",
-                                          "exponential_decay_length_penalty",
-                                          "num_return_sequences",
-                                          "remove_invalid_values",
-                                          "output_scores",
-                                          "output_attentions",
-                                          "output_hidden_states",
-                                          "return_dict",
-                                          "return_dict_in_generate",
-                                          "id2label",
-                                          "label2id",
-                                          "num_labels",
-                                          "problem_type",
-                                          "finetuning_task",
-                                          "task_specific_params",
-                                          "chunk_size_feed_forward",
-                                          "torchscript",
-                                          "use_bfloat16",
-                                          "tf_legacy_loss",
-                                          "is_decoder",
-                                          "is_encoder_decoder",
-                                          "tie_encoder_decoder",
-                                          "pruned_heads",
-                                          "add_cross_attention",
-                                          "cross_attention_hidden_size",
-                                          "use_return_dict",
-                                          "unsloth_version",
-                                          "unsloth_fixed"};
+// Keys that change no number of the model: names and files, token ids, how text is generated, what
+// is returned, tasks other than language modelling, and switches of the library.
+constexpr const char* without_effect = R"(
+    architectures _name_or_path name_or_path transformers_version tokenizer_class auto_map
+    torch_dtype dtype attn_implementation _attn_implementation _attn_implementation_autoset
+    unsloth_version unsloth_fixed
 
-// Keys that load_config() reads or checks.
-constexpr const char* read_here[] = {
-    "model_type",        "vocab_size",          "hidden_size",          "intermediate_size",
-    "num_hidden_layers", "num_attention_heads", "num_key_value_heads",  "max_position_embeddings",
-    "hidden_act",        "rms_norm_eps",        "rope_theta",           "rope_scaling",
-    "rope_parameters",   "tie_word_embeddings", "attention_bias",       "mlp_bias",
-    "head_dim",          "attention_dropout",   "partial_rotary_factor"};
+    bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id forced_bos_token_id
+    forced_eos_token_id
+
+    prefix max_length min_length do_sample early_stopping num_beams num_beam_groups
+    diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
+    no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids suppress_tokens
+    begin_suppress_tokens exponential_decay_length_penalty num_return_sequences
+    remove_invalid_values
+
+    output_scores output_attentions output_hidden_states return_dict return_dict_in_generate
+    use_return_dict use_cache keys_to_ignore_at_inference
+
+    id2label label2id num_labels problem_type finetuning_task task_specific_params is_decoder
+    is_encoder_decoder tie_encoder_decoder add_cross_attention cross_attention_hidden_size
+
+    initializer_range pretraining_tp chunk_size_feed_forward torchscript use_bfloat16
+    tf_legacy_loss pruned_heads)";
+
+// Keys that load_config() reads or checks, and those that the parameters of RoPE may have.
+constexpr const char* read_here = R"(
+    model_type vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads
+    num_key_value_heads max_position_embeddings head_dim hidden_act rms_norm_eps rope_theta
+    rope_scaling rope_parameters partial_rotary_factor tie_word_embeddings attention_bias mlp_bias
+    attention_dropout)";
+constexpr const char* read_of_rope = R"(
+    rope_type type rope_theta factor low_freq_factor high_freq_factor
+    original_max_position_embeddings partial_rotary_factor)";
+
+bool is_among(const std::string& key, const std::string& list) {
+  std::istringstream words(list);
+  return std::find(std::istream_iterator<std::string>(words), {}, key) !=
+         std::istream_iterator<std::string>();
+}
 
 // A key that Ringside does not know may change the numbers of the model, so it is an error, unless
 // it has no value.
 void refuse_unknown_keys(const Json& json) {
-  const auto contains = [](const auto& list, const std::string& key) {
-    return std::find(std::begin(list), std::end(list), key) != std::end(list);
-  };
   for (const auto& [key, value] : json.items()) {
-    require(value.is_null() || contains(without_effect, key) || contains(read_here, key),
+    require(value.is_null() || is_among(key, without_effect) || is_among(key, read_here),
             "it has the key {} = {}, which Ringside does not know: if it does not change the "
             "numbers of the model, remove it from the file",
             shown(Json(key)), shown(value));
@@ -169,6 +130,14 @@ bool truth(const Json& json, const char* key) {
   const Json value = json.value(key, Json(false));
   require(value.is_boolean(), "its {} is {}, not true or false", key, shown(value));
   return value.get<bool>();
+}
+
+void require_full_rotation(const Json& json) {
+  const Json rotary = json.value("partial_rotary_factor", Json());
+  require(rotary.is_null() || rotary == 1,
+          "it rotates only a part of each head (partial_rotary_factor {}), but Ringside's model "
+          "rotates all",
+          shown(rotary));
 }
 
 // Throws Error if the config asks for something that Ringside's model does not have.
@@ -185,11 +154,7 @@ void refuse_other_models(const Json& json) {
   require(dropout.is_null() || dropout == 0,
           "it asks for dropout (attention_dropout {}), but Ringside's model has none",
           shown(dropout));
-  const Json rotary = json.value("partial_rotary_factor", Json());
-  require(rotary.is_null() || rotary == 1,
-          "it rotates only a part of each head (partial_rotary_factor {}), but Ringside's model "
-          "rotates all",
-          shown(rotary));
+  require_full_rotation(json);
   refuse_unknown_keys(json);
 }
 
@@ -228,23 +193,10 @@ void read_rope(const Json& json, Config& config) {
   config.rope_theta = number(json, "rope_theta", 10000);
   if (rope.is_null()) return;
   require(rope.is_object(), "its {} is {}, not an object", place, shown(rope));
-  for (const auto& [key, value] : rope.items()) {
-    constexpr const char* known[] = {"rope_type",
-                                     "type",
-                                     "rope_theta",
-                                     "factor",
-                                     "low_freq_factor",
-                                     "high_freq_factor",
-                                     "original_max_position_embeddings",
-                                     "partial_rotary_factor"};
-    require(std::find(std::begin(known), std::end(known), key) != std::end(known),
-            "its {} has the key {}, which Ringside does not know", place, shown(Json(key)));
-  }
-  const Json rotary = rope.value("partial_rotary_factor", Json());
-  require(rotary.is_null() || rotary == 1,
-          "it rotates only a part of each head (partial_rotary_factor {}), but Ringside's model "
-          "rotates all",
-          shown(rotary));
+  for (const auto& [key, value] : rope.items())
+    require(is_among(key, read_of_rope), "its {} has the key {}, which Ringside does not know",
+            place, shown(Json(key)));
+  require_full_rotation(rope);
   config.rope_theta = number(rope, "rope_theta", config.rope_theta);
   const Json kind = rope.value("rope_type", rope.value("type", Json("default")));
   RopeScaling& scaling = config.rope_scaling;

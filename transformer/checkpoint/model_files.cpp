@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 

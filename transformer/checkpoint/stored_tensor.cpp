@@ -1,6 +1,5 @@
 #include "transformer/checkpoint/stored_tensor.hpp"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,18 +11,13 @@
 
 namespace ringside::transformer {
 
+using autograd::Bf16;
 using autograd::Device;
 using autograd::DType;
 using autograd::NamedTensor;
 using autograd::Tensor;
 
 namespace {
-
-// Numbers as they are stored, and their values.
-struct Bf16 {
-  std::uint16_t bits;
-  explicit operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
-};
 
 // IEEE 754 binary16: sign, 5 bits of exponent, 10 bits of fraction.
 struct Fp16 {

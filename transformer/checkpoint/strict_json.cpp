@@ -3,6 +3,8 @@
 #include <set>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.hpp"
 
 namespace ringside::transformer {

@@ -6,10 +6,13 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.hpp"
 #include "base/error.hpp"
 
 namespace ringside::transformer {
@@ -69,13 +72,29 @@ std::vector<Tokens> sequences_of_stream(const std::string& bytes, std::int64_t l
   return sequences;
 }
 
+template <class Id>
+void write_stream(AtomicFile& file, const Tokens& tokens) {
+  std::vector<Id> stream;
+  for (const std::int32_t id : tokens) {
+    require(std::in_range<Id>(id), "the id {} does not fit into {} bytes: write to a file NAME.u32",
+            id, sizeof(Id));
+    stream.push_back(static_cast<Id>(id));
+  }
+  file.write(std::as_bytes(std::span(stream)));
+}
+
 }  // namespace
+
+bool is_token_file(const std::filesystem::path& path) {
+  const auto kind = path.extension();
+  return kind == ".json" || kind == ".u16" || kind == ".u32";
+}
 
 std::vector<Tokens> read_tokens(const std::filesystem::path& path, std::int64_t length) {
   require(length >= 1, "a stream of tokens cannot be cut into sequences of {} tokens", length);
   try {
     const auto kind = path.extension();
-    require(kind == ".json" || kind == ".u16" || kind == ".u32",
+    require(is_token_file(path),
             "its name must end in .json, .u16 or .u32, which gives the format");
     const std::string bytes = bytes_of(path);
     if (kind == ".json") return sequences_of_json(bytes);
@@ -84,6 +103,16 @@ std::vector<Tokens> read_tokens(const std::filesystem::path& path, std::int64_t 
   } catch (const Error& error) {
     fail("cannot read tokens from {}: {}", path.string(), error.what());
   }
+}
+
+void write_tokens(const std::filesystem::path& path, const Tokens& tokens) {
+  require(is_token_file(path), "the name of {} must end in .json, .u16 or .u32", path.string());
+  const auto kind = path.extension();
+  AtomicFile file(path);
+  if (kind == ".json") file.write(Json(tokens).dump() + "\n");
+  if (kind == ".u16") write_stream<std::uint16_t>(file, tokens);
+  if (kind == ".u32") write_stream<std::uint32_t>(file, tokens);
+  file.commit();
 }
 
 }  // namespace ringside::transformer

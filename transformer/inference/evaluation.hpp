@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transformer/data/token_file.hpp"
+#include "transformer/data/vocabulary.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::transformer {
@@ -43,5 +45,12 @@ void check_sequences(const std::vector<Tokens>& sequences, const Config& config)
 // with labels = input_ids.
 Evaluation evaluate(const Model& model, const std::vector<Tokens>& sequences,
                     const EvaluateOptions& options = {});
+
+// The total loss in bits divided by the bytes of the predicted tokens. None if the bytes of a token
+// are unknown: a model with fewer than 256 tokens does not read bytes, and the ids may come from a
+// tokenizer that is not there.
+std::optional<double> bits_per_byte(const Evaluation& evaluation,
+                                    const std::vector<Tokens>& sequences, const Vocabulary& known,
+                                    const Config& config);
 
 }  // namespace ringside::transformer

@@ -13,25 +13,18 @@ constexpr std::string_view white_space[] = {
     "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
     "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
 
-// The number of bytes of white space at the beginning of `text`.
-std::size_t leading_white_space(std::string_view text) {
+// The number of bytes of white space at the beginning of `text`, or at its end.
+enum class Edge { beginning, end };
+std::size_t white_space_at(Edge edge, std::string_view text) {
+  const bool at_end = edge == Edge::end;
   const std::size_t whole = text.size();
-  const auto begins_with = [&](std::string_view space) { return text.starts_with(space); };
+  const auto is_there = [&](std::string_view space) {
+    return at_end ? text.ends_with(space) : text.starts_with(space);
+  };
   for (const std::string_view* space;
-       (space = std::find_if(std::begin(white_space), std::end(white_space), begins_with)) !=
+       (space = std::find_if(std::begin(white_space), std::end(white_space), is_there)) !=
        std::end(white_space);)
-    text.remove_prefix(space->size());
-  return whole - text.size();
-}
-
-// The number of bytes of white space at the end of `text`.
-std::size_t trailing_white_space(std::string_view text) {
-  const std::size_t whole = text.size();
-  const auto ends_with = [&](std::string_view space) { return text.ends_with(space); };
-  for (const std::string_view* space;
-       (space = std::find_if(std::begin(white_space), std::end(white_space), ends_with)) !=
-       std::end(white_space);)
-    text.remove_suffix(space->size());
+    at_end ? text.remove_suffix(space->size()) : text.remove_prefix(space->size());
   return whole - text.size();
 }
 
@@ -79,8 +72,8 @@ void AddedTokens::split(std::string_view text, const std::function<void(std::str
     }
     std::size_t begin = std::max(i, done), end = i + found->content.size();
     i = end;
-    if (found->strip_left) begin -= trailing_white_space(text.substr(done, begin - done));
-    if (found->strip_right) end += leading_white_space(text.substr(end));
+    if (found->strip_left) begin -= white_space_at(Edge::end, text.substr(done, begin - done));
+    if (found->strip_right) end += white_space_at(Edge::beginning, text.substr(end));
     if (begin > done) plain(text.substr(done, begin - done));
     token(found->id);
     done = std::max(done, end);

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include <pcre2.h>
 
@@ -83,35 +84,20 @@ class Translation {
   void escape() {
     if (at_ + 1 == source_.size()) return copy();
     const char letter = source_[at_ + 1];
-    switch (letter) {
-      case 's':
-        return emit("\\p{White_Space}");  // PCRE2's \s also matches U+180E
-      case 'S':
-        return emit("\\P{White_Space}");
-      case 'd':
-        return emit("\\p{Nd}");
-      case 'D':
-        return emit("\\P{Nd}");
-      case 'v':
-        return emit("\\x0b");
-      case 'u':
-        return code_point();
-      case 'x':
-        return hexadecimal();
-      case 'p':
-      case 'P':
-        return with_name(2);
-      case 'r':
-      case 'n':
-      case 't':
-      case 'f':
-      case 'e':
-      case 'a':
-        return copy(2);
-      default:
-        break;
-    }
-    if (std::isalnum(static_cast<unsigned char>(letter))) refuse(fmt::format("\\{}", letter));
+    // PCRE2's own \s also matches U+180E.
+    constexpr std::pair<char, std::string_view> translations[] = {{'s', "\\p{White_Space}"},
+                                                                  {'S', "\\P{White_Space}"},
+                                                                  {'d', "\\p{Nd}"},
+                                                                  {'D', "\\P{Nd}"},
+                                                                  {'v', "\\x0b"}};
+    for (const auto& [known, translated] : translations)
+      if (letter == known) return emit(translated);
+    if (letter == 'u') return code_point();
+    if (letter == 'x') return hexadecimal();
+    if (letter == 'p' || letter == 'P') return with_name(2);
+    const bool is_same = std::string_view("rntfea").find(letter) != std::string_view::npos;
+    if (!is_same && std::isalnum(static_cast<unsigned char>(letter)))
+      refuse(fmt::format("\\{}", letter));
     copy(2);
   }
 

@@ -173,11 +173,4 @@ const std::string& Tokenizer::bytes_of(std::int32_t id) const {
   return tokens_[static_cast<std::size_t>(id)].bytes;
 }
 
-std::int32_t Tokenizer::added_token(std::string_view content) const {
-  const auto found =
-      std::find_if(parts_.added.begin(), parts_.added.end(),
-                   [&](const AddedToken& token) { return token.content == content; });
-  return found == parts_.added.end() ? -1 : found->id;
-}
-
 }  // namespace ringside::transformer

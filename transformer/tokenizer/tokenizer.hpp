@@ -83,9 +83,6 @@ class Tokenizer {
   // The largest id plus one: the smallest vocabulary that a model needs.
   std::int64_t vocabulary() const { return static_cast<std::int64_t>(tokens_.size()); }
 
-  // The id of the added token `content`; -1 if there is none.
-  std::int32_t added_token(std::string_view content) const;
-
   // The parts that it was made from, for tokenizer_file.hpp. The merges are only in merges().
   const TokenizerParts& parts() const { return parts_; }
   const Merges& merges() const { return merges_; }

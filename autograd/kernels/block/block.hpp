@@ -3,7 +3,7 @@
 // A kernel is an object that holds its arguments:
 //
 //     static constexpr int threads = 256;       per block on a GPU; the CPU may run any number
-//     std::size_t shared_bytes() const;         shared memory per block (0: none)
+//     std::size_t shared_bytes() const;         shared memory per block; without it: none
 //     template <Block B> constexpr void operator()(B& block) const;
 //
 // A launch runs the kernel on `blocks` blocks. Blocks run in any order, and any number of them at
@@ -41,8 +41,8 @@
 namespace ringside::autograd::cuda {
 
 // sum() and max() reduce over the threads of the block. All threads get the result, with the same
-// bits on every run. shared() points to shared_bytes() of uninitialised memory, aligned to 16
-// bytes.
+// bits on every run. shared() points to shared_bytes_of(kernel) of uninitialised memory, aligned to
+// 16 bytes.
 template <class B>
 concept Block = requires(B& block, float x) {
   { block.thread() } -> std::same_as<int>;
@@ -57,6 +57,14 @@ concept Block = requires(B& block, float x) {
   { B::log(x) } -> std::same_as<float>;
   { B::sqrt(x) } -> std::same_as<float>;
 };
+
+template <class Kernel>
+constexpr std::size_t shared_bytes_of(const Kernel& kernel) {
+  if constexpr (requires { kernel.shared_bytes(); })
+    return kernel.shared_bytes();
+  else
+    return 0;
+}
 
 // ---- Packs: 16-byte vectors, which a thread loads or stores in one instruction ----
 

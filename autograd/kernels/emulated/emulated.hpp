@@ -105,7 +105,7 @@ template <class B = EmulatedBlock, class Kernel>
 void launch_emulated(const Kernel& kernel, std::int64_t blocks, Emulation emulation = {}) {
   if (emulation.threads == 1 && emulation.blocks_at_once == 1)
     return parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-      EmulatedSharedState state(1, kernel.shared_bytes());
+      EmulatedSharedState state(1, shared_bytes_of(kernel));
       for (std::int64_t index = begin; index < end; ++index) {
         B block(state, 0, index, blocks);
         kernel(block);
@@ -115,7 +115,7 @@ void launch_emulated(const Kernel& kernel, std::int64_t blocks, Emulation emulat
   std::vector<std::jthread> threads;
   for (int first = 0; first < emulation.blocks_at_once; ++first) {
     EmulatedSharedState& state = *states.emplace_back(
-        std::make_unique<EmulatedSharedState>(emulation.threads, kernel.shared_bytes()));
+        std::make_unique<EmulatedSharedState>(emulation.threads, shared_bytes_of(kernel)));
     for (int thread = 0; thread < emulation.threads; ++thread)
       threads.emplace_back([&kernel, &state, blocks, first, thread, emulation] {
         for (std::int64_t index = first; index < blocks; index += emulation.blocks_at_once) {

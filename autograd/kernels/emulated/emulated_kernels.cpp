@@ -1,6 +1,6 @@
 // DeviceKernels of the emulated device: the GPU's kernels, run on the CPU.
-#include "autograd/cuda/of_device.hpp"
 #include "autograd/kernels/copy.hpp"
+#include "autograd/kernels/devices.hpp"
 #include "autograd/kernels/emulated/emulated.hpp"
 #include "autograd/kernels/shared/kernels_on.hpp"
 #include "base/environment.hpp"
@@ -29,15 +29,9 @@ struct EmulatedLauncher {
   // Matrix products come from a library on a GPU too. Here it is the gemm of the CPU, in fp32.
   void gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) const {
     const Tensor fp32_a = to_compute_dtype(a), fp32_b = to_compute_dtype(b),
-                 fp32_c = c.dtype() == DType::fp32 ? c
-                          : p.beta == 0            ? Tensor::empty(c.shape(), DType::fp32, device)
-                                                   : to_compute_dtype(c);
-    for (std::int64_t i = 0; i < p.count; ++i)
-      autograd::gemm(p.a, p.b, p.m, p.n, p.k, 1.0f, cuda::at<float>(fp32_a) + i * p.m * p.k,
-                     p.a == Transpose::yes ? p.m : p.k, cuda::at<float>(fp32_b) + i * p.k * p.n,
-                     p.b == Transpose::yes ? p.k : p.n, p.beta,
-                     cuda::at<float>(fp32_c) + i * p.m * p.n, p.n);
-    if (c.dtype() != DType::fp32) device_kernels(device).copy(fp32_c, c);
+                 fp32_c = p.beta == 0 ? compute_buffer(c) : to_compute_dtype(c);
+    multiply_at(p, cuda::at<float>(fp32_a), cuda::at<float>(fp32_b), cuda::at<float>(fp32_c));
+    convert_into(c, fp32_c);
   }
 };
 

@@ -1,6 +1,6 @@
 // Memory of the emulated device: the heap. A launch returns when its kernel is done, so
 // synchronise() and fence() have nothing to wait for.
-#include "autograd/cuda/of_device.hpp"
+#include "autograd/kernels/devices.hpp"
 
 #include <cstdlib>
 #include <cstring>

@@ -16,7 +16,6 @@ struct AttentionDelta {
 
   constexpr std::int64_t rows() const { return sizes.batch * sizes.heads * sizes.queries; }
   constexpr std::int64_t blocks() const { return (rows() + rows_of_block - 1) / rows_of_block; }
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <TileBlock B>
   constexpr void operator()(B& block) const {

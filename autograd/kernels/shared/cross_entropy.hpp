@@ -1,4 +1,4 @@
-// cross_entropy on a GPU: a block for each row of logits. ops/losses/cross_entropy.cpp has the
+// cross_entropy on a GPU: a block for each row of logits. kernels/cpu/cross_entropy.cpp has the
 // formulas.
 //
 //     CrossEntropy           losses; also the gradient, which may overwrite the logits
@@ -161,7 +161,6 @@ struct CrossEntropyBackward {
   bool packs;
 
   constexpr std::int64_t blocks() const { return rows; }
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {

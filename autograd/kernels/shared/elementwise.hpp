@@ -5,7 +5,7 @@
 //                                                      the threads of a block divide a range
 //
 // An operation is a type (Silu, Add, ...) with numbers of inputs and outputs, and a function
-// apply<B>(in, out) that computes one element in fp32.
+// of<B>() that computes one element in fp32: a float, or Floats for several outputs.
 #pragma once
 
 #include "autograd/kernels/block/block.hpp"
@@ -32,8 +32,6 @@ struct Elementwise {
   std::int64_t n;
   bool packs;
 
-  constexpr std::size_t shared_bytes() const { return 0; }
-
   template <Block B>
   constexpr void operator()(B& block) const {
     if (op.nothing_to_do()) return;
@@ -42,97 +40,101 @@ struct Elementwise {
       Floats<w> x[Op::inputs]{}, y[Op::outputs]{};
       for (int k = 0; k < Op::inputs; ++k) x[k] = load_floats<w>(in[k] + i);
       for (int j = 0; j < w; ++j) {
-        float inputs[Op::inputs]{}, outputs[Op::outputs]{};
-        for (int k = 0; k < Op::inputs; ++k) inputs[k] = x[k].at[j];
-        op.template apply<B>(inputs, outputs);
-        for (int k = 0; k < Op::outputs; ++k) y[k].at[j] = outputs[k];
+        const auto outputs = of_inputs<B>(x, j, std::make_integer_sequence<int, Op::inputs>{});
+        for (int k = 0; k < Op::outputs; ++k) y[k].at[j] = outputs.at[k];
       }
       for (int k = 0; k < Op::outputs; ++k) store_floats<w>(out[k] + i, y[k]);
     });
+  }
+
+ private:
+  // The operation on element j of each input.
+  template <class B, int w, int... k>
+  constexpr Floats<Op::outputs> of_inputs(const Floats<w> (&x)[Op::inputs], int j,
+                                          std::integer_sequence<int, k...>) const {
+    return {op.template of<B>(x[k].at[j]...)};
   }
 };
 
 // ---- Operations ----
 
-template <int input_count, int output_count>
+template <int input_count, int output_count = 1>
 struct Operation {
   static constexpr int inputs = input_count, outputs = output_count;
   constexpr bool nothing_to_do() const { return false; }
 };
 
-struct Add : Operation<2, 1> {
+struct Add : Operation<2> {
   template <class B>
-  constexpr void apply(const float (&in)[2], float (&out)[1]) const {
-    out[0] = in[0] + in[1];
+  constexpr float of(float a, float b) const {
+    return a + b;
   }
 };
-struct Subtract : Operation<2, 1> {
+struct Subtract : Operation<2> {
   template <class B>
-  constexpr void apply(const float (&in)[2], float (&out)[1]) const {
-    out[0] = in[0] - in[1];
+  constexpr float of(float a, float b) const {
+    return a - b;
   }
 };
-struct Multiply : Operation<2, 1> {
+struct Multiply : Operation<2> {
   template <class B>
-  constexpr void apply(const float (&in)[2], float (&out)[1]) const {
-    out[0] = in[0] * in[1];
+  constexpr float of(float a, float b) const {
+    return a * b;
   }
 };
-struct Scale : Operation<1, 1> {
+struct Scale : Operation<1> {
   float factor;
   template <class B>
-  constexpr void apply(const float (&in)[1], float (&out)[1]) const {
-    out[0] = in[0] * factor;
+  constexpr float of(float x) const {
+    return x * factor;
   }
 };
-struct ScaleBy : Operation<1, 1> {
+struct ScaleBy : Operation<1> {  // in place
   const float* factor;
   float constant;
-  bool in_place;
-  constexpr bool nothing_to_do() const { return in_place && constant * *factor == 1; }
+  constexpr bool nothing_to_do() const { return constant * *factor == 1; }
   template <class B>
-  constexpr void apply(const float (&in)[1], float (&out)[1]) const {
-    out[0] = in[0] * (constant * *factor);
+  constexpr float of(float x) const {
+    return x * (constant * *factor);
   }
 };
 
-struct Relu : Operation<1, 1> {
+struct Relu : Operation<1> {
   template <class B>
-  constexpr void apply(const float (&in)[1], float (&out)[1]) const {
-    out[0] = in[0] < 0 ? 0 : in[0];  // NaN stays NaN
+  constexpr float of(float x) const {
+    return x < 0 ? 0 : x;  // NaN stays NaN
   }
 };
-struct ReluBackward : Operation<2, 1> {  // dy, x
+struct ReluBackward : Operation<2> {
   template <class B>
-  constexpr void apply(const float (&in)[2], float (&out)[1]) const {
-    out[0] = in[1] > 0 ? in[0] : 0;
+  constexpr float of(float dy, float x) const {
+    return x > 0 ? dy : 0;
   }
 };
-struct Silu : Operation<1, 1> {
+struct Silu : Operation<1> {
   template <class B>
-  constexpr void apply(const float (&in)[1], float (&out)[1]) const {
-    out[0] = in[0] / (1 + B::exp(-in[0]));
+  constexpr float of(float x) const {
+    return x / (1 + B::exp(-x));
   }
 };
-struct SiluBackward : Operation<2, 1> {  // dy, x
+struct SiluBackward : Operation<2> {
   template <class B>
-  constexpr void apply(const float (&in)[2], float (&out)[1]) const {
-    const float s = 1 / (1 + B::exp(-in[1]));
-    out[0] = in[0] * s * (1 + in[1] * (1 - s));
+  constexpr float of(float dy, float x) const {
+    const float s = 1 / (1 + B::exp(-x));
+    return dy * s * (1 + x * (1 - s));
   }
 };
-struct Swiglu : Operation<2, 1> {  // gate, up
+struct Swiglu : Operation<2> {
   template <class B>
-  constexpr void apply(const float (&in)[2], float (&out)[1]) const {
-    out[0] = in[0] / (1 + B::exp(-in[0])) * in[1];
+  constexpr float of(float gate, float up) const {
+    return gate / (1 + B::exp(-gate)) * up;
   }
 };
-struct SwigluBackward : Operation<3, 2> {  // dy, gate, up -> dgate, dup
+struct SwigluBackward : Operation<3, 2> {  // -> dgate, dup
   template <class B>
-  constexpr void apply(const float (&in)[3], float (&out)[2]) const {
-    const float dy = in[0], gate = in[1], up = in[2], s = 1 / (1 + B::exp(-gate));
-    out[0] = dy * up * s * (1 + gate * (1 - s));
-    out[1] = dy * gate * s;
+  constexpr Floats<2> of(float dy, float gate, float up) const {
+    const float s = 1 / (1 + B::exp(-gate));
+    return {{dy * up * s * (1 + gate * (1 - s)), dy * gate * s}};
   }
 };
 
@@ -144,8 +146,6 @@ struct Convert {
   To* y;
   std::int64_t n;
   bool packs;
-
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {
@@ -164,8 +164,6 @@ struct Fill {
   const float* factor;
   float constant;
   std::int64_t n;
-
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {

@@ -109,22 +109,16 @@ class ElementwiseOn : public DeviceKernels {
   void add(const Tensor& a, const Tensor& b, const Tensor& y) const override {
     combine<Add>("add", a, b, y);
   }
-  void subtract(const Tensor& a, const Tensor& b, const Tensor& y) const override {
-    combine<Subtract>("subtract", a, b, y);
-  }
   void multiply(const Tensor& a, const Tensor& b, const Tensor& y) const override {
     combine<Multiply>("mul", a, b, y);
   }
 
   void scale(const Tensor& x, double factor, const Tensor& y) const override {
-    elementwise("scale", Scale{{}, static_cast<float>(factor)}, {x}, {y});
+    if (!x.is_contiguous()) copy(x, y);
+    elementwise("scale", Scale{{}, static_cast<float>(factor)}, {x.is_contiguous() ? x : y}, {y});
   }
-  void scale_by(const Tensor& x, const Tensor& factor, double constant,
-                const Tensor& y) const override {
-    elementwise(
-        "scale",
-        ScaleBy{{}, at<float>(factor), static_cast<float>(constant), x.address() == y.address()},
-        {x}, {y});
+  void scale_by(const Tensor& x, const Tensor& factor) const override {
+    elementwise("scale", ScaleBy{{}, at<float>(factor), 1}, {x}, {x});
   }
   void scale_all(std::span<const Tensor> all, double factor) const override {
     const auto launch = [&](auto& kernel) {
@@ -169,25 +163,25 @@ class ElementwiseOn : public DeviceKernels {
                   1);
   }
 
-  void sum_of_squares(std::span<const Tensor> all, double factor,
-                      const Tensor& total) const override {
-    std::int64_t blocks = 0;
-    for (const Tensor& x : all) blocks += blocks_for(x.elements());
-    // Partial sums are fp64, which no tensor on a device can be: so an fp32 tensor of twice the
-    // size.
-    const Tensor partials = Tensor::empty({2 * blocks}, DType::fp32, Launcher::device);
-    double* into = reinterpret_cast<double*>(partials.address());
-    const auto launch = [&](auto& kernel) {
-      kernel.partials = into;
-      into += kernel.blocks();
-      run("sum_of_squares", kernel);
-    };
-    for_each_table<SquareSums<float>>(all, launch);
-    for_each_table<SquareSums<Bf16>>(all, launch);
-    launcher_.run("sum_of_squares",
-                  Total<double, float>{reinterpret_cast<const double*>(partials.address()), blocks,
-                                       at<float>(total), factor},
-                  1);
+  void mean_loss(const Tensor& losses, std::int64_t count, const Tensor& mean) const override {
+    sum(losses, 1 / static_cast<double>(count), mean);
+  }
+
+  void sum_of_squares(std::span<const Tensor> all, const Tensor& total) const override {
+    sum_of_squares(all, 1, total);
+  }
+
+  void mean_square(const Tensor& x, const Tensor& t, const Tensor& loss) const override {
+    const Tensor difference = empty_like(x);
+    combine<Subtract>("mse_loss", x, t, difference);
+    sum_of_squares(std::array{difference}, 1 / static_cast<double>(x.elements()), loss);
+  }
+  void mean_square_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, double factor,
+                            const Tensor& dx) const override {
+    combine<Subtract>("mse_loss", x, t, dx);
+    const double constant = factor / static_cast<double>(x.elements());
+    elementwise("mse_loss", ScaleBy{{}, at<float>(dloss), static_cast<float>(constant)}, {dx},
+                {dx});
   }
 
   void sum_to(const Tensor& y, const Tensor& x) const override {
@@ -228,6 +222,27 @@ class ElementwiseOn : public DeviceKernels {
   Launcher launcher_;
 
  private:
+  // total = factor times the sum of the squares of all elements.
+  void sum_of_squares(std::span<const Tensor> all, double factor, const Tensor& total) const {
+    std::int64_t blocks = 0;
+    for (const Tensor& x : all) blocks += blocks_for(x.elements());
+    // Partial sums are fp64, which no tensor on a device can be: so an fp32 tensor of twice the
+    // size.
+    const Tensor partials = Tensor::empty({2 * blocks}, DType::fp32, Launcher::device);
+    double* into = reinterpret_cast<double*>(partials.address());
+    const auto launch = [&](auto& kernel) {
+      kernel.partials = into;
+      into += kernel.blocks();
+      run("sum_of_squares", kernel);
+    };
+    for_each_table<SquareSums<float>>(all, launch);
+    for_each_table<SquareSums<Bf16>>(all, launch);
+    launcher_.run("sum_of_squares",
+                  Total<double, float>{reinterpret_cast<const double*>(partials.address()), blocks,
+                                       at<float>(total), factor},
+                  1);
+  }
+
   template <class S>
   void fill_as(const Tensor& x, S value) const {
     run("fill_", Fill<S>{at<S>(x), value, nullptr, 0, x.elements()}, x.elements(), 256);

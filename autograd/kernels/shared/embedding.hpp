@@ -24,8 +24,6 @@ struct Embedding {
   std::int64_t tokens, n;
   bool packs;
 
-  constexpr std::size_t shared_bytes() const { return 0; }
-
   template <Block B>
   constexpr void operator()(B& block) const {
     for (std::int64_t t = block.index(); t < tokens; t += block.count()) {
@@ -73,8 +71,6 @@ struct EmbeddingBackward {
   std::int64_t n;
   bool packs;
 
-  constexpr std::size_t shared_bytes() const { return 0; }
-
   template <Block B>
   constexpr void operator()(B& block) const {
     for (std::int64_t begin = block.index(); begin < sorted.tokens; begin += block.count()) {
@@ -110,8 +106,6 @@ struct EmbeddingPartialSums {
   S* dw;
   std::int64_t n;
   bool packs;
-
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "autograd/kernels/shared/attention.hpp"
 #include "autograd/kernels/shared/attention_backward.hpp"
@@ -22,6 +24,10 @@ namespace ringside::autograd::cuda {
 template <class Launcher>
 class KernelsOn final : public ElementwiseOn<Launcher> {
  public:
+  DType sum_dtype() const override { return DType::fp32; }
+  bool multiplies_bf16() const override { return true; }
+  bool attention_backward_reads_y() const override { return true; }
+
   // ---- The Llama block ----
 
   void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
@@ -86,7 +92,23 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
     });
   }
 
-  // sorted [2, tokens]: the ids in order, and the token that each comes from.
+  // [2, tokens]: the ids in ascending order, and the token of each; without those of id -1. Tokens
+  // with equal ids keep their order, so that backward adds them without atomics.
+  Tensor embedding_index(const Tensor& ids) const override {
+    const std::int32_t* const id = ids.data<std::int32_t>();
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(ids.elements()));
+    std::iota(tokens.begin(), tokens.end(), 0);
+    std::erase_if(tokens, [&](std::int32_t t) { return id[t] < 0; });
+    std::stable_sort(tokens.begin(), tokens.end(),
+                     [&](std::int32_t a, std::int32_t b) { return id[a] < id[b]; });
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    const Tensor sorted = Tensor::empty({2, count}, DType::int32);
+    std::int32_t* const first = sorted.data<std::int32_t>();
+    std::transform(tokens.begin(), tokens.end(), first, [&](std::int32_t t) { return id[t]; });
+    std::copy(tokens.begin(), tokens.end(), first + count);
+    return sorted.to(Launcher::device);
+  }
+
   void embedding_backward(const Tensor& sorted, const Tensor& dy,
                           const Tensor& dweight) const override {
     const std::int64_t n = dweight.size(1), tokens = sorted.size(1);
@@ -160,25 +182,16 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
                      const Tensor& losses, const Tensor& log_sums) const override {
     dispatch_storage(z, "cross_entropy", [&](auto zero) {
       using S = decltype(zero);
-      cross_entropy_as<S, S>(z, targets, ignore_index, losses, at<float>(log_sums), nullptr, 0);
+      cross_entropy_as<S, S>(z, targets, ignore_index, losses,
+                             log_sums.defined() ? at<float>(log_sums) : nullptr, nullptr, 0);
     });
   }
 
   void cross_entropy_backward(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
-                              const Tensor& log_sums, double weight, const Tensor& dloss,
+                              const Tensor& log_sums, std::int64_t count, const Tensor& dloss,
                               const Tensor& dz) const override {
-    dispatch_storage(z, "cross_entropy", [&](auto zero) {
-      using S = decltype(zero);
-      this->run("cross_entropy backward",
-                CrossEntropyBackward<S, S>{.logits = at<S>(z),
-                                           .targets = targets_of(z, targets, ignore_index),
-                                           .log_sums = at<float>(log_sums),
-                                           .dloss = at<float>(dloss),
-                                           .gradient = at<S>(dz),
-                                           .rows = targets.elements(),
-                                           .factor = static_cast<float>(weight),
-                                           .packs = fits_packs(z.size(-1), at<S>(z), at<S>(dz))});
-    });
+    cross_entropy_gradient(z, targets, ignore_index, log_sums, 1 / static_cast<double>(count),
+                           dloss, dz);
   }
 
   void cross_entropy_with_gradient(const Tensor& z, const Tensor& targets,
@@ -190,29 +203,59 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
     });
   }
 
+  // The kernel gives log_sum = log sum exp(z) and loss = log_sum - z[target] of this rank's
+  // columns. That says the same: with largest = log_sum, total is 1. Leaves z as it is.
+  RowNumbers numbers_of_rows(const Tensor& z, const Tensor& targets) const override {
+    const std::int64_t rows = z.size(0), columns = z.size(1);
+    const Tensor losses = Tensor::empty({rows}, DType::fp32, Launcher::device),
+                 log_sums = Tensor::empty({rows}, DType::fp32, Launcher::device);
+    cross_entropy(z, targets, ignored_here, losses, log_sums);
+    const Tensor loss = losses.to(Device::cpu), target = targets.to(Device::cpu);
+    const RowNumbers numbers{log_sums.to(Device::cpu), Tensor::full({2, rows}, 1)};
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const std::int32_t column = target.data<std::int32_t>()[t];
+      const bool is_here = column >= 0 && column < columns;
+      numbers.sums.data<float>()[rows + t] =
+          is_here ? numbers.largest.data<float>()[t] - loss.data<float>()[t] : 0;
+    }
+    return numbers;
+  }
+
+  // The kernel computes exp(z - log_sum) with the log_sum of the whole rows. To it, a target of
+  // another rank is no column of this row.
+  void gradient_of_rows(const Tensor& z, const Tensor& targets, const Tensor& /*own_largest*/,
+                        const RowNumbers& whole, double weight) const override {
+    const std::int64_t rows = z.size(0);
+    const Tensor log_sums = Tensor::empty({rows});
+    for (std::int64_t t = 0; t < rows; ++t)
+      log_sums.data<float>()[t] =
+          whole.largest.data<float>()[t] + std::log(whole.sums.data<float>()[t]);
+    cross_entropy_gradient(z, targets, ignored_here, log_sums.to(Launcher::device), weight, {}, z);
+  }
+
   // ---- Optimizers ----
 
   void adamw(const AdamWStep& step, std::span<const AdamWUpdate> updates) const override {
-    update_all("AdamW", AdamWRule{step.beta1, step.beta2, step.eps, step.scale}, updates,
-               [](auto& entry, const AdamWUpdate& update) {
-                 entry.state[0] = at<float>(update.m), entry.state[1] = at<float>(update.v);
-                 entry.factors = {update.keep, update.step_size, update.scale_v};
-               });
+    const AdamWRule rule{static_cast<float>(step.beta1), static_cast<float>(step.beta2),
+                         static_cast<float>(step.eps), static_cast<float>(step.scale)};
+    update_all("AdamW", rule, updates, [](auto& entry, const AdamWUpdate& update) {
+      entry.state[0] = at<float>(update.m), entry.state[1] = at<float>(update.v);
+      entry.factors = {static_cast<float>(update.keep), static_cast<float>(update.step_size),
+                       static_cast<float>(update.scale_v)};
+    });
   }
 
   void sgd(const SgdStep& step, std::span<const SgdUpdate> updates) const override {
-    const auto with_momentum = [](auto& entry, const SgdUpdate& update) {
-      entry.state[0] = at<float>(update.m);
-      entry.factors = {update.learning_rate, update.decay};
+    const auto fill = [](auto& entry, const SgdUpdate& update) {
+      if (update.m.defined()) entry.state[0] = at<float>(update.m);
+      entry.factors = {static_cast<float>(update.learning_rate), static_cast<float>(update.decay)};
     };
-    const auto without = [](auto& entry, const SgdUpdate& update) {
-      entry.factors = {update.learning_rate, update.decay};
-    };
+    const auto scale = static_cast<float>(step.scale);
     if (step.momentum != 0)
-      update_all("SGD", MomentumRule{step.momentum, step.scale, step.nesterov}, updates,
-                 with_momentum);
+      update_all("SGD", MomentumRule{static_cast<float>(step.momentum), scale, step.nesterov},
+                 updates, fill);
     else
-      update_all("SGD", SgdRule{step.scale}, updates, without);
+      update_all("SGD", SgdRule{scale}, updates, fill);
   }
 
  private:
@@ -231,6 +274,25 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
 
   static Targets targets_of(const Tensor& z, const Tensor& targets, std::int32_t ignore_index) {
     return {at<std::int32_t>(targets), z.size(-1), ignore_index};
+  }
+
+  // dz = (softmax(z) - [v == target]) weight dloss; an undefined dloss stands for 1. A row whose
+  // target is not in 0..V-1 has the gradient softmax(z) weight dloss.
+  void cross_entropy_gradient(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
+                              const Tensor& log_sums, double weight, const Tensor& dloss,
+                              const Tensor& dz) const {
+    dispatch_storage(z, "cross_entropy", [&](auto zero) {
+      using S = decltype(zero);
+      this->run("cross_entropy backward",
+                CrossEntropyBackward<S, S>{.logits = at<S>(z),
+                                           .targets = targets_of(z, targets, ignore_index),
+                                           .log_sums = at<float>(log_sums),
+                                           .dloss = dloss.defined() ? at<float>(dloss) : nullptr,
+                                           .gradient = at<S>(dz),
+                                           .rows = targets.elements(),
+                                           .factor = static_cast<float>(weight),
+                                           .packs = fits_packs(z.size(-1), at<S>(z), at<S>(dz))});
+    });
   }
 
   // Computes losses; also log_sums and gradient, if they are not nullptr.
@@ -279,7 +341,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
       typename Kernel::Parameter entry{};
       entry.elements = update.p.elements();
       entry.values = at<float>(update.p);
-      entry.rounded = has_master ? at<S>(update.parameter) : nullptr;
+      entry.stored = has_master ? at<S>(update.parameter) : nullptr;
       entry.gradient = at<G>(update.g);
       fill(entry, update);
       kernel.table.add(entry);

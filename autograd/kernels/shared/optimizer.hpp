@@ -81,13 +81,13 @@ struct OptimizerUpdate {
 
   struct Parameter : TableEntry {
     float* values;  // the master if there is one, otherwise the parameter
-    S* rounded;     // the parameter if there is a master, otherwise nullptr
+    S* stored;      // the parameter if there is a master, otherwise nullptr
     const G* gradient;
     float* state[room];  // Rule::states of them
     typename Rule::Factors factors;
 
     constexpr bool all_fit_packs() const {
-      bool fits = fits_packs(0, values, gradient) && (!rounded || fits_packs(0, rounded));
+      bool fits = fits_packs(0, values, gradient) && (!stored || fits_packs(0, stored));
       for (int i = 0; i < states; ++i) fits = fits && fits_packs(0, state[i]);
       return fits;
     }
@@ -96,7 +96,6 @@ struct OptimizerUpdate {
   Rule rule;
 
   constexpr std::int64_t blocks() const { return table.blocks; }
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {
@@ -116,7 +115,7 @@ struct OptimizerUpdate {
           }
           for (int s = 0; s < states; ++s) store_floats<n>(parameter.state[s] + i, state[s]);
           store_floats<n>(parameter.values + i, values);
-          if (parameter.rounded) store_floats<n>(parameter.rounded + i, values);
+          if (parameter.stored) store_floats<n>(parameter.stored + i, values);
         });
   }
 };
@@ -133,7 +132,6 @@ struct ScaleMany {
   float factor;
 
   constexpr std::int64_t blocks() const { return table.blocks; }
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {

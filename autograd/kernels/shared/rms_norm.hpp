@@ -1,4 +1,4 @@
-// rms_norm on a GPU. ops/rms_norm.cpp has the formulas.
+// rms_norm on a GPU. kernels/cpu/rms_norm.cpp has the formulas.
 //
 //     RmsNorm           a block for each row; reads it twice, the second time from cache
 //     RmsNormBackward   a warp or a block for each row of dy, x and dx; each block sums dw over its
@@ -22,8 +22,6 @@ struct RmsNorm {
   std::int64_t rows, n;
   float eps;
   bool packs;  // fits_packs(n, ...) of all tensors
-
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {

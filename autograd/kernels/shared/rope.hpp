@@ -1,4 +1,5 @@
-// rope on a GPU: a thread rotates some neighbouring pairs of a row. ops/rope.cpp has the formulas.
+// rope on a GPU: a thread rotates some neighbouring pairs of a row. kernels/cpu/rope.cpp has the
+// formulas.
 #pragma once
 
 #include "autograd/kernels/shared/strided.hpp"
@@ -19,8 +20,6 @@ struct Rope {
   std::int64_t shape[3], half, first_position;
   float direction;
   bool packs;  // each half of every row is whole packs
-
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {

@@ -67,8 +67,6 @@ struct CopyStrided {
   To* y;
   Layouts<2> layouts;  // of x, y
 
-  constexpr std::size_t shared_bytes() const { return 0; }
-
   template <Block B>
   constexpr void operator()(B& block) const {
     for_each_element(block, layouts.elements(), [&](auto i) {
@@ -87,17 +85,12 @@ struct CombineStrided {
   S* y;
   Layouts<3> layouts;  // of a, b, y
 
-  constexpr std::size_t shared_bytes() const { return 0; }
-
   template <Block B>
   constexpr void operator()(B& block) const {
     for_each_element(block, layouts.elements(), [&](auto i) {
       std::int64_t at[3]{};
       layouts.offsets_of(i, at);
-      const float in[2]{static_cast<float>(a[at[0]]), static_cast<float>(b[at[1]])};
-      float out[1]{};
-      Op{}.template apply<B>(in, out);
-      y[at[2]] = S(out[0]);
+      y[at[2]] = S(Op{}.template of<B>(static_cast<float>(a[at[0]]), static_cast<float>(b[at[1]])));
     });
   }
 };
@@ -110,8 +103,6 @@ struct SumTo {
   S* x;
   Layouts<2> kept;    // of x, y: the dimensions along which x is not broadcast
   Layouts<1> summed;  // of y: the other dimensions
-
-  constexpr std::size_t shared_bytes() const { return 0; }
 
   template <Block B>
   constexpr void operator()(B& block) const {

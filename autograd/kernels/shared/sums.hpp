@@ -59,8 +59,6 @@ struct PartialSums {
   std::int64_t n;
   bool packs;
 
-  constexpr std::size_t shared_bytes() const { return 0; }
-
   template <Block B>
   constexpr void operator()(B& block) const {
     double mine = 0;

@@ -4,27 +4,13 @@
 #include <exception>
 
 #include "autograd/kernels/threads/parallel.hpp"
-#include "base/error.hpp"
 
 namespace ringside::autograd {
-
-namespace {
-thread_local int threads_here = 1;
-}
-
-void set_threads(int n) {
-  require(n >= 1, "set_threads: expected at least 1, got {}", n);
-  threads_here = n;
-}
-
-int threads() {
-  return threads_here;
-}
 
 int pieces_of(std::int64_t count, std::int64_t grain) {
   if (omp_in_parallel()) return 1;
   return static_cast<int>(
-      std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, threads_here));
+      std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, threads()));
 }
 
 void parallel_for_pieces(std::int64_t count, std::int64_t grain,

@@ -1,22 +1,8 @@
 // Replaces parallel_openmp.cpp if the compiler has no OpenMP, or in a build for ThreadSanitizer:
 // every loop runs on the calling thread.
 #include "autograd/kernels/threads/parallel.hpp"
-#include "base/error.hpp"
 
 namespace ringside::autograd {
-
-namespace {
-thread_local int threads_here = 1;
-}
-
-void set_threads(int n) {
-  require(n >= 1, "set_threads: expected at least 1, got {}", n);
-  threads_here = n;
-}
-
-int threads() {
-  return threads_here;
-}
 
 int pieces_of(std::int64_t, std::int64_t) {
   return 1;

@@ -18,71 +18,9 @@
 #include <cmath>
 
 #include "autograd/kernels/copy.hpp"
-#include "autograd/kernels/exp.hpp"
-#include "autograd/kernels/rows.hpp"
+#include "autograd/kernels/device_kernels.hpp"
 
 namespace ringside::autograd {
-
-namespace {
-
-// Step 1, in this rank's columns only. Overwrites z by exp(z - largest).
-RowNumbers numbers_of_rows(const Tensor& z, const Tensor& targets) {
-  const std::int64_t rows = z.size(0), columns = z.size(1);
-  const RowNumbers numbers{Tensor::empty({rows}, z.dtype()), Tensor::empty({2, rows}, z.dtype())};
-  const std::int32_t* const target = targets.data<std::int32_t>();
-  dispatch(z.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
-    T* const logits = z.data<T>();
-    T* const largest = numbers.largest.data<T>();
-    T* const total = numbers.sums.data<T>();
-    T* const chosen = total + rows;
-    parallel_for(rows, row_grain(columns), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        T* const row = logits + t * columns;
-        const bool is_here = target[t] >= 0 && target[t] < columns;
-        chosen[t] = is_here ? row[target[t]] : T(0);
-        T most = row[0], sum = 0;
-#pragma omp simd reduction(max : most)
-        for (std::int64_t v = 0; v < columns; ++v) most = std::max(most, row[v]);
-#pragma omp simd reduction(+ : sum)
-        for (std::int64_t v = 0; v < columns; ++v) {
-          row[v] = fast_exp(row[v] - most);
-          sum += row[v];
-        }
-        largest[t] = most;
-        total[t] = sum;
-      }
-    });
-  });
-  return numbers;
-}
-
-// Step 3: z holds exp(z - own largest), and becomes dz.
-void gradient_of_rows(const Tensor& z, const Tensor& targets, const Tensor& own_largest,
-                      const RowNumbers& whole, double row_weight) {
-  const std::int64_t columns = z.size(1);
-  dispatch(z.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
-    const T weight = static_cast<T>(row_weight);
-    parallel_for(z.size(0), row_grain(columns), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        T* const row = z.data<T>() + t * columns;
-        const std::int32_t target = targets.data<std::int32_t>()[t];
-        if (target == ignored_here) {
-          std::fill_n(row, columns, T(0));
-          continue;
-        }
-        const T factor = std::exp(own_largest.data<T>()[t] - whole.largest.data<T>()[t]) /
-                         whole.sums.data<T>()[t] * weight;
-#pragma omp simd
-        for (std::int64_t v = 0; v < columns; ++v) row[v] *= factor;
-        if (target < columns) row[target] -= weight;
-      }
-    });
-  });
-}
-
-}  // namespace
 
 Tensor targets_seen_here(const Tensor& targets, VocabularyRange range, std::int64_t columns,
                          std::int32_t ignore_index) {
@@ -125,14 +63,15 @@ void losses_of_whole_rows(const RowNumbers& whole, const Tensor& targets, const 
   });
 }
 
-void losses_of_divided_rows_on_cpu(const Tensor& z, const Tensor& targets, double weight,
-                                   bool gradient, const RowStatistics& statistics,
-                                   const Tensor& losses) {
-  const RowNumbers numbers = numbers_of_rows(z, targets);
+Tensor losses_of_divided_rows(const Tensor& z, const Tensor& targets, double weight, bool gradient,
+                              DType dtype, const RowStatistics& statistics, const Tensor& losses) {
+  const DeviceKernels& kernels = kernels_of(z);
+  const RowNumbers numbers = kernels.numbers_of_rows(z, targets);
   const Tensor own_largest = numbers.largest.clone();
   join(numbers, own_largest, statistics);
-  losses_of_whole_rows(numbers, targets, losses);
-  if (gradient) gradient_of_rows(z, targets, own_largest, numbers, weight);
+  losses_of_whole_rows(numbers, targets.to(Device::cpu), losses);
+  if (gradient) kernels.gradient_of_rows(z, targets, own_largest, numbers, weight);
+  return gradient ? to_storage_dtype(z, dtype) : z;
 }
 
 }  // namespace ringside::autograd

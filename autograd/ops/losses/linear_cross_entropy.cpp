@@ -12,15 +12,10 @@
 // would cost a third more. Backward only multiplies them by the gradient of the loss. After Hsu et
 // al., "Liger Kernel" (2024).
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/engine/node.hpp"
-#include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
-#include "autograd/kernels/exp.hpp"
-#include "autograd/kernels/matrix_product.hpp"
-#include "autograd/kernels/rows.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/losses/divided_losses.hpp"
 #include "autograd/ops/losses/loss.hpp"
@@ -43,14 +38,14 @@ namespace {
 
 constexpr auto transposed = Transpose::yes;
 
-// The tensors of one call, all on one device. bf16 x and w are multiplied as bf16; on a CPU that
-// cannot do that (bf16_products.hpp) they are converted to fp32 once.
+// The tensors of one call, all on one device. bf16 x and w are multiplied as bf16; on a device that
+// cannot do that they are converted to fp32 once.
 struct LossProblem {
   Tensor x, w, targets;  // [tokens, n], [V, n], [tokens]
   std::int32_t ignore_index;
   double weight;  // of one token in the mean
   Tensor dx, dw;  // undefined if not needed; dw has the compute dtype
-  Tensor losses;  // [tokens]
+  Tensor losses;  // [tokens]; on the CPU if the vocabulary is divided
   // If w holds only some rows of the vocabulary; targets are then as divided_losses.hpp sees them.
   const RowStatistics* statistics = nullptr;
 
@@ -60,60 +55,6 @@ struct LossProblem {
 // Rows first .. first + count - 1 of a contiguous tensor [rows, ...], as [count, size].
 Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t count, std::int64_t size) {
   return make_view(all, all.offset() + first * size, {count, size}, {size, 1});
-}
-
-// One row of logits z -> its loss -log softmax(z)[target]. With `gradient` also dz, which may be z;
-// otherwise z is overwritten.
-//
-//     dz[v] = (softmax(z)[v] - [v == target]) weight
-template <class T, class S>
-double loss_of_row(T* z, std::int64_t n, std::int32_t target, bool gradient, T weight, S* dz) {
-  T largest = z[0];
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t v = 0; v < n; ++v) largest = largest < z[v] ? z[v] : largest;
-  const T chosen = z[target];
-  T total = 0;
-  if (!gradient) {
-#pragma omp simd reduction(+ : total)
-    for (std::int64_t v = 0; v < n; ++v) total += fast_exp(z[v] - largest);
-  } else {
-#pragma omp simd reduction(+ : total)
-    for (std::int64_t v = 0; v < n; ++v) {
-      z[v] = fast_exp(z[v] - largest);
-      total += z[v];
-    }
-    const T factor = weight / total, of_target = z[target] * factor - weight;
-#pragma omp simd
-    for (std::int64_t v = 0; v < n; ++v) dz[v] = z[v] * factor;
-    dz[target] = of_target;
-  }
-  return static_cast<double>(largest + std::log(total)) - static_cast<double>(chosen);
-}
-
-// Logits z [rows, V], targets [rows] -> losses [rows] and with `gradient` dz [rows, V], which is z,
-// or bf16 where z is fp32. An ignored row has loss 0 and gradient 0.
-void losses_of_rows(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
-                    double row_weight, bool gradient, const Tensor& losses, const Tensor& dz) {
-  const std::int64_t vocabulary = z.size(1);
-  const std::int32_t* const target = targets.data<std::int32_t>();
-  double* const loss = losses.data<double>();
-  dispatch_stored(dz.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using S = decltype(zero);
-    using T = Compute<S>;
-    const T weight = static_cast<T>(row_weight);
-    parallel_for(z.size(0), row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        T* const logits = z.data<T>() + row * vocabulary;
-        S* const gradients = dz.data<S>() + row * vocabulary;
-        if (target[row] == ignore_index) {
-          loss[row] = 0;
-          std::fill_n(gradients, vocabulary, S(T(0)));
-        } else {
-          loss[row] = loss_of_row(logits, vocabulary, target[row], gradient, weight, gradients);
-        }
-      }
-    });
-  });
 }
 
 // The losses of the rows from `first` on, from their logits z [rows, V]. Returns dz: z itself, or
@@ -126,18 +67,12 @@ Tensor losses_of_block(const LossProblem& problem, std::int64_t first, const Ten
   if (problem.statistics)
     return losses_of_divided_rows(z, targets, problem.weight, gradient, problem.x.dtype(),
                                   *problem.statistics, losses);
-  const DType stored = problem.x.dtype();
-  if (z.device() == Device::cpu) {
-    const Tensor dz = gradient && stored != z.dtype() ? Tensor::empty(z.shape(), stored) : z;
-    losses_of_rows(z, targets, problem.ignore_index, problem.weight, gradient, losses, dz);
-    return dz;
-  }
-  const DeviceKernels& kernels = device_kernels(z.device());
+  const DeviceKernels& kernels = kernels_of(z);
   if (!gradient) {
-    const Tensor log_sums = Tensor::empty({rows}, DType::fp32, z.device());
-    kernels.cross_entropy(z, targets, problem.ignore_index, losses, log_sums);
+    kernels.cross_entropy(z, targets, problem.ignore_index, losses, {});
     return z;
   }
+  const DType stored = problem.x.dtype();
   const Tensor dz = stored == z.dtype() ? z : Tensor::empty(z.shape(), stored, z.device());
   kernels.cross_entropy_with_gradient(z, targets, problem.ignore_index, problem.weight, losses, dz);
   return dz;
@@ -163,25 +98,6 @@ void losses_and_gradients(const LossProblem& problem, std::int64_t rows_at_once)
   }
 }
 
-// Multiplies a gradient that was computed for dloss = 1 by the scalar `dloss`, in place: no other
-// tensor uses its memory.
-void scale_in_place(const Tensor& gradient, const Tensor& dloss) {
-  if (!gradient.defined()) return;
-  if (gradient.device() != Device::cpu)
-    return device_kernels(gradient.device()).scale_by(gradient, dloss, 1, gradient);
-  const double factor = dloss.item();
-  if (factor == 1) return;
-  dispatch_stored(gradient.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using S = decltype(zero);
-    S* const g = gradient.data<S>();
-    const auto f = static_cast<Compute<S>>(factor);
-    parallel_for(gradient.elements(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) g[i] = g[i] * f;
-    });
-  });
-}
-
 // Both functions below: `statistics` is nullptr if the weight is whole.
 Tensor loss_and_gradients(const Tensor& x_input, const Tensor& weight, const Tensor& targets_input,
                           VocabularyRange range, const RowStatistics* statistics,
@@ -198,7 +114,6 @@ Tensor loss_and_gradients(const Tensor& x_input, const Tensor& weight, const Ten
   const Tensor x = x_input.contiguous(), w = weight.contiguous();
   const DType stored = x.dtype(), computed = compute_dtype(stored);
   const Device device = x.device();
-  const bool on_cpu = device == Device::cpu;
   // The host checks the targets, whatever device x is on.
   const Tensor on_host = targets_input.to(Device::cpu).contiguous();
   const std::int64_t tokens = on_host.elements(),
@@ -207,15 +122,15 @@ Tensor loss_and_gradients(const Tensor& x_input, const Tensor& weight, const Ten
   const Tensor targets =
       statistics ? targets_seen_here(on_host, range, w.size(0), ignore_index) : on_host;
 
-  const bool widen = on_cpu && !has_bf16_products();
-  LossProblem problem{.x = widen ? to_compute_dtype(x) : x,
-                      .w = widen ? to_compute_dtype(w) : w,
+  const bool converts = !kernels_of(x).multiplies_bf16();
+  LossProblem problem{.x = converts ? to_compute_dtype(x) : x,
+                      .w = converts ? to_compute_dtype(w) : w,
                       .targets = targets.to(device),
                       .ignore_index = ignore_index,
-                      .weight = weight_of(count),
+                      .weight = 1 / static_cast<double>(count),
                       .dx = {},
                       .dw = {},
-                      .losses = empty_losses(tokens, device),
+                      .losses = empty_losses(tokens, statistics ? Device::cpu : device),
                       .statistics = statistics};
   if (is_recorded({x})) problem.dx = empty_like(problem.x);
   if (is_recorded({w}))  // without tokens there is no block that writes it
@@ -223,11 +138,13 @@ Tensor loss_and_gradients(const Tensor& x_input, const Tensor& weight, const Ten
                             : Tensor::zeros(w.shape(), computed, device);
   losses_and_gradients(
       problem, rows_at_once > 0 ? rows_at_once : cross_entropy_rows(tokens, range.whole, device));
+  const Tensor loss = mean_loss(problem.losses, count, computed).to(device);
   return record(
-      "linear_cross_entropy", mean_loss(problem.losses, count, computed), {x, w},
+      "linear_cross_entropy", loss, {x, w},
       [dx = problem.dx, dw = problem.dw, stored](const Node&, const Tensor& dloss) -> Gradients {
-        scale_in_place(dx, dloss);
-        scale_in_place(dw, dloss);
+        // The gradients are those of dloss = 1. No other tensor uses their memory.
+        for (const Tensor& gradient : {dx, dw})
+          if (gradient.defined()) kernels_of(gradient).scale_by(gradient, dloss);
         return {to_storage_dtype(dx, stored), to_storage_dtype(dw, stored)};
       });
 }

@@ -6,11 +6,50 @@
 #include <set>
 #include <string>
 
+#include "autograd/engine/engine.hpp"
+#include "base/clock.hpp"
 #include "base/error.hpp"
+#include "cli/bench/training/step_bench.hpp"
+#include "cli/pictures/median.hpp"
 #include "ddp/buckets.hpp"
+#include "parallel/gradient_hooks.hpp"
 #include "parallel/replicate.hpp"
 
 namespace ringside::cli {
+
+using autograd::Tensor;
+
+BackwardTimes time_backward(const transformer::Model& model, const transformer::Batch& batch,
+                            collectives::ProcessGroup& world) {
+  constexpr int samples = 5;
+  const auto parameters = parallel::trained_parameters(model);
+  const autograd::Device device = parameters[0].tensor.device();
+  std::vector<std::vector<double>> ready(parameters.size());
+  std::vector<double> backward;
+  Clock::time_point began;
+  parallel::GradientHooks hooks;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    hooks.add(parameters[i].tensor, [&, i](const Tensor&) {
+      synchronise(device);
+      ready[i].push_back(seconds_since(began));
+    });
+  const autograd::Shape shape{batch.sequences, batch.length};
+  for (int sample = 0; sample < samples; ++sample) {
+    for (const auto& parameter : parameters) parameter.tensor.zero_grad();
+    world.barrier();
+    const Tensor loss =
+        model.loss(Tensor::from(batch.input, shape), Tensor::from(batch.target, shape));
+    synchronise(device);
+    began = Clock::now();
+    autograd::backward(loss);
+    synchronise(device);
+    backward.push_back(seconds_since(began));
+  }
+  BackwardTimes times;
+  times.seconds = median(backward);
+  for (const auto& each : ready) times.ready.push_back(median(each));
+  return times;
+}
 
 double BucketSize::mean_bytes() const {
   double sum = 0;

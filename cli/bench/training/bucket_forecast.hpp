@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "autograd/nn/module.hpp"
+#include "collectives/process_group.hpp"
 #include "ddp/bucket_model.hpp"
 #include "ddp/bucket_timeline.hpp"
+#include "transformer/data/batches.hpp"
+#include "transformer/model.hpp"
 
 namespace ringside::cli {
 
@@ -15,6 +18,11 @@ struct BackwardTimes {
   std::vector<double> ready;  // of each trained parameter, seconds since the begin of backward
   double seconds = 0;         // of backward
 };
+
+// Medians over a few backwards of one rank, without communication; all ranks of `world` compute at
+// the same time. On a device this waits for each gradient, so backward takes longer than in a step.
+BackwardTimes time_backward(const transformer::Model& model, const transformer::Batch& batch,
+                            collectives::ProcessGroup& world);
 
 // A bucket size, and the buckets that `module` has with it.
 struct BucketSize {

@@ -4,39 +4,20 @@
 
 #include <fmt/format.h>
 
-#include "cli/report/numbers.hpp"
-#include "cli/report/wrap.hpp"
-#include "cli/training/device_option.hpp"
+#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/wrap.hpp"
 
 namespace ringside::cli {
 namespace {
 
-std::string ms(double seconds) {
-  return fmt::format("{:.1f}", seconds * 1e3);
-}
-
-std::string shown(const StrategyRow& row) {
-  return row.strategy == "none" ? "no communication" : row.strategy;
-}
-
-std::string bucket_of(const StrategyRow& row) {
-  return row.bucket_mb ? fmt::format("{:g}", *row.bucket_mb) : "";
-}
-
 std::string behind(const DdpFigures& f) {
-  return f.link.empty() ? "" : fmt::format(", each behind a link of {}", f.link);
+  return f.run.link.empty() ? "" : fmt::format(", each behind a link of {}", f.run.link);
 }
 
-Table table_of(const DdpFigures& f) {
-  Table table{{"strategy", "bucket (MB)", "step (ms)", "network (ms)", "exposed (ms)", "calls",
-               "sent (MB)", "ratio"},
-              {}};
-  for (const auto& row : f.rows)
-    table.rows.push_back({shown(row), bucket_of(row), ms(row.step_seconds), ms(row.network_seconds),
-                          ms(row.exposed_seconds), fmt::to_string(row.calls),
-                          fmt::format("{:.2f}", static_cast<double>(row.bytes_sent) / 1e6),
-                          fmt::format("{:.3f}", row.ratio)});
-  return table;
+// "857k parameters, 3.4 MB of gradients"
+std::string size_text(const DdpFigures& f) {
+  return fmt::format("{}, {:.1f} MB of gradients", f.run.parameters_text(),
+                     f.gradient_bytes() / 1e6);
 }
 
 // What the two predictions say, in lines of at most 80 columns.
@@ -64,6 +45,37 @@ double followed_seconds(const DdpFigures& f, double mb) {
   for (const BucketSize& size : f.sizes)
     if (!found || size.mb <= mb) found = &size;
   return found ? ddp::exposed_seconds(f.buckets, found->buckets, f.backward) : 0;
+}
+
+Table table_of(const DdpFigures& f) {
+  const Show mb = [](double number) { return fmt::format("{:g}", number); };
+  Table table{{words("strategy", "strategy", 16), number("bucket\n(MB)", "bucket_mb", mb),
+               number("step\n(ms)", "step_ms", fixed(1)),
+               number("network\n(ms)", "communication_ms", fixed(1)),
+               number("exposed\n(ms)", "exposed_ms", fixed(1)), number("calls", "calls"),
+               number("sent\n(MB)", "bytes_sent", fixed(2, 1e-6)),
+               number("ratio", "ratio", fixed(3)), only_in_json("model_exposed_ms"),
+               only_in_json("followed_exposed_ms")}};
+  for (const StrategyRow& row : f.rows) {
+    Cell by_formula, followed;
+    if (row.bucket_mb) {
+      by_formula =
+          1e3 * f.buckets.exposed_seconds(f.gradient_bytes(), static_cast<double>(row.calls));
+      followed = 1e3 * followed_seconds(f, *row.bucket_mb);
+    }
+    table.rows.push_back({row.strategy, row.bucket_mb, row.step_seconds * 1e3,
+                          row.network_seconds * 1e3, row.exposed_seconds * 1e3, row.calls,
+                          row.bytes_sent, row.ratio, by_formula, followed});
+  }
+  return table;
+}
+
+// As people read it.
+Table shown_table(const DdpFigures& f) {
+  Table table = table_of(f);
+  for (auto& row : table.rows)
+    if (row[0] == Cell("none")) row[0] = "no communication";
+  return table;
 }
 
 // The strategies whose tracks the report shows, from all communication exposed to most of it
@@ -101,55 +113,22 @@ BucketStudy DdpFigures::bucket_study() const {
 }
 
 std::string ddp_table(const DdpFigures& f) {
-  std::string text =
-      wrap(fmt::format("{}: {} parameters, {:.1f} MB of gradients; {} ranks over {}{}", f.model,
-                       with_unit(static_cast<double>(f.parameters)), f.gradient_bytes() / 1e6,
-                       f.ranks, f.backend, behind(f)),
-           80);
-  text += fmt::format("\n{} sequences of {} and {} each, {}, AdamW; medians of {} steps{}\n",
-                      f.batch, f.sequence, counted(f.threads, "thread"), name_of(f.dtype), f.steps,
-                      on_device_text(f.device));
-  constexpr const char* line = "  {:<17}{:>8}{:>9}{:>10}{:>10}{:>7}{:>9}{:>8}\n";
-  text += fmt::format(line, "strategy", "bucket", "step", "network", "exposed", "calls", "sent",
-                      "ratio");
-  text += fmt::format(line, "", "(MB)", "(ms)", "(ms)", "(ms)", "", "(MB)", "");
-  for (const auto& row : table_of(f).rows)
-    text += fmt::format(line, row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]);
-  return text + predictions(f);
+  const std::string title = fmt::format("{}: {}; {} ranks over {}{}", f.run.model, size_text(f),
+                                        f.run.ranks, f.run.backend, behind(f));
+  return fmt::format("{}\n{} sequences of {} and {} each, {}, AdamW; medians of {} steps{}\n{}{}",
+                     wrap(title, 80), f.run.batch, f.run.sequence, counted(f.run.threads, "thread"),
+                     f.run.dtype, f.run.steps, f.run.device_text(), shown_table(f).text(),
+                     predictions(f));
 }
 
 Json to_json(const DdpFigures& f) {
-  Json rows = Json::array();
-  for (const auto& row : f.rows) {
-    Json one{{"model", f.model},
-             {"ranks", f.ranks},
-             {"backend", f.backend},
-             {"device", f.device},
-             {"type", name_of(f.dtype)},
-             {"link", f.link.empty() ? Json() : Json(f.link)},
-             {"threads", f.threads},
-             {"batch", f.batch},
-             {"sequence", f.sequence},
-             {"strategy", row.strategy},
-             {"bucket_mb", row.bucket_mb ? Json(*row.bucket_mb) : Json()},
-             {"step_ms", row.step_seconds * 1e3},
-             {"communication_ms", row.network_seconds * 1e3},
-             {"exposed_ms", row.exposed_seconds * 1e3},
-             {"calls", row.calls},
-             {"bytes_sent", row.bytes_sent},
-             {"ratio", row.ratio}};
-    if (row.bucket_mb) {
-      one["model_exposed_ms"] =
-          1e3 * f.buckets.exposed_seconds(f.gradient_bytes(), static_cast<double>(row.calls));
-      one["followed_exposed_ms"] = 1e3 * followed_seconds(f, *row.bucket_mb);
-    }
-    rows.push_back(std::move(one));
-  }
   Json fitted = Json::array();
   for (const auto& [bytes, seconds] : f.all_reduces)
     fitted.push_back({{"bytes", static_cast<std::int64_t>(bytes)},
                       {"time_us", seconds * 1e6},
                       {"model_us", f.buckets.call_seconds(bytes) * 1e6}});
+  const Json rows = table_of(f).json(f.run.facts(
+      {"model", "ranks", "backend", "device", "type", "link", "threads", "batch", "sequence"}));
   return {{"rows", rows},
           {"bucket_model",
            {{"gradient_bytes", static_cast<std::int64_t>(f.gradient_bytes())},
@@ -163,15 +142,14 @@ Json to_json(const DdpFigures& f) {
 }
 
 Report ddp_report(const DdpFigures& f) {
-  Report report{fmt::format("Data parallelism on {} ranks: {}", f.ranks, f.model), {}, {}};
-  report.facts = {{"model", fmt::format("{}, {} parameters, {:.1f} MB of gradients", f.model,
-                                        with_unit(static_cast<double>(f.parameters)),
-                                        f.gradient_bytes() / 1e6)},
-                  {"ranks", fmt::format("{} over {}{}; {} each", f.ranks, f.backend, behind(f),
-                                        counted(f.threads, "thread"))},
-                  {"batch", fmt::format("{} sequences of {} on each rank", f.batch, f.sequence)},
-                  {"steps", fmt::format("{}, the strategies in turn; medians", f.steps)}};
-  Figure table{"The strategies side by side", "", "", table_of(f)};
+  Report report{fmt::format("Data parallelism on {} ranks: {}", f.run.ranks, f.run.model), {}, {}};
+  report.facts = {
+      {"model", fmt::format("{}, {}", f.run.model, size_text(f))},
+      {"ranks", fmt::format("{} over {}{}; {} each", f.run.ranks, f.run.backend, behind(f),
+                            counted(f.run.threads, "thread"))},
+      {"batch", fmt::format("{} sequences of {} on each rank", f.run.batch, f.run.sequence)},
+      {"steps", fmt::format("{}, the strategies in turn; medians", f.run.steps)}};
+  Figure table{"The strategies side by side", "", "", shown_table(f)};
   table.caption =
       "network: time in which calls were running. exposed: time in which the rank waited for them, "
       "including for slower ranks. step, network and exposed are those of the slowest rank. ratio: "

@@ -1,27 +1,23 @@
 // The figures of `ringside bench ddp` as a table, as JSON and as a report.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/bench/training/bucket_forecast.hpp"
 #include "cli/bench/training/strategies.hpp"
-#include "cli/report/json_file.hpp"
-#include "cli/report/report.hpp"
-#include "cli/report/report_figures.hpp"
-#include "cli/report/trace_file.hpp"
-#include "cli/report/tracks_figure.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/report/report.hpp"
+#include "cli/pictures/report/report_figures.hpp"
+#include "cli/pictures/report/trace_file.hpp"
+#include "cli/pictures/tracks_figure.hpp"
 #include "ddp/bucket_model.hpp"
 
 namespace ringside::cli {
 
 struct DdpFigures {
-  std::string model, backend, device = "cpu", link;      // link: "" or "1 Gbps, 50 us"
-  autograd::DType dtype = autograd::DType::fp32;         // of parameters and gradients
-  std::int64_t parameters = 0, batch = 0, sequence = 0;  // batch: of each rank
-  int ranks = 0, threads = 0, steps = 0;
+  BenchRun run;
   std::vector<StrategyRow> rows;  // the step without communication first
   ddp::BucketModel buckets;
   std::vector<BucketSize> sizes;                        // with the times of rank 0
@@ -31,7 +27,8 @@ struct DdpFigures {
   std::vector<std::pair<std::string, Window>> windows;  // (StrategyRow::text(), its step's window)
 
   double gradient_bytes() const {
-    return static_cast<double>(size_of(dtype)) * static_cast<double>(parameters);
+    return static_cast<double>(size_of(autograd::dtype_named(run.dtype))) *
+           static_cast<double>(run.parameters);
   }
   BucketStudy bucket_study() const;
 };

@@ -7,28 +7,25 @@
 #include <fmt/ranges.h>
 
 #include "cli/bench/training/zero_report.hpp"
-#include "cli/report/numbers.hpp"
-#include "cli/report/wrap.hpp"
-#include "cli/training/parallel_strategies.hpp"
+#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "ddp/bucketed.hpp"
+#include "training/run_plan.hpp"
 #include "transformer/parameter_table.hpp"
 
 namespace ringside::cli {
 
+using autograd::MemoryKind;
 using parallel::Axis;
+using training::TrainerOptions;
 using transformer::Config;
 using transformer::ParameterEntry;
 using transformer::ParameterTable;
-using transformer::TrainerOptions;
 
 namespace {
 
 constexpr double bytes_of_fp32 = 4;
 constexpr double default_bucket_mb = ddp::Bucketed::default_bucket_mb;
-
-std::string beside(double bytes, double formula) {
-  return fmt::format("{:.1f} ({:.1f})", bytes * 1e-6, formula * 1e-6);
-}
 
 // Of the sequence-parallel norms: their gradients are added up once a step.
 double norm_bytes(const Config& config) {
@@ -52,7 +49,8 @@ double MeshBytes::largest_activations() const {
   return largest;
 }
 
-TrainerOptions options_on(const MeshPlan& plan, std::int64_t batch, std::int64_t sequence) {
+TrainerOptions options_on(const training::MeshPlan& plan, std::int64_t batch,
+                          std::int64_t sequence) {
   TrainerOptions options;
   options.batch = batch;
   options.sequence = sequence;
@@ -65,7 +63,7 @@ namespace {
 // A layer has two sums in forward and two in backward, the embedding one, the head's input one; the
 // loss needs three numbers of each token. Each rank computes its stages' part of that, so the mean
 // of the ranks divides by p.
-double tensor_bytes(const MeshPlan& plan, const Config& config, double tokens) {
+double tensor_bytes(const training::MeshPlan& plan, const Config& config, double tokens) {
   const int t = plan.shape.size(Axis::tp), p = plan.shape.size(Axis::pp);
   const double d = static_cast<double>(config.d_model), layers = static_cast<double>(config.layers),
                hop = static_cast<double>(t - 1) / t;
@@ -75,7 +73,7 @@ double tensor_bytes(const MeshPlan& plan, const Config& config, double tokens) {
 }
 
 // All tokens pass each boundary between stages of different ranks, forward and backward.
-double pipeline_bytes(const MeshPlan& plan, const Config& config, double tokens) {
+double pipeline_bytes(const training::MeshPlan& plan, const Config& config, double tokens) {
   const auto& rank_of = plan.schedule.rank_of;
   int boundaries = 0;
   for (std::size_t stage = 1; stage < rank_of.size(); ++stage)
@@ -87,16 +85,20 @@ double pipeline_bytes(const MeshPlan& plan, const Config& config, double tokens)
 
 }  // namespace
 
-MeshBytes mesh_formula(const MeshPlan& plan, const Config& config, const std::string& inner,
-                       const TrainerOptions& options, autograd::Device device) {
+MeshBytes mesh_formula(const training::MeshPlan& plan, const Config& config,
+                       const std::string& inner, const TrainerOptions& options,
+                       autograd::Device device) {
   const int t = plan.shape.size(Axis::tp), p = plan.shape.size(Axis::pp), d = plan.data_ranks();
   const double tokens = static_cast<double>(options.batch * options.sequence) / d;
   MeshBytes bytes{tensor_bytes(plan, config, tokens), 0, pipeline_bytes(plan, config, tokens), {}};
   bytes.memory.resize(static_cast<std::size_t>(p));
 
+  const planning::Model model = planning::model_from(config, "");
+  const planning::Plan run = training::run_plan(options, autograd::DType::fp32, device, d, inner,
+                                                default_bucket_mb, &plan);
   const ParameterTable table(config);
   for (const int rank : plan.shape.model_members(0)) {
-    const transformer::ModelPart part = part_of_rank(plan, config, rank);
+    const transformer::ModelPart part = training::part_of_rank(plan, config, rank);
     // The parameters of this rank, and those that zero3 gathers only once.
     double held = 0, once = 0;
     for (const ParameterEntry& entry : table.entries()) {
@@ -116,11 +118,8 @@ MeshBytes mesh_formula(const MeshPlan& plan, const Config& config, const std::st
     MeshMemory& memory =
         bytes.memory[static_cast<std::size_t>(plan.shape.coordinate(rank, Axis::pp))];
     memory.held += (data.parameters + data.gradients + data.optimizer_state) / t;
-    transformer::Held held_here = held_by(inner, d, default_bucket_mb);
-    held_here.device = device;
-    memory.activations = std::max(
-        memory.activations,
-        memory_on_rank(plan, config, options, autograd::DType::fp32, rank, held_here).activations);
+    const int stage = plan.shape.coordinate(rank, Axis::pp);
+    memory.activations = planning::memory_of_rank(model, run, stage).of(MemoryKind::activations);
   }
   return bytes;
 }
@@ -144,81 +143,75 @@ std::string pipelines_text(const std::vector<MeshFigures>& all) {
                         : fmt::format("pipelines: {}; {}\n", schedule, fmt::join(counts, ", "));
 }
 
-std::string memory_table(const std::vector<MeshFigures>& all) {
-  std::string text = fmt::format("  {:<16}{:<8}{:>27}{:>27}\n", "mesh", "ranks",
-                                 "parameters to state", "peak of activations");
+const Show mb = fixed(1, 1e-6);
+
+// The memory of the ranks with each pp coordinate.
+void add_memory(Table& table, const MeshFigures& f) {
+  for (std::size_t i = 0; i < f.bytes.memory.size(); ++i) {
+    const MeshMemory &seen = f.bytes.memory[i], &formula = f.formula.memory[i];
+    table.rows.push_back({i == 0 ? f.plan.shape.text() : "",
+                          f.bytes.memory.size() == 1 ? "all" : fmt::format("pp={}", i), i,
+                          seen.held, formula.held, seen.activations, formula.activations});
+  }
+}
+
+Table empty_memory() {
+  return {{words("mesh", "", 14), words("ranks"), only_in_json("pp_coordinate"),
+           number("parameters to state", "held_bytes", mb, 25),
+           in_brackets("formula_held_bytes", mb),
+           number("peak of activations", "peak_activations_bytes", mb, 25),
+           in_brackets("estimated_peak_activations_bytes", mb)}};
+}
+
+Table steps_of(const std::vector<MeshFigures>& all) {
+  Table table{{words("mesh", "mesh", 14), only_in_json("sequence_parallel"),
+               only_in_json("schedule"), only_in_json("micro_batches"),
+               number("step (ms)", "step_ms", fixed(1)), only_in_json("communication_ms"),
+               number("tp", "tp_bytes_sent", mb, 15), in_brackets("formula_tp_bytes_sent", mb),
+               number("dp", "dp_bytes_sent", mb, 15), in_brackets("formula_dp_bytes_sent", mb),
+               number("pp", "pp_bytes_sent", mb, 15), in_brackets("formula_pp_bytes_sent", mb),
+               only_in_json("held_bytes"), only_in_json("formula_held_bytes"),
+               only_in_json("peak_activations_bytes"),
+               only_in_json("estimated_peak_activations_bytes")}};
   for (const MeshFigures& f : all)
-    for (std::size_t i = 0; i < f.bytes.memory.size(); ++i) {
-      const MeshMemory &seen = f.bytes.memory[i], &formula = f.formula.memory[i];
-      text += fmt::format("  {:<16}{:<8}{:>27}{:>27}\n", i == 0 ? f.plan.shape.text() : "",
-                          f.bytes.memory.size() == 1 ? "all" : fmt::format("pp={}", i),
-                          beside(seen.held, formula.held),
-                          beside(seen.activations, formula.activations));
-    }
-  return text;
+    table.rows.push_back({f.plan.shape.text(), f.plan.sequence_parallel, f.plan.schedule_name,
+                          std::max(1, f.plan.schedule.micro_batches), f.step_seconds * 1e3,
+                          f.exposed_seconds * 1e3, f.bytes.tp, f.formula.tp, f.bytes.dp,
+                          f.formula.dp, f.bytes.pp, f.formula.pp, f.bytes.mean_held(),
+                          f.formula.mean_held(), f.bytes.largest_activations(),
+                          f.formula.largest_activations()});
+  return table;
 }
 
 }  // namespace
 
-std::string mesh_table(const MeshBenchTitle& t, const std::vector<MeshFigures>& all,
+std::string mesh_table(const BenchRun& run, const std::string& inner,
+                       const std::vector<MeshFigures>& all,
                        const std::vector<MeshLeftOut>& left_out) {
+  Table memory = empty_memory();
+  for (const MeshFigures& f : all) add_memory(memory, f);
   std::string text = fmt::format(
-      "{}: {} parameters on {} over {}; {} sequences of {} a step,\n{} along dp, fp32, AdamW, {} "
-      "each{}\n",
-      t.model, with_unit(static_cast<double>(t.parameters)), counted(t.ranks, "rank"), t.backend,
-      t.batch, t.sequence, t.inner, counted(t.threads, "thread"), on_device_text(t.device));
-  text += pipelines_text(all);
-  text += "\nMB that a rank sends in a step along an axis (in brackets: by the formula)\n";
-  text += fmt::format("  {:<16}{:>10}{:>17}{:>17}{:>17}\n", "mesh", "step (ms)", "tp", "dp", "pp");
-  for (const MeshFigures& f : all)
-    text += fmt::format("  {:<16}{:>10.1f}{:>17}{:>17}{:>17}\n", f.plan.shape.text(),
-                        f.step_seconds * 1e3, beside(f.bytes.tp, f.formula.tp),
-                        beside(f.bytes.dp, f.formula.dp), beside(f.bytes.pp, f.formula.pp));
-  text += "\nMB in the memory of a rank: parameters, gradients and optimizer state (by the\n";
-  text += "formula); activations (estimated before a run), on the rank with the most\n";
-  text += memory_table(all);
+      "{}: {} on {} over {}; {} sequences of {} a step,\n{} along dp, fp32, AdamW, {}\n{}\n"
+      "MB that a rank sends in a step along an axis (in brackets: by the formula)\n{}\n"
+      "MB in the memory of a rank: parameters, gradients and optimizer state (by the\n"
+      "formula); activations (estimated before a run), on the rank with the most\n{}",
+      run.model, run.parameters_text(), counted(run.ranks, "rank"), run.backend, run.batch,
+      run.sequence, inner, run.threads_text(), pipelines_text(all), steps_of(all).text(),
+      memory.text());
   for (const MeshLeftOut& each : left_out)
     text += wrap(fmt::format("{} is left out: {}", each.mesh, each.why), 80) + "\n";
   return text;
 }
 
-Json to_json(const MeshBenchTitle& t, const std::vector<MeshFigures>& all) {
-  Json rows = Json::array();
-  for (const MeshFigures& f : all) {
-    Json memory = Json::array();
-    for (std::size_t i = 0; i < f.bytes.memory.size(); ++i)
-      memory.push_back({{"pp_coordinate", i},
-                        {"held_bytes", f.bytes.memory[i].held},
-                        {"formula_held_bytes", f.formula.memory[i].held},
-                        {"peak_activations_bytes", f.bytes.memory[i].activations},
-                        {"estimated_peak_activations_bytes", f.formula.memory[i].activations}});
-    rows.push_back({{"mesh", f.plan.shape.text()},
-                    {"sequence_parallel", f.plan.sequence_parallel},
-                    {"schedule", f.plan.schedule_name},
-                    {"micro_batches", std::max(1, f.plan.schedule.micro_batches)},
-                    {"strategy", t.inner},
-                    {"model", t.model},
-                    {"parameters", t.parameters},
-                    {"ranks", t.ranks},
-                    {"backend", t.backend},
-                    {"batch", t.batch},
-                    {"sequence", t.sequence},
-                    {"threads", t.threads},
-                    {"type", "fp32"},
-                    {"device", t.device},
-                    {"step_ms", f.step_seconds * 1e3},
-                    {"communication_ms", f.exposed_seconds * 1e3},
-                    {"tp_bytes_sent", f.bytes.tp},
-                    {"formula_tp_bytes_sent", f.formula.tp},
-                    {"dp_bytes_sent", f.bytes.dp},
-                    {"formula_dp_bytes_sent", f.formula.dp},
-                    {"pp_bytes_sent", f.bytes.pp},
-                    {"formula_pp_bytes_sent", f.formula.pp},
-                    {"held_bytes", f.bytes.mean_held()},
-                    {"formula_held_bytes", f.formula.mean_held()},
-                    {"peak_activations_bytes", f.bytes.largest_activations()},
-                    {"estimated_peak_activations_bytes", f.formula.largest_activations()},
-                    {"memory", memory}});
+Json to_json(const BenchRun& run, const std::string& inner, const std::vector<MeshFigures>& all) {
+  Facts facts = run.facts({"model", "parameters", "ranks", "backend", "batch", "sequence",
+                           "threads", "type", "device"});
+  facts.emplace_back("strategy", inner);
+  Json rows = steps_of(all).json(facts);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Table memory = empty_memory();
+    add_memory(memory, all[i]);
+    rows[i]["memory"] = memory.json();
   }
   return rows;
 }

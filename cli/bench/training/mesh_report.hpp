@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/report/json_file.hpp"
-#include "cli/training/mesh/mesh_plan.hpp"
-#include "transformer/trainer.hpp"
+#include "cli/bench/training/step_bench.hpp"
+#include "cli/bench/training/step_options.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "training/mesh/mesh_plan.hpp"
+#include "training/trainer.hpp"
 
 namespace ringside::cli {
 
@@ -29,20 +31,20 @@ struct MeshBytes {
 
 // The trainer's options for `batch` sequences of `sequence` tokens in a step of all data ranks
 // together. A pipeline divides a data rank's share into its schedule's micro-batches.
-transformer::TrainerOptions options_on(const MeshPlan& plan, std::int64_t batch,
-                                       std::int64_t sequence);
+training::TrainerOptions options_on(const training::MeshPlan& plan, std::int64_t batch,
+                                    std::int64_t sequence);
 
 // By the formulas, in fp32. `inner` is the data-parallel strategy. Padding of shards and the few
 // numbers of the norm and the loss are left out. Activations are those of the estimate that is made
-// before a run (transformer/memory.hpp).
-MeshBytes mesh_formula(const MeshPlan& plan, const transformer::Config& config,
-                       const std::string& inner, const transformer::TrainerOptions& options,
+// before a run (planning/memory.hpp).
+MeshBytes mesh_formula(const training::MeshPlan& plan, const transformer::Config& config,
+                       const std::string& inner, const training::TrainerOptions& options,
                        autograd::Device device = autograd::Device::cpu);
 
-struct MeshFigures {
-  MeshPlan plan;
-  double step_seconds = 0, exposed_seconds = 0;  // median over the steps of the slowest rank
+struct MeshFigures : StepFigures {
+  training::MeshPlan plan;
   MeshBytes bytes, formula;
+  double loss = 0;  // of the last step
 };
 
 // A mesh that cannot train the model, and why.
@@ -50,16 +52,10 @@ struct MeshLeftOut {
   std::string mesh, why;
 };
 
-struct MeshBenchTitle {
-  std::string model, backend, inner;
-  std::int64_t parameters = 0, batch = 0, sequence = 0;
-  int ranks = 1, threads = 1;
-  std::string device = "cpu";
-};
-
-// At most 80 columns.
-std::string mesh_table(const MeshBenchTitle& title, const std::vector<MeshFigures>& all,
+// At most 80 columns. `run.batch` is that of all ranks together.
+std::string mesh_table(const BenchRun& run, const std::string& inner,
+                       const std::vector<MeshFigures>& all,
                        const std::vector<MeshLeftOut>& left_out);
-Json to_json(const MeshBenchTitle& title, const std::vector<MeshFigures>& all);
+Json to_json(const BenchRun& run, const std::string& inner, const std::vector<MeshFigures>& all);
 
 }  // namespace ringside::cli

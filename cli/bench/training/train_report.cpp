@@ -4,16 +4,15 @@
 
 #include <fmt/format.h>
 
-#include "cli/report/numbers.hpp"
+#include "cli/pictures/numbers.hpp"
 
 namespace ringside::cli {
 namespace {
 
-std::string title(const TrainFigures& f) {
-  const std::string where = f.device == "cpu" ? "" : f.device + ", ";
-  return fmt::format("{}: {} parameters; batch {} x {}, {}, AdamW, {}{}", f.model,
-                     with_unit(static_cast<double>(f.parameters)), f.batch, f.sequence, f.dtype,
-                     where, counted(f.threads, "thread"));
+std::string title(const BenchRun& run) {
+  const std::string where = run.device == "cpu" ? "" : run.device + ", ";
+  return fmt::format("{}: {}; batch {} x {}, {}, AdamW, {}{}", run.model, run.parameters_text(),
+                     run.batch, run.sequence, run.dtype, where, counted(run.threads, "thread"));
 }
 
 // The ops, the longest first; then the rest of the step.
@@ -28,17 +27,24 @@ std::vector<autograd::OpTime> by_time(const TrainFigures& figures) {
   return ops;
 }
 
+Table ops_of(const TrainFigures& f) {
+  const Show unless_none = [](double calls) { return calls > 0 ? fmt::format("{}", calls) : ""; };
+  Table table{{words("op", "op", 20), number("forward (ms)", "forward_ms", fixed(2)),
+               number("backward (ms)", "backward_ms", fixed(2)),
+               number("share", "", fixed(1, 100, " %"), 7),
+               number("calls", "calls", unless_none, 6)}};
+  for (const auto& op : by_time(f))
+    table.rows.push_back({op.name, op.forward * 1e3, op.backward * 1e3,
+                          (op.forward + op.backward) / f.step_seconds, op.calls});
+  return table;
+}
+
 }  // namespace
 
 std::string train_table(const TrainFigures& f) {
-  std::string text = title(f) + "\n";
-  if (f.device == "cpu") text += "  " + in_words(f.libraries) + "\n";
-  text += fmt::format("  {:<20}{:>14}{:>15}{:>9}{:>8}\n", "op", "forward (ms)", "backward (ms)",
-                      "share", "calls");
-  for (const auto& op : by_time(f))
-    text += fmt::format("  {:<20}{:>14.2f}{:>15.2f}{:>7.1f} %{:>8}\n", op.name, op.forward * 1e3,
-                        op.backward * 1e3, 100 * (op.forward + op.backward) / f.step_seconds,
-                        op.calls == 0 ? "" : fmt::to_string(op.calls));
+  std::string text = title(f.run) + "\n";
+  if (f.run.device == "cpu") text += "  " + in_words(f.libraries) + "\n";
+  text += ops_of(f).text();
   text +=
       fmt::format("  step {:.0f} ms, {} tokens/s, {:.1f} GFLOP/s in all\n", f.step_seconds * 1e3,
                   with_unit(f.tokens_per_second()), f.flops / f.step_seconds * 1e-9);
@@ -56,34 +62,28 @@ std::string train_table(const TrainFigures& f) {
 Json to_json(const std::vector<TrainFigures>& all) {
   Json rows = Json::array();
   for (const auto& f : all) {
-    Json row{{"model", f.model},
-             {"parameters", f.parameters},
-             {"batch", f.batch},
-             {"sequence", f.sequence},
-             {"type", f.dtype},
-             {"device", f.device},
-             {"threads", f.threads},
-             {"blas", f.libraries.blas},
-             {"blas_kernel", f.libraries.blas_kernel},
-             {"vector_bits", f.libraries.vector_bits},
-             {"fp32_products", f.libraries.fp32_by_onednn ? "BLAS and oneDNN" : "BLAS"},
-             {"bf16_products", f.libraries.bf16 == "" ? "oneDNN" : "none"},
-             {"step_ms", f.step_seconds * 1e3},
-             {"tokens_per_second", f.tokens_per_second()},
-             {"gflop", f.flops * 1e-9},
-             {"gflops", f.flops / f.step_seconds * 1e-9},
-             {"gemm_alone_ms", f.alone_seconds * 1e3},
-             {"gemm_alone_gflops", f.flops / f.alone_seconds * 1e-9},
-             {"ratio", f.ratio()},
-             {"peak_tensor_bytes", f.tensor_bytes}};
-    if (f.resident_bytes > 0) row["peak_resident_bytes"] = f.resident_bytes;
-    if (f.gemm_seconds > 0) row["gemm_ms"] = f.gemm_seconds * 1e3;
-    for (const auto& op : by_time(f))
-      row["ops"].push_back({{"op", op.name},
-                            {"forward_ms", op.forward * 1e3},
-                            {"backward_ms", op.backward * 1e3},
-                            {"calls", op.calls}});
-    rows.push_back(std::move(row));
+    Facts facts =
+        f.run.facts({"model", "parameters", "batch", "sequence", "type", "device", "threads"});
+    const auto if_known = [](double value) { return value > 0 ? Cell(value) : Cell(); };
+    const Facts measured = {
+        {"blas", f.libraries.blas},
+        {"blas_kernel", f.libraries.blas_kernel},
+        {"vector_bits", f.libraries.vector_bits},
+        {"fp32_products", f.libraries.fp32_by_onednn ? "BLAS and oneDNN" : "BLAS"},
+        {"bf16_products", f.libraries.bf16.empty() ? "oneDNN" : "none"},
+        {"step_ms", f.step_seconds * 1e3},
+        {"tokens_per_second", f.tokens_per_second()},
+        {"gflop", f.flops * 1e-9},
+        {"gflops", f.flops / f.step_seconds * 1e-9},
+        {"gemm_alone_ms", f.alone_seconds * 1e3},
+        {"gemm_alone_gflops", f.flops / f.alone_seconds * 1e-9},
+        {"ratio", f.ratio()},
+        {"peak_tensor_bytes", f.tensor_bytes},
+        {"peak_resident_bytes", if_known(f.resident_bytes)},
+        {"gemm_ms", if_known(f.gemm_seconds * 1e3)}};
+    facts.insert(facts.end(), measured.begin(), measured.end());
+    rows.push_back(to_json(facts));
+    rows.back()["ops"] = ops_of(f).json();
   }
   return rows;
 }
@@ -115,7 +115,7 @@ std::string train_plot(const std::vector<TrainFigures>& all) {
   };
   double y = 26;
   for (const auto& f : all) {
-    text(16, y, title(f), " font-size=\"14\"");
+    text(16, y, title(f.run), " font-size=\"14\"");
     y += 22;
     bar(left, y, 13, "forward"), text(left + 19, y, "forward");
     bar(left + 84, y, 13, "backward"), text(left + 103, y, "backward");

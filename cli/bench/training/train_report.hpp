@@ -1,21 +1,19 @@
 // The figures of `ringside bench train` as a table, as JSON and as a drawing.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "autograd/kernels/profile.hpp"
 #include "cli/bench/training/matrix_libraries.hpp"
-#include "cli/report/json_file.hpp"
+#include "cli/bench/training/step_options.hpp"
+#include "cli/pictures/json_file.hpp"
 
 namespace ringside::cli {
 
 // The figures for one number of threads. Times are medians over the steps.
 struct TrainFigures {
-  std::string model, dtype = "fp32", device = "cpu";
-  std::int64_t parameters = 0, batch = 0, sequence = 0;
-  int threads = 1;
+  BenchRun run;
   MatrixLibraries libraries;  // of the CPU
   std::vector<autograd::OpTime> ops;
   double step_seconds = 0;
@@ -25,7 +23,9 @@ struct TrainFigures {
   double tensor_bytes = 0;    // the peak in tensors
   double resident_bytes = 0;  // the process's peak during the first steps; 0: unknown
 
-  double tokens_per_second() const { return static_cast<double>(batch * sequence) / step_seconds; }
+  double tokens_per_second() const {
+    return static_cast<double>(run.batch * run.sequence) / step_seconds;
+  }
   double ratio() const { return step_seconds / alone_seconds; }
 };
 

@@ -1,7 +1,7 @@
 #include "cli/bench/training/zero_report.hpp"
 
 #include "base/error.hpp"
-#include "cli/report/numbers.hpp"
+#include "cli/pictures/numbers.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -10,20 +10,6 @@ using autograd::MemoryKind;
 
 double of(const BytesByKind& bytes, MemoryKind kind) {
   return bytes[static_cast<std::size_t>(kind)];
-}
-
-// The kinds of memory that the formulas cover.
-double held(const BytesByKind& bytes) {
-  return of(bytes, MemoryKind::parameters) + of(bytes, MemoryKind::gradients) +
-         of(bytes, MemoryKind::optimizer_state);
-}
-
-double held(const ZeroFormula& formula) {
-  return formula.parameters + formula.gradients + formula.optimizer_state;
-}
-
-std::string beside(double bytes, double formula) {
-  return fmt::format("{:.2f} ({:.2f})", bytes * 1e-6, formula * 1e-6);
 }
 
 std::string key_of(MemoryKind kind) {
@@ -64,94 +50,66 @@ ZeroFormula zero_formula(const std::string& strategy, double parameters, int ran
 
 namespace {
 
-// A line of the memory table: one number for each kind that a formula covers, their sum,
-// activations.
-std::string memory_line(const std::string& strategy, const std::string& moment,
-                        const ZeroFormula& bytes, double together, double activations) {
-  std::string text = fmt::format("  {:<16}{:<12}", strategy, moment);
-  for (const double each :
-       {bytes.parameters, bytes.gradients, bytes.optimizer_state, together, activations})
-    text += each < 0 ? fmt::format("{:>10}", "") : fmt::format("{:>10.2f}", each * 1e-6);
-  return text + "\n";
-}
-
-ZeroFormula kinds_with_formula(const BytesByKind& bytes) {
-  return {of(bytes, MemoryKind::parameters), of(bytes, MemoryKind::gradients),
-          of(bytes, MemoryKind::optimizer_state), 0};
-}
-
-std::string memory_table(const std::vector<ZeroFigures>& all) {
-  constexpr const char* head = "  {:<16}{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}\n";
-  std::string text = "memory of a rank in MB\n";
-  text += fmt::format(head, "strategy", "moment", "para-", "gradients", "optimizer", "together",
-                      "acti-");
-  text += fmt::format(head, "", "", "meters", "", "state", "", "vations");
-  constexpr double none = -1;
+// What a rank holds, at each moment and by the formula.
+std::string memory_text(const std::vector<ZeroFigures>& all) {
+  const Show mb = fixed(2, 1e-6);
+  Table table{{words("strategy", "", 15), words("moment"), number("para-\nmeters", "", mb),
+               number("gradients", "", mb), number("optimizer\nstate", "", mb),
+               number("together", "", mb), number("acti-\nvations", "", mb)}};
   for (const ZeroFigures& f : all) {
-    text += memory_line(f.strategy, "by formula", f.formula, held(f.formula), none);
+    table.rows.push_back({f.strategy, "by formula", f.formula.parameters, f.formula.gradients,
+                          f.formula.optimizer_state, f.formula.held(), Cell()});
+    const auto add = [&](const std::string& moment, const BytesByKind& bytes, double together) {
+      table.rows.push_back(
+          {"", moment, of(bytes, MemoryKind::parameters), of(bytes, MemoryKind::gradients),
+           of(bytes, MemoryKind::optimizer_state), together, of(bytes, MemoryKind::activations)});
+    };
     for (const MemoryMoment& moment : f.memory.moments)
-      text += memory_line("", moment.name, kinds_with_formula(moment.bytes), held(moment.bytes),
-                          of(moment.bytes, MemoryKind::activations));
-    text += memory_line("", "peak", kinds_with_formula(f.memory.peak), f.memory.peak_of_all,
-                        of(f.memory.peak, MemoryKind::activations));
+      add(moment.name, moment.bytes,
+          of(moment.bytes, MemoryKind::parameters) + of(moment.bytes, MemoryKind::gradients) +
+              of(moment.bytes, MemoryKind::optimizer_state));
+    add("peak", f.memory.peak, f.memory.peak_of_all);
   }
-  return text;
+  return table.text();
+}
+
+Table steps_of(const BenchRun& run, const std::vector<ZeroFigures>& all) {
+  Table table{{words("strategy", "strategy", 15), number("step (ms)", "step_ms", fixed(1)),
+               number(all.empty() ? "" : "to " + all.front().strategy, "", fixed(2)),
+               number("exposed (ms)", "communication_ms", fixed(1)),
+               number("sent (MB)", "bytes_sent", fixed(2, 1e-6)),
+               in_brackets("formula_bytes_sent", fixed(2, 1e-6)),
+               number("sent", "", fixed(2, 0.25 / static_cast<double>(run.parameters), " n")),
+               only_in_json("formula_parameters_bytes"), only_in_json("formula_gradients_bytes"),
+               only_in_json("formula_optimizer_state_bytes"), only_in_json("peak_bytes")}};
+  for (const ZeroFigures& f : all)
+    table.rows.push_back({f.strategy, f.step_seconds * 1e3, f.ratio, f.exposed_seconds * 1e3,
+                          f.bytes_sent, f.formula.sent, f.bytes_sent, f.formula.parameters,
+                          f.formula.gradients, f.formula.optimizer_state, f.memory.peak_of_all});
+  return table;
 }
 
 }  // namespace
 
-std::string zero_table(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
-  std::string text = fmt::format("{}: {} parameters on {} over {};\n", t.model,
-                                 with_unit(static_cast<double>(t.parameters)),
-                                 counted(t.ranks, "rank"), t.backend);
-  text += fmt::format("batch {} x {} each, fp32, AdamW, {} each{}\n", t.batch, t.sequence,
-                      counted(t.threads, "thread"), on_device_text(t.device));
-  text += memory_table(all);
-  text +=
+std::string zero_table(const BenchRun& run, const std::vector<ZeroFigures>& all) {
+  return fmt::format(
+      "{}: {} on {} over {};\nbatch {} x {} each, fp32, AdamW, {}\nmemory of a rank in MB\n{}"
       "one step (median of the slowest rank), and the bytes that a rank sends in it (in\n"
-      "brackets: by formula)\n";
-  constexpr const char* line = "  {:<16}{:>10}{:>13}{:>14}{:>16}{:>9}\n";
-  text +=
-      fmt::format(line, "strategy", "step (ms)", all.empty() ? "" : "to " + all.front().strategy,
-                  "exposed (ms)", "sent (MB)", "sent");
-  for (const ZeroFigures& f : all)
-    text +=
-        fmt::format(line, f.strategy, fmt::format("{:.1f}", f.step_seconds * 1e3),
-                    fmt::format("{:.2f}", f.ratio), fmt::format("{:.1f}", f.exposed_seconds * 1e3),
-                    beside(static_cast<double>(f.bytes_sent), f.formula.sent),
-                    fmt::format("{:.2f} n", static_cast<double>(f.bytes_sent) /
-                                                (4 * static_cast<double>(t.parameters))));
-  return text + "n: the bytes of all parameters\n";
+      "brackets: by formula)\n{}n: the bytes of all parameters\n",
+      run.model, run.parameters_text(), counted(run.ranks, "rank"), run.backend, run.batch,
+      run.sequence, run.threads_text(), memory_text(all), steps_of(run, all).text());
 }
 
-Json to_json(const ZeroBenchTitle& t, const std::vector<ZeroFigures>& all) {
-  Json rows = Json::array();
-  for (const ZeroFigures& f : all) {
-    Json row{{"strategy", f.strategy},
-             {"model", t.model},
-             {"parameters", t.parameters},
-             {"ranks", t.ranks},
-             {"backend", t.backend},
-             {"batch", t.batch},
-             {"sequence", t.sequence},
-             {"threads", t.threads},
-             {"type", "fp32"},
-             {"device", t.device},
-             {"step_ms", f.step_seconds * 1e3},
-             {"communication_ms", f.exposed_seconds * 1e3},
-             {"bytes_sent", f.bytes_sent},
-             {"formula_bytes_sent", f.formula.sent},
-             {"formula_parameters_bytes", f.formula.parameters},
-             {"formula_gradients_bytes", f.formula.gradients},
-             {"formula_optimizer_state_bytes", f.formula.optimizer_state},
-             {"peak_bytes", f.memory.peak_of_all},
-             {"peak", kinds_of(f.memory.peak)}};
-    for (const MemoryMoment& moment : f.memory.moments) {
+Json to_json(const BenchRun& run, const std::vector<ZeroFigures>& all) {
+  Json rows = steps_of(run, all).json(run.facts({"model", "parameters", "ranks", "backend", "batch",
+                                                 "sequence", "threads", "type", "device"}));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    rows[i]["peak"] = kinds_of(all[i].memory.peak);
+    for (const MemoryMoment& moment : all[i].memory.moments) {
       Json entry{{"moment", moment.name}};
       entry.update(kinds_of(moment.bytes));
-      row["moments"].push_back(std::move(entry));
+      rows[i]["moments"].push_back(std::move(entry));
     }
-    rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "autograd/tensor/storage.hpp"
 #include "cli/bench/training/strategies.hpp"
-#include "cli/report/json_file.hpp"
+#include "cli/pictures/json_file.hpp"
 
 namespace ringside::cli {
 
@@ -24,6 +23,8 @@ struct MemoryMoment {
 struct ZeroFormula {
   double parameters = 0, gradients = 0, optimizer_state = 0;
   double sent = 0;
+
+  double held() const { return parameters + gradients + optimizer_state; }
 };
 
 // For parameters of 4 bytes and AdamW. zero3 gathers the blocks twice per step, but
@@ -47,14 +48,7 @@ struct ZeroFigures : StrategyRow {
   ZeroFormula formula;
 };
 
-struct ZeroBenchTitle {
-  std::string model, backend;
-  std::int64_t parameters = 0, batch = 0, sequence = 0;
-  int ranks = 1, threads = 1, steps = 1;
-  std::string device = "cpu";
-};
-
-std::string zero_table(const ZeroBenchTitle& title, const std::vector<ZeroFigures>& all);
-Json to_json(const ZeroBenchTitle& title, const std::vector<ZeroFigures>& all);
+std::string zero_table(const BenchRun& run, const std::vector<ZeroFigures>& all);
+Json to_json(const BenchRun& run, const std::vector<ZeroFigures>& all);
 
 }  // namespace ringside::cli

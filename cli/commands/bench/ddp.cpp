@@ -4,15 +4,15 @@
 #include <memory>
 #include <span>
 
+#include <CLI/CLI.hpp>
+
 #include "autograd/kernels/profile.hpp"
-#include "autograd/kernels/threads/parallel.hpp"
-#include "cli/bench/median.hpp"
+#include "base/clock.hpp"
 #include "cli/bench/training/ddp_report.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/command.hpp"
-#include "cli/one_of.hpp"
-#include "cli/training/product_calibration.hpp"
-#include "collectives/transport/link.hpp"
+#include "cli/commands/bench/step_arguments.hpp"
+#include "cli/pictures/median.hpp"
 #include "collectives/work.hpp"
 #include "parallel/tensor_collectives.hpp"
 
@@ -43,7 +43,8 @@ Examples:
   ringside bench ddp -n 2 --model tiny --link 500Mbps,50us --report ddp.html
   ringside bench ddp -n 2 --model lab --device cuda --device-backend nccl)";
 
-struct Arguments : StrategiesOptions {
+struct Arguments : StepArguments {
+  std::vector<std::string> strategies{"naive", "flat", "overlap", "bucketed"};
   std::string svg, report;
   std::vector<double> buckets;  // empty: chosen for the model
 };
@@ -69,16 +70,21 @@ class DdpBench {
   DdpBench(const Arguments& args, std::span<ProcessGroup> groups)
       : args_(args),
         groups_(groups),
-        device_(begin_on_device(args.device, groups)),
+        dtype_(autograd::dtype_named(args.dtype)),
+        device_(device_from(args.device, dtype_)),
         forecast_(forecast()),
-        strategies_(args, groups, names_of(args, buckets_to_measure())) {}
+        names_(names_of(args, buckets_to_measure())),
+        bench_(groups[0], args.config(), dtype_, device_) {
+    add_strategies(bench_, args, groups, names_);
+  }
 
   // The figures of each backend. Every rank must call it; they are complete on rank 0 only.
   std::vector<DdpFigures> measure() {
-    const std::vector<StrategyRow> rows = strategies_.measure();
+    const std::vector<StrategyRow> rows = measure_strategies(bench_, args_.steps, names_);
     std::vector<DdpFigures> all;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      DdpFigures& figures = all.emplace_back(describe_run(groups_[g]));
+      DdpFigures& figures = all.emplace_back();
+      figures.run = describe_run(args_, args_.device.name, &groups_[g]);
       for (const StrategyRow& row : rows)
         if (row.strategy == "none" || row.group == g) figures.rows.push_back(row);
       figures.all_reduces = forecast_.all_reduces[g];
@@ -90,20 +96,8 @@ class DdpBench {
   }
 
  private:
-  DdpFigures describe_run(const ProcessGroup& group) const {
-    DdpFigures figures;
-    figures.model = args_.step.model, figures.backend = group.backend_name();
-    figures.device = args_.device.name, figures.dtype = args_.storage_dtype();
-    if (const auto link = collectives::link_from_environment()) figures.link = to_text(*link);
-    figures.parameters = parameter_count(args_.step.config());
-    figures.batch = args_.step.batch, figures.sequence = args_.step.sequence;
-    figures.ranks = group.size(), figures.threads = autograd::threads(),
-    figures.steps = args_.step.steps;
-    return figures;
-  }
-
   // Of a gradient's element.
-  double element_bytes() const { return static_cast<double>(size_of(args_.storage_dtype())); }
+  double element_bytes() const { return static_cast<double>(size_of(dtype_)); }
 
   using AllReduces = std::vector<std::pair<double, double>>;  // bytes and seconds
 
@@ -113,13 +107,13 @@ class DdpBench {
     std::vector<AllReduces> all_reduces;  // over each group
   };
 
-  // Measures the step without communication, and all-reduces, before the strategies are made.
+  // Measures backward without communication, and all-reduces, before the strategies are made.
   Forecast forecast() const {
-    StrategiesBench alone(args_, groups_, {{"none", {}, 0}});
-    const BackwardTimes times = alone.time_backward(0);
-    const double bytes =
-        element_bytes() * static_cast<double>(parameter_count(args_.step.config()));
-    Forecast forecast{bucket_sizes(alone.model(0), times), times.seconds, {}};
+    const transformer::Model model(args_.config(), dtype_, device_);
+    const BackwardTimes times = time_backward(
+        model, args_.sequences(groups_[0].rank() * args_.batch, args_.batch), groups_[0]);
+    const double bytes = element_bytes() * static_cast<double>(parameter_count(args_.config()));
+    Forecast forecast{bucket_sizes(model, times), times.seconds, {}};
     for (ProcessGroup& group : groups_)
       forecast.all_reduces.push_back(time_all_reduces(group, bytes));
     return forecast;
@@ -144,7 +138,7 @@ class DdpBench {
     for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
       if (bytes > gradient_bytes && tensors.size() >= 2) break;
       tensors.push_back(autograd::Tensor::full({static_cast<std::int64_t>(bytes / element_bytes())},
-                                               1, args_.storage_dtype(), device_));
+                                               1, dtype_, device_));
     }
     std::vector<std::vector<double>> seconds(tensors.size());
     for (int i = 0; i <= samples; ++i)
@@ -172,7 +166,7 @@ class DdpBench {
       const Trace::On on(trace);
       const autograd::Profile profile;
       const TracedPhase whole(name.c_str());
-      strategies_.step(c);
+      bench_.step(c);
     }
     groups_[0].barrier();
     figures.traces = gather_traces(trace, groups_[0]);
@@ -194,19 +188,21 @@ class DdpBench {
 
   const Arguments& args_;
   std::span<ProcessGroup> groups_;
+  autograd::DType dtype_;
   autograd::Device device_;
   Forecast forecast_;
-  StrategiesBench strategies_;
+  std::vector<StrategyName> names_;
+  StepBench bench_;
 };
 
 void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
-  std::FILE* const out = file_beside(args.step.json);
+  std::FILE* const out = file_beside(args.json);
   for (const DdpFigures& figures : all)
     fmt::print(out, "{}{}", &figures == &all.front() ? "" : "\n", ddp_table(figures));
-  if (!args.step.json.empty()) {
+  if (!args.json.empty()) {
     Json json = Json::array();
     for (const DdpFigures& figures : all) json.push_back(to_json(figures));
-    write_json_file(args.step.json, all.size() == 1 ? json[0] : json);
+    write_json_file(args.json, all.size() == 1 ? json[0] : json);
   }
   if (!args.svg.empty()) {
     const Chart chart = bucket_chart(all[0].bucket_study());
@@ -219,31 +215,22 @@ void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
   std::fflush(out);
 }
 
-void run_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_here) {
-  begin_computing(args.threads_of_a_rank(ranks_here));
-  const std::vector<DdpFigures> figures = DdpBench(args, groups).measure();
-  if (groups[0].rank() == 0) write_outputs(args, figures);
-}
-
 void run(const Arguments& args) {
-  require_processes_for(args.device, args.backends, args.ranks.wanted());
   if (args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()))
     throw UsageError(
         "--svg and --report show one backend: name one with --backend, or leave them out");
-  const auto check = [&](int ranks, int ranks_here) {
+  const auto memory = [&](int ranks, autograd::Device device) {
     const auto buckets =
         args.buckets.empty() ? std::vector<double>(sizes_measured, 1) : args.buckets;
-    require_memory_for(args, names_of(args, buckets), ranks, ranks_here,
-                       "all strategies are in memory together: leave out some with --strategies or "
-                       "--buckets, or choose a smaller model");
+    return std::vector{memory_of_strategies(args, names_of(args, buckets), ranks, device)};
   };
-  run_on_ranks(
-      args.ranks, args.backends,
-      [&](std::span<ProcessGroup> groups, int ranks_here) {
-        run_rank(args, groups, ranks_here);
-        for (ProcessGroup& group : groups) group.finish();
-      },
-      check);
+  run_on_step_ranks(args, memory,
+                    "all strategies are in memory together: leave out some with --strategies or "
+                    "--buckets, or choose a smaller model",
+                    [&](std::span<ProcessGroup> groups) {
+                      const std::vector<DdpFigures> figures = DdpBench(args, groups).measure();
+                      if (groups[0].rank() == 0) write_outputs(args, figures);
+                    });
 }
 
 }  // namespace
@@ -253,12 +240,8 @@ void add_bench_ddp_command(CLI::App& bench) {
       "ddp",
       "Measure data-parallel strategies: the cost of communication, and how much of it is hidden");
   const auto args = std::make_shared<Arguments>();
-  args->strategies = {"naive", "flat", "overlap", "bucketed"};
-  args->add_to(*command);
-  command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, sums in fp32")
-      ->type_name("TYPE")
-      ->check(one_of({"fp32", "bf16"}))
-      ->capture_default_str();
+  add_strategies_options(*command, *args, args->strategies);
+  add_dtype_option(*command, args->dtype);
   command
       ->add_option("--buckets", args->buckets,
                    "Bucket sizes of bucketed, in 10^6 bytes [four for the size of the model, the "

@@ -7,14 +7,14 @@
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/tensor/device_memory.hpp"
 #include "base/clock.hpp"
-#include "cli/bench/median.hpp"
 #include "cli/bench/operands.hpp"
-#include "cli/bench/plan.hpp"
 #include "cli/command.hpp"
-#include "cli/launcher/ranks.hpp"
-#include "cli/one_of.hpp"
-#include "cli/report/json_file.hpp"
-#include "cli/training/device_option.hpp"
+#include "cli/commands/options/rank_options.hpp"
+#include "cli/commands/training/device_option.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/median.hpp"
+#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/table.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -152,19 +152,19 @@ class KernelsBench {
                  v = tensor({n}, DType::fp32), g = tensor({n}, dtype_);
     const Tensor kept = dtype_ == DType::bf16 ? tensor({n}, dtype_) : Tensor(),
                  total = tensor({}, DType::fp32);
-    const autograd::AdamWStep step{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .scale = 1};
+    const autograd::AdamWStep step{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .scale = 1};
     const autograd::AdamWUpdate update{.p = p,
                                        .g = g,
                                        .m = m,
                                        .v = v,
                                        .parameter = kept,
                                        .keep = 1,
-                                       .step_size = 1e-4f,
+                                       .step_size = 1e-4,
                                        .scale_v = 1};
     take("adamw", 28 * static_cast<double>(n), 0,
          [&] { kernels_.adamw(step, std::span(&update, 1)); });
     take("sum of squares", bytes_of(1), 0,
-         [&] { kernels_.sum_of_squares(std::span(&g, 1), 1, total); });
+         [&] { kernels_.sum_of_squares(std::span(&g, 1), total); });
   }
 
   void product() {
@@ -208,37 +208,23 @@ const Row& row_named(const std::vector<Row>& rows, std::string_view name) {
   fail("bench kernels: there is no row for '{}'", name);
 }
 
-Json to_json(const std::vector<Row>& rows, const Arguments& args) {
-  Json all = Json::array();
+Table table_of(const std::vector<Row>& rows) {
+  Table table{{words("kernel", "kernel", 18), number("time (us)", "time_us", fixed(1), 10),
+               only_in_json("bytes"), number("GB/s", "rate_gbps", fixed(1), 10),
+               only_in_json("flops"), number("TFLOP/s", "tflops", fixed(2), 10),
+               number("ratio", "ratio", fixed(0, 100, "%"), 7)}};
+  table.indent = 0;
   const Row &copy = row_named(rows, "copy"), &product = row_named(rows, "matrix product");
   for (const Row& row : rows) {
-    Json one{{"kernel", row.kernel},
-             {"device", args.device.name},
-             {"dtype", args.dtype},
-             {"time_us", row.seconds * 1e6}};
-    if (row.bytes > 0) {
-      one["bytes"] = row.bytes, one["rate_gbps"] = row.bytes / row.seconds / 1e9;
-      one["ratio"] = row.bytes / row.seconds / (copy.bytes / copy.seconds);
-    } else {
-      one["flops"] = row.flops, one["tflops"] = row.flops / row.seconds / 1e12;
-      one["ratio"] = row.flops / row.seconds / (product.flops / product.seconds);
-    }
-    all.push_back(std::move(one));
+    const double rate = row.bytes / row.seconds, flops = row.flops / row.seconds;
+    if (row.bytes > 0)
+      table.rows.push_back({row.kernel, row.seconds * 1e6, row.bytes, rate / 1e9, Cell(), Cell(),
+                            rate / (copy.bytes / copy.seconds)});
+    else
+      table.rows.push_back({row.kernel, row.seconds * 1e6, Cell(), Cell(), row.flops, flops / 1e12,
+                            flops / (product.flops / product.seconds)});
   }
-  return all;
-}
-
-void print_table(std::FILE* out, const Json& rows, const Arguments& args,
-                 const std::string& device) {
-  fmt::print(out, "{}, {}, tensors of {}\n\n{:<20}{:>12}{:>12}{:>12}{:>9}\n", device, args.dtype,
-             args.size, "kernel", "time (us)", "GB/s", "TFLOP/s", "ratio");
-  for (const Json& row : rows)
-    fmt::print(
-        out, "{:<20}{:>12.1f}{:>12}{:>12}{:>8.0f}%\n", row.at("kernel").get<std::string>(),
-        row.at("time_us").get<double>(),
-        row.contains("rate_gbps") ? fmt::format("{:.1f}", row.at("rate_gbps").get<double>()) : "",
-        row.contains("tflops") ? fmt::format("{:.2f}", row.at("tflops").get<double>()) : "",
-        100 * row.at("ratio").get<double>());
+  return table;
 }
 
 void run(const Arguments& args) {
@@ -247,9 +233,11 @@ void run(const Arguments& args) {
     throw UsageError(
         "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");
   take_device(device);
-  const Json rows = to_json(KernelsBench(args, device).measure(), args);
-  print_table(file_beside(args.json), rows, args, describe(device));
-  if (!args.json.empty()) write_json_file(args.json, rows);
+  const Table table = table_of(KernelsBench(args, device).measure());
+  fmt::print(file_beside(args.json), "{}, {}, tensors of {}\n\n{}", describe(device), args.dtype,
+             args.size, table.text());
+  if (!args.json.empty())
+    write_json_file(args.json, table.json({{"device", args.device.name}, {"dtype", args.dtype}}));
 }
 
 }  // namespace
@@ -266,31 +254,18 @@ void add_bench_kernels_command(CLI::App& bench) {
   command->add_option("--size", args->size, "Size of a tensor: more than the GPU's cache")
       ->type_name("SIZE")
       ->capture_default_str();
-  command->add_option("--width", args->width, "Elements of a row")
-      ->type_name("N")
-      ->check(at_least_one("number"))
-      ->capture_default_str();
-  command->add_option("--vocabulary", args->vocabulary, "Width of the logits")
-      ->type_name("N")
-      ->check(at_least_one("token"))
-      ->capture_default_str();
-  command->add_option("--sequence", args->sequence, "Sequence length of attention")
-      ->type_name("N")
-      ->check(at_least_one("token"))
-      ->capture_default_str();
-  command->add_option("--rounds", args->rounds, "Samples of each figure")
-      ->type_name("N")
-      ->check(at_least_one("sample"))
-      ->capture_default_str();
-  command->add_option("--calls", args->calls, "Calls per sample")
-      ->type_name("N")
-      ->check(at_least_one("call"))
-      ->capture_default_str();
-  command
-      ->add_option("--json", args->json,
-                   "Write the figures to this file; - writes them to standard output and the "
-                   "table to standard error")
-      ->type_name("FILE");
+  const auto number = [&](const char* name, auto& value, const char* thing, const char* words) {
+    command->add_option(name, value, words)
+        ->type_name("N")
+        ->check(at_least_one(thing))
+        ->capture_default_str();
+  };
+  number("--width", args->width, "number", "Elements of a row");
+  number("--vocabulary", args->vocabulary, "token", "Width of the logits");
+  number("--sequence", args->sequence, "token", "Sequence length of attention");
+  number("--rounds", args->rounds, "sample", "Samples of each figure");
+  number("--calls", args->calls, "call", "Calls per sample");
+  add_json_option(*command, args->json);
   command->footer(more);
   command->callback([args] { run(*args); });
 }

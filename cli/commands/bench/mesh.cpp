@@ -1,13 +1,11 @@
 // `ringside bench mesh`: every mesh of n ranks side by side: the time of a step, the bytes along
 // each axis and the memory of a rank, beside the formulas.
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,30 +13,21 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "autograd/kernels/threads/parallel.hpp"
-#include "autograd/optim/adamw.hpp"
-#include "autograd/tensor/device_memory.hpp"
 #include "autograd/tensor/storage.hpp"
-#include "base/clock.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "cli/bench/median.hpp"
 #include "cli/bench/training/mesh_report.hpp"
-#include "cli/bench/training/step.hpp"
+#include "cli/bench/training/step_bench.hpp"
 #include "cli/command.hpp"
-#include "cli/launcher/ranks.hpp"
-#include "cli/one_of.hpp"
-#include "cli/planning/prediction.hpp"
-#include "cli/training/device_option.hpp"
-#include "cli/training/memory_check.hpp"
-#include "cli/training/mesh/mesh_strategy.hpp"
-#include "cli/training/parallel_strategies.hpp"
-#include "cli/training/product_calibration.hpp"
+#include "cli/commands/bench/step_arguments.hpp"
+#include "cli/pictures/simulation/prediction.hpp"
 #include "collectives/transport/transport.hpp"
 #include "ddp/bucketed.hpp"
-#include "pipeline_parallel/generators/catalogue.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
 #include "planning/simulation/simulation.hpp"
-#include "transformer/data/batches.hpp"
+#include "training/mesh/mesh_strategy.hpp"
+#include "training/run_plan.hpp"
+#include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -48,7 +37,6 @@ using collectives::ProcessGroup;
 using collectives::ReduceOp;
 using parallel::Axis;
 using transformer::Batch;
-using transformer::Model;
 
 constexpr const char* more = R"(
 Every mesh trains the same batch: --batch sequences for each rank, divided over
@@ -76,26 +64,17 @@ Examples:
   ringside bench mesh -n 2 --predict
   ringside bench mesh -n 4 --model tiny --device emulated)";
 
-struct Arguments {
-  BenchStepOptions step;
-  RanksOption ranks{.count = {}, .otherwise = 4};
+struct Arguments : StepArguments {
   std::string inner = "bucketed";
   bool sequence_parallel = false;
   std::string schedule = "1f1b";
   std::optional<std::int64_t> micro_batches;
   int stages_per_rank = 0;
-  DeviceOption device;
-  std::optional<int> threads;
-  std::optional<double> memory_limit_gb;
   bool predict = false;
 };
 
-autograd::Device device_of(const Arguments& args) {
-  return device_from(args.device, autograd::DType::fp32);
-}
-
 struct Meshes {
-  std::vector<MeshPlan> plans;
+  std::vector<training::MeshPlan> plans;
   std::vector<MeshLeftOut> left_out;
 };
 
@@ -107,22 +86,21 @@ std::string mesh_text(int p, int d, int t) {
   return axes.empty() ? "dp=1" : fmt::format("{}", fmt::join(axes, ","));
 }
 
-MeshPlan plan_of(const Arguments& args, const std::string& mesh) {
-  MeshPlan plan{parallel::MeshShape(mesh)};
+training::MeshPlan plan_of(const Arguments& args, const std::string& mesh) {
+  training::MeshPlan plan{parallel::MeshShape(mesh)};
   plan.sequence_parallel = args.sequence_parallel && plan.shape.size(Axis::tp) > 1;
-  const std::int64_t share = args.step.batch * plan.shape.ranks() / plan.data_ranks();
+  const std::int64_t share = args.batch * plan.shape.ranks() / plan.data_ranks();
   const int p = plan.shape.size(Axis::pp);
   if (p > 1) {
-    const std::int64_t count = args.micro_batches.value_or(args.step.batch * p);
+    const std::int64_t count = args.micro_batches.value_or(args.batch * p);
     require(share % count == 0,
             "the {} sequences of a data rank do not divide into {} micro-batches: choose another "
             "--micro-batches or --batch",
             share, count);
-    plan_schedule(plan, args.schedule, count, args.stages_per_rank);
+    training::plan_schedule(plan, args.schedule, count, args.stages_per_rank);
   }
-  require_divisible(plan, args.step.config(),
-                    options_on(plan, args.step.batch * plan.shape.ranks(), args.step.sequence),
-                    args.inner);
+  require_divisible(plan, args.config(),
+                    options_on(plan, args.batch * plan.shape.ranks(), args.sequence), args.inner);
   return plan;
 }
 
@@ -140,38 +118,19 @@ Meshes meshes_of(const Arguments& args, int ranks) {
       }
     }
   if (meshes.plans.empty())
-    fail("no mesh of {} ranks can train {}: {} is left out, because {}", ranks, args.step.model,
+    fail("no mesh of {} ranks can train {}: {} is left out, because {}", ranks, args.model,
          meshes.left_out.front().mesh, meshes.left_out.front().why);
   return meshes;
 }
 
-// `count` sequences of the step's batch, which does not depend on the mesh.
-Batch sequences(const Arguments& args, std::int64_t first, std::int64_t count) {
-  BenchStepOptions one = args.step;
-  one.batch = 1;
-  Batch batch;
-  batch.sequences = count;
-  batch.length = args.step.sequence;
-  for (std::int64_t s = first; s < first + count; ++s) {
-    const auto append_to = [&](std::vector<std::int32_t>& row, std::uint64_t stream) {
-      const auto tokens = one.tokens(2 * static_cast<std::uint64_t>(s) + stream);
-      const auto values = tokens.values<std::int32_t>();
-      row.insert(row.end(), values.begin(), values.end());
-    };
-    append_to(batch.input, 0);
-    append_to(batch.target, 1);
-  }
-  return batch;
-}
-
 // The micro-batches of a data rank.
-std::vector<Batch> batches_of(const Arguments& args, int ranks, const MeshPlan& plan,
+std::vector<Batch> batches_of(const Arguments& args, int ranks, const training::MeshPlan& plan,
                               int data_rank) {
   const std::int64_t count = std::max(1, plan.schedule.micro_batches);
-  const std::int64_t each = args.step.batch * ranks / plan.data_ranks() / count;
+  const std::int64_t each = args.batch * ranks / plan.data_ranks() / count;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < count; ++i)
-    batches.push_back(sequences(args, (data_rank * count + i) * each, each));
+    batches.push_back(args.sequences((data_rank * count + i) * each, each));
   return batches;
 }
 
@@ -189,7 +148,7 @@ double over_ranks(double value, ReduceOp op, ProcessGroup& world) {
 }
 
 // Of the ranks with each pp coordinate, on all ranks.
-std::vector<MeshMemory> memory_over_ranks(const MeshPlan& plan, ProcessGroup& world) {
+std::vector<MeshMemory> memory_over_ranks(const training::MeshPlan& plan, ProcessGroup& world) {
   const int p = plan.shape.size(Axis::pp);
   const int here = plan.shape.coordinate(world.rank(), Axis::pp);
   const double activations =
@@ -203,95 +162,61 @@ std::vector<MeshMemory> memory_over_ranks(const MeshPlan& plan, ProcessGroup& wo
 }
 
 // Bytes that this rank has sent along the axes.
-MeshBytes sent_by(MeshStrategy& strategy) {
+MeshBytes sent_by(training::MeshStrategy& strategy) {
   const auto along = [&](Axis axis) {
     return static_cast<double>(strategy.mesh().group(axis).traffic().payload_bytes_sent);
   };
-  const PipelineRun* const pipeline = strategy.pipeline();
+  const training::PipelineRun* const pipeline = strategy.pipeline();
   return {along(Axis::tp),
           along(Axis::dp),
           pipeline ? static_cast<double>(pipeline->lanes().bytes_sent()) : 0,
           {}};
 }
 
-// One mesh. `loss` is that of the last step, the same on every mesh.
-MeshFigures measure(const Arguments& args, const MeshPlan& plan, ProcessGroup& world,
-                    double& loss) {
-  const auto config = args.step.config();
-  const autograd::Device device = device_of(args);
-  auto made = std::make_unique<MeshStrategy>(world, plan, config, args.inner,
-                                             ddp::Bucketed::default_bucket_mb);
-  Model model(config, autograd::DType::fp32, device, made->part(), made->tensor_division());
-  // The strategy is destroyed before the model, from which it removes its hooks.
-  const std::unique_ptr<MeshStrategy> owned = std::move(made);
-  MeshStrategy& strategy = *owned;
-  strategy.prepare(model);
-  const auto optimizer = strategy.make_optimizer(
-      {{.parameters = model.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},
-      [](std::vector<autograd::ParameterGroup> groups) {
-        return std::make_unique<autograd::AdamW>(std::move(groups));
-      });
-  const std::vector<Batch> batches = batches_of(args, world.size(), plan, strategy.data_rank());
-
-  // The step that the trainer takes.
-  const auto step = [&] {
-    strategy.clear_gradients(*optimizer);
-    loss = strategy.run_batches(model, batches);
-    strategy.finish_gradients();
-    strategy.clip_gradients(*optimizer, 1);
-    strategy.step(*optimizer);
-    if (device != autograd::Device::cpu) autograd::device_memory(device).synchronise();
-  };
-  step();
-
-  MeshFigures figures{plan, 0, 0, {}, {}};
-  figures.formula =
-      mesh_formula(plan, config, args.inner,
-                   options_on(plan, args.step.batch * world.size(), args.step.sequence), device);
+// One mesh, after a step to warm up.
+MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, ProcessGroup& world) {
+  const autograd::Device device = device_from(args.device, autograd::DType::fp32);
+  auto made = std::make_unique<training::MeshStrategy>(world, plan, args.config(), args.inner,
+                                                       ddp::Bucketed::default_bucket_mb);
+  training::MeshStrategy& strategy = *made;
+  StepBench bench(world, args.config(), autograd::DType::fp32, device);
+  bench.add(std::move(made), batches_of(args, world.size(), plan, strategy.data_rank()), world);
+  bench.warm_up(1);
   autograd::reset_peak_memory();
   const MeshBytes before = sent_by(strategy);
-  std::vector<double> seconds, exposed;
-  for (int i = 0; i < args.step.steps; ++i) {
-    world.barrier();  // the ranks begin together
-    const double communicated = strategy.communication_seconds();
-    const auto start = Clock::now();
-    step();
-    seconds.push_back(over_ranks(seconds_since(start), ReduceOp::max, world));
-    exposed.push_back(
-        over_ranks(strategy.communication_seconds() - communicated, ReduceOp::max, world));
-  }
-  figures.step_seconds = median(seconds);
-  figures.exposed_seconds = median(exposed);
+  MeshFigures figures{bench.measure(args.steps)[0], plan, {}, {}};
   const MeshBytes after = sent_by(strategy);
+  figures.loss = bench.loss(0);
   const auto of_a_step = [&](double bytes) {
-    return over_ranks(bytes / args.step.steps, ReduceOp::avg, world);
+    return over_ranks(bytes / args.steps, ReduceOp::avg, world);
   };
   figures.bytes = {of_a_step(after.tp - before.tp), of_a_step(after.dp - before.dp),
                    of_a_step(after.pp - before.pp), memory_over_ranks(plan, world)};
-  loss = strategy.average(loss);
+  figures.formula =
+      mesh_formula(plan, args.config(), args.inner,
+                   options_on(plan, args.batch * world.size(), args.sequence), device);
   return figures;
 }
 
 // Of the step that measure() takes.
-planning::Plan simulated_plan(const Arguments& args, const MeshPlan& mesh, int ranks) {
-  planning::Plan plan{.mesh = planning::parse_mesh(mesh.shape.text()),
-                      .sequence = args.step.sequence,
+planning::Plan simulated_plan(const Arguments& args, const training::MeshPlan& mesh, int ranks) {
+  planning::Plan plan{.mesh = mesh.shape,
+                      .sequence = args.sequence,
                       .sequence_parallel = mesh.sequence_parallel,
                       .types = {.parameters = 4, .gradients = 4, .activations = 4}};
   if (args.inner.starts_with("zero")) plan.zero = args.inner.back() - '0';
   plan.micro_batches = std::max(1, mesh.schedule.micro_batches);
-  plan.micro_batch = args.step.batch * ranks / mesh.data_ranks() / plan.micro_batches;
+  plan.micro_batch = args.batch * ranks / mesh.data_ranks() / plan.micro_batches;
   if (!mesh.schedule_name.empty() && !mesh.schedule_name.starts_with("csv:"))
-    plan.schedule = planning::schedule_named(mesh.schedule_name);
-  if (plan.schedule == planning::Schedule::interleaved)
-    plan.chunks = mesh.schedule.stages() / mesh.schedule.ranks();
+    plan.schedule = mesh.schedule_name;
+  if (plan.schedule == "interleaved") plan.chunks = mesh.schedule.stages() / mesh.schedule.ranks();
   return plan;
 }
 
 // Measures a step and, just before and after it, the rates from which it is simulated.
-Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& world,
+Prediction predict(const Arguments& args, const training::MeshPlan& mesh, ProcessGroup& world,
                    const std::function<double()>& measure_step) {
-  const planning::Model model = planning::model_from(args.step.config(), args.step.model);
+  const planning::Model model = planning::model_from(args.config(), args.model);
   const planning::Plan plan = simulated_plan(args, mesh, world.size());
   planning::SimulationOptions options;
   if (mesh.schedule_name.starts_with("csv:")) options.schedule_file = mesh.schedule_name;
@@ -305,64 +230,47 @@ Prediction predict(const Arguments& args, const MeshPlan& mesh, ProcessGroup& wo
   return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, measured};
 }
 
-void bench_as_rank(const Arguments& args, ProcessGroup& world, int ranks_here) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  begin_computing(args.threads.value_or(std::max(1, cores / ranks_here)));
-  begin_on_device(args.device, std::span(&world, 1));
+void bench_as_rank(const Arguments& args, ProcessGroup& world) {
   std::vector<MeshFigures> all;
   std::vector<Prediction> predictions;
-  double first_loss = 0;
   const Meshes meshes = meshes_of(args, world.size());
-  for (const MeshPlan& plan : meshes.plans) {
-    double loss = 0;
+  for (const training::MeshPlan& plan : meshes.plans) {
     const auto measure_step = [&] {
-      all.push_back(measure(args, plan, world, loss));
+      all.push_back(measure(args, plan, world));
       return all.back().step_seconds;
     };
     if (args.predict)
       predictions.push_back(predict(args, plan, world, measure_step));
     else
       measure_step();
-    if (all.size() == 1) first_loss = loss;
-    require(std::abs(loss - first_loss) <= 1e-3 * std::abs(first_loss),
-            "{} has a loss of {}, but {} has {}: one of them trains wrongly", plan.shape.text(),
-            loss, all.front().plan.shape.text(), first_loss);
+    require_equal_losses(
+        {{all.front().plan.shape.text(), all.front().loss}, {plan.shape.text(), all.back().loss}});
   }
   if (world.rank() != 0) return;
-  const MeshBenchTitle title{args.step.model,
-                             world.backend_name(),
-                             args.inner,
-                             transformer::parameter_count(args.step.config()),
-                             args.step.batch * world.size(),
-                             args.step.sequence,
-                             world.size(),
-                             autograd::threads(),
-                             args.device.name};
-  std::FILE* const out = file_beside(args.step.json);
-  fmt::print(out, "{}", mesh_table(title, all, meshes.left_out));
+  BenchRun run = describe_run(args, args.device.name, &world);
+  run.batch *= world.size();
+  std::FILE* const out = file_beside(args.json);
+  fmt::print(out, "{}", mesh_table(run, args.inner, all, meshes.left_out));
   if (args.predict) fmt::print(out, "{}", prediction_table(predictions));
   std::fflush(out);
-  if (args.step.json.empty()) return;
-  Json json = to_json(title, all);
+  if (args.json.empty()) return;
+  Json json = to_json(run, args.inner, all);
   for (std::size_t i = 0; i < predictions.size(); ++i)
     json[i].update(prediction_json(predictions[i]));
-  write_json_file(args.step.json, json);
+  write_json_file(args.json, json);
 }
 
-void check_memory(const Arguments& args, int ranks, int ranks_here) {
-  const autograd::Device device = device_of(args);
-  // On a GPU each rank checks its own memory, not the launcher.
-  if (device == autograd::Device::cuda && !environment("RANK")) return;
-  for (const MeshPlan& plan : meshes_of(args, ranks).plans) {
-    auto held = held_by(args.inner, plan.data_ranks(), ddp::Bucketed::default_bucket_mb);
-    held.device = device;
-    require_memory(
-        memory_on_largest_rank(plan, args.step.config(),
-                               options_on(plan, args.step.batch * ranks, args.step.sequence),
-                               autograd::DType::fp32, held),
-        ranks_here, args.memory_limit_gb, "choose a smaller model or --batch, or fewer ranks",
-        device);
+std::vector<planning::RankMemory> memory_of_meshes(const Arguments& args, int ranks,
+                                                   autograd::Device device) {
+  std::vector<planning::RankMemory> needs;
+  for (const training::MeshPlan& plan : meshes_of(args, ranks).plans) {
+    const planning::Plan run = training::run_plan(
+        options_on(plan, args.batch * ranks, args.sequence), autograd::DType::fp32, device,
+        plan.data_ranks(), args.inner, ddp::Bucketed::default_bucket_mb, &plan);
+    needs.push_back(
+        planning::memory_of_largest_rank(planning::model_from(args.config(), args.model), run));
   }
+  return needs;
 }
 
 }  // namespace
@@ -371,13 +279,10 @@ void add_bench_mesh_command(CLI::App& bench) {
   auto* command = bench.add_subcommand(
       "mesh", "Measure time, bytes along each axis and memory of every mesh of n ranks");
   const auto args = std::make_shared<Arguments>();
-  args->step.steps = 5;
-  args->step.add_to(*command);
-  add_ranks_option(*command, args->ranks);
+  args->steps = 5;
+  args->ranks.otherwise = 4;
+  add_ranks_of_steps_options(*command, *args);
   add_backend_option(*command, args->ranks);
-  add_link_option(*command);
-  add_device_option(*command, args->device);
-  add_device_backend_option(*command, args->device);
   command->add_option("--parallel", args->inner, "The data-parallel strategy along dp")
       ->type_name("NAME")
       ->check(one_of({"bucketed", "zero1", "zero2", "zero3"}))
@@ -400,24 +305,18 @@ void add_bench_mesh_command(CLI::App& bench) {
                    "Pipeline stages on each pp rank, with --schedule interleaved [2]")
       ->type_name("N")
       ->check(at_least_one("stage"));
-  command->add_option("--threads", args->threads, "Threads of each rank [cores divided by ranks]")
-      ->type_name("N")
-      ->check(at_least_one("thread"));
   command->add_flag("--predict", args->predict,
                     "Also simulate each mesh with rates measured here: predicted beside measured");
-  add_memory_limit(*command, args->memory_limit_gb);
   command->footer(more);
   command->callback([args] {
-    require_processes_for(args->device, {args->ranks.backend}, args->ranks.wanted());
     if (args->predict && args->device.name != "cpu")
       throw UsageError("--predict measures the rates of the CPU: leave out --device");
-    run_on_ranks(
-        args->ranks,
-        [&](ProcessGroup& world, int ranks_here) {
-          bench_as_rank(*args, world, ranks_here);
-          world.finish();
-        },
-        [&](int ranks, int ranks_here) { check_memory(*args, ranks, ranks_here); });
+    args->backends = {args->ranks.backend};
+    run_on_step_ranks(
+        *args,
+        [&](int ranks, autograd::Device device) { return memory_of_meshes(*args, ranks, device); },
+        "choose a smaller model or --batch, or fewer ranks",
+        [&](std::span<ProcessGroup> groups) { bench_as_rank(*args, groups[0]); });
   });
 }
 

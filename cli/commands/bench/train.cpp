@@ -14,20 +14,17 @@
 #include "autograd/optim/adamw.hpp"
 #include "autograd/optim/clip.hpp"
 #include "autograd/optim/optimizer.hpp"
-#include "autograd/tensor/device_memory.hpp"
 #include "autograd/tensor/storage.hpp"
 #include "base/memory.hpp"
-#include "cli/bench/median.hpp"
 #include "cli/bench/operands.hpp"
 #include "cli/bench/training/matrix_libraries.hpp"
-#include "cli/bench/training/step.hpp"
+#include "cli/bench/training/step_bench.hpp"
 #include "cli/bench/training/train_report.hpp"
 #include "cli/command.hpp"
-#include "cli/launcher/ranks.hpp"
-#include "cli/one_of.hpp"
-#include "cli/training/device_option.hpp"
-#include "cli/training/product_calibration.hpp"
-#include "cli/training/progress.hpp"
+#include "cli/commands/bench/step_arguments.hpp"
+#include "cli/commands/training/progress.hpp"
+#include "cli/pictures/median.hpp"
+#include "training/product_calibration.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::cli {
@@ -55,9 +52,9 @@ Examples:
       1 thread and 2 threads, batch 4 x 256, fp32, AdamW
   ringside bench train --model tiny --batch 8 --threads 1 --svg step.svg)";
 
-struct Arguments {
-  BenchStepOptions step{.batch = 4, .json = {}};
-  std::string dtype = "fp32", svg;
+struct Arguments : StepOptions {
+  Arguments() { batch = 4; }
+  std::string svg;
   DeviceOption device;
   std::vector<int> threads;
 };
@@ -72,18 +69,19 @@ class TrainBench {
  public:
   explicit TrainBench(const Arguments& args)
       : args_(args),
-        config_(args.step.config()),
         dtype_(autograd::dtype_named(args.dtype)),
         device_(device_of(args, dtype_)),
-        model_(config_, dtype_, device_),
+        model_(args.config(), dtype_, device_),
         optimizer_(groups()),
-        input_(args.step.tokens(0)),
-        target_(args.step.tokens(1)),
+        batch_(args.sequences(0, args.batch)),
+        input_(Tensor::from(batch_.input, {args.batch, args.sequence})),
+        target_(Tensor::from(batch_.target, {args.batch, args.sequence})),
         operands_(device_ == Device::cpu ? DType::fp32 : dtype_, device_) {}
 
   TrainFigures measure(int threads) {
-    begin_computing(threads);
-    TrainFigures figures = describe_run(threads);
+    training::begin_computing(threads);
+    TrainFigures figures{
+        .run = describe_run(args_, args_.device.name), .libraries = matrix_libraries(), .ops = {}};
     autograd::release_cached_memory();  // of the measurement with another number of threads
     autograd::reset_peak_memory();
     reset_peak_resident_memory();
@@ -95,7 +93,7 @@ class TrainBench {
 
     std::map<std::string, std::vector<double>> forward, backward;
     std::vector<double> seconds, gemm, alone;
-    for (int i = 0; i < args_.step.steps; ++i) {
+    for (int i = 0; i < args_.steps; ++i) {
       const StepTimes times = timed_step();
       seconds.push_back(times.seconds), gemm.push_back(times.gemm);
       for (const auto& op : times.ops)
@@ -117,19 +115,6 @@ class TrainBench {
     double seconds = 0, gemm = 0;
     std::vector<autograd::OpTime> ops;
   };
-
-  TrainFigures describe_run(int threads) const {
-    TrainFigures figures;
-    figures.model = args_.step.model;
-    figures.dtype = args_.dtype;
-    figures.device = args_.device.name;
-    figures.parameters = parameter_count(config_);
-    figures.batch = args_.step.batch;
-    figures.sequence = args_.step.sequence;
-    figures.threads = threads;
-    figures.libraries = matrix_libraries();
-    return figures;
-  }
 
   StepTimes timed_step() {
     StepTimes times;
@@ -175,9 +160,7 @@ class TrainBench {
     return profile.products();
   }
 
-  void synchronise() const {
-    if (device_ != Device::cpu) autograd::device_memory(device_).synchronise();
-  }
+  void synchronise() const { cli::synchronise(device_); }
 
   // The same on a device, with the model's storage dtype. Attention's products are not among them.
   double products_alone_on_device() {
@@ -230,11 +213,11 @@ class TrainBench {
   }
 
   const Arguments& args_;
-  transformer::Config config_;
   DType dtype_;
   Device device_;
   transformer::Model model_;
   autograd::AdamW optimizer_;
+  transformer::Batch batch_;
   Tensor input_, target_;
   std::vector<autograd::Product> products_;
   RandomOperands operands_, bf16_operands_{DType::bf16, Device::cpu};
@@ -252,11 +235,10 @@ void run(const Arguments& args) {
   std::vector<TrainFigures> all;
   for (const int n : threads) {
     all.push_back(bench.measure(n));
-    fmt::print(file_beside(args.step.json), "{}{}", all.size() > 1 ? "\n" : "",
-               train_table(all.back()));
+    fmt::print(file_beside(args.json), "{}{}", all.size() > 1 ? "\n" : "", train_table(all.back()));
     std::fflush(nullptr);
   }
-  if (!args.step.json.empty()) write_json_file(args.step.json, to_json(all));
+  if (!args.json.empty()) write_json_file(args.json, to_json(all));
   if (!args.svg.empty()) write_text_file(args.svg, train_plot(all), "the drawing");
 }
 
@@ -266,11 +248,8 @@ void add_bench_train_command(CLI::App& bench) {
   auto* command =
       bench.add_subcommand("train", "Measure a training step on one rank: the time of each op");
   const auto args = std::make_shared<Arguments>();
-  args->step.add_to(*command);
-  command->add_option("--dtype", args->dtype, "fp32, or bf16: storage in 16 bits, sums in fp32")
-      ->type_name("TYPE")
-      ->check(one_of({"fp32", "bf16"}))
-      ->capture_default_str();
+  add_step_options(*command, *args);
+  add_dtype_option(*command, args->dtype);
   command
       ->add_option("--threads", args->threads,
                    "Numbers of threads, measured in this order [1, and 2 if there are two cores]")

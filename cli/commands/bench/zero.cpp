@@ -3,14 +3,14 @@
 #include <memory>
 #include <numeric>
 #include <span>
-#include <string_view>
 
-#include "autograd/kernels/threads/parallel.hpp"
+#include <CLI/CLI.hpp>
+
 #include "autograd/tensor/storage.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/bench/training/zero_report.hpp"
 #include "cli/command.hpp"
-#include "cli/training/product_calibration.hpp"
+#include "cli/commands/bench/step_arguments.hpp"
 #include "ddp/bucketed.hpp"
 
 namespace ringside::cli {
@@ -43,7 +43,8 @@ Examples:
   ringside bench zero -n 4 --model tiny --backend tcp --json zero.json
   ringside bench zero -n 2 --model lab --device cuda)";
 
-struct Arguments : StrategiesOptions {
+struct Arguments : StepArguments {
+  std::vector<std::string> strategies{"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
 };
 
@@ -83,24 +84,32 @@ double sum(const BytesByKind& bytes) {
 // the others hold does not change meanwhile and is subtracted.
 class MemoryWatch {
  public:
-  void made(std::size_t strategy) {
+  // Another strategy has been made.
+  void made() {
     const BytesByKind all = current_memory();
     held_.push_back(all - before_);
     figures_.push_back(
-        {.moments = {{"made", held_[strategy]}, {"before step", {}}, {"after step", {}}}});
+        {.moments = {{"made", held_.back()}, {"before step", {}}, {"after step", {}}}});
     before_ = all;
   }
 
-  void at(std::size_t strategy, std::string_view moment) {
+  void at(std::size_t strategy, StepBench::Moment moment) {
     MemoryFigures& figures = figures_[strategy];
-    if (moment == "begin")
-      others_ = current_memory() - held_[strategy], autograd::reset_peak_memory();
-    if (moment == "finish gradients") figures.moments[1].bytes = current_memory() - others_;
-    if (moment == "optimizer") figures.moments[2].bytes = current_memory() - others_;
-    if (moment == "end") {
-      held_[strategy] = current_memory() - others_;
-      figures.peak = peak_memory() - others_;
-      figures.peak_of_all = static_cast<double>(autograd::memory_use().peak) - sum(others_);
+    switch (moment) {
+      case StepBench::Moment::begin:
+        others_ = current_memory() - held_[strategy];
+        autograd::reset_peak_memory();
+        break;
+      case StepBench::Moment::gradients_finished:
+        figures.moments[1].bytes = current_memory() - others_;
+        break;
+      case StepBench::Moment::updated:
+        figures.moments[2].bytes = current_memory() - others_;
+        break;
+      case StepBench::Moment::end:
+        held_[strategy] = current_memory() - others_;
+        figures.peak = peak_memory() - others_;
+        figures.peak_of_all = static_cast<double>(autograd::memory_use().peak) - sum(others_);
     }
   }
 
@@ -128,63 +137,53 @@ MemoryFigures of_all_ranks(MemoryFigures figures, ProcessGroup& group) {
 
 // The figures of one backend. Times are compared with its first strategy.
 std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<StrategyRow>& rows,
-                                    const std::vector<MemoryFigures>& memory,
-                                    const ZeroBenchTitle& title, double gathered_once) {
+                                    const std::vector<MemoryFigures>& memory, const BenchRun& run,
+                                    double gathered_once) {
   std::vector<ZeroFigures> figures;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].group != group) continue;
     figures.push_back({rows[i], memory[i],
-                       zero_formula(rows[i].strategy, static_cast<double>(title.parameters),
-                                    title.ranks, gathered_once)});
+                       zero_formula(rows[i].strategy, static_cast<double>(run.parameters),
+                                    run.ranks, gathered_once)});
     figures.back().ratio = rows[i].step_seconds / figures.front().step_seconds;
   }
   return figures;
 }
 
-void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups, int ranks_here) {
-  begin_computing(args.threads_of_a_rank(ranks_here));
-  begin_on_device(args.device, groups);
+void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
+  const std::vector<StrategyName> names = names_of(args);
+  StepBench bench(groups[0], args.config(), autograd::DType::fp32,
+                  device_from(args.device, autograd::DType::fp32));
   MemoryWatch watch;
-  StrategiesBench strategies(args, groups, names_of(args),
-                             [&](std::size_t strategy) { watch.made(strategy); });
-  strategies.set_watch(
-      [&](std::size_t strategy, const char* moment) { watch.at(strategy, moment); });
-  const std::vector<StrategyRow> rows = strategies.measure();
+  add_strategies(bench, args, groups, names, [&] { watch.made(); });
+  bench.set_watch(
+      [&](std::size_t strategy, StepBench::Moment moment) { watch.at(strategy, moment); });
+  const std::vector<StrategyRow> rows = measure_strategies(bench, args.steps, names);
   std::vector<MemoryFigures> memory;
   for (const MemoryFigures& of_this_rank : watch.figures())
     memory.push_back(of_all_ranks(of_this_rank, groups[0]));
   if (groups[0].rank() != 0) return;
-  std::FILE* const out = file_beside(args.step.json);
+  std::FILE* const out = file_beside(args.json);
   Json json = Json::array();
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const ZeroBenchTitle title{
-        args.step.model,     groups[g].backend_name(), parameter_count(args.step.config()),
-        args.step.batch,     args.step.sequence,       groups[g].size(),
-        autograd::threads(), args.step.steps,          args.device.name};
-    const auto figures =
-        figures_of(g, rows, memory, title, parameters_gathered_once(args.step.config()));
-    fmt::print(out, "{}{}", g == 0 ? "" : "\n", zero_table(title, figures));
-    for (const Json& row : to_json(title, figures)) json.push_back(row);
+    const BenchRun run = describe_run(args, args.device.name, &groups[g]);
+    const auto figures = figures_of(g, rows, memory, run, parameters_gathered_once(args.config()));
+    fmt::print(out, "{}{}", g == 0 ? "" : "\n", zero_table(run, figures));
+    for (const Json& row : to_json(run, figures)) json.push_back(row);
   }
   std::fflush(out);
-  if (!args.step.json.empty()) write_json_file(args.step.json, json);
+  if (!args.json.empty()) write_json_file(args.json, json);
 }
 
 void run(const Arguments& args) {
-  require_processes_for(args.device, args.backends, args.ranks.wanted());
-  const auto check = [&](int ranks, int ranks_here) {
-    require_memory_for(
-        args, names_of(args), ranks, ranks_here,
-        "all strategies are in memory together: leave out some with --strategies, or choose a "
-        "smaller model");
+  const auto memory = [&](int ranks, autograd::Device device) {
+    return std::vector{memory_of_strategies(args, names_of(args), ranks, device)};
   };
-  run_on_ranks(
-      args.ranks, args.backends,
-      [&](std::span<ProcessGroup> groups, int ranks_here) {
-        bench_as_rank(args, groups, ranks_here);
-        for (ProcessGroup& group : groups) group.finish();
-      },
-      check);
+  run_on_step_ranks(
+      args, memory,
+      "all strategies are in memory together: leave out some with --strategies, or choose a "
+      "smaller model",
+      [&](std::span<ProcessGroup> groups) { bench_as_rank(args, groups); });
 }
 
 }  // namespace
@@ -193,9 +192,8 @@ void add_bench_zero_command(CLI::App& bench) {
   auto* command = bench.add_subcommand(
       "zero", "Measure memory, traffic and time of data parallelism and of the stages of ZeRO");
   const auto args = std::make_shared<Arguments>();
-  args->step.steps = 5;
-  args->strategies = {"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
-  args->add_to(*command);
+  args->steps = 5;
+  add_strategies_options(*command, *args, args->strategies);
   command
       ->add_option("--bucket-mb", args->bucket_mb,
                    "Bucket size in 10^6 bytes; zero3 has units instead")

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,19 +10,20 @@
 #include <unistd.h>
 
 #include "cli/command.hpp"
-#include "cli/report/json_file.hpp"
-#include "cli/report/numbers.hpp"
-#include "cli/report/terminal.hpp"
-#include "cli/report/text_file.hpp"
-#include "cli/views/pipeline_drawing.hpp"
-#include "cli/views/pipeline_picture.hpp"
-#include "cli/views/player/player_data.hpp"
-#include "cli/views/player/player_page.hpp"
-#include "pipeline_parallel/csv.hpp"
-#include "pipeline_parallel/generators/catalogue.hpp"
-#include "pipeline_parallel/lower.hpp"
-#include "pipeline_parallel/proof/formulas.hpp"
-#include "pipeline_parallel/proof/verify.hpp"
+#include "cli/commands/options/options.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/pipeline/pipeline_drawing.hpp"
+#include "cli/pictures/pipeline/pipeline_picture.hpp"
+#include "cli/pictures/player/player_data.hpp"
+#include "cli/pictures/player/player_page.hpp"
+#include "cli/pictures/terminal.hpp"
+#include "cli/pictures/text_file.hpp"
+#include "parallel/pipeline/csv.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/formulas.hpp"
+#include "parallel/pipeline/proof/verify.hpp"
 
 namespace ringside::cli {
 
@@ -41,17 +41,6 @@ struct PipelineOptions {
   bool list = false;
   std::string svg, csv, json, html;
 };
-
-constexpr const char* more = R"(
-A box is a computation: F forward, B backward, or in two parts: I, the gradient
-of the input, and W, the gradient of the weights. Its number is the micro-batch.
-Small letters are the second of a rank's two stages.
-
-Examples:
-  ringside step pipeline 1f1b -n 4 --micro-batches 8
-  ringside step pipeline zb_v --micro-batches 8 --html zb_v.html
-  ringside step pipeline 1f1b --csv mine.csv
-  ringside step pipeline csv:mine.csv)";
 
 // "F takes 1, B 2"; with the parts of backward where the schedule has them.
 std::string in_words(const Durations& durations, bool in_parts) {
@@ -186,53 +175,31 @@ void draw(const PipelineOptions& options) {
 }  // namespace
 
 void add_step_pipeline_command(CLI::App& step) {
-  const auto options = std::make_shared<PipelineOptions>();
-  CLI::App* command =
-      step.add_subcommand("pipeline", "Draw a pipeline schedule: what each rank computes when")
-          ->footer(more);
+  const Command<PipelineOptions> option(
+      step, "pipeline", "Draw a pipeline schedule: what each rank computes when", draw);
+  PipelineOptions& args = *option.args;
   const std::string names = schedule_names() + "; csv:FILE reads your own";
-  command->add_option("SCHEDULE", options->name, names + " [1f1b]")->type_name("");
-  command->add_option("--schedule", options->schedule, "The same as an option")->type_name("NAME");
-  command->add_option("-n,--ranks", options->ranks, "Number of ranks, 1 to 64 [4]")
-      ->type_name("N")
-      ->check(CLI::Range(1, 64).description(""));
-  command->add_option("--micro-batches", options->micro_batches, "Micro-batches of a step [8]")
-      ->type_name("M")
-      ->check(CLI::Range(1, 1024).description(""));
-  command
-      ->add_option("--stages-per-rank", options->stages_per_rank,
-                   "Stages on each rank, for interleaved [2]")
-      ->type_name("V")
-      ->check(CLI::Range(1, 64).description(""));
-  command->add_option("--forward", options->durations.forward, "Duration of F of a stage [1]")
-      ->type_name("T");
-  command
-      ->add_option("--backward", options->durations.backward,
-                   "Duration of the whole backward of a stage, I and W [2]")
-      ->type_name("T");
-  command->add_option("--weight", options->durations.weight, "The part of it that W takes [1]")
-      ->type_name("T");
-  command
-      ->add_option("--message", options->durations.message,
-                   "Time of a message between two ranks [0]")
-      ->type_name("T");
-  command->add_flag("--list", options->list,
-                    "A table instead of the picture: which action starts when, and what is sent");
-  command->add_option("--svg", options->svg, "Draw the picture to this file")->type_name("FILE");
-  command
-      ->add_option("--html", options->html,
-                   "Write a page that plays all pipeline schedules and collectives in a browser, "
-                   "beginning with this one; up to 16 ranks and 64 micro-batches")
-      ->type_name("FILE");
-  command
-      ->add_option("--csv", options->csv,
-                   "Write the schedule to this file, in the format of torch.distributed.pipelining")
-      ->type_name("FILE");
-  command
-      ->add_option("--json", options->json,
-                   "Write every action with its times to this file; - writes it to standard output")
-      ->type_name("FILE");
-  command->callback([options] { draw(*options); });
+  option("SCHEDULE", args.name, names + " [1f1b]");
+  option("--schedule NAME", args.schedule, "The same as an option");
+  option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));
+  option("--micro-batches M", args.micro_batches, "Micro-batches of a step [8]", in_range(1, 1024));
+  option("--stages-per-rank V", args.stages_per_rank, "Stages on each rank, for interleaved [2]",
+         in_range(1, 64));
+  option("--forward T", args.durations.forward, "Duration of F of a stage [1]");
+  option("--backward T", args.durations.backward,
+         "Duration of the whole backward of a stage, I and W [2]");
+  option("--weight T", args.durations.weight, "The part of it that W takes [1]");
+  option("--message T", args.durations.message, "Time of a message between two ranks [0]");
+  option.flag("--list", args.list,
+              "A table instead of the picture: which action starts when, and what is sent");
+  option("--svg FILE", args.svg, "Draw the picture to this file");
+  option("--html FILE", args.html,
+         "Write a page that plays all pipeline schedules and collectives in a browser, "
+         "beginning with this one; up to 16 ranks and 64 micro-batches");
+  option("--csv FILE", args.csv,
+         "Write the schedule to this file, in the format of torch.distributed.pipelining");
+  option("--json FILE", args.json,
+         "Write every action with its times to this file; - writes it to standard output");
 }
 
 }  // namespace ringside::cli

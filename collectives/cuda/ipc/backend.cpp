@@ -30,7 +30,6 @@ class IpcBackend final : public Backend {
     const auto& shared = rank_.placement.shared_gpu();
     return shared ? fmt::format("cuda_ipc by copies ({})", *shared) : "cuda_ipc";
   }
-  Traffic traffic() const override { return {}; }  // the messages of the hosts carry no data
 
   void run(const Call& call, const void* input, void* output) override {
     failure_.throw_if_any();

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "collectives/bootstrap/seat.hpp"
+#include "collectives/bootstrap/rank_location.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/process_group.hpp"
 
@@ -16,17 +16,17 @@ namespace {
 
 // What each rank tells the others.
 struct Place {
-  Seat seat;
+  RankLocation location;
   std::uint64_t area_bytes = 0;
   std::int32_t blocks = 0;
 };
 
 void require_compatible(const Place& a, std::size_t rank_a, const Place& b, std::size_t rank_b) {
-  require(on_one_host(a.seat, b.seat),
+  require(on_one_host(a.location, b.location),
           "rank {} runs on host {} and rank {} on host {}, but cuda_ipc is for ranks of one host: "
           "use nccl",
-          rank_a, a.seat.host, rank_b, b.seat.host);
-  require(!in_one_process(a.seat, b.seat),
+          rank_a, a.location.host, rank_b, b.location.host);
+  require(!in_one_process(a.location, b.location),
           "ranks {} and {} are threads of one process, but cuda_ipc needs a process for each rank: "
           "use cuda_kernels",
           rank_a, rank_b);
@@ -39,7 +39,7 @@ void require_compatible(const Place& a, std::size_t rank_a, const Place& b, std:
 
 Placement::Placement(ProcessGroup& meeting, const Device& device, int blocks,
                      std::size_t area_bytes) {
-  const Place mine{seat_of_this_process(device.bus), area_bytes, blocks};
+  const Place mine{location_of_this_process(device.bus), area_bytes, blocks};
   std::vector<Place> places(static_cast<std::size_t>(meeting.size()));
   meeting.all_gather({&mine, sizeof mine, DataType::uint8},
                      {places.data(), sizeof mine * places.size(), DataType::uint8}, "cuda_ipc");
@@ -48,26 +48,22 @@ Placement::Placement(ProcessGroup& meeting, const Device& device, int blocks,
     least_blocks_ = std::min(least_blocks_, places[r].blocks);
     for (std::size_t s = 0; s < r; ++s) {
       require_compatible(places[s], s, places[r], r);
-      if (!shared_gpu_ && on_one_gpu(places[s].seat, places[r].seat))
-        shared_gpu_ = fmt::format("ranks {} and {} share GPU {}", s, r, places[r].seat.gpu);
+      if (!shared_gpu_ && on_one_gpu(places[s].location, places[r].location))
+        shared_gpu_ = fmt::format("ranks {} and {} share GPU {}", s, r, places[r].location.gpu);
     }
   }
   for (const Place& place : places) {
-    const bool can_be_watched =
-        know_their_process_ids(place.seat, mine.seat) && !in_one_process(place.seat, mine.seat);
-    processes_.push_back(
-        can_be_watched ? static_cast<int>(::syscall(SYS_pidfd_open, place.seat.process, 0)) : -1);
+    const bool can_be_watched = know_their_process_ids(place.location, mine.location) &&
+                                !in_one_process(place.location, mine.location);
+    processes_.emplace_back(
+        can_be_watched ? static_cast<int>(::syscall(SYS_pidfd_open, place.location.process, 0))
+                       : -1);
   }
-}
-
-Placement::~Placement() {
-  for (const int process : processes_)
-    if (process >= 0) ::close(process);
 }
 
 void Placement::require_all_alive(const std::string& during) const {
   for (std::size_t r = 0; r < processes_.size(); ++r) {
-    pollfd process{processes_[r], POLLIN, 0};  // readable when it has ended; -1 is ignored
+    pollfd process{processes_[r].get(), POLLIN, 0};  // readable when it has ended; -1 is ignored
     if (::poll(&process, 1, 0) == 1 && (process.revents & POLLIN))
       throw RankFailure(static_cast<int>(r),
                         fmt::format("{}: the process of rank {} has ended", during, r));

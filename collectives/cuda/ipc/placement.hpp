@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.hpp"
 #include "collectives/cuda/device.hpp"
 
 namespace ringside::collectives {
@@ -19,9 +20,6 @@ class Placement {
   // once. Throws Error if the ranks run on several hosts, or if two are threads of one process, or
   // if they were given different `area_bytes`.
   Placement(ProcessGroup& meeting, const Device& device, int blocks, std::size_t area_bytes);
-  ~Placement();
-  Placement(const Placement&) = delete;
-  Placement& operator=(const Placement&) = delete;
 
   // "ranks 0 and 2 share GPU 0000:1b:00.0", or nothing if each rank has a GPU.
   const std::optional<std::string>& shared_gpu() const { return shared_gpu_; }
@@ -35,7 +33,7 @@ class Placement {
  private:
   std::optional<std::string> shared_gpu_;
   int least_blocks_ = 0;
-  std::vector<int> processes_;  // [rank] a pidfd, or -1
+  std::vector<FileDescriptor> processes_;  // [rank] a pidfd, or none
 };
 
 }  // namespace ringside::collectives::cuda

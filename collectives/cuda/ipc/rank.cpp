@@ -45,20 +45,13 @@ void IpcRank::compare(const Call& call) {
 }
 
 void IpcRank::look(const Call& call) {
-  if (interrupted_.load(std::memory_order_acquire)) {
-    const std::lock_guard lock(interruption_mutex_);
-    fail("{}", *interruption_);
-  }
+  interruption_.throw_if_set();
   constexpr std::uint64_t looks_between_system_calls = 256;
   if (++looks_ % looks_between_system_calls == 0) placement.require_all_alive(describe(call));
 }
 
 void IpcRank::interrupt(const std::string& cause) noexcept {
-  {
-    const std::lock_guard lock(interruption_mutex_);
-    if (!interruption_) interruption_ = cause;
-  }
-  interrupted_.store(true, std::memory_order_release);
+  interruption_.set(Error(cause));
   group.abort(cause);
 }
 

@@ -1,9 +1,7 @@
 // What both ways of cuda_ipc share: this rank's place among the others, its arena, and its waits.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -11,6 +9,7 @@
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/ipc/arena.hpp"
 #include "collectives/cuda/ipc/placement.hpp"
+#include "collectives/diagnostics/interruption.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::collectives::cuda {
@@ -43,9 +42,7 @@ class IpcRank {
  private:
   std::uint64_t calls_ = 0, looks_ = 0;
   std::vector<Call> all_calls_;
-  std::atomic<bool> interrupted_ = false;
-  std::mutex interruption_mutex_;
-  std::optional<std::string> interruption_;
+  Interruption<Error> interruption_;
 };
 
 // An arena and those of all other ranks. Peers must close it before it is freed, so its end is a
@@ -56,8 +53,6 @@ class SharedArena {
   SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
               const std::vector<cudaEvent_t>& events);
   ~SharedArena();
-  SharedArena(const SharedArena&) = delete;
-  SharedArena& operator=(const SharedArena&) = delete;
 
   std::byte* of(int rank) const { return neighbours_->arena(rank); }
   cudaEvent_t event(int rank, int which) const { return neighbours_->event(rank, which); }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "collectives/one_sided/protocol.hpp"
-#include "collectives/transport/announcements.hpp"
 #include "collectives/transport/shm/announcement.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
@@ -76,7 +75,7 @@ void futex_wake(const Number& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-class ShmTransport final : public Transport, public Announcements {
+class ShmTransport final : public Transport {
  public:
   ShmTransport(int rank, std::uint32_t job, const ShmLayout& layout,
                std::vector<SharedSegment> segments, bool crowded)
@@ -103,9 +102,11 @@ class ShmTransport final : public Transport, public Announcements {
   std::string_view name() const override { return "shm"; }
   int window() const override { return static_cast<int>(layout_.slots); }
   std::size_t slice_bytes() const override { return ShmOptions{}.slot_bytes; }
+  std::size_t announced_bytes() const override { return announced_bytes_in_a_round; }
 
   void start_send(int peer, const MessageHeader& header,
                   std::span<const std::byte> payload) override {
+    if (peer == everybody) return announce(header, payload);
     outgoing_.push_back({peer, header, payload});
     fill_slots();
   }
@@ -117,11 +118,9 @@ class ShmTransport final : public Transport, public Announcements {
   std::optional<Completion> wait(const Deadline& deadline) override {
     std::optional<Completion> done;
     for (;;) {
-      for (int i = 0; i < polls_without_yield_; ++i) {
-        if ((done = complete())) return done;
-        HostMemory::pause();
-      }
-      if (poll_.until([&] { return (done = complete()).has_value(); })) return done;
+      for (int i = 0; i < polls_without_yield_ && !(done = complete()); ++i) HostMemory::pause();
+      if (others_may_sleep_) wake_others();
+      if (done || poll_.until([&] { return (done = complete()).has_value(); })) return done;
       throw_if_peer_left();
       if (deadline.expired()) return std::nullopt;
       sleep(deadline);
@@ -132,33 +131,6 @@ class ShmTransport final : public Transport, public Announcements {
     if (!reading_) return;
     reading_ = false;
     free_slot(std::exchange(incoming_.peer, -1));
-  }
-
-  Announcements* announcements() override { return this; }
-  std::size_t bytes_in_a_round() const override { return announced_bytes_in_a_round; }
-
-  void announce(const MessageHeader& header, std::span<const std::byte> payload) override {
-    const auto readers = static_cast<std::size_t>(size()) - 1;
-    traffic_.messages_sent += readers;
-    traffic_.payload_bytes_sent += readers * payload.size();
-    Announcement& mine = announcement_of(rank(), ++round_);
-    mine.header = header;
-    mine.fingerprint = fingerprint_of(header);
-    std::memcpy(mine.payload, payload.data(), payload.size());
-    one_sided::announce<HostMemory>(mine.number, round_);
-    others_may_sleep_ = true;
-  }
-
-  std::optional<std::span<const std::byte>> read(int peer) override {
-    if (peer == rank()) return checked_announcement(peer);
-    incoming_.peer = peer, incoming_.announced = true;
-    bool arrived = can_receive();
-    for (int i = 0; !arrived && i < polls_without_yield_; ++i) {
-      HostMemory::pause();
-      arrived = can_receive();
-    }
-    wake_others();
-    return arrived ? take_announcement() : std::nullopt;
   }
 
  private:
@@ -174,7 +146,6 @@ class ShmTransport final : public Transport, public Announcements {
     MessageHeader expected;
     std::span<std::byte> into;
     std::size_t done = 0;
-    bool announced = false;  // it is no message in a channel
   };
 
   SegmentHead& head(int r) const { return *reinterpret_cast<SegmentHead*>(segments_[r].data()); }
@@ -197,7 +168,7 @@ class ShmTransport final : public Transport, public Announcements {
       return Completion{Completion::sent, {}};
     }
     while (can_receive())
-      if (const auto payload = incoming_.announced ? take_announcement() : take_piece())
+      if (const auto payload = incoming_.expected.announced() ? take_announcement() : take_piece())
         return Completion{Completion::received, *payload};
     return std::nullopt;
   }
@@ -254,25 +225,32 @@ class ShmTransport final : public Transport, public Announcements {
     wake(peer);
   }
 
+  void announce(const MessageHeader& header, std::span<const std::byte> payload) {
+    Announcement& mine = announcement_of(rank(), ++round_);
+    mine.header = header;
+    mine.fingerprint = fingerprint_of(header);
+    std::memcpy(mine.payload, payload.data(), payload.size());
+    one_sided::announce<HostMemory>(mine.number, round_);
+    others_may_sleep_ = true;
+  }
+
   Announcement& announcement_of(int r, Number round) const {
     return head(r).announcements[round % 2];
   }
 
-  std::span<const std::byte> checked_announcement(int peer) const {
+  // The fingerprints stand for the headers, which are compared only to name the difference.
+  std::span<const std::byte> take_announcement() {
+    const int peer = std::exchange(incoming_.peer, -1);
     const Announcement &mine = announcement_of(rank(), round_),
                        &seen = announcement_of(peer, round_);
     if (seen.fingerprint != mine.fingerprint) check_message(mine.header, seen.header, rank(), peer);
     return std::span(seen.payload).first(mine.header.bytes);
   }
 
-  std::optional<std::span<const std::byte>> take_announcement() {
-    return checked_announcement(std::exchange(incoming_.peer, -1));
-  }
-
   // After an announcement, once. Not at once: the fence in wake() waits until the announcement's
   // line has been taken away from the others' caches, and this rank reads theirs meanwhile.
   void wake_others() {
-    if (!std::exchange(others_may_sleep_, false)) return;
+    others_may_sleep_ = false;
     for (int r = 0; r < size(); ++r)
       if (r != rank()) wake(r);
   }
@@ -281,7 +259,7 @@ class ShmTransport final : public Transport, public Announcements {
   bool can_receive() const {
     if (!receiving()) return false;
     const int peer = incoming_.peer;
-    if (!incoming_.announced) return from_[peer].may_read();
+    if (!incoming_.expected.announced()) return from_[peer].may_read();
     return one_sided::is_announced<HostMemory>(announcement_of(peer, round_).number, round_);
   }
 

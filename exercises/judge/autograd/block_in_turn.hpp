@@ -102,8 +102,9 @@ template <class Kernel>
 int launch_in_turn(const Kernel& kernel, std::int64_t blocks, const TurnOrder& order) {
   int syncs = 0;
   for (std::int64_t index = 0; index < blocks; ++index) {
-    autograd::cuda::EmulatedSharedState state(order.threads, kernel.shared_bytes());
-    std::memset(state.shared(), 0xff, kernel.shared_bytes());
+    autograd::cuda::EmulatedSharedState state(order.threads,
+                                              autograd::cuda::shared_bytes_of(kernel));
+    std::memset(state.shared(), 0xff, autograd::cuda::shared_bytes_of(kernel));
     Turns turns(order);
     std::exception_ptr error;
     {

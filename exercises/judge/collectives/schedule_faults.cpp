@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "cli/report/numbers.hpp"
+#include "cli/pictures/numbers.hpp"
 #include "collectives/algorithms/collective.hpp"
 #include "collectives/proof/verify.hpp"
 

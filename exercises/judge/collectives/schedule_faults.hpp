@@ -8,7 +8,7 @@
 
 namespace ringside::exercises {
 
-// The first fault of the schedules for 1 to `largest` ranks and every root, with the blackboard:
+// The first fault of the schedules for 1 to `largest` ranks and every root, with its steps:
 // "world 3, root 1: at the end chunk 0 on rank 2 lacks rank 1". `schedules` returns those of all
 // ranks; for a collective without a root it is asked for root 0 only.
 Verdict fault_of_promise(collectives::Collective collective, int largest,

@@ -3,8 +3,9 @@
 #include <sstream>
 
 #include "base/words.hpp"
-#include "cli/views/blackboard.hpp"
-#include "collectives/execution/make_executor.hpp"
+#include "cli/pictures/schedule/step_table.hpp"
+#include "collectives/execution/executor.hpp"
+#include "collectives/execution/watchdog.hpp"
 #include "collectives/proof/lockstep.hpp"
 
 using namespace ringside::collectives;
@@ -93,7 +94,7 @@ std::string drawing_of(Collective collective, const Schedules& schedules) {
   for (const Schedule& each : schedules)
     if (each.steps.size() != steps || each.chunks != reference.make(size, 0, 0).chunks) return "";
   std::ostringstream out;
-  const cli::Blackboard board(out, reference, size, 100, false);
+  const cli::StepTable board(out, reference, size, 100, false);
   std::vector<RankState> states =
       start_with_contributions(size, schedules[0].chunks, names_chunks(collective));
   board.draw_start(states);
@@ -180,19 +181,28 @@ ScheduleRunner::ScheduleRunner(World& world, const Schedule& schedule)
   ExecutorOptions options;
   options.timeout = Seconds(5);
   options.warn_after = Seconds(0);
-  executor_ = make_executor(*connections_.transport, *connections_.control, options);
+  watchdog_ = std::make_unique<collectives::Watchdog>(*connections_.transport,
+                                                      *connections_.control, options);
+  executor_ = make_executor(*watchdog_, options);
 }
 
 ScheduleRunner::~ScheduleRunner() = default;
 
 void ScheduleRunner::run(const Call& call, std::span<const float> input, ChunkRange given,
                          std::span<float> output, ChunkRange kept) {
-  executor_->run({schedule_,
-                  call,
-                  ++calls_,
-                  Chunks::even(call.count, schedule_.chunks),
-                  {reinterpret_cast<const std::byte*>(input.data()), given,
-                   reinterpret_cast<std::byte*>(output.data()), kept}});
+  watchdog_->begin(++calls_, call);
+  watchdog_->set_steps(schedule_.steps.size());
+  try {
+    executor_->run({schedule_,
+                    call,
+                    calls_,
+                    Chunks::even(call.count, schedule_.chunks),
+                    {reinterpret_cast<const std::byte*>(input.data()), given,
+                     reinterpret_cast<std::byte*>(output.data()), kept}});
+    watchdog_->end();
+  } catch (...) {
+    watchdog_->give_up();
+  }
 }
 
 }  // namespace ringside::exercises

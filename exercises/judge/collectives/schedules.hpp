@@ -13,7 +13,8 @@
 
 namespace ringside::collectives {
 class Executor;
-}
+class Watchdog;
+}  // namespace ringside::collectives
 
 // The form of a schedule in JSON:
 //
@@ -35,7 +36,7 @@ Json schedules_up_to(int largest,
 
 Schedules schedules_of(const Json& data, int size);
 
-// The blackboard up to the step in which the schedules go wrong, or to the end.
+// The table of steps up to the step in which the schedules go wrong, or to the end.
 std::string drawing_of(collectives::Collective collective, const Schedules& schedules);
 
 // The first step in which a rank does something else than `expected`:
@@ -70,6 +71,7 @@ class ScheduleRunner {
  private:
   const collectives::Schedule& schedule_;
   collectives::Connections connections_;
+  std::unique_ptr<collectives::Watchdog> watchdog_;
   std::unique_ptr<collectives::Executor> executor_;
   std::uint64_t calls_ = 0;
 };

@@ -8,8 +8,8 @@
 
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
-#include "pipeline_parallel/execution/autograd_stages.hpp"
-#include "pipeline_parallel/execution/executor.hpp"
+#include "parallel/pipeline/execution/autograd_stages.hpp"
+#include "parallel/pipeline/execution/executor.hpp"
 
 using ringside::pipeline_parallel::Action;
 using ringside::pipeline_parallel::Kind;

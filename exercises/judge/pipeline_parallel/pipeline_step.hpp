@@ -5,7 +5,7 @@
 #include <string>
 
 #include "exercises/judge/judge.hpp"
-#include "pipeline_parallel/schedule.hpp"
+#include "parallel/pipeline/schedule.hpp"
 
 // ["forward", stage, micro-batch], or "backward".
 template <>

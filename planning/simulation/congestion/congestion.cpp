@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "pipeline_parallel/lower.hpp"
-#include "pipeline_parallel/proof/places.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/places.hpp"
 #include "planning/simulation/congestion/fluid_network.hpp"
 #include "planning/simulation/durations.hpp"
 

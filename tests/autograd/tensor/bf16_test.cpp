@@ -119,6 +119,9 @@ TEST_CASE("conversion between bf16 and fp32 keeps the numbers and the memory ord
 TEST_CASE("the ops of the transformer compute bf16 in fp32 and round once") {
   check_op([](const auto& x) { return add(x[0], x[1]); },
            {random({3, 5}, "a"), random({3, 5}, "b")});
+  for (const Shape& stretched : {Shape{5}, Shape{3, 1}, Shape{}})
+    check_op([](const auto& x) { return add(x[0], x[1]); },
+             {random({3, 5}, "a"), random(stretched, "b")});
   check_op([](const auto& x) { return linear(x[0], x[1]); },
            {random({7, 12}, "a"), random({5, 12}, "b")});
   check_op([](const auto& x) { return linear(x[0], x[1], x[2]); },

@@ -189,3 +189,18 @@ TEST_CASE("a freed buffer is cached for the next tensor of its size") {
   CHECK(y.data<float>() == address);
   release_cached_memory();
 }
+
+TEST_CASE("a freed buffer returns to the thread that allocated it, while that thread lives") {
+  release_cached_memory();
+  Tensor x = Tensor::empty({100000});
+  const float* const address = x.data<float>();
+  const auto fetched = system_allocations();
+  std::thread([&] { x = {}; }).join();  // freed on another thread
+  x = Tensor::empty({100000});
+  CHECK(x.data<float>() == address);
+  CHECK(system_allocations() == fetched);
+  std::thread([&] { x = Tensor::full({100000}, 3); }).join();  // outlives its thread
+  CHECK(x.values<float>().back() == 3);
+  x = {};
+  release_cached_memory();
+}

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/cli/bench/run_bench.hpp"
-#include "tests/cli/report/markup.hpp"
+#include "tests/cli/pictures/report/markup.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside;

@@ -1,7 +1,7 @@
 // `ringside bench kernels`: every kernel runs, and the figures are consistent.
 #include <doctest/doctest.h>
 
-#include "cli/report/json_file.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/bench/training/matrix_libraries.hpp"
-#include "cli/report/json_file.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
 

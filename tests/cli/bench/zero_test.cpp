@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "cli/bench/training/zero_report.hpp"
-#include "cli/report/json_file.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "tests/cli/bench/run_bench.hpp"
 
 using namespace ringside::testing;

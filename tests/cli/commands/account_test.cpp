@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/report/markup.hpp"
+#include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
@@ -132,7 +132,7 @@ TEST_CASE("a page is well-formed, self-contained, and has every figure") {
                             "What binds on other meshes of as many devices", "Every formula"})
     CHECK(contains(page, fmt::format("<h2>{}</h2>", title)));
   for (const char* stage : {"first stage", "middle stage", "last stage"})
-    CHECK(contains(page, fmt::format("<td>{}</td>", stage)));
+    CHECK(contains(page, fmt::format("lane-name\">{}</span>", stage)));
   // A state alone has a page too.
   output_of({"--model", "deepseek-v3", "--mesh", "fsdp=1024", "--html", path});
   CHECK(ringside::tests::what_is_malformed(read_file(path)) == "");
@@ -144,7 +144,8 @@ TEST_CASE("a colour stands for one part of a step in all figures of a page") {
   output_of({"--model", "llama3-70b", "--mesh", "pp=4,dp=2,tp=8", "--micro-batches", "16", "--html",
              path});
   const std::string page = read_file(path);
-  const std::regex entry(R"x(<rect class="(c\d)" width="20" height="12" /></svg>([^<]*)</li>)x");
+  const std::regex entry(
+      R"x(<g class="(c\d)"><rect width="20" height="12" /></g></svg>([^<]*)</li>)x");
   for (const char* title : {"Memory of a rank, by kind", "What binds on other meshes"}) {
     CAPTURE(title);
     std::size_t begin = page.find(title);

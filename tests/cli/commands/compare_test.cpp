@@ -4,9 +4,9 @@
 
 #include <fstream>
 
-#include "tests/cli/report/markup.hpp"
+#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/cli/training/training.hpp"
 
 using namespace ringside::testing;
 

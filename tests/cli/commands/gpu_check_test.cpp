@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cli/report/json_file.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
 

@@ -10,13 +10,13 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "cli/report/json_file.hpp"
-#include "cli/views/pipeline_drawing.hpp"
-#include "cli/views/pipeline_picture.hpp"
-#include "cli/views/pipeline_proof.hpp"
-#include "pipeline_parallel/csv.hpp"
-#include "pipeline_parallel/lower.hpp"
-#include "tests/cli/report/markup.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/pipeline/pipeline_drawing.hpp"
+#include "cli/pictures/pipeline/pipeline_picture.hpp"
+#include "cli/pictures/pipeline/pipeline_proof.hpp"
+#include "parallel/pipeline/csv.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace ringside::cli {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "cli/report/json_file.hpp"
-#include "cli/views/blackboard.hpp"
-#include "cli/views/proof.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/schedule/proof.hpp"
+#include "cli/pictures/schedule/step_table.hpp"
 #include "collectives/algorithms/ring.hpp"
 #include "tests/cli/run_program.hpp"
 
@@ -37,11 +37,11 @@ std::string drawn(const Algorithm& algorithm, int size, int width, bool colour =
   std::vector<RankState> states =
       start_with_contributions(size, schedules[0].chunks, names_chunks(algorithm.collective));
   std::ostringstream out;
-  const Blackboard blackboard(out, algorithm, size, width, colour);
-  blackboard.draw_start(states);
+  const StepTable table(out, algorithm, size, width, colour);
+  table.draw_start(states);
   for (int step = 0; step < static_cast<int>(schedules[0].steps.size()); ++step) {
     run_step(schedules, step, states);
-    blackboard.draw_step(schedules, step, states);
+    table.draw_step(schedules, step, states);
   }
   return out.str();
 }
@@ -239,7 +239,7 @@ TEST_CASE("ringside step reports wrong arguments") {
   CHECK(contains(err({"broadcast", "--root", "4"}),
                  "the root of a broadcast on 4 ranks must be one of 0 to 3, not 4"));
   CHECK(contains(err({"all_reduce", "--root", "1"}), "all_reduce has no root: leave out --root"));
-  CHECK(contains(err({"all_reduce", "-n", "0"}), "Value 0 not in range 1 to 64"));
+  CHECK(contains(err({"all_reduce", "-n", "0"}), "a number from 1 to 64 is expected, not 0"));
   CHECK(contains(err({"all_reduce", "--json", "/nonexistent/file"}),
                  "cannot write the figures to /nonexistent/file"));
 }

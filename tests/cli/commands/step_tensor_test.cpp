@@ -1,12 +1,12 @@
 // `ringside step tensor`: its picture, its figures, and that the calls it draws are those made.
 #include <sstream>
 
-#include "cli/report/json_file.hpp"
-#include "cli/views/tensor_block.hpp"
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/schedule/tensor_block.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "parallel/differentiable.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/tensor_parallel/divided.hpp"
+#include "tests/parallel/tensor/divided.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -28,6 +28,12 @@ void check_usage_error(const std::vector<std::string>& arguments, const std::str
   CHECK(outcome.err == "ringside: " + sentence + "\nTry: " + hint + "\n");
 }
 
+// What stands on stderr, without the warning about a BLAS that is slow on this processor.
+std::string errors_of(const Outcome& outcome) {
+  if (!contains(outcome.err, "multiplies with its kernel")) return outcome.err;
+  return outcome.err.substr(outcome.err.find('\n') + 1);
+}
+
 }  // namespace
 
 TEST_CASE("with --json - only the figures go to standard output") {
@@ -48,13 +54,13 @@ TEST_CASE("with --json - only the figures go to standard output") {
       all.insert(all.end(), command.begin(), command.end());
       CAPTURE(fmt::format("{}", fmt::join(all, " ")));
       const auto table = run_program(all);
-      CHECK(table.err == "");
+      CHECK(errors_of(table) == "");
       all.insert(all.end(), {"--json", path});
       const auto outcome = run_program(all);
       CHECK(outcome.exit_code == 0);
       CHECK(nlohmann::json::accept(outcome.out));
       const auto head = [](const std::string& text) { return text.substr(0, text.find('\n', 1)); };
-      CHECK(head(outcome.err) == head(table.out));
+      CHECK(head(errors_of(outcome)) == head(table.out));
     }
   }
 }
@@ -168,7 +174,19 @@ TEST_CASE("a wrong argument is reported in one sentence with a hint") {
   check_usage_error({"launch", "-n", "two", "--", "true"}, "--ranks: a number is expected, not two",
                     "ringside launch --help");
   check_usage_error({"launch", "-n", "2", "--master-port", "70000", "--", "true"},
-                    "--master-port: Value 70000 not in range 1 to 65535", "ringside launch --help");
+                    "--master-port: a number from 1 to 65535 is expected, not 70000",
+                    "ringside launch --help");
+  check_usage_error({"train", "--lr", "abc"}, "--lr: a number is expected, not abc",
+                    "ringside train --help");
+  check_usage_error({"train", "--steps", "1.5"}, "--steps: a whole number is expected, not 1.5",
+                    "ringside train --help");
+  check_usage_error({"train", "--lr"}, "--lr needs a value: RATE", "ringside train --help");
+  check_usage_error({"simulate", "all_reduce", "-n", "8,x"}, "--ranks: a number is expected, not x",
+                    "ringside simulate --help");
+  check_usage_error({"step", "-n", "2", "-n", "3"}, "--ranks takes one value, not 2",
+                    "ringside step --help");
+  check_usage_error({"train", "--bucket-mb", "0"},
+                    "--bucket-mb: a number above 0 is expected, not 0", "ringside train --help");
   check_usage_error({"launch", "-n", "2", "--nnodes", "2", "--", "true"},
                     "which of the 2 nodes is this? Give --node-rank 0 to 1",
                     "ringside launch --help");

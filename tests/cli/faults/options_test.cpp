@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/words.hpp"
-#include "cli/training/same_options.hpp"
+#include "cli/commands/training/training_plan.hpp"
 #include "collectives/run_threads.hpp"
 #include "tests/cli/run_program.hpp"
 
@@ -168,7 +168,7 @@ TrainingPlan plan_on_a_mesh() {
   TrainingPlan plan;
   plan.strategy = "naive";
   plan.mesh.emplace(ringside::parallel::MeshShape("pp=2,tp=2"));
-  ringside::cli::plan_schedule(*plan.mesh, "1f1b", 4);
+  ringside::training::plan_schedule(*plan.mesh, "1f1b", 4);
   return plan;
 }
 
@@ -184,8 +184,6 @@ std::vector<Change> changes_of_a_plan() {
       {"--dtype", [](auto& plan, auto&) { plan.dtype = ringside::autograd::DType::bf16; }},
       {"--init", [](auto& plan, auto&) { plan.init = "model"; }},
       {"--resume", [](auto& plan, auto&) { plan.resumed.emplace().step = 7; }},
-      {"--device", [](auto&, auto& device) { device.name = "emulated"; }},
-      {"--device-backend", [](auto&, auto& device) { device.backend = "nccl"; }},
       {"--parallel", [](auto& plan, auto&) { plan.strategy = "zero3"; }},
       {"--bucket-mb", [](auto& plan, auto&) { plan.bucket_mb = 10; }},
       {"--mesh",
@@ -198,28 +196,28 @@ std::vector<Change> changes_of_a_plan() {
          plan.mesh->schedule_name = "1f1b";
        }},
       {"--steps", [](auto& plan, auto&) { plan.options.steps = 9; }},
-      {"--stop-at", [](auto& plan, auto&) { plan.stop_at = 5; }},
       {"--batch",
        [](auto& plan, auto&) {
          plan.options.batch *= 2;
          plan.options.validation_windows *= 2;  // as many batches
        }},
-      {"--sequence", [](auto& plan, auto&) { plan.options.sequence = 32; }},
       {"--accumulate", [](auto& plan, auto&) { plan.options.accumulate = 2; }},
-      {"--checkpoint-activations",
-       [](auto& plan, auto&) { plan.options.checkpoint_activations = true; }},
+      {"--sequence", [](auto& plan, auto&) { plan.options.sequence = 32; }},
       {"--seed", [](auto& plan, auto&) { plan.options.seed = 1; }},
-      {"--optimizer",
-       [](auto& plan, auto&) {
-         plan.options.optimizer = ringside::transformer::OptimizerKind::sgd;
-       }},
       {"--lr", [](auto& plan, auto&) { plan.options.learning_rate = 0.1; }},
       {"--min-lr", [](auto& plan, auto&) { plan.options.min_learning_rate = 0.01; }},
       {"--warmup", [](auto& plan, auto&) { plan.options.warmup = 3; }},
       {"--clip", [](auto& plan, auto&) { plan.options.clip = 0.5; }},
       {"--weight-decay", [](auto& plan, auto&) { plan.options.weight_decay = 0; }},
+      {"--optimizer",
+       [](auto& plan, auto&) { plan.options.optimizer = ringside::training::OptimizerKind::sgd; }},
+      {"--stop-at", [](auto& plan, auto&) { plan.stop_at = 5; }},
+      {"--checkpoint-activations",
+       [](auto& plan, auto&) { plan.options.checkpoint_activations = true; }},
       {"--eval-every", [](auto& plan, auto&) { plan.options.validate_every = 10; }},
       {"--eval-batches", [](auto& plan, auto&) { plan.options.validation_windows = 16; }},
+      {"--device", [](auto&, auto& device) { device.name = "emulated"; }},
+      {"--device-backend", [](auto&, auto& device) { device.backend = "nccl"; }},
       {"--trace", [](auto& plan, auto&) { plan.recording.trace = "trace.json"; }},
       {"--trace-steps", [](auto& plan, auto&) { plan.recording.steps.emplace(3, 5); }},
       {"--report", [](auto& plan, auto&) { plan.recording.report = "report.html"; }},
@@ -236,7 +234,7 @@ std::vector<Change> changes_of_a_plan() {
 }  // namespace
 
 TEST_CASE("each option that differs is named alone with the ranks and their values") {
-  const ringside::cli::Options common = ringside::cli::shared_options(plan_on_a_mesh(), {});
+  const ringside::training::Options common = ringside::cli::shared_options(plan_on_a_mesh(), {});
   std::vector<std::string> compared, changed;
   for (const auto& [name, value] : common) compared.push_back(name);
   for (const auto& [option, make] : changes_of_a_plan()) {
@@ -245,7 +243,7 @@ TEST_CASE("each option that differs is named alone with the ranks and their valu
     TrainingPlan plan = plan_on_a_mesh();
     DeviceOption device;
     make(plan, device);
-    const ringside::cli::Options other = ringside::cli::shared_options(plan, device);
+    const ringside::training::Options other = ringside::cli::shared_options(plan, device);
     const auto at = std::find(compared.begin(), compared.end(), option) - compared.begin();
     for (const int ranks : {2, 3, 4}) {
       std::vector<int> others(static_cast<std::size_t>(ranks - 1));
@@ -258,7 +256,7 @@ TEST_CASE("each option that differs is named alone with the ranks and their valu
       ringside::collectives::run_threads(ranks, [&](auto& group) {
         const bool last = group.rank() == ranks - 1;
         try {
-          ringside::cli::require_same_options(last ? other : common, group);
+          ringside::training::require_same_options(last ? other : common, group);
         } catch (const ringside::Error& error) {
           said[static_cast<std::size_t>(group.rank())] = error.what();
         }

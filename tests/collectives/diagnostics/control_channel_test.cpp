@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include "collectives/diagnostics/interruption.hpp"
 #include "collectives/diagnostics/socket_control_channel.hpp"
 #include "collectives/diagnostics/threads_control_channel.hpp"
 
@@ -134,12 +135,12 @@ TEST_CASE("a peer whose connection closes without a goodbye is gone") {
         "crashes");
 }
 
-TEST_CASE("another thread can interrupt a rank") {
-  auto channels = between_threads();
-  CHECK(failure_of([&] { channels[0]->throw_if_interrupted(); }) == "");
-  channels[0]->interrupt(RankFailure(0, "first"));
-  channels[0]->interrupt(RankFailure(0, "second"));
-  CHECK(failure_of([&] { channels[0]->throw_if_interrupted(); }) == "first");
+TEST_CASE("the first interruption counts") {
+  Interruption<RankFailure> interruption;
+  CHECK(failure_of([&] { interruption.throw_if_set(); }) == "");
+  interruption.set(RankFailure(0, "first"));
+  interruption.set(RankFailure(0, "second"));
+  CHECK(failure_of([&] { interruption.throw_if_set(); }) == "first");
 }
 
 TEST_CASE("a peer that did not listen for long still hears every call") {

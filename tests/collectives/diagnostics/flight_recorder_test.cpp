@@ -56,8 +56,8 @@ struct Recorder : FlightRecorder {
 TEST_CASE("a file has the last calls in their order, and the state of each") {
   const Folder folder;
   Recorder recorder(2, 4, folder, 300);  // more than the recorder keeps
-  recorder.begin(301, all_reduce_of(1000), 6);
-  recorder.progress(3, 1, 4096);
+  FlightEntry& entry = recorder.begin(301, all_reduce_of(1000), 6);
+  entry.step = 3, entry.waiting_for = 1, entry.bytes_received = 4096;
   recorder.write("rank 1 is gone");
   const auto flights = read_flights(folder.path);
   REQUIRE(flights.size() == 1);
@@ -174,8 +174,8 @@ TEST_CASE("a postmortem names the rank that had not come to the last call") {
   Recorder zero(0, 3, folder, 7), one(1, 3, folder, 7), two(2, 3, folder, 7);
   for (FlightRecorder* recorder :
        {static_cast<FlightRecorder*>(&zero), static_cast<FlightRecorder*>(&two)}) {
-    recorder->begin(8, all_reduce_of(100), 4);
-    recorder->progress(1, 1, 400);
+    FlightEntry& entry = recorder->begin(8, all_reduce_of(100), 4);
+    entry.step = 1, entry.waiting_for = 1, entry.bytes_received = 400;
     recorder->end(FlightEntry::failed);
     recorder->write("rank 1 does not answer");
   }

@@ -6,7 +6,7 @@
 #include "base/random.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
-#include "collectives/execution/make_executor.hpp"
+#include "collectives/execution/executor_options.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;

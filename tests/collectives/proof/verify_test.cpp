@@ -217,7 +217,7 @@ TEST_CASE("a rank that forgets its own input, and a rank that sends its input in
                  "at the end chunk 0 on rank 0 lacks rank 3"));
 }
 
-TEST_CASE("wrong fold: the speaker of a pair sends its sum back before it is complete") {
+TEST_CASE("wrong fold: the representative of a pair sends its sum back before it is complete") {
   std::vector<Schedule> schedules =
       make_schedules(find_algorithm(Collective::all_reduce, "recursive_doubling"), 3);
   for (Schedule& schedule : schedules) std::swap(schedule.steps.at(1), schedule.steps.at(2));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "collectives/transport/announcements.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -122,15 +121,18 @@ TEST_CASE("an announcement wakes every rank that waits for it") {
     const auto outcomes = on_threads(size, [&](int rank) {
       const Connections connections = connect_shm(rank_info_of(rank, size, port));
       Transport& transport = *connections.transport;
-      Announcements& announcements = *transport.announcements();
       const std::byte payload[8] = {};
       MessageHeader header;
       header.bytes = sizeof payload;
+      header.slice = MessageHeader::to_everybody;
       for (int round = 0; round < 2 * size; ++round) {
         if (rank == round % size) let_others_fall_asleep();
-        announcements.announce(header, payload);
-        for (int peer = 0; peer < size; ++peer)
-          if (!announcements.read(peer)) sleep_until_woken(transport);
+        transport.post_send(Transport::everybody, header, payload);
+        for (int peer = 0; peer < size; ++peer) {
+          if (peer == rank) continue;
+          transport.post_receive(peer, header, {});
+          sleep_until_woken(transport);
+        }
       }
     });
     for (const auto& outcome : outcomes) CHECK(outcome == "");

@@ -9,6 +9,7 @@
 
 #include "autograd/engine/engine.hpp"
 #include "base/error.hpp"
+#include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/step_dump.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
@@ -17,23 +18,10 @@ using namespace ringside;
 using namespace ringside::transformer;
 using autograd::DType;
 using autograd::Tensor;
+using tests::tiny_config;
 using Json = nlohmann::json;
 
 namespace {
-
-Config tiny_config() {
-  Config config;
-  config.vocabulary = 17;
-  config.d_model = 8;
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.d_ff = 6;
-  config.sequence = 10;
-  config.rope_theta = 500;
-  config.norm_epsilon = 1e-4;
-  return config;
-}
 
 Json read_json(const std::filesystem::path& path) {
   std::ifstream file(path);

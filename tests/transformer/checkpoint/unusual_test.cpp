@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "tests/text.hpp"
+#include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
@@ -18,22 +19,10 @@ using namespace ringside;
 using namespace ringside::transformer;
 using autograd::Tensor;
 using tests::contains;
+using tests::tiny_config;
 using Json = nlohmann::json;
 
 namespace {
-
-Config small_config() {
-  Config config;
-  config.vocabulary = 17;
-  config.d_model = 8;
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.d_ff = 6;
-  config.sequence = 10;
-  config.rope_theta = 500;
-  return config;
-}
 
 // What the reader makes of a config.json: its configuration as text, or why it is refused.
 std::string reading_of(const Json& json) {
@@ -53,7 +42,7 @@ std::string reading_of(const Json& json) {
 
 TEST_CASE("an unusual value of any key of config.json is read as transformers does or refused") {
   const TemporaryDirectory directory;
-  save_config(directory.path(), small_config(), autograd::DType::fp32);
+  save_config(directory.path(), tiny_config(), autograd::DType::fp32);
   std::ifstream file(directory.path() / "config.json");
   const Json good = Json::parse(file);
   const char* const keys[] = {"model_type",
@@ -95,24 +84,24 @@ TEST_CASE("an unusual value of any key of config.json is read as transformers do
     }
   // Twelve of these were also read by transformers 5.23, which takes them for the same model.
   CHECK(read == std::vector<std::string>{
-                    "vocab_size = 3: 3 8 6 2 4 2 10 head 2 rope 500 eps 1e-05 untied",
-                    "hidden_size = 3: 17 3 6 2 4 2 10 head 2 rope 500 eps 1e-05 untied",
-                    "intermediate_size = 3: 17 8 3 2 4 2 10 head 2 rope 500 eps 1e-05 untied",
-                    "num_hidden_layers = 3: 17 8 6 3 4 2 10 head 2 rope 500 eps 1e-05 untied",
-                    "num_key_value_heads = null: 17 8 6 2 4 4 10 head 2 rope 500 eps 1e-05 untied",
-                    "max_position_embeddings = 3: 17 8 6 2 4 2 3 head 2 rope 500 eps 1e-05 untied",
+                    "vocab_size = 3: 3 8 6 2 4 2 10 head 2 rope 500 eps 0.0001 untied",
+                    "hidden_size = 3: 17 3 6 2 4 2 10 head 2 rope 500 eps 0.0001 untied",
+                    "intermediate_size = 3: 17 8 3 2 4 2 10 head 2 rope 500 eps 0.0001 untied",
+                    "num_hidden_layers = 3: 17 8 6 3 4 2 10 head 2 rope 500 eps 0.0001 untied",
+                    "num_key_value_heads = null: 17 8 6 2 4 4 10 head 2 rope 500 eps 0.0001 untied",
+                    "max_position_embeddings = 3: 17 8 6 2 4 2 3 head 2 rope 500 eps 0.0001 untied",
                     "rms_norm_eps = 3: 17 8 6 2 4 2 10 head 2 rope 500 eps 3 untied",
                     "rms_norm_eps = 2.5: 17 8 6 2 4 2 10 head 2 rope 500 eps 2.5 untied",
                     "rms_norm_eps = 1e300: 17 8 6 2 4 2 10 head 2 rope 500 eps 1e+300 untied",
-                    "rope_theta = 3: 17 8 6 2 4 2 10 head 2 rope 3 eps 1e-05 untied",
-                    "rope_theta = 2.5: 17 8 6 2 4 2 10 head 2 rope 2.5 eps 1e-05 untied",
-                    "rope_theta = 1e300: 17 8 6 2 4 2 10 head 2 rope 1e+300 eps 1e-05 untied",
+                    "rope_theta = 3: 17 8 6 2 4 2 10 head 2 rope 3 eps 0.0001 untied",
+                    "rope_theta = 2.5: 17 8 6 2 4 2 10 head 2 rope 2.5 eps 0.0001 untied",
+                    "rope_theta = 1e300: 17 8 6 2 4 2 10 head 2 rope 1e+300 eps 0.0001 untied",
                     "rope_scaling = null: unchanged",
                     "rope_scaling = []: unchanged",
                     "rope_scaling = {}: unchanged",
                     "rope_parameters = null: unchanged",
                     "rope_parameters = {}: unchanged",
-                    "tie_word_embeddings = true: 17 8 6 2 4 2 10 head 2 rope 500 eps 1e-05 tied",
+                    "tie_word_embeddings = true: 17 8 6 2 4 2 10 head 2 rope 500 eps 0.0001 tied",
                     "tie_word_embeddings = false: unchanged",
                     "attention_bias = false: unchanged",
                     "mlp_bias = false: unchanged",
@@ -128,8 +117,8 @@ namespace {
 // A checkpoint with one array changed by `change`.
 std::string refusal_of(const std::function<void(std::vector<ArrayView>&)>& change) {
   const TemporaryDirectory directory;
-  const Model model(small_config());
-  save_config(directory.path(), small_config(), autograd::DType::fp32);
+  const Model model(tiny_config());
+  save_config(directory.path(), tiny_config(), autograd::DType::fp32);
   std::vector<ArrayView> arrays;
   for (const auto& [name, tensor] : model.named_parameters())
     arrays.push_back(view_of(name, tensor));
@@ -147,7 +136,7 @@ std::string refusal_of(const std::function<void(std::vector<ArrayView>&)>& chang
 
 TEST_CASE("an array that is missing or strange or not finite is refused by name") {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : Model(small_config()).named_parameters()) names.push_back(name);
+  for (const auto& [name, tensor] : Model(tiny_config()).named_parameters()) names.push_back(name);
   CHECK(refusal_of([](auto&) {}) == "accepted");
   const std::vector<float> numbers(1000, std::numeric_limits<float>::infinity());
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -5,24 +5,14 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "tests/transformer/small_model.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
 using autograd::DType;
+using tests::tiny_config;
 
 namespace {
-
-Config tiny_config() {
-  Config config;
-  config.vocabulary = 13;
-  config.d_model = 8;
-  config.layers = 1;
-  config.heads = 2;
-  config.kv_heads = 1;
-  config.d_ff = 6;
-  config.sequence = 6;
-  return config;
-}
 
 std::string refusal_of(const std::vector<Tokens>& sequences) {
   try {
@@ -50,11 +40,11 @@ TEST_CASE("sequences that the model cannot read are refused with the reason") {
   CHECK(refusal_of(std::vector<Tokens>{}) == "there are no sequences");
   CHECK(refusal_of(std::vector<Tokens>{{1, 2}, {3}}) ==
         "sequence 1 has 1 token: it needs at least two, so that the first predicts the second");
-  CHECK(refusal_of(std::vector<Tokens>{{1, 2, 3, 4, 5, 6}}) == "accepted");
-  CHECK(refusal_of(std::vector<Tokens>{{1, 2, 3, 4, 5, 6, 7}}) ==
-        "sequence 0 has 7 tokens, but the model sees at most 6: cut it");
-  CHECK(refusal_of(std::vector<Tokens>{{1, 13}}) ==
-        "sequence 0 has the token 13 at position 1, but the model's vocabulary is 0 to 12");
+  CHECK(refusal_of({Tokens(10, 1)}) == "accepted");
+  CHECK(refusal_of({Tokens(11, 1)}) ==
+        "sequence 0 has 11 tokens, but the model sees at most 10: cut it");
+  CHECK(refusal_of(std::vector<Tokens>{{1, 17}}) ==
+        "sequence 0 has the token 17 at position 1, but the model's vocabulary is 0 to 16");
 }
 
 TEST_CASE("the loss is the mean over all predicted tokens, however sequences are batched") {
@@ -68,8 +58,8 @@ TEST_CASE("the loss is the mean over all predicted tokens, however sequences are
   for (const auto& of_sequence : whole.log_probabilities)
     for (const double log_probability : of_sequence) sum -= log_probability;
   CHECK(whole.loss == doctest::Approx(sum / 9).epsilon(1e-14));
-  // An untrained model finds all 13 tokens about equally likely.
-  CHECK(whole.loss == doctest::Approx(std::log(13.0)).epsilon(0.05));
+  // An untrained model finds all 17 tokens about equally likely.
+  CHECK(whole.loss == doctest::Approx(std::log(17.0)).epsilon(0.05));
   CHECK(evaluate(model, sequences, {.at_once = 1}).loss ==
         doctest::Approx(whole.loss).epsilon(1e-14));
   CHECK(model.parameters()[0].grad().defined() == false);

@@ -10,9 +10,11 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "tests/transformer/small_model.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
+using tests::tiny_config;
 
 namespace {
 
@@ -24,17 +26,6 @@ std::map<std::int32_t, double> shares(const std::vector<double>& logits,
   for (int i = 0; i < draws; ++i)
     counts[pick_token(logits, options, random_uniform(3, 0, i))] += 1.0 / draws;
   return counts;
-}
-
-Config tiny_config() {
-  Config config;
-  config.vocabulary = 13;
-  config.d_model = 8;
-  config.layers = 1;
-  config.heads = config.kv_heads = 2;
-  config.d_ff = 8;
-  config.sequence = 6;
-  return config;
 }
 
 }  // namespace
@@ -88,7 +79,7 @@ TEST_CASE("a text depends on the seed and may be longer than the model's window"
   const SampleOptions options{.temperature = 1, .seed = 4};
   const auto text = generate(model, {1, 2, 3}, 20, options);
   CHECK(text.size() == 20);
-  for (const std::int32_t token : text) CHECK((token >= 0 && token < 13));
+  for (const std::int32_t token : text) CHECK((token >= 0 && token < 17));
   CHECK(text == generate(model, {1, 2, 3}, 20, options));
   CHECK(text != generate(model, {1, 2, 3}, 20, {.temperature = 1, .seed = 5}));
   CHECK_THROWS_WITH_AS(generate(model, {}, 1), "a prompt needs at least one token", Error);
@@ -105,7 +96,7 @@ TEST_CASE("every token of a text is drawn with its own random number") {
     const autograd::NoGrad no_grad;
     const auto logits =
         model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
-    const auto row = logits.values<double>().last(13);
+    const auto row = logits.values<double>().last(17);
     ranks.insert(
         std::count_if(row.begin(), row.end(), [&](double logit) { return logit > row[token]; }));
     seen.push_back(token);
@@ -121,7 +112,7 @@ TEST_CASE("at temperature 0 each token is the argmax of the logits") {
     const autograd::NoGrad no_grad;
     const auto logits =
         model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
-    const auto row = logits.values<double>().last(13);
+    const auto row = logits.values<double>().last(17);
     CHECK(token == std::max_element(row.begin(), row.end()) - row.begin());
     seen.push_back(token);
   }
@@ -131,14 +122,11 @@ TEST_CASE("logits with a KV cache equal those without") {
   for (const auto dtype : {autograd::DType::fp64, autograd::DType::fp32}) {
     Config config = tiny_config();
     config.sequence = 24;
-    config.heads = 4;
-    config.d_model = 16;
-    config.kv_heads = 2;
     config.layers = 3;
     const Model model(config, dtype);
     const autograd::NoGrad no_grad;
     std::vector<std::int32_t> tokens;
-    for (int i = 0; i < 24; ++i) tokens.push_back(i * i % 13);
+    for (int i = 0; i < 24; ++i) tokens.push_back(i * i % 17);
     const auto whole = model.forward(autograd::Tensor::from(tokens, {1, 24}));
     for (const std::vector<std::int64_t>& pieces :
          {std::vector<std::int64_t>{24}, {23, 1}, {1, 1, 1, 21}, {5, 7, 1, 11}}) {
@@ -189,7 +177,7 @@ TEST_CASE("when the window is full, generation continues with its last half") {
     const autograd::NoGrad no_grad;
     const auto logits =
         model.forward(autograd::Tensor::from(seen, {1, static_cast<std::int64_t>(seen.size())}));
-    const auto row = logits.values<double>().last(13);
+    const auto row = logits.values<double>().last(17);
     CHECK(token == std::max_element(row.begin(), row.end()) - row.begin());
     tokens.push_back(token);
   }

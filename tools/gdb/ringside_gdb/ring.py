@@ -107,11 +107,13 @@ def position():
     """What the selected thread does in a collective: (rank, words), or None."""
     task, rank, step, waits = None, None, None, ""
     for frame in frames():
-        progress = variable(frame, "progress")
-        if progress is not None and step is None and "Progress" in str(progress.type):
-            step = int(progress["step"])
-            what = "a message from" if progress["receiving"] else "its message to be taken by"
-            waits = f", waits for {what} rank {int(progress['peer'])}"
+        this = variable(frame, "this")
+        if this is not None and step is None and "Watchdog" in str(this.type):
+            awaited = this["awaited_"]
+            step = int(awaited["step"])
+            receives = int(this["receive_"]["peer"]) >= 0
+            what = "a message from" if receives else "its message to be taken by"
+            waits = f", waits for {what} rank {int(awaited['peer'])}"
         if step is None and (found := variable(frame, "step")) is not None:
             step = int(found) if found.type.strip_typedefs().code == gdb.TYPE_CODE_INT else None
         found = variable(frame, "task")

@@ -31,7 +31,7 @@ struct NotingLauncher {
   std::size_t max_shared_bytes() const { return shared_limit; }
   template <class Kernel>
   void run(const char* op, const Kernel& kernel, std::int64_t blocks) const {
-    launches.push_back({op, blocks, kernel.shared_bytes()});
+    launches.push_back({op, blocks, shared_bytes_of(kernel)});
     launch_emulated(kernel, blocks);
   }
   void gemm(const MatrixProduct&, const Tensor&, const Tensor&, const Tensor&) const {}

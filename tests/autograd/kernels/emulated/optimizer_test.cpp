@@ -59,7 +59,7 @@ void check(Rule rule, const Factors& factors, const Definition& definition, Emul
       typename OptimizerUpdate<Rule, S, G>::Parameter parameter{};
       parameter.elements = lengths[i];
       parameter.values = values.at(i);
-      if constexpr (with_master) parameter.rounded = rounded.at(i);
+      if constexpr (with_master) parameter.stored = rounded.at(i);
       parameter.gradient = gradients.at(i);
       if (Rule::states > 0) parameter.state[0] = m.at(i);
       if constexpr (Rule::states > 1) parameter.state[1] = v.at(i);

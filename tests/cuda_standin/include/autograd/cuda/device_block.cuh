@@ -8,7 +8,7 @@ namespace ringside::autograd::cuda {
 
 template <class Kernel>
 void run(const Kernel kernel) {
-  EmulatedSharedState state(1, kernel.shared_bytes());
+  EmulatedSharedState state(1, shared_bytes_of(kernel));
   EmulatedBlock block(state, 0, blockIdx.x, gridDim.x);
   kernel(block);
 }

@@ -1,0 +1,137 @@
+#include "cli/bench/bench_options.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "base/words.hpp"
+#include "cli/pictures/numbers.hpp"
+#include "collectives/backends/library_backends.hpp"
+#include "collectives/cuda/cuda_backends.hpp"
+#include "collectives/cuda/device.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::DataType;
+using collectives::ReduceOp;
+
+// The input, the output, and as much again for temporary buffers of a library.
+constexpr std::uint64_t buffers_per_rank = 3;
+
+bool in_path(const std::string& program) {
+  std::istringstream folders(environment("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+// The value of an enumeration by its name. The names are found by calling name_of().
+template <class Enum>
+Enum named(std::string_view name, const char* what) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 16; ++i) {
+    const std::string_view candidate = name_of(static_cast<Enum>(i));
+    if (candidate.starts_with("unknown")) break;
+    if (candidate == name) return static_cast<Enum>(i);
+    names.emplace_back(candidate);
+  }
+  fail("there is no {} named '{}'{}; there are {}", what, name, did_you_mean(name, names),
+       fmt::join(names, ", "));
+}
+
+}  // namespace
+
+const std::vector<BenchBackend>& bench_backends() {
+  const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
+  const auto heap = [](const char* setting) { return std::string("MALLOC_") + setting; };
+  const bool cuda = collectives::cuda::built_with_cuda();
+  const char* const mpi_packages = "libopenmpi-dev and openmpi-bin";
+  static const std::vector<BenchBackend> backends = {
+      {.name = "tcp"},
+      {.name = "shm", .limit = Limit::memory},
+      {.name = "threads", .ranks_run_as = RanksRunAs::threads, .limit = Limit::memory},
+      {.name = "gloo", .available = collectives::gloo_is_here(), .package = "libgloo-dev"},
+      {.name = "mpi",
+       .ranks_run_as = RanksRunAs::mpirun,
+       .limit = Limit::memory,
+       .available = mpi,
+       .package = mpi_packages},
+      {.name = "mpi_heap",
+       .ranks_run_as = RanksRunAs::mpirun,
+       .limit = Limit::memory,
+       .available = mpi,
+       .package = mpi_packages,
+       .environment = {heap("MMAP_MAX_=0"), heap("TRIM_THRESHOLD_=100000000000"),
+                       heap("TOP_PAD_=300000000")}},
+      {.name = "mpi_tcp",
+       .ranks_run_as = RanksRunAs::mpirun,
+       .available = mpi,
+       .package = mpi_packages,
+       .mpirun_options = {"--mca", "pml", "ob1", "--mca", "btl", "self,tcp"}},
+      {.name = "cuda_kernels",
+       .ranks_run_as = RanksRunAs::threads,
+       .limit = Limit::device,
+       .available = cuda,
+       .device = true},
+      {.name = "cuda_ipc", .limit = Limit::device, .available = cuda, .device = true},
+      {.name = "nccl",
+       .limit = Limit::device,
+       .available = collectives::nccl_is_here(),
+       .device = true,
+       .package = "libnccl-dev from NVIDIA's repository"},
+  };
+  return backends;
+}
+
+const BenchBackend& bench_backend_named(std::string_view name) {
+  std::vector<std::string> available;
+  for (const auto& backend : bench_backends())
+    if (backend.available) available.push_back(backend.name);
+  for (const auto& backend : bench_backends()) {
+    if (backend.name != name) continue;
+    if (backend.device) {
+      if (const auto missing = collectives::cuda::what_is_missing())
+        fail("{} cannot be measured: {}", name, *missing);
+      require(backend.available,
+              "{} is not in this build: install {}, then configure and build again", name,
+              backend.package);
+      return backend;
+    }
+    require(
+        backend.available,
+        "{} is not in this build: install {}, then configure and build again; this build has {}",
+        name, backend.package, fmt::join(available, ", "));
+    return backend;
+  }
+  fail("there is no backend named '{}'{}; this build has {}", name, did_you_mean(name, available),
+       fmt::join(available, ", "));
+}
+
+DataType type_named(std::string_view name) {
+  return named<DataType>(name, "type");
+}
+ReduceOp op_named(std::string_view name) {
+  return named<ReduceOp>(name, "operation");
+}
+
+void check_memory(const BenchOptions& options) {
+  const auto ranks =
+      static_cast<std::uint64_t>(*std::max_element(options.ranks.begin(), options.ranks.end()));
+  const std::uint64_t bytes = *std::max_element(options.bytes.begin(), options.bytes.end());
+  const std::uint64_t needed = ranks * buffers_per_rank * bytes;
+  const std::uint64_t available = available_memory().value_or(needed);
+  require(needed <= available,
+          "{} ranks with {} buffers of {} each need {:.1f} GB of memory, and {:.1f} GB are "
+          "available: measure less with --bytes or -n",
+          ranks, buffers_per_rank, bytes_to_text(bytes), static_cast<double>(needed) * 1e-9,
+          static_cast<double>(available) * 1e-9);
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,67 @@
+// What `ringside bench COLLECTIVE` measures, and the backends that it knows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/data_type.hpp"
+
+namespace ringside::cli {
+
+// How the ranks of a backend run.
+enum class RanksRunAs {
+  processes,  // that our launcher starts
+  threads,    // of the process of rank 0
+  mpirun,     // processes that mpirun starts: MPI chooses its transport when mpirun starts
+};
+
+// The machine's limit that a backend is compared with (limits.hpp).
+enum class Limit { tcp, memory, device };
+
+struct BenchBackend {
+  std::string name;
+  RanksRunAs ranks_run_as = RanksRunAs::processes;
+  Limit limit = Limit::tcp;
+  bool available = true;     // in this build
+  bool device = false;       // uses GPU memory; bench looks for a GPU only if the backend is named
+  std::string package = {};  // of a library, what to install; empty: our own backend
+  std::vector<std::string> mpirun_options = {};
+  std::vector<std::string> environment = {};  // "NAME=value"
+};
+
+// All backends that bench knows, in the order of the help.
+const std::vector<BenchBackend>& bench_backends();
+
+// The backend of this name. Throws Error, with a list of the backends of this build, if there is
+// none.
+const BenchBackend& bench_backend_named(std::string_view name);
+
+struct BenchOptions {
+  collectives::Collective collective{};
+  // Of our own backends, one row for each. auto: the algorithm that a ProcessGroup would select.
+  std::vector<std::string> algorithms{"auto"};
+  collectives::DataType type{};
+  collectives::ReduceOp op{};
+  std::vector<int> ranks;
+  std::vector<std::uint64_t>
+      bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
+  std::vector<std::string> backends;
+  int warmup = 5;
+  bool limits = true;         // measure the machine's limits too
+  double quantile = 0.5;      // the quantile of the samples that becomes the figure
+  std::optional<int> repeat;  // samples of each figure; none: as fit into half a second, at least 7
+};
+
+// The type or the operation of this name. Throw Error with a list of the names that exist.
+collectives::DataType type_named(std::string_view name);
+collectives::ReduceOp op_named(std::string_view name);
+
+// Throws Error, with the needed and the available memory, if the buffers of the largest measurement
+// do not fit in memory.
+void check_memory(const BenchOptions& options);
+
+}  // namespace ringside::cli

@@ -1,0 +1,122 @@
+#include "cli/bench/training/step_bench.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "autograd/optim/adamw.hpp"
+#include "autograd/tensor/device_memory.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "cli/pictures/median.hpp"
+#include "collectives/execution/backend.hpp"
+#include "collectives/work.hpp"
+#include "training/step.hpp"
+
+namespace ringside::cli {
+
+void StepBench::add(std::unique_ptr<training::ParallelStrategy> strategy,
+                    std::vector<transformer::Batch> batches, collectives::ProcessGroup& group) {
+  auto model = std::make_unique<transformer::Model>(config_, dtype_, device_, strategy->part(),
+                                                    strategy->tensor_division());
+  strategy->prepare(*model);
+  auto optimizer = strategy->make_optimizer(
+      {{.parameters = model->named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},
+      [](std::vector<autograd::ParameterGroup> groups) {
+        return std::make_unique<autograd::AdamW>(std::move(groups));
+      });
+  contenders_.push_back(
+      {&group, std::move(batches), std::move(model), std::move(strategy), std::move(optimizer)});
+}
+
+void StepBench::warm_up(int steps) {
+  for (int i = 0; i < steps; ++i)
+    for (std::size_t c = 0; c < contenders_.size(); ++c) timed_step(c);
+}
+
+std::vector<StepFigures> StepBench::measure(int steps) {
+  std::vector<StepTimes> own;
+  for (int i = 0; i < steps; ++i)
+    for (std::size_t c = 0; c < contenders_.size(); ++c) own.push_back(timed_step(c));
+  const TimesOfRanks ranks = from_all_ranks(own);
+  std::vector<StepFigures> figures;
+  for (std::size_t c = 0; c < contenders_.size(); ++c) figures.push_back(figures_of(c, ranks));
+  return figures;
+}
+
+double StepBench::step(std::size_t c) {
+  Contender& one = contenders_[c];
+  const auto start = Clock::now();
+  const auto ended = [&](std::string_view part) {
+    if (part == "finish gradients") watch_(c, Moment::gradients_finished);
+    if (part == "optimizer") watch_(c, Moment::updated);
+  };
+  one.loss =
+      training::take_step(*one.strategy, *one.model, *one.optimizer, one.batches, 1, ended).loss;
+  synchronise(device_);
+  return seconds_since(start);
+}
+
+StepBench::StepTimes StepBench::timed_step(std::size_t c) {
+  world_.barrier();  // the ranks begin together
+  const Contender& one = contenders_[c];
+  const auto times = one.group->times();
+  const auto bytes = one.group->traffic().payload_bytes_sent;
+  const double waited = one.strategy->communication_seconds();
+  watch_(c, Moment::begin);
+  const double seconds = step(c);
+  watch_(c, Moment::end);
+  const auto after = one.group->times();
+  return {seconds, after.running - times.running, one.strategy->communication_seconds() - waited,
+          static_cast<double>(after.calls - times.calls),
+          static_cast<double>(one.group->traffic().payload_bytes_sent - bytes)};
+}
+
+StepBench::TimesOfRanks StepBench::from_all_ranks(const std::vector<StepTimes>& own) {
+  const std::size_t count = own.size(), size = static_cast<std::size_t>(world_.size());
+  std::vector<StepTimes> all(count * size);
+  const auto bytes = [](auto& times) { return times.size() * sizeof(StepTimes); };
+  world_.all_gather({own.data(), bytes(own), collectives::DataType::uint8},
+                    {all.data(), bytes(all), collectives::DataType::uint8}, "step times");
+  TimesOfRanks ranks;
+  for (auto begin = all.begin(); begin != all.end(); begin += static_cast<std::ptrdiff_t>(count))
+    ranks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
+  return ranks;
+}
+
+StepFigures StepBench::figures_of(std::size_t c, const TimesOfRanks& ranks) {
+  std::vector<double> seconds, network, exposed;
+  for (std::size_t i = c; i < ranks[0].size(); i += contenders_.size()) {
+    const auto slowest =
+        std::max_element(ranks.begin(), ranks.end(),
+                         [i](const auto& a, const auto& b) { return a[i].seconds < b[i].seconds; });
+    seconds.push_back((*slowest)[i].seconds), network.push_back((*slowest)[i].network),
+        exposed.push_back((*slowest)[i].exposed);
+  }
+  double bytes = 0;
+  for (const auto& rank : ranks) bytes += rank[c].bytes;
+  return {median(seconds), median(network), median(exposed),
+          static_cast<std::int64_t>(ranks[0][c].calls),
+          std::llround(bytes / static_cast<double>(ranks.size()))};
+}
+
+double StepBench::loss(std::size_t c) {
+  return contenders_[c].strategy->average(contenders_[c].loss);
+}
+
+// Sums in a different order differ in the last bits, and AdamW amplifies this for gradients near
+// zero. A contender that loses a gradient differs by far more.
+void require_equal_losses(const std::vector<std::pair<std::string, double>>& losses) {
+  for (const auto& [name, loss] : losses) {
+    const auto& [first, wanted] = losses.front();
+    require(std::abs(loss - wanted) <= 1e-3 * std::abs(wanted),
+            "{} has a loss of {}, but {} has {}: one of them trains wrongly", name, loss, first,
+            wanted);
+  }
+}
+
+void synchronise(autograd::Device device) {
+  if (device != autograd::Device::cpu) autograd::device_memory(device).synchronise();
+}
+
+}  // namespace ringside::cli

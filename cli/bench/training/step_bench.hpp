@@ -1,0 +1,97 @@
+// The harness of `ringside bench ddp`, `bench zero` and `bench mesh`: measures the training step of
+// several contenders, which take turns step by step, so that changes of the machine affect all
+// alike.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/optim/optimizer.hpp"
+#include "autograd/tensor/tensor.hpp"
+#include "collectives/process_group.hpp"
+#include "training/strategies/parallel_strategy.hpp"
+#include "transformer/config.hpp"
+#include "transformer/data/batches.hpp"
+#include "transformer/model.hpp"
+
+namespace ringside::cli {
+
+// The steps of one contender. Times are medians; each step counts with its slowest rank.
+struct StepFigures {
+  double step_seconds = 0;
+  double network_seconds = 0;              // calls of the contender's group were running
+  double exposed_seconds = 0;              // the rank waited for other ranks
+  std::int64_t calls = 0, bytes_sent = 0;  // of this group, per rank and step; bytes: the mean
+};
+
+class StepBench {
+ public:
+  // The moments of a step that watch() tells.
+  enum class Moment { begin, gradients_finished, updated, end };
+  using Watch = std::function<void(std::size_t contender, Moment moment)>;
+
+  // All contenders train a model of this configuration. `world` must outlive this object. Every
+  // rank must call all functions.
+  StepBench(collectives::ProcessGroup& world, const transformer::Config& config,
+            autograd::DType dtype, autograd::Device device)
+      : world_(world), config_(config), dtype_(dtype), device_(device) {}
+
+  // Makes a contender with a model of its own, which it trains on `batches` in every step. Its
+  // calls and bytes are counted in `group`.
+  void add(std::unique_ptr<training::ParallelStrategy> strategy,
+           std::vector<transformer::Batch> batches, collectives::ProcessGroup& group);
+
+  void set_watch(Watch watch) { watch_ = std::move(watch); }
+
+  void warm_up(int steps);
+  // Figures of each contender, the same on every rank.
+  std::vector<StepFigures> measure(int steps);
+
+  // Of a contender's last step, over all ranks. This communicates.
+  double loss(std::size_t contender);
+
+  // One step of a contender, the one that the trainer takes. Returns seconds. Call a barrier first,
+  // so that the ranks begin together.
+  double step(std::size_t contender);
+
+ private:
+  struct Contender {
+    collectives::ProcessGroup* group;
+    std::vector<transformer::Batch> batches;
+    std::unique_ptr<transformer::Model> model;
+    // Destroyed before the model, from which it removes its hooks.
+    std::unique_ptr<training::ParallelStrategy> strategy;
+    std::unique_ptr<autograd::Optimizer> optimizer;
+    double loss = 0;  // of the last step
+  };
+  // The measurements of one rank in one step of one contender; all doubles, so that they can be
+  // gathered.
+  struct StepTimes {
+    double seconds = 0, network = 0, exposed = 0, calls = 0, bytes = 0;
+  };
+  static_assert(sizeof(StepTimes) == 5 * sizeof(double));
+  using TimesOfRanks = std::vector<std::vector<StepTimes>>;  // [rank][step x contender]
+
+  StepTimes timed_step(std::size_t contender);
+  TimesOfRanks from_all_ranks(const std::vector<StepTimes>& own);
+  StepFigures figures_of(std::size_t contender, const TimesOfRanks& ranks);
+
+  collectives::ProcessGroup& world_;
+  transformer::Config config_;
+  autograd::DType dtype_;
+  autograd::Device device_;
+  std::vector<Contender> contenders_;
+  Watch watch_ = [](std::size_t, Moment) {};
+};
+
+// Throws Error if the losses of these contenders differ: all see the same batch.
+void require_equal_losses(const std::vector<std::pair<std::string, double>>& losses);
+
+// Waits until the device has computed.
+void synchronise(autograd::Device device);
+
+}  // namespace ringside::cli

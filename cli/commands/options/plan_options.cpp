@@ -1,0 +1,89 @@
+#include "cli/commands/options/plan_options.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.hpp"
+#include "cli/commands/options/option_checks.hpp"
+#include "cli/commands/options/options.hpp"
+
+namespace ringside::cli {
+
+using namespace planning;
+
+void PlanOptions::add_model_to(CLI::App& command) {
+  const Options option(command);
+  option("--model MODEL", model, "A name, or the path of a config.json");
+}
+
+void PlanOptions::add_to(CLI::App& command, bool files) {
+  const Options option(command);
+  const auto positive = in_range(1, 1e9);
+  option("--mesh AXES", mesh, "The devices, as in pp=2,dp=4,tp=8 [one device]");
+  CLI::Option* const order =
+      option("--schedule NAME", schedule,
+             fmt::format("{}{} [1f1b]", fmt::join(schedule_names(), ", "),
+                         files ? "; or csv:FILE, see ringside step pipeline" : ""));
+  if (!files) order->check(one_of(schedule_names()));
+  option("--chunks V", chunks, "Chunks of a stage, for interleaved [1]", positive);
+  option("--micro-batch N", micro_batch, "Sequences of a micro-batch [1]", positive);
+  option("--micro-batches N", micro_batches,
+         "Micro-batches of a data-parallel rank in one step [1]", positive);
+  option("--batch N", batch, "Sequences of a step over all ranks; instead of --micro-batches",
+         positive);
+  option("--sequence N", sequence, "Tokens of a sequence [the model's longest]", positive);
+  option("--zero STAGE", zero, "Stage of ZeRO over the axis dp, 0 to 3 [0]", in_range(0, 3));
+  option("--recompute NAME", recompute,
+         "Activations to compute again: none, selective, full [none]", one_of(recompute_names()));
+  option.flag("--sequence-parallel", sequence_parallel,
+              "Divide what tensor parallel leaves whole by the sequence");
+  for (const auto& [name, value, what] : {std::tuple("--parameters", &parameters, "parameters"),
+                                          std::tuple("--gradients", &gradients, "gradients"),
+                                          std::tuple("--activations", &activations, "activations")})
+    option(fmt::format("{} TYPE", name), *value,
+           fmt::format("Type of {}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]", what),
+           one_of({"bf16", "fp16", "fp32"}));
+}
+
+Types PlanOptions::types() const {
+  const auto own = transformer::config_names();
+  const bool is_own = std::find(own.begin(), own.end(), model) != own.end();
+  const auto bytes = [&](const std::string& name) {
+    return bytes_of_type(name.empty() ? (is_own ? "fp32" : "bf16") : name);
+  };
+  return {.parameters = bytes(parameters),
+          .gradients = bytes(gradients),
+          .activations = bytes(activations)};
+}
+
+std::string PlanOptions::schedule_file() const {
+  return schedule.starts_with("csv:") ? schedule : "";
+}
+
+Plan PlanOptions::plan(const Model& of) const {
+  Plan plan{.mesh = mesh.empty() ? MeshShape() : MeshShape(mesh, parallel::Axes::planned),
+            .schedule = schedule_file().empty() ? schedule : "1f1b",
+            .chunks = chunks,
+            .micro_batch = micro_batch,
+            .micro_batches = micro_batches,
+            .sequence = sequence > 0 ? sequence : std::max<std::int64_t>(of.sequence, 1),
+            .zero = zero,
+            .recompute = recompute_named(recompute),
+            .sequence_parallel = sequence_parallel,
+            .types = types()};
+  if (batch > 0) {
+    const std::int64_t at_once = plan.mesh.data_ranks() * plan.micro_batch;
+    require(batch % at_once == 0,
+            "a batch of {} sequences does not divide into micro-batches of {} on {} data-parallel "
+            "ranks",
+            batch, plan.micro_batch, plan.mesh.data_ranks());
+    plan.micro_batches = batch / at_once;
+  }
+  return plan;
+}
+
+}  // namespace ringside::cli

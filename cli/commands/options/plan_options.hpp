@@ -1,0 +1,31 @@
+// The options that describe a plan: those of `ringside account` and `ringside simulate`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/commands/options/cli11_names.hpp"
+#include "planning/plan.hpp"
+
+namespace ringside::cli {
+
+struct PlanOptions {
+  std::string model, mesh, schedule = "1f1b", recompute = "none";
+  std::string parameters, gradients, activations;  // types; empty: the model's default
+  std::int64_t micro_batch = 1, micro_batches = 1, sequence = 0, chunks = 1, batch = 0;
+  int zero = 0;
+  bool sequence_parallel = false;
+
+  void add_model_to(CLI::App& command);
+  // Declares all others. With `files`, --schedule also takes csv:FILE.
+  void add_to(CLI::App& command, bool files = false);
+
+  // Ringside's own sizes train in fp32; published models in 16 bits with fp32 masters.
+  planning::Types types() const;
+  // "csv:FILE", or empty if --schedule is a name.
+  std::string schedule_file() const;
+  // Throws Error for a wrong mesh or batch. A file of a schedule counts as 1f1b.
+  planning::Plan plan(const planning::Model& model) const;
+};
+
+}  // namespace ringside::cli

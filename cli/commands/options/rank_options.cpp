@@ -1,0 +1,74 @@
+#include "cli/commands/options/rank_options.hpp"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "cli/commands/options/options.hpp"
+#include "collectives/transport/link.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr const char* backends_in_words =
+    "How ranks communicate. tcp and shm: each rank is a process; threads: the ranks are threads of "
+    "one process; auto: shm on one host, tcp on several";
+
+CLI::Validator one_of_the_backends() {
+  return one_of({"auto", "tcp", "shm", "threads"});
+}
+
+}  // namespace
+
+void add_ranks_option(CLI::App& command, RanksOption& ranks) {
+  const Options option(command);
+  option("-n,--ranks N", ranks.count,
+         fmt::format("Number of ranks: processes on this machine [under an outer "
+                     "launcher: its number; else {}]",
+                     ranks.otherwise),
+         at_least_one("rank"));
+}
+
+void add_backend_option(CLI::App& command, RanksOption& ranks) {
+  const Options option(command);
+  option("--backend NAME", ranks.backend, backends_in_words, one_of_the_backends())
+      ->capture_default_str();
+}
+
+void add_backends_option(CLI::App& command, std::vector<std::string>& backends) {
+  const Options option(command);
+  option("--backend NAME,...", backends,
+         fmt::format("{}. Several backends take turns", backends_in_words), one_of_the_backends())
+      ->delimiter(',')
+      ->capture_default_str();
+}
+
+void add_link_option(CLI::App& command) {
+  const auto check = [](const std::string& text) -> std::string {
+    try {
+      collectives::parse_link(text);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
+  command
+      .add_option_function<std::string>("--link", keep,
+                                        "Emulate a slower network, for example 1Gbps,50us: the "
+                                        "bandwidth of each rank's outgoing link and the latency "
+                                        "of a message [RINGSIDE_LINK, else none]")
+      ->type_name("RATE,LATENCY")
+      ->check(CLI::Validator(check, ""));
+}
+
+void add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {
+  const Options option(command);
+  option("--memory-limit GB", gigabytes,
+         "Refuse to start if this machine needs more memory, in 10^9 bytes; 0: do not "
+         "check [the available memory]",
+         not_negative());
+}
+
+}  // namespace ringside::cli

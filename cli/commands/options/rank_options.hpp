@@ -1,0 +1,31 @@
+// -n, --backend, --link and --memory-limit of the commands that run on several ranks
+// (launcher/ranks.hpp).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands/options/cli11_names.hpp"
+#include "cli/commands/options/option_checks.hpp"
+#include "cli/launcher/ranks.hpp"
+
+namespace ringside::cli {
+
+// Declares -n,--ranks.
+void add_ranks_option(CLI::App& command, RanksOption& ranks);
+
+// Declares --backend, for one backend or for several separated by commas.
+void add_backend_option(CLI::App& command, RanksOption& ranks);
+void add_backends_option(CLI::App& command, std::vector<std::string>& backends);
+
+// Declares --link RATE,LATENCY: an emulated link behind which every later group of this process and
+// of its ranks communicates (collectives/transport/link.hpp). RINGSIDE_LINK in the environment
+// carries it to the ranks.
+void add_link_option(CLI::App& command);
+
+// Declares --memory-limit GB, in 10^9 bytes, for all ranks on this machine. 0: do not check.
+// Without it the limit is the available memory.
+void add_memory_limit(CLI::App& command, std::optional<double>& gigabytes);
+
+}  // namespace ringside::cli

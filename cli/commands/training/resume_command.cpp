@@ -1,0 +1,65 @@
+#include "cli/commands/training/resume_command.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/environment.hpp"
+#include "cli/launcher/ranks.hpp"
+
+namespace ringside::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the checkpoint has, and where it is.
+const std::set<std::string> left_out = {
+    "model", "d-model", "layers",    "heads",     "kv-heads", "d-ff",     "vocabulary",
+    "init",  "resume",  "tied-head", "tokenizer", "save",     "overwrite"};
+
+std::string for_shell(const std::string& word) {
+  constexpr const char* plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// How this program is called from here: by its name if PATH leads to it, else by its path, which is
+// shorter from a folder above it.
+std::string program_from_here() {
+  const fs::path program = own_command().front();
+  std::error_code ignored;
+  std::istringstream folders(environment("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (fs::equivalent(fs::path(folder) / "ringside", program, ignored)) return "ringside";
+  const fs::path near = fs::relative(program, ignored);
+  if (near.empty() || *near.begin() == "..") return for_shell(program);
+  return for_shell(near.has_parent_path() ? near : "." / near);
+}
+
+}  // namespace
+
+std::string command_to_resume(const CLI::App& train, const std::string& folder, bool stopped) {
+  std::string command = program_from_here() + " train --resume " + for_shell(folder);
+  std::set<const CLI::Option*> seen;
+  for (const CLI::Option* option : train.parse_order()) {
+    const std::string& name = option->get_lnames().front();
+    if (!seen.insert(option).second || left_out.contains(name)) continue;
+    if (name == "stop-at" && stopped) continue;
+    command += name == "ranks" ? " -n" : " --" + name;
+    if (option->get_items_expected_max() == 0) continue;  // a flag
+    const std::vector<std::string>& values = option->results();
+    const bool last_counts = option->get_items_expected_max() == 1;
+    for (std::size_t i = last_counts ? values.size() - 1 : 0; i < values.size(); ++i)
+      command += " " + for_shell(values[i]);
+  }
+  return command;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,15 @@
+// The command that continues an interrupted run.
+#pragma once
+
+#include <string>
+
+#include "cli/commands/options/cli11_names.hpp"
+
+namespace ringside::cli {
+
+// For a shell: the `ringside train` that was parsed, but it resumes from `folder`. The options that
+// the checkpoint brings with it are left out: "ringside train --resume model/ -n 4 --data notes/".
+// So is --stop-at, if the run has stopped there.
+std::string command_to_resume(const CLI::App& train, const std::string& folder, bool stopped);
+
+}  // namespace ringside::cli

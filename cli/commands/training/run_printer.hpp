@@ -1,0 +1,43 @@
+// What rank 0 of a training run prints and writes to --metrics. The other ranks have no RunPrinter.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/commands/training/progress.hpp"
+#include "cli/commands/training/training_plan.hpp"
+#include "training/metrics_file.hpp"
+#include "training/summary.hpp"
+#include "training/trainer.hpp"
+#include "transformer/data/corpus.hpp"
+
+namespace ringside::cli {
+
+class RunPrinter {
+ public:
+  explicit RunPrinter(const TrainingPlan& plan);
+
+  void after_step(const training::StepReport& report);
+  void after_validation(std::int64_t step, double bits_per_byte);
+  void end_line() { progress_.end(); }  // before anything else is printed
+  void finish(std::optional<double> validation);
+
+ private:
+  void print_waiting() const;
+  void print_summary(std::optional<double> validation) const;
+
+  std::string strategy_;
+  Progress progress_;
+  training::MetricsFile metrics_;
+  training::Summary summary_;
+};
+
+// How far a saved run is that ends before its last step, and the command that continues it.
+void print_how_to_go_on(const TrainingPlan& plan, std::int64_t steps_taken);
+
+// The lines above the first step: model, data, ranks, batch.
+void print_header(const TrainingPlan& plan, const transformer::Text& text,
+                  const transformer::Corpus& corpus, int ranks);
+
+}  // namespace ringside::cli

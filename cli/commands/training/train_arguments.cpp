@@ -1,0 +1,209 @@
+#include "cli/commands/training/train_arguments.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "cli/launcher/exit.hpp"
+#include "training/run_options.hpp"
+#include "training/strategies/parallel_strategies.hpp"
+#include "transformer/checkpoint/checkpoint.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using training::OptimizerKind;
+using training::TrainerOptions;
+using transformer::Config;
+using transformer::Vocabulary;
+
+bool names_sizes(const TrainArguments& args) {
+  return args.plan.config.tied_head ||
+         std::ranges::any_of(training::model_sizes,
+                             [&](const auto& size) { return args.has(size.first); });
+}
+
+// The tokenizer that is named, or else the one beside the parameters that the run starts from.
+std::shared_ptr<const Vocabulary> vocabulary_from(const TrainArguments& args) {
+  const auto& checkpoint = args.resume ? args.resume : args.init;
+  return std::make_shared<Vocabulary>(args.tokenizer ? Vocabulary::load(*args.tokenizer)
+                                      : checkpoint   ? Vocabulary::of_checkpoint(*checkpoint)
+                                                     : Vocabulary());
+}
+
+void require_fits(const Vocabulary& vocabulary, const Config& config) {
+  if (vocabulary.is_bytes())
+    require(config.vocabulary >= 256,
+            "a token here is a byte, so the vocabulary must be at least 256, but it is {}",
+            config.vocabulary);
+  require(vocabulary.size() <= config.vocabulary,
+          "the tokenizer {} has {} tokens, but the model's vocabulary is {}: take another "
+          "tokenizer, or a model with --vocabulary {}",
+          vocabulary.name(), vocabulary.size(), config.vocabulary, vocabulary.size());
+}
+
+Config config_from(const TrainArguments& args, const Vocabulary& vocabulary) {
+  if (args.init || args.resume) {
+    if (args.model || names_sizes(args))
+      throw UsageError(
+          fmt::format("{} brings the model's sizes with it: leave out --model and the sizes",
+                      args.init ? "--init" : "--resume"));
+    return transformer::load_config(args.init ? *args.init : *args.resume);
+  }
+  const Config& given = args.plan.config;
+  Config config = transformer::named_config(args.model.value_or("tiny"));
+  // A named size whose vocabulary is the 256 bytes takes the vocabulary of any tokenizer.
+  if (config.vocabulary == Vocabulary().size()) config.vocabulary = vocabulary.size();
+  for (const auto& [flag, size] : training::model_sizes)
+    if (args.has(flag)) config.*size = given.*size;
+  if (!args.has("--kv-heads")) config.kv_heads = config.heads;
+  if (args.has("--sequence")) config.sequence = args.plan.options.sequence;
+  config.tied_head = given.tied_head;
+  config.initialise_seed = args.plan.options.seed;
+  return config;
+}
+
+OptimizerKind optimizer_from(const TrainArguments& args) {
+  return args.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
+}
+
+// Wider models need a lower rate: 3e-3 for `tiny`, 2.4e-4 for `xl`.
+double default_learning_rate(OptimizerKind optimizer, const Config& config) {
+  return optimizer == OptimizerKind::sgd
+             ? 0.1
+             : std::min(3e-3, 3e-3 * 128 / static_cast<double>(config.d_model));
+}
+
+TrainerOptions options_of_new_run(const TrainArguments& args, const Config& config,
+                                  int data_ranks) {
+  TrainerOptions options = args.plan.options;
+  options.optimizer = optimizer_from(args);
+  if (!args.has("--sequence")) options.sequence = config.sequence;
+  if (!args.has("--batch")) options.batch = (16 + data_ranks - 1) / data_ranks * data_ranks;
+  if (!args.has("--warmup")) options.warmup = std::min<std::int64_t>(100, options.steps / 10);
+  if (!args.has("--lr")) options.learning_rate = default_learning_rate(options.optimizer, config);
+  if (!args.has("--min-lr")) options.min_learning_rate = options.learning_rate / 10;
+  return options;
+}
+
+TrainerOptions options_of_resumed_run(const TrainArguments& args, TrainerOptions options) {
+  const TrainerOptions& given = args.plan.options;
+  if (args.has("--lr")) options.min_learning_rate = given.learning_rate / 10;
+  training::for_each_trainer_option([&](const char* flag, const char*, auto field) {
+    if (args.has(flag)) options.*field = given.*field;
+  });
+  options.validate_every = given.validate_every;
+  options.checkpoint_activations = given.checkpoint_activations;
+  return options;
+}
+
+// Takes over the saved run. Refuses what a run cannot change; print_header() lists the changes.
+void resume(const TrainArguments& args, TrainingPlan& plan) {
+  if (args.init)
+    throw UsageError("--resume continues a run and --init starts one: choose one of them");
+  plan.resumed = training::read_run(*args.resume);
+  training::require_vocabulary_of(*plan.resumed, plan.vocabulary->fingerprint());
+  if (plan.data.empty()) plan.data = plan.resumed->data;
+  plan.dtype = plan.resumed->dtype;
+  if (args.dtype && *args.dtype != autograd::name_of(plan.dtype)) {
+    throw UsageError(fmt::format("the run in {} is in {}: it cannot continue in {}", *args.resume,
+                                 autograd::name_of(plan.dtype), *args.dtype));
+  }
+  if (args.optimizer && optimizer_from(args) != plan.resumed->options.optimizer) {
+    throw UsageError(
+        fmt::format("the run in {} has the state of another optimizer than {}: leave out "
+                    "--optimizer",
+                    *args.resume, *args.optimizer));
+  }
+  plan.options = options_of_resumed_run(args, plan.resumed->options);
+  require(plan.resumed->step < plan.options.steps,
+          "the run in {} has taken its {} steps: ask for more with --steps", *args.resume,
+          plan.resumed->step);
+}
+
+// The model and the training options.
+void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
+  plan.vocabulary = vocabulary_from(args);
+  plan.config = config_from(args, *plan.vocabulary);
+  plan.model_name = args.init           ? *args.init
+                    : args.resume       ? *args.resume
+                    : names_sizes(args) ? "custom"
+                                        : args.model.value_or("tiny");
+  plan.init = args.init ? *args.init : args.resume.value_or("");
+  if (args.resume) {
+    resume(args, plan);
+  } else {
+    plan.options = options_of_new_run(args, plan.config, plan.data_ranks(ranks));
+    plan.dtype = autograd::dtype_named(args.dtype.value_or("fp32"));
+  }
+  if (args.eval_batches) plan.options.validation_windows = *args.eval_batches * plan.options.batch;
+  if (!args.has("--stop-at")) plan.stop_at = plan.options.steps;
+  require_fits(*plan.vocabulary, plan.config);
+}
+
+// How the ranks divide the model and the batch.
+void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
+  if (args.sequence_parallel && !args.mesh)
+    throw UsageError("--sequence-parallel needs a mesh: add --mesh tp=2, for example");
+  if (!args.mesh) return;
+  plan.mesh = training::MeshPlan{parallel::MeshShape(*args.mesh), args.sequence_parallel};
+  plan.mesh->shape.require_ranks(ranks);
+  if (plan.divides_model() && plan.sample_tokens > 0)
+    throw UsageError(
+        "generation on a mesh is not supported: leave out --sample, save the model with --save DIR "
+        "and run ringside generate --init DIR");
+}
+
+// The micro-batches of a step are known by now.
+void plan_pipeline(const TrainArguments& args, TrainingPlan& plan) {
+  const bool pipeline = plan.mesh && plan.mesh->shape.size(parallel::Axis::pp) > 1;
+  if ((args.schedule || args.stages_per_rank) && !pipeline)
+    throw UsageError(fmt::format("{} needs a pipeline: add --mesh pp=2, for example",
+                                 args.schedule ? "--schedule" : "--stages-per-rank"));
+  if (pipeline)
+    training::plan_schedule(*plan.mesh, args.schedule.value_or("1f1b"), plan.options.accumulate,
+                            args.stages_per_rank.value_or(0));
+}
+
+// Where the ranks compute and how they communicate.
+void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine,
+                TrainingPlan& plan) {
+  plan.device = device_from(args.device, plan.dtype);
+  require_processes_for(args.device, {args.ranks.backend}, ranks);
+  const int data_ranks = plan.data_ranks(ranks);
+  if (!args.has("--parallel")) plan.strategy = data_ranks == 1 ? "single" : "flat";
+  if (plan.strategy == "single" && data_ranks > 1) {
+    throw UsageError(fmt::format(
+        "--parallel single trains on one rank, not on {}: choose another strategy", data_ranks));
+  }
+  training::find_strategy(
+      plan.strategy);  // what is wrong with a library is said before ranks start
+  plan.backend = args.ranks.backend;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  plan.threads = args.threads.value_or(std::max(1, cores / ranks_on_this_machine));
+}
+
+void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
+  plan.recording.one_group = !args.mesh;
+  if (args.trace_steps) plan.recording.steps = parse_steps(*args.trace_steps);
+  plan.sample.seed = plan.options.seed;
+  if (plan.save.empty()) plan.save = args.resume.value_or("");
+  if (plan.save_every > 0 && plan.save.empty())
+    throw UsageError("--save-every needs a folder to save in: name one with --save");
+  if (plan.sample_every > 0 && plan.sample_tokens == 0)
+    throw UsageError("--sample-every needs the length of a sample: give it with --sample");
+}
+
+}  // namespace
+
+TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine) {
+  TrainingPlan plan = args.plan;
+  plan_mesh(args, ranks, plan);
+  plan_model(args, ranks, plan);
+  plan_pipeline(args, plan);
+  plan_ranks(args, ranks, ranks_on_this_machine, plan);
+  plan_outputs(args, plan);
+  return plan;
+}
+
+}  // namespace ringside::cli

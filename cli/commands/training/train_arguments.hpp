@@ -1,0 +1,35 @@
+// The arguments of `ringside train`, and the plan of the run that follows from them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/training/training_plan.hpp"
+#include "cli/launcher/ranks.hpp"
+
+namespace ringside::cli {
+
+struct TrainArguments {
+  RanksOption ranks;
+  DeviceOption device;
+  // The command line fills the plan directly. plan_from() chooses what was not given, or a resumed
+  // run keeps its value.
+  TrainingPlan plan;
+  std::set<std::string> given;  // the names of the options: "--lr"
+  std::optional<std::string> model, init, resume, mesh, schedule, dtype, optimizer, tokenizer,
+      trace_steps;
+  std::optional<std::int64_t> eval_batches;
+  std::optional<int> threads, stages_per_rank;
+  bool sequence_parallel = false;
+
+  bool has(const std::string& option) const { return given.contains(option); }
+};
+
+// The plan for so many ranks. Throws UsageError if the arguments contradict each other, and Error
+// if a checkpoint or a tokenizer does not fit.
+TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine);
+
+}  // namespace ringside::cli

@@ -1,0 +1,53 @@
+// A chart as SVG: lines, points or stacked areas over one axis.
+//
+// A chart is a file of its own or part of a page (report.hpp). It is readable on a light and a dark
+// background, in print, and on a phone.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ringside::cli {
+
+struct Axis {
+  std::string label;  // with the unit: "bucket size (MB)"
+  bool log = false;
+  bool is_bytes = false;  // its ticks are "1 KB", "10 KB"
+};
+
+struct Series {
+  enum Style { line, dashed, dots, rings, area };
+  std::string name;
+  Style style = line;
+  // In order of x. A logarithmic axis leaves out values of 0 and below.
+  std::vector<std::pair<double, double>> points;
+  int colour = -1;  // of palette.hpp; -1: by the position in the chart
+};
+
+// Areas are stacked in their order, the first at the bottom. They must share the same x values.
+struct Chart {
+  std::string title;  // in a file of its own, and for screen readers
+  Axis x, y;          // a linear y axis begins at 0 unless a value is negative
+  std::vector<Series> series;
+};
+
+// The <svg> element, without its style: the page must contain chart_style().
+std::string draw(const Chart& chart);
+
+// The chart as a file, with its style.
+std::string svg_file(const Chart& chart);
+
+// Several charts in one file, one below the other, each under its title.
+std::string svg_file(const std::string& title, const std::vector<Chart>& charts);
+
+// CSS: the palette, and the style of a chart.
+std::string chart_style();
+
+// Escapes text for HTML and SVG.
+std::string escaped(const std::string& text);
+
+// About `wanted` round numbers from `low` to `high`.
+std::vector<double> round_ticks(double low, double high, int wanted);
+
+}  // namespace ringside::cli

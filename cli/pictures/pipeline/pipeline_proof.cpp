@@ -1,0 +1,177 @@
+#include "cli/pictures/pipeline/pipeline_proof.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "base/clock.hpp"
+#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/schedule/proof.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/formulas.hpp"
+#include "parallel/pipeline/proof/verify.hpp"
+
+namespace ringside::cli {
+
+using namespace pipeline_parallel;
+
+namespace {
+
+constexpr Durations durations{};  // F = I = W = 1: then every formula holds
+
+std::string case_in_words(const Setting& setting) {
+  return fmt::format("{}, {}, {}, {} per rank", setting.schedule, counted(setting.ranks, "rank"),
+                     counted(setting.micro_batches, "micro-batch"),
+                     counted(setting.stages_per_rank, "stage"));
+}
+
+// Sentences about a proved schedule whose figures differ from the formulas.
+std::vector<std::string> faults_of_figures(const Setting& setting, const Schedule& schedule) {
+  std::vector<std::string> found;
+  const double bubble = time_of(lower(schedule), durations).bubble();
+  const auto expected = bubble_by_formula(setting, durations);
+  if (expected && std::abs(bubble - *expected) > 1e-9)
+    found.push_back(fmt::format("the bubble is {:.4f}, by the formula {:.4f}", bubble, *expected));
+  const std::vector<int> most = most_in_flight(schedule);
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const auto held = in_flight_by_formula(setting, rank);
+    if (held && *held != most[rank])
+      found.push_back(
+          fmt::format("rank {} holds {} activations, by the formula {}", rank, most[rank], *held));
+  }
+  return found;
+}
+
+void prove_case(PipelineProof& proof, const Setting& setting, const Schedule& schedule,
+                const std::string& label) {
+  std::vector<std::string> found = verify(schedule);
+  if (found.empty()) found = faults_of_figures(setting, schedule);
+  proof.cases += 1;
+  proof.failed += found.empty() ? 0 : 1;
+  for (const std::string& sentence : found) proof.findings.push_back(label + ": " + sentence);
+}
+
+void take_example(PipelineProof& proof, const Schedule& schedule) {
+  if (!proof.holds()) return;
+  proof.ranks = schedule.ranks();
+  proof.micro_batches = schedule.micro_batches;
+  proof.example_stages_per_rank = schedule.stages() / schedule.ranks();
+  proof.bubble = time_of(lower(schedule), durations).bubble();
+  const std::vector<int> most = most_in_flight(schedule);
+  proof.most_in_flight = *std::max_element(most.begin(), most.end());
+}
+
+std::string text_of_range(Range range) {
+  return range.first == range.last ? fmt::to_string(range.first)
+                                   : fmt::format("{}-{}", range.first, range.last);
+}
+
+// For which case the table has its figures, and how long it took.
+void print_example(std::ostream& out, const std::vector<PipelineProof>& proofs) {
+  int cases = 0, refused = 0;
+  double time_ms = 0;
+  for (const PipelineProof& proof : proofs) {
+    cases += proof.cases;
+    refused += proof.refused;
+    time_ms += proof.time_ms;
+  }
+  const auto example = std::find_if(proofs.begin(), proofs.end(), [](const PipelineProof& proof) {
+    return proof.holds() && proof.cases > 0;
+  });
+  if (example != proofs.end()) {
+    out << fmt::format(
+        "\nstages: of a rank. bubble: the idle part of a step, with F = I = W. holds: the\n"
+        "activations of the rank that holds most. Both for {}, {} and\nthe most stages.\n",
+        counted(example->ranks, "rank"), counted(example->micro_batches, "micro-batch"));
+  }
+  out << fmt::format("{} in {:.1f} s.", counted(cases, "case"), time_ms / 1e3);
+  if (refused > 0)
+    out << fmt::format(" {} left out: their micro-batches are not a multiple of\nthe ranks.",
+                       refused);
+  out << "\n";
+}
+
+}  // namespace
+
+PipelineProof prove(const Generator& generator, const PipelineCases& cases) {
+  PipelineProof proof{.schedule = std::string(generator.name)};
+  const auto start = Clock::now();
+  Range& stages = proof.stages_per_rank;
+  stages.first = std::max(cases.stages_per_rank.first, generator.fewest_stages_per_rank);
+  stages.last = std::min(cases.stages_per_rank.last, generator.most_stages_per_rank);
+  if (stages.first > stages.last)  // this schedule has a fixed number of stages per rank
+    stages = {generator.default_stages_per_rank, generator.default_stages_per_rank};
+  Schedule example;
+  for (int p = cases.ranks.first; p <= cases.ranks.last; ++p) {
+    for (int m = cases.micro_batches.first; m <= cases.micro_batches.last; ++m) {
+      for (int v = stages.first; v <= stages.last; ++v) {
+        const std::string reason = why_not(generator, p, m, v);
+        if (!reason.empty()) {
+          proof.refused += 1;
+          proof.refusal = reason;
+          continue;
+        }
+        const Setting setting{generator.name, p, m, v};
+        example = make_schedule(generator, p, m, v);
+        prove_case(proof, setting, example, case_in_words(setting));
+      }
+    }
+  }
+  if (proof.cases > 0) take_example(proof, example);
+  proof.time_ms = seconds_since(start) * 1e3;
+  return proof;
+}
+
+PipelineProof prove(const std::string& name, const Schedule& schedule) {
+  const int stages_per_rank = schedule.stages() / schedule.ranks();
+  PipelineProof proof{.schedule = name, .stages_per_rank = {stages_per_rank, stages_per_rank}};
+  const auto start = Clock::now();
+  prove_case(proof, {name, schedule.ranks(), schedule.micro_batches, stages_per_rank}, schedule,
+             name);
+  take_example(proof, schedule);
+  proof.time_ms = seconds_since(start) * 1e3;
+  return proof;
+}
+
+void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
+  constexpr const char* line = "{:<11} {:>6} {:>6}  {:<7} {:>7}  {:<17} {:>5}  {:<12}\n";
+  const auto print = [&](auto... cells) {
+    const std::string row = fmt::format(line, cells...);
+    out << row.substr(0, row.find_last_not_of(" \n") + 1) << "\n";
+  };
+  print("schedule", "stages", "cases", "proved", "bubble", "by formula", "holds", "by formula");
+  for (const PipelineProof& proof : proofs) {
+    const bool shown = proof.holds() && proof.cases > 0;
+    print(proof.schedule, text_of_range(proof.stages_per_rank), proof.cases,
+          proof.cases == 0 ? "no case"
+          : proof.holds()  ? "all"
+                           : fmt::format("{} fail", proof.failed),
+          shown ? fmt::format("{:.1f} %", 100 * proof.bubble) : "",
+          shown ? std::string(bubble_formula(proof.schedule)) : "",
+          shown ? fmt::to_string(proof.most_in_flight) : "",
+          shown ? std::string(in_flight_formula(proof.schedule)) : "");
+  }
+  print_example(out, proofs);
+  for (const PipelineProof& proof : proofs) print_findings(out, proof.findings);
+}
+
+Json json_of(const PipelineProof& proof) {
+  return {{"schedule", proof.schedule},
+          {"fewest_stages_per_rank", proof.stages_per_rank.first},
+          {"most_stages_per_rank", proof.stages_per_rank.last},
+          {"cases", proof.cases},
+          {"refused", proof.refused},
+          {"failed", proof.failed},
+          {"holds", proof.holds()},
+          {"ranks", proof.ranks},
+          {"micro_batches", proof.micro_batches},
+          {"stages_per_rank", proof.example_stages_per_rank},
+          {"bubble", proof.bubble},
+          {"most_in_flight", proof.most_in_flight},
+          {"time_us", proof.time_ms * 1e3},
+          {"findings", proof.findings}};
+}
+
+}  // namespace ringside::cli

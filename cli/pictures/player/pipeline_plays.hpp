@@ -1,0 +1,44 @@
+// The pipeline schedules on the page of `ringside step --html`, in the form of player_data.hpp:
+//
+//     {"name": "pipeline", "promise": ..., "row": "rank",
+//      "algorithms": [
+//        {"name": "1f1b",
+//         "plays": {"4": {"8": {                       by ranks and micro-batches
+//            "boxes": [["0F0", 0, 1], ...], ...],      [rank]: action as in csv.hpp, start, end
+//            "second": [4, 5, 6, 7],                   stages that are drawn pale
+//            "steps": [                                from one start or end to the next
+//              {"says": "...", "until": 1,             time at the end of the step
+//               "held": [1, 0, 0, 0],                  [rank]: activations after the step
+//               "messages": [{"from": 0, "to": 1, "label": "F0", "words": ...}]}, ...]}}}}]}
+#pragma once
+
+#include <string>
+
+#include "cli/pictures/json_file.hpp"
+#include "parallel/pipeline/proof/timing.hpp"
+#include "parallel/pipeline/schedule.hpp"
+
+namespace ringside::cli {
+
+inline constexpr int most_played_micro_batches = 64;
+
+// What the reader asked for: the page shows it first. `schedule` has computations only, and is
+// proved.
+struct PipelineChoice {
+  std::string name;  // "1f1b", "csv:mine.csv"
+  pipeline_parallel::Schedule schedule;
+  int stages_per_rank = 0;  // 0: the generator's default
+  pipeline_parallel::Durations durations = {};
+};
+
+// 1F1B on 4 ranks with 8 micro-batches.
+PipelineChoice default_pipeline();
+
+// All schedules of the catalogue, on the numbers of ranks that the page offers and on some numbers
+// of micro-batches; the choice among them.
+Json pipeline_family(const PipelineChoice& choice);
+
+// The first thing that the page shows: the choice.
+Json first_of(const PipelineChoice& choice);
+
+}  // namespace ringside::cli

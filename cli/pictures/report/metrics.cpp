@@ -1,0 +1,44 @@
+#include "cli/pictures/report/metrics.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace ringside::cli {
+
+const Metrics::Step* Metrics::at(std::int64_t step) const {
+  const auto found = std::lower_bound(steps.begin(), steps.end(), step,
+                                      [](const Step& row, std::int64_t s) { return row.step < s; });
+  return found != steps.end() && found->step == step ? &*found : nullptr;
+}
+
+Metrics read_metrics(const std::string& path) {
+  std::ifstream file(path);
+  require(file.is_open(), "cannot read {}: is it a file of `ringside train --metrics`?", path);
+  Metrics metrics{path, {}, {}};
+  std::int64_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    try {
+      const auto row = nlohmann::json::parse(line);
+      const std::int64_t step = row.at("step");
+      if (row.contains("validation_bits_per_byte"))
+        metrics.validations.emplace_back(step, row.at("validation_bits_per_byte"));
+      else
+        metrics.steps.push_back({step, row.at("bits_per_byte"), row.at("step_seconds"),
+                                 row.at("communication_seconds"), row.at("tokens_per_second")});
+    } catch (const nlohmann::json::exception&) {
+      fail("line {} of {} is not a row of `ringside train --metrics`", number, path);
+    }
+  }
+  require(!metrics.steps.empty(), "{} has no step: is it a file of `ringside train --metrics`?",
+          path);
+  std::sort(metrics.steps.begin(), metrics.steps.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return metrics;
+}
+
+}  // namespace ringside::cli

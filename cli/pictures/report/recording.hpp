@@ -1,0 +1,69 @@
+// The recording of a run for `ringside train --trace` and `--report`. Every rank records a trace of
+// a few steps, and the loss of all steps.
+//
+//     Recording recording(plan, begin, end);
+//     recording.before_step(1);
+//     observer.after_step = [&](const auto& report) {
+//       recording.after_step(report);
+//       ... print, save ...
+//       recording.before_step(report.step + 1);
+//     };
+//     recording.write(group, title, facts);   // on every rank, after the last step
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/kernels/profile.hpp"
+#include "base/trace.hpp"
+#include "cli/pictures/report/trace_file.hpp"
+#include "collectives/process_group.hpp"
+#include "training/trainer.hpp"
+
+namespace ringside::cli {
+
+struct RecordingPlan {
+  std::filesystem::path trace, report;  // empty: none
+  // The first and the last step. Without: the third to the fifth of the run, or as many as it has.
+  std::optional<std::pair<std::int64_t, std::int64_t>> steps;
+
+  bool one_group = true;  // all calls are made by all ranks; not on a mesh
+
+  bool wanted() const { return !trace.empty() || !report.empty(); }
+};
+
+// Parses "3-5" or "4". Throws Error.
+std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text);
+
+class Recording {
+ public:
+  // The run takes the steps after `begin`, up to and including `end`. Throws Error if it takes none
+  // of the steps of the plan.
+  Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t end);
+
+  void before_step(std::int64_t step);
+  void after_step(const training::StepReport& report);
+
+  // Every rank must call it while no asynchronous call is running. Rank 0 writes the files and
+  // prints their names. `title` and `facts` are the head of the report.
+  void write(collectives::ProcessGroup& group, const std::string& title,
+             const std::vector<std::pair<std::string, std::string>>& facts);
+
+ private:
+  void write_page(const std::vector<RankTrace>& ranks, const std::string& title,
+                  const std::vector<std::pair<std::string, std::string>>& facts) const;
+
+  RecordingPlan plan_;
+  std::int64_t first_, last_;
+  Trace trace_;
+  std::optional<Trace::On> on_;  // while a step is recorded
+  std::optional<autograd::Profile> profile_;
+  Clock::time_point step_began_;
+  std::vector<std::pair<std::int64_t, double>> bits_per_byte_;  // (step, loss)
+};
+
+}  // namespace ringside::cli

@@ -1,0 +1,37 @@
+// A report: one self-contained HTML file, without network or libraries.
+//
+// It works in a browser on a light and a dark background, on a phone, in print, with a keyboard
+// (Tab enters a figure, the arrow keys move within it, + and - zoom into tracks) and with a screen
+// reader: below each figure its numbers are given as a table. page/ has its style and its script.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/pictures/table.hpp"
+
+namespace ringside::cli {
+
+struct Figure {
+  std::string title;
+  std::string drawing;      // HTML; empty: the figure is its table
+  std::string caption;      // one or two sentences
+  Table table;              // all numbers of the drawing; a reader unfolds it
+  Table summary = {};       // the few numbers that matter, between the caption and the drawing
+  std::string choice = {};  // "step 3": the page shows the figures of one choice at a time
+};
+
+struct Report {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> facts;  // "ranks", "2 over shm"
+  std::vector<Figure> figures;
+};
+
+// The page. It is well-formed like XML: every tag is closed, every attribute quoted.
+std::string html(const Report& report);
+
+// Writes the page. Throws Error that names the file if it cannot be written.
+void write_report(const std::string& path, const Report& report);
+
+}  // namespace ringside::cli

@@ -1,0 +1,30 @@
+// The times of all-reduces on a machine that is not here: as a table, as JSON, and as curves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/report/report.hpp"
+#include "planning/collective_time.hpp"
+
+namespace ringside::cli {
+
+// [size][algorithm], for one number of ranks.
+using CollectiveTimes = std::vector<std::vector<planning::CollectiveTime>>;
+
+// `sizes` are texts such as "64KB". Throws Error for an unknown algorithm or a wrong size.
+CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
+                                 const std::vector<std::string>& sizes, std::int64_t ranks,
+                                 const planning::Machine& machine);
+
+std::string collective_table(const std::vector<std::string>& algorithms,
+                             const CollectiveTimes& times, const planning::Machine& machine);
+Json collective_json(const CollectiveTimes& times, const planning::Machine& machine);
+// The time and the bus bandwidth over the size.
+std::vector<Figure> collective_figures(const std::vector<std::string>& algorithms,
+                                       const CollectiveTimes& times,
+                                       const planning::Machine& machine);
+
+}  // namespace ringside::cli

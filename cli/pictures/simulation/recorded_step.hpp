@@ -1,0 +1,34 @@
+// What a trace of `ringside train --trace` says of a step: its parts, for predicted beside
+// measured, and how long each stage computes, for a simulation with another schedule or network.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/report/trace_file.hpp"
+#include "planning/simulation/stage_load.hpp"
+
+namespace ringside::cli {
+
+// A trace file of `ringside train --trace`. Throws Error with the place of what is missing.
+std::vector<RankTrace> read_traces(const std::filesystem::path& path);
+
+// Seconds of one step of a trace: the mean over its ranks and recorded steps.
+struct StepParts {
+  double step = 0, forward = 0, backward = 0, update = 0;
+  double waits = 0;  // for communication, wherever
+};
+StepParts step_parts(const std::vector<RankTrace>& ranks);
+
+// The computations of each stage: means over ranks, micro-batches and steps, without the waits
+// within them. A run without a pipeline has one stage. Throws Error if a stage has no forward or no
+// backward.
+std::vector<planning::MeasuredStage> stages_of_trace(const std::vector<RankTrace>& ranks);
+
+// Predicted beside measured.
+std::string comparison_text(const StepParts& predicted, const StepParts& measured);
+Json comparison_json(const StepParts& predicted, const StepParts& measured);
+
+}  // namespace ringside::cli

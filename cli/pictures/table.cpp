@@ -1,0 +1,164 @@
+#include "cli/pictures/table.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/pictures/chart.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using Lines = std::vector<std::vector<std::string>>;  // [line][column]
+
+std::string shown(const Cell& cell, const Column& column) {
+  if (const auto* text = std::get_if<std::string>(&cell.value)) return *text;
+  if (const auto* truth = std::get_if<bool>(&cell.value)) return *truth ? "yes" : "no";
+  if (const auto* whole = std::get_if<std::int64_t>(&cell.value))
+    return column.show ? column.show(static_cast<double>(*whole)) : fmt::to_string(*whole);
+  if (const auto* number = std::get_if<double>(&cell.value))
+    return column.show ? column.show(*number) : fmt::format("{:g}", *number);
+  return "";
+}
+
+// The columns that stand by themselves.
+std::vector<Column> shown_columns(const Table& table) {
+  std::vector<Column> columns;
+  for (const Column& column : table.head)
+    if (column.place == Column::by_itself) columns.push_back(column);
+  return columns;
+}
+
+// The texts of a row, one for each of shown_columns().
+std::vector<std::string> shown_cells(const Table& table, const std::vector<Cell>& row) {
+  std::vector<std::string> cells;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const Column& column = table.head.at(i);
+    const std::string text = shown(row[i], column);
+    if (column.place == Column::by_itself) cells.push_back(text);
+    if (column.place == Column::in_brackets && !text.empty())
+      cells.back() += fmt::format(" ({})", text);
+  }
+  return cells;
+}
+
+// The titles, which may have several lines.
+Lines title_lines(const std::vector<Column>& columns) {
+  Lines lines;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    const std::string& title = columns[c].title;
+    for (std::size_t begin = 0, row = 0; begin <= title.size(); ++row) {
+      const std::size_t end = std::min(title.find('\n', begin), title.size());
+      if (row == lines.size()) lines.emplace_back(columns.size());
+      lines[row][c] = title.substr(begin, end - begin);
+      begin = end + 1;
+    }
+  }
+  return lines;
+}
+
+std::string aligned(const Table& table, const std::vector<Column>& columns, const Lines& lines) {
+  std::string text;
+  for (const auto& cells : lines) {
+    std::string line(table.indent, ' ');
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      if (c > 0) line.append(table.gap, ' ');
+      line += columns[c].to_the_left ? fmt::format("{:<{}}", cells[c], columns[c].width)
+                                     : fmt::format("{:>{}}", cells[c], columns[c].width);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+Show fixed(int digits, double scale, std::string unit) {
+  return [=](double number) { return fmt::format("{:.{}f}{}", number * scale, digits, unit); };
+}
+
+Column words(std::string title, std::string key, std::size_t width) {
+  Column column(std::move(title), std::move(key), {}, width);
+  column.to_the_left = true;
+  return column;
+}
+
+Column number(std::string title, std::string key, Show show, std::size_t width) {
+  return Column(std::move(title), std::move(key), std::move(show), width);
+}
+
+Column in_brackets(std::string key, Show show) {
+  Column column("", std::move(key), std::move(show));
+  column.place = Column::in_brackets;
+  return column;
+}
+
+Column only_in_json(std::string key) {
+  Column column("", std::move(key));
+  column.place = Column::only_in_json;
+  return column;
+}
+
+std::string Table::text() const {
+  std::vector<Column> columns = shown_columns(*this);
+  Lines lines = title_lines(columns);
+  for (const auto& row : rows) lines.push_back(shown_cells(*this, row));
+  for (const auto& cells : lines)
+    for (std::size_t c = 0; c < cells.size(); ++c)
+      columns[c].width = std::max(columns[c].width, cells[c].size());
+  return aligned(*this, columns, lines);
+}
+
+std::string Table::head_line() const {
+  const std::vector<Column> columns = shown_columns(*this);
+  return aligned(*this, columns, title_lines(columns));
+}
+
+std::string Table::line_of(const std::vector<Cell>& row) const {
+  return aligned(*this, shown_columns(*this), {shown_cells(*this, row)});
+}
+
+std::string Table::html(const std::string& caption) const {
+  std::string text = fmt::format("<div class=\"scroll\"><table><caption>{}</caption>\n<thead><tr>",
+                                 escaped(caption));
+  for (const Column& column : shown_columns(*this)) {
+    std::string title = column.title;
+    std::replace(title.begin(), title.end(), '\n', ' ');
+    text += fmt::format("<th scope=\"col\">{}</th>", escaped(title));
+  }
+  text += "</tr></thead>\n<tbody>\n";
+  for (const auto& row : rows) {
+    text += "<tr>";
+    for (const auto& cell : shown_cells(*this, row))
+      text += fmt::format("<td>{}</td>", escaped(cell));
+    text += "</tr>\n";
+  }
+  return text + "</tbody></table></div>\n";
+}
+
+nlohmann::ordered_json to_json(const Facts& facts) {
+  auto object = nlohmann::ordered_json::object();
+  for (const auto& [key, cell] : facts) {
+    const auto set = [&, &key = key](const auto& value) {
+      if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, std::monostate>)
+        object[key] = value;
+    };
+    std::visit(set, cell.value);
+  }
+  return object;
+}
+
+nlohmann::ordered_json Table::json(const Facts& facts) const {
+  auto objects = nlohmann::ordered_json::array();
+  for (const auto& row : rows) {
+    Facts all = facts;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      if (const std::string& key = head.at(i).key; !key.empty()) all.emplace_back(key, row[i]);
+    objects.push_back(to_json(all));
+  }
+  return objects;
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,43 @@
+// The tracks of every rank in a report: phases, waits and calls over time.
+//
+// Zoomed in, the page also shows the ops within phases, and the steps within calls with an arrow
+// from the sender to the receiver of each. They are too short to be seen in a whole step, so they
+// come as data, which the page's script draws (page/report.js):
+//
+//     {"scale": 95.1, "words": ["linear", "forward", ...],     ms; names of ops and of colours
+//      "ranks": [{"rank": 0,
+//                 "ops": [[0, 1, 0.51, 0.73], ...],            name, colour, begin, end (ms)
+//                 "steps": [[2, 3, 60.1, 60.2, 61.4, 0.4, 0], ...]}, ...]}
+//                                 step, sender, sent, began, arrived (ms), MB, which call
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/pictures/report/report.hpp"
+#include "cli/pictures/report/trace_file.hpp"
+
+namespace ringside::cli {
+
+// A part of a trace: the spans that begin and end within it.
+struct Window {
+  double begin = 0, end = 0;  // seconds
+  double seconds() const { return end - begin; }
+};
+
+// Totals of one rank's tracks, in seconds.
+struct TrackTotals {
+  double computing = 0;  // in phases, without their waits
+  double network = 0;    // in calls
+  double exposed = 0;    // waiting for calls
+  int calls = 0;
+};
+TrackTotals totals_of(const RankTrace& trace, const Window& window);
+
+// Two tracks for each rank, with exposed communication hatched. The width of the figure stands for
+// `scale` seconds (at least the window): figures with the same scale are comparable. `one_group`:
+// all calls are made by all ranks, so their steps have arrows.
+Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
+                     const Window& window, double scale, bool one_group = true);
+
+}  // namespace ringside::cli

@@ -1,0 +1,39 @@
+#include "collectives/bootstrap/rendezvous/address.hpp"
+
+#include <cstring>
+
+#include "base/error.hpp"
+#include "collectives/bootstrap/rank_location.hpp"
+
+namespace ringside::collectives {
+
+using boost::asio::ip::tcp;
+
+Address address_of(const tcp::endpoint& endpoint) {
+  Address address;
+  const RankLocation here = location_of_this_process();
+  address.proc_domain = here.proc_domain();
+  address.process = here.process;
+  endpoint.address().to_string().copy(address.text, sizeof address.text - 1);
+  address.port = endpoint.port();
+  return address;
+}
+
+tcp::endpoint endpoint_of(const Address& address) {
+  const std::string text(address.text, ::strnlen(address.text, sizeof address.text));
+  boost::system::error_code error;
+  const auto parsed = boost::asio::ip::make_address(text, error);
+  require(!error,
+          "a rank sent '{}' as its address, which is not an IP address: do the ranks run "
+          "different versions?",
+          text);
+  return {parsed, address.port};
+}
+
+std::string to_text(const tcp::endpoint& endpoint) {
+  return endpoint.address().is_v6()
+             ? fmt::format("[{}]:{}", endpoint.address().to_string(), endpoint.port())
+             : fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
+}
+
+}  // namespace ringside::collectives

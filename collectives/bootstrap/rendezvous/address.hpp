@@ -1,0 +1,27 @@
+// Where a rank listens.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <boost/asio/ip/tcp.hpp>
+
+namespace ringside::collectives {
+
+// Part of the handshake's wire format.
+struct Address {
+  char text[46] = {};  // numeric, IPv4 or IPv6
+  std::uint16_t port = 0;
+  // RankLocation::proc_domain() and process: ranks with the same domain can share memory.
+  std::uint64_t proc_domain = 0;
+  std::int64_t process = 0;
+};
+
+Address address_of(const boost::asio::ip::tcp::endpoint& endpoint);  // on this host
+
+// Throws Error unless the text is an address: it comes from another rank.
+boost::asio::ip::tcp::endpoint endpoint_of(const Address& address);
+
+std::string to_text(const boost::asio::ip::tcp::endpoint& endpoint);  // "10.0.0.1:29500"
+
+}  // namespace ringside::collectives

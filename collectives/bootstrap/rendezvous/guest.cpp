@@ -1,0 +1,112 @@
+#include "collectives/bootstrap/rendezvous/guest.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include "base/error.hpp"
+#include "base/printable.hpp"
+#include "collectives/bootstrap/network_interface.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// How much longer than the deadline a guest waits for rank 0's answer.
+constexpr Seconds extra_time{2};
+
+class Guest {
+ public:
+  Guest(const RankInfo& rank_info, MeshBuilder& builder)
+      : rank_info_(rank_info),
+        builder_(builder),
+        deadline_(Deadline::after(rank_info.connect_timeout)) {}
+
+  Mesh come_together(const std::vector<tcp::endpoint>& masters) {
+    join(masters);
+    expect_verdict();
+    builder_.connect_all();
+    report_connected();
+    to_rank_0_.reset();
+    return builder_.take();
+  }
+
+ private:
+  // Listens, tells rank 0 the address, and waits for the table.
+  void join(const std::vector<tcp::endpoint>& masters) {
+    to_rank_0_ = connect_to(builder_.io(), masters, deadline_, builder_.who(),
+                            "rank 0 is not there: it", [this] { builder_.check(); });
+    tcp::socket& socket = *to_rank_0_;
+    const auto here = socket.local_endpoint().address();
+    builder_.listen_on(
+        {rank_info_.interface.empty() ? here : address_of_interface(rank_info_.interface, here),
+         0});
+    builder_.send_handshake(socket, Handshake::join);
+
+    Answer answer;
+    // Rank 0 may have started later than this rank.
+    const Deadline patience = Deadline::after(rank_info_.connect_timeout + extra_time);
+    error_code error =
+        read_all(builder_.io(), socket, asio::buffer(&answer, sizeof answer), patience);
+    require(error != asio::error::timed_out,
+            "rank 0 has not brought the ranks together within {:.0f} s", patience.total().count());
+    require(!error && plausible(answer, rank_info_.size),
+            "what listens at {} is not rank 0 of this job, or it has gone ({})",
+            to_text(masters.front()), error.message());
+    std::string body(answer.bytes, '\0');
+    error = read_all(builder_.io(), socket, asio::buffer(body), patience);
+    require(!error, "rank 0 went away while the ranks were connecting ({})", error.message());
+    builder_.addresses() = table_from(answer, body, rank_info_.size);
+  }
+
+  // While this rank connects, rank 0 may tell it that another rank has died.
+  void expect_verdict() {
+    asio::async_read(*to_rank_0_, asio::buffer(&verdict_, sizeof verdict_),
+                     [this](error_code error, std::size_t) { take_verdict(error); });
+    builder_.set_check([this] { require(!refusal_, "{}", refusal_.value_or("")); });
+  }
+
+  void take_verdict(error_code error) {
+    if (error == asio::error::operation_aborted) return;
+    if (!error && verdict_.kind == Answer::connected) {
+      all_connected_ = true;
+    } else if (!error && plausible(verdict_, rank_info_.size) && verdict_.kind == Answer::refusal) {
+      std::string body(verdict_.bytes, '\0');
+      asio::read(*to_rank_0_, asio::buffer(body), error);
+      refusal_ = fmt::format("rank 0 refuses: {}", printable_line(body));
+    } else {
+      refusal_ =
+          fmt::format("rank 0 went away while the ranks were connecting ({})", error.message());
+    }
+  }
+
+  // This rank has all its connections, and waits until all ranks have theirs.
+  void report_connected() {
+    error_code ignored;  // if rank 0 has gone, take_verdict() learns it
+    asio::write(*to_rank_0_, asio::buffer("c", 1), ignored);
+    const Deadline deadline = Deadline::after(rank_info_.connect_timeout + extra_time);
+    const bool told = builder_.wait_until(deadline, [this] { return all_connected_; });
+    require(told, "rank 0 has not brought the ranks together within {:.0f} s",
+            deadline.total().count());
+  }
+
+  const RankInfo& rank_info_;
+  MeshBuilder& builder_;
+  const Deadline deadline_;
+  std::optional<tcp::socket> to_rank_0_;
+  Answer verdict_;
+  bool all_connected_ = false;
+  std::optional<std::string> refusal_;  // why this job cannot be
+};
+
+}  // namespace
+
+Mesh join_rendezvous(const RankInfo& rank_info, const std::vector<tcp::endpoint>& masters,
+                     MeshBuilder& builder) {
+  return Guest(rank_info, builder).come_together(masters);
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,183 @@
+#include "collectives/bootstrap/rendezvous/host.hpp"
+
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include "base/error.hpp"
+#include "base/printable.hpp"
+#include "collectives/bootstrap/network_interface.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// How long rank 0 waits for more ranks after a failure, so that all of them learn the reason.
+constexpr Seconds time_to_join{2};
+
+class Host {
+ public:
+  Host(const RankInfo& rank_info, MeshBuilder& builder)
+      : rank_info_(rank_info),
+        builder_(builder),
+        deadline_(Deadline::after(rank_info.connect_timeout)),
+        joined_(rank_info.size) {
+    builder_.set_welcome_joiner([this](const Handshake& handshake, tcp::socket socket) {
+      welcome_joiner(handshake, std::move(socket));
+    });
+  }
+
+  Mesh bring_together(const std::vector<tcp::endpoint>& masters) {
+    gather_all(masters);
+    builder_.connect_all();
+    wait_until_all_connected();
+    joined_.clear();
+    return builder_.take();
+  }
+
+ private:
+  // Waits for all others, then sends everybody the table, or the reason why there is none.
+  void gather_all(const std::vector<tcp::endpoint>& masters) {
+    builder_.listen_on(masters.front());
+    if (!rank_info_.interface.empty())
+      builder_.listen_on(
+          {address_of_interface(rank_info_.interface, masters.front().address()), 0});
+    const bool all_came = wait_for_all();
+    if (refusal_)
+      run_until(builder_.io(), Deadline::after(time_to_join),
+                [this] { return arrived_ == rank_info_.size - 1; });
+    if (!all_came) {
+      const auto ranks = missing();
+      refusal_ = fmt::format("rank{} {} of {} never came to {} within {:.0f} s",
+                             ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), rank_info_.size,
+                             to_text(masters.front()), rank_info_.connect_timeout.count());
+    }
+    throw_refusal();
+    answer_all(Answer::table, {reinterpret_cast<const char*>(builder_.addresses().data()),
+                               builder_.addresses().size() * sizeof(Address)});
+    builder_.set_check([this] { throw_refusal(); });
+  }
+
+  // Tells every rank the refusal, if there is one, and throws it.
+  void throw_refusal() {
+    if (!refusal_) return;
+    answer_all(Answer::refusal, *refusal_);
+    throw Error(*refusal_);
+  }
+
+  void answer_all(Answer::Kind kind, std::string_view body) {
+    const Answer answer{.kind = kind, .bytes = static_cast<std::uint32_t>(body.size())};
+    for (const auto& each : joined_) {
+      if (!each) continue;
+      error_code ignored;  // of a rank that has died: its connection is watched
+      asio::write(each->socket,
+                  std::array{asio::buffer(&answer, sizeof answer), asio::buffer(body)}, ignored);
+    }
+  }
+
+  // All ranks have its connections by now, or soon.
+  void wait_until_all_connected() {
+    const bool all = builder_.wait_until(Deadline::after(rank_info_.connect_timeout),
+                                         [this] { return connected_ == rank_info_.size - 1; });
+    if (!all)
+      refusal_ = fmt::format("the ranks were not all connected within {:.0f} s",
+                             rank_info_.connect_timeout.count());
+    throw_refusal();
+    answer_all(Answer::connected, {});
+  }
+
+  // Until all have joined, or until it is certain that the job fails; false at the deadline.
+  bool wait_for_all() {
+    try {
+      return run_until(builder_.io(), deadline_, [this] { return missing().empty() || refusal_; });
+    } catch (const Error& error) {
+      refusal_ = error.what();  // the ranks that joined learn it too
+      return true;
+    }
+  }
+
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int r = 1; r < rank_info_.size; ++r)
+      if (!joined_[r]) ranks.push_back(r);
+    return ranks;
+  }
+
+  void welcome_joiner(const Handshake& handshake, tcp::socket socket) {
+    ++arrived_;
+    if (handshake.size != rank_info_.size) {
+      refusal_ = fmt::format(
+          "the ranks disagree on the world size: rank 0 has WORLD_SIZE={}, but rank {} has "
+          "WORLD_SIZE={}",
+          rank_info_.size, handshake.rank, handshake.size);
+    } else if (const auto backend = backend_of(handshake); backend != rank_info_.backend) {
+      refusal_ = fmt::format(
+          "the ranks have different backends: rank 0 has {}, but rank {} has {}. Start every rank "
+          "with the same --backend (or RINGSIDE_BACKEND)",
+          rank_info_.backend, handshake.rank, printable_line(backend));
+    } else if (handshake.rank < 1 || handshake.rank >= rank_info_.size || joined_[handshake.rank]) {
+      refusal_ = fmt::format(
+          "two processes say that they are rank {}: every process needs a RANK of its own",
+          handshake.rank);
+    } else {
+      builder_.addresses()[handshake.rank] = handshake.listens_on;
+      joined_[handshake.rank] = std::make_unique<Joined>(std::move(socket));
+      watch(handshake.rank);
+      return;
+    }
+    joined_.push_back(std::make_unique<Joined>(std::move(socket)));  // it gets the same answer
+  }
+
+  // Rank r tells when it has all its connections. If it dies before, its connection closes.
+  void watch(int r) {
+    Joined& rank = *joined_[r];
+    asio::async_read(rank.socket, asio::buffer(&rank.report, 1),
+                     [this, r](error_code error, std::size_t) {
+                       if (error == asio::error::operation_aborted) return;
+                       if (!error) {
+                         ++connected_;
+                       } else if (!refusal_) {
+                         refusal_ = fmt::format(
+                             "rank {} came and is gone, before all ranks were connected: it was "
+                             "killed, or it failed and says why",
+                             r);
+                       }
+                     });
+  }
+
+  static std::string backend_of(const Handshake& handshake) {
+    const auto& field = handshake.backend;
+    return std::string(field, ::strnlen(field, sizeof field));
+  }
+
+  struct Joined {
+    explicit Joined(tcp::socket s) : socket(std::move(s)) {}
+    tcp::socket socket;
+    char report = 0;
+  };
+
+  const RankInfo& rank_info_;
+  MeshBuilder& builder_;
+  const Deadline deadline_;
+  // [rank] the connections to the ranks that joined; refused ones follow at the end.
+  std::vector<std::unique_ptr<Joined>> joined_;
+  int connected_ = 0;                   // ranks that have all their connections
+  int arrived_ = 0;                     // connections that wanted to join
+  std::optional<std::string> refusal_;  // why this job cannot be
+};
+
+}  // namespace
+
+Mesh host_rendezvous(const RankInfo& rank_info, const std::vector<tcp::endpoint>& masters,
+                     MeshBuilder& builder) {
+  return Host(rank_info, builder).bring_together(masters);
+}
+
+}  // namespace ringside::collectives

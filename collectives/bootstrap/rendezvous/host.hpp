@@ -1,0 +1,14 @@
+// The host of a rendezvous: rank 0. It waits until all ranks have joined, sends everybody the table
+// of addresses, or the reason why there is none, and tells everybody when all are connected.
+#pragma once
+
+#include "collectives/bootstrap/rendezvous/mesh.hpp"
+
+namespace ringside::collectives {
+
+// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT.
+Mesh host_rendezvous(const RankInfo& rank_info,
+                     const std::vector<boost::asio::ip::tcp::endpoint>& masters,
+                     MeshBuilder& builder);
+
+}  // namespace ringside::collectives

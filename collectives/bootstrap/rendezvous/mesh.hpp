@@ -1,0 +1,92 @@
+// Connections between all pairs of ranks, and how one rank makes its own.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
+#include "collectives/bootstrap/rendezvous/acceptor.hpp"
+#include "collectives/bootstrap/rendezvous/address.hpp"
+#include "collectives/bootstrap/rendezvous/handshake.hpp"
+#include "collectives/bootstrap/rendezvous/sockets.hpp"
+
+namespace ringside::collectives {
+
+// Element r of each list belongs to rank r; the elements of this rank itself are empty in `data`
+// and `control`.
+struct Mesh {
+  using Socket = boost::asio::ip::tcp::socket;
+  std::unique_ptr<boost::asio::io_context> io;  // must outlive the sockets
+  std::vector<std::optional<Socket>> data;
+  std::vector<std::optional<Socket>> control;
+  std::vector<Address> addresses;
+
+  bool on_one_host() const;
+};
+
+// Makes the connections of one rank: it connects twice to each rank below it (data, control), and
+// accepts from each above.
+class MeshBuilder {
+ public:
+  using Socket = Mesh::Socket;
+
+  MeshBuilder(const RankInfo& rank_info, std::unique_ptr<boost::asio::io_context> io);
+
+  boost::asio::io_context& io() { return *mesh_.io; }
+  std::string who() const { return fmt::format("rank {}", rank_info_.rank); }
+
+  // The addresses of all ranks. This rank's own is set by listen_on().
+  std::vector<Address>& addresses() { return mesh_.addresses; }
+
+  // Throws if there is no use in waiting any longer.
+  void set_check(std::function<void()> check) { check_ = std::move(check); }
+  void check() const { check_(); }
+
+  // Takes connections of the purpose `join`; without it they are closed.
+  void set_welcome_joiner(Acceptor::Welcome welcome) { welcome_joiner_ = std::move(welcome); }
+
+  void listen_on(const boost::asio::ip::tcp::endpoint& endpoint);
+  void accept_from(boost::asio::ip::tcp::acceptor acceptor);
+  void send_handshake(Socket& socket, Handshake::Purpose purpose);
+
+  // Connects with every other rank that listens at its address. Throws Error at the deadline.
+  void connect_all();
+
+  // The finished mesh. Nothing is accepted afterwards.
+  Mesh take();
+
+  // Runs handlers until `done()`, or until the deadline. Returns whether it is done. Throws what
+  // the check throws.
+  template <class Done>
+  bool wait_until(const Deadline& deadline, Done done) {
+    constexpr Seconds between_checks{0.05};
+    while (
+        !run_until(io(), Deadline::after(std::min(deadline.remaining(), between_checks)), done)) {
+      check_();
+      if (deadline.expired()) return false;
+    }
+    return true;
+  }
+
+ private:
+  void welcome(const Handshake& handshake, Socket socket);
+
+  const RankInfo rank_info_;
+  const Key key_;
+  Mesh mesh_;
+  std::function<void()> check_ = [] {};
+  Acceptor::Welcome welcome_joiner_ = [](const Handshake&, Socket) {};
+  // They must not outlive the io_context of the mesh.
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+};
+
+}  // namespace ringside::collectives

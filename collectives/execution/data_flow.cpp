@@ -1,0 +1,100 @@
+#include "collectives/execution/data_flow.hpp"
+
+#include <algorithm>
+
+namespace ringside::collectives {
+namespace {
+
+ChunkRange source_of(const Send& send) {
+  return {send.input.value_or(send.chunks.first), send.chunks.count};
+}
+
+// Where the data lies at each step.
+void locate_data(DataFlow& flow, const Schedule& schedule, bool in_place) {
+  flow.received.assign(schedule.chunks, false);
+  const auto received = [&](ChunkRange range) {
+    return std::count(flow.received.begin() + range.first,
+                      flow.received.begin() + range.first + range.count, true);
+  };
+  const auto mixed = [&](ChunkRange range) {
+    return received(range) > 0 && received(range) < range.count;
+  };
+  for (const auto& [send, receive] : schedule.steps) {
+    flow.from_input.push_back(send && (send->input || received(send->chunks) == 0));
+    flow.first_touch.push_back(receive && received(receive->chunks) == 0);
+    if (send) {
+      flow.single_chunks = flow.single_chunks && send->chunks.count <= 1;
+      if (send->input && in_place && received(source_of(*send)) > 0) flow.keeps_input = true;
+      if (!send->input && mixed(send->chunks)) flow.starts_in_output = true;
+    }
+    if (receive) {
+      flow.single_chunks = flow.single_chunks && receive->chunks.count <= 1;
+      if (receive->action == Action::add && mixed(receive->chunks)) flow.starts_in_output = true;
+      std::fill_n(flow.received.begin() + receive->chunks.first, receive->chunks.count, true);
+    }
+  }
+  if (!flow.starts_in_output) return;
+  flow.first_touch.assign(flow.first_touch.size(), false);
+  for (std::size_t s = 0; s < flow.from_input.size(); ++s)
+    flow.from_input[s] = flow.from_input[s] && schedule.steps[s].send->input;
+}
+
+// What a receive must not overwrite before the send of step `s` is done.
+ChunkRange reads(const DataFlow& flow, const Schedule& schedule, bool in_place, int s) {
+  const std::optional<Send>& send = schedule.steps[s].send;
+  const bool from_other_memory = flow.from_input[s] && (!in_place || flow.keeps_input);
+  return send && !from_other_memory ? source_of(*send) : ChunkRange{0, 0};
+}
+
+// The last step so far that touched each chunk. With these tables the time of data_flow() grows
+// with the number of steps, not with its square: the cost model asks for every rank.
+class LastStep {
+ public:
+  explicit LastStep(int chunks) : step_(chunks, DataFlow::none) {}
+  void touch(ChunkRange range, int step) {
+    std::fill_n(step_.begin() + range.first, range.count, step);
+    latest_ = step;
+  }
+  int of(ChunkRange range) const {
+    int last = DataFlow::none;
+    for (int c = range.first; c < range.first + range.count; ++c) last = std::max(last, step_[c]);
+    return last;
+  }
+  int of_all() const { return latest_; }
+
+ private:
+  std::vector<int> step_;  // [chunk]
+  int latest_ = DataFlow::none;
+};
+
+}  // namespace
+
+DataFlow data_flow(const Schedule& schedule, bool in_place) {
+  DataFlow flow;
+  locate_data(flow, schedule, in_place);
+  const auto& steps = schedule.steps;
+  const int n = static_cast<int>(steps.size());
+  flow.send_needs.resize(n);
+  flow.receive_needs.resize(n);
+  flow.reused_after.assign(n, DataFlow::none);
+  LastStep received(schedule.chunks), read(schedule.chunks);
+  for (int s = 0; s < n; ++s) {
+    const auto& [send, receive] = steps[s];
+    if (send && !send->input) {
+      // An empty message must follow all of its sender's earlier receives: a barrier counts on it.
+      const int d = send->chunks.count == 0 ? received.of_all() : received.of(send->chunks);
+      if (d != DataFlow::none) flow.send_needs[s] = {d, steps[d].receive->chunks == send->chunks};
+    }
+    if (const ChunkRange source = reads(flow, schedule, in_place, s); source.count > 0)
+      read.touch(source, s);
+    if (!receive) continue;
+    if (const int d = read.of(receive->chunks); d != DataFlow::none)
+      flow.receive_needs[s] = {d, reads(flow, schedule, in_place, d) == receive->chunks};
+    received.touch(receive->chunks, s);
+  }
+  for (int s = 0; s < n; ++s)
+    if (steps[s].receive) flow.reused_after[s] = read.of(steps[s].receive->chunks);
+  return flow;
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,175 @@
+#include "parallel/pipeline/csv.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/printable.hpp"
+
+namespace ringside::pipeline_parallel {
+
+namespace {
+
+constexpr std::array all_kinds = {
+    Kind::forward,         Kind::backward,         Kind::backward_input,
+    Kind::backward_weight, Kind::send_activation,  Kind::receive_activation,
+    Kind::send_gradient,   Kind::receive_gradient, Kind::reduce_gradients};
+
+// Where a cell stands, both counted from 1.
+struct Position {
+  int line;
+  int column;
+};
+
+// Takes a number from the front of `text`; none if there is no number, or one too large.
+std::optional<int> take_number(std::string_view& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return std::nullopt;
+  text.remove_prefix(end - text.data());
+  return number;
+}
+
+// None if the cell is no action.
+std::optional<Action> action_in(std::string_view cell) {
+  const std::optional<int> stage = take_number(cell);
+  if (!stage) return std::nullopt;
+  const std::string_view letters = cell.substr(0, cell.find_first_of("0123456789"));
+  cell.remove_prefix(letters.size());
+  for (const Kind kind : all_kinds) {
+    if (letters != letters_of(kind)) continue;
+    if (kind == Kind::reduce_gradients)
+      return cell.empty() ? std::optional(Action{kind, *stage}) : std::nullopt;
+    const std::optional<int> micro_batch = take_number(cell);
+    if (!micro_batch || !cell.empty()) return std::nullopt;
+    return Action{kind, *stage, *micro_batch};
+  }
+  return std::nullopt;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blank = " \t\r";
+  const std::size_t begin = text.find_first_not_of(blank);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(blank) - begin + 1);
+}
+
+struct Parser {
+  std::string name;
+  Schedule schedule{};
+  std::vector<Position> first_of{};  // where each stage first stands; line 0: nowhere yet
+  std::size_t cells = 0;             // actions so far
+
+  [[noreturn]] void fail_at(Position at, const std::string& what) const {
+    fail("{}:{}:{}: {}", name, at.line, at.column, what);
+  }
+
+  void take(std::string_view cell, Position at) {
+    const std::optional<Action> action = action_in(cell);
+    if (!action) {
+      fail_at(at, fmt::format("expected an action, such as 2F0 for forward of stage 2 and "
+                              "micro-batch 0, or 2B0, 2I0, 2W0, 2SEND_F0, 2RECV_F0, 2SEND_B0, "
+                              "2RECV_B0 or 2REDUCE_GRAD; got \"{}\"",
+                              printable_line(cell)));
+    }
+    ++cells;
+    schedule.actions.back().push_back(*action);
+    place(action->stage, at);
+    schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);
+  }
+
+  void place(int stage, Position at) {
+    constexpr int most = 65536;
+    if (stage >= most)
+      fail_at(at, fmt::format("expected a stage from 0 to {}, got {}", most - 1, stage));
+    const int rank = schedule.ranks() - 1;
+    if (stage >= schedule.stages()) {
+      schedule.rank_of.resize(stage + 1, -1);
+      first_of.resize(stage + 1, Position{});
+    }
+    int& rank_of_stage = schedule.rank_of[stage];
+    if (rank_of_stage < 0) {
+      rank_of_stage = rank;
+      first_of[stage] = at;
+    }
+    if (rank_of_stage != rank) {
+      fail_at(at, fmt::format("expected a stage of rank {}, got stage {}, which is on rank {} "
+                              "already (line {}, column {}): a stage has one rank",
+                              rank, stage, rank_of_stage, first_of[stage].line,
+                              first_of[stage].column));
+    }
+  }
+
+  void take_row(std::string_view row, int line) {
+    schedule.actions.emplace_back();
+    std::size_t begin = 0;
+    while (begin <= row.size()) {
+      const std::size_t end = std::min(row.find(',', begin), row.size());
+      std::string_view cell = row.substr(begin, end - begin);
+      const std::string_view action = trimmed(cell);
+      if (!action.empty()) {
+        const std::size_t column = begin + (action.data() - cell.data()) + 1;
+        take(action, {line, static_cast<int>(column)});
+      }
+      begin = end + 1;
+    }
+    if (schedule.actions.back().empty()) {
+      fail_at({line, 1}, fmt::format("expected the actions of rank {}, got a row without any",
+                                     schedule.ranks() - 1));
+    }
+  }
+
+  Schedule finished() const {
+    require(!schedule.actions.empty(), "{}: expected one row per rank, got an empty file", name);
+    for (int stage = 0; stage < schedule.stages(); ++stage) {
+      require(schedule.rank_of[stage] >= 0,
+              "{}: expected stages 0 to {}, got no action of stage {} in any row", name,
+              schedule.stages() - 1, stage);
+    }
+    const std::size_t pairs = static_cast<std::size_t>(schedule.stages()) * schedule.micro_batches;
+    require(pairs <= cells,
+            "{}: expected at least {} actions, a forward for each of {} stages and {} "
+            "micro-batches; got {}",
+            name, pairs, schedule.stages(), schedule.micro_batches, cells);
+    return schedule;
+  }
+};
+
+}  // namespace
+
+std::string csv_of(const Schedule& schedule) {
+  std::string text;
+  for (const std::vector<Action>& actions : schedule.actions) {
+    std::vector<std::string> cells;
+    for (const Action& action : actions) cells.push_back(text_of(action));
+    text += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return text;
+}
+
+Schedule parse_csv(const std::string& text, const std::string& name) {
+  Parser parser{.name = name};
+  int line = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    parser.take_row(std::string_view(text).substr(begin, end - begin), ++line);
+    begin = end + 1;
+  }
+  return parser.finished();
+}
+
+Schedule read_csv(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  require(file.good(), "cannot read the schedule in {}: does the file exist?", path);
+  return parse_csv(text, path);
+}
+
+}  // namespace ringside::pipeline_parallel

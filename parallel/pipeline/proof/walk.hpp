@@ -1,0 +1,55 @@
+// Walk: a schedule's actions in an order in which each comes after all that it waits for, and the
+// clocks of ranks and lanes that follow it. No queue of events is needed: one pass in this order
+// computes when each action starts and ends.
+//
+//     rank 0   F0 F1       B0    B1        in order: F0 F1 of rank 0, F0 B0 F1 B1 of rank 1,
+//                ╲ ╲      ╱     ╱                    B0 B1 of rank 0
+//     rank 1      F0 B0 F1 B1
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/places.hpp"
+#include "parallel/pipeline/schedule.hpp"
+
+namespace ringside::pipeline_parallel {
+
+struct Span {
+  double start = 0, end = 0;
+};
+
+// An action of a schedule: actions[rank][index].
+struct Place {
+  int rank = 0, index = 0;
+};
+
+// All actions, each after the one before it on its rank and, for a receive, after its send. Throws
+// Error if the schedule hangs.
+std::vector<Place> in_order(const Schedule& lowered, const Places& places);
+
+// When each action of one pipeline starts and ends. The actions are taken in order.
+class Clocks {
+ public:
+  // Keeps references to both.
+  Clocks(const Schedule& lowered, const Places& places);
+
+  // The span of a send is that of its message, which takes so many seconds on its lane after those
+  // before it. The rank goes on at once.
+  void send(const Place& at, double seconds);
+  void receive(const Place& at);
+  void compute(const Place& at, double seconds);
+
+  Span& span(const Place& at) { return spans[at.rank][at.index]; }
+
+  std::vector<std::vector<Span>> spans;  // [rank][index]
+  std::vector<double> now;               // [rank] when its last action ended
+
+ private:
+  const Schedule& schedule_;
+  const Places& places_;
+  std::map<Lane, double> lane_free_;  // when each lane has carried what it was given
+};
+
+}  // namespace ringside::pipeline_parallel

@@ -1,0 +1,61 @@
+#include "parallel/tensor/vocabulary.hpp"
+
+#include "base/error.hpp"
+#include "parallel/differentiable.hpp"
+#include "parallel/tensor_collectives.hpp"
+
+namespace ringside::tensor_parallel {
+
+using autograd::Tensor;
+using autograd::VocabularyRange;
+using collectives::ProcessGroup;
+using parallel::copy_to_group;
+using parallel::gather_sequence;
+using parallel::reduce_from_group;
+using parallel::scatter_sequence;
+
+VocabularyRange vocabulary_range(std::int64_t vocabulary, const ProcessGroup& group) {
+  require(vocabulary >= group.size(),
+          "a vocabulary of {} cannot be divided among {} ranks: take at most {} ranks", vocabulary,
+          group.size(), vocabulary);
+  const auto rows = static_cast<std::size_t>(vocabulary);
+  return {static_cast<std::int64_t>(group.block_begin(rows, group.rank())), vocabulary};
+}
+
+void GroupStatistics::max_over_ranks(const Tensor& numbers) const {
+  parallel::all_reduce_max(numbers, numbers, group_, fmt::format("max of {}", label_));
+}
+
+void GroupStatistics::sum_over_ranks(const Tensor& numbers) const {
+  parallel::all_reduce_sum(numbers, numbers, group_, fmt::format("sums of {}", label_));
+}
+
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t vocabulary,
+                 ProcessGroup& group, std::string_view label) {
+  const Tensor own = autograd::embedding(ids, weight, vocabulary_range(vocabulary, group));
+  return reduce_from_group(own, group, label);
+}
+
+Tensor embedding_of_tokens(const Tensor& ids, const Tensor& weight, std::int64_t vocabulary,
+                           ProcessGroup& group, std::string_view label) {
+  const Tensor own = autograd::embedding(ids, weight, vocabulary_range(vocabulary, group));
+  return scatter_sequence(own, group, label);
+}
+
+Tensor cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                     std::int64_t vocabulary, ProcessGroup& group, std::string_view label,
+                     std::int32_t ignore_index, std::int64_t rows_at_once) {
+  return autograd::linear_cross_entropy(copy_to_group(x, group, label), weight, targets,
+                                        vocabulary_range(vocabulary, group),
+                                        GroupStatistics(group, label), ignore_index, rows_at_once);
+}
+
+Tensor cross_entropy_of_tokens(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                               std::int64_t vocabulary, ProcessGroup& group, std::string_view label,
+                               std::int32_t ignore_index, std::int64_t rows_at_once) {
+  return autograd::linear_cross_entropy(gather_sequence(x, group, label), weight, targets,
+                                        vocabulary_range(vocabulary, group),
+                                        GroupStatistics(group, label), ignore_index, rows_at_once);
+}
+
+}  // namespace ringside::tensor_parallel

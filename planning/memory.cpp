@@ -1,0 +1,215 @@
+#include "planning/memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "autograd/ops/ops.hpp"
+#include "planning/formulas/activations.hpp"
+#include "planning/formulas/parameters.hpp"
+#include "planning/formulas/state.hpp"
+#include "planning/formulas/under_way.hpp"
+#include "planning/trainer_memory.hpp"
+
+namespace ringside::planning {
+namespace {
+
+using autograd::MemoryKind;
+
+// Fills a RankMemory: every row is the value of one of its terms.
+class Rows {
+ public:
+  Rows(RankMemory& memory, const Model& model, const Plan& plan)
+      : memory_(memory),
+        model_(model),
+        plan_(plan),
+        t_("t", plan.mesh.size(Axis::tp)),
+        shards_(shards_of(plan)) {}
+
+  void state(const Quantity& parameters);
+  void padding(const PipelinePart& part);
+  void units(const PipelinePart& part);
+  void buckets(const PipelinePart& part, const Quantity& parameters);
+  void activations(const PipelinePart& part);
+
+ private:
+  Term put(Term term) {
+    memory_.terms.push_back(term);
+    return term;
+  }
+  void row(const char* kind, MemoryKind counted, const Term& term) {
+    if (const double bytes = put(term).value(); bytes > 0)
+      memory_.rows.push_back({kind, counted, bytes});
+  }
+
+  RankMemory& memory_;
+  const Model& model_;
+  const Plan& plan_;
+  const Quantity t_;
+  const Shards shards_;
+};
+
+void Rows::state(const Quantity& parameters) {
+  const Types& types = plan_.types;
+  row("parameters", MemoryKind::parameters, parameter_bytes(parameters, types, shards_.parameters));
+  const Quantity copies("n_g", plan_.gradient_copies);
+  row("gradients", MemoryKind::gradients,
+      gradient_bytes(plan_.gradient_copies > 1 ? copies * parameters : parameters, types,
+                     shards_.gradients));
+  row("masters", MemoryKind::optimizer_state, master_bytes(parameters, types, shards_.optimizer));
+  row("optimizer state", MemoryKind::optimizer_state,
+      moment_bytes(parameters, types, shards_.optimizer));
+  // Ringside makes the whole part of the model, and then shards it.
+  if (model_.own && shards_.parameters > 1)
+    memory_.at_start = parameter_bytes(parameters, types, 1).value();
+}
+
+// What Ringside's trainer keeps beyond an even division, if it trains in fp32.
+void Rows::padding(const PipelinePart& part) {
+  constexpr double countable = 1e15;  // more would overflow the trainer's integers
+  if (plan_.types.state() != 16 || plan_.types.parameters != 4 || plan_.gradient_copies > 1 ||
+      parameter_count(model_).back().value() > countable)
+    return;
+  double even = 0;
+  for (const MemoryRow& each : memory_.rows) even += each.bytes;
+  const std::int64_t ranks = plan_.mesh.data_ranks();
+  const int zero = plan_.mesh.size(Axis::fsdp) > 1 ? 3 : ranks > 1 ? plan_.zero : 0;
+  const TrainerPart kept{static_cast<std::int64_t>(part.blocks), part.has_embedding, part.has_head,
+                         plan_.mesh.size(Axis::tp)};
+  const Quantity exact(
+      "M_trainer",
+      static_cast<double>(
+          trainer_memory(*model_.own, kept, zero, ranks, 0, plan_.bucket_bytes / 1e6).total()));
+  row("padding, counters", MemoryKind::optimizer_state,
+      {"M_padding", "padding of shards, and AdamW's step counts",
+       max(0, exact - Quantity("M_even", even)), Unit::bytes, "planning/trainer_memory.hpp"});
+}
+
+void Rows::units(const PipelinePart& part) {
+  const Term block = put(whole_block(model_, t_)), largest = put(largest_unit(model_, t_, part));
+  row("gathered units", MemoryKind::parameters, gathered_units(block, largest, plan_.types));
+  row("gradients under way", MemoryKind::gradients, reduced_units(block, largest, plan_.types));
+}
+
+void Rows::buckets(const PipelinePart& part, const Quantity& parameters) {
+  const Term largest = put(largest_parameter(model_, t_, part));
+  row("gradients under way", MemoryKind::gradients,
+      reduced_buckets(parameters, largest, plan_.bucket_bytes, plan_.types));
+}
+
+void Rows::activations(const PipelinePart& part) {
+  const Term block = put(block_activations(model_, plan_)),
+             blocks = put(blocks_in_flight(model_, plan_, memory_.index));
+  row("activations", MemoryKind::activations,
+      {"A", "activations of the blocks", blocks * block, Unit::bytes,
+       "blocks in flight, each with its activations"});
+  Quantity peak = put(working_memory(model_, plan_, part));
+  const char* where = "while backward runs";
+  if (part.has_head) {
+    peak = max(put(head_activations(model_, plan_)), peak);
+    where = "while backward runs: at the head, or in a block";
+  }
+  if (part.has_embedding && model_.kind == Model::Kind::llama) {
+    // Here one micro-batch's blocks are freed, unless W is still to come.
+    const Quantity freed =
+        part.splits_backward ? Quantity(0) : Quantity("L_stage", part.blocks) * block;
+    peak = max(put(embedding_activations(model_, plan_)) - freed, peak);
+  }
+  if (part.has_head && part.heads_in_flight > 1)
+    peak = Quantity("m_head - 1", part.heads_in_flight - 1) * put(kept_head(model_, plan_)) + peak;
+  if (part.has_head && model_.own && plan_.types.parameters == 2)
+    peak = put(converted_head(model_, plan_)) + peak;
+  row("working memory", MemoryKind::activations,
+      {"A_peak", where, peak, Unit::bytes, "planning/formulas/activations.cpp"});
+}
+
+}  // namespace
+
+double RankMemory::of(MemoryKind kind) const {
+  double sum = 0;
+  for (const MemoryRow& row : rows)
+    if (row.counted == kind) sum += row.bytes;
+  return sum;
+}
+
+double RankMemory::total() const {
+  double sum = 0;
+  for (const MemoryRow& row : rows) sum += row.bytes;
+  return std::max(sum, at_start);
+}
+
+RankMemory memory_of_rank(const Model& model, const Plan& plan, std::int64_t index) {
+  const std::int64_t stages = plan.mesh.size(Axis::pp);
+  RankMemory memory;
+  memory.name = stages == 1          ? "only"
+                : index == 0         ? "first"
+                : index + 1 < stages ? "middle"
+                                     : "last";
+  memory.index = index;
+  Rows rows(memory, model, plan);
+  if (!model.has_blocks()) {
+    memory.terms.push_back(
+        {"P_stage", "all parameters", parameter_count(model).back(), Unit::number, ""});
+    rows.state(memory.terms.back());
+    return memory;
+  }
+  const PipelinePart part = pipeline_part(model, plan, index);
+  const Quantity t("t", plan.mesh.size(Axis::tp));
+  memory.terms.push_back({"P_stage", "parameters of the stage, on one rank",
+                          stage_parameters(model, t, part), Unit::number, "sum of its parts"});
+  const Term held = memory.terms.back();
+  rows.state(held);
+  if (model.own) rows.padding(part);
+  if (shards_of(plan).parameters > 1) rows.units(part);
+  if (plan.zero == 2 && plan.mesh.size(Axis::dp) > 1) rows.buckets(part, held);
+  rows.activations(part);
+  return memory;
+}
+
+RankMemory memory_of_largest_rank(const Model& model, const Plan& plan) {
+  RankMemory largest;
+  for (std::int64_t index = 0; index < plan.mesh.size(Axis::pp); ++index) {
+    RankMemory memory = memory_of_rank(model, plan, index);
+    if (memory.total() > largest.total()) largest = std::move(memory);
+  }
+  return largest;
+}
+
+RankMemory memory_to_evaluate(const Model& model, autograd::DType dtype, std::int64_t sequences,
+                              std::int64_t length, bool gradients, double kept_logits,
+                              autograd::Device device) {
+  const Types types = types_of(dtype);
+  const Plan plan{.micro_batch = sequences, .sequence = length, .types = types, .device = device};
+  RankMemory memory;
+  Rows rows(memory, model, plan);
+  const double parameters = parameter_count(model).back().value();
+  memory.rows = {{"parameters", MemoryKind::parameters, types.parameters * parameters}};
+  if (gradients) {
+    memory.rows.push_back({"gradients", MemoryKind::gradients, types.gradients * parameters});
+    rows.activations(pipeline_part(model, plan, 0));
+  } else {
+    const auto logits = autograd::cross_entropy_rows(length, model.vocabulary);
+    memory.rows.push_back(
+        {"activations", MemoryKind::activations,
+         block_activations(model, plan).value() + types.activations * static_cast<double>(logits) *
+                                                      static_cast<double>(model.vocabulary)});
+  }
+  memory.rows.push_back({"logits", MemoryKind::activations,
+                         types.activations * kept_logits * static_cast<double>(model.vocabulary)});
+  return memory;
+}
+
+RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::int64_t tokens) {
+  const Types types = types_of(dtype);
+  const Plan seen{.sequence = std::min(tokens, model.sequence), .types = types};
+  const double cache = static_cast<double>(model.layers) * 2 *
+                       static_cast<double>(model.kv_width()) * static_cast<double>(model.sequence),
+               logits = static_cast<double>(model.vocabulary);
+  RankMemory memory;
+  memory.rows = {{"parameters", MemoryKind::parameters,
+                  types.parameters * parameter_count(model).back().value()},
+                 {"KV cache, activations", MemoryKind::activations,
+                  block_activations(model, seen).value() + types.activations * (cache + logits)}};
+  return memory;
+}
+
+}  // namespace ringside::planning

@@ -1,0 +1,52 @@
+// Memory: what a rank needs, by the formulas of formulas/. The one model of memory: a training run
+// asks it before anything is allocated, and so do `account`, `bench` and the simulation's page.
+//
+// It holds for the trainer of this program and for others. Where they differ (Plan::types,
+// Plan::recompute, Model::own) the plan or the model says so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autograd/tensor/storage.hpp"
+#include "planning/model.hpp"
+#include "planning/plan.hpp"
+#include "planning/quantity.hpp"
+
+namespace ringside::planning {
+
+// Bytes of one kind of memory on one rank.
+struct MemoryRow {
+  std::string kind;                                                  // "masters"
+  autograd::MemoryKind counted = autograd::MemoryKind::activations;  // as the ledger counts it
+  double bytes = 0;
+};
+
+struct RankMemory {
+  std::string name;        // of its pipeline stages: "first", "middle", "last"; "only" without them
+  std::int64_t index = 0;  // its coordinate along pp
+  std::vector<MemoryRow> rows;
+  std::vector<Term> terms;  // the formulas that led to the rows
+  double at_start = 0;      // the whole parameters, before Ringside's ZeRO 3 shards them
+
+  double of(autograd::MemoryKind kind) const;
+  double total() const;  // at the peak: the rows, or `at_start` if that is more
+};
+
+// Of a rank of the pipeline with this coordinate along pp. Tensor-parallel ranks need the same. The
+// plan must be valid for the model. With activations if the model's blocks are known.
+RankMemory memory_of_rank(const Model& model, const Plan& plan, std::int64_t index);
+
+// Of the pipeline rank that needs most.
+RankMemory memory_of_largest_rank(const Model& model, const Plan& plan);
+
+// For transformer::evaluate() with `sequences` sequences of `length` tokens at once, and the logits
+// of `kept_logits` tokens kept.
+RankMemory memory_to_evaluate(const Model& model, autograd::DType dtype, std::int64_t sequences,
+                              std::int64_t length, bool gradients, double kept_logits = 0,
+                              autograd::Device device = autograd::Device::cpu);
+
+// For transformer::generate() with a prompt of `tokens` tokens, including the KV cache.
+RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::int64_t tokens);
+
+}  // namespace ringside::planning

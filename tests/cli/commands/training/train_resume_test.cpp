@@ -1,0 +1,266 @@
+// The checkpoints of `ringside train --save`, and what continues from them: --resume on the same
+// and on other numbers of ranks, --init, and `ringside generate`.
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/run_program.hpp"
+#include "transformer/checkpoint/checkpoint.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using namespace testing;
+
+void check_resume(const Command& options) {
+  const Training training({"--warmup", "4", "--lr", "0.01", "--validate-every", "4"});
+  const auto run = [&](const char* folder, Command more) {
+    more.insert(more.end(), options.begin(), options.end());
+    more.insert(more.end(), {"--save", training.path(folder).string(), "--metrics",
+                             training.path(folder).string() + ".metrics"});
+    const Outcome outcome = training.run(more);
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+  };
+  run("whole", {"--steps", "20"});
+  run("halves", {"--steps", "20", "--stop-at", "10"});
+  CHECK_FALSE(same_model(training.path("whole"), training.path("halves")));
+
+  // Repeat only the text and the threads.
+  Command second = {ringside_binary,    "train",
+                    "--data",           training.path("text.txt").string(),
+                    "--threads",        "1",
+                    "--validate-every", "4",
+                    "--resume",         training.path("halves").string(),
+                    "--metrics",        training.path("halves.metrics").string()};
+  second.insert(second.end(), options.begin(), options.end());
+  const Outcome outcome = run_program(second, {}, Seconds(60));
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "resumed  after step 10\n"));
+  CHECK_FALSE(contains(outcome.out, "changed"));
+  CHECK(contains(outcome.out, "\n10 steps in "));
+  CHECK(same_model(training.path("whole"), training.path("halves")));
+
+  auto rows = rows_without_times(training.path("halves.metrics"));
+  std::erase_if(rows, [](const nlohmann::json& row) {
+    return row["step"] == 10 && row.contains("validation_bits_per_byte");
+  });
+  CHECK(rows == rows_without_times(training.path("whole.metrics")));  // including the losses
+}
+
+}  // namespace
+
+TEST_CASE("training can start from a saved model") {
+  const Training training({"--steps", "60", "--lr", "0.01", "--tied-head", "--kv-heads", "1"});
+  REQUIRE(training.run({"-n", "2", "--save", training.path("model").string()}).exit_code == 0);
+  const transformer::Config config = transformer::load_config(training.path("model"));
+  CHECK(config.tied_head);
+  CHECK(config.kv_heads == 1);
+  CHECK(config.d_ff == 20);
+
+  const Outcome again =
+      run_program({ringside_binary, "train", "--data", training.path("text.txt").string(), "--init",
+                   training.path("model").string(), "--steps", "1", "--lr", "0", "--threads", "1"});
+  REQUIRE(again.exit_code == 0);
+  const std::size_t at = again.out.find("step 1/1  loss ");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(again.out.substr(at + 15)) < 4);  // an untrained model has 5.5
+}
+
+TEST_CASE("a run that resumes in a new process gives the same bits on one rank") {
+  for (const char* dtype : {"fp32", "fp64", "bf16"}) check_resume({"--dtype", dtype});
+  check_resume({"--optimizer", "sgd"});
+}
+
+TEST_CASE("a run that resumes in a new process gives the same bits on three ranks") {
+  check_resume({"-n", "3", "--dtype", "fp32"});
+  check_resume({"-n", "3", "--dtype", "fp64", "--parallel", "bucketed"});
+}
+
+TEST_CASE("a killed run resumes from its last checkpoint on any number of ranks") {
+  const Training training({"--steps", "400", "--dtype", "fp64", "--save-every", "5"});
+  const std::string killed = training.path("killed").string();
+  {
+    testing::Program program({ringside_binary,
+                              "train",
+                              "--data",
+                              training.path("text.txt").string(),
+                              "--d-model",
+                              "16",
+                              "--layers",
+                              "1",
+                              "--heads",
+                              "2",
+                              "--d-ff",
+                              "20",
+                              "--sequence",
+                              "12",
+                              "--batch",
+                              "12",
+                              "--threads",
+                              "1",
+                              "--steps",
+                              "400",
+                              "--dtype",
+                              "fp64",
+                              "--save-every",
+                              "5",
+                              "-n",
+                              "2",
+                              "--save",
+                              killed},
+                             {{"RINGSIDE_LINK", "1Gbps,5ms"}});  // slow: it is far from its end
+    REQUIRE(program.wait_for("step  40/400", Seconds(60)));
+    for (const pid_t process : program.processes()) ::kill(process, SIGKILL);
+    program.wait();
+  }
+  for (const char* ranks : {"1", "3", "4"}) {
+    CAPTURE(ranks);
+    const std::string copy = training.path(std::string("copy") + ranks).string();
+    std::filesystem::copy(killed, copy, std::filesystem::copy_options::recursive);
+    const Outcome outcome =
+        run_program({ringside_binary, "train", "--data", training.path("text.txt").string(),
+                     "--threads", "1", "--resume", copy, "-n", ranks, "--stop-at", "399"},
+                    {}, Seconds(60));
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+    CHECK(contains(outcome.out, "resumed  after step "));
+    CHECK(std::filesystem::exists(training.path(std::string("copy") + ranks) /
+                                  "training-399.safetensors"));
+  }
+}
+
+TEST_CASE("a resumed run prints changed options and refuses some changes") {
+  const Training training({"--steps", "4", "--stop-at", "2"});
+  const std::string folder = training.path("model").string();
+  REQUIRE(training.run({"--save", folder}).exit_code == 0);
+  const auto resume = [&](const Command& more) {
+    Command command = {ringside_binary, "train", "--data",   training.path("text.txt").string(),
+                       "--threads",     "1",     "--resume", folder};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command, {}, Seconds(30));
+  };
+  CHECK(resume({"--model", "tiny"}).err ==
+        "ringside: --resume brings the model's sizes with it: leave out --model and the "
+        "sizes\nTry: ringside train --help\n");
+  CHECK(resume({"--dtype", "fp64"}).err ==
+        "ringside: the run in " + folder +
+            " is in fp32: it cannot continue in fp64\nTry: ringside train --help\n");
+  CHECK(resume({"--optimizer", "sgd"}).err == "ringside: the run in " + folder +
+                                                  " has the state of another optimizer than sgd: "
+                                                  "leave out --optimizer\nTry: ringside train "
+                                                  "--help\n");
+  CHECK(resume({"--init", folder}).err ==
+        "ringside: --resume continues a run and --init starts one: choose one of them\nTry: "
+        "ringside train --help\n");
+  CHECK(resume({"--steps", "2"}).err ==
+        "ringside: the run in " + folder + " has taken its 2 steps: ask for more with --steps\n");
+  CHECK(resume({"--stop-at", "2"}).err ==
+        "ringside: the run cannot stop after step 2: it has already taken 2 steps\n");
+  std::ofstream(training.path("other.txt")) << std::string(5000, 'x');
+  CHECK(resume({"--data", training.path("other.txt").string(), "-n", "2"}).err ==
+        "ringside: the run in " + folder +
+            " was trained on another text: give the same --data, or start from its parameters "
+            "with --init\n");
+  CHECK(contains(training.run({"--save-every", "2"}).err,
+                 "ringside: --save-every needs a folder to save in: name one with --save"));
+
+  const Outcome changed = resume(
+      {"--seed", "7", "--batch", "6", "--steps", "8", "--save", training.path("next").string()});
+  CHECK(changed.exit_code == 0);
+  CHECK(contains(changed.out,
+                 "changed  steps was 4 and is 8\nchanged  batch was 12 and is 6\nchanged  seed was "
+                 "0 and is 7\n"));
+}
+
+TEST_CASE("generate continues a text with a checkpoint") {
+  const Training training({"--steps", "40", "--lr", "0.01"});
+  const std::string model = training.path("model").string();
+  REQUIRE(training.run({"--save", model}).exit_code == 0);
+  const auto generate = [&](const Command& more) {
+    Command command = {ringside_binary, "generate", "--init", model};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command);
+  };
+  const Outcome text =
+      generate({"--prompt", "line 4", "--tokens", "40", "--top-k", "5", "--seed", "3"});
+  CHECK(text.err == "");
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.starts_with("line 4"));
+  CHECK(text.out.size() >= 47);
+  std::ofstream(training.path("prompt")) << "line 4";
+  const std::string file = training.path("prompt").string();
+  CHECK(generate({"--prompt-file", file, "--tokens", "40", "--top-k", "5", "--seed", "3"}).out ==
+        text.out);
+  CHECK(generate({"--prompt", "line 4", "--tokens", "40", "--top-k", "5", "--seed", "4"}).out !=
+        text.out);
+  const std::string likeliest = generate({"--prompt", "line", "--temperature", "0"}).out;
+  CHECK(generate({"--prompt", "line", "--top-k", "1", "--seed", "9"}).out == likeliest);
+  CHECK(generate({"--prompt", "x", "--tokens", "0"}).out == "x\n");
+  CHECK(generate({"--prompt", ""}).err == "ringside: a prompt needs at least one byte\n");
+  CHECK(generate({"--prompt-file", model + "/no"}).err ==
+        "ringside: cannot read the beginning of the text from " + model + "/no\n");
+  CHECK(generate({"--prompt", "a", "--prompt-file", file}).exit_code == 2);
+  CHECK(generate({"--top-k", "-1"}).exit_code == 2);
+}
+
+TEST_CASE(
+    "a sharded run saves what a single process saves and resumes with another strategy on other "
+    "ranks") {
+  const Training training({"--steps", "8", "--dtype", "fp64", "--bucket-mb", "0.001"});
+  const auto at = [&](const std::string& name) { return training.path(name).string(); };
+  REQUIRE(training.run({"--stop-at", "4", "--save", at("alone-4")}).exit_code == 0);
+  REQUIRE(training.run({"--save", at("alone-8")}).exit_code == 0);
+  const std::vector<std::string> strategies = {"zero1_broadcast", "zero1", "zero2", "zero3"};
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    const std::string strategy = strategies[i], next = strategies[(i + 1) % strategies.size()];
+    CAPTURE(strategy);
+    REQUIRE(
+        training.run({"--stop-at", "4", "--save", at(strategy), "-n", "3", "--parallel", strategy})
+            .exit_code == 0);
+    for (const char* file : {"model.safetensors", "training-4.safetensors"})
+      CHECK(largest_difference_of(training.path("alone-4") / file, training.path(strategy) / file) <
+            1e-9);
+    CHECK(read_file(training.path("alone-4") / "config.json") ==
+          read_file(training.path(strategy) / "config.json"));
+    const Outcome outcome =
+        run_program({ringside_binary, "train", "--resume", at(strategy), "--data", at("text.txt"),
+                     "--threads", "1", "-n", "2", "--parallel", next, "--bucket-mb", "0.001"},
+                    {}, Seconds(60));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    for (const char* file : {"model.safetensors", "training-8.safetensors"})
+      CHECK(largest_difference_of(training.path("alone-8") / file, training.path(strategy) / file) <
+            1e-9);
+  }
+}
+
+TEST_CASE("a sharded run with a changed checkpoint is refused") {
+  const Training training({"--steps", "4", "--stop-at", "2", "-n", "2"});
+  const auto folder = training.path("saved");
+  REQUIRE(training.run({"--parallel", "zero3", "--save", folder.string()}).exit_code == 0);
+  {  // change one number of the parameters
+    std::fstream file(folder / "model.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-3, std::ios::end);
+    file.put(static_cast<char>(0x41));
+  }
+  const Outcome outcome = run_program(
+      {ringside_binary, "train", "--resume", folder.string(), "--data",
+       training.path("text.txt").string(), "--stop-at", "4", "-n", "2", "--parallel", "zero3"},
+      {}, Seconds(60));
+  CHECK(outcome.exit_code != 0);
+  CHECK(contains(outcome.err, "the parameters in "));
+  CHECK(contains(outcome.err, "are not those that training-2.safetensors was saved with"));
+  CHECK(outcome.survivors == "");
+}
+
+}  // namespace ringside::cli

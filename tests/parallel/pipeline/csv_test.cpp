@@ -1,0 +1,105 @@
+// Schedules as CSV: both ways, and the errors.
+
+#include <cstdio>
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "parallel/pipeline/proof/verify.hpp"
+#include "tests/parallel/pipeline/schedules.hpp"
+
+namespace ringside::pipeline_parallel {
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_csv(text, "mine.csv");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a schedule survives writing and reading, with and without messages") {
+  for (const Generator& generator : all_generators()) {
+    for (int ranks = 1; ranks <= 5; ++ranks) {
+      CAPTURE(generator.name);
+      CAPTURE(ranks);
+      const Schedule schedule = make_schedule(generator, ranks, 2 * ranks);
+      CHECK(parse_csv(csv_of(schedule), "test") == schedule);
+      const Schedule lowered = lower(schedule);
+      CHECK(parse_csv(csv_of(lowered), "test") == lowered);
+    }
+  }
+}
+
+// As Python's csv module writes it: idle steps are empty cells, lines end with CR LF.
+TEST_CASE("a file of torch has empty cells for idle steps") {
+  const Schedule schedule =
+      parse_csv("0F0,0F1,,,0B0,,0B1\r\n,1F0,1F1, 1B0 ,1B1,,\r\n", "torch.csv");
+  CHECK(csv_of(schedule) == "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
+  CHECK(schedule.rank_of == std::vector<int>{0, 1});
+  CHECK(schedule.micro_batches == 2);
+  CHECK(verify(schedule).empty());
+}
+
+TEST_CASE("every kind of action is read and written") {
+  const std::string row =
+      "0F0,0SEND_F0,0RECV_B0,0B0,0F1,0SEND_F1,0RECV_B1,0I1,0W1,0REDUCE_GRAD\n"
+      "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1I1,1SEND_B1,1W1,1REDUCE_GRAD\n";
+  const Schedule schedule = parse_csv(row, "test");
+  CHECK(csv_of(schedule) == row);
+  CHECK(verify(schedule).empty());
+}
+
+TEST_CASE("an error names file, line and column, and what was expected") {
+  CHECK(
+      error_of("0F0,0B0\n1F0,1X0\n") ==
+      "mine.csv:2:5: expected an action, such as 2F0 for forward of stage 2 and micro-batch 0, or "
+      "2B0, 2I0, 2W0, 2SEND_F0, 2RECV_F0, 2SEND_B0, 2RECV_B0 or 2REDUCE_GRAD; got \"1X0\"");
+  for (const std::string cell : {"F0", "0F", "0FF0", "0F0x", "0UNSHARD", "0REDUCE_GRAD1", "-1F0",
+                                 "0F99999999999", "(0F0;0B1)OVERLAP_F_B", "0f0"}) {
+    CAPTURE(cell);
+    CHECK(error_of("0F0," + cell + "\n").starts_with("mine.csv:1:5: expected an action"));
+    CHECK(error_of("0F0," + cell + "\n").ends_with("got \"" + cell + "\""));
+  }
+  CHECK(
+      error_of("0F0,0B0\n0F1,1F0\n") ==
+      "mine.csv:2:1: expected a stage of rank 1, got stage 0, which is on rank 0 already (line 1, "
+      "column 1): a stage has one rank");
+  CHECK(error_of("0F0,0B0\n\n1F0,1B0\n") ==
+        "mine.csv:2:1: expected the actions of rank 1, got a row without any");
+  CHECK(error_of("0F0,0B0\n2F0,2B0\n") ==
+        "mine.csv: expected stages 0 to 2, got no action of stage 1 in any row");
+  CHECK(error_of("") == "mine.csv: expected one row per rank, got an empty file");
+  CHECK(error_of("0F0,0B1000000\n") ==
+        "mine.csv: expected at least 1000001 actions, a forward for each of 1 stages and 1000001 "
+        "micro-batches; got 2");
+  CHECK(error_of("70000F0\n") == "mine.csv:1:1: expected a stage from 0 to 65535, got 70000");
+  CHECK(error_of("0F\x1b[31m\n").ends_with("got \"0F\\x1b[31m\""));
+}
+
+TEST_CASE("csv:FILE is the name of a schedule, and must fit the run") {
+  const std::string path = "/tmp/ringside_csv_test_" + std::to_string(getpid()) + ".csv";
+  std::ofstream(path) << csv_of(make_schedule("interleaved", 2, 4, 3));
+  CHECK(make_schedule("csv:" + path, 2, 4, 3) == make_schedule("interleaved", 2, 4, 3));
+  CHECK(make_schedule("csv:" + path, 0, 0).stages() == 6);
+  const auto error_with = [&](int ranks, int micro_batches, int stages) {
+    try {
+      make_schedule("csv:" + path, ranks, micro_batches, stages);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(error_with(3, 4, 0) == path + " is a schedule for 2 ranks, one per row, not for 3");
+  CHECK(error_with(2, 8, 0) == path + " is a schedule of 4 micro-batches, not of 8");
+  CHECK(error_with(2, 4, 2) == path + " is a schedule of 6 stages, not of 2 on each of 2 ranks");
+  std::remove(path.c_str());
+  CHECK(error_with(2, 4, 0) == "cannot read the schedule in " + path + ": does the file exist?");
+}
+
+}  // namespace
+}  // namespace ringside::pipeline_parallel

@@ -1,0 +1,40 @@
+// Training on small meshes beside a single process: every strategy, and every transport. The whole
+// table of meshes is in mesh_product_test.cpp.
+#include "tests/training/mesh/mesh_check.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+
+TEST_CASE("mesh: the other strategies, and micro-batches, on two by two ranks") {
+  Problem problem;
+  problem.layers = 3;
+  problem.steps = 4;
+  problem.kv_heads = 2;
+  for (const std::string inner : {"naive", "flat", "overlap", "zero2"})
+    check(problem, {"dp=2,tp=2", inner, inner == "zero2"}, 1e-12);
+  problem.accumulate = 3;
+  for (const std::string inner : {"bucketed", "zero1", "zero2", "zero3"})
+    check(problem, {"tp=2,dp=2", inner, inner == "zero3"}, 1e-12);
+  check(problem, {"tp=4", "single", true}, 1e-12);
+}
+
+// Sub-groups, lanes and asynchronous sends over sockets and shared memory.
+TEST_CASE("mesh: over threads, tcp and shm, on 2, 3, 4 and 8 ranks") {
+  for (const char* const transport : {"threads", "tcp", "shm"}) {
+    Problem problem;
+    problem.layers = 6;
+    problem.steps = 2;
+    problem.accumulate = 6;
+    problem.tied = true;
+    problem.kv_heads = 2;
+    for (const MeshCase& each : std::vector<MeshCase>{{"pp=2", "single", false, "zb_v"},
+                                                      {"pp=3", "single", false, "interleaved"},
+                                                      {"pp=2,tp=2", "single", true, "zb_h1"},
+                                                      {"dp=2,tp=2", "zero3", true},
+                                                      {"pp=2,dp=2,tp=2", "zero1", true, "1f1b"}}) {
+      MeshCase mesh = each;
+      mesh.transport = transport;
+      check(problem, mesh, 1e-12);
+    }
+  }
+}

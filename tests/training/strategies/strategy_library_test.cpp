@@ -1,0 +1,62 @@
+// `ringside train --parallel NAME.so`: a parallel strategy from a shared library.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/run_program.hpp"
+
+namespace ringside::training {
+namespace {
+
+using namespace testing;
+
+const std::string own_strategy = RINGSIDE_OWN_STRATEGY;
+const std::string no_strategy = RINGSIDE_NO_STRATEGY;
+
+TEST_CASE("a strategy of one's own trains as naive does, to the bit") {
+  const Training training({"--steps", "3", "--optimizer", "sgd", "--clip", "0"});
+  for (const std::string ranks : {"2", "3", "4"}) {
+    for (const std::string backend : {"threads", "shm", "tcp"}) {
+      CAPTURE(ranks);
+      CAPTURE(backend);
+      const auto own = training.path("own" + ranks + backend),
+                 naive = training.path("naive" + ranks + backend);
+      const auto run = [&](const std::string& strategy, const std::filesystem::path& dump) {
+        return training.run(
+            {"-n", ranks, "--backend", backend, "--parallel", strategy, "--dump", dump.string()});
+      };
+      const Outcome outcome = run(own_strategy, own);
+      CHECK(outcome.err == "");
+      REQUIRE(outcome.exit_code == 0);
+      CHECK(contains(outcome.out, "over " + backend + ", own_strategy.so, "));
+      REQUIRE(run("naive", naive).exit_code == 0);
+      const char* last = "step0003.safetensors";
+      CHECK((read_file(own / last) == read_file(naive / last)));
+    }
+  }
+}
+
+TEST_CASE("a library that has no strategy or is none is refused before any rank starts") {
+  const Training training({"--steps", "1", "-n", "2"});
+  const auto refused = [&](const std::string& library) {
+    const Outcome outcome = training.run({"--parallel", library});
+    CHECK(outcome.exit_code == 1);
+    CHECK(outcome.out == "");
+    return outcome.err;
+  };
+  CHECK(refused(no_strategy) == "ringside: " + no_strategy +
+                                    " has no parallel strategy: expected a variable "
+                                    "ringside_strategy, as shown in "
+                                    "training/strategies/group_strategy.hpp\n");
+  CHECK(refused("missing.so")
+            .starts_with("ringside: cannot load the parallel strategy missing.so: "));
+  const std::string text = training.path("text.so").string();
+  std::ofstream(text) << "This is no library.\n";
+  CHECK(contains(refused(text), "cannot load the parallel strategy " + text + ": "));
+}
+
+}  // namespace
+}  // namespace ringside::training

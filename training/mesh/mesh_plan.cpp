@@ -1,0 +1,78 @@
+#include "training/mesh/mesh_plan.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/verify.hpp"
+
+namespace ringside::training {
+
+using parallel::Axis;
+using transformer::Config;
+using transformer::ModelPart;
+
+std::string MeshPlan::text() const {
+  return fmt::format("mesh {}{}{}", shape.text(), sequence_parallel ? ", sequence parallel" : "",
+                     schedule_name.empty() ? "" : ", " + schedule_name);
+}
+
+void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_batches,
+                   int stages_per_rank) {
+  const int ranks = plan.shape.size(Axis::pp);
+  if (ranks == 1) return;
+  const auto count = static_cast<int>(micro_batches);
+  const auto computations = pipeline_parallel::make_schedule(name, ranks, count, stages_per_rank);
+  const auto wrong = pipeline_parallel::verify(computations);
+  if (!wrong.empty()) fail("the schedule {} is not right: {}", name, wrong.front());
+  plan.schedule = pipeline_parallel::lower(computations);
+  plan.schedule_name = name;
+}
+
+ModelPart part_of_rank(const MeshPlan& plan, const Config& config, int rank) {
+  ModelPart part;
+  part.tensor_rank = plan.shape.coordinate(rank, Axis::tp);
+  part.tensor_ranks = plan.shape.size(Axis::tp);
+  if (plan.shape.size(Axis::pp) == 1) return part;
+  const int stages = plan.schedule.stages(), pipeline_rank = plan.shape.coordinate(rank, Axis::pp);
+  require(stages > 0, "the mesh {} has no schedule for its pipeline", plan.shape.text());
+  for (const int stage : pipeline_parallel::stages_of(plan.schedule, pipeline_rank)) {
+    const auto layers = pipeline_parallel::layers_of_stage(config.layers, stages, stage);
+    for (std::int64_t layer = layers.first; layer < layers.end; ++layer)
+      part.layers.push_back(layer);
+  }
+  part.embedding = plan.schedule.rank_of.front() == pipeline_rank;
+  part.head = plan.schedule.rank_of.back() == pipeline_rank;
+  return part;
+}
+
+void require_divisible(const MeshPlan& plan, const Config& config, const TrainerOptions& options,
+                       const std::string& strategy) {
+  const int stages = plan.schedule.stages(), tensor_ranks = plan.shape.size(Axis::tp);
+  transformer::require_divisible(config, tensor_ranks);
+  require(stages <= config.layers,
+          "{} layers cannot be divided among the {} stages of {} on {} pipeline ranks, which need "
+          "one layer each: choose a smaller pp, fewer --stages-per-rank, or more --layers",
+          config.layers, stages, plan.schedule_name, plan.schedule.ranks());
+  require(!plan.sequence_parallel || tensor_ranks > 1,
+          "--sequence-parallel divides sequences among tensor-parallel ranks, but --mesh {} has no "
+          "tp: add tp=2, or leave out --sequence-parallel",
+          plan.shape.text());
+  require(!plan.sequence_parallel || options.sequence % tensor_ranks == 0,
+          "sequences of {} tokens cannot be divided among {} tensor-parallel ranks: choose a "
+          "--sequence that is a multiple of {}, or leave out --sequence-parallel",
+          options.sequence, tensor_ranks, tensor_ranks);
+  require(!plan.divides_model() || strategy != "zero1_broadcast",
+          "--parallel zero1_broadcast gives every parameter one owner, and ranks that share a "
+          "matrix could choose different ones: use zero1 on --mesh {}",
+          plan.shape.text());
+  require(strategy != "single" || plan.data_ranks() == 1,
+          "--parallel single trains one copy of the model, but --mesh {} has {}: choose another "
+          "strategy",
+          plan.shape.text(), plan.data_ranks());
+}
+
+}  // namespace ringside::training

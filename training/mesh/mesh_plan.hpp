@@ -1,0 +1,43 @@
+// MeshPlan: how the ranks of a training run divide the work, before there are any ranks.
+#pragma once
+
+#include <string>
+
+#include "parallel/mesh_shape.hpp"
+#include "parallel/pipeline/schedule.hpp"
+#include "training/trainer.hpp"
+#include "transformer/config.hpp"
+#include "transformer/model_part.hpp"
+
+namespace ringside::training {
+
+struct MeshPlan {
+  parallel::MeshShape shape;
+  bool sequence_parallel = false;
+  // The schedule of the pipeline with its messages, and its name; empty without a pp axis.
+  pipeline_parallel::Schedule schedule = {};
+  std::string schedule_name = {};
+
+  int data_ranks() const { return shape.size(parallel::Axis::dp); }
+  // Whether ranks hold different parts of the model.
+  bool divides_model() const { return shape.ranks() > data_ranks(); }
+  std::string text() const;  // "mesh dp=2,tp=2, sequence parallel"
+};
+
+// Gives a mesh with a pp axis its schedule: a name of the catalogue, or "csv:FILE".
+// stages_per_rank 0 is the schedule's default. Throws Error, one sentence that says what would fit,
+// if the schedule does not serve these numbers or is not right.
+void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_batches,
+                   int stages_per_rank = 0);
+
+// The part of the model that a rank of the mesh holds: the blocks of its stages, and matrices by
+// its tp coordinate.
+transformer::ModelPart part_of_rank(const MeshPlan& plan, const transformer::Config& config,
+                                    int rank);
+
+// Throws Error, with one sentence that says what would fit, if the model or the sequences cannot be
+// divided so, or if --parallel does not work on such a mesh.
+void require_divisible(const MeshPlan& plan, const transformer::Config& config,
+                       const TrainerOptions& options, const std::string& strategy);
+
+}  // namespace ringside::training

@@ -1,0 +1,229 @@
+#include "training/mesh/mesh_strategy.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "autograd/optim/clip.hpp"
+#include "parallel/tensor_collectives.hpp"
+#include "training/mesh/group_division.hpp"
+#include "training/strategies/parallel_strategies.hpp"
+
+namespace ringside::training {
+
+using autograd::NamedTensor;
+using autograd::Optimizer;
+using autograd::Tensor;
+using collectives::ProcessGroup;
+using collectives::ReduceOp;
+using parallel::Axis;
+using transformer::ParameterEntry;
+
+namespace {
+
+// The matrices whose parts may have other shapes on other tensor ranks, or stand alone on a stage.
+ddp::Alone vocabulary_matrices(const MeshPlan& plan) {
+  if (!plan.divides_model()) return {};
+  return {{transformer::embedding_name, transformer::head_name}};
+}
+
+std::vector<transformer::ModelPart> parts_of_model(const MeshPlan& plan,
+                                                   const transformer::Config& config, int rank) {
+  std::vector<transformer::ModelPart> parts;
+  for (const int member : plan.shape.model_members(rank))
+    parts.push_back(part_of_rank(plan, config, member));
+  return parts;
+}
+
+}  // namespace
+
+MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
+                           const transformer::Config& config, const std::string& inner,
+                           double bucket_mb)
+    : plan_(plan),
+      mesh_(world, plan.shape),
+      table_(config),
+      parts_(parts_of_model(plan, config, world.rank())),
+      part_(part_of_rank(plan, config, world.rank())),
+      division_(std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel)),
+      inner_(make_strategy(inner, mesh_.group(Axis::dp), bucket_mb, vocabulary_matrices(plan))) {
+  const int tensor_ranks = mesh_.size(Axis::tp);
+  const int kv_copies = table_.entry("model.layers.0.self_attn.k_proj.weight").copies(tensor_ranks);
+  if (kv_copies > 1) kv_copies_ = mesh_.group(Axis::tp).split(part_.tensor_rank / kv_copies);
+  // With the embedding and the head on one rank there is one matrix, and no copy.
+  const bool is_copied = config.tied_head && !(parts_[0].embedding && parts_[0].head);
+  if (is_copied) tied_copies_ = mesh_.group(Axis::pp).split(part_.embedding || part_.head ? 0 : 1);
+  if (mesh_.size(Axis::pp) > 1)
+    pipeline_ = std::make_unique<PipelineRun>(mesh_, plan_, [this] { return inner_->no_sync(); });
+}
+
+MeshStrategy::~MeshStrategy() = default;
+
+// --- Forward and backward
+
+double MeshStrategy::run_batches(const transformer::Model& model,
+                                 std::span<const transformer::Batch> micro_batches) {
+  return pipeline_ ? pipeline_->train(model, micro_batches)
+                   : ParallelStrategy::run_batches(model, micro_batches);
+}
+
+double MeshStrategy::loss_of(const transformer::Model& model, const transformer::Batch& batch) {
+  return pipeline_ ? pipeline_->evaluate(model, batch) : ParallelStrategy::loss_of(model, batch);
+}
+
+// --- Gradients
+
+std::unique_ptr<Optimizer> MeshStrategy::make_optimizer(
+    std::vector<autograd::ParameterGroup> groups, const MakeOptimizer& make) {
+  std::unique_ptr<Optimizer> optimizer = inner_->make_optimizer(std::move(groups), make);
+  GradientSum norms{mesh_.group(Axis::tp), "gradients of norms", {}};
+  std::vector<Tensor> shared_heads, tied;
+  for (const auto& [name, tensor] : inner_->local_parameters(*optimizer).tensors) {
+    const ParameterEntry& entry = table_.entry(name);
+    if (entry.is_norm() && division_->divides_sequence()) norms.parameters.push_back(tensor);
+    if (!entry.is_norm() && entry.copies(part_.tensor_ranks) > 1) shared_heads.push_back(tensor);
+    if (entry.tied) tied.push_back(tensor);
+  }
+  sums_.clear();
+  sums_.push_back(std::move(norms));
+  if (kv_copies_)
+    sums_.push_back({*kv_copies_, "gradients of shared heads", std::move(shared_heads)});
+  if (tied_copies_)
+    sums_.push_back({*tied_copies_, "gradient of the tied matrix", std::move(tied)});
+  return optimizer;
+}
+
+void MeshStrategy::finish_gradients() {
+  inner_->finish_gradients();
+  for (const GradientSum& sum : sums_) add_gradients(sum);
+}
+
+// One all-reduce for all gradients of a kind, end to end in flat memory.
+void MeshStrategy::add_gradients(const GradientSum& sum) const {
+  if (sum.parameters.empty()) return;
+  std::int64_t elements = 0;
+  for (const Tensor& parameter : sum.parameters) elements += parameter.elements();
+  const autograd::MemoryScope scope(autograd::MemoryKind::communication);
+  const Tensor& first = sum.parameters.front();
+  const Tensor flat = Tensor::empty({elements}, first.dtype(), first.device());
+  const auto for_each_view = [&](auto copy) {
+    std::int64_t begin = 0;
+    for (const Tensor& parameter : sum.parameters) {
+      copy(Tensor::view_of(flat.storage(), begin, parameter.shape(), flat.dtype()),
+           parameter.grad());
+      begin += parameter.elements();
+    }
+  };
+  for_each_view([](const Tensor& view, const Tensor& gradient) { view.copy_(gradient); });
+  sum.group.all_reduce(parallel::buffer_of(flat, sum.label), ReduceOp::sum, sum.label);
+  for_each_view([](const Tensor& view, const Tensor& gradient) { gradient.copy_(view); });
+}
+
+double MeshStrategy::clip_gradients(Optimizer& optimizer, double max_norm) {
+  const LocalParameters local = inner_->local_parameters(optimizer);
+  // A number for each parameter of the whole model, added up in the order of a single process,
+  // where decayed parameters come first: so a pipeline, whose stages hold whole parameters, clips
+  // by the same bits.
+  std::vector<double> squares(table_.entries().size());
+  for (const auto& [name, tensor] : local.tensors) {
+    const ParameterEntry& entry = table_.entry(name);
+    if (transformer::is_counted(part_, entry))
+      squares[static_cast<std::size_t>(&entry - table_.entries().data())] +=
+          autograd::grad_norm_squared({&tensor, 1});
+  }
+  ProcessGroup& group = local.is_sharded ? mesh_.world() : mesh_.model_group();
+  group.all_reduce(std::span(squares), ReduceOp::sum, "squares of the gradients");
+  double sum = 0;
+  for (const bool decayed : {true, false})
+    for (std::size_t i = 0; i < squares.size(); ++i)
+      if (table_.entries()[i].is_decayed() == decayed) sum += squares[i];
+  const double norm = std::sqrt(sum);
+  if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
+  return norm;
+}
+
+bool MeshStrategy::same_everywhere(double integer) {
+  double mean = integer;
+  mesh_.world().all_reduce(std::span(&mean, 1), ReduceOp::avg, "what all ranks read");
+  return mean == integer;
+}
+
+// --- Whole tensors
+
+autograd::DType MeshStrategy::dtype_of(const Optimizer& optimizer) const {
+  for (const autograd::ParameterGroup& group : optimizer.groups())
+    if (!group.parameters.empty()) return group.parameters.front().tensor.dtype();
+  return autograd::DType::fp32;
+}
+
+// The ranks with dp coordinate 0 hold everything once; the others only help the inner strategy to
+// gather what it shards.
+void MeshStrategy::collect(const std::vector<WholeTensor>& order,
+                           const std::function<void(const SeeTensor&)>& visit,
+                           const SeeTensor& see) const {
+  if (mesh_.coordinate(Axis::dp) != 0) return visit([](const NamedTensor&) {});
+  collect_whole(order, parts_, mesh_.model_group(), visit, see);
+}
+
+void MeshStrategy::visit_parameters(const autograd::Module& model, const SeeTensor& see) const {
+  const autograd::DType dtype = model.named_parameters().front().tensor.dtype();
+  collect(
+      whole_parameters(table_, dtype),
+      [&](const SeeTensor& mine) { inner_->visit_parameters(model, mine); }, see);
+}
+
+void MeshStrategy::visit_gradients(const autograd::Module& model, const SeeTensor& see) const {
+  const autograd::DType dtype = model.named_parameters().front().tensor.dtype();
+  collect(
+      whole_parameters(table_, dtype),
+      [&](const SeeTensor& mine) { inner_->visit_gradients(model, mine); }, see);
+}
+
+void MeshStrategy::visit_state(const Optimizer& optimizer, const SeeTensor& see) const {
+  collect(
+      whole_state(table_, optimizer, dtype_of(optimizer)),
+      [&](const SeeTensor& mine) { inner_->visit_state(optimizer, mine); }, see);
+}
+
+void MeshStrategy::fill_state(Optimizer& optimizer, const SeeTensor& fill) const {
+  fill_from_whole(
+      whole_state(table_, optimizer, dtype_of(optimizer)), part_,
+      [&](const SeeTensor& keep) { inner_->fill_state(optimizer, keep); }, fill);
+}
+
+// --- All groups
+
+std::vector<ProcessGroup*> MeshStrategy::groups() const {
+  std::vector<ProcessGroup*> all = {&mesh_.world(), &mesh_.model_group(), &mesh_.group(Axis::pp),
+                                    &mesh_.group(Axis::dp), &mesh_.group(Axis::tp)};
+  for (auto* copies : {&kv_copies_, &tied_copies_})
+    if (*copies) all.push_back(&**copies);
+  return all;
+}
+
+std::vector<SecondsAlong> MeshStrategy::communication_by_axis() const {
+  const auto blocked = [](const ProcessGroup& group) { return group.times().blocked; };
+  const auto of_copies = [&](const auto& group) { return group ? blocked(*group) : 0; };
+  const double messages = pipeline_ ? pipeline_->seconds_waited() : 0;
+  return {{"tp", blocked(mesh_.group(Axis::tp)) + of_copies(kv_copies_)},
+          {"pp", blocked(mesh_.group(Axis::pp)) + of_copies(tied_copies_) + messages},
+          {"dp", blocked(mesh_.group(Axis::dp))},
+          {"all ranks", blocked(mesh_.world()) + blocked(mesh_.model_group())}};
+}
+
+double MeshStrategy::communication_seconds() const {
+  double all = 0;
+  for (const auto& [axis, seconds] : communication_by_axis()) all += seconds;
+  return all;
+}
+
+// Ranks count from 0 in each group, so the cause is preceded by this rank's place in the world.
+void MeshStrategy::give_up(const std::string& cause) noexcept {
+  const int rank = mesh_.world().rank();
+  const std::string told =
+      fmt::format("rank {} ({}) gave up: {}", rank, mesh_.describe(rank), cause);
+  for (ProcessGroup* group : groups()) group->abort(told);
+}
+
+}  // namespace ringside::training

@@ -1,0 +1,121 @@
+#include "training/same_options.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/words.hpp"
+#include "training/run_options.hpp"
+
+namespace ringside::training {
+namespace {
+
+using collectives::DataType;
+using collectives::ProcessGroup;
+
+// The texts of all ranks. They may have different lengths, so each is filled up to the longest.
+std::vector<std::string> gather_texts(std::string text, ProcessGroup& group) {
+  std::vector<std::int64_t> longest{static_cast<std::int64_t>(text.size())};
+  group.all_reduce(std::span(longest), collectives::ReduceOp::max, "length of the options");
+  text.resize(static_cast<std::size_t>(longest.front()), '\0');
+  std::string all(text.size() * static_cast<std::size_t>(group.size()), '\0');
+  group.all_gather({text.data(), text.size(), DataType::uint8},
+                   {all.data(), all.size(), DataType::uint8}, "options");
+  std::vector<std::string> texts;
+  for (std::size_t begin = 0; begin < all.size(); begin += text.size())
+    texts.emplace_back(all.data() + begin, text.size());
+  return texts;
+}
+
+// One line for each option: its value. The names are known.
+std::string text_of(const Options& options) {
+  std::string text;
+  for (const auto& [name, value] : options) text += value + '\n';
+  return text;
+}
+
+std::vector<std::string> values_of(std::string_view text, std::size_t count) {
+  std::vector<std::string> values;
+  for (std::size_t begin = 0; values.size() < count;) {
+    const std::size_t end = text.find('\n', begin);
+    require(end != text.npos,
+            "a rank has fewer options: the ranks run different versions of "
+            "ringside. Install the same one on every host");
+    values.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return values;
+}
+
+// "--lr is 0.1 on ranks 0 and 2, 0.2 on rank 1"; empty if all values are equal. `values` has one
+// for each rank.
+std::string difference(const std::string& name, const std::vector<std::string>& values) {
+  std::vector<std::pair<std::string, std::vector<int>>> ranks_with;  // in the order of ranks
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    auto found = std::find_if(ranks_with.begin(), ranks_with.end(),
+                              [&](const auto& each) { return each.first == values[rank]; });
+    if (found == ranks_with.end()) found = ranks_with.insert(found, {values[rank], {}});
+    found->second.push_back(static_cast<int>(rank));
+  }
+  if (ranks_with.size() == 1) return "";
+  std::vector<std::string> parts;
+  for (const auto& [value, ranks] : ranks_with)
+    parts.push_back(fmt::format("{} on {}", value, ranks_in_words(ranks)));
+  return fmt::format("{} is {}", name, fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+Options shared_options(const Plan& plan) {
+  Options options;
+  const auto add = [&](const char* name, const auto& value) {
+    options.emplace_back(name, fmt::format("{}", value));
+  };
+  const TrainerOptions& trainer = plan.options;
+  for (const auto& [flag, size] : model_sizes) add(flag, plan.config.*size);
+  add("--tied-head", given(plan.config.tied_head));
+  add("--dtype", autograd::name_of(plan.dtype));
+  add("--init", given(!plan.init.empty()));
+  add("--resume",
+      plan.resumed ? fmt::format("the run after step {}", plan.resumed->step) : "not given");
+
+  const MeshPlan mesh = plan.mesh.value_or(MeshPlan());
+  const int pipeline_ranks = mesh.schedule.ranks();
+  add("--parallel", plan.strategy);
+  add("--bucket-mb", plan.bucket_mb);
+  add("--mesh", plan.mesh ? mesh.shape.text() : "not given");
+  add("--sequence-parallel", given(mesh.sequence_parallel));
+  add("--schedule", mesh.schedule_name.empty() ? "not given" : mesh.schedule_name);
+  add("--stages-per-rank", pipeline_ranks > 0 ? mesh.schedule.stages() / pipeline_ranks : 1);
+
+  for_each_trainer_option([&](std::string_view flag, const char*, auto field) {
+    if (!flag.empty()) add(flag.data(), trainer.*field);
+  });
+  add("--optimizer", name_of(trainer.optimizer));
+  add("--stop-at", plan.stop_at);
+  add("--checkpoint-activations", given(trainer.checkpoint_activations));
+  add("--eval-every", trainer.validate_every);
+  add("--eval-batches", static_cast<double>(trainer.validation_windows) /
+                            static_cast<double>(std::max<std::int64_t>(1, trainer.batch)));
+  return options;
+}
+
+void require_same_options(const Options& mine, ProcessGroup& group) {
+  std::vector<std::vector<std::string>> values(mine.size());  // [option][rank]
+  for (const std::string& text : gather_texts(text_of(mine), group)) {
+    const auto of_rank = values_of(text, mine.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) values[i].push_back(of_rank[i]);
+  }
+  std::vector<std::string> differences;
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    if (const auto words = difference(mine[i].first, values[i]); !words.empty())
+      differences.push_back(words);
+  require(differences.empty(),
+          "the ranks have different options: {}. Start every rank with the same options",
+          fmt::join(differences, "; "));
+}
+
+}  // namespace ringside::training

@@ -1,0 +1,31 @@
+// Every rank of a training run must have the same options, also where an outer launcher starts each
+// rank with a command line of its own. Ranks that differ in --lr would train on without an error,
+// and drift apart.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collectives/process_group.hpp"
+#include "training/plan.hpp"
+
+namespace ringside::training {
+
+// Name and value of each option, always in the same order. Names are those of `ringside train`.
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+// The value of an option that is there or not.
+inline const char* given(bool is_given) {
+  return is_given ? "given" : "not given";
+}
+
+// All options of a plan that must be the same on every rank: those that change the numbers of a
+// run, and those that change which collectives a rank calls. The trainer compares the text itself.
+Options shared_options(const Plan& plan);
+
+// Every rank calls it. If any option differs, throws the same Error on all of them: each option
+// that differs, with its values and their ranks.
+void require_same_options(const Options& mine, collectives::ProcessGroup& group);
+
+}  // namespace ringside::training

@@ -1,0 +1,28 @@
+#include "training/step.hpp"
+
+#include "training/phase.hpp"
+
+namespace ringside::training {
+
+StepNumbers take_step(ParallelStrategy& strategy, const transformer::Model& model,
+                      autograd::Optimizer& optimizer,
+                      std::span<const transformer::Batch> micro_batches, double clip,
+                      const std::function<void(const char*)>& ended) {
+  const auto tell = [&](const char* part) {
+    if (ended) ended(part);
+  };
+  const auto phase = [&](const char* name, auto part) {
+    in_phase(name, part);
+    tell(name);
+  };
+  StepNumbers step;
+  strategy.clear_gradients(optimizer);
+  step.loss = strategy.run_batches(model, micro_batches);
+  tell("batches");
+  phase("finish gradients", [&] { strategy.finish_gradients(); });
+  phase("clip", [&] { step.gradient_norm = strategy.clip_gradients(optimizer, clip); });
+  phase("optimizer", [&] { strategy.step(optimizer); });
+  return step;
+}
+
+}  // namespace ringside::training

@@ -1,0 +1,168 @@
+// GroupStrategy: a method of data parallelism as a strategy of the trainer. The methods of ddp/ and
+// zero/ take this way (parallel_strategies.cpp), and so does a method of your own, from a shared
+// library:
+//
+//     class Mine {
+//      public:
+//       Mine(autograd::Module& model, collectives::ProcessGroup& group);   // rank 0's parameters
+//       void finish();                                                     // averages gradients
+//     };
+//     extern "C" ringside::cli::MakeStrategy* const ringside_strategy =
+//         ringside::cli::strategy_over<ringside::cli::GroupStrategy<Mine>>;
+//
+//     c++ -std=c++20 -O2 -fPIC -shared -I RINGSIDE mine.cpp -o mine.so     RINGSIDE: its sources
+//     ringside train -n 4 --parallel ./mine.so
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "autograd/optim/clip.hpp"
+#include "collectives/process_group.hpp"
+#include "collectives/work.hpp"
+#include "training/strategies/parallel_strategies.hpp"
+#include "training/strategies/parallel_strategy.hpp"
+#include "zero/partitioned_optimizer.hpp"
+
+namespace ringside::training {
+
+// Method's constructor takes the model, the group and Options, and broadcasts rank 0's parameters;
+// its finish() averages the gradients. If it has no_sync(), backward communicates except while the
+// result lives; else finish() alone communicates.
+template <class Method, class... Options>
+class GroupStrategy : public ParallelStrategy {
+ public:
+  explicit GroupStrategy(collectives::ProcessGroup& group, Options... options)
+      : group_(group), options_(options...) {}
+
+  int data_rank() const override { return group_.rank(); }
+  int data_ranks() const override { return group_.size(); }
+  void prepare(autograd::Module& model) override {
+    std::apply([&](const auto&... options) { method_.emplace(model, group_, options...); },
+               options_);
+  }
+  void finish_gradients() override { method_->finish(); }
+  std::shared_ptr<void> no_sync() override {
+    if constexpr (requires { method_->no_sync(); })
+      return std::shared_ptr<void>(new Quiet<decltype(method_->no_sync())>{method_->no_sync()});
+    else
+      return nullptr;
+  }
+  double communication_seconds() const override { return group_.times().blocked; }
+
+  // Gradients that are views into buckets are set to zero; others are freed.
+  void clear_gradients(autograd::Optimizer& optimizer) override {
+    optimizer.zero_grad(!requires { Method::gradients_are_views; });
+  }
+
+  double average(double value) override {
+    group_.all_reduce(std::span(&value, 1), collectives::ReduceOp::avg, "loss of all ranks");
+    return value;
+  }
+  bool same_everywhere(double integer) override {
+    double mean = integer;
+    group_.all_reduce(std::span(&mean, 1), collectives::ReduceOp::avg, "what all ranks read");
+    return mean == integer;
+  }
+
+ protected:
+  // The guard that no_sync() returns cannot be copied or moved, so it is constructed in place.
+  template <class Guard>
+  struct Quiet {
+    Guard guard;
+  };
+
+  collectives::ProcessGroup& group_;
+  std::tuple<Options...> options_;
+  std::optional<Method> method_;
+};
+
+// Adds a sharded optimizer, whose state is gathered for checkpoints.
+template <class Base>
+class WithPartitionedOptimizer : public Base {
+ public:
+  using Base::Base;
+  using SeeTensor = ParallelStrategy::SeeTensor;
+
+  double clip_gradients(autograd::Optimizer& optimizer, double max_norm) override {
+    const double norm = std::sqrt(partitioned(optimizer).grad_norm_squared());
+    if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
+    return norm;
+  }
+  ParallelStrategy::LocalParameters local_parameters(
+      const autograd::Optimizer& optimizer) const override {
+    return {partitioned(optimizer).shards(), true};
+  }
+  void visit_state(const autograd::Optimizer& optimizer, const SeeTensor& see) const override {
+    partitioned(optimizer).visit_state(see);
+  }
+  void fill_state(autograd::Optimizer& optimizer, const SeeTensor& fill) const override {
+    dynamic_cast<zero::PartitionedOptimizer&>(optimizer).fill_state(fill);
+  }
+
+ private:
+  static const zero::PartitionedOptimizer& partitioned(const autograd::Optimizer& optimizer) {
+    return dynamic_cast<const zero::PartitionedOptimizer&>(optimizer);
+  }
+};
+
+// Stage 1 of ZeRO with an owner for each parameter: Method averages the gradients, and
+// ShardedOptimizer updates the parameters.
+template <class ShardedOptimizer, class Method, class... Options>
+class OwnerStrategy final : public WithPartitionedOptimizer<GroupStrategy<Method, Options...>> {
+ public:
+  using WithPartitionedOptimizer<GroupStrategy<Method, Options...>>::WithPartitionedOptimizer;
+
+  std::unique_ptr<autograd::Optimizer> make_optimizer(
+      std::vector<autograd::ParameterGroup> groups,
+      const ParallelStrategy::MakeOptimizer& make) override {
+    return std::make_unique<ShardedOptimizer>(std::move(groups), this->group_, make);
+  }
+};
+
+// The stages of ZeRO that divide flat memory evenly.
+template <class Stage, class... Options>
+class StageStrategy final : public WithPartitionedOptimizer<GroupStrategy<Stage, Options...>> {
+ public:
+  using WithPartitionedOptimizer<GroupStrategy<Stage, Options...>>::WithPartitionedOptimizer;
+  using SeeTensor = ParallelStrategy::SeeTensor;
+
+  std::unique_ptr<autograd::Optimizer> make_optimizer(
+      std::vector<autograd::ParameterGroup> groups,
+      const ParallelStrategy::MakeOptimizer& make) override {
+    return this->method_->make_optimizer(std::move(groups), make);
+  }
+  void visit_parameters(const autograd::Module&, const SeeTensor& see) const override {
+    this->method_->visit_parameters(see);
+  }
+  void visit_gradients(const autograd::Module&, const SeeTensor& see) const override {
+    this->method_->visit_gradients(see);
+  }
+  bool forward_communicates() const override {
+    return requires {
+      Stage::forward_communicates;
+    };
+  }
+};
+
+// Makes Strategy with those of the options that its constructor takes: a MakeStrategy.
+template <class Strategy>
+std::unique_ptr<ParallelStrategy> strategy_over(collectives::ProcessGroup& group, double bucket_mb,
+                                                const ddp::Alone& alone) {
+  if constexpr (std::is_constructible_v<Strategy, collectives::ProcessGroup&, double, ddp::Alone>)
+    return std::make_unique<Strategy>(group, bucket_mb, alone);
+  else if constexpr (std::is_constructible_v<Strategy, collectives::ProcessGroup&, double>)
+    return std::make_unique<Strategy>(group, bucket_mb);
+  else if constexpr (std::is_constructible_v<Strategy, collectives::ProcessGroup&, ddp::Alone>)
+    return std::make_unique<Strategy>(group, alone);
+  else
+    return std::make_unique<Strategy>(group);
+}
+
+}  // namespace ringside::training

@@ -1,0 +1,87 @@
+#include "training/strategies/parallel_strategies.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "ddp/bucketed.hpp"
+#include "ddp/flat.hpp"
+#include "ddp/naive.hpp"
+#include "ddp/overlap.hpp"
+#include "training/strategies/group_strategy.hpp"
+#include "training/strategies/single_process.hpp"
+#include "zero/stage1_broadcast.hpp"
+#include "zero/stage1_state.hpp"
+#include "zero/stage2_gradients.hpp"
+#include "zero/stage3_parameters.hpp"
+
+namespace ringside::training {
+namespace {
+
+std::unique_ptr<ParallelStrategy> single_process(collectives::ProcessGroup& group, double,
+                                                 const ddp::Alone&) {
+  require(
+      group.size() == 1,
+      "the strategy 'single' trains on one rank, but there are {} ranks: choose another strategy",
+      group.size());
+  return std::make_unique<SingleProcess>();
+}
+
+struct Named {
+  std::string name;
+  MakeStrategy* make;
+};
+
+const Named ours[] = {
+    {"single", single_process},
+    {"naive", strategy_over<GroupStrategy<ddp::Naive>>},
+    {"flat", strategy_over<GroupStrategy<ddp::Flat>>},
+    {"overlap", strategy_over<GroupStrategy<ddp::Overlap>>},
+    {"bucketed", strategy_over<GroupStrategy<ddp::Bucketed, double>>},
+    {"zero1_broadcast",
+     strategy_over<OwnerStrategy<zero::ShardedOptimizer, ddp::Bucketed, double>>},
+    {"zero1", strategy_over<StageStrategy<zero::ShardedState, double, ddp::Alone>>},
+    {"zero2", strategy_over<StageStrategy<zero::ShardedGradients, double, ddp::Alone>>},
+    {"zero3", strategy_over<StageStrategy<zero::ShardedParameters, ddp::Alone>>},
+};
+
+// The library is never closed: what it makes runs to the end.
+MakeStrategy* load_strategy(const std::string& library) {
+  // An absolute path, for dlopen looks for a bare name in the folders of the system.
+  const std::string path = std::filesystem::absolute(library);
+  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) fail("cannot load the parallel strategy {}: {}", library, ::dlerror());
+  const auto make = static_cast<MakeStrategy* const*>(::dlsym(handle, "ringside_strategy"));
+  require(make && *make,
+          "{} has no parallel strategy: expected a variable ringside_strategy, as shown in "
+          "training/strategies/group_strategy.hpp",
+          library);
+  return *make;
+}
+
+}  // namespace
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const Named& strategy : ours) names.push_back(strategy.name);
+  return names;
+}
+
+bool is_strategy_library(const std::string& name) {
+  return name.ends_with(".so");
+}
+
+MakeStrategy* find_strategy(const std::string& name) {
+  if (is_strategy_library(name)) return load_strategy(name);
+  const auto found = std::find_if(std::begin(ours), std::end(ours),
+                                  [&](const Named& s) { return s.name == name; });
+  require(found != std::end(ours), "there is no parallel strategy named '{}'; there are {}", name,
+          fmt::join(strategy_names(), ", "));
+  return found->make;
+}
+
+}  // namespace ringside::training

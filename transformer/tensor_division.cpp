@@ -1,0 +1,29 @@
+#include "transformer/tensor_division.hpp"
+
+#include "autograd/ops/ops.hpp"
+
+namespace ringside::transformer {
+
+using autograd::Tensor;
+using autograd::VocabularyRange;
+
+std::vector<Tensor> TensorDivision::column(const Tensor& x, Linears layers) const {
+  std::vector<Tensor> outputs;
+  for (const autograd::Linear* layer : layers) outputs.push_back(layer->forward(x));
+  return outputs;
+}
+
+Tensor TensorDivision::row(const Tensor& x, const autograd::Linear& layer) const {
+  return layer.forward(x);
+}
+
+Tensor TensorDivision::embedding(const Tensor& ids, const Tensor& weight, VocabularyRange) const {
+  return autograd::embedding(ids, weight);
+}
+
+Tensor TensorDivision::cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                                     VocabularyRange) const {
+  return autograd::linear_cross_entropy(x, weight, targets);
+}
+
+}  // namespace ringside::transformer
