@@ -34,7 +34,13 @@ Where to start:
   ringside hello -n 4                run every collective once in four processes
   ringside train -n 4 --model tiny   train a small transformer in four processes
 
-Help for a command: ringside COMMAND --help)";
+Help for a command: ringside help COMMAND)";
+
+#ifdef RINGSIDE_COMMIT
+constexpr const char* version = "ringside " RINGSIDE_VERSION " (" RINGSIDE_COMMIT ")";
+#else
+constexpr const char* version = "ringside " RINGSIDE_VERSION;
+#endif
 
 // "ringside train" if the command line names the command train, else "ringside".
 std::string command_so_far(const CLI::App& app) {
@@ -89,7 +95,7 @@ std::string about_value(const CLI::App& app, const CLI::ParseError& error) {
 
 int run(int argc, char** argv) {
   CLI::App app(about, "ringside");
-  app.set_version_flag("--version", "ringside " RINGSIDE_VERSION);
+  app.set_version_flag("--version", version, "Print the version and the commit, and exit");
   const int width = std::clamp(terminal_columns(STDOUT_FILENO).value_or(80), 60, 100);
   app.formatter(std::make_shared<HelpFormatter>(static_cast<std::size_t>(width), 28));
   app.require_subcommand(1);

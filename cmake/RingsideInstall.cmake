@@ -22,6 +22,20 @@ foreach(folder base collectives autograd transformer parallel ddp zero planning 
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringside FILES_MATCHING PATTERN "*.hpp")
 endforeach()
 
+# The manual page and the completions, as the program writes them.
+foreach(document man:${CMAKE_INSTALL_MANDIR}/man1/ringside.1
+                 bash:${CMAKE_INSTALL_DATADIR}/bash-completion/completions/ringside
+                 zsh:${CMAKE_INSTALL_DATADIR}/zsh/site-functions/_ringside
+                 fish:${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d/ringside.fish)
+  string(REGEX MATCH "^([a-z]+):(.*)/([^/]+)$" matched ${document})
+  set(folder "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_MATCH_2}")
+  install(CODE "file(MAKE_DIRECTORY \"${folder}\")
+    execute_process(COMMAND \"$<TARGET_FILE:ringside>\" help --as ${CMAKE_MATCH_1}
+      OUTPUT_FILE \"${folder}/${CMAKE_MATCH_3}\" COMMAND_ERROR_IS_FATAL ANY)
+    message(STATUS \"Installing: ${folder}/${CMAKE_MATCH_3}\")")
+endforeach()
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
 find_package(OpenMP QUIET COMPONENTS CXX)  # for OpenMP_CXX_FOUND in RingsideConfig.cmake.in
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Ringside)
 install(EXPORT RingsideTargets NAMESPACE ringside:: DESTINATION ${package})

@@ -18,6 +18,15 @@ foreach(rank 0 1 2)
   endif()
 endforeach()
 
+# The manual page and the completions are where other programs look for them.
+foreach(document man/man1/ringside.1 bash-completion/completions/ringside zsh/site-functions/_ringside
+                 fish/vendor_completions.d/ringside.fish doc/ringside/LICENSE)
+  file(READ ${FOLDER}/prefix/share/${document} text)
+  if(NOT text MATCHES "postmortem" AND NOT document MATCHES "LICENSE")
+    message(FATAL_ERROR "share/${document} does not know the command postmortem")
+  endif()
+endforeach()
+
 # A mesh of eight ranks takes the steps of one process.
 run(${FOLDER}/prefix/bin/ringside launch -n 1 -- ${FOLDER}/build/train_on_mesh)
 string(REGEX MATCHALL "step [0-9]: loss [0-9.]+" alone "${said}")

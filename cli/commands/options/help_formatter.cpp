@@ -28,6 +28,13 @@ void set_short_help(CLI::App& command, std::vector<std::string> options) {
   for (const std::string& name : options) chosen.push_back(command.get_option(name));
 }
 
+std::string text_of(const CLI::Option& option) {
+  std::string otherwise = option.get_default_str();
+  if (otherwise.starts_with("[")) otherwise = otherwise.substr(1, otherwise.size() - 2);  // a list
+  const std::string text = option.get_description();
+  return otherwise.empty() ? text : fmt::format("{} [{}]", text, otherwise);
+}
+
 HelpFormatter::HelpFormatter(std::size_t width, std::size_t left) : width_(width), left_(left) {
   column_width(left);
 }
@@ -41,10 +48,7 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
 }
 
 std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-  std::string otherwise = option->get_default_str();
-  if (otherwise.starts_with("[")) otherwise = otherwise.substr(1, otherwise.size() - 2);  // a list
-  const std::string text = option->get_description();
-  return wrapped(otherwise.empty() ? text : fmt::format("{} [{}]", text, otherwise));
+  return wrapped(text_of(*option));
 }
 
 std::string HelpFormatter::make_help(const CLI::App* command, std::string name,

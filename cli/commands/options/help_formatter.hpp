@@ -17,6 +17,9 @@ namespace ringside::cli {
 // footer is cut after the examples, which come first.
 void set_short_help(CLI::App& command, std::vector<std::string> options);
 
+// What an option does, and its default in brackets.
+std::string text_of(const CLI::Option& option);
+
 class HelpFormatter : public CLI::Formatter {
  public:
   // At most `width` columns; descriptions begin at column `left`.

@@ -1,0 +1,92 @@
+// `ringside help`, and what is made from the help of the commands.
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+
+namespace {
+
+std::string document(const std::string& kind) {
+  const auto outcome = run_program({ringside_binary, "help", "--as", kind});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  return outcome.out;
+}
+
+// What the completion of bash offers after `line`, whose last word is under way.
+std::string completed(const std::string& line) {
+  const auto outcome = run_program({"bash", "-c", R"(source <("$0" help --as bash)
+    read -ra COMP_WORDS <<<"$1"
+    [[ $1 == *' ' ]] && COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _ringside
+    echo "${COMPREPLY[*]}")",
+                                    ringside_binary, line});
+  CHECK(outcome.err == "");
+  return outcome.out;
+}
+
+}  // namespace
+
+TEST_CASE("help prints the help of a command, with all options") {
+  const auto direct = run_program({ringside_binary, "bench", "ddp", "--help"});
+  const auto helped = run_program({ringside_binary, "help", "bench", "ddp"});
+  CHECK(helped.exit_code == 0);
+  CHECK(helped.out == direct.out);
+  CHECK(contains(helped.out, "Usage: ringside bench ddp"));
+
+  const auto all = run_program({ringside_binary, "train", "--help-all"});
+  CHECK(run_program({ringside_binary, "help", "train"}).out == all.out);
+  CHECK(run_program({ringside_binary, "help"}).out == run_program({ringside_binary, "--help"}).out);
+}
+
+TEST_CASE("help of a command that does not exist names the nearest one") {
+  const auto outcome = run_program({ringside_binary, "help", "bench", "dpd"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(contains(outcome.err, "there is no command 'bench dpd' (did you mean ddp?)"));
+}
+
+TEST_CASE("--version names version and commit") {
+  const auto outcome = run_program({ringside_binary, "--version"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.starts_with("ringside 0."));
+}
+
+TEST_CASE("docs/commands.md is what help --as markdown writes") {
+  const std::string page = document("markdown");
+  CHECK(contains(page, "## ringside bench ddp\n"));
+  CHECK_MESSAGE(page == read_file(RINGSIDE_DOCS "/commands.md"),
+                "write it again: build/release/bin/ringside help --as markdown >docs/commands.md");
+}
+
+TEST_CASE("the manual page has each command, and text with a backslash") {
+  const std::string page = document("man");
+  CHECK(page.starts_with(".TH RINGSIDE 1"));
+  for (const char* command : {"step pipeline", "train", "postmortem", "help"})
+    CHECK(contains(page, std::string(".SS ringside ") + command + "\n"));
+  CHECK(contains(page, "\\exNN"));  // generate writes bytes as \xNN
+}
+
+TEST_CASE("bash completes commands, subcommands and options") {
+  CHECK(completed("ringside tra") == "train\n");
+  CHECK(completed("ringside bench ke") == "kernels\n");
+  CHECK(completed("ringside train -n 4 --micro") == "--micro-batches\n");
+  CHECK(contains(completed("ringside step "), "tensor pipeline"));
+  CHECK(completed("ringside train --data no-such-") == "\n");  // bash then offers files
+}
+
+TEST_CASE("the completions of zsh and fish are scripts of these shells") {
+  for (const std::string shell : {"zsh", "fish"}) {
+    const std::string script = document(shell);
+    CHECK(contains(script, "micro-batches"));
+    if (run_program({"sh", "-c", "command -v " + shell}).exit_code != 0) continue;
+    const auto checked = run_program(
+        {"sh", "-c", "\"$0\" help --as " + shell + " | " + shell + " -n", ringside_binary});
+    CHECK_MESSAGE(checked.exit_code == 0, checked.err);
+  }
+}
