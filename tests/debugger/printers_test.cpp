@@ -190,6 +190,19 @@ TEST_CASE("without a rank in a collective, ring says where to stop") {
                  "ring: no rank is in a collective here: `backtrace` shows what it does"));
 }
 
+TEST_CASE("in a program without debug information, ring says which build has it") {
+  if (!can_debug()) return;
+  const auto outcome = run_program(
+      {"sh", "-c",
+       "objcopy --strip-debug \"$0\" stripped && gdb -nx -q -batch -ex 'source " RINGSIDE_SOURCE_DIR
+       "/tools/gdb/load.py' -ex 'break main' -ex run -ex ring --args ./stripped step; "
+       "rm -f stripped",
+       RINGSIDE_DEBUGGEE},
+      {{"ASAN_OPTIONS", "detect_leaks=0"}}, Seconds(100));
+  CHECK(contains(outcome.out + outcome.err,
+                 "ring: this program has no debug information: debug one of the preset debug"));
+}
+
 TEST_CASE("gdb loads the printers only from a safe path, and load.py without one") {
   if (!can_debug()) return;
   CHECK(contains(gdb("step", {"info pretty-printer global ringside"}, {}), "declined"));

@@ -147,6 +147,10 @@ def draw_threads():
     return bool(found)
 
 
+def has_debug_information():
+    return "No line number" not in gdb.execute("info line main", to_string=True)
+
+
 class Ring(gdb.Command):
     """Draw what every rank holds, or does, where the program stands.
 
@@ -163,6 +167,9 @@ threads, or in one rank of a job, it shows each rank's call and step."""
         if found is not None:
             draw_lockstep(*found)
         elif not draw_threads():
+            if not has_debug_information():
+                raise gdb.GdbError("ring: this program has no debug information: debug one of the preset debug "
+                                   "(cmake --preset debug && cmake --build --preset debug)")
             raise gdb.GdbError(
                 "ring: no rank is in a collective here: `backtrace` shows what it does. To see the "
                 "ranks, stop in run_step (ringside step) or in SimpleExecutor::exchange_messages")
