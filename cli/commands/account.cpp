@@ -17,6 +17,7 @@
 #include "cli/pictures/account/account_questions.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/report/report.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "planning/fit.hpp"
 #include "planning/formulas/parameters.hpp"
 
@@ -77,7 +78,7 @@ void list_names(std::FILE* out) {
   }
   fmt::print(out, "machines (device and network):\n");
   for (const std::string& name : machine_names())
-    fmt::print(out, "  {:10}{}\n", name, wrapped(sources_text(find_machine(name)), 12, 12));
+    fmt::print(out, "  {:10}{}\n", name, wrap(sources_text(find_machine(name)), 80, 12));
 }
 
 // Prints `text`, and where the user asked for them, the formulas and the sources of the figures.
@@ -87,7 +88,7 @@ void print(const AccountArguments& args, const std::string& text,
   fmt::print(out, "{}", text);
   if (args.explain)
     fmt::print(out, "{}\nWhere the figures of {} come from\n  {}\n", derivation_text(derivation),
-               machine.name, wrapped(sources_text(machine), 2, 2));
+               machine.name, wrap(sources_text(machine), 80, 2));
   std::fflush(out);
 }
 

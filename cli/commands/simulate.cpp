@@ -121,8 +121,7 @@ void simulate_collective(const SimulateArguments& args) {
     text +=
         fmt::format("{}{}", text.empty() ? "" : "\n", collective_table(algorithms, times, machine));
     for (const Json& row : collective_json(times, machine)) json.push_back(row);
-    for (Figure& figure : collective_figures(algorithms, times, machine))
-      report.figures.push_back(std::move(figure));
+    report.figures.push_back(collective_figure(algorithms, times, machine));
   }
   fmt::print(file_beside(args.json), "{}", text);
   std::fflush(file_beside(args.json));

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "cli/pictures/palette.hpp"
+#include "cli/pictures/svg.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -16,44 +17,31 @@ namespace {
 constexpr double width = 460, plot_height = 240, left = 54, right = 18, bottom = 44,
                  legend_row = 19, letter = 6.7;
 
-// Maps values to positions in the drawing.
+using Points = std::vector<std::pair<double, double>>;
+
+// Maps the values of an axis to positions in the drawing.
 struct Scale {
   bool log = false;
-  double low = 0, high = 1;  // values; on a logarithmic axis their logarithms
-  double from = 0, to = 1;   // positions
+  // Of the values; on a logarithmic axis their logarithms.
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  double from = 0, to = 1;  // positions
 
   bool shows(double value) const { return std::isfinite(value) && (!log || value > 0); }
+  double at(double value) const { return log ? std::log10(value) : value; }
   double operator()(double value) const {
-    return from + ((log ? std::log10(value) : value) - low) / (high - low) * (to - from);
+    return from + (at(value) - low) / (high - low) * (to - from);
+  }
+  void include(double value) { low = std::min(low, at(value)), high = std::max(high, at(value)); }
+  void place(double begin, double end, bool from_zero) {
+    require(high >= low, "there is nothing to draw: the axis can show none of the values");
+    from = begin, to = end;
+    if (from_zero && !log) low = std::min(low, 0.0);
+    if (!log && high <= low) high = low + 1;
+    const double room = log ? std::max(0.05 * (high - low), 0.05) : 0.04 * (high - low);
+    if (log) low -= room;
+    if (log || from_zero) high += room;
   }
 };
-
-using Range = std::pair<double, double>;
-
-// The smallest and the largest value of an axis.
-Range range_of(const std::vector<double>& values, bool log) {
-  double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const double value : values) {
-    if (!std::isfinite(value) || (log && value <= 0)) continue;
-    low = std::min(low, value), high = std::max(high, value);
-  }
-  require(high >= low, "there is nothing to draw: the axis can show none of the values");
-  return {low, high};
-}
-
-Scale scale_for(const Axis& axis, Range range, bool from_zero, double from, double to) {
-  Scale scale{axis.log, range.first, range.second, from, to};
-  if (axis.log) {
-    scale.low = std::log10(range.first), scale.high = std::log10(range.second);
-    const double room = std::max(0.05 * (scale.high - scale.low), 0.05);
-    scale.low -= room, scale.high += room;
-    return scale;
-  }
-  if (from_zero && scale.low >= 0) scale.low = 0;
-  if (scale.high <= scale.low) scale.high = scale.low + 1;
-  if (from_zero) scale.high += 0.04 * (scale.high - scale.low);
-  return scale;
-}
 
 // The ticks of a logarithmic axis: powers of ten, and 2 and 5 times these if there are few.
 std::vector<double> log_ticks(const Scale& scale) {
@@ -74,76 +62,67 @@ std::string text(double x, double y, const std::string& words, const char* ancho
                      anchor, kind, escaped(words));
 }
 
+std::string grid_line(double x1, double y1, double x2, double y2) {
+  return fmt::format(
+      "<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" />\n", x1, y1,
+      x2, y2);
+}
+
+std::string tick_text(const Axis& axis, double tick) {
+  return axis.is_bytes ? bytes_to_text(static_cast<std::uint64_t>(std::llround(tick)))
+                       : fmt::format("{:g}", tick);
+}
+
 std::string axes(const Chart& chart, const Scale& x, const Scale& y) {
   std::string svg;
-  for (const double tick : x.log ? log_ticks(x) : round_ticks(x.low, x.high, 6)) {
-    svg += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\" />\n",
-        x(tick), y.from, y.to);
-    const std::string words = chart.x.is_bytes
-                                  ? bytes_to_text(static_cast<std::uint64_t>(std::llround(tick)))
-                                  : fmt::format("{:g}", tick);
-    svg += text(x(tick), y.from + 16, words, "middle");
-  }
-  for (const double tick : y.log ? log_ticks(y) : round_ticks(y.low, y.high, 5)) {
-    svg += fmt::format(
-        "<line class=\"grid\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{0:.1f}\" y2=\"{0:.1f}\" />\n",
-        y(tick), x.from, x.to);
-    svg += text(x.from - 6, y(tick) + 4, fmt::format("{:g}", tick), "end");
-  }
+  for (const double tick : x.log ? log_ticks(x) : round_ticks(x.low, x.high, 6))
+    svg += grid_line(x(tick), y.from, x(tick), y.to) +
+           text(x(tick), y.from + 16, tick_text(chart.x, tick), "middle");
+  for (const double tick : y.log ? log_ticks(y) : round_ticks(y.low, y.high, 5))
+    svg += grid_line(x.from, y(tick), x.to, y(tick)) +
+           text(x.from - 6, y(tick) + 4, tick_text(chart.y, tick), "end");
   svg += text((x.from + x.to) / 2, y.from + 36, chart.x.label, "middle", " class=\"soft\"");
   return svg + text(4, y.to - 9, chart.y.label, "start", " class=\"soft\"");
 }
 
-std::string points_of(const std::vector<std::pair<double, double>>& points, const Scale& x,
-                      const Scale& y) {
-  std::string path;
-  for (const auto& [a, b] : points)
-    if (x.shows(a) && y.shows(b)) path += fmt::format("{:.1f},{:.1f} ", x(a), y(b));
-  return path;
-}
-
-// A ring goes round the dots and lines at its place.
-std::string shape_of(Series::Style style, int colour) {
-  return fmt::format("{}c{}", style == Series::rings ? "ring " : "", colour);
-}
-
-double radius_of(Series::Style style) {
-  return style == Series::rings ? 7.5 : 4.5;
-}
-
-std::string draw_series(const Series& series, int colour, const Scale& x, const Scale& y,
-                        std::vector<double>& stacked) {
-  const auto style = fmt::format("c{}", colour);
-  if (series.style == Series::line || series.style == Series::dashed)
-    return fmt::format("<polyline class=\"{}{}\" points=\"{}\" />\n", style,
-                       series.style == Series::dashed ? " dashed" : "",
-                       points_of(series.points, x, y));
-  std::string svg;
-  if (series.style == Series::dots || series.style == Series::rings) {
-    for (const auto& [a, b] : series.points)
-      if (x.shows(a) && y.shows(b))
-        svg += fmt::format(
-            "<circle class=\"mark {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" role=\"img\" "
-            "tabindex=\"-1\" aria-label=\"{}: {:.4g} at {:.4g}\" />\n",
-            shape_of(series.style, colour), x(a), y(b), radius_of(series.style),
-            escaped(series.name), b, a);
-    return svg;
+// Areas become the outlines of their stack.
+std::vector<Series> stacked(std::vector<Series> all) {
+  Points below;  // the upper edge of the area before
+  for (Series& series : all) {
+    if (series.style != Series::area) continue;
+    Points edge = series.points;
+    if (below.empty())
+      for (const auto& [x, y] : edge) below.emplace_back(x, 0);
+    for (std::size_t i = 0; i < edge.size(); ++i) edge[i].second += below[i].second;
+    series.points = edge;
+    series.points.insert(series.points.end(), below.rbegin(), below.rend());
+    below = edge;
   }
-  stacked.resize(series.points.size(), 0);
-  std::vector<std::pair<double, double>> outline;
-  for (std::size_t i = 0; i < series.points.size(); ++i)
-    outline.emplace_back(series.points[i].first, stacked[i] + series.points[i].second);
-  for (std::size_t i = series.points.size(); i-- > 0;)
-    outline.emplace_back(series.points[i].first, stacked[i]);
-  for (std::size_t i = 0; i < series.points.size(); ++i) stacked[i] += series.points[i].second;
-  return fmt::format("<polygon class=\"{}\" points=\"{}\" />\n", style, points_of(outline, x, y));
+  return all;
+}
+
+std::string circle(double x, double y, const std::string& attributes) {
+  return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" {} />\n", x, y, attributes);
+}
+
+std::string draw_series(const Series& series, int colour, const Scale& x, const Scale& y) {
+  std::string circles, points;
+  for (const auto& [a, b] : series.points) {
+    if (!x.shows(a) || !y.shows(b)) continue;
+    points += fmt::format("{:.1f},{:.1f} ", x(a), y(b));
+    circles += circle(x(a), y(b),
+                      fmt::format("class=\"mark c{}\" role=\"img\" tabindex=\"-1\" "
+                                  "aria-label=\"{}: {:.4g} at {:.4g}\"",
+                                  colour, escaped(series.name), b, a));
+  }
+  if (series.style == Series::dots) return circles;
+  return fmt::format("<{} class=\"c{}{}\" points=\"{}\" />\n",
+                     series.style == Series::area ? "polygon" : "polyline", colour,
+                     series.style == Series::dashed ? " dashed" : "", points);
 }
 
 std::string legend_sign(Series::Style style, int colour, double x, double y) {
-  if (style == Series::dots || style == Series::rings)
-    return fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" />\n",
-                       shape_of(style, colour), x + 8, y - 4, radius_of(style));
+  if (style == Series::dots) return circle(x + 8, y - 4, fmt::format("class=\"c{}\"", colour));
   if (style == Series::area)
     return fmt::format(
         "<rect class=\"c{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"11\" />\n", colour,
@@ -172,29 +151,53 @@ std::string legend(const Chart& chart, double& height) {
   return svg;
 }
 
+// Draws a chart, and sets the height of the drawing.
+std::string draw_to(const Chart& chart, double& height) {
+  const std::vector<Series> all = stacked(chart.series);
+  Scale x{chart.x.log}, y{chart.y.log};
+  for (const auto& series : all)
+    for (const auto& [a, b] : series.points)
+      if (x.shows(a) && y.shows(b)) x.include(a), y.include(b);
+  double top = 0;
+  std::string svg = legend(chart, top);
+  top += 30;
+  x.place(left, width - right, false);
+  y.place(top + plot_height, top, true);
+  height = top + plot_height + bottom;
+  svg += axes(chart, x, y);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    svg += draw_series(all[i], colour_of(chart, i), x, y);
+  return fmt::format(
+      "<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"group\" aria-label=\"{}\">\n"
+      "{}</svg>\n",
+      width, height, escaped(chart.title), svg);
+}
+
 }  // namespace
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+std::string draw(const Chart& chart) {
+  double height = 0;
+  return draw_to(chart, height);
+}
+
+Table table_of(const Chart& chart) {
+  const Show digits = [](double number) { return fmt::format("{:.4g}", number); };
+  Table table{
+      {number(chart.x.label, "", [axis = chart.x](double x) { return tick_text(axis, x); })}};
+  std::map<double, std::vector<Cell>> rows;
+  for (const Series& series : chart.series) {
+    table.head.push_back(number(series.name, "", digits));
+    for (const auto& [x, y] : series.points) {
+      std::vector<Cell>& row = rows[x];
+      row.resize(chart.series.size() + 1);
+      row.front() = x, row[table.head.size() - 1] = y;
     }
   }
-  return safe;
+  const std::size_t every = std::max<std::size_t>(1, rows.size() / 24);
+  std::size_t i = 0;
+  for (const auto& [x, row] : rows)
+    if (i++ % every == 0 || i == rows.size()) table.rows.push_back(row);
+  return table;
 }
 
 std::vector<double> round_ticks(double low, double high, int wanted) {
@@ -210,58 +213,6 @@ std::vector<double> round_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
-namespace {
-
-// Draws a chart, and sets the height of the drawing.
-std::string draw_to(const Chart& chart, double& height) {
-  std::vector<double> xs, ys, sums;
-  for (const auto& series : chart.series)
-    for (std::size_t i = 0; i < series.points.size(); ++i) {
-      double value = series.points[i].second;
-      if (series.style == Series::area) {
-        if (sums.size() <= i) sums.resize(i + 1, 0);
-        value = sums[i] += value;
-      }
-      if ((chart.x.log && series.points[i].first <= 0) || (chart.y.log && value <= 0)) continue;
-      xs.push_back(series.points[i].first), ys.push_back(value);
-    }
-  double top = 0;
-  std::string signs = legend(chart, top);
-  top += 30;
-  const Scale x = scale_for(chart.x, range_of(xs, chart.x.log), false, left, width - right);
-  const Scale y = scale_for(chart.y, range_of(ys, chart.y.log), true, top + plot_height, top);
-  height = top + plot_height + bottom;
-  std::string svg = fmt::format(
-      "<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"group\" aria-label=\"{}\">\n",
-      width, height, escaped(chart.title));
-  svg += signs + axes(chart, x, y);
-  std::vector<double> stacked;
-  for (std::size_t i = 0; i < chart.series.size(); ++i)
-    svg += draw_series(chart.series[i], colour_of(chart, i), x, y, stacked);
-  return svg + "</svg>\n";
-}
-
-// A file of `svg`, with a title and the style.
-std::string with_style(std::string svg, const std::string& title) {
-  const auto after_name = std::string("<svg").size(), after_tag = svg.find(">\n") + 2;
-  svg.insert(after_tag, fmt::format("<title>{}</title>\n<style>{}</style>\n<rect class=\"paper\" "
-                                    "width=\"100%\" height=\"100%\" />\n",
-                                    escaped(title), chart_style()));
-  svg.insert(after_name, " xmlns=\"http://www.w3.org/2000/svg\"");
-  return svg;
-}
-
-}  // namespace
-
-std::string draw(const Chart& chart) {
-  double height = 0;
-  return draw_to(chart, height);
-}
-
-std::string svg_file(const Chart& chart) {
-  return with_style(draw(chart), chart.title);
-}
-
 std::string svg_file(const std::string& title, const std::vector<Chart>& charts) {
   constexpr double title_height = 24;
   double y = title_height;
@@ -274,19 +225,16 @@ std::string svg_file(const std::string& title, const std::vector<Chart>& charts)
     panels += text(4, y + 16, chart.title, "start") + panel;
     y += title_height + height;
   }
-  return with_style(fmt::format("<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\">\n{}</svg>\n",
-                                width, y, panels),
-                    title);
+  return svg_file(title, width, y, chart_style(), "<g class=\"chart\">\n" + panels + "</g>\n");
 }
 
-std::string chart_style() {
-  return std::string(palette()) + R"(
+const char* chart_style() {
+  return R"(
 .chart { font: 12px system-ui, sans-serif; }
 .chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
 .chart polyline { fill: none; stroke: currentColor; stroke-width: 2; }
 .chart .dashed { stroke-dasharray: 6 4; }
-.chart circle, .chart rect:not(.paper), .chart polygon { fill: currentColor; }
-.chart .ring { fill: none; stroke: currentColor; stroke-width: 2.5; }
+.chart circle, .chart rect, .chart polygon { fill: currentColor; }
 )";
 }
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/pictures/table.hpp"
+
 namespace ringside::cli {
 
 struct Axis {
@@ -17,7 +19,7 @@ struct Axis {
 };
 
 struct Series {
-  enum Style { line, dashed, dots, rings, area };
+  enum Style { line, dashed, dots, area };
   std::string name;
   Style style = line;
   // In order of x. A logarithmic axis leaves out values of 0 and below.
@@ -35,17 +37,14 @@ struct Chart {
 // The <svg> element, without its style: the page must contain chart_style().
 std::string draw(const Chart& chart);
 
-// The chart as a file, with its style.
-std::string svg_file(const Chart& chart);
+// The numbers of a chart: a row for each x, or for about 24 of many, and a column for each series.
+Table table_of(const Chart& chart);
 
-// Several charts in one file, one below the other, each under its title.
+// Several charts in a file of their own, one below the other, each under its title.
 std::string svg_file(const std::string& title, const std::vector<Chart>& charts);
 
-// CSS: the palette, and the style of a chart.
-std::string chart_style();
-
-// Escapes text for HTML and SVG.
-std::string escaped(const std::string& text);
+// CSS: the style of a chart, in the colours of the palette.
+const char* chart_style();
 
 // About `wanted` round numbers from `low` to `high`.
 std::vector<double> round_ticks(double low, double high, int wanted);

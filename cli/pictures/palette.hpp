@@ -5,7 +5,7 @@
 
 namespace ringside::cli {
 
-// The number of the colour of what a name stands for, as in --c0 of the style; -1 if it has none:
+// The number of the colour of what a name stands for, as in --c0 of the style:
 //
 //   0 blue     forward, what it keeps (activations), and computing
 //   1 orange   backward or I, and what it makes: gradients
@@ -19,8 +19,8 @@ namespace ringside::cli {
 //   9 pale     bubble, idle
 int colour_of(std::string_view meaning);
 
-// CSS: the variables --c0 to --c9 for lines and marks, --r0 to --r7 for boxes with text in the
-// colour of the paper, and the classes of these colours; for light, dark and print.
+// CSS: the variables --c0 to --c9 and the classes of these colours; for light, dark and print. Text
+// in the colours 0 to 7 can be read on the paper, and text in the colour of the paper on them.
 const char* palette();
 
 }  // namespace ringside::cli

@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/pictures/chart.hpp"
+#include "cli/pictures/svg.hpp"
+#include "cli/pictures/wrap.hpp"
 
 namespace ringside::cli {
 namespace {
 
-using Lines = std::vector<std::vector<std::string>>;  // [line][column]
+using Row = std::vector<std::string>;  // [column]
+using Lines = std::vector<Row>;
 
 std::string shown(const Cell& cell, const Column& column) {
   if (const auto* text = std::get_if<std::string>(&cell.value)) return *text;
@@ -31,8 +33,8 @@ std::vector<Column> shown_columns(const Table& table) {
 }
 
 // The texts of a row, one for each of shown_columns().
-std::vector<std::string> shown_cells(const Table& table, const std::vector<Cell>& row) {
-  std::vector<std::string> cells;
+Row shown_cells(const Table& table, const std::vector<Cell>& row) {
+  Row cells;
   for (std::size_t i = 0; i < row.size(); ++i) {
     const Column& column = table.head.at(i);
     const std::string text = shown(row[i], column);
@@ -47,13 +49,9 @@ std::vector<std::string> shown_cells(const Table& table, const std::vector<Cell>
 Lines title_lines(const std::vector<Column>& columns) {
   Lines lines;
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    const std::string& title = columns[c].title;
-    for (std::size_t begin = 0, row = 0; begin <= title.size(); ++row) {
-      const std::size_t end = std::min(title.find('\n', begin), title.size());
-      if (row == lines.size()) lines.emplace_back(columns.size());
-      lines[row][c] = title.substr(begin, end - begin);
-      begin = end + 1;
-    }
+    const std::vector<std::string> title = lines_of(columns[c].title);
+    if (title.size() > lines.size()) lines.resize(title.size(), Row(columns.size()));
+    for (std::size_t i = 0; i < title.size(); ++i) lines[i][c] = title[i];
   }
   return lines;
 }
@@ -107,7 +105,7 @@ std::string Table::text() const {
   for (const auto& row : rows) lines.push_back(shown_cells(*this, row));
   for (const auto& cells : lines)
     for (std::size_t c = 0; c < cells.size(); ++c)
-      columns[c].width = std::max(columns[c].width, cells[c].size());
+      columns[c].width = std::max(columns[c].width, columns_of(cells[c]));
   return aligned(*this, columns, lines);
 }
 

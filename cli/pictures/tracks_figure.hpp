@@ -4,9 +4,9 @@
 // from the sender to the receiver of each. They are too short to be seen in a whole step, so they
 // come as data, which the page's script draws (page/report.js):
 //
-//     {"scale": 95.1, "words": ["linear", "forward", ...],     ms; names of ops and of colours
+//     {"scale": 95.1,                                          ms
 //      "ranks": [{"rank": 0,
-//                 "ops": [[0, 1, 0.51, 0.73], ...],            name, colour, begin, end (ms)
+//                 "ops": [["linear", "forward", 0.51, 0.73], ...],  name, colour, begin, end (ms)
 //                 "steps": [[2, 3, 60.1, 60.2, 61.4, 0.4, 0], ...]}, ...]}
 //                                 step, sender, sent, began, arrived (ms), MB, which call
 #pragma once
@@ -19,17 +19,11 @@
 
 namespace ringside::cli {
 
-// A part of a trace: the spans that begin and end within it.
-struct Window {
-  double begin = 0, end = 0;  // seconds
-  double seconds() const { return end - begin; }
-};
-
 // Totals of one rank's tracks, in seconds.
 struct TrackTotals {
   double computing = 0;  // in phases, without their waits
   double network = 0;    // in calls
-  double exposed = 0;    // waiting for calls
+  double exposed = 0;    // waiting for calls; in a pipeline also between phases
   int calls = 0;
 };
 TrackTotals totals_of(const RankTrace& trace, const Window& window);

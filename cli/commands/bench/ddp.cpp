@@ -205,8 +205,9 @@ void write_outputs(const Arguments& args, const std::vector<DdpFigures>& all) {
     write_json_file(args.json, all.size() == 1 ? json[0] : json);
   }
   if (!args.svg.empty()) {
-    const Chart chart = bucket_chart(all[0].bucket_study());
-    write_text_file(args.svg, svg_file(chart), "the drawing");
+    const DdpFigures& shown = all[0];
+    const std::string title = fmt::format("{} on {} ranks", shown.run.model, shown.run.ranks);
+    write_text_file(args.svg, svg_file(title, {bucket_chart(shown.bucket_study())}), "the drawing");
   }
   if (!args.report.empty()) {
     write_report(args.report, ddp_report(all[0]));

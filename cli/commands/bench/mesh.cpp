@@ -255,8 +255,8 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world) {
   std::fflush(out);
   if (args.json.empty()) return;
   Json json = to_json(run, args.inner, all);
-  for (std::size_t i = 0; i < predictions.size(); ++i)
-    json[i].update(prediction_json(predictions[i]));
+  const Json predicted = prediction_json(predictions);
+  for (std::size_t i = 0; i < predicted.size(); ++i) json[i].update(predicted[i]);
   write_json_file(args.json, json);
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/pictures/numbers.hpp"
+#include "cli/pictures/wrap.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -15,14 +16,6 @@ using planning::Plan;
 using planning::RankMemory;
 using planning::Section;
 using planning::Term;
-
-std::string count_text(double value) {
-  return planning::text_with_unit(std::round(value), planning::Unit::number);
-}
-
-std::string seconds_text(double seconds) {
-  return planning::text_with_unit(seconds, planning::Unit::seconds);
-}
 
 std::string head_text(const Account& account) {
   const planning::Machine& machine = account.machine;
@@ -41,10 +34,6 @@ std::string head_text(const Account& account) {
                                             "device"),
                                     planning::number_text(machine.memory / 1e9)));
   return text;
-}
-
-Show scaled(double scale) {
-  return [scale](double value) { return table_number(value * scale); };
 }
 
 std::string memory_text(const Account& account) {
@@ -95,18 +84,18 @@ std::string time_text(const Account& account) {
 }
 
 std::string term_text(const Term& term) {
-  std::string text = fmt::format("  {}\n", wrapped(term.what, 2, 2));
+  std::string text = fmt::format("  {}\n", wrap(term.what, 80, 2));
   const std::string symbols = term.quantity.symbols(), numbers = term.quantity.numbers();
   const std::string result = text_with_unit(term.value(), term.unit);
   const std::size_t left = 4 + term.symbol.size();
   text += fmt::format("    {}", term.symbol);
   if (symbols != result)
-    text += fmt::format(" = {}\n{:>{}}", wrapped(symbols, left + 3, left + 3), "", left);
+    text += fmt::format(" = {}\n{:>{}}", wrap(symbols, 80, left + 3), "", left);
   // A bare input is its own result.
   if (numbers != symbols && !result.starts_with(numbers))
-    text += fmt::format(" = {}\n{:>{}}", wrapped(numbers, left + 3, left + 3), "", left);
+    text += fmt::format(" = {}\n{:>{}}", wrap(numbers, 80, left + 3), "", left);
   text += fmt::format(" = {}\n", result);
-  if (!term.source.empty()) text += fmt::format("    [{}]\n", wrapped(term.source, 5, 5, 79));
+  if (!term.source.empty()) text += fmt::format("    [{}]\n", wrap(term.source, 79, 5));
   return text;
 }
 
@@ -126,18 +115,16 @@ Table memory_table(const Account& account) {
     table.head.push_back(
         number(stage.name == "only" ? "GB" : stage.name + ", GB", "", scaled(1e-9)));
   for (const std::string& kind : kinds_of(account)) {
-    std::vector<Cell> row{kind};
+    std::vector<Cell>& row = table.rows.emplace_back(1, kind);
     for (const auto& stage : account.stages) {
       double bytes = 0;
       for (const auto& each : stage.rows)
         if (each.kind == kind) bytes += each.bytes;
       row.emplace_back(bytes);
     }
-    table.rows.push_back(row);
   }
-  std::vector<Cell> total{"total"};
+  std::vector<Cell>& total = table.rows.emplace_back(1, "total");
   for (const auto& stage : account.stages) total.emplace_back(stage.total());
-  table.rows.push_back(total);
   return table;
 }
 
@@ -149,6 +136,14 @@ Table time_table(const Account& account) {
   return table;
 }
 
+std::string count_text(double value) {
+  return planning::text_with_unit(std::round(value), planning::Unit::number);
+}
+
+std::string seconds_text(double seconds) {
+  return planning::text_with_unit(seconds, planning::Unit::seconds);
+}
+
 std::string table_number(double value) {
   if (value == 0) return "-";
   if (!std::isfinite(value)) return "infinite";
@@ -157,24 +152,8 @@ std::string table_number(double value) {
   return fmt::format("{:.{}f}", value, size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 5);
 }
 
-std::string wrapped(const std::string& text, std::size_t first_column, std::size_t indent,
-                    std::size_t width) {
-  std::string result;
-  std::size_t column = first_column;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::size_t word = end - begin;
-    if (begin > 0 && column + 1 + word > width) {
-      result += '\n';
-      result.append(indent, ' ');
-      column = indent;
-    } else if (begin > 0) {
-      result += ' ', ++column;
-    }
-    result += text.substr(begin, word), column += word;
-    begin = end + 1;
-  }
-  return result;
+Show scaled(double scale) {
+  return [scale](double value) { return table_number(value * scale); };
 }
 
 std::string plan_text(const Plan& plan, bool has_blocks) {
@@ -182,9 +161,7 @@ std::string plan_text(const Plan& plan, bool has_blocks) {
   if (plan.mesh.ranks() > 1) text += fmt::format(" ({} devices)", plan.mesh.ranks());
   if (plan.zero > 0) text += fmt::format(", ZeRO stage {}", plan.zero);
   if (!has_blocks) return text;
-  text += fmt::format(", {} of {} of {} tokens",
-                      plan.micro_batches == 1 ? "1 micro-batch"
-                                              : fmt::format("{} micro-batches", plan.micro_batches),
+  text += fmt::format(", {} of {} of {} tokens", counted(plan.micro_batches, "micro-batch"),
                       counted(plan.micro_batch, "sequence"), plan.sequence);
   if (plan.mesh.size(parallel::Axis::pp) > 1) text += fmt::format(", schedule {}", plan.schedule);
   if (plan.chunks > 1) text += fmt::format(" with {} chunks", plan.chunks);
@@ -195,7 +172,7 @@ std::string plan_text(const Plan& plan, bool has_blocks) {
 }
 
 std::string fact(const char* name, const std::string& text) {
-  return fmt::format("{:9}{}\n", name, wrapped(text, 9, 9));
+  return fmt::format("{:9}{}\n", name, wrap(text, 80, 9));
 }
 
 std::string sources_text(const planning::Machine& machine) {

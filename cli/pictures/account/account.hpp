@@ -35,8 +35,13 @@ std::string fit_text(const planning::Fit& fit, const planning::Machine& machine,
 Json account_json(const planning::Account& account);
 Json derivation_json(const std::vector<planning::Section>& sections);
 
-// "59.25", "3,518", "0.0123": a number of a table, with at least `digits` digits.
+// "1.2 ms", and "3,518": a number without digits after the point.
+std::string seconds_text(double seconds);
+std::string count_text(double value);
+
+// "59.25", "3,518", "0.0123": a number of a table; 0 is "-".
 std::string table_number(double value);
+Show scaled(double scale);  // of a value times `scale`
 
 // The kinds of memory of all stages, in the order in which they appear.
 std::vector<std::string> kinds_of(const planning::Account& account);
@@ -45,10 +50,5 @@ std::vector<std::string> kinds_of(const planning::Account& account);
 // each stage; and the parts of a step.
 Table memory_table(const planning::Account& account);
 Table time_table(const planning::Account& account);
-
-// Breaks `text` at spaces so that each line has at most `width` columns. The first line is indented
-// by what the caller has printed, the others by `indent` spaces.
-std::string wrapped(const std::string& text, std::size_t first_column, std::size_t indent,
-                    std::size_t width = 80);
 
 }  // namespace ringside::cli

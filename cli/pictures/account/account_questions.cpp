@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "cli/pictures/account/account.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "planning/formulas/activations.hpp"
 #include "planning/formulas/bounds.hpp"
 #include "planning/formulas/devices.hpp"
@@ -20,12 +21,12 @@ using namespace planning;
 constexpr double gib = 1024.0 * 1024 * 1024;
 
 std::string paragraph(const std::string& text) {
-  return wrapped(text, 0, 0) + "\n";
+  return wrap(text, 80) + "\n";
 }
 
 // "  41   why this is wrong"
 std::string wrong_answer(const std::string& value, const std::string& why) {
-  return fmt::format("  {:>7}  {}\n", value, wrapped(why, 11, 11));
+  return fmt::format("  {:>7}  {}\n", value, wrap(why, 80, 11));
 }
 
 // "80 GB", "71.87 GB", "3,518 GB".
@@ -139,7 +140,7 @@ Answer tokens_question(const QuestionInput& input) {
                        std::isfinite(bound.value())
                            ? text_with_unit(std::round(bound.value() * devices), Unit::number)
                            : "-",
-                       wrapped(what, 41, 41));
+                       wrap(what, 80, 41));
   };
   answer.text =
       paragraph(fmt::format("Least batch, in tokens, that is bound by computing on {:.0f} "
@@ -150,13 +151,14 @@ Answer tokens_question(const QuestionInput& input) {
           "larger counts") +
       row(added, "this X and Y, where their times add up") +
       row(best, fmt::format("the best split of these devices, X = {:.2f}", x.value()));
-  answer.text += '\n';
-  answer.text += paragraph(fmt::format(
-      "The third is no bound for X = {:.0f}: it chooses X, and X is given. A published answer took "
-      "its {:.0f} tokens for the bound at X = {:.0f}, Y = {:.0f}. Tensor parallel alone is hidden "
-      "as "
-      "long as Y is below {:.1f}, whatever the batch.",
-      split.fsdp, best.value(), split.fsdp, split.tensor, y.value()));
+  answer.text +=
+      "\n" + paragraph(fmt::format("The third is no bound for X = {:.0f}: it chooses X, and X is "
+                                   "given. A published answer took "
+                                   "its {:.0f} tokens for the bound at X = {:.0f}, Y = {:.0f}. "
+                                   "Tensor parallel alone is hidden "
+                                   "as "
+                                   "long as Y is below {:.1f}, whatever the batch.",
+                                   split.fsdp, best.value(), split.fsdp, split.tensor, y.value()));
   answer.figures = {{"tokens_if_overlapped", overlapped.value()},
                     {"tokens_if_added", added.value()},
                     {"tokens_at_best_split", best.value()},
@@ -173,31 +175,30 @@ Answer splits_question(const QuestionInput& input) {
       paragraph(fmt::format("Least batch, in tokens of a device, that is bound by "
                             "computing, for each split of {} devices:",
                             devices));
-  answer.text += fmt::format("  {:>8}{:>8}{:>14}{:>12}\n", "FSDP X", "TP Y", "overlapped", "added");
-  answer.figures["splits"] = Json::array();
+  const Show bound = [](double count) {
+    return std::isfinite(count) ? fmt::format("{:.1f}", count) : "none";
+  };
+  Table table{{number("FSDP X", "fsdp"), number("TP Y", "tensor"),
+               number("overlapped", "tokens_if_overlapped", bound),
+               number("added", "tokens_if_added", bound)}};
   for (std::int64_t y = 1; y <= devices; ++y) {
     if (devices % y != 0) continue;
     split.fsdp = static_cast<double>(devices / y), split.tensor = static_cast<double>(y);
-    const double overlapped = tokens_if_overlapped(split).value(),
-                 added = tokens_if_added(split).value();
-    const bool hidden = std::isfinite(overlapped);
-    answer.text += fmt::format("  {:>8}{:>8}{:>14}{:>12}\n", devices / y, y,
-                               hidden ? fmt::format("{:.1f}", overlapped) : "none",
-                               hidden ? fmt::format("{:.1f}", added) : "none");
-    answer.figures["splits"].push_back(
-        {{"fsdp", devices / y},
-         {"tensor", y},
-         {"tokens_if_overlapped", hidden ? Json(overlapped) : Json()},
-         {"tokens_if_added", hidden ? Json(added) : Json()}});
+    table.rows.push_back(
+        {devices / y, y, tokens_if_overlapped(split).value(), tokens_if_added(split).value()});
   }
+  answer.text += table.text();
+  answer.figures["splits"] = table.json();
   const Term best = tokens_at_best_split(split), x = best_fsdp(split), y = largest_tensor(split);
   answer.derivation.push_back({"The best split", {best, x, y}});
-  answer.text += '\n';
-  answer.text += paragraph(fmt::format(
-      "A smaller batch needs a better split: more tensor parallel divides the weights that FSDP "
-      "gathers, up to Y = {:.1f}, where tensor parallel itself takes as long as computing. If X "
-      "need not be an integer the best is X = {:.2f}, with {:.2f} tokens a device.",
-      y.value(), x.value(), best.value()));
+  answer.text +=
+      "\n" + paragraph(fmt::format(
+                 "A smaller batch needs a better split: more tensor parallel divides the weights "
+                 "that FSDP "
+                 "gathers, up to Y = {:.1f}, where tensor parallel itself takes as long as "
+                 "computing. If X "
+                 "need not be an integer the best is X = {:.2f}, with {:.2f} tokens a device.",
+                 y.value(), x.value(), best.value()));
   answer.text += paragraph(
       "Other ways: overlap the two axes (the column `overlapped`); give FSDP more axes of the "
       "torus (--torus); pipeline parallel, "

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <map>
 #include <ostream>
 #include <vector>
 
@@ -30,16 +29,6 @@ const char* colour_of(Kind kind, bool light) {
   return light ? "\033[30;48;5;215m" : "\033[97;48;5;130m";
 }
 
-// Columns on the terminal: the bytes that do not continue a UTF-8 character.
-int columns(const std::string& text) {
-  return static_cast<int>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::string padded(const std::string& text, int width) {
-  return text + std::string(std::max(0, width - columns(text)), ' ');
-}
-
 // "F0"; "f0" for the second of two stages; "4F0" where a rank has more than two.
 std::string label_of(const Schedule& schedule, const Action& action) {
   const std::vector<int> stages = stages_of(schedule, schedule.rank_of[action.stage]);
@@ -54,8 +43,9 @@ std::string label_of(const Schedule& schedule, const Action& action) {
 // the step fits into `room` without gaps only.
 double columns_per_unit(const TimedSchedule& timed, int room) {
   const auto scale = [&](int gap) {
-    return std::ceil(scale_for(
-        timed, [&](const Action& a) { return columns(label_of(timed.schedule, a)) + gap; }));
+    return std::ceil(scale_for(timed, [&](const Action& a) {
+      return static_cast<double>(label_of(timed.schedule, a).size()) + gap;
+    }));
   };
   const double needed = scale(0), with_gaps = scale(1);
   // "F0F1" can be read without gaps, "4F04F1" cannot.
@@ -118,13 +108,15 @@ std::string ruler(double scale, int first, int last) {
   std::string row;
   for (double time = 0; time * scale < last; time += tick_for(scale)) {
     const int column = static_cast<int>(std::lround(time * scale));
-    if (column >= first) row = padded(row, column - first) + fmt::format("{:g}", time);
+    if (column >= first) row = fmt::format("{:<{}}{:g}", row, column - first, time);
   }
   return row;
 }
 
-std::string without_end_spaces(const std::string& line) {
-  return line.substr(0, line.find_last_not_of(' ') + 1);
+// A line of the picture, without spaces at its end.
+std::string line_of(const std::string& label, const std::string& row) {
+  const std::string line = fmt::format("{:<{}}{}", label, label_width, row);
+  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
 }
 
 // The columns of a panel: all, or as many as fit so that the next panel begins with a number of
@@ -132,26 +124,6 @@ std::string without_end_spaces(const std::string& line) {
 int columns_of_panel(double scale, int room, int whole) {
   const int tick = static_cast<int>(tick_for(scale) * scale);
   return whole <= room || tick > room ? room : room / tick * tick;
-}
-
-// What a rank starts at one moment, and when that ends.
-struct Start {
-  std::string text;  // "0F0 ▶1"
-  double end = 0;
-};
-
-std::map<double, Start> starts_of(const TimedSchedule& timed, int rank) {
-  std::map<double, Start> starts;
-  const std::vector<Action>& actions = timed.schedule.actions[rank];
-  for (const auto& [action, span, position, pale] : lane_of(timed, rank)) {
-    Start& start = starts[span.start];
-    if (!start.text.empty()) start.text += ' ';
-    start.text += text_of(action);
-    start.end = span.end;
-    if (position + 1 < actions.size() && is_send(actions[position + 1].kind))
-      start.text += fmt::format(" ▶{}", timed.schedule.rank_of[other_stage(actions[position + 1])]);
-  }
-  return starts;
 }
 
 }  // namespace
@@ -187,45 +159,9 @@ void draw_pipeline(std::ostream& out, const TimedSchedule& timed, int width, boo
   for (int first = 0; first < whole; first += panel) {
     const int last = std::min(first + panel, whole);
     if (first > 0) out << "\n";
-    out << without_end_spaces(padded("time", label_width) + ruler(scale, first, last)) << "\n";
-    for (int rank = 0; rank < timed.schedule.ranks(); ++rank) {
-      const std::string row = row_of(boxes[rank], first, last, colour);
-      out << without_end_spaces(padded(fmt::format("rank {}", rank), label_width) + row) << "\n";
-    }
-  }
-}
-
-void list_pipeline(std::ostream& out, const TimedSchedule& timed, int width) {
-  const Schedule& schedule = timed.schedule;
-  std::map<double, std::map<int, Start>> starts;  // by time and rank
-  int widest = 7;
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    for (const auto& [time, start] : starts_of(timed, rank)) {
-      starts[time][rank] = start;
-      widest = std::max(widest, columns(start.text));
-    }
-  }
-  const int per_panel = std::max(1, (width - 10) / (widest + 2));
-  for (int first = 0; first < schedule.ranks(); first += per_panel) {
-    const int last = std::min(first + per_panel, schedule.ranks());
-    if (first > 0) out << "\n";
-    std::string line = padded("    time", 10);
-    for (int rank = first; rank < last; ++rank)
-      line += padded(fmt::format("rank {}", rank), widest + 2);
-    out << without_end_spaces(line) << "\n";
-    std::vector<double> busy_until(schedule.ranks());
-    for (const auto& [time, of_ranks] : starts) {
-      line = padded(fmt::format("{:>8g}", time), 10);
-      for (int rank = first; rank < last; ++rank) {
-        const auto start = of_ranks.find(rank);
-        if (start != of_ranks.end()) busy_until[rank] = start->second.end;
-        const std::string text = start != of_ranks.end()   ? start->second.text
-                                 : time < busy_until[rank] ? "│"
-                                                           : "·";
-        line += padded(text, widest + 2);
-      }
-      out << without_end_spaces(line) << "\n";
-    }
+    out << line_of("time", ruler(scale, first, last));
+    for (int rank = 0; rank < timed.schedule.ranks(); ++rank)
+      out << line_of(fmt::format("rank {}", rank), row_of(boxes[rank], first, last, colour));
   }
 }
 

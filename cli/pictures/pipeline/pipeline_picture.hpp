@@ -46,8 +46,4 @@ double scale_for(const TimedSchedule& timed,
 // the boxes: forward blue, backward or I orange, W green; a rank's stages in turn dark and light.
 void draw_pipeline(std::ostream& out, const TimedSchedule& timed, int width, bool colour);
 
-// The same as a table: a row for each moment at which a computation starts, a column for each rank.
-// "0F0 ▶1" starts then, and its result is sent to rank 1; │ is still busy, · is idle.
-void list_pipeline(std::ostream& out, const TimedSchedule& timed, int width);
-
 }  // namespace ringside::cli

@@ -9,6 +9,7 @@
 #include "base/clock.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/schedule/proof.hpp"
+#include "cli/pictures/table.hpp"
 #include "parallel/pipeline/lower.hpp"
 #include "parallel/pipeline/proof/formulas.hpp"
 #include "parallel/pipeline/proof/verify.hpp"
@@ -136,23 +137,21 @@ PipelineProof prove(const std::string& name, const Schedule& schedule) {
 }
 
 void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
-  constexpr const char* line = "{:<11} {:>6} {:>6}  {:<7} {:>7}  {:<17} {:>5}  {:<12}\n";
-  const auto print = [&](auto... cells) {
-    const std::string row = fmt::format(line, cells...);
-    out << row.substr(0, row.find_last_not_of(" \n") + 1) << "\n";
-  };
-  print("schedule", "stages", "cases", "proved", "bubble", "by formula", "holds", "by formula");
+  Table table{
+      {words("schedule"), "stages", number("proved", ""), number("bubble", "", fixed(1, 100, " %")),
+       words("by formula"), "holds", words("by formula")},
+      {},
+      0};
   for (const PipelineProof& proof : proofs) {
-    const bool shown = proof.holds() && proof.cases > 0;
-    print(proof.schedule, text_of_range(proof.stages_per_rank), proof.cases,
-          proof.cases == 0 ? "no case"
-          : proof.holds()  ? "all"
-                           : fmt::format("{} fail", proof.failed),
-          shown ? fmt::format("{:.1f} %", 100 * proof.bubble) : "",
-          shown ? std::string(bubble_formula(proof.schedule)) : "",
-          shown ? fmt::to_string(proof.most_in_flight) : "",
-          shown ? std::string(in_flight_formula(proof.schedule)) : "");
+    std::vector<Cell>& row = table.rows.emplace_back();
+    row = {proof.schedule, text_of_range(proof.stages_per_rank),
+           fmt::format("{} of {}", proof.cases - proof.failed, proof.cases)};
+    if (proof.holds() && proof.cases > 0)
+      row.insert(row.end(), {proof.bubble, bubble_formula(proof.schedule), proof.most_in_flight,
+                             in_flight_formula(proof.schedule)});
+    row.resize(table.head.size());
   }
+  out << table.text();
   print_example(out, proofs);
   for (const PipelineProof& proof : proofs) print_findings(out, proof.findings);
 }

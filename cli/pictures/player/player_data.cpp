@@ -18,21 +18,6 @@ namespace {
 
 constexpr std::uint64_t slice_bytes = 256 * 1024;  // of the transports threads and tcp
 
-const char* meaning_of_cell(Collective collective) {
-  if (collective == Collective::barrier)
-    return "A row names the ranks that this rank has heard from, directly or through others.";
-  if (names_chunks(collective))
-    return "A cell names what this chunk on this rank holds: 2.1 is chunk 1 of rank 2's input.";
-  return "A cell names the ranks whose contributions this chunk on this rank holds.";
-}
-
-// [rank][column] after a step: "0+3", in an all-to-all "2.1".
-Json cells_of(Collective collective, const std::vector<RankState>& states) {
-  Json rows = Json::array();
-  for (const std::vector<std::string>& row : cell_names(collective, states)) rows.push_back(row);
-  return rows;
-}
-
 Json columns_of(Collective collective, int chunks) {
   Json columns = Json::array();
   if (collective == Collective::barrier) return {"has heard from"};
@@ -67,13 +52,13 @@ Json play_of(const Algorithm& algorithm, int ranks, int root) {
       start_with_contributions(ranks, schedules[0].chunks, names_chunks(collective));
   Json play = {{"root", has_root(collective) ? Json(root) : Json()},
                {"columns", columns_of(collective, schedules[0].chunks)},
-               {"start", cells_of(collective, states)},
+               {"start", cell_names(collective, states)},
                {"steps", Json::array()}};
   for (int step = 0; step < static_cast<int>(schedules[0].steps.size()); ++step) {
     run_step(schedules, step, states);
     play["steps"].push_back({{"says", what_arrives(schedules, step)},
                              {"messages", messages_of(schedules, step)},
-                             {"cells", cells_of(collective, states)}});
+                             {"cells", cell_names(collective, states)}});
   }
   return play;
 }
@@ -109,7 +94,7 @@ Json family_of(Collective collective, const PlayerChoice& choice) {
   }
   return {{"name", name_of(collective)},
           {"promise", promise_of(collective)},
-          {"cell", meaning_of_cell(collective)},
+          {"cell", meaning_of_cell(collective) + "."},
           {"row", "rank"},
           {"column", "chunk"},
           {"algorithms", algorithms}};

@@ -71,7 +71,7 @@ static std::vector<std::pair<std::string, Window>> recorded_steps(
   std::vector<std::pair<std::string, Window>> steps;
   for (const auto& rank : ranks)
     for (const auto& span : rank.spans) {
-      if (span.kind != Trace::Kind::phase || !span.name.starts_with("step ")) continue;
+      if (!span.is_step()) continue;
       const auto found = std::ranges::find(steps, span.name, &decltype(steps)::value_type::first);
       if (found == steps.end())
         steps.push_back({span.name, {span.start, span.end}});

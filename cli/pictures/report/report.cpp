@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include "cli/pictures/chart.hpp"
+#include "cli/pictures/lanes.hpp"
+#include "cli/pictures/palette.hpp"
 #include "cli/pictures/report/page/report_page.hpp"
+#include "cli/pictures/svg.hpp"
 #include "cli/pictures/text_file.hpp"
 
 namespace ringside::cli {
@@ -16,7 +19,6 @@ std::string html(const Figure& figure) {
   std::string text = fmt::format("<figure{}{}>\n<h2>{}</h2>\n<figcaption>{}</figcaption>\n",
                                  is_chart ? "" : " class=\"wide\"", choice, escaped(figure.title),
                                  escaped(figure.caption));
-  if (!figure.summary.rows.empty()) text += figure.summary.html(figure.title + ": summary");
   if (figure.drawing.empty()) return text + figure.table.html(figure.title) + "</figure>\n";
   text += figure.drawing;
   if (figure.drawing.find("tabindex") != std::string::npos)
@@ -33,9 +35,9 @@ std::string html(const Report& report) {
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" "
-      "/>\n<title>{0}</title>\n<style>{1}{2}</style>\n</head>\n"
+      "/>\n<title>{0}</title>\n<style>{1}{2}{3}{4}</style>\n</head>\n"
       "<body>\n<h1>{0}</h1>\n<dl>\n",
-      escaped(report.title), chart_style(), report_style());
+      escaped(report.title), palette(), chart_style(), lane_style(), report_style());
   for (const auto& [name, value] : report.facts)
     page += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value));
   page +=

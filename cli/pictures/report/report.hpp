@@ -18,7 +18,6 @@ struct Figure {
   std::string drawing;      // HTML; empty: the figure is its table
   std::string caption;      // one or two sentences
   Table table;              // all numbers of the drawing; a reader unfolds it
-  Table summary = {};       // the few numbers that matter, between the caption and the drawing
   std::string choice = {};  // "step 3": the page shows the figures of one choice at a time
 };
 

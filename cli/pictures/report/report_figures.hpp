@@ -9,7 +9,7 @@
 
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/report/report.hpp"
-#include "cli/pictures/tracks_figure.hpp"
+#include "cli/pictures/report/trace_file.hpp"
 #include "ddp/bucket_model.hpp"
 
 namespace ringside::cli {

@@ -4,7 +4,6 @@
 #include <fstream>
 #include <functional>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "cli/pictures/report/traced_steps.hpp"
@@ -90,44 +89,50 @@ RankTrace unpacked(int rank, const std::string& text) {
   for (const auto& m : json.at("memory")) trace.memory.push_back({m[0], m[1]});
   for (const auto& m : json.at("messages"))
     trace.messages.push_back({m[0], m[1], m[2], m[3], m[4], m[5]});
-  std::stable_sort(trace.spans.begin(), trace.spans.end(),
-                   [](const TracedSpan& a, const TracedSpan& b) {
-                     return a.start != b.start ? a.start < b.start : a.end > b.end;
-                   });
+  sort_spans(trace);
   return trace;
+}
+
+// Calls f(time) for each time of a trace.
+template <class F>
+void for_each_time(RankTrace& trace, F f) {
+  for (TracedSpan& span : trace.spans) {
+    f(span.start), f(span.end);
+    if (span.queued >= 0) f(span.queued);
+  }
+  for (TracedMemory& memory : trace.memory) f(memory.time);
+  for (TracedMessage& message : trace.messages) f(message.time);
 }
 
 // Shifts all times so that the earliest on any rank is 0.
 void begin_at_zero(std::vector<RankTrace>& ranks) {
   double first = std::numeric_limits<double>::infinity();
-  for (const auto& rank : ranks) {
-    for (const auto& span : rank.spans)
-      first = std::min({first, span.start, span.queued < 0 ? span.start : span.queued});
-    for (const auto& memory : rank.memory) first = std::min(first, memory.time);
-    for (const auto& message : rank.messages) first = std::min(first, message.time);
-  }
-  for (auto& rank : ranks) {
-    for (auto& span : rank.spans) {
-      span.start -= first, span.end -= first;
-      if (span.queued >= 0) span.queued -= first;
-    }
-    for (auto& memory : rank.memory) memory.time -= first;
-    for (auto& message : rank.messages) message.time -= first;
-  }
+  for (RankTrace& rank : ranks)
+    for_each_time(rank, [&](double time) { first = std::min(first, time); });
+  for (RankTrace& rank : ranks) for_each_time(rank, [&](double& time) { time -= first; });
 }
 
-Json name_event(const char* what, int rank, int track, const Json& arguments) {
-  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", track}, {"args", arguments}};
+// What every event has.
+Json event_of(const char* phase, const std::string& name, int rank, Trace::Track track,
+              double seconds) {
+  return {{"ph", phase},
+          {"name", name},
+          {"pid", rank},
+          {"tid", static_cast<int>(track)},
+          {"ts", seconds * 1e6}};
+}
+
+// Something that lasts.
+Json span_event(const std::string& name, const char* category, int rank, Trace::Track track,
+                double begin, double end) {
+  Json event = event_of("X", name, rank, track, begin);
+  event["cat"] = category;
+  event["dur"] = (end - begin) * 1e6;
+  return event;
 }
 
 Json event_of(const TracedSpan& span, int rank) {
-  Json event{{"ph", "X"},
-             {"name", span.name},
-             {"cat", name_of(span.kind)},
-             {"pid", rank},
-             {"tid", static_cast<int>(span.track)},
-             {"ts", span.start * 1e6},
-             {"dur", span.seconds() * 1e6}};
+  Json event = span_event(span.name, name_of(span.kind), rank, span.track, span.start, span.end);
   if (!span.about.empty()) event["args"]["data"] = span.about;
   if (span.kind == Trace::Kind::call) {
     event["args"]["bytes"] = span.bytes;
@@ -136,70 +141,59 @@ Json event_of(const TracedSpan& span, int rank) {
   return event;
 }
 
-// In these calls each rank needs data of all others: none ends before the last rank has come.
-bool needs_all_ranks(const TracedSpan& span) {
-  return span.kind == Trace::Kind::call &&
-         (span.name == "all_reduce" || span.name == "all_gather" || span.name == "reduce_scatter");
-}
-
-// Two flow events with the number `id`, which then is the next. A viewer binds the end to the span
-// around its time, so it ends within the span.
-void add_arrow(Json& events, int& id, const std::string& name, int from, double begin, int to,
-               double end) {
-  constexpr double within = 1e-7;  // seconds
-  const auto event = [&](const char* phase, int rank, double time) {
-    events.push_back({{"ph", phase},
-                      {"id", id},
-                      {"name", name},
-                      {"cat", "arrow"},
-                      {"pid", rank},
-                      {"tid", static_cast<int>(Trace::Track::communication)},
-                      {"ts", time * 1e6},
-                      {"bp", "e"}});
+void add_names(Json& events, int rank) {
+  const auto add = [&](const char* what, Trace::Track track, const Json& arguments) {
+    events.push_back(event_of("M", what, rank, track, 0));
+    events.back()["args"] = arguments;
   };
-  event("s", from, begin);
-  event("f", to, end - within);
-  ++id;
-}
-
-// From the call of the rank that came last to the same call of each other rank.
-void add_arrows_of_calls(Json& events, int& id, const std::vector<RankTrace>& ranks) {
-  // The calls of the same name and label, in their order, are the same call on all ranks.
-  std::map<std::pair<std::string, int>, std::vector<std::pair<int, const TracedSpan*>>> calls;
-  for (const auto& trace : ranks) {
-    std::map<std::string, int> seen;
-    for (const auto& span : trace.spans) {
-      if (!needs_all_ranks(span)) continue;
-      const std::string name = span.name + " " + span.about;
-      calls[{name, seen[name]++}].emplace_back(trace.rank, &span);
-    }
-  }
-  for (const auto& [name, of_ranks] : calls) {
-    const auto& [last, begin] = *std::max_element(
-        of_ranks.begin(), of_ranks.end(),
-        [](const auto& a, const auto& b) { return a.second->start < b.second->start; });
-    for (const auto& [rank, span] : of_ranks)
-      if (rank != last) add_arrow(events, id, "last to come", last, begin->start, rank, span->end);
+  add("process_name", Trace::Track::compute, {{"name", fmt::format("rank {}", rank)}});
+  add("process_sort_index", Trace::Track::compute, {{"sort_index", rank}});
+  for (const auto track : {Trace::Track::compute, Trace::Track::communication}) {
+    add("thread_name", track, {{"name", name_of(track)}});
+    add("thread_sort_index", track, {{"sort_index", static_cast<int>(track)}});
   }
 }
 
-// The steps of all calls, each as a span on its receiver and an arrow to it.
-void add_steps(Json& events, int& id, const std::vector<RankTrace>& ranks) {
-  for (const TracedStep& step : traced_steps(ranks)) {
-    const std::string name = fmt::format("{} step {}", step.collective, step.step);
-    events.push_back({{"ph", "X"},
-                      {"name", name},
-                      {"cat", "step"},
-                      {"pid", step.to},
-                      {"tid", static_cast<int>(Trace::Track::communication)},
-                      {"ts", step.began * 1e6},
-                      {"dur", (step.arrived - step.began) * 1e6},
-                      {"args", {{"from_rank", step.from}, {"bytes", step.bytes}}}});
-    add_arrow(events, id, name, step.from, step.sent, step.to, step.arrived);
+void add_memory(Json& events, const RankTrace& trace) {
+  for (const TracedMemory& memory : trace.memory) {
+    Json event = event_of("C", "memory (MB)", trace.rank, Trace::Track::compute, memory.time);
+    for (std::size_t k = 0; k < memory.bytes.size() && k < trace.memory_kinds.size(); ++k)
+      event["args"][trace.memory_kinds[k]] = static_cast<double>(memory.bytes[k]) / 1e6;
+    events.push_back(event);
+  }
+}
+
+// A step of a call: a span on its receiver, and an arrow with this number that leads to it. A
+// viewer binds the end of an arrow to the span around its time, so it ends within the step.
+void add_step(Json& events, int number, const TracedStep& step) {
+  constexpr double within = 1e-7;  // seconds
+  constexpr auto track = Trace::Track::communication;
+  const std::string name = fmt::format("{} step {}", step.collective, step.step);
+  Json span = span_event(name, "step", step.to, track, step.began, step.arrived);
+  span["args"] = {{"from_rank", step.from}, {"bytes", step.bytes}};
+  events.push_back(span);
+  for (Json end : {event_of("s", name, step.from, track, step.sent),
+                   event_of("f", name, step.to, track, step.arrived - within)}) {
+    end.update({{"id", number}, {"cat", "arrow"}, {"bp", "e"}});
+    events.push_back(end);
   }
 }
 
 }  // namespace
+
+void sort_spans(RankTrace& trace) {
+  std::ranges::stable_sort(trace.spans, [](const TracedSpan& a, const TracedSpan& b) {
+    return a.start != b.start ? a.start < b.start : a.end > b.end;
+  });
+}
+
+double busy_seconds(const RankTrace& trace, const TracedSpan& span) {
+  double busy = span.seconds();
+  for (const TracedSpan& wait : trace.spans)
+    if (wait.kind == Trace::Kind::wait)
+      busy -= std::max(0.0, std::min(span.end, wait.end) - std::max(span.start, wait.start));
+  return busy;
+}
 
 std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, bool always_estimate) {
   std::string text = packed(mine, offset_to_rank_0(group, always_estimate));
@@ -223,33 +217,13 @@ std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, boo
 Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group) {
   Json events = Json::array();
   for (const auto& trace : ranks) {
-    events.push_back(
-        name_event("process_name", trace.rank, 0, {{"name", fmt::format("rank {}", trace.rank)}}));
-    events.push_back(name_event("process_sort_index", trace.rank, 0, {{"sort_index", trace.rank}}));
-    for (const auto track : {Trace::Track::compute, Trace::Track::communication}) {
-      const int number = static_cast<int>(track);
-      events.push_back(name_event("thread_name", trace.rank, number, {{"name", name_of(track)}}));
-      events.push_back(
-          name_event("thread_sort_index", trace.rank, number, {{"sort_index", number}}));
-    }
+    add_names(events, trace.rank);
     for (const auto& span : trace.spans) events.push_back(event_of(span, trace.rank));
-    for (const auto& memory : trace.memory) {
-      Json held;
-      for (std::size_t k = 0; k < memory.bytes.size() && k < trace.memory_kinds.size(); ++k)
-        held[trace.memory_kinds[k]] = static_cast<double>(memory.bytes[k]) / 1e6;
-      events.push_back({{"ph", "C"},
-                        {"name", "memory (MB)"},
-                        {"pid", trace.rank},
-                        {"tid", 0},
-                        {"ts", memory.time * 1e6},
-                        {"args", held}});
-    }
+    add_memory(events, trace);
   }
-  if (one_group) {
-    int arrow = 0;
-    add_arrows_of_calls(events, arrow, ranks);
-    add_steps(events, arrow, ranks);
-  }
+  int number = 0;
+  if (one_group)
+    for (const TracedStep& step : traced_steps(ranks)) add_step(events, number++, step);
   return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
 }
 

@@ -22,6 +22,19 @@ struct TracedSpan {
   std::uint64_t bytes = 0;
 
   double seconds() const { return end - start; }
+  // The phase that a whole training step is.
+  bool is_step() const { return kind == Trace::Kind::phase && name.starts_with("step "); }
+};
+
+// A part of a trace: the spans that begin and end within it.
+struct Window {
+  double begin = 0, end = 0;  // seconds
+
+  double seconds() const { return end - begin; }
+  bool contains(const TracedSpan& span) const {
+    constexpr double rounding = 1e-9;  // of times in a file
+    return span.start >= begin - rounding && span.end <= end + rounding;
+  }
 };
 
 // A message of a call. Sends have their slice and bytes.
@@ -40,11 +53,17 @@ struct TracedMemory {
 
 struct RankTrace {
   int rank = 0;
-  std::vector<TracedSpan> spans;  // by start; of two with the same start, the longer first
+  std::vector<TracedSpan> spans;  // as sort_spans() leaves them
   std::vector<TracedMemory> memory;
   std::vector<std::string> memory_kinds;
   std::vector<TracedMessage> messages = {};  // in the order of the rank
 };
+
+// By start; of two with the same start, the longer first.
+void sort_spans(RankTrace& trace);
+
+// The seconds of a span in which its rank does not wait.
+double busy_seconds(const RankTrace& trace, const TracedSpan& span);
 
 // Every rank must call it while no asynchronous call is running. Rank 0 gets the traces of all
 // ranks, the others none.
@@ -57,9 +76,8 @@ std::vector<RankTrace> gather_traces(const Trace& mine, collectives::ProcessGrou
                                      bool always_estimate = false);
 
 // The traces in Chrome's JSON object format, with times in microseconds. If all ranks make the same
-// calls, in one group, a call contains its steps (traced_steps.hpp), and there are arrows (flow
-// events): of each step from the sender to the receiver, and of each call from the rank that came
-// last to the end of the call on each other rank.
+// calls, in one group, a call contains its steps (traced_steps.hpp), each with an arrow (flow
+// events) from the sender to the receiver.
 Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group = false);
 
 }  // namespace ringside::cli

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
+#include "cli/pictures/table.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::cli {
@@ -67,8 +68,10 @@ void print_findings(std::ostream& out, const std::vector<std::string>& findings)
 }
 
 void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
-  constexpr const char* line = "  {:<18} {:>5} {:>5}  {:<23} {:>5} {:>7} {:>7}\n";
-  out << fmt::format(line, "algorithm", "ranks", "roots", "", "steps", "sent", "time");
+  const Table table{{words("algorithm", "", 18), number("ranks", "", {}, 5),
+                     number("roots", "", {}, 5), words("", "", 21), number("steps", "", {}, 5),
+                     number("sent", "", {}, 6), number("time", "", fixed(0, 1, " ms"), 6)}};
+  out << table.head_line();
   const Proof* above = nullptr;
   for (const Proof& proof : proofs) {
     const Collective collective = proof.algorithm.collective;
@@ -78,11 +81,11 @@ void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
     const std::string verdict =
         proof.holds() ? "proved"
                       : fmt::format("NO: {} of {} cases fail", proof.failed, proof.cases);
-    out << fmt::format(line, proof.algorithm.name, fmt::format("1-{}", proof.max_size),
-                       has_root(collective) ? "all" : "-", verdict,
-                       proof.holds() ? fmt::to_string(proof.steps) : "",
-                       proof.holds() ? fmt::format("{}/{}", proof.chunks_sent, proof.chunks) : "",
-                       fmt::format("{:.0f} ms", proof.time_ms));
+    const Cell steps = proof.holds() ? Cell(proof.steps) : Cell();
+    const Cell sent =
+        proof.holds() ? Cell(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)) : Cell();
+    out << table.line_of({proof.algorithm.name, fmt::format("1-{}", proof.max_size),
+                          has_root(collective) ? "all" : "-", verdict, steps, sent, proof.time_ms});
   }
   if (!proofs.empty()) {
     out << fmt::format(

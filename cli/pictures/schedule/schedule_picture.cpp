@@ -6,10 +6,9 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "cli/pictures/chart.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "cli/pictures/palette.hpp"
 #include "cli/pictures/schedule/step_table.hpp"
+#include "cli/pictures/svg.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "collectives/proof/lockstep.hpp"
 
@@ -25,7 +24,7 @@ constexpr double cell = 30, left = 172, rank_gap = 40, header = 52, row_gap = 48
 // In seconds: the start, each step with the flight of its messages, and the end.
 constexpr double start_lasts = 1, step_lasts = 2, flight_lasts = 1.3, end_lasts = 4;
 
-constexpr const char* style = R"(
+const std::string style = R"(
 svg { font: 14px system-ui, sans-serif; fill: var(--ink); }
 .soft { fill: var(--soft); font-size: 12px; }
 .name { font-weight: 600; } .on { fill: var(--paper); text-anchor: middle; font-weight: 600; }
@@ -43,7 +42,7 @@ class Picture {
       : algorithm_(algorithm),
         schedules_(make_schedules(algorithm, ranks, root)),
         steps_(static_cast<int>(schedules_[0].steps.size())),
-        columns_(is_barrier() ? 1 : schedules_[0].chunks) {}
+        columns_(cells_of_rank(algorithm.collective, schedules_[0].chunks)) {}
 
   std::string draw() {
     const int ranks = static_cast<int>(schedules_.size());
@@ -61,14 +60,7 @@ class Picture {
     const std::string title =
         fmt::format("{} {} on {}: at the end {}", algorithm_.name, name_of(algorithm_.collective),
                     counted(ranks, "rank"), promise_of(algorithm_.collective));
-    return fmt::format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-               "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n<title>{2}</title>\n"
-               "<style>{3}{4}</style>\n{5}"
-               "<rect class=\"paper\" width=\"{0:.0f}\" height=\"{1:.0f}\" rx=\"8\" />\n",
-               width, height, escaped(title), std::string(palette()) + style, motion(),
-               arrow_heads()) +
-           rows + "</svg>\n";
+    return svg_file(title, width, height, style + motion(), arrow_heads() + rows);
   }
 
  private:
@@ -85,7 +77,7 @@ class Picture {
     for (int rank = 0; rank < static_cast<int>(schedules_.size()); ++rank) {
       const double x = at(rank, 0, 0).x, width = columns_ * cell;
       svg += fmt::format(
-          "<rect x=\"{:g}\" y=\"14\" width=\"{:g}\" height=\"26\" rx=\"6\" fill=\"var(--r{})\" />"
+          "<rect x=\"{:g}\" y=\"14\" width=\"{:g}\" height=\"26\" rx=\"6\" fill=\"var(--c{})\" />"
           "<text class=\"on\" x=\"{:g}\" y=\"32\">{}{}</text>\n",
           x, width, rank, x + width / 2, width < 60 ? "" : "rank ", rank);
     }
@@ -105,7 +97,7 @@ class Picture {
     for (std::size_t rank = 0; rank < schedules_.size(); ++rank)
       if (contributions[rank] > 0)
         svg += fmt::format(
-            "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" fill=\"var(--r{})\" />",
+            "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" fill=\"var(--c{})\" />",
             place.x + 2, place.y + 1 + static_cast<double>(rank) * height, cell - 4, height, rank);
     return svg;
   }
@@ -124,12 +116,10 @@ class Picture {
         fmt::format("<g class=\"row{}\">\n<text class=\"name\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
                     row, margin, y + 13, name);
     double line_y = y + 29;
-    const std::string wrapped = wrap(says, 24);
-    for (std::size_t begin = 0; begin < wrapped.size();) {
-      const std::size_t end = std::min(wrapped.find('\n', begin), wrapped.size());
+    for (const std::string& line : lines_of(wrap(says, 24))) {
       svg += fmt::format("<text class=\"soft\" x=\"{:g}\" y=\"{:g}\">{}</text>\n", margin, line_y,
-                         escaped(wrapped.substr(begin, end - begin)));
-      begin = end + 1, line_y += 15;
+                         escaped(line));
+      line_y += 15;
     }
     for (int rank = 0; rank < static_cast<int>(states.size()); ++rank)
       for (int chunk = 0; chunk < columns_; ++chunk) {
@@ -151,7 +141,7 @@ class Picture {
       const int count = std::max(1, send->chunks.count), taken = send->input.value_or(first(*send));
       const Place from = at(rank, taken, step), to = at(send->to, first(*send), step + 1);
       lines += fmt::format(
-          "<line x1=\"{:g}\" y1=\"{:g}\" x2=\"{:g}\" y2=\"{:g}\" stroke=\"var(--r{})\" "
+          "<line x1=\"{:g}\" y1=\"{:g}\" x2=\"{:g}\" y2=\"{:g}\" stroke=\"var(--c{})\" "
           "marker-end=\"url(#head{})\" />\n",
           from.x + count * cell / 2, from.y + cell + 2, to.x + count * cell / 2, to.y - 3, rank,
           rank);
@@ -177,7 +167,7 @@ class Picture {
       svg += fmt::format(
           "<marker id=\"head{0}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" "
           "markerHeight=\"7\" orient=\"auto\"><path d=\"M 0 1 L 10 5 L 0 9 z\" "
-          "fill=\"var(--r{0})\" /></marker>",
+          "fill=\"var(--c{0})\" /></marker>",
           rank);
     return svg + "</defs>\n";
   }

@@ -10,6 +10,7 @@
 
 #include "base/words.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "collectives/proof/verify.hpp"
 
 namespace ringside::cli {
@@ -61,10 +62,6 @@ int widest_cell(Collective collective, int size, CellNotation notation) {
       std::max(cell_text(everyone, notation).size(), cell_text(every_other, notation).size()));
 }
 
-int columns_of(Collective collective, int chunks) {
-  return collective == Collective::barrier ? 1 : chunks;
-}
-
 // A message is labelled with the chunks that it takes from its sender.
 ChunkRange taken(const Send& send) {
   return {send.input.value_or(send.chunks.first), send.chunks.count};
@@ -73,16 +70,6 @@ ChunkRange taken(const Send& send) {
 // "─3─▶", for several chunks "─4-7─▶", without payload "───▶".
 std::string arrow(const Send& send) {
   return fmt::format("─{}─▶", send.chunks.count == 0 ? "─" : range_text(taken(send)));
-}
-
-// Columns on the terminal: the bytes that do not continue a UTF-8 character.
-int columns(const std::string& text) {
-  return static_cast<int>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::string padded(const std::string& text, int width) {
-  return text + std::string(std::max(1, width - columns(text)), ' ');
 }
 
 }  // namespace
@@ -102,6 +89,19 @@ std::string what_arrives(const std::vector<Schedule>& schedules, int step) {
   if (adding.empty()) return "what arrives replaces what was there";
   return fmt::format("what arrives is added on {}, and replaces what was there on {}",
                      ranks_in_words(adding), ranks_in_words(overwriting));
+}
+
+int cells_of_rank(Collective collective, int chunks) {
+  return collective == Collective::barrier ? 1 : chunks;
+}
+
+std::string meaning_of_cell(Collective collective, CellNotation notation) {
+  if (collective == Collective::barrier)
+    return "A row names the ranks that this rank has heard from, directly or through others";
+  if (names_chunks(collective))
+    return "A cell names what this chunk on this rank holds: 2.1 is chunk 1 of rank 2's input";
+  return fmt::format("A cell {} the ranks whose contributions this chunk on this rank holds",
+                     notation == CellNotation::counts ? "counts" : "names");
 }
 
 std::string cell_text(const std::vector<double>& held, CellNotation notation) {
@@ -149,14 +149,10 @@ std::vector<std::vector<std::string>> cell_names(Collective collective,
   return rows;
 }
 
-struct StepTable::Cell {
-  std::string text;
-  const char* colour = nullptr;  // if a chunk has just arrived
-};
-
 struct StepTable::Row {
-  std::vector<Cell> cells;
-  std::string arrow;  // "─3─▶"; empty if the rank sends nothing
+  std::vector<std::string> cells;  // "[0+2]" has just arrived, " 0" has not
+  const char* colour = "";         // of what has arrived
+  std::string arrow;               // "─3─▶"; empty if the rank sends nothing
   int to = 0;
 };
 
@@ -168,7 +164,7 @@ StepTable::StepTable(std::ostream& out, const Algorithm& algorithm, int size, in
       width_(width),
       colour_(colour),
       notation_(CellNotation::names) {
-  const int count = columns_of(algorithm.collective, algorithm.make(size, 0, 0).chunks);
+  const int count = cells_of_rank(algorithm.collective, algorithm.make(size, 0, 0).chunks);
   for (const CellNotation notation :
        {CellNotation::names, CellNotation::spans, CellNotation::counts}) {
     notation_ = notation;
@@ -198,16 +194,7 @@ void StepTable::draw_title(int root, int steps, int chunks) const {
                   counted(steps, "step"), pieces);
   out_ << painted(title, bold) << "\n\n";
 
-  if (barrier) {
-    out_ << "A row names the ranks that this rank has heard from, directly or through others";
-  } else {
-    const char* says = notation_ == CellNotation::counts ? "counts" : "names";
-    if (names_chunks(algorithm_.collective))
-      out_ << "A cell names what this chunk on this rank holds: 2.1 is chunk 1 of rank 2's input";
-    else
-      out_ << fmt::format("A cell {} the ranks whose contributions this chunk on this rank holds",
-                          says);
-  }
+  out_ << meaning_of_cell(algorithm_.collective, notation_);
   if (notation_ == CellNotation::spans && !moves_only(algorithm_.collective))
     out_ << " (0-3 is 0+1+2+3)";
   out_ << ".\n[ ] has just arrived. ";
@@ -215,42 +202,35 @@ void StepTable::draw_title(int root, int steps, int chunks) const {
                    : "─3─▶ rank 1: sends its chunk 3 to rank 1.\n");
 }
 
-std::vector<StepTable::Row> StepTable::rows_of(const std::vector<RankState>& states) const {
-  std::vector<Row> rows(states.size());
-  const auto names = cell_names(algorithm_.collective, states, notation_);
-  for (size_t rank = 0; rank < states.size(); ++rank) {
-    for (const std::string& text : names[rank]) rows[rank].cells.push_back({text});
-  }
-  return rows;
-}
-
 void StepTable::draw_start(const std::vector<RankState>& states) const {
+  std::vector<Row> rows;
+  for (const auto& names : cell_names(algorithm_.collective, states, notation_)) {
+    Row& row = rows.emplace_back();
+    for (const std::string& name : names) row.cells.push_back(" " + name);
+  }
   out_ << "\n" << painted("at the start", bold) << "\n";
-  draw_rows(rows_of(states));
+  draw_rows(rows);
   out_.flush();
 }
 
 void StepTable::draw_step(const std::vector<Schedule>& schedules, int step,
                           const std::vector<RankState>& states) const {
-  std::vector<Row> rows = rows_of(states);
+  const bool barrier = algorithm_.collective == Collective::barrier;
+  const auto names = cell_names(algorithm_.collective, states, notation_);
+  std::vector<Row> rows(states.size());
   for (size_t rank = 0; rank < rows.size(); ++rank) {
-    const Step& step_taken = schedules[rank].steps[step];
-    if (step_taken.send) {
-      rows[rank].arrow = arrow(*step_taken.send);
-      rows[rank].to = step_taken.send->to;
-    }
-    if (!step_taken.receive) continue;
-    for (int i = 0; i < static_cast<int>(rows[rank].cells.size()); ++i) {
-      const bool arrived =
-          algorithm_.collective == Collective::barrier || contains(step_taken.receive->chunks, i);
-      if (arrived)
-        rows[rank].cells[i].colour = step_taken.receive->action == Action::add ? green : yellow;
+    const auto& [send, receive] = schedules[rank].steps[step];
+    if (send) rows[rank].arrow = arrow(*send), rows[rank].to = send->to;
+    if (receive) rows[rank].colour = receive->action == Action::add ? green : yellow;
+    for (int i = 0; i < static_cast<int>(names[rank].size()); ++i) {
+      const bool arrived = receive && (barrier || contains(receive->chunks, i));
+      rows[rank].cells.push_back(arrived ? "[" + names[rank][i] + "]" : " " + names[rank][i]);
     }
   }
   out_ << "\n" << painted(fmt::format("step {}", step), bold) << ": ";
   std::string arrives = what_arrives(schedules, step);
   const size_t second_half = arrives.find(", and replaces");
-  if (second_half != std::string::npos && columns(arrives) + label_width > width_)
+  if (second_half != std::string::npos && label_width + static_cast<int>(arrives.size()) > width_)
     arrives.replace(second_half, 2, ",\n    ");
   out_ << arrives << "\n";
   draw_rows(rows);
@@ -273,44 +253,42 @@ void StepTable::draw_panel(const std::vector<Row>& rows, int first, int last,
                            bool with_messages) const {
   const bool headings_in_full =
       cell_width_ >= width_of_full_heading(algorithm_.collective, last - 1);
-  std::string line = padded(headings_in_full ? "" : "    chunk", label_width);
-  for (int i = first; i < last; ++i) {
-    const std::string heading =
-        headings_in_full ? full_heading(algorithm_.collective, i) : fmt::to_string(i);
-    line += padded(" " + heading, cell_width_);
-  }
+  std::string line = fmt::format("{:{}}", headings_in_full ? "" : "    chunk", label_width);
+  for (int i = first; i < last; ++i)
+    line += fmt::format(
+        " {:{}}", headings_in_full ? full_heading(algorithm_.collective, i) : fmt::to_string(i),
+        cell_width_ - 1);
   out_ << painted(line.substr(0, line.find_last_not_of(' ') + 1), faint) << "\n";
 
   for (size_t rank = 0; rank < rows.size(); ++rank) {
-    out_ << padded(fmt::format("  rank {}", rank), label_width);
-    std::string gap;  // spaces before the next cell; none at the end of a line
+    const Row& row = rows[rank];
+    out_ << fmt::format("  rank {:<{}}", rank, label_width - 7);
+    size_t spaces = 0;  // before the next cell; none at the end of a line
     for (int i = first; i < last; ++i) {
-      const Cell& cell = rows[rank].cells[i];
-      const std::string text =
-          cell.colour ? painted("[" + cell.text + "]", cell.colour) : " " + cell.text;
-      out_ << gap << text;
-      const int taken = static_cast<int>(cell.text.size()) + (cell.colour ? 2 : 1);
-      gap = std::string(std::max(1, cell_width_ - taken), ' ');
+      const std::string& cell = row.cells[i];
+      out_ << std::string(spaces, ' ') << (cell[0] == '[' ? painted(cell, row.colour) : cell);
+      spaces = std::max<size_t>(cell.size() + 1, cell_width_) - cell.size();
     }
-    if (with_messages && !rows[rank].arrow.empty())
-      out_ << gap << fmt::format("   {} rank {}", rows[rank].arrow, rows[rank].to);
+    if (with_messages && !row.arrow.empty())
+      out_ << fmt::format("{:{}}{} rank {}", "", spaces + 3, row.arrow, row.to);
     out_ << "\n";
   }
 }
 
 // "0 ─3─▶ 1   1 ─0─▶ 2   ...", as many per line as fit.
 void StepTable::draw_messages_below(const std::vector<Row>& rows) const {
-  std::string line = "  sent:";
+  const std::string start = "  sent:";
+  std::string line = start;
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     if (rows[rank].arrow.empty()) continue;
     const std::string message = fmt::format("   {} {} {}", rank, rows[rank].arrow, rows[rank].to);
-    if (columns(line) + columns(message) > width_) {
+    if (columns_of(line + message) > static_cast<std::size_t>(width_)) {
       out_ << line << "\n";
-      line = "       ";
+      line = std::string(start.size(), ' ');
     }
     line += message;
   }
-  if (columns(line) > 7) out_ << line << "\n";
+  if (line.size() > start.size()) out_ << line << "\n";
 }
 
 }  // namespace ringside::cli

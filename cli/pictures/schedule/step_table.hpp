@@ -44,10 +44,8 @@ class StepTable {
                  const std::vector<collectives::RankState>& states) const;
 
  private:
-  struct Cell;
   struct Row;
 
-  std::vector<Row> rows_of(const std::vector<collectives::RankState>& states) const;
   void draw_rows(const std::vector<Row>& rows) const;
   void draw_panel(const std::vector<Row>& rows, int first, int last, bool with_messages) const;
   void draw_messages_below(const std::vector<Row>& rows) const;
@@ -71,6 +69,13 @@ std::string cell_text(const std::vector<double>& held, CellNotation notation);
 std::vector<std::vector<std::string>> cell_names(collectives::Collective collective,
                                                  const std::vector<collectives::RankState>& states,
                                                  CellNotation notation = CellNotation::names);
+
+// A barrier shows a row of whom a rank has heard from, other collectives a cell for each chunk.
+int cells_of_rank(collectives::Collective collective, int chunks);
+
+// A sentence, without the point at its end.
+std::string meaning_of_cell(collectives::Collective collective,
+                            CellNotation notation = CellNotation::names);
 
 // What the receivers do with the messages of a step: "what arrives is added".
 std::string what_arrives(const std::vector<collectives::Schedule>& schedules, int step);

@@ -20,33 +20,6 @@ const CollectiveTime& fastest_of(const std::vector<CollectiveTime>& row) {
   return *std::ranges::min_element(row, {}, &CollectiveTime::seconds);
 }
 
-// The column of an algorithm, wide enough for its name.
-int width_of(const std::string& name) {
-  return std::max<int>(10, static_cast<int>(name.size()) + 2);
-}
-
-// A curve for each algorithm; `value` is the time in us or the bandwidth.
-Figure figure_of(const std::string& title, const std::string& unit,
-                 const std::vector<std::string>& algorithms, const CollectiveTimes& times,
-                 double (*value)(const CollectiveTime&)) {
-  Chart chart{title, {"bytes", true}, {unit, true}, {}};
-  Figure figure{title, "", "", {{"bytes"}, {}}};
-  for (std::size_t a = 0; a < algorithms.size(); ++a) {
-    Series series{algorithms[a], Series::line, {}, -1};
-    for (const auto& row : times)
-      series.points.emplace_back(static_cast<double>(row[a].bytes), value(row[a]));
-    chart.series.push_back(series);
-    figure.table.head.push_back(fmt::format("{} ({})", algorithms[a], unit));
-  }
-  for (const auto& row : times) {
-    std::vector<Cell> cells{bytes_to_text(row.front().bytes)};
-    for (const CollectiveTime& time : row) cells.push_back(table_number(value(time)));
-    figure.table.rows.push_back(cells);
-  }
-  figure.drawing = draw(chart);
-  return figure;
-}
-
 }  // namespace
 
 CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
@@ -66,28 +39,22 @@ CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
 std::string collective_table(const std::vector<std::string>& algorithms,
                              const CollectiveTimes& times, const Machine& machine) {
   const CollectiveTime& first = times.front().front();
-  std::string text = fmt::format(
-      "all_reduce on {} of {}, over {}; times from {}\n{:>9}", counted(first.ranks, "rank"),
+  Table table{{number("bytes", "", {}, 7)}, {}, 0};
+  for (const std::string& name : algorithms) table.head.push_back(name);
+  table.head.push_back("busbw");
+  for (const auto& row : times) {
+    const CollectiveTime& best = fastest_of(row);
+    std::vector<Cell>& cells = table.rows.emplace_back(1, bytes_to_text(row.front().bytes));
+    for (const CollectiveTime& time : row)
+      cells.push_back(text_with_unit(time.seconds, planning::Unit::seconds) +
+                      (&time == &best ? '*' : ' '));
+    cells.push_back(table_number(best.busbw() / 1e9));
+  }
+  return fmt::format(
+      "all_reduce on {} of {}, over {}; times from {}\n{}", counted(first.ranks, "rank"),
       machine.name, machine.level_for(first.ranks).name,
       first.ranks <= planning::most_ranks_walked ? "the walked schedules" : "the closed forms",
-      "bytes");
-  int width = 9 + 2 + 9 + 9;
-  for (const std::string& name : algorithms) {
-    text += fmt::format("{:>{}} ", name, width_of(name) - 1);
-    width += width_of(name);
-  }
-  const bool has_algbw = width <= 80;
-  text += fmt::format("  {}{:>9}\n", has_algbw ? fmt::format("{:>9}", "algbw") : "", "busbw");
-  for (const auto& row : times) {
-    text += fmt::format("{:>9}", bytes_to_text(row.front().bytes));
-    const CollectiveTime& best = fastest_of(row);
-    for (std::size_t a = 0; a < row.size(); ++a)
-      text += fmt::format("{:>{}}{}", text_with_unit(row[a].seconds, planning::Unit::seconds),
-                          width_of(algorithms[a]) - 1, &row[a] == &best ? '*' : ' ');
-    if (has_algbw) text += fmt::format("  {:>9}", table_number(best.algbw() / 1e9));
-    text += fmt::format("{}{:>9}\n", has_algbw ? "" : "  ", table_number(best.busbw() / 1e9));
-  }
-  return text;
+      table.text());
 }
 
 Json collective_json(const CollectiveTimes& times, const Machine& machine) {
@@ -106,15 +73,21 @@ Json collective_json(const CollectiveTimes& times, const Machine& machine) {
   return all;
 }
 
-std::vector<Figure> collective_figures(const std::vector<std::string>& algorithms,
-                                       const CollectiveTimes& times, const Machine& machine) {
+Figure collective_figure(const std::vector<std::string>& algorithms, const CollectiveTimes& times,
+                         const Machine& machine) {
   const std::int64_t ranks = times.front().front().ranks;
-  const std::string name =
-      fmt::format("{} over {}", counted(ranks, "rank"), machine.level_for(ranks).name);
-  return {figure_of("Time, " + name, "us", algorithms, times,
-                    [](const CollectiveTime& t) { return t.seconds * 1e6; }),
-          figure_of("Bus bandwidth, " + name, "GB/s", algorithms, times,
-                    [](const CollectiveTime& t) { return t.busbw() / 1e9; })};
+  Chart chart{
+      fmt::format("Time, {} over {}", counted(ranks, "rank"), machine.level_for(ranks).name),
+      {.label = "bytes", .log = true, .is_bytes = true},
+      {"us", true},
+      {}};
+  for (std::size_t a = 0; a < algorithms.size(); ++a) {
+    Series& series = chart.series.emplace_back();
+    series.name = algorithms[a];
+    for (const auto& row : times)
+      series.points.emplace_back(static_cast<double>(row[a].bytes), row[a].seconds * 1e6);
+  }
+  return {chart.title, draw(chart), "", table_of(chart)};
 }
 
 }  // namespace ringside::cli

@@ -19,12 +19,12 @@ CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
                                  const std::vector<std::string>& sizes, std::int64_t ranks,
                                  const planning::Machine& machine);
 
+// A * marks the fastest, whose bus bandwidth is in the last column.
 std::string collective_table(const std::vector<std::string>& algorithms,
                              const CollectiveTimes& times, const planning::Machine& machine);
 Json collective_json(const CollectiveTimes& times, const planning::Machine& machine);
-// The time and the bus bandwidth over the size.
-std::vector<Figure> collective_figures(const std::vector<std::string>& algorithms,
-                                       const CollectiveTimes& times,
-                                       const planning::Machine& machine);
+// The time over the size, a curve for each algorithm.
+Figure collective_figure(const std::vector<std::string>& algorithms, const CollectiveTimes& times,
+                         const planning::Machine& machine);
 
 }  // namespace ringside::cli

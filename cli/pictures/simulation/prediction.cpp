@@ -12,8 +12,8 @@
 #include "autograd/optim/adamw.hpp"
 #include "autograd/optim/clip.hpp"
 #include "base/clock.hpp"
-#include "cli/pictures/account/account.hpp"
 #include "cli/pictures/median.hpp"
+#include "cli/pictures/table.hpp"
 #include "planning/formulas/work.hpp"
 #include "planning/simulation/stage_load.hpp"
 
@@ -131,27 +131,33 @@ planning::Machine machine_of(const MachineRates& rates, int ranks, double overla
   return machine;
 }
 
-std::string prediction_table(const std::vector<Prediction>& all) {
-  std::string text = fmt::format(
-      "\npredicted from rates of this machine, measured before and after: products,\n"
-      "clip and AdamW, latency and bandwidth of a call\n"
-      "  {:<12}{:>11}{:>11}{:>8}{:>9}{:>8}{:>8}{:>8}\n",
-      "mesh", "predicted", "measured", "ratio", "GFLOP/s", "GB/s", "us", "GB/s");
+namespace {
+
+Table table_of(const std::vector<Prediction>& all) {
+  Table table{{words("mesh"), number("predicted\n(ms)", "predicted_step_ms", fixed(1)),
+               number("measured\n(ms)", "", fixed(1)),
+               number("ratio", "predicted_over_measured", fixed(2)),
+               number("products\n(GFLOP/s)", "products_gflops", fixed(1)),
+               number("update\n(GB/s)", "update_gbps", fixed(2)),
+               number("latency\n(us)", "latency_us", fixed(1)),
+               number("bandwidth\n(GB/s)", "bandwidth_gbps", fixed(2))}};
   for (const Prediction& p : all)
-    text += fmt::format("  {:<12}{:>8.1f} ms{:>8.1f} ms{:>8.2f}{:>9.1f}{:>8.2f}{:>8.1f}{:>8.2f}\n",
-                        p.mesh, p.predicted * 1e3, p.measured * 1e3, p.predicted / p.measured,
-                        p.rates.products * 1e-9, p.rates.update * 1e-9, p.rates.latency * 1e6,
-                        p.rates.bandwidth * 1e-9);
-  return text;
+    table.rows.push_back({p.mesh, p.predicted * 1e3, p.measured * 1e3, p.predicted / p.measured,
+                          p.rates.products * 1e-9, p.rates.update * 1e-9, p.rates.latency * 1e6,
+                          p.rates.bandwidth * 1e-9});
+  return table;
 }
 
-Json prediction_json(const Prediction& p) {
-  return {{"predicted_step_ms", p.predicted * 1e3},
-          {"predicted_over_measured", p.predicted / p.measured},
-          {"products_gflops", p.rates.products * 1e-9},
-          {"update_gbps", p.rates.update * 1e-9},
-          {"latency_us", p.rates.latency * 1e6},
-          {"bandwidth_gbps", p.rates.bandwidth * 1e-9}};
+}  // namespace
+
+std::string prediction_table(const std::vector<Prediction>& all) {
+  return "\npredicted from rates of this machine, measured before and after: products,\n"
+         "clip and AdamW, latency and bandwidth of a call\n" +
+         table_of(all).text();
+}
+
+Json prediction_json(const std::vector<Prediction>& all) {
+  return table_of(all).json();
 }
 
 }  // namespace ringside::cli

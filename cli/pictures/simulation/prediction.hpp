@@ -40,6 +40,6 @@ struct Prediction {
 
 // At most 80 columns.
 std::string prediction_table(const std::vector<Prediction>& all);
-Json prediction_json(const Prediction& prediction);
+Json prediction_json(const std::vector<Prediction>& all);  // an object for each
 
 }  // namespace ringside::cli

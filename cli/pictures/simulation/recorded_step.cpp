@@ -4,7 +4,7 @@
 #include <charconv>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -42,38 +42,15 @@ std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
 
 namespace {
 
-// Times in a file are rounded.
-bool is_within(const TracedSpan& inner, const TracedSpan& outer) {
-  constexpr double rounding = 1e-9;
-  return inner.start >= outer.start - rounding && inner.end <= outer.end + rounding;
+// The part of a step that a span belongs to.
+const char* part_of(const TracedSpan& span) {
+  if (span.is_step()) return "step";
+  if (span.kind == Trace::Kind::wait) return "waits";
+  if (span.kind != Trace::Kind::phase) return "other";
+  if (span.name == "forward") return "forward";
+  if (span.name.starts_with("backward")) return "backward";
+  return span.name == "optimizer" || span.name == "clip" ? "update" : "other";
 }
-
-}  // namespace
-
-StepParts step_parts(const std::vector<RankTrace>& ranks) {
-  StepParts parts;
-  double steps = 0;
-  for (const RankTrace& trace : ranks)
-    for (const TracedSpan& step : trace.spans) {
-      if (step.kind != Trace::Kind::phase || !step.name.starts_with("step ")) continue;
-      ++steps;
-      parts.step += step.seconds();
-      for (const TracedSpan& span : trace.spans) {
-        if (!is_within(span, step)) continue;
-        if (span.kind == Trace::Kind::wait) parts.waits += span.seconds();
-        if (span.kind != Trace::Kind::phase) continue;
-        if (span.name == "forward") parts.forward += span.seconds();
-        if (span.name.starts_with("backward")) parts.backward += span.seconds();
-        if (span.name == "optimizer" || span.name == "clip") parts.update += span.seconds();
-      }
-    }
-  require(steps > 0, "the trace has no whole step: it must be one of `ringside train --trace`");
-  for (double* part : {&parts.step, &parts.forward, &parts.backward, &parts.update, &parts.waits})
-    *part /= steps;
-  return parts;
-}
-
-namespace {
 
 // The stage of an action's text, "2B3"; that of a run without a pipeline, which has no text, is 0.
 int stage_of(const TracedSpan& span) {
@@ -82,96 +59,96 @@ int stage_of(const TracedSpan& span) {
   return stage;
 }
 
-// The seconds of a span in which its rank does not wait.
-double busy_seconds(const RankTrace& trace, const TracedSpan& span) {
-  double busy = span.seconds();
-  for (const TracedSpan& wait : trace.spans)
-    if (wait.kind == Trace::Kind::wait && is_within(wait, span)) busy -= wait.seconds();
-  return busy;
-}
-
 struct Mean {
   double sum = 0, count = 0;
   void add(double value) { sum += value, ++count; }
   double value() const { return count > 0 ? sum / count : 0; }
 };
 
-// What is known of one stage after some of the spans.
-struct StageMeans {
-  Mean forward, backward, input, weight, optimizer;
-};
+using StageMeans = std::map<std::string, Mean>;  // by the name of the phase
 
 // Adds what one rank shows. The update is that of all its stages; each gets an equal part.
 void add_rank(const RankTrace& trace, std::map<int, StageMeans>& stages) {
   std::set<int> here;
   double update = 0, steps = 0;
   for (const TracedSpan& span : trace.spans) {
-    if (span.kind != Trace::Kind::phase) continue;
-    const double seconds = busy_seconds(trace, span);
-    if (span.name.starts_with("step ")) ++steps;
-    if (span.name == "clip" || span.name == "optimizer") update += seconds;
-    if (span.name != "forward" && !span.name.starts_with("backward")) continue;
-    StageMeans& stage = stages[stage_of(span)];
+    const std::string part = part_of(span);
+    if (part == "step") ++steps;
+    if (part == "update") update += busy_seconds(trace, span);
+    if (part != "forward" && part != "backward") continue;
+    stages[stage_of(span)][span.name].add(busy_seconds(trace, span));
     here.insert(stage_of(span));
-    (span.name == "forward"          ? stage.forward
-     : span.name == "backward"       ? stage.backward
-     : span.name == "backward input" ? stage.input
-                                     : stage.weight)
-        .add(seconds);
   }
   for (const int stage : here)
-    stages[stage].optimizer.add(update / std::max(1.0, steps) / static_cast<double>(here.size()));
+    stages[stage]["update"].add(update / std::max(1.0, steps) / static_cast<double>(here.size()));
+}
+
+// A row for each part of a step.
+Table comparison(const StepParts& predicted, const StepParts& measured) {
+  Table table{{only_in_json("part"), words(""),
+               number("predicted", "predicted_seconds", scaled(1e3)),
+               number("measured", "measured_seconds", scaled(1e3)), number("ratio", "", fixed(2))}};
+  for (const auto& [part, name] : {std::pair("step", "step"),
+                                   {"forward", "forward"},
+                                   {"backward", "backward"},
+                                   {"update", "clip and optimizer"},
+                                   {"waits", "waits for communication"}}) {
+    const double a = predicted.at(part), b = measured.at(part);
+    table.rows.push_back({part, name, a, b, b > 0 ? Cell(a / b) : Cell()});
+  }
+  return table;
 }
 
 }  // namespace
+
+StepParts step_parts(const std::vector<RankTrace>& ranks) {
+  StepParts parts{{"step", 0}, {"forward", 0}, {"backward", 0}, {"update", 0}, {"waits", 0}};
+  double steps = 0;
+  for (const RankTrace& trace : ranks)
+    for (const TracedSpan& step : trace.spans) {
+      if (!step.is_step()) continue;
+      ++steps;
+      const Window window{step.start, step.end};
+      for (const TracedSpan& span : trace.spans)
+        if (window.contains(span)) parts[part_of(span)] += span.seconds();
+    }
+  require(steps > 0, "the trace has no whole step: it must be one of `ringside train --trace`");
+  for (auto& [part, seconds] : parts) seconds /= steps;
+  return parts;
+}
 
 std::vector<planning::MeasuredStage> stages_of_trace(const std::vector<RankTrace>& ranks) {
   std::map<int, StageMeans> stages;
   for (const RankTrace& trace : ranks) add_rank(trace, stages);
   std::vector<planning::MeasuredStage> measured;
-  for (const auto& [stage, means] : stages) {
+  for (auto& [stage, means] : stages) {
     require(stage == static_cast<int>(measured.size()),
             "the trace shows stage {} but not stage {}: it must be one of all ranks", stage,
             measured.size());
-    const double whole = means.backward.value() + means.input.value() + means.weight.value();
-    require(means.forward.count > 0 && whole > 0,
+    const double forward = means["forward"].value(), weight = means["backward weight"].value(),
+                 whole = means["backward"].value() + means["backward input"].value() + weight;
+    require(forward > 0 && whole > 0,
             "the trace shows no {} of stage {}: it must be one of `ringside train --trace`",
-            means.forward.count > 0 ? "backward" : "forward", stage);
-    measured.push_back(
-        {means.forward.value(), whole, means.weight.value(), means.optimizer.value()});
+            forward > 0 ? "backward" : "forward", stage);
+    measured.push_back({forward, whole, weight, means["update"].value()});
   }
   require(!measured.empty(),
           "the trace shows no forward: it must be one of `ringside train --trace`");
   return measured;
 }
 
-namespace {
-
-std::vector<std::tuple<const char*, const char*, double, double>> rows_of(const StepParts& a,
-                                                                          const StepParts& b) {
-  return {{"step", "step", a.step, b.step},
-          {"forward", "forward", a.forward, b.forward},
-          {"backward", "backward", a.backward, b.backward},
-          {"clip and optimizer", "update", a.update, b.update},
-          {"waits for communication", "waits", a.waits, b.waits}};
-}
-
-}  // namespace
-
 std::string comparison_text(const StepParts& predicted, const StepParts& measured) {
-  std::string text =
-      fmt::format("\nPredicted beside measured: a rank's mean, ms\n  {:26}{:>11}{:>11}{:>9}\n", "",
-                  "predicted", "measured", "ratio");
-  for (const auto& [name, key, a, b] : rows_of(predicted, measured))
-    text += fmt::format("  {:26}{:>11}{:>11}{:>9}\n", name, table_number(a * 1e3),
-                        table_number(b * 1e3), b > 0 ? fmt::format("{:.2f}", a / b) : "-");
-  return text;
+  return "\nPredicted beside measured: a rank's mean, ms\n" +
+         comparison(predicted, measured).text();
 }
 
 Json comparison_json(const StepParts& predicted, const StepParts& measured) {
   Json json;
-  for (const auto& [name, key, a, b] : rows_of(predicted, measured))
-    json[key] = {{"predicted_seconds", a}, {"measured_seconds", b}};
+  for (Json& row : comparison(predicted, measured).json()) {
+    const std::string part = row.at("part");
+    row.erase("part");
+    json[part] = row;
+  }
   return json;
 }
 

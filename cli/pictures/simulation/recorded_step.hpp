@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,9 @@ namespace ringside::cli {
 // A trace file of `ringside train --trace`. Throws Error with the place of what is missing.
 std::vector<RankTrace> read_traces(const std::filesystem::path& path);
 
-// Seconds of one step of a trace: the mean over its ranks and recorded steps.
-struct StepParts {
-  double step = 0, forward = 0, backward = 0, update = 0;
-  double waits = 0;  // for communication, wherever
-};
+// Seconds of one step of a trace: the mean over its ranks and recorded steps of "step", "forward",
+// "backward", "update" and "waits" (for communication, wherever).
+using StepParts = std::map<std::string, double>;
 StepParts step_parts(const std::vector<RankTrace>& ranks);
 
 // The computations of each stage: means over ranks, micro-batches and steps, without the waits

@@ -24,91 +24,55 @@ std::size_t slowest_replica(const Simulation& s) {
 
 // The names of the executor's phases.
 const char* phase_of(Kind kind) {
-  switch (kind) {
-    case Kind::forward:
-      return "forward";
-    case Kind::backward_input:
-      return "backward input";
-    case Kind::backward_weight:
-      return "backward weight";
-    case Kind::receive_activation:
-    case Kind::receive_gradient:
-      return "receive";
-    default:
-      return "backward";
-  }
+  if (is_receive(kind)) return "receive";
+  if (kind == Kind::forward) return "forward";
+  if (kind == Kind::backward_input) return "backward input";
+  return kind == Kind::backward_weight ? "backward weight" : "backward";
 }
 
-class TraceOfRank {
- public:
-  TraceOfRank(const Simulation& s, std::size_t replica, int rank)
-      : s_(s), replica_(replica), rank_(rank) {
-    trace_.rank = static_cast<int>(s.replicas[replica].units[rank].first);
-  }
-
-  RankTrace run() {
-    add(Trace::Track::compute, Trace::Kind::phase, "step 1", "", 0, s_.step);
-    const auto& actions = s_.lowered.actions[rank_];
-    for (std::size_t i = 0; i < actions.size(); ++i)
-      action(actions[i], s_.timeline.replicas[replica_].spans[rank_][i],
-             s_.timeline.exposed[replica_][rank_][i]);
-    const double done = s_.timeline.reduced;
-    if (done > last_) {
-      add(Trace::Track::compute, Trace::Kind::phase, "reduce gradients", "", last_, done);
-      add(Trace::Track::compute, Trace::Kind::wait, "wait for all ranks", "", last_, done);
-    }
-    add(Trace::Track::compute, Trace::Kind::phase, "optimizer", "", done, s_.step);
-    std::ranges::stable_sort(trace_.spans, [](const TracedSpan& a, const TracedSpan& b) {
-      return a.start != b.start ? a.start < b.start : a.end > b.end;
-    });
-    return std::move(trace_);
-  }
-
- private:
-  void add(Trace::Track track, Trace::Kind kind, std::string name, std::string about, double start,
-           double end, double bytes = 0) {
-    TracedSpan span{track, kind, std::move(name), std::move(about), start, end};
-    span.bytes = static_cast<std::uint64_t>(bytes);
-    if (kind == Trace::Kind::call) span.queued = start;
-    trace_.spans.push_back(std::move(span));
-  }
-
-  void action(const Action& action, const pipeline_parallel::Span& span, double exposed) {
+RankTrace trace_of(const Simulation& s, std::size_t replica, int rank) {
+  using enum Trace::Kind;
+  RankTrace trace;
+  trace.rank = static_cast<int>(s.replicas[replica].units[rank].first);
+  const auto add = [&](Trace::Kind kind, const char* name, const std::string& about, double start,
+                       double end) {
+    const auto track = kind == call ? Trace::Track::communication : Trace::Track::compute;
+    trace.spans.push_back({track, kind, name, about, start, end, kind == call ? start : -1});
+  };
+  double last = 0;  // when the last phase ended
+  for (std::size_t i = 0; i < s.lowered.actions[rank].size(); ++i) {
+    const Action& action = s.lowered.actions[rank][i];
+    const auto& [start, end] = s.timeline.replicas[replica].spans[rank][i];
+    if (end == start) continue;
     const std::string about = text_of(action);
     if (is_send(action.kind)) {
       const bool on = action.kind == Kind::send_activation;
-      if (span.end > span.start)
-        add(Trace::Track::communication, Trace::Kind::call, "send",
-            fmt::format("{} of micro-batch {} to stage {}", on ? "activations" : "gradients",
-                        action.micro_batch, other_stage(action)),
-            span.start, span.end, s_.load.message_bytes);
-      return;
+      add(call, "send",
+          fmt::format("{} of micro-batch {} to stage {}", on ? "activations" : "gradients",
+                      action.micro_batch, other_stage(action)),
+          start, end);
+      trace.spans.back().bytes = static_cast<std::uint64_t>(s.load.message_bytes);
+    } else if (action.kind == Kind::reduce_gradients) {
+      add(call, "reduce gradients", fmt::format("stage {}", action.stage), start, end);
+    } else {
+      const bool receives = is_receive(action.kind);
+      const double waits = receives ? end - start : s.timeline.exposed[replica][rank][i];
+      add(phase, phase_of(action.kind), about, start, end);
+      if (waits > 0)
+        add(wait, receives ? "wait for recv" : "wait for communication", about, end - waits, end);
+      last = end;
     }
-    if (action.kind == Kind::reduce_gradients) {
-      if (span.end > span.start)
-        add(Trace::Track::communication, Trace::Kind::call, "reduce gradients",
-            fmt::format("stage {}", action.stage), span.start, span.end);
-      return;
-    }
-    if (span.end == span.start) return;
-    add(Trace::Track::compute, Trace::Kind::phase, phase_of(action.kind), about, span.start,
-        span.end);
-    last_ = span.end;
-    if (is_receive(action.kind)) {
-      add(Trace::Track::compute, Trace::Kind::wait, "wait for recv", about, span.start, span.end);
-      return;
-    }
-    if (exposed > 0)
-      add(Trace::Track::compute, Trace::Kind::wait, "wait for communication", about,
-          span.end - exposed, span.end);
   }
-
-  const Simulation& s_;
-  const std::size_t replica_;
-  const int rank_;
-  double last_ = 0;  // when its last phase ended
-  RankTrace trace_;
-};
+  const double reduced = s.timeline.reduced;
+  if (reduced > last) {
+    add(phase, "reduce gradients", "", last, reduced);
+    add(wait, "wait for all ranks", "", last, reduced);
+  }
+  add(phase, "optimizer", "", reduced, s.step);
+  add(phase, "step 1", "", 0, s.step);
+  sort_spans(trace);
+  return trace;
+}
 
 }  // namespace
 
@@ -116,17 +80,12 @@ std::vector<RankTrace> simulated_traces(const Simulation& simulation) {
   const std::size_t replica = slowest_replica(simulation);
   std::vector<RankTrace> traces;
   for (int rank = 0; rank < simulation.lowered.ranks(); ++rank)
-    traces.push_back(TraceOfRank(simulation, replica, rank).run());
+    traces.push_back(trace_of(simulation, replica, rank));
   return traces;
 }
 
 TimedSchedule timed_schedule(const Simulation& simulation) {
-  TimedSchedule timed{simulation.lowered,
-                      simulation.timeline.replicas[slowest_replica(simulation)]};
-  for (auto& spans : timed.timing.spans)
-    for (auto& span : spans) span.start *= 1e3, span.end *= 1e3;
-  timed.timing.step *= 1e3;
-  return timed;
+  return {simulation.lowered, simulation.timeline.replicas[slowest_replica(simulation)]};
 }
 
 }  // namespace ringside::cli

@@ -14,7 +14,7 @@ namespace ringside::cli {
 // Communication within a computation is drawn as a wait at its end.
 std::vector<RankTrace> simulated_traces(const planning::Simulation& simulation);
 
-// The same replica as a pipeline with times in ms, for svg_of_pipeline().
+// The same replica as a pipeline, for svg_of_pipeline().
 TimedSchedule timed_schedule(const planning::Simulation& simulation);
 
 }  // namespace ringside::cli

@@ -1,13 +1,11 @@
 #include "cli/pictures/simulation/simulation_page.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "cli/pictures/account/account.hpp"
-#include "cli/pictures/account/account_page.hpp"
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/simulation/simulated_traces.hpp"
 #include "cli/pictures/simulation/simulation_view.hpp"
@@ -41,12 +39,6 @@ Figure lanes_of(const Simulation& s) {
   return figure;
 }
 
-Figure figure_of(const SimulationTable& table) {
-  std::string caption = table.caption;
-  caption[0] = static_cast<char>(std::toupper(caption[0]));
-  return {table.title, "", caption, table.table};
-}
-
 // The plan on another number of data-parallel ranks, with the same batch; none if the batch or the
 // machine does not allow it.
 std::optional<planning::Plan> on_data_ranks(const Simulation& s, std::int64_t count) {
@@ -68,17 +60,8 @@ std::optional<planning::Plan> on_data_ranks(const Simulation& s, std::int64_t co
 }
 
 Figure ranks_curve(const Simulation& s) {
-  Chart chart{"Time of a step over ranks", {"ranks", true}, {"ms per step", true}, {}};
-  Figure figure{
-      chart.title,
-      "",
-      "The same model and batch on 1, 2, 4, ... times as many data-parallel ranks. The "
-      "dashed line is what twice as many ranks in half the time would be. Where the step "
-      "leaves it, the bubble grows, because each pipeline has fewer micro-batches, or "
-      "communication is no longer hidden.",
-      {{"ranks", "micro-batches", "step (ms)", "ideal (ms)", "exposed (ms)", "MFU (%)"}, {}}};
-  Series step{"step", Series::line, {}, -1}, ideal{"ideal", Series::dashed, {}, -1},
-      exposed{"exposed communication", Series::line, {}, -1};
+  Series step{"step", Series::line, {}}, ideal{"ideal", Series::dashed, {}},
+      exposed{"exposed communication", Series::line, {}};
   for (std::int64_t count = 1; count <= s.machine.levels.back().group; count *= 2) {
     const auto plan = on_data_ranks(s, count);
     if (!plan) continue;
@@ -87,18 +70,18 @@ Figure ranks_curve(const Simulation& s) {
     double waits = 0;
     for (const auto& axis : each.exposed) waits += axis.seconds;
     step.points.emplace_back(ranks, each.step * 1e3);
-    ideal.points.emplace_back(ranks,
-                              step.points.front().second * step.points.front().first / ranks);
-    if (waits > 0) exposed.points.emplace_back(ranks, waits * 1e3);
-    figure.table.rows.push_back(
-        {fmt::to_string(plan->mesh.ranks()), fmt::to_string(plan->micro_batches),
-         table_number(each.step * 1e3), table_number(ideal.points.back().second),
-         table_number(waits * 1e3), fmt::format("{:.1f}", 100 * each.utilization)});
+    const auto& [fewest, longest] = step.points.front();
+    ideal.points.emplace_back(ranks, longest * fewest / ranks);
+    exposed.points.emplace_back(ranks, waits * 1e3);
   }
-  chart.series = {step, ideal};
-  if (exposed.points.size() > 1) chart.series.push_back(exposed);
-  if (step.points.size() > 1) figure.drawing = draw(chart);
-  return figure;
+  const Chart chart{
+      "Time of a step over ranks", {"ranks", true}, {"ms per step", true}, {step, ideal, exposed}};
+  return {chart.title, step.points.size() > 1 ? draw(chart) : "",
+          "The same model and batch on 1, 2, 4, ... times as many data-parallel ranks. The "
+          "dashed line is what twice as many ranks in half the time would be. Where the step "
+          "leaves it, the bubble grows, because each pipeline has fewer micro-batches, or "
+          "communication is no longer hidden.",
+          table_of(chart)};
 }
 
 }  // namespace
@@ -111,12 +94,9 @@ Report simulation_page(const Simulation& s) {
                   {"bubble", fmt::format("{:.2f} % of the pipeline's time", 100 * s.bubble)},
                   {"MFU", fmt::format("{:.1f} %", 100 * s.utilization)}};
   report.figures = {lanes_of(s)};
-  for (const SimulationTable& table : {ranks_table(s), exposed_table(s), loads_table(s)})
-    if (!table.table.rows.empty()) report.figures.push_back(figure_of(table));
+  for (Figure& figure : simulation_tables(s))
+    if (!figure.table.rows.empty()) report.figures.push_back(std::move(figure));
   report.figures.push_back(ranks_curve(s));
-  const planning::Account account = planning::account(s.model, s.plan, s.machine);
-  report.figures.push_back(memory_figure(account));
-  report.figures.push_back(batch_figure(account));
   return report;
 }
 

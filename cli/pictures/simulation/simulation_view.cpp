@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/pictures/account/account.hpp"
-#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "parallel/pipeline/proof/formulas.hpp"
 #include "planning/formulas/pipeline.hpp"
 
@@ -16,14 +16,6 @@ namespace ringside::cli {
 using planning::Simulation;
 
 namespace {
-
-std::string seconds_text(double seconds) {
-  return planning::text_with_unit(seconds, planning::Unit::seconds);
-}
-
-std::string count_text(double value) {
-  return planning::text_with_unit(std::round(value), planning::Unit::number);
-}
 
 // "NVLink between 8, InfiniBand between 16384 devices".
 std::string levels_text(const planning::Machine& machine) {
@@ -64,10 +56,6 @@ std::string step_text(const Simulation& s) {
                             seconds_text(s.optimizer));
 }
 
-Show milliseconds() {
-  return [](double seconds) { return table_number(seconds * 1e3); };
-}
-
 // What the ranks of one pipeline rank do in a step, in seconds; the mean over the replicas.
 std::vector<Cell> times_of_rank(const Simulation& s, int rank) {
   double computing = 0, count = 0;
@@ -81,56 +69,55 @@ std::vector<Cell> times_of_rank(const Simulation& s, int rank) {
           s.timeline.reduced - s.timeline.computed};
 }
 
-std::string text_of(const SimulationTable& table) {
-  if (table.table.rows.empty()) return "";
-  return fmt::format("\n{}\n{}", wrapped(table.title + ": " + table.caption, 0, 0),
-                     table.table.text());
+Table ranks_table(const Simulation& s) {
+  Table table{{number("stage", ""), number("computing (ms)", "computing_seconds", scaled(1e3)),
+               number("idle (ms)", "idle_seconds", scaled(1e3)),
+               number("reducing (ms)", "reducing_seconds", scaled(1e3))}};
+  for (int rank = 0; rank < s.lowered.ranks(); ++rank) table.rows.push_back(times_of_rank(s, rank));
+  return table;
+}
+
+Table exposed_table(const Simulation& s) {
+  Table table{{words("axis", "axis"), number("ms", "seconds", scaled(1e3)),
+               number("% of step", "", fixed(1, 100))}};
+  for (const auto& each : s.exposed)
+    table.rows.push_back({each.axis, each.seconds, each.seconds / s.step});
+  return table;
+}
+
+Table loads_table(const Simulation& s) {
+  Table table{{words("level", "level"), words("axis", "axis"),
+               number("GB", "sent_bytes", scaled(1e-9)),
+               number("busy (ms)", "busy_seconds", scaled(1e3)),
+               number("% of step", "busy_share", fixed(1, 100))}};
+  for (const auto& load : s.loads)
+    table.rows.push_back({load.level, load.axis, load.bytes, load.seconds, load.seconds / s.step});
+  return table;
 }
 
 }  // namespace
 
-SimulationTable ranks_table(const Simulation& s) {
-  SimulationTable ranks{
-      "Ranks of each pipeline stage",
-      "computing, with the communication in its midst; idle until the last "
-      "computation anywhere; then reducing gradients.",
-      {{number("stage", ""), number("computing (ms)", "computing_seconds", milliseconds()),
-        number("idle (ms)", "idle_seconds", milliseconds()),
-        number("reducing (ms)", "reducing_seconds", milliseconds())}}};
-  for (int rank = 0; rank < s.lowered.ranks(); ++rank)
-    ranks.table.rows.push_back(times_of_rank(s, rank));
-  return ranks;
-}
-
-SimulationTable exposed_table(const Simulation& s) {
-  SimulationTable exposed{"Exposed communication",
-                          "how much shorter a step would be if the communication along an axis "
-                          "took no time.",
-                          {{words("axis", "axis"), number("ms", "seconds", milliseconds()),
-                            number("% of step", "", fixed(1, 100))}}};
-  for (const auto& each : s.exposed)
-    exposed.table.rows.push_back({each.axis, each.seconds, each.seconds / s.step});
-  return exposed;
-}
-
-SimulationTable loads_table(const Simulation& s) {
-  const Show gigabytes = [](double bytes) { return table_number(bytes / 1e9); };
-  SimulationTable loads{
-      "Load of the links",
-      "what the rank that sends most sends in a step, how long its link is busy "
-      "with these bytes at its rate, and the share of the step.",
-      {{words("level", "level"), words("axis", "axis"), number("GB", "sent_bytes", gigabytes),
-        number("busy (ms)", "busy_seconds", milliseconds()),
-        number("% of step", "busy_share", fixed(1, 100))}}};
-  for (const auto& load : s.loads)
-    loads.table.rows.push_back(
-        {load.level, load.axis, load.bytes, load.seconds, load.seconds / s.step});
-  return loads;
+std::vector<Figure> simulation_tables(const Simulation& s) {
+  return {{"Ranks of each pipeline stage", "",
+           "Computing, with the communication in its midst; idle until the last computation "
+           "anywhere; then reducing gradients.",
+           ranks_table(s)},
+          {"Exposed communication", "",
+           "How much shorter a step would be if the communication along an axis took no time.",
+           exposed_table(s)},
+          {"Load of the links", "",
+           "What the rank that sends most sends in a step, how long its link is busy with these "
+           "bytes at its rate, and the share of the step.",
+           loads_table(s)}};
 }
 
 std::string simulation_text(const Simulation& s) {
-  return head_text(s) + step_text(s) + text_of(ranks_table(s)) + text_of(exposed_table(s)) +
-         text_of(loads_table(s));
+  std::string text = head_text(s) + step_text(s);
+  for (const Figure& figure : simulation_tables(s))
+    if (!figure.table.rows.empty())
+      text += fmt::format("\n{}\n{}", wrap(figure.title + ". " + figure.caption, 80),
+                          figure.table.text());
+  return text;
 }
 
 Json simulation_json(const Simulation& s) {
@@ -150,9 +137,9 @@ Json simulation_json(const Simulation& s) {
                {"mfu", s.utilization},
                {"bubble_share", s.bubble},
                {"optimizer_seconds", s.optimizer}};
-  json["pipeline_ranks"] = ranks_table(s).table.json();
-  json["exposed"] = exposed_table(s).table.json();
-  json["links"] = loads_table(s).table.json();
+  json["pipeline_ranks"] = ranks_table(s).json();
+  json["exposed"] = exposed_table(s).json();
+  json["links"] = loads_table(s).json();
   return json;
 }
 

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/pictures/json_file.hpp"
-#include "cli/pictures/table.hpp"
+#include "cli/pictures/report/report.hpp"
 #include "planning/simulation/simulation.hpp"
 
 namespace ringside::cli {
@@ -15,13 +16,7 @@ std::string simulation_text(const planning::Simulation& simulation);
 // Keys carry their unit.
 Json simulation_json(const planning::Simulation& simulation);
 
-// A table of the text and of the page.
-struct SimulationTable {
-  std::string title, caption;
-  Table table;
-};
-SimulationTable ranks_table(const planning::Simulation& simulation);    // of each pipeline stage
-SimulationTable exposed_table(const planning::Simulation& simulation);  // empty: none is exposed
-SimulationTable loads_table(const planning::Simulation& simulation);    // of the links
+// The tables of the text and of the page; without rows where there is nothing to say.
+std::vector<Figure> simulation_tables(const planning::Simulation& simulation);
 
 }  // namespace ringside::cli

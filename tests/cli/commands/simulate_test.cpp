@@ -46,7 +46,7 @@ TEST_CASE("an all-reduce on 1024 ranks: table, JSON and page have the same figur
   CHECK(ring.at("time_us").get<double>() ==
         doctest::Approx(2 * 1023 * 6 + 2 * 1023.0 / 1024 * 1e9 / 45e9 * 1e6).epsilon(1e-9));
   CHECK(ringside::tests::what_is_malformed(read_file(page)) == "");
-  CHECK(contains(read_file(page), "<h2>Bus bandwidth, 1024 ranks over InfiniBand</h2>"));
+  CHECK(contains(read_file(page), "<h2>Time, 1024 ranks over InfiniBand</h2>"));
 }
 
 TEST_CASE("a step of a plan: table, JSON, drawing, trace and page have the same figures") {
@@ -91,8 +91,8 @@ TEST_CASE("a step of a plan: table, JSON, drawing, trace and page have the same 
   CHECK(forwards == 4 * 8);
   CHECK(ringside::tests::what_is_malformed(read_file(file("lanes.svg"))) == "");
   CHECK(ringside::tests::what_is_malformed(read_file(file("page.html"))) == "");
-  for (const char* title : {"What the ranks do in a step", "Load of the links",
-                            "Time of a step over ranks", "Memory of a rank, by kind"})
+  for (const char* title :
+       {"What the ranks do in a step", "Load of the links", "Time of a step over ranks"})
     CHECK(contains(read_file(file("page.html")), fmt::format("<h2>{}</h2>", title)));
 }
 

@@ -62,7 +62,7 @@ TEST_CASE("step tensor draws who holds which rows and columns, and where the cal
         "q_proj     k_proj     v_proj      [512, 512] each, by rows: outputs\n",
         "11111111   11111111   11111111    rank 1: rows 256-511, heads 8-15\n",
         "00001111                          rank 0: columns 0-671\n",
-        "one block           2.1MB   4 calls"})
+        "one block        2.1MB  4 calls"})
     CHECK_MESSAGE(testing::contains(outcome.out, line), outcome.out);
   const Outcome tokens = step_tensor({"-n", "4", "--sequence-parallel", "--dtype", "bf16"});
   for (const char* line : {"x [1, 64, 512]",

@@ -99,7 +99,7 @@ TEST_CASE("the picture of every algorithm is well-formed and has all steps and m
 TEST_CASE("at the end of the ring every box has the colours of all ranks") {
   const std::string svg = svg_of_schedule(find_algorithm(Collective::all_reduce, "ring"), 3, 0);
   const std::string end = svg.substr(svg.rfind("<g class=\"row4\">"));
-  for (const char* colour : {"var(--r0)", "var(--r1)", "var(--r2)"})
+  for (const char* colour : {"var(--c0)", "var(--c1)", "var(--c2)"})
     CHECK(count_of(end, colour) == 3 * 3);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("a message of the ring flies with the colours of the chunk that it car
     std::size_t messages = 0;
     const std::string group = fmt::format("<g class=\"fly fly{}\"", step + 1);
     for (std::size_t at = 0; (at = svg.find(group, at)) != std::string::npos; ++at, ++messages)
-      CHECK(count_of(svg.substr(at, svg.find("</g>", at) - at), "fill=\"var(--r") == summed);
+      CHECK(count_of(svg.substr(at, svg.find("</g>", at) - at), "fill=\"var(--c") == summed);
     CHECK(messages == static_cast<std::size_t>(ranks));
   }
 }
@@ -130,7 +130,7 @@ TEST_CASE("text and colours of the picture have a contrast of 4.5 and more, in l
   const std::string svg = svg_of_schedule(find_algorithm(Collective::all_reduce), 8, 0);
   for (const std::size_t at : {std::size_t{0}, svg.find("prefers-color-scheme: dark")}) {
     const std::string paper = variable(svg, "paper", at);
-    for (const char* name : {"ink", "soft", "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7"}) {
+    for (const char* name : {"ink", "soft", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"}) {
       CAPTURE(name);
       CHECK(contrast(variable(svg, name, at), paper) >= 4.5);
     }

@@ -191,10 +191,8 @@ class Tracks {
     this.drawTicks();
   }
 
-  opOf(rank, [word, colour, begin, end], i) {
-    const name = this.details.words[word];
-    return { key: `op-${rank}-${i}`, name, kind: this.details.words[colour], begin, end,
-             says: `Rank ${rank}: ${name}` };
+  opOf(rank, [name, kind, begin, end], i) {
+    return { key: `op-${rank}-${i}`, name, kind, begin, end, says: `Rank ${rank}: ${name}` };
   }
 
   stepOf(rank, [step, from, sent, begin, end, megabytes], i) {

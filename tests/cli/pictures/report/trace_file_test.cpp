@@ -123,34 +123,6 @@ TEST_CASE("Chrome's format names every rank and track and keeps all data of a ca
   CHECK(memory.at("args").at("gradients") == 2);
 }
 
-TEST_CASE("arrows lead from the rank that came last to the ends of the call on the others") {
-  const auto rank = [](int number, double start) {
-    RankTrace trace{.rank = number, .spans = {}, .memory = {}, .memory_kinds = {}};
-    for (const double begin : {start, 2 + start})
-      trace.spans.push_back({Trace::Track::communication, Trace::Kind::call, "all_reduce", "bucket",
-                             begin, begin < 2 ? 1.0 : 3.0, begin, 4});
-    trace.spans.push_back(
-        {Trace::Track::communication, Trace::Kind::call, "broadcast", "", 5, 6, 5, 4});
-    return trace;
-  };
-  const std::vector<RankTrace> ranks = {rank(0, 0.1), rank(1, 0.4), rank(2, 0.2)};
-  std::map<int, std::vector<Json>> arrows;
-  const Json with = chrome_trace(ranks, true), without = chrome_trace(ranks);
-  for (const Json& event : with.at("traceEvents"))
-    if (event.at("ph") == "s" || event.at("ph") == "f") arrows[event.at("id")].push_back(event);
-  REQUIRE(arrows.size() == 4);  // two calls, two ranks that waited for rank 1
-  for (const auto& [id, ends] : arrows) {
-    REQUIRE(ends.size() == 2);
-    CHECK(ends[0].at("ph") == "s");
-    CHECK(ends[0].at("pid") == 1);
-    CHECK(ends[1].at("pid") == (id % 2 == 0 ? 0 : 2));
-  }
-  CHECK(arrows[0][0].at("ts") == doctest::Approx(0.4e6));
-  CHECK(arrows[0][1].at("ts") == doctest::Approx(1e6));
-  CHECK(arrows[3][0].at("ts") == doctest::Approx(2.4e6));
-  for (const Json& event : without.at("traceEvents")) CHECK(event.at("ph") != "s");
-}
-
 TEST_CASE("a call of the trace contains its steps, with an arrow from each sender") {
   std::vector<RankTrace> ranks;
   for (const int number : {0, 1}) {
