@@ -47,12 +47,11 @@ std::string counted(std::int64_t n, std::string_view thing) {
 std::uint64_t parse_bytes(const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit(end, text.data() + text.size());
-  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size()
-                                                                 : unit.find_first_not_of(' '));
-  const auto found = std::find_if(std::begin(units), std::end(units), [&](const auto& u) {
-    return u.first == (unit.empty() ? "B" : unit);
-  });
+  std::string_view unit(end, text.data() + text.size());
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit.empty()) unit = "B";
+  const auto found =
+      std::ranges::find(units, unit, &std::pair<std::string_view, std::uint64_t>::first);
   const double bytes = found == std::end(units) ? 0 : number * static_cast<double>(found->second);
   require(error == std::errc() && found != std::end(units) && bytes >= 0 && bytes < 1e18 &&
               bytes == static_cast<double>(static_cast<std::uint64_t>(bytes)),

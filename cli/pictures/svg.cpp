@@ -1,5 +1,9 @@
 #include "cli/pictures/svg.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "cli/pictures/palette.hpp"
@@ -7,24 +11,15 @@
 namespace ringside::cli {
 
 std::string escaped(const std::string& text) {
+  constexpr std::pair<char, const char*> entities[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
   std::string safe;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
+    const auto found = std::ranges::find(entities, c, &std::pair<char, const char*>::first);
+    if (found != std::end(entities))
+      safe += found->second;
+    else
+      safe += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
   }
   return safe;
 }

@@ -69,29 +69,29 @@ std::string text_of_range(Range range) {
                                    : fmt::format("{}-{}", range.first, range.last);
 }
 
-// For which case the table has its figures, and how long it took.
-void print_example(std::ostream& out, const std::vector<PipelineProof>& proofs) {
-  int cases = 0, refused = 0;
-  double time_ms = 0;
+// The figures of the example are there if the proof holds.
+Table table_of(const std::vector<PipelineProof>& proofs) {
+  Table table{
+      {words("schedule", "schedule"), "stages", only_in_json("fewest_stages_per_rank"),
+       only_in_json("most_stages_per_rank"), only_in_json("cases"), only_in_json("refused"),
+       only_in_json("failed"), only_in_json("holds"), number("proved", ""), only_in_json("ranks"),
+       only_in_json("micro_batches"), only_in_json("stages_per_rank"),
+       number("bubble", "bubble", fixed(1, 100, " %")), words("by formula"),
+       number("holds", "most_in_flight"), words("by formula"), only_in_json("time_us")},
+      {},
+      0};
   for (const PipelineProof& proof : proofs) {
-    cases += proof.cases;
-    refused += proof.refused;
-    time_ms += proof.time_ms;
+    const bool shown = proof.holds() && proof.cases > 0;
+    const auto example = [&](Cell figure) { return shown ? figure : Cell(nullptr); };
+    table.rows.push_back(
+        {proof.schedule, text_of_range(proof.stages_per_rank), proof.stages_per_rank.first,
+         proof.stages_per_rank.last, proof.cases, proof.refused, proof.failed, proof.holds(),
+         fmt::format("{} of {}", proof.cases - proof.failed, proof.cases), proof.ranks,
+         proof.micro_batches, proof.example_stages_per_rank, example(proof.bubble),
+         example(bubble_formula(proof.schedule)), example(proof.most_in_flight),
+         example(in_flight_formula(proof.schedule)), proof.time_ms * 1e3});
   }
-  const auto example = std::find_if(proofs.begin(), proofs.end(), [](const PipelineProof& proof) {
-    return proof.holds() && proof.cases > 0;
-  });
-  if (example != proofs.end()) {
-    out << fmt::format(
-        "\nstages: of a rank. bubble: the idle part of a step, with F = I = W. holds: the\n"
-        "activations of the rank that holds most. Both for {}, {} and\nthe most stages.\n",
-        counted(example->ranks, "rank"), counted(example->micro_batches, "micro-batch"));
-  }
-  out << fmt::format("{} in {:.1f} s.", counted(cases, "case"), time_ms / 1e3);
-  if (refused > 0)
-    out << fmt::format(" {} left out: their micro-batches are not a multiple of\nthe ranks.",
-                       refused);
-  out << "\n";
+  return table;
 }
 
 }  // namespace
@@ -137,40 +137,33 @@ PipelineProof prove(const std::string& name, const Schedule& schedule) {
 }
 
 void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
-  Table table{
-      {words("schedule"), "stages", number("proved", ""), number("bubble", "", fixed(1, 100, " %")),
-       words("by formula"), "holds", words("by formula")},
-      {},
-      0};
+  out << table_of(proofs).text();
+  int cases = 0, refused = 0;
+  double time_ms = 0;
+  const PipelineProof* example = nullptr;
   for (const PipelineProof& proof : proofs) {
-    std::vector<Cell>& row = table.rows.emplace_back();
-    row = {proof.schedule, text_of_range(proof.stages_per_rank),
-           fmt::format("{} of {}", proof.cases - proof.failed, proof.cases)};
-    if (proof.holds() && proof.cases > 0)
-      row.insert(row.end(), {proof.bubble, bubble_formula(proof.schedule), proof.most_in_flight,
-                             in_flight_formula(proof.schedule)});
-    row.resize(table.head.size());
+    cases += proof.cases;
+    refused += proof.refused;
+    time_ms += proof.time_ms;
+    if (!example && proof.holds() && proof.cases > 0) example = &proof;
   }
-  out << table.text();
-  print_example(out, proofs);
+  if (example)
+    out << fmt::format(
+        "\nstages: of a rank. bubble: the idle part of a step, with F = I = W. holds: the\n"
+        "activations of the rank that holds most. Both for {}, {} and\nthe most stages.\n",
+        counted(example->ranks, "rank"), counted(example->micro_batches, "micro-batch"));
+  out << fmt::format("{} in {:.1f} s.", counted(cases, "case"), time_ms / 1e3);
+  if (refused > 0)
+    out << fmt::format(" {} left out: their micro-batches are not a multiple of\nthe ranks.",
+                       refused);
+  out << "\n";
   for (const PipelineProof& proof : proofs) print_findings(out, proof.findings);
 }
 
 Json json_of(const PipelineProof& proof) {
-  return {{"schedule", proof.schedule},
-          {"fewest_stages_per_rank", proof.stages_per_rank.first},
-          {"most_stages_per_rank", proof.stages_per_rank.last},
-          {"cases", proof.cases},
-          {"refused", proof.refused},
-          {"failed", proof.failed},
-          {"holds", proof.holds()},
-          {"ranks", proof.ranks},
-          {"micro_batches", proof.micro_batches},
-          {"stages_per_rank", proof.example_stages_per_rank},
-          {"bubble", proof.bubble},
-          {"most_in_flight", proof.most_in_flight},
-          {"time_us", proof.time_ms * 1e3},
-          {"findings", proof.findings}};
+  Json json = table_of({proof}).json().front();
+  json["findings"] = proof.findings;
+  return json;
 }
 
 }  // namespace ringside::cli

@@ -3,10 +3,10 @@
 
 const row = { height: 30, gap: 6, left: 34, right: 60, top: 4 };
 
-// "4F12": stage, letter, micro-batch.
+// The letter and the micro-batch of "4F12"; the 4 is the stage.
 function partsOf(action) {
-  const [, stage, letter, batch] = action.match(/^(\d+)([A-Z]+)(\d+)$/);
-  return { stage: Number(stage), letter, batch };
+  const [, letter, batch] = action.match(/^\d+([A-Z]+)(\d+)$/);
+  return { letter, batch };
 }
 
 const kindOf = letter => ({ F: 'forward', W: 'weight' }[letter] || 'backward');
@@ -25,7 +25,6 @@ function drawTimeline(play, position, share) {
   const scale = Math.max(room / last, (8 + 7.5 * digits) / shortest);
   const width = row.left + last * scale + row.right;
   const height = row.top + play.boxes.length * (row.height + row.gap) + 18;
-  const second = new Set(play.second);
   const held = position === 0 ? play.boxes.map(() => 0) : play.steps[position - 1].held;
   let svg = `<text class="soft" x="${width - 4}" y="${height - 4}" text-anchor="end">holds</text>
     <text class="soft" x="${row.left}" y="${height - 4}">time ${digitsOf(now)} of ${digitsOf(last)};
@@ -35,10 +34,10 @@ function drawTimeline(play, position, share) {
     svg += `<text x="${row.left / 2}" y="${text}" text-anchor="middle">${rank}</text>
       <rect class="idle" x="${row.left}" y="${y}" width="${last * scale}" height="${row.height}"/>
       <text x="${width - 14}" y="${text}" text-anchor="end">${held[rank]}</text>`;
-    for (const [action, begin, end] of boxes) {
-      const { stage, letter, batch } = partsOf(action), x = row.left + begin * scale;
+    for (const [action, begin, end, pale] of boxes) {
+      const { letter, batch } = partsOf(action), x = row.left + begin * scale;
       const state = end <= now ? 'done' : begin < now ? 'running' : 'to-come';
-      svg += `<g class="${kindOf(letter)} ${second.has(stage) ? 'second' : ''} ${state}"
+      svg += `<g class="${kindOf(letter)} ${pale ? 'second' : ''} ${state}"
         data-action="${action}"><rect x="${x + 0.75}" y="${y}" rx="3" height="${row.height}"
         width="${(end - begin) * scale - 1.5}"/><text x="${x + (end - begin) * scale / 2}"
         y="${text}" text-anchor="middle">${batch}</text></g>`;
@@ -62,7 +61,7 @@ function drawTimeline(play, position, share) {
   byId('timeline-legend').innerHTML = Object.keys(words).filter(letter => letters.has(letter))
     .map(letter => `<li><svg width="16" height="12"><g class="${kindOf(letter)} done"><rect
       width="16" height="12" rx="3"/></g></svg> ${words[letter]}</li>`).join('') +
-    (second.size > 0 ? '<li>paler: the second stage of a rank</li>' : '');
+    (play.boxes.flat().some(([, , , pale]) => pale) ? '<li>paler: the second stage of a rank</li>' : '');
 }
 
 const digitsOf = time => String(Number(time.toFixed(2)));

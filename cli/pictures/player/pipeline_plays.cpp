@@ -35,20 +35,10 @@ Json boxes_of(const TimedSchedule& timed) {
   for (int rank = 0; rank < timed.schedule.ranks(); ++rank) {
     Json lane = Json::array();
     for (const Computation& box : lane_of(timed, rank))
-      lane.push_back({text_of(box.action), box.span.start, box.span.end});
+      lane.push_back({text_of(box.action), box.span.start, box.span.end, box.pale});
     boxes.push_back(lane);
   }
   return boxes;
-}
-
-// The second, fourth ... stage of each rank.
-Json second_stages(const Schedule& schedule) {
-  Json second = Json::array();
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    const std::vector<int> stages = stages_of(schedule, rank);
-    for (std::size_t i = 1; i < stages.size(); i += 2) second.push_back(stages[i]);
-  }
-  return second;
 }
 
 // All times at which a computation starts or ends, or a message arrives, without the start of all.
@@ -116,10 +106,7 @@ Json play_of(const Schedule& schedule, const Durations& durations) {
                      {"messages", messages_of(timed, begin, end)}});
     begin = end;
   }
-  return {{"boxes", boxes_of(timed)},
-          {"second", second_stages(schedule)},
-          {"bubble", timed.timing.bubble()},
-          {"steps", steps}};
+  return {{"boxes", boxes_of(timed)}, {"bubble", timed.timing.bubble()}, {"steps", steps}};
 }
 
 Json plays_of(const Generator& generator, const PipelineChoice& choice) {

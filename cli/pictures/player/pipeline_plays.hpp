@@ -4,8 +4,8 @@
 //      "algorithms": [
 //        {"name": "1f1b",
 //         "plays": {"4": {"8": {                       by ranks and micro-batches
-//            "boxes": [["0F0", 0, 1], ...], ...],      [rank]: action as in csv.hpp, start, end
-//            "second": [4, 5, 6, 7],                   stages that are drawn pale
+//            "boxes": [["0F0", 0, 1, false], ...], ...],  [rank]: action as in csv.hpp, start, end;
+//                                                      true: drawn pale, as a second stage
 //            "steps": [                                from one start or end to the next
 //              {"says": "...", "until": 1,             time at the end of the step
 //               "held": [1, 0, 0, 0],                  [rank]: activations after the step

@@ -39,6 +39,30 @@ void count_costs(Proof& proof) {
   }
 }
 
+// The costs are there if the proof holds.
+Table table_of(const std::vector<Proof>& proofs) {
+  Table table{{only_in_json("collective"), words("algorithm", "algorithm", 18),
+               number("ranks", "", {}, 5), only_in_json("max_ranks"), only_in_json("cases"),
+               only_in_json("holds"), only_in_json("promise"), number("roots", "", {}, 5),
+               words("", "", 21), number("steps", "steps", {}, 5), only_in_json("chunks"),
+               only_in_json("chunks_sent"), number("sent", "", {}, 6), only_in_json("time_us"),
+               number("time", "", fixed(0, 1, " ms"), 6)}};
+  for (const Proof& proof : proofs) {
+    const Collective collective = proof.algorithm.collective;
+    const auto cost = [&](Cell figure) { return proof.holds() ? figure : Cell(nullptr); };
+    const std::string verdict =
+        proof.holds() ? "proved"
+                      : fmt::format("NO: {} of {} cases fail", proof.failed, proof.cases);
+    table.rows.push_back({name_of(collective), proof.algorithm.name,
+                          fmt::format("1-{}", proof.max_size), proof.max_size, proof.cases,
+                          proof.holds(), promise_of(collective), has_root(collective) ? "all" : "-",
+                          verdict, cost(proof.steps), cost(proof.chunks), cost(proof.chunks_sent),
+                          cost(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)),
+                          proof.time_ms * 1e3, proof.time_ms});
+  }
+  return table;
+}
+
 }  // namespace
 
 Proof prove(const Algorithm& algorithm, int max_size) {
@@ -68,47 +92,26 @@ void print_findings(std::ostream& out, const std::vector<std::string>& findings)
 }
 
 void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
-  const Table table{{words("algorithm", "", 18), number("ranks", "", {}, 5),
-                     number("roots", "", {}, 5), words("", "", 21), number("steps", "", {}, 5),
-                     number("sent", "", {}, 6), number("time", "", fixed(0, 1, " ms"), 6)}};
+  const Table table = table_of(proofs);
   out << table.head_line();
-  const Proof* above = nullptr;
-  for (const Proof& proof : proofs) {
-    const Collective collective = proof.algorithm.collective;
-    if (!above || above->algorithm.collective != collective)
+  for (std::size_t i = 0; i < proofs.size(); ++i) {
+    const Collective collective = proofs[i].algorithm.collective;
+    if (i == 0 || proofs[i - 1].algorithm.collective != collective)
       out << fmt::format("{}: {}\n", name_of(collective), promise_of(collective));
-    above = &proof;
-    const std::string verdict =
-        proof.holds() ? "proved"
-                      : fmt::format("NO: {} of {} cases fail", proof.failed, proof.cases);
-    const Cell steps = proof.holds() ? Cell(proof.steps) : Cell();
-    const Cell sent =
-        proof.holds() ? Cell(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)) : Cell();
-    out << table.line_of({proof.algorithm.name, fmt::format("1-{}", proof.max_size),
-                          has_root(collective) ? "all" : "-", verdict, steps, sent, proof.time_ms});
+    out << table.line_of(table.rows[i]);
   }
-  if (!proofs.empty()) {
+  if (!proofs.empty())
     out << fmt::format(
         "\nsteps and sent are for {} ranks. sent: the chunks sent by the rank that sends\n"
         "most / the chunks of the buffer.\n",
         proofs[0].max_size);
-  }
-
   for (const Proof& proof : proofs) print_findings(out, proof.findings);
 }
 
 Json json_of(const Proof& proof) {
-  return {{"collective", name_of(proof.algorithm.collective)},
-          {"algorithm", proof.algorithm.name},
-          {"max_ranks", proof.max_size},
-          {"cases", proof.cases},
-          {"holds", proof.holds()},
-          {"promise", promise_of(proof.algorithm.collective)},
-          {"steps", proof.steps},
-          {"chunks", proof.chunks},
-          {"chunks_sent", proof.chunks_sent},
-          {"time_us", proof.time_ms * 1e3},
-          {"findings", proof.findings}};
+  Json json = table_of({proof}).json().front();
+  json["findings"] = proof.findings;
+  return json;
 }
 
 }  // namespace ringside::cli

@@ -55,10 +55,13 @@ void check_play(const Json& play, const Schedule& schedule, const Durations& dur
   std::map<std::string, std::size_t> sends;  // "0 1 F3": from rank 0 to rank 1
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     Json boxes = Json::array();
+    const std::vector<int> stages = stages_of(schedule, rank);
     for (std::size_t i = 0; i < lowered.actions[rank].size(); ++i) {
       const Action& action = lowered.actions[rank][i];
       const auto [start, end] = timing.spans[rank][i];
-      if (is_computation(action.kind)) boxes.push_back({text_of(action), start, end});
+      const auto nth = std::ranges::find(stages, action.stage) - stages.begin();
+      if (is_computation(action.kind))
+        boxes.push_back({text_of(action), start, end, nth % 2 == 1});
       if (is_send(action.kind))
         ++sends[fmt::format("{} {} {}{}", rank, lowered.rank_of[other_stage(action)],
                             action.kind == Kind::send_activation ? "F" : "B", action.micro_batch)];
