@@ -14,15 +14,6 @@
 namespace ringside::cli {
 namespace {
 
-const char* css_class(const TracedSpan& span) {
-  if (span.kind == Trace::Kind::call) return "call";
-  if (span.kind == Trace::Kind::wait) return "wait";
-  if (span.name == "forward") return "forward";
-  if (span.name == "backward weight") return "weight";
-  if (span.name.starts_with("backward")) return "backward";
-  return span.name == "optimizer" || span.name == "clip" ? "optimizer" : "other";
-}
-
 std::string description(const TracedSpan& span, int rank, const Window& window) {
   std::string text = fmt::format("Rank {}: {}", rank, span.name);
   if (!span.about.empty()) text += fmt::format(" ({})", span.about);
@@ -47,7 +38,7 @@ Lane lane_of(const RankTrace& trace, Trace::Track track, const Window& window) {
       continue;
     const bool named =
         span.name == "forward" || span.name == "backward" || span.name == "optimizer";
-    lane.marks.push_back({css_class(span), description(span, trace.rank, window),
+    lane.marks.push_back({class_of(span), description(span, trace.rank, window),
                           1e3 * (span.start - window.begin), 1e3 * (span.end - window.begin),
                           named ? span.name : ""});
   }
@@ -66,7 +57,7 @@ Json ops_of(const RankTrace& trace, const Window& window) {
   double phase_ends = 0;
   for (const auto& span : trace.spans) {
     if (!window.contains(span) || span.is_step()) continue;
-    if (span.kind == Trace::Kind::phase) colour = css_class(span), phase_ends = span.end;
+    if (span.kind == Trace::Kind::phase) colour = class_of(span), phase_ends = span.end;
     if (span.kind != Trace::Kind::op) continue;
     ops.push_back({span.name, span.start < phase_ends ? colour : "other",
                    ms_since(window, span.start), ms_since(window, span.end)});

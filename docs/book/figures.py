@@ -152,8 +152,7 @@ def still_of(page, part):
     title = escape(re.search("<h2>(.*?)</h2>", found[0])[1])
     colours = style[:style.index(":root { color-scheme")]
     colours += """text { font: 12px system-ui, sans-serif; fill: var(--ink); } .soft, .ticks text { fill: var(--soft); }
-.head { font-weight: 600; font-size: 14px; } .lane text { fill: var(--paper); }
-.lane .under { fill: var(--grid); opacity: 0.45; } .lane g rect { fill: currentColor; stroke: var(--paper); }
+.head { font-weight: 600; font-size: 14px; }
 .lane g.wait rect { fill: url(#hatch); stroke: var(--c5); } .stripe { stroke: var(--c5); stroke-width: 3; }
 .hatch-paper { fill: var(--paper); } .ticks line { stroke: var(--grid); } .ticks, .lane { overflow: visible; }
 """

@@ -230,22 +230,26 @@ Json derivation_json(const std::vector<Section>& sections) {
   return all;
 }
 
+Json plan_json(const planning::Model& model, const planning::Machine& machine, const Plan& plan) {
+  return {{"model", model.name},
+          {"machine", machine.name},
+          {"mesh", plan.mesh.text()},
+          {"devices", plan.mesh.ranks()},
+          {"schedule", plan.schedule},
+          {"micro_batches", plan.micro_batches},
+          {"micro_batch", plan.micro_batch},
+          {"sequence", plan.sequence}};
+}
+
 Json account_json(const Account& account) {
   const Plan& plan = account.plan;
-  Json json = {{"model", account.model.name},
-               {"machine", account.machine.name},
-               {"mesh", plan.mesh.text()},
-               {"devices", plan.mesh.ranks()},
-               {"zero", plan.zero},
-               {"schedule", plan.schedule},
-               {"micro_batches", plan.micro_batches},
-               {"micro_batch", plan.micro_batch},
-               {"sequence", plan.sequence},
+  Json json = plan_json(account.model, account.machine, plan);
+  json.update({{"zero", plan.zero},
                {"recompute", name_of(plan.recompute)},
                {"sequence_parallel", plan.sequence_parallel},
                {"parameters", account.parameters},
                {"state_bytes", account.state_bytes},
-               {"fits", account.fits()}};
+               {"fits", account.fits()}});
   for (const auto& stage : account.stages) {
     Json kinds = Json::object();
     for (const auto& row : stage.rows) kinds[row.kind] = row.bytes;
@@ -256,14 +260,14 @@ Json account_json(const Account& account) {
   }
   json["traffic"] = traffic_table(account).json();
   if (account.time.empty()) return json;
-  json["time"] = time_table(account).json();
-  json["tokens"] = account.tokens;
-  json["model_flops"] = account.model_flops;
-  json["hardware_flops"] = account.hardware_flops;
-  json["bubble_share"] = account.bubble_share;
-  json["step_seconds"] = account.step_seconds;
-  json["mfu"] = account.utilization;
-  json["binds"] = account.binds().part;
+  json.update({{"time", time_table(account).json()},
+               {"tokens", account.tokens},
+               {"model_flops", account.model_flops},
+               {"hardware_flops", account.hardware_flops},
+               {"bubble_share", account.bubble_share},
+               {"step_seconds", account.step_seconds},
+               {"mfu", account.utilization},
+               {"binds", account.binds().part}});
   return json;
 }
 

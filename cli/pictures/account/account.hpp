@@ -19,6 +19,10 @@ std::string account_text(const planning::Account& account);
 // has_blocks only the mesh and ZeRO.
 std::string plan_text(const planning::Plan& plan, bool has_blocks);
 
+// The keys that the JSON of an account and of a simulation begin with.
+Json plan_json(const planning::Model& model, const planning::Machine& machine,
+               const planning::Plan& plan);
+
 // A line of the head of an answer: a name and a text, wrapped.
 std::string fact(const char* name, const std::string& text);
 

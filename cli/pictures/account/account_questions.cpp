@@ -151,14 +151,12 @@ Answer tokens_question(const QuestionInput& input) {
           "larger counts") +
       row(added, "this X and Y, where their times add up") +
       row(best, fmt::format("the best split of these devices, X = {:.2f}", x.value()));
-  answer.text +=
-      "\n" + paragraph(fmt::format("The third is no bound for X = {:.0f}: it chooses X, and X is "
-                                   "given. A published answer took "
-                                   "its {:.0f} tokens for the bound at X = {:.0f}, Y = {:.0f}. "
-                                   "Tensor parallel alone is hidden "
-                                   "as "
-                                   "long as Y is below {:.1f}, whatever the batch.",
-                                   split.fsdp, best.value(), split.fsdp, split.tensor, y.value()));
+  answer.text += "\n";
+  answer.text += paragraph(fmt::format(
+      "The third is no bound for X = {:.0f}: it chooses X, and X is given. A published answer took "
+      "its {:.0f} tokens for the bound at X = {:.0f}, Y = {:.0f}. Tensor parallel alone is hidden "
+      "as long as Y is below {:.1f}, whatever the batch.",
+      split.fsdp, best.value(), split.fsdp, split.tensor, y.value()));
   answer.figures = {{"tokens_if_overlapped", overlapped.value()},
                     {"tokens_if_added", added.value()},
                     {"tokens_at_best_split", best.value()},
@@ -191,14 +189,12 @@ Answer splits_question(const QuestionInput& input) {
   answer.figures["splits"] = table.json();
   const Term best = tokens_at_best_split(split), x = best_fsdp(split), y = largest_tensor(split);
   answer.derivation.push_back({"The best split", {best, x, y}});
-  answer.text +=
-      "\n" + paragraph(fmt::format(
-                 "A smaller batch needs a better split: more tensor parallel divides the weights "
-                 "that FSDP "
-                 "gathers, up to Y = {:.1f}, where tensor parallel itself takes as long as "
-                 "computing. If X "
-                 "need not be an integer the best is X = {:.2f}, with {:.2f} tokens a device.",
-                 y.value(), x.value(), best.value()));
+  answer.text += "\n";
+  answer.text += paragraph(fmt::format(
+      "A smaller batch needs a better split: more tensor parallel divides the weights that FSDP "
+      "gathers, up to Y = {:.1f}, where tensor parallel itself takes as long as computing. If X "
+      "need not be an integer the best is X = {:.2f}, with {:.2f} tokens a device.",
+      y.value(), x.value(), best.value()));
   answer.text += paragraph(
       "Other ways: overlap the two axes (the column `overlapped`); give FSDP more axes of the "
       "torus (--torus); pipeline parallel, "

@@ -122,27 +122,18 @@ Json plays_of(const Generator& generator, const PipelineChoice& choice) {
 
 }  // namespace
 
-PipelineChoice default_pipeline() {
-  return {.name = "1f1b", .schedule = make_schedule("1f1b", 4, 8)};
-}
-
 Json pipeline_family(const PipelineChoice& choice) {
   const auto& [name, schedule, stages_per_rank, durations] = choice;
   Json algorithms = Json::array();
-  const Json chosen = play_of(schedule, durations);
-  const auto add_choice = [&](Json& plays) {
-    plays[fmt::to_string(schedule.ranks())][fmt::to_string(schedule.micro_batches)] = chosen;
+  const auto add = [&](std::string_view named, Json plays) {
+    if (named == name)
+      plays[fmt::to_string(schedule.ranks())][fmt::to_string(schedule.micro_batches)] =
+          play_of(schedule, durations);
+    algorithms.push_back({{"name", named}, {"cautionary", false}, {"plays", plays}});
   };
-  for (const Generator& generator : all_generators()) {
-    Json plays = plays_of(generator, choice);
-    if (generator.name == name) add_choice(plays);
-    algorithms.push_back({{"name", generator.name}, {"cautionary", false}, {"plays", plays}});
-  }
-  if (name.starts_with("csv:")) {
-    Json plays;
-    add_choice(plays);
-    algorithms.push_back({{"name", name}, {"cautionary", false}, {"plays", plays}});
-  }
+  for (const Generator& generator : all_generators())
+    add(generator.name, plays_of(generator, choice));
+  if (name.starts_with("csv:")) add(name, {});
   return {{"name", "pipeline"},
           {"promise",
            "every stage has run every micro-batch forward and backward, and the gradients are "
@@ -153,13 +144,6 @@ Json pipeline_family(const PipelineChoice& choice) {
           {"row", "rank"},
           {"column", "micro-batch"},
           {"algorithms", algorithms}};
-}
-
-Json first_of(const PipelineChoice& choice) {
-  return {{"family", "pipeline"},
-          {"algorithm", choice.name},
-          {"ranks", choice.schedule.ranks()},
-          {"micro_batches", choice.schedule.micro_batches}};
 }
 
 }  // namespace ringside::cli

@@ -31,14 +31,8 @@ struct PipelineChoice {
   pipeline_parallel::Durations durations = {};
 };
 
-// 1F1B on 4 ranks with 8 micro-batches.
-PipelineChoice default_pipeline();
-
 // All schedules of the catalogue, on the numbers of ranks that the page offers and on some numbers
 // of micro-batches; the choice among them.
 Json pipeline_family(const PipelineChoice& choice);
-
-// The first thing that the page shows: the choice.
-Json first_of(const PipelineChoice& choice);
 
 }  // namespace ringside::cli

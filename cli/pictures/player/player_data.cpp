@@ -139,7 +139,7 @@ Json all_families(const PlayerChoice& choice, const PipelineChoice& pipeline, co
 
 Json player_data(const PlayerChoice& choice) {
   require_playable(choice.ranks);
-  return all_families(choice, default_pipeline(),
+  return all_families(choice, {.name = "1f1b", .schedule = make_schedule("1f1b", 4, 8)},
                       {{"family", name_of(choice.algorithm.collective)},
                        {"algorithm", choice.algorithm.name},
                        {"ranks", choice.ranks}});
@@ -151,7 +151,11 @@ Json player_data(const PipelineChoice& choice) {
           "the page plays up to {} micro-batches, but was asked for {}: choose fewer with "
           "--micro-batches",
           most_played_micro_batches, choice.schedule.micro_batches);
-  return all_families({find_algorithm(Collective::all_reduce), 4, 0}, choice, first_of(choice));
+  return all_families({find_algorithm(Collective::all_reduce), 4, 0}, choice,
+                      {{"family", "pipeline"},
+                       {"algorithm", choice.name},
+                       {"ranks", choice.schedule.ranks()},
+                       {"micro_batches", choice.schedule.micro_batches}});
 }
 
 }  // namespace ringside::cli

@@ -43,13 +43,12 @@ std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
 namespace {
 
 // The part of a step that a span belongs to.
-const char* part_of(const TracedSpan& span) {
+std::string part_of(const TracedSpan& span) {
   if (span.is_step()) return "step";
-  if (span.kind == Trace::Kind::wait) return "waits";
-  if (span.kind != Trace::Kind::phase) return "other";
-  if (span.name == "forward") return "forward";
-  if (span.name.starts_with("backward")) return "backward";
-  return span.name == "optimizer" || span.name == "clip" ? "update" : "other";
+  const std::string name = class_of(span);
+  if (name == "weight") return "backward";
+  if (name == "optimizer") return "update";
+  return name == "wait" ? "waits" : name;
 }
 
 // The stage of an action's text, "2B3"; that of a run without a pipeline, which has no text, is 0.

@@ -121,25 +121,18 @@ std::string simulation_text(const Simulation& s) {
 }
 
 Json simulation_json(const Simulation& s) {
-  Json json = {{"model", s.model.name},
-               {"machine", s.machine.name},
-               {"mesh", s.plan.mesh.text()},
-               {"devices", s.plan.mesh.ranks()},
-               {"schedule", s.plan.schedule},
-               {"micro_batches", s.plan.micro_batches},
-               {"micro_batch", s.plan.micro_batch},
-               {"sequence", s.plan.sequence},
-               {"replicas", s.replicas_in_all},
+  Json json = plan_json(s.model, s.machine, s.plan);
+  json.update({{"replicas", s.replicas_in_all},
                {"replicas_simulated", s.replicas_simulated},
                {"step_seconds", s.step},
                {"undisturbed_step_seconds", s.undisturbed > 0 ? s.undisturbed : s.step},
                {"tokens_per_second", s.tokens_per_second()},
                {"mfu", s.utilization},
                {"bubble_share", s.bubble},
-               {"optimizer_seconds", s.optimizer}};
-  json["pipeline_ranks"] = ranks_table(s).json();
-  json["exposed"] = exposed_table(s).json();
-  json["links"] = loads_table(s).json();
+               {"optimizer_seconds", s.optimizer},
+               {"pipeline_ranks", ranks_table(s).json()},
+               {"exposed", exposed_table(s).json()},
+               {"links", loads_table(s).json()}});
   return json;
 }
 

@@ -60,8 +60,7 @@ void check_play(const Json& play, const Schedule& schedule, const Durations& dur
       const Action& action = lowered.actions[rank][i];
       const auto [start, end] = timing.spans[rank][i];
       const auto nth = std::ranges::find(stages, action.stage) - stages.begin();
-      if (is_computation(action.kind))
-        boxes.push_back({text_of(action), start, end, nth % 2 == 1});
+      if (is_computation(action.kind)) boxes.push_back({text_of(action), start, end, nth % 2 == 1});
       if (is_send(action.kind))
         ++sends[fmt::format("{} {} {}{}", rank, lowered.rank_of[other_stage(action)],
                             action.kind == Kind::send_activation ? "F" : "B", action.micro_batch)];
