@@ -118,10 +118,9 @@ void simulate_collective(const SimulateArguments& args) {
       if (machine.level_for(ranks).in_network_efficiency > 0) algorithms.emplace_back("in_network");
     }
     const auto times = collective_times(algorithms, args.bytes, ranks, machine);
-    text +=
-        fmt::format("{}{}", text.empty() ? "" : "\n", collective_table(algorithms, times, machine));
+    text += fmt::format("{}{}", text.empty() ? "" : "\n", collective_table(times, machine));
     for (const Json& row : collective_json(times, machine)) json.push_back(row);
-    report.figures.push_back(collective_figure(algorithms, times, machine));
+    report.figures.push_back(collective_figure(times, machine));
   }
   fmt::print(file_beside(args.json), "{}", text);
   std::fflush(file_beside(args.json));

@@ -9,6 +9,7 @@
 #include "cli/pictures/schedule/step_table.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/selection/cost_lines.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
 
 namespace ringside::cli {
 
@@ -139,7 +140,9 @@ Json all_families(const PlayerChoice& choice, const PipelineChoice& pipeline, co
 
 Json player_data(const PlayerChoice& choice) {
   require_playable(choice.ranks);
-  return all_families(choice, {.name = "1f1b", .schedule = make_schedule("1f1b", 4, 8)},
+  const PipelineChoice pipeline{.name = "1f1b",
+                                .schedule = pipeline_parallel::make_schedule("1f1b", 4, 8)};
+  return all_families(choice, pipeline,
                       {{"family", name_of(choice.algorithm.collective)},
                        {"algorithm", choice.algorithm.name},
                        {"ranks", choice.ranks}});

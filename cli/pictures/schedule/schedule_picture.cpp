@@ -36,6 +36,15 @@ struct Place {
   double x, y;
 };
 
+std::string rect(Place place, double width, double height, const std::string& attributes) {
+  return fmt::format("<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" {} />\n", place.x,
+                     place.y, width, height, attributes);
+}
+
+std::string fill_of(std::size_t rank) {
+  return fmt::format("fill=\"var(--c{})\"", rank);
+}
+
 class Picture {
  public:
   Picture(const Algorithm& algorithm, int ranks, int root)
@@ -76,10 +85,9 @@ class Picture {
     std::string svg;
     for (int rank = 0; rank < static_cast<int>(schedules_.size()); ++rank) {
       const double x = at(rank, 0, 0).x, width = columns_ * cell;
-      svg += fmt::format(
-          "<rect x=\"{:g}\" y=\"14\" width=\"{:g}\" height=\"26\" rx=\"6\" fill=\"var(--c{})\" />"
-          "<text class=\"on\" x=\"{:g}\" y=\"32\">{}{}</text>\n",
-          x, width, rank, x + width / 2, width < 60 ? "" : "rank ", rank);
+      svg += rect({x, 14}, width, 26, "rx=\"6\" " + fill_of(rank)) +
+             fmt::format("<text class=\"on\" x=\"{:g}\" y=\"32\">{}{}</text>\n", x + width / 2,
+                         width < 60 ? "" : "rank ", rank);
     }
     return svg;
   }
@@ -96,9 +104,8 @@ class Picture {
     const double height = (cell - 2) / static_cast<double>(schedules_.size());
     for (std::size_t rank = 0; rank < schedules_.size(); ++rank)
       if (contributions[rank] > 0)
-        svg += fmt::format(
-            "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" fill=\"var(--c{})\" />",
-            place.x + 2, place.y + 1 + static_cast<double>(rank) * height, cell - 4, height, rank);
+        svg += rect({place.x + 2, place.y + 1 + static_cast<double>(rank) * height}, cell - 4,
+                    height, fill_of(rank));
     return svg;
   }
 
@@ -125,9 +132,8 @@ class Picture {
       for (int chunk = 0; chunk < columns_; ++chunk) {
         const Place place = at(rank, chunk, row);
         svg += stripes(held(states[rank], chunk), place);
-        svg += fmt::format(
-            "<rect class=\"box{}\" x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" />\n",
-            is_new(rank, chunk, row) ? " new" : "", place.x + 1, place.y, cell - 2, cell);
+        svg += rect({place.x + 1, place.y}, cell - 2, cell,
+                    is_new(rank, chunk, row) ? "class=\"box new\"" : "class=\"box\"");
       }
     return svg + "</g>\n";
   }
@@ -146,10 +152,9 @@ class Picture {
           from.x + count * cell / 2, from.y + cell + 2, to.x + count * cell / 2, to.y - 3, rank,
           rank);
       if (send->chunks.count == 0) continue;
-      flying += fmt::format(
-          "<g class=\"fly fly{}\" style=\"--x:{:g}px;--y:{:g}px\">"
-          "<rect class=\"paper\" x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" />",
-          step + 1, from.x - to.x, from.y - to.y, to.x + 1, to.y, count * cell - 2, cell);
+      flying += fmt::format("<g class=\"fly fly{}\" style=\"--x:{:g}px;--y:{:g}px\">", step + 1,
+                            from.x - to.x, from.y - to.y) +
+                rect({to.x + 1, to.y}, count * cell - 2, cell, "class=\"paper\"");
       for (int i = 0; i < count; ++i) {
         const auto& source = send->input ? states[rank].input : states[rank].chunks;
         flying += stripes(source[taken + i], {to.x + i * cell, to.y});

@@ -159,15 +159,6 @@ std::string sums_text(const TensorBlock& block) {
   return "\nA rank sends in a ring, for one micro-batch\n" + table.text();
 }
 
-// The numbers of ranks, 2 to 8, for which `fits`.
-template <class Fits>
-std::string ranks_that_fit(const Fits& fits) {
-  std::vector<int> ranks;
-  for (int n = 2; n <= 8; ++n)
-    if (fits(n)) ranks.push_back(n);
-  return fmt::format("{}", fmt::join(ranks, ", "));
-}
-
 }  // namespace
 
 std::vector<BlockCall> calls_of(const TensorBlock& block) {
@@ -194,10 +185,13 @@ void require_divisible(const TensorBlock& block) {
   const auto divides = [&](int n) {
     return config.heads % n == 0 && config.kv_heads % n == 0 && config.d_ff % n == 0;
   };
+  std::vector<int> fitting;
+  for (int n = 2; n <= 8; ++n)
+    if (divides(n)) fitting.push_back(n);
   require(divides(block.ranks),
           "{} ranks cannot divide the {} heads, {} key-value heads and d_ff {} of {}: take -n {}",
           block.ranks, config.heads, config.kv_heads, config.d_ff, block.model,
-          ranks_that_fit(divides));
+          fmt::join(fitting, ", "));
   require(!block.sequence_parallel || block.tokens % block.ranks == 0,
           "--sequence-parallel: {} ranks cannot divide {} tokens: take a --sequence that is a "
           "multiple of {}",

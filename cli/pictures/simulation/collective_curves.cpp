@@ -36,11 +36,10 @@ CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
   return all;
 }
 
-std::string collective_table(const std::vector<std::string>& algorithms,
-                             const CollectiveTimes& times, const Machine& machine) {
+std::string collective_table(const CollectiveTimes& times, const Machine& machine) {
   const CollectiveTime& first = times.front().front();
   Table table{{number("bytes", "", {}, 7)}, {}, 0};
-  for (const std::string& name : algorithms) table.head.push_back(name);
+  for (const CollectiveTime& time : times.front()) table.head.push_back(time.algorithm);
   table.head.push_back("busbw");
   for (const auto& row : times) {
     const CollectiveTime& best = fastest_of(row);
@@ -73,20 +72,18 @@ Json collective_json(const CollectiveTimes& times, const Machine& machine) {
   return all;
 }
 
-Figure collective_figure(const std::vector<std::string>& algorithms, const CollectiveTimes& times,
-                         const Machine& machine) {
+Figure collective_figure(const CollectiveTimes& times, const Machine& machine) {
   const std::int64_t ranks = times.front().front().ranks;
   Chart chart{
       fmt::format("Time, {} over {}", counted(ranks, "rank"), machine.level_for(ranks).name),
       {.label = "bytes", .log = true, .is_bytes = true},
       {"us", true},
       {}};
-  for (std::size_t a = 0; a < algorithms.size(); ++a) {
-    Series& series = chart.series.emplace_back();
-    series.name = algorithms[a];
-    for (const auto& row : times)
-      series.points.emplace_back(static_cast<double>(row[a].bytes), row[a].seconds * 1e6);
-  }
+  for (const CollectiveTime& time : times.front())
+    chart.series.push_back({time.algorithm, Series::line, {}});
+  for (const auto& row : times)
+    for (std::size_t a = 0; a < row.size(); ++a)
+      chart.series[a].points.emplace_back(static_cast<double>(row[a].bytes), row[a].seconds * 1e6);
   return {chart.title, draw(chart), "", table_of(chart)};
 }
 

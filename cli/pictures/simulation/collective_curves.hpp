@@ -20,11 +20,9 @@ CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
                                  const planning::Machine& machine);
 
 // A * marks the fastest, whose bus bandwidth is in the last column.
-std::string collective_table(const std::vector<std::string>& algorithms,
-                             const CollectiveTimes& times, const planning::Machine& machine);
+std::string collective_table(const CollectiveTimes& times, const planning::Machine& machine);
 Json collective_json(const CollectiveTimes& times, const planning::Machine& machine);
 // The time over the size, a curve for each algorithm.
-Figure collective_figure(const std::vector<std::string>& algorithms, const CollectiveTimes& times,
-                         const planning::Machine& machine);
+Figure collective_figure(const CollectiveTimes& times, const planning::Machine& machine);
 
 }  // namespace ringside::cli
