@@ -50,7 +50,6 @@ Enum named(std::string_view name, const char* what) {
 
 const std::vector<BenchBackend>& bench_backends() {
   const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
-  const auto heap = [](const char* setting) { return std::string("MALLOC_") + setting; };
   const bool cuda = collectives::cuda::built_with_cuda();
   const char* const mpi_packages = "libopenmpi-dev and openmpi-bin";
   static const std::vector<BenchBackend> backends = {
@@ -68,8 +67,9 @@ const std::vector<BenchBackend>& bench_backends() {
        .limit = Limit::memory,
        .available = mpi,
        .package = mpi_packages,
-       .environment = {heap("MMAP_MAX_=0"), heap("TRIM_THRESHOLD_=100000000000"),
-                       heap("TOP_PAD_=300000000")}},
+       .environment = {{"MALLOC_MMAP_MAX_", "0"},
+                       {"MALLOC_TRIM_THRESHOLD_", "100000000000"},
+                       {"MALLOC_TOP_PAD_", "300000000"}}},
       {.name = "mpi_tcp",
        .ranks_run_as = RanksRunAs::mpirun,
        .available = mpi,
@@ -78,40 +78,37 @@ const std::vector<BenchBackend>& bench_backends() {
       {.name = "cuda_kernels",
        .ranks_run_as = RanksRunAs::threads,
        .limit = Limit::device,
-       .available = cuda,
-       .device = true},
-      {.name = "cuda_ipc", .limit = Limit::device, .available = cuda, .device = true},
+       .available = cuda},
+      {.name = "cuda_ipc", .limit = Limit::device, .available = cuda},
       {.name = "nccl",
        .limit = Limit::device,
        .available = collectives::nccl_is_here(),
-       .device = true,
        .package = "libnccl-dev from NVIDIA's repository"},
   };
   return backends;
 }
 
-const BenchBackend& bench_backend_named(std::string_view name) {
-  std::vector<std::string> available;
+std::vector<std::string> available_backends() {
+  std::vector<std::string> names;
   for (const auto& backend : bench_backends())
-    if (backend.available) available.push_back(backend.name);
-  for (const auto& backend : bench_backends()) {
-    if (backend.name != name) continue;
-    if (backend.device) {
-      if (const auto missing = collectives::cuda::what_is_missing())
-        fail("{} cannot be measured: {}", name, *missing);
-      require(backend.available,
-              "{} is not in this build: install {}, then configure and build again", name,
-              backend.package);
-      return backend;
-    }
-    require(
-        backend.available,
-        "{} is not in this build: install {}, then configure and build again; this build has {}",
-        name, backend.package, fmt::join(available, ", "));
-    return backend;
-  }
-  fail("there is no backend named '{}'{}; this build has {}", name, did_you_mean(name, available),
-       fmt::join(available, ", "));
+    if (backend.available) names.push_back(backend.name);
+  return names;
+}
+
+const BenchBackend& bench_backend_named(std::string_view name) {
+  const std::vector<std::string> available = available_backends();
+  const auto& all = bench_backends();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& backend) { return backend.name == name; });
+  require(found != all.end(), "there is no backend named '{}'{}; this build has {}", name,
+          did_you_mean(name, available), fmt::join(available, ", "));
+  if (found->device())
+    if (const auto missing = collectives::cuda::what_is_missing())
+      fail("{} cannot be measured: {}", name, *missing);
+  require(found->available,
+          "{} is not in this build: install {}, then configure and build again; this build has {}",
+          name, found->package, fmt::join(available, ", "));
+  return *found;
 }
 
 DataType type_named(std::string_view name) {

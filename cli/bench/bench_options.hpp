@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collectives/algorithms/catalogue.hpp"
@@ -27,14 +28,18 @@ struct BenchBackend {
   RanksRunAs ranks_run_as = RanksRunAs::processes;
   Limit limit = Limit::tcp;
   bool available = true;     // in this build
-  bool device = false;       // uses GPU memory; bench looks for a GPU only if the backend is named
   std::string package = {};  // of a library, what to install; empty: our own backend
   std::vector<std::string> mpirun_options = {};
-  std::vector<std::string> environment = {};  // "NAME=value"
+  std::vector<std::pair<const char*, const char*>> environment = {};  // names and values
+
+  // Uses GPU memory. bench looks for a GPU only if the backend is named.
+  bool device() const { return limit == Limit::device; }
 };
 
 // All backends that bench knows, in the order of the help.
 const std::vector<BenchBackend>& bench_backends();
+
+std::vector<std::string> available_backends();  // the names of those that this build has
 
 // The backend of this name. Throws Error, with a list of the backends of this build, if there is
 // none.

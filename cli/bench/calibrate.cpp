@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "cli/pictures/table.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/selection/calibration.hpp"
 
@@ -27,8 +29,8 @@ int cores_here() {
 }
 
 // A measured buffer may be a little smaller than requested: it must divide by the number of ranks.
-double seconds_of(const std::vector<Json>& rows, const std::string& backend, int ranks,
-                  const char* algorithm, std::uint64_t bytes) {
+double seconds_of(const Json& rows, const std::string& backend, int ranks, const char* algorithm,
+                  std::uint64_t bytes) {
   for (const Json& row : rows) {
     const double measured = row.at("bytes").get<double>(), wanted = static_cast<double>(bytes);
     if (row.at("backend") == backend && row.at("ranks") == ranks &&
@@ -56,39 +58,18 @@ double seconds_per_byte_added(std::size_t bytes) {
   return best / static_cast<double>(bytes);
 }
 
-// {"recursive_doubling below 128 KiB,", "ring"}
-std::vector<std::string> selection_in_words(Collective collective, const MachineCosts& costs,
-                                            int ranks) {
+// Adds a row for each algorithm that these costs select, from few bytes to many.
+void add_selection(Table& table, const std::string& transport, Collective collective,
+                   const MachineCosts& costs, int ranks) {
   collectives::AlgorithmSelection selection;
   selection.set_costs(costs);
-  std::vector<std::string> words;
   std::string_view last;
   for (std::uint64_t bytes = 4; bytes <= (1u << 30); bytes *= 2) {
     const std::string_view name =
         selection.choose(collective, bytes / 4, DataType::fp32, ranks).name;
-    if (name == last) continue;
-    if (!last.empty())
-      words.back() +=
-          fmt::format(" below {},", bytes < 1024         ? fmt::format("{} B", bytes)
-                                    : bytes < (1u << 20) ? fmt::format("{} KiB", bytes >> 10)
-                                                         : fmt::format("{} MiB", bytes >> 20));
-    words.emplace_back(name);
-    last = name;
+    if (name == std::exchange(last, name)) continue;
+    table.rows.push_back({transport, ranks, name_of(collective), name, bytes});
   }
-  return words;
-}
-
-// `start`, then the pieces, in lines of at most 80 columns that are broken between two pieces.
-std::string in_lines(const std::string& start, const std::vector<std::string>& pieces) {
-  std::string text, line = start;
-  for (const std::string& piece : pieces) {
-    if (line.size() + 1 + piece.size() > 80) {
-      text += line + "\n";
-      line.assign(start.size(), ' ');
-    }
-    line += " " + piece;
-  }
-  return text + line + "\n";
 }
 
 }  // namespace
@@ -146,8 +127,7 @@ std::array<double, 3> measure_adding() {
   return seconds;
 }
 
-std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options,
-                                                    const std::vector<Json>& rows,
+std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options, const Json& rows,
                                                     const std::array<double, 3>& adding) {
   std::map<std::string, MachineCosts> found;
   for (const auto& backend : options.backends) {
@@ -174,42 +154,36 @@ std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options,
 }
 
 std::string calibration_report(const std::map<std::string, MachineCosts>& costs, int ranks) {
-  std::string text;
-  const auto row = [&](const std::string& name, const std::string& unit, auto value_of,
-                       double scale) {
-    text += fmt::format("{:<28} {:<6}", name, unit);
-    for (const auto& [transport, c] : costs) text += fmt::format(" {:>9.3f}", value_of(c) * scale);
-    text += "\n";
+  Table table{{words("", "", 28), words("", "", 5)}};
+  table.indent = 0;
+  for (const auto& [transport, c] : costs) table.head.push_back(number(transport, "", fixed(3), 9));
+  const auto row = [&](const std::string& name, const char* unit, double scale, auto value_of) {
+    std::vector<Cell>& cells = table.rows.emplace_back(std::vector<Cell>{name, unit});
+    for (const auto& [transport, c] : costs) cells.push_back(value_of(c) * scale);
   };
-  text += fmt::format("{:<35}", "");
-  for (const auto& [transport, c] : costs) text += fmt::format(" {:>9}", transport);
-  text += "\n";
-  row(
-      "alpha", "us", [](const auto& c) { return c.common.alpha; }, 1e6);
-  row(
-      "turn", "us", [](const auto& c) { return c.common.turn; }, 1e6);
-  row(
-      "overhead", "us", [](const auto& c) { return c.common.overhead; }, 1e6);
+  for (const auto& [name, value] : {std::pair("alpha", &CostParameters::alpha),
+                                    {"turn", &CostParameters::turn},
+                                    {"overhead", &CostParameters::overhead}})
+    row(name, "us", 1e6, [&, value = value](const auto& c) { return c.common.*value; });
   using PerByte = MachineCosts::PerByte;
   for (const auto& [name, value] :
-       {std::pair("beta", &PerByte::beta), std::pair("copy", &PerByte::copy),
-        std::pair("gamma", &PerByte::gamma)})
+       {std::pair("beta", &PerByte::beta), {"copy", &PerByte::copy}, {"gamma", &PerByte::gamma}})
     for (std::size_t i = 0; i < lengths; ++i)
-      row(
-          fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
-          [&, value = value](const auto& c) { return c.per_byte[i].*value; }, 1e9);
-  text +=
-      "\nA message of b bytes takes alpha + beta b, and turn more for each additional\n"
-      "rank on a core. It occupies a core for overhead + copy b at each end. Adding b\n"
-      "bytes takes gamma b.\n"
-      "\nSelected algorithms for fp32:\n";
+      row(fmt::format("{}, buffers of {}", name, bytes_to_text(MachineCosts::lengths[i])), "ns/B",
+          1e9, [&, value = value](const auto& c) { return c.per_byte[i].*value; });
+  Table selected{{words("transport"), number("ranks", ""), words("collective"), words("algorithm"),
+                  number("from (B)", "")}};
   for (const auto& [transport, c] : costs)
     for (const int n : std::set<int>{4, ranks})
       for (const Collective collective :
            {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
-        text += in_lines(fmt::format("  {:<8} {} ranks  {:<15}", transport, n, name_of(collective)),
-                         selection_in_words(collective, c, n));
-  return text;
+        add_selection(selected, transport, collective, c, n);
+  return table.text() +
+         "\nA message of b bytes takes alpha + beta b, and turn more for each additional\n"
+         "rank on a core. It occupies a core for overhead + copy b at each end. Adding b\n"
+         "bytes takes gamma b.\n"
+         "\nSelected algorithms for fp32:\n" +
+         selected.text();
 }
 
 }  // namespace ringside::cli

@@ -51,8 +51,7 @@ std::array<double, 3> measure_adding();
 
 // The costs of each transport, from the measured rows.
 std::map<std::string, collectives::MachineCosts> costs_from_rows(
-    const BenchOptions& options, const std::vector<Json>& rows,
-    const std::array<double, 3>& adding);
+    const BenchOptions& options, const Json& rows, const std::array<double, 3>& adding);
 
 // The costs as a table, with an explanation and the algorithms that they lead to.
 std::string calibration_report(const std::map<std::string, collectives::MachineCosts>& costs,

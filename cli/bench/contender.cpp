@@ -43,9 +43,10 @@ class OnDevice {
   collectives::cuda::DeviceBuffer input_, output_;
 };
 
-// Runs one rank's part of a block.
-void measure_rank(Backend& backend, const Block& block, bool check, RankRecord& record,
-                  bool device = false) {
+// Runs one rank's part of a block. The results of a limit are meaningless.
+void measure_rank(const Contender& contender, Backend& backend, const Block& block,
+                  RankRecord& record) {
+  const bool check = contender.backend != nullptr, device = contender.limit == Limit::device;
   Call buffers = block.call;
   if (!check) buffers.collective = Collective::all_reduce;  // a limit moves bytes like this
   const BenchData data(buffers, backend.rank(), backend.size());
@@ -64,15 +65,17 @@ void measure_rank(Backend& backend, const Block& block, bool check, RankRecord& 
   if (check) record.wrong = std::max(record.wrong, data.wrong());
 }
 
+using MakeBackend = std::function<std::unique_ptr<Backend>(int rank)>;
+
 // Runs all ranks as threads of this process. Each thread calls make(rank) for its own rank.
-void measure_threads(const std::function<std::unique_ptr<Backend>(int)>& make, const Block& block,
-                     bool check, std::vector<RankRecord>& records, bool device = false) {
+void measure_threads(const Contender& contender, const MakeBackend& make, const Block& block,
+                     std::vector<RankRecord>& records) {
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_rank = [&](int rank) {
     const auto backend = make(rank);
     try {
-      measure_rank(*backend, block, check, records[static_cast<std::size_t>(rank)], device);
+      measure_rank(contender, *backend, block, records[static_cast<std::size_t>(rank)]);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
@@ -93,40 +96,20 @@ std::unique_ptr<Backend> ours_over(collectives::Connections connections) {
   return make_schedule_backend(behind_link(std::move(connections), options.link), options.executor);
 }
 
-void measure_with_threads(Contender& contender) {
-  contender.measure = [](const Block& block, std::vector<RankRecord>& records) {
-    const auto world = collectives::make_threads_world(static_cast<int>(records.size()));
-    const auto make = [&](int rank) { return ours_over(connect_threads(world, rank)); };
-    measure_threads(make, block, true, records);
-  };
-}
-
-// The ranks share a GPU. `bare` measures the GPU's limit instead.
-void measure_with_one_gpu(Contender& contender, bool bare) {
-  using namespace collectives::cuda;
-  contender.measure = [bare](const Block& block, std::vector<RankRecord>& records) {
-    const auto world = bare ? make_bare_gpu_world(static_cast<int>(records.size()))
-                            : make_one_gpu_world(static_cast<int>(records.size()));
-    const auto make = [&](int rank) { return make_one_gpu_backend(world, rank); };
-    measure_threads(make, block, !bare, records, true);
-  };
-}
-
-void measure_bare_copies(Contender& contender) {
-  contender.measure = [](const Block& block, std::vector<RankRecord>& records) {
-    const int size = static_cast<int>(records.size());
-    std::barrier barrier(size);
-    const auto make = [&](int rank) { return make_bare_copy(rank, size, barrier); };
-    measure_threads(make, block, false, records);
-  };
-}
-
-void measure_with(Contender& contender, std::shared_ptr<Backend> backend) {
-  const bool check = contender.backend != nullptr, device = check && contender.backend->device;
-  contender.measure = [backend, check, device](const Block& block,
-                                               std::vector<RankRecord>& records) {
-    measure_rank(*backend, block, check, records[0], device);
-  };
+// What makes the backend of each rank where all ranks are threads of this process. They meet in a
+// new world, which the function holds.
+MakeBackend world_of_threads(const Contender& contender, int size) {
+  if (contender.limit == Limit::device) {
+    const auto world = contender.backend ? collectives::cuda::make_one_gpu_world(size)
+                                         : collectives::cuda::make_bare_gpu_world(size);
+    return [world](int rank) { return collectives::cuda::make_one_gpu_backend(world, rank); };
+  }
+  if (contender.backend) {
+    const auto world = collectives::make_threads_world(size);
+    return [world](int rank) { return ours_over(connect_threads(world, rank)); };
+  }
+  const auto barrier = std::make_shared<std::barrier<>>(size);
+  return [barrier, size](int rank) { return make_bare_copy(rank, size, *barrier); };
 }
 
 std::unique_ptr<Backend> connect(const std::string& name, const std::string& algorithm,
@@ -146,25 +129,21 @@ std::vector<Contender> contenders_of(const BenchOptions& options, int ranks) {
   std::vector<Contender> contenders;
   for (const auto& name : options.backends) {
     const BenchBackend& backend = bench_backend_named(name);
-    Contender contender{.name = name,
-                        .algorithm = "",
-                        .backend = &backend,
-                        .limit = backend.limit,
-                        .set = set_of(backend, options.backends),
-                        .measure = {}};
-    const bool ours = backend.package.empty();
-    if (!ours) contenders.push_back(contender);
     // cuda_ipc has algorithms where each rank has a GPU.
     const bool is_kernels = name == "cuda_kernels" ||
                             (name == "cuda_ipc" && collectives::cuda::device_count() >= ranks);
     const bool has_algorithms =
-        !backend.device || (is_kernels && options.collective == Collective::all_reduce);
-    for (const auto& algorithm :
-         has_algorithms ? options.algorithms : std::vector<std::string>{"auto"}) {
-      if (!ours) break;
-      contender.algorithm = algorithm;
-      contenders.push_back(contender);
-    }
+        !backend.device() || (is_kernels && options.collective == Collective::all_reduce);
+    std::vector<std::string> algorithms = options.algorithms;
+    if (!has_algorithms) algorithms = {"auto"};
+    if (!backend.package.empty()) algorithms = {""};  // a library selects them itself
+    for (const std::string& algorithm : algorithms)
+      contenders.push_back({.name = name,
+                            .algorithm = algorithm,
+                            .backend = &backend,
+                            .limit = backend.limit,
+                            .set = set_of(backend, options.backends),
+                            .measure = {}});
   }
   const bool has_no_limit = options.collective == Collective::barrier ||
                             options.collective == Collective::gather ||
@@ -188,15 +167,20 @@ void open_contender(Contender& contender, const RankInfo& meeting) {
   const bool in_one_process = contender.backend
                                   ? contender.backend->ranks_run_as == RanksRunAs::threads
                                   : contender.limit != Limit::tcp;
-  contender.takes_part = meeting.rank == 0 || !in_one_process;
-  if (in_one_process && contender.takes_part && contender.limit == Limit::device)
-    return measure_with_one_gpu(contender, !contender.backend);
-  if (in_one_process && contender.takes_part)
-    return contender.backend ? measure_with_threads(contender) : measure_bare_copies(contender);
-  if (!in_one_process)
-    measure_with(contender, contender.backend
-                                ? connect(contender.name, contender.algorithm, meeting)
-                                : make_bare_ring(meeting));
+  if (in_one_process) {
+    if (meeting.rank != 0) return;
+    contender.measure = [contender](const Block& block, std::vector<RankRecord>& records) {
+      const auto make = world_of_threads(contender, static_cast<int>(records.size()));
+      measure_threads(contender, make, block, records);
+    };
+    return;
+  }
+  const std::shared_ptr<Backend> backend =
+      contender.backend ? connect(contender.name, contender.algorithm, meeting)
+                        : make_bare_ring(meeting);
+  contender.measure = [contender, backend](const Block& block, std::vector<RankRecord>& records) {
+    measure_rank(contender, *backend, block, records[0]);
+  };
 }
 
 }  // namespace ringside::cli

@@ -36,7 +36,6 @@ struct Contender {
   const BenchBackend* backend = nullptr;  // none: a limit
   Limit limit = Limit::tcp;               // the limit that it is, or is compared with
   int set = 0;                            // the set whose ranks measure (process_layout.hpp)
-  bool takes_part = false;                // whether this process measures
   // Measures a block, with one record for each rank that this process runs.
   std::function<void(const Block&, std::vector<RankRecord>&)> measure;
 

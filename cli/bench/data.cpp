@@ -1,14 +1,13 @@
 #include "cli/bench/data.hpp"
 
 #include <array>
-#include <bit>
 #include <cstring>
 #include <new>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/random.hpp"
 #include "collectives/algorithms/chunks.hpp"
+#include "collectives/half.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -44,32 +43,28 @@ std::int64_t reduced(const Call& call, int ranks, std::uint64_t i) {
   return call.reduce == ReduceOp::avg ? result / ranks : result;
 }
 
-// An integer from 0 to 2048 as IEEE binary16.
-std::uint16_t half_bits(std::int64_t value) {
-  if (value == 0) return 0;
-  const int exponent = std::bit_width(static_cast<std::uint64_t>(value)) - 1;
-  const std::int64_t fraction =
-      exponent <= 10 ? value << (10 - exponent) : value >> (exponent - 10);
-  return static_cast<std::uint16_t>(((exponent + 15) << 10) | (fraction & 0x3ff));
-}
-
 template <class T>
 void put(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
 void put_as(DataType type, std::byte* at, std::int64_t value) {
-  const std::string_view name = name_of(type);
-  if (name == "fp32") return put(at, static_cast<float>(value));
-  if (name == "fp64") return put(at, static_cast<double>(value));
-  if (name == "fp16") return put(at, half_bits(value));
-  if (name == "bf16")
-    return put(at, static_cast<std::uint16_t>(
-                       std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16));
-  if (name == "int32") return put(at, static_cast<std::int32_t>(value));
-  if (name == "int64") return put(at, value);
-  if (name == "uint8") return put(at, static_cast<std::uint8_t>(value));
-  fail("bench has no test data of the type {}", name);
+  switch (type) {
+    case DataType::fp32:
+      return put(at, static_cast<float>(value));
+    case DataType::fp64:
+      return put(at, static_cast<double>(value));
+    case DataType::fp16:
+      return put(at, collectives::Fp16(static_cast<float>(value)));
+    case DataType::bf16:
+      return put(at, collectives::Bf16(static_cast<float>(value)));
+    case DataType::int32:
+      return put(at, static_cast<std::int32_t>(value));
+    case DataType::int64:
+      return put(at, value);
+    case DataType::uint8:
+      return put(at, static_cast<std::uint8_t>(value));
+  }
 }
 
 // One period of the data of `source`, or of the reduction over all ranks, as bytes.
@@ -94,16 +89,18 @@ void for_each_stretch(std::uint64_t count, std::uint64_t at, Body body) {
   }
 }
 
-// The part of the whole that a rank contributes: `count` elements from element `at`.
-struct Share {
+// A piece of a buffer: `count` elements of the data of `source`, from element `at`.
+struct Piece {
+  int source = 0;
   std::uint64_t at = 0, count = 0;
 };
 
-Share input_share(const Call& call, int rank, const Chunks& blocks) {
+// What a rank contributes.
+Piece input_of(const Call& call, int rank, const Chunks& blocks) {
   if (call.collective == Collective::barrier || call.collective == Collective::broadcast) return {};
   if (call.collective == Collective::all_gather || call.collective == Collective::gather)
-    return {blocks.begin(rank), blocks.size(rank)};
-  return {0, call.count};
+    return {rank, blocks.begin(rank), blocks.size(rank)};
+  return {rank, 0, call.count};
 }
 
 std::uint64_t output_count(const Call& call, int rank, const Chunks& blocks) {
@@ -113,11 +110,40 @@ std::uint64_t output_count(const Call& call, int rank, const Chunks& blocks) {
   return call.count;
 }
 
-void fill(std::byte* into, const Call& call, int source, int ranks, Share share) {
-  const auto bytes = pattern(call, source, ranks);
+// What must be in the output at the end, piece after piece.
+std::vector<Piece> result_of(const Call& call, int rank, const Chunks& blocks) {
+  std::vector<Piece> of_each_rank;
+  for (int r = 0; r < blocks.chunks(); ++r) {
+    const int block = call.collective == Collective::all_to_all ? rank : r;
+    of_each_rank.push_back({r, blocks.begin(block), blocks.size(r)});
+  }
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return {{of_all_ranks, 0, call.count}};
+    case Collective::reduce:
+      if (rank != call.root) return {};
+      return {{of_all_ranks, 0, call.count}};
+    case Collective::reduce_scatter:
+      return {{of_all_ranks, blocks.begin(rank), blocks.size(rank)}};
+    case Collective::broadcast:
+      return {{call.root, 0, call.count}};
+    case Collective::scatter:
+      return {{call.root, blocks.begin(rank), blocks.size(rank)}};
+    case Collective::gather:
+      return rank == call.root ? of_each_rank : std::vector<Piece>{};
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      return of_each_rank;
+    default:
+      return {};  // barrier
+  }
+}
+
+void fill(std::byte* into, const Call& call, int ranks, const Piece& piece) {
+  const auto bytes = pattern(call, piece.source, ranks);
   const std::size_t element = size_of(call.type);
   for_each_stretch(
-      share.count, share.at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
+      piece.count, piece.at, [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
         std::memcpy(into + done * element, bytes.data() + position * element, length * element);
       });
 }
@@ -135,65 +161,34 @@ BenchData::Buffer BenchData::allocate(std::size_t bytes) {
 BenchData::BenchData(const Call& call, int rank, int ranks)
     : call_(call), rank_(rank), ranks_(ranks) {
   const Chunks blocks = Chunks::even(call.count, ranks);
-  const Share share = input_share(call, rank, blocks);
-  input_bytes_ = share.count * size_of(call.type);
+  const Piece contribution = input_of(call, rank, blocks);
+  input_bytes_ = contribution.count * size_of(call.type);
   input_ = allocate(input_bytes_);
-  fill(input_.get(), call, rank, ranks, share);
+  fill(input_.get(), call, ranks, contribution);
   output_bytes_ = output_count(call, rank, blocks) * size_of(call.type);
   output_ = allocate(output_bytes_);
   std::memset(output_.get(), 0x5a, output_bytes_);
   if (call.collective == Collective::broadcast && rank == call.root)
-    fill(output_.get(), call, rank, ranks, {0, call.count});
+    fill(output_.get(), call, ranks, {rank, 0, call.count});
 }
 
 std::uint64_t BenchData::wrong() const {
-  const Chunks blocks = Chunks::even(call_.count, ranks_);
-  switch (call_.collective) {
-    case Collective::all_reduce:
-      return wrong_in(0, call_.count, of_all_ranks, 0);
-    case Collective::reduce:
-      return rank_ == call_.root ? wrong_in(0, call_.count, of_all_ranks, 0) : 0;
-    case Collective::reduce_scatter:
-      return wrong_in(0, blocks.size(rank_), of_all_ranks, blocks.begin(rank_));
-    case Collective::broadcast:
-      return wrong_in(0, call_.count, call_.root, 0);
-    case Collective::scatter:
-      return wrong_in(0, blocks.size(rank_), call_.root, blocks.begin(rank_));
-    case Collective::gather:
-      return rank_ == call_.root ? wrong_in_blocks(blocks, -1) : 0;
-    case Collective::all_gather:
-      return wrong_in_blocks(blocks, -1);
-    case Collective::all_to_all:
-      return wrong_in_blocks(blocks, rank_);
-    default:
-      return 0;  // barrier
-  }
-}
-
-// Checks an output of one block from each rank: the rank's block `which`, or, if that is -1, the
-// block with the rank's own number.
-std::uint64_t BenchData::wrong_in_blocks(const Chunks& blocks, int which) const {
-  std::uint64_t wrong = 0;
-  for (int r = 0; r < ranks_; ++r)
-    wrong += wrong_in(blocks.begin(r), blocks.size(r), r, blocks.begin(which < 0 ? r : which));
-  return wrong;
-}
-
-// How many elements of the output from `begin` differ from the source's elements from `at`; `count`
-// elements are compared.
-std::uint64_t BenchData::wrong_in(std::uint64_t begin, std::uint64_t count, int source,
-                                  std::uint64_t at) const {
-  const auto expected = pattern(call_, source, ranks_);
   const std::size_t element = size_of(call_.type);
+  const std::byte* output = output_.get();
   std::uint64_t wrong = 0;
-  for_each_stretch(count, at,
-                   [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
-                     const std::byte* seen = output_.get() + (begin + done) * element;
-                     const std::byte* wanted = expected.data() + position * element;
-                     if (std::memcmp(seen, wanted, length * element) == 0) return;
-                     for (std::uint64_t i = 0; i < length; ++i)
-                       wrong += std::memcmp(seen + i * element, wanted + i * element, element) != 0;
-                   });
+  for (const Piece& piece : result_of(call_, rank_, Chunks::even(call_.count, ranks_))) {
+    const auto expected = pattern(call_, piece.source, ranks_);
+    for_each_stretch(piece.count, piece.at,
+                     [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
+                       const std::byte* seen = output + done * element;
+                       const std::byte* wanted = expected.data() + position * element;
+                       if (std::memcmp(seen, wanted, length * element) == 0) return;
+                       for (std::uint64_t i = 0; i < length; ++i)
+                         wrong +=
+                             std::memcmp(seen + i * element, wanted + i * element, element) != 0;
+                     });
+    output += piece.count * element;
+  }
   return wrong;
 }
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "collectives/algorithms/chunks.hpp"
 #include "collectives/call.hpp"
 
 namespace ringside::cli {
@@ -34,10 +33,6 @@ class BenchData {
   };
   using Buffer = std::unique_ptr<std::byte, Free>;
   static Buffer allocate(std::size_t bytes);
-
-  std::uint64_t wrong_in_blocks(const collectives::Chunks& blocks, int which) const;
-  std::uint64_t wrong_in(std::uint64_t begin, std::uint64_t count, int source,
-                         std::uint64_t at) const;
 
   collectives::Call call_;
   int rank_, ranks_;

@@ -41,7 +41,7 @@ void add_point(Chart& chart, const Series& series, double bytes, double value) {
 
 }  // namespace
 
-std::string bench_plot(const std::vector<Json>& rows, bool by_algorithm) {
+std::string bench_plot(const Json& rows, bool by_algorithm) {
   std::vector<Chart> charts;
   std::vector<std::string> lines;  // in the order of measurement, which determines their colours
   for (const Json& row : rows) {

@@ -27,19 +27,12 @@ std::vector<const BenchBackend*> under_mpirun(const std::vector<std::string>& ba
   return result;
 }
 
-void set_variables(const std::vector<std::string>& settings) {
-  for (const auto& setting : settings) {
-    const auto equals = setting.find('=');
-    ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
-  }
-}
-
 // Replaces this process, which the launcher started, by mpirun.
 [[noreturn]] void become_mpirun(const BenchBackend& backend, int set, int ranks) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
     ::unsetenv(name);
-  set_variables(backend.environment);
-  set_variables({fmt::format("{}={}", set_variable, set)});
+  for (const auto& [name, value] : backend.environment) ::setenv(name, value, 1);
+  ::setenv(set_variable, std::to_string(set).c_str(), 1);
   // A laptop has fewer cores than ranks, a container runs as root, and our own ranks are not bound
   // to cores either.
   std::vector<std::string> command{
@@ -104,8 +97,8 @@ ProcessLayout find_process_layout(const BenchOptions& options) {
 }
 
 int start_bench_job(const BenchOptions& options, int ranks, const std::string& rows_file) {
-  set_variables({fmt::format("{}={}", ranks_variable, ranks),
-                 fmt::format("{}={}", rows_variable, rows_file)});
+  ::setenv(ranks_variable, std::to_string(ranks).c_str(), 1);
+  ::setenv(rows_variable, rows_file.c_str(), 1);
   LaunchOptions job;
   job.ranks = ranks + static_cast<int>(under_mpirun(options.backends).size());
   job.output = RankOutput::rank_0_bare;

@@ -25,43 +25,37 @@ std::string time_text(double us) {
 
 }  // namespace
 
-std::string BenchRow::algorithm() const {
-  return ours ? std::string(collectives::all_algorithms().at(call.algorithm).name) : "library";
-}
-
-std::string BenchRow::op() const {
-  return collectives::reduces(call.collective) ? std::string(name_of(call.reduce)) : "none";
-}
-
 std::string bench_title(const BenchRow& row) {
-  const std::string op = row.op() == "none" ? "" : fmt::format(" ({})", row.op());
-  return fmt::format("{} of {}{}, {} on {} cores", name_of(row.call.collective),
-                     name_of(row.call.type), op, counted(row.ranks, "rank"),
-                     std::thread::hardware_concurrency());
+  const collectives::Call& call = row.call;
+  return fmt::format(
+      "{} of {}{}, {} on {} cores", name_of(call.collective), name_of(call.type),
+      collectives::reduces(call.collective) ? fmt::format(" ({})", name_of(call.reduce)) : "",
+      counted(row.ranks, "rank"), std::thread::hardware_concurrency());
 }
 
-Table bench_table() {
-  return {
-      .head = {number("size (B)", "bytes", {}, 9), words("backend", "backend", 8),
-               words("algorithm", "algorithm", 18), number("time (us)", "time_us", time_text, 9),
-               number("algbw", "algbw_gbps", figure(3, 6), 6),
-               number("busbw", "busbw_gbps", figure(3, 6), 6),
-               number("bare", "limit_gbps", figure(3, 6), 6),
-               number("ratio", "ratio", figure(2, 5), 5), number("wrong", "wrong", {}, 5)},
-      .indent = 0,
-      .gap = 1};
-}
-
-std::vector<Cell> cells_of(const BenchRow& row) {
-  return {row.bytes(),    row.backend,    row.algorithm(), row.seconds * 1e6, row.algbw_gbps(),
-          row.busbw_gbps, row.limit_gbps, row.ratio(),     row.wrong};
-}
-
-Facts facts_of(const BenchRow& row) {
-  return {{"collective", name_of(row.call.collective)},
-          {"ranks", row.ranks},
-          {"type", name_of(row.call.type)},
-          {"op", row.op()}};
+Table bench_table(const std::vector<BenchRow>& rows) {
+  Table table{.head = {only_in_json("collective"), only_in_json("ranks"), only_in_json("type"),
+                       only_in_json("op"), number("size (B)", "bytes", {}, 9),
+                       words("backend", "backend", 8), words("algorithm", "algorithm", 18),
+                       number("time (us)", "time_us", time_text, 9),
+                       number("algbw", "algbw_gbps", figure(3, 6), 6),
+                       number("busbw", "busbw_gbps", figure(3, 6), 6),
+                       number("bare", "limit_gbps", figure(3, 6), 6),
+                       number("ratio", "ratio", figure(2, 5), 5), number("wrong", "wrong", {}, 5)},
+              .indent = 0,
+              .gap = 1};
+  for (const BenchRow& row : rows) {
+    const collectives::Call& call = row.call;
+    const std::uint64_t bytes = call.count * size_of(call.type);
+    const double algbw = row.seconds > 0 ? static_cast<double>(bytes) / row.seconds * 1e-9 : 0,
+                 ratio = row.limit_gbps > 0 ? row.busbw_gbps / row.limit_gbps : 0;
+    table.rows.push_back(
+        {name_of(call.collective), row.ranks, name_of(call.type),
+         collectives::reduces(call.collective) ? name_of(call.reduce) : "none", bytes, row.backend,
+         row.ours ? collectives::all_algorithms().at(call.algorithm).name : "library",
+         row.seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
+  }
+  return table;
 }
 
 }  // namespace ringside::cli

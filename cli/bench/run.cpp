@@ -45,7 +45,6 @@ class Bench {
         contenders_(contenders_of(options, layout.in_set.size)) {
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       if (i > 0 && contenders_[i].name == contenders_[i - 1].name)
-        contenders_[i].takes_part = contenders_[i - 1].takes_part,
         contenders_[i].measure = contenders_[i - 1].measure;  // over the same connections
       else
         open(contenders_[i]);
@@ -115,7 +114,7 @@ class Bench {
     };
     if (contender.algorithm != "auto") return number_of(contender.algorithm);
     // Devices have no calibration: take the algorithm that moves the fewest bytes.
-    if (contender.backend->device) return number_of(algorithm_on_device(contender, call));
+    if (contender.backend->device()) return number_of(algorithm_on_device(contender, call));
     // The algorithm that a ProcessGroup over this transport would select, decided by rank 0.
     std::uint8_t algorithm = 0;
     if (all_processes_.rank() == 0) {

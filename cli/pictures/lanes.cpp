@@ -68,7 +68,10 @@ std::string draw(const std::vector<Lane>& lanes, double scale, const std::string
 
 std::string svg_file(const std::string& title, const std::vector<Lane>& lanes, double scale,
                      double pixels) {
-  constexpr double left = 30, margin = 6, row = 31;  // a lane is 28 high
+  constexpr double margin = 6, row = 31;  // a lane is 28 high
+  double left = 30;
+  for (const Lane& lane : lanes)
+    left = std::max(left, 14 + 7.5 * static_cast<double>(lane.name.size()));
   std::string content;
   double y = margin;
   for (const Lane& lane : lanes) {

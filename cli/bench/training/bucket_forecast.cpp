@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
-#include <string>
 
 #include "autograd/engine/engine.hpp"
 #include "base/clock.hpp"
-#include "base/error.hpp"
 #include "cli/bench/training/step_bench.hpp"
 #include "cli/pictures/median.hpp"
 #include "ddp/buckets.hpp"
@@ -47,7 +44,8 @@ BackwardTimes time_backward(const transformer::Model& model, const transformer::
   }
   BackwardTimes times;
   times.seconds = median(backward);
-  for (const auto& each : ready) times.ready.push_back(median(each));
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    times.ready[parameters[i].name] = median(ready[i]);
   return times;
 }
 
@@ -58,18 +56,10 @@ double BucketSize::mean_bytes() const {
 }
 
 std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const BackwardTimes& times) {
-  const auto parameters = parallel::trained_parameters(module);
-  require(parameters.size() == times.ready.size(),
-          "{} gradients were timed, but the model has {} parameters", times.ready.size(),
-          parameters.size());
-  std::map<std::string, double> ready;
   double gradient_mb = 0;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    ready[parameters[i].name] = times.ready[i];
-    const autograd::Tensor& tensor = parameters[i].tensor;
+  for (const auto& [name, tensor] : parallel::trained_parameters(module))
     gradient_mb +=
         static_cast<double>(tensor.elements()) * static_cast<double>(size_of(tensor.dtype())) / 1e6;
-  }
   std::vector<BucketSize> sizes;
   for (double power = std::pow(10, std::floor(std::log10(gradient_mb / 100)));; power *= 10)
     for (const double factor : {1.0, 1.5, 2.0, 3.0, 5.0, 7.0}) {
@@ -78,7 +68,7 @@ std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const Backw
       for (const ddp::Bucket& bucket : ddp::plan_buckets(module, mb)) {
         double last = 0;
         for (const ddp::BucketEntry& entry : bucket.entries)
-          last = std::max(last, ready.at(entry.parameter.name));
+          last = std::max(last, times.ready.at(entry.parameter.name));
         size.buckets.push_back(
             {static_cast<double>(bucket.elements) * static_cast<double>(size_of(bucket.dtype)),
              last});
@@ -89,18 +79,20 @@ std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const Backw
     }
 }
 
-const BucketSize& best_of(const std::vector<BucketSize>& sizes, const ddp::BucketModel& model,
-                          double backward) {
-  return *std::min_element(sizes.rbegin(), sizes.rend(), [&](const auto& a, const auto& b) {
-    return ddp::exposed_seconds(model, a.buckets, backward) <
-           ddp::exposed_seconds(model, b.buckets, backward);
+const BucketSize& BucketForecast::best() const {
+  return *std::min_element(sizes.rbegin(), sizes.rend(), [this](const auto& a, const auto& b) {
+    return exposed(a) < exposed(b);
   });
 }
 
-std::vector<double> sizes_to_measure(const std::vector<BucketSize>& sizes,
-                                     const ddp::BucketModel& model, double backward,
-                                     std::size_t wanted) {
-  std::set<double> chosen{best_of(sizes, model, backward).mb};
+const BucketSize& BucketForecast::size_of(double mb) const {
+  const auto larger = std::find_if(sizes.begin() + 1, sizes.end(),
+                                   [mb](const BucketSize& size) { return size.mb > mb; });
+  return *(larger - 1);
+}
+
+std::vector<double> BucketForecast::sizes_to_measure(std::size_t wanted) const {
+  std::set<double> chosen{best().mb};
   for (std::size_t parts = 1; chosen.size() < std::min(wanted, sizes.size()); ++parts)
     for (std::size_t i = 0; i <= parts && chosen.size() < wanted; ++i)
       chosen.insert(sizes[i * (sizes.size() - 1) / parts].mb);

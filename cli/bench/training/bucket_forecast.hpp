@@ -2,6 +2,9 @@
 // measures are chosen by it, and the report draws it.
 #pragma once
 
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/nn/module.hpp"
@@ -15,8 +18,9 @@ namespace ringside::cli {
 
 // When the gradients of a model are complete, without communication.
 struct BackwardTimes {
-  std::vector<double> ready;  // of each trained parameter, seconds since the begin of backward
-  double seconds = 0;         // of backward
+  // Of each trained parameter by its name: seconds since the begin of backward.
+  std::map<std::string, double> ready;
+  double seconds = 0;  // of backward
 };
 
 // Medians over a few backwards of one rank, without communication; all ranks of `world` compute at
@@ -36,14 +40,24 @@ struct BucketSize {
 // of them. Those that divide the gradients like a smaller one are left out.
 std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const BackwardTimes& times);
 
-// The size with the least exposed communication; of two that are equal, the larger.
-const BucketSize& best_of(const std::vector<BucketSize>& sizes, const ddp::BucketModel& model,
-                          double backward);
+// What every bucket size is predicted to expose over one group of ranks.
+struct BucketForecast {
+  std::vector<BucketSize> sizes;                       // at least one, in ascending order
+  double backward = 0;                                 // seconds, without communication
+  std::vector<std::pair<double, double>> all_reduces;  // measured: bytes, seconds
+  ddp::BucketModel model = ddp::fit_bucket_model(all_reduces);
 
-// `wanted` sizes in MB, or all if there are fewer: the best of them, and others from the smallest
-// to the largest.
-std::vector<double> sizes_to_measure(const std::vector<BucketSize>& sizes,
-                                     const ddp::BucketModel& model, double backward,
-                                     std::size_t wanted);
+  // Seconds of communication, by following the buckets in time.
+  double exposed(const BucketSize& size) const {
+    return ddp::exposed_seconds(model, size.buckets, backward);
+  }
+  // The size with the least exposed communication; of two that are equal, the larger.
+  const BucketSize& best() const;
+  // The one that divides the gradients like a limit of `mb`.
+  const BucketSize& size_of(double mb) const;
+  // `wanted` sizes in MB, or all if there are fewer: the best of them, and others from the smallest
+  // to the largest.
+  std::vector<double> sizes_to_measure(std::size_t wanted) const;
+};
 
 }  // namespace ringside::cli

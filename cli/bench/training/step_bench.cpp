@@ -1,7 +1,7 @@
 #include "cli/bench/training/step_bench.hpp"
 
-#include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
 
 #include "autograd/optim/adamw.hpp"
@@ -38,9 +38,13 @@ std::vector<StepFigures> StepBench::measure(int steps) {
   std::vector<StepTimes> own;
   for (int i = 0; i < steps; ++i)
     for (std::size_t c = 0; c < contenders_.size(); ++c) own.push_back(timed_step(c));
-  const TimesOfRanks ranks = from_all_ranks(own);
+  std::vector<StepTimes> all(own.size() * static_cast<std::size_t>(world_.size()));
+  const auto bytes = [](const auto& times) { return times.size() * sizeof(StepTimes); };
+  world_.all_gather({own.data(), bytes(own), collectives::DataType::uint8},
+                    {all.data(), bytes(all), collectives::DataType::uint8}, "step times");
   std::vector<StepFigures> figures;
-  for (std::size_t c = 0; c < contenders_.size(); ++c) figures.push_back(figures_of(c, ranks));
+  for (std::size_t c = 0; c < contenders_.size(); ++c)
+    figures.push_back(figures_of(c, all, own.size()));
   return figures;
 }
 
@@ -72,32 +76,22 @@ StepBench::StepTimes StepBench::timed_step(std::size_t c) {
           static_cast<double>(one.group->traffic().payload_bytes_sent - bytes)};
 }
 
-StepBench::TimesOfRanks StepBench::from_all_ranks(const std::vector<StepTimes>& own) {
-  const std::size_t count = own.size(), size = static_cast<std::size_t>(world_.size());
-  std::vector<StepTimes> all(count * size);
-  const auto bytes = [](auto& times) { return times.size() * sizeof(StepTimes); };
-  world_.all_gather({own.data(), bytes(own), collectives::DataType::uint8},
-                    {all.data(), bytes(all), collectives::DataType::uint8}, "step times");
-  TimesOfRanks ranks;
-  for (auto begin = all.begin(); begin != all.end(); begin += static_cast<std::ptrdiff_t>(count))
-    ranks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
-  return ranks;
-}
-
-StepFigures StepBench::figures_of(std::size_t c, const TimesOfRanks& ranks) {
+// `count` is the number of a rank's times: [step x contender].
+StepFigures StepBench::figures_of(std::size_t c, const std::vector<StepTimes>& all,
+                                  std::size_t count) const {
   std::vector<double> seconds, network, exposed;
-  for (std::size_t i = c; i < ranks[0].size(); i += contenders_.size()) {
-    const auto slowest =
-        std::max_element(ranks.begin(), ranks.end(),
-                         [i](const auto& a, const auto& b) { return a[i].seconds < b[i].seconds; });
-    seconds.push_back((*slowest)[i].seconds), network.push_back((*slowest)[i].network),
-        exposed.push_back((*slowest)[i].exposed);
+  for (std::size_t i = c; i < count; i += contenders_.size()) {
+    StepTimes slowest;
+    for (std::size_t at = i; at < all.size(); at += count)
+      if (all[at].seconds > slowest.seconds) slowest = all[at];
+    seconds.push_back(slowest.seconds);
+    network.push_back(slowest.network);
+    exposed.push_back(slowest.exposed);
   }
   double bytes = 0;
-  for (const auto& rank : ranks) bytes += rank[c].bytes;
+  for (std::size_t at = c; at < all.size(); at += count) bytes += all[at].bytes;
   return {median(seconds), median(network), median(exposed),
-          static_cast<std::int64_t>(ranks[0][c].calls),
-          std::llround(bytes / static_cast<double>(ranks.size()))};
+          static_cast<std::int64_t>(all[c].calls), std::llround(bytes / world_.size())};
 }
 
 double StepBench::loss(std::size_t c) {
@@ -113,6 +107,11 @@ void require_equal_losses(const std::vector<std::pair<std::string, double>>& los
             "{} has a loss of {}, but {} has {}: one of them trains wrongly", name, loss, first,
             wanted);
   }
+}
+
+double over_ranks(double value, collectives::ReduceOp op, collectives::ProcessGroup& group) {
+  group.all_reduce(std::span(&value, 1), op);
+  return value;
 }
 
 void synchronise(autograd::Device device) {

@@ -74,11 +74,9 @@ class StepBench {
     double seconds = 0, network = 0, exposed = 0, calls = 0, bytes = 0;
   };
   static_assert(sizeof(StepTimes) == 5 * sizeof(double));
-  using TimesOfRanks = std::vector<std::vector<StepTimes>>;  // [rank][step x contender]
-
   StepTimes timed_step(std::size_t contender);
-  TimesOfRanks from_all_ranks(const std::vector<StepTimes>& own);
-  StepFigures figures_of(std::size_t contender, const TimesOfRanks& ranks);
+  StepFigures figures_of(std::size_t contender, const std::vector<StepTimes>& all,
+                         std::size_t count) const;
 
   collectives::ProcessGroup& world_;
   transformer::Config config_;
@@ -90,6 +88,9 @@ class StepBench {
 
 // Throws Error if the losses of these contenders differ: all see the same batch.
 void require_equal_losses(const std::vector<std::pair<std::string, double>>& losses);
+
+// One number of each rank, reduced. Every rank must call it.
+double over_ranks(double value, collectives::ReduceOp op, collectives::ProcessGroup& group);
 
 // Waits until the device has computed.
 void synchronise(autograd::Device device);

@@ -31,37 +31,26 @@ transformer::Batch StepOptions::sequences(std::int64_t first, std::int64_t count
   return chosen;
 }
 
-Facts BenchRun::facts(std::initializer_list<std::string_view> keys) const {
-  const Facts all = {{"model", model},
-                     {"parameters", parameters},
-                     {"ranks", ranks},
-                     {"backend", backend},
-                     {"link", link.empty() ? Cell(nullptr) : Cell(link)},
-                     {"batch", batch},
-                     {"sequence", sequence},
-                     {"threads", threads},
-                     {"type", dtype},
-                     {"device", device}};
-  Facts chosen;
-  for (const std::string_view key : keys) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const auto& fact) { return fact.first == key; });
-    require(found != all.end(), "there is no fact '{}' of a run", key);
-    chosen.push_back(*found);
-  }
-  return chosen;
+std::string BenchRun::title() const {
+  const std::string behind = link.empty() ? "" : ", each behind a link of " + link,
+                    where = ranks == 0 ? ""
+                                       : fmt::format(" on {} over {}{}", counted(ranks, "rank"),
+                                                     backend, behind),
+                    each = ranks == 0 ? "" : " each", on = device == "cpu" ? "" : ", on " + device;
+  return fmt::format("{}: {} parameters{}; batch {} x {}{}, {}, AdamW, {}{}{}", model,
+                     with_unit(static_cast<double>(parameters)), where, batch, sequence, each,
+                     dtype, counted(threads, "thread"), each, on);
 }
 
-std::string BenchRun::parameters_text() const {
-  return with_unit(static_cast<double>(parameters)) + " parameters";
-}
-
-std::string BenchRun::threads_text() const {
-  return counted(threads, "thread") + " each" + device_text();
-}
-
-std::string BenchRun::device_text() const {
-  return device == "cpu" ? "" : ", on " + device;
+Facts BenchRun::facts() const {
+  Facts facts = {{"model", model},       {"parameters", parameters}, {"batch", batch},
+                 {"sequence", sequence}, {"threads", threads},       {"type", dtype},
+                 {"device", device}};
+  if (ranks > 0)
+    facts.insert(facts.end(), {{"ranks", ranks},
+                               {"backend", backend},
+                               {"link", link.empty() ? Cell(nullptr) : Cell(link)}});
+  return facts;
 }
 
 BenchRun describe_run(const StepOptions& options, const std::string& device,
@@ -73,6 +62,19 @@ BenchRun describe_run(const StepOptions& options, const std::string& device,
   if (const auto link = collectives::link_from_environment()) run.link = to_text(*link);
   if (group) run.ranks = group->size(), run.backend = group->backend_name();
   return run;
+}
+
+void write_results(const std::vector<BenchResult>& results, const std::string& json_path) {
+  std::FILE* const out = file_beside(json_path);
+  Json all = Json::array();
+  for (const BenchResult& result : results) {
+    fmt::print(out, "{}{}", &result == &results.front() ? "" : "\n", result.text);
+    const Json rows = result.figures.is_array() ? result.figures : Json{result.figures};
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  std::fflush(out);
+  if (json_path.empty()) return;
+  write_json_file(json_path, results.size() == 1 ? results[0].figures : all);
 }
 
 }  // namespace ringside::cli

@@ -1,11 +1,11 @@
-// What the benches of a training step measure, and how their reports describe it.
+// What the benches of a training step measure, how they describe it, and how they write it.
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "cli/pictures/json_file.hpp"
 #include "cli/pictures/table.hpp"
 #include "collectives/process_group.hpp"
 #include "transformer/config.hpp"
@@ -27,23 +27,30 @@ struct StepOptions {
   transformer::Batch sequences(std::int64_t first, std::int64_t count) const;
 };
 
-// One run as its titles and its JSON describe it.
+// One run as its title and its JSON describe it.
 struct BenchRun {
   std::string model, dtype, device = "cpu";
   std::string backend = {}, link = {};                   // link: "" or "1 Gbps, 50 us"
   std::int64_t parameters = 0, batch = 0, sequence = 0;  // batch: of each rank
-  int ranks = 1, threads = 1, steps = 0;                 // threads: of each rank
+  int ranks = 0, threads = 1, steps = 0;                 // ranks 0: no group; threads: of each rank
 
-  // These facts under their keys in JSON: "model", "parameters", "ranks", "backend", "link",
-  // "batch", "sequence", "threads", "type", "device".
-  Facts facts(std::initializer_list<std::string_view> keys) const;
-  std::string parameters_text() const;  // "857k parameters"
-  std::string device_text() const;      // ", on cuda"; nothing for the CPU
-  std::string threads_text() const;     // "1 thread each", and device_text()
+  // "tiny: 857k parameters on 3 ranks over shm; batch 1 x 32 each, fp32, AdamW, 1 thread each"
+  std::string title() const;
+  Facts facts() const;  // for each row in JSON
 };
 
 // A run with as many threads as this process computes on; without `group` on one rank.
 BenchRun describe_run(const StepOptions& options, const std::string& device,
                       const collectives::ProcessGroup* group = nullptr);
+
+// What a bench has measured in one run: over one backend, or with one number of threads.
+struct BenchResult {
+  std::string text;  // for people
+  Json figures;      // rows, or an object
+};
+
+// Prints the texts, separated by blank lines, and writes the figures to `json_path`, if there is
+// one. The rows of several results become one array; several objects become an array.
+void write_results(const std::vector<BenchResult>& results, const std::string& json_path);
 
 }  // namespace ringside::cli

@@ -50,18 +50,23 @@ std::vector<StrategyRow> measure_strategies(StepBench& bench, int steps,
   return rows;
 }
 
+planning::Plan plan_of_strategy(const StepOptions& options, const StrategyName& name, int ranks,
+                                autograd::Device device) {
+  training::TrainerOptions training;
+  training.batch = options.batch * ranks, training.sequence = options.sequence;
+  return training::run_plan(training, autograd::dtype_named(options.dtype), device, ranks,
+                            name.strategy, bucket_mb_of(name));
+}
+
 planning::RankMemory memory_of_strategies(const StepOptions& options,
                                           const std::vector<StrategyName>& strategies, int ranks,
                                           autograd::Device device) {
-  training::TrainerOptions training;
-  training.batch = options.batch * ranks, training.sequence = options.sequence;
   const auto model = planning::model_from(options.config(), options.model);
   planning::RankMemory all;
   double activations = 0;
   for (const StrategyName& name : strategies) {
-    const auto plan = training::run_plan(training, autograd::dtype_named(options.dtype), device,
-                                         ranks, name.strategy, bucket_mb_of(name));
-    const auto need = planning::memory_of_rank(model, plan, 0);
+    const auto need =
+        planning::memory_of_rank(model, plan_of_strategy(options, name, ranks, device), 0);
     for (const planning::MemoryRow& row : need.rows)
       if (row.counted != autograd::MemoryKind::activations) all.rows.push_back(row);
     activations = std::max(activations, need.of(autograd::MemoryKind::activations));

@@ -38,6 +38,10 @@ void add_strategies(
 std::vector<StrategyRow> measure_strategies(StepBench& bench, int steps,
                                             const std::vector<StrategyName>& strategies);
 
+// The strategy as planning/ accounts for it.
+planning::Plan plan_of_strategy(const StepOptions& options, const StrategyName& name, int ranks,
+                                autograd::Device device);
+
 // The memory of a rank on which the models of all strategies are at the same time.
 planning::RankMemory memory_of_strategies(const StepOptions& options,
                                           const std::vector<StrategyName>& strategies, int ranks,

@@ -7,7 +7,6 @@
 #include "autograd/kernels/profile.hpp"
 #include "cli/bench/training/matrix_libraries.hpp"
 #include "cli/bench/training/step_options.hpp"
-#include "cli/pictures/json_file.hpp"
 
 namespace ringside::cli {
 
@@ -29,8 +28,7 @@ struct TrainFigures {
   double ratio() const { return step_seconds / alone_seconds; }
 };
 
-std::string train_table(const TrainFigures& figures);
-Json to_json(const std::vector<TrainFigures>& all);
+BenchResult result_of(const TrainFigures& figures);
 
 // An SVG with a bar for each op, forward then backward, the longest op first. Readable on a light
 // and a dark background.

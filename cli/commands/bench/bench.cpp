@@ -2,16 +2,16 @@
 
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
-#include "base/environment.hpp"
+#include "base/file_descriptor.hpp"
 #include "cli/bench/calibrate.hpp"
 #include "cli/bench/report.hpp"
 #include "cli/bench/run.hpp"
@@ -26,28 +26,6 @@
 
 namespace ringside::cli {
 namespace {
-
-constexpr const char* more = R"(
-Columns as in nccl-tests:
-  time    median of the slowest rank
-  algbw   size / time, in 10^9 bytes/s
-  busbw   algbw times 2(n-1)/n for all_reduce, 1 for broadcast and reduce,
-          (n-1)/n for the others
-  bare    the busbw of this machine in the same run when the ranks only move
-          the same bytes: around a bare ring of TCP sockets for tcp, gloo and
-          mpi_tcp; by bare copies in memory for the others; with --link, the
-          link's bandwidth. With many bytes it is the machine's limit; with few
-          bytes an algorithm with fewer steps than a ring is faster
-  ratio   busbw / bare
-  wrong   number of wrong elements in the result
-Backends take turns within one run, so that changes of the machine affect all
-alike. mpi is Open MPI with its defaults, mpi_heap keeps its temporary buffers
-on the heap, mpi_tcp uses TCP.
-
-Examples:
-  ringside bench all_reduce -n 2,4 --bytes 4B,64KB,10MB --backends tcp,shm
-  ringside bench all_gather -n 4 --bytes 100MB --backends tcp,gloo --svg out.svg
-  ringside bench --calibrate)";
 
 struct BenchArguments {
   BenchOptions options;
@@ -98,93 +76,44 @@ BenchOptions options_from(const BenchArguments& args) {
   return options;
 }
 
-// The folder for temporary files: TMPDIR, else /tmp.
-std::filesystem::path temporary_folder() {
-  std::error_code error;
-  const auto folder = std::filesystem::temp_directory_path(error);
-  require(!error,
-          "the ranks cannot leave their figures in {}, because it is not a folder: set TMPDIR to a "
-          "folder for temporary files",
-          environment("TMPDIR").value_or("/tmp"));
-  return folder;
+void write_figures(const BenchArguments& args, const Json& rows) {
+  if (!args.json.empty()) write_json_file(args.json, rows);
+  if (!args.svg.empty())
+    write_text_file(args.svg, bench_plot(rows, args.options.algorithms.size() > 1), "the plot");
 }
 
-// A temporary file in which the ranks leave their rows. The destructor removes it.
-class RowsFile {
- public:
-  RowsFile() : path_(temporary_folder() / "ringside-bench-XXXXXX") {
-    const int fd = ::mkstemp(path_.data());
-    require(fd >= 0, "cannot make the file {} for the figures: {}", path_, std::strerror(errno));
-    ::close(fd);
-  }
-  ~RowsFile() { ::unlink(path_.c_str()); }
-  RowsFile(const RowsFile&) = delete;
-  RowsFile& operator=(const RowsFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::vector<Json> rows() const {
-    std::ifstream file(path_);
-    std::vector<Json> rows;
-    for (std::string line; std::getline(file, line);) rows.push_back(Json::parse(line));
-    return rows;
-  }
-
- private:
-  std::string path_;
-};
-
-void write_figures(const BenchArguments& args, const std::vector<Json>& rows) {
-  if (!args.json.empty()) write_json_file(args.json, Json(rows));
-  if (args.svg.empty()) return;
-  write_text_file(args.svg, bench_plot(rows, args.options.algorithms.size() > 1), "the plot");
-}
-
-// Collects the rows of each size and prints them as soon as they are complete.
-class Printer {
- public:
-  Printer(const std::string& rows_file, std::FILE* out) : rows_file_(rows_file), out_(out) {}
-
-  void take(const std::vector<BenchRow>& rows, bool print) {
-    Table table = bench_table();
-    if (print && all_.empty() && !rows.empty())
-      fmt::print(out_, "\n{}\n{}", bench_title(rows.front()), table.head_line());
-    for (const auto& row : rows) {
-      table.rows = {cells_of(row)};
-      all_.push_back(table.json(facts_of(row)).front());
-      if (print) fmt::print(out_, "{}", table.line_of(table.rows.front()));
-    }
-    if (!print) return;
-    if (rows.size() > 1) fmt::print(out_, "\n");
-    std::fflush(out_);
-  }
-
-  const std::vector<Json>& all() const { return all_; }
-  void leave() const {
-    std::ofstream file(rows_file_);
-    for (const auto& row : all_) file << row.dump() << "\n";
-    file.close();
-    require(!file.fail(), "cannot write the figures to {}", rows_file_);
-  }
-
- private:
-  std::string rows_file_;
-  std::FILE* out_;
-  std::vector<Json> all_;
-};
-
+// Prints the rows of each size as soon as they are complete.
 void take_part(const BenchArguments& args, const BenchOptions& options) {
   const ProcessLayout layout = find_process_layout(options);
   if (args.calibrate && layout.rows_file.empty() && layout.in_job.rank == 0)
     throw UsageError("--calibrate starts its own ranks: run it without a launcher");
-  Printer printer(layout.rows_file, file_beside(args.json));
-  run_bench(options, layout, [&](const auto& rows) { printer.take(rows, !args.calibrate); });
+  std::FILE* const out = file_beside(args.json);
+  Json all = Json::array();
+  run_bench(options, layout, [&](const std::vector<BenchRow>& rows) {
+    const Table table = bench_table(rows);
+    if (!args.calibrate && all.empty())
+      fmt::print(out, "\n{}\n{}", bench_title(rows.at(0)), table.head_line());
+    for (const auto& row : table.rows)
+      if (!args.calibrate) fmt::print(out, "{}", table.line_of(row));
+    if (!args.calibrate && rows.size() > 1) fmt::print(out, "\n");
+    std::fflush(out);
+    for (const Json& row : table.json()) all.push_back(row);
+  });
   if (layout.in_job.rank != 0) return;
-  if (layout.rows_file.empty()) return write_figures(args, printer.all());
-  printer.leave();
+  if (layout.rows_file.empty()) return write_figures(args, all);
+  write_text_file(layout.rows_file, all.dump(), "the figures");
 }
 
-void finish_calibration(const BenchArguments& args, const BenchOptions& options,
-                        const std::vector<Json>& rows) {
+// The rows that rank 0 of a job leaves in a file in memory.
+Json rows_of_job(const BenchOptions& options, int ranks) {
+  const FileDescriptor file(::memfd_create("ringside-bench", 0));
+  require(file.is_open(), "cannot make a file in memory for the figures: {}", std::strerror(errno));
+  const std::string path = fmt::format("/proc/{}/fd/{}", ::getpid(), file.get());
+  if (const int code = start_bench_job(options, ranks, path); code != 0) throw Exit{code};
+  return Json::parse(std::ifstream(path));
+}
+
+void finish_calibration(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
   const auto costs = costs_from_rows(options, rows, measure_adding());
   collectives::keep_calibration(costs);
   const std::vector<training::ProductSpeed> products = training::measure_products();
@@ -195,7 +124,7 @@ void finish_calibration(const BenchArguments& args, const BenchOptions& options,
       "training\nselects libraries.\n",
       calibration_report(costs, options.ranks.back()), training::products_report(products),
       collectives::calibration_file().string());
-  if (!args.json.empty()) write_json_file(args.json, Json(rows));
+  if (!args.json.empty()) write_json_file(args.json, rows);
 }
 
 void bench(const BenchArguments& args) {
@@ -208,13 +137,9 @@ void bench(const BenchArguments& args) {
     std::fflush(nullptr);
   }
   check_memory(options);
-  std::vector<Json> rows;
-  for (const int ranks : options.ranks) {
-    const RowsFile file;
-    const int code = start_bench_job(options, ranks, file.path());
-    if (code != 0) throw Exit{code};
-    for (auto& row : file.rows()) rows.push_back(std::move(row));
-  }
+  Json rows = Json::array();
+  for (const int ranks : options.ranks)
+    for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
   if (args.calibrate) return finish_calibration(args, options, rows);
   write_figures(args, rows);
   const auto wrong =
@@ -237,11 +162,9 @@ CLI::Option* add_measurement_options(CLI::App& command, BenchArguments& args) {
   };
   list("--bytes", args.bytes, "SIZE,...",
        "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes");
-  std::vector<std::string> available;
-  for (const auto& backend : bench_backends())
-    if (backend.available) available.push_back(backend.name);
-  list("--backends", args.options.backends, "NAME,...",
-       fmt::format("Some of the backends of this build: {}", fmt::join(available, ", ")));
+  list(
+      "--backends", args.options.backends, "NAME,...",
+      fmt::format("Some of the backends of this build: {}", fmt::join(available_backends(), ", ")));
   list("--algorithm", args.options.algorithms, "NAME,...",
        "Algorithms of our own backends, one row for each; `ringside prove` lists them. auto: the "
        "algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)");
@@ -284,7 +207,6 @@ void add_bench_command(CLI::App& app) {
   const CLI::Option* ranks = add_measurement_options(*command, *args);
   add_json_option(*command, args->json);
   command->add_option("--svg", args->svg, "Draw busbw by size to this file")->type_name("FILE");
-  command->footer(more);
   add_commands(*command, "bench");
   command->callback([command, args, ranks] {
     if (!command->get_subcommands().empty()) return;

@@ -9,9 +9,8 @@
 #include "base/clock.hpp"
 #include "cli/bench/operands.hpp"
 #include "cli/command.hpp"
-#include "cli/commands/options/rank_options.hpp"
+#include "cli/commands/bench/step_arguments.hpp"
 #include "cli/commands/training/device_option.hpp"
-#include "cli/pictures/json_file.hpp"
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/table.hpp"
@@ -23,18 +22,6 @@ using autograd::Device;
 using autograd::DeviceKernels;
 using autograd::DType;
 using autograd::Tensor;
-
-constexpr const char* more = R"(
-Columns: time is the median over several rounds of consecutive calls on the
-device's stream. GB/s counts the bytes that a kernel must read and write, each
-once (10^9 bytes); its ratio is to a copy of the same size. TFLOP/s of
-attention counts 4 operations (backward: 10) for each score below the diagonal
-and each element of a head; its ratio is to a matrix product.
-
-Examples:
-  ringside bench kernels --device cuda --json kernels.json
-  ringside bench kernels --device emulated --size 64KB
-      the same kernels on the CPU: whether they run, not how fast)";
 
 struct Arguments {
   DeviceOption device{.name = "cuda"};
@@ -234,10 +221,10 @@ void run(const Arguments& args) {
         "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");
   take_device(device);
   const Table table = table_of(KernelsBench(args, device).measure());
-  fmt::print(file_beside(args.json), "{}, {}, tensors of {}\n\n{}", describe(device), args.dtype,
-             args.size, table.text());
-  if (!args.json.empty())
-    write_json_file(args.json, table.json({{"device", args.device.name}, {"dtype", args.dtype}}));
+  write_results({{fmt::format("{}, {}, tensors of {}\n\n{}", describe(device), args.dtype,
+                              args.size, table.text()),
+                  table.json({{"device", args.device.name}, {"dtype", args.dtype}})}},
+                args.json);
 }
 
 }  // namespace
@@ -247,26 +234,16 @@ void add_bench_kernels_command(CLI::App& bench) {
       "kernels", "Measure the kernels of a GPU, beside copies and matrix products");
   const auto args = std::make_shared<Arguments>();
   add_device_option(*command, args->device);
-  command->add_option("--dtype", args->dtype, "Storage dtype")
-      ->type_name("TYPE")
-      ->check(one_of({"fp32", "bf16"}))
-      ->capture_default_str();
+  add_dtype_option(*command, args->dtype);
   command->add_option("--size", args->size, "Size of a tensor: more than the GPU's cache")
       ->type_name("SIZE")
       ->capture_default_str();
-  const auto number = [&](const char* name, auto& value, const char* thing, const char* words) {
-    command->add_option(name, value, words)
-        ->type_name("N")
-        ->check(at_least_one(thing))
-        ->capture_default_str();
-  };
-  number("--width", args->width, "number", "Elements of a row");
-  number("--vocabulary", args->vocabulary, "token", "Width of the logits");
-  number("--sequence", args->sequence, "token", "Sequence length of attention");
-  number("--rounds", args->rounds, "sample", "Samples of each figure");
-  number("--calls", args->calls, "call", "Calls per sample");
+  add_count_option(*command, "--width", args->width, "number", "Elements of a row");
+  add_count_option(*command, "--vocabulary", args->vocabulary, "token", "Width of the logits");
+  add_count_option(*command, "--sequence", args->sequence, "token", "Sequence length of attention");
+  add_count_option(*command, "--rounds", args->rounds, "sample", "Samples of each figure");
+  add_count_option(*command, "--calls", args->calls, "call", "Calls per sample");
   add_json_option(*command, args->json);
-  command->footer(more);
   command->callback([args] { run(*args); });
 }
 

@@ -1,6 +1,7 @@
 // `ringside bench mesh`: every mesh of n ranks side by side: the time of a step, the bytes along
 // each axis and the memory of a rank, beside the formulas.
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,15 +17,18 @@
 #include "autograd/tensor/storage.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "cli/bench/training/mesh_report.hpp"
 #include "cli/bench/training/step_bench.hpp"
+#include "cli/bench/training/step_formula.hpp"
+#include "cli/bench/training/step_options.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
 #include "cli/pictures/simulation/prediction.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "collectives/transport/transport.hpp"
 #include "ddp/bucketed.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "planning/simulation/simulation.hpp"
+#include "training/mesh/mesh_plan.hpp"
 #include "training/mesh/mesh_strategy.hpp"
 #include "training/run_plan.hpp"
 #include "training/strategies/parallel_strategies.hpp"
@@ -38,32 +42,6 @@ using collectives::ReduceOp;
 using parallel::Axis;
 using transformer::Batch;
 
-constexpr const char* more = R"(
-Every mesh trains the same batch: --batch sequences for each rank, divided over
-dp. A pipeline runs a data rank's share in micro-batches. With p = pp, d = dp
-and t = tp ranks, N tokens of a data rank, L layers of width w, numbers of e
-bytes, and n bytes of parameters on a rank, a rank sends in a step
-  along tp  8 L/p (t-1)/t N w e   two sums of activations in forward and two in
-                                  backward for each layer
-            4/p (t-1)/t N w e     embedding, and the input of the head
-            6/p (t-1)/t N e       cross-entropy: three numbers a token
-  along dp  2 (d-1)/d n           gradients; see ringside bench zero
-  along pp  2 (p-1)/p N w e       over each boundary activations one way and
-                                  gradients the other; mean of the ranks
-With v --stages-per-rank there are v p - 1 boundaries instead of p-1. With
---sequence-parallel the tp bytes stay, and the gradients of the norms are added
-once; the pp bytes are divided by t. In a pipeline zero2 reduces gradients, and
-zero3 also gathers parameters, for each micro-batch: zero3 at most so often.
-
-The meshes run one after the other. Each has a warm-up step.
-
-Examples:
-  ringside bench mesh -n 4 --model lab
-  ringside bench mesh -n 4 --model tiny --schedule zb_h1 --micro-batches 8
-  ringside bench mesh -n 8 --model tiny --parallel zero1 --json mesh.json
-  ringside bench mesh -n 2 --predict
-  ringside bench mesh -n 4 --model tiny --device emulated)";
-
 struct Arguments : StepArguments {
   std::string inner = "bucketed";
   bool sequence_parallel = false;
@@ -75,8 +53,24 @@ struct Arguments : StepArguments {
 
 struct Meshes {
   std::vector<training::MeshPlan> plans;
-  std::vector<MeshLeftOut> left_out;
+  std::vector<std::string> left_out;  // meshes that cannot train the model, and why
 };
+
+// A pipeline divides a data rank's share of a step into its schedule's micro-batches.
+training::TrainerOptions options_on(const Arguments& args, const training::MeshPlan& plan) {
+  training::TrainerOptions options;
+  options.batch = args.batch * plan.shape.ranks();
+  options.sequence = args.sequence;
+  options.accumulate = std::max(1, plan.schedule.micro_batches);
+  return options;
+}
+
+// As planning/ accounts for it.
+planning::Plan planned(const Arguments& args, const training::MeshPlan& plan,
+                       autograd::Device device) {
+  return training::run_plan(options_on(args, plan), autograd::DType::fp32, device,
+                            plan.data_ranks(), args.inner, ddp::Bucketed::default_bucket_mb, &plan);
+}
 
 // "pp=2,tp=2": axes of one rank are left out.
 std::string mesh_text(int p, int d, int t) {
@@ -99,8 +93,7 @@ training::MeshPlan plan_of(const Arguments& args, const std::string& mesh) {
             share, count);
     training::plan_schedule(plan, args.schedule, count, args.stages_per_rank);
   }
-  require_divisible(plan, args.config(),
-                    options_on(plan, args.batch * plan.shape.ranks(), args.sequence), args.inner);
+  require_divisible(plan, args.config(), options_on(args, plan), args.inner);
   return plan;
 }
 
@@ -114,12 +107,11 @@ Meshes meshes_of(const Arguments& args, int ranks) {
       try {
         meshes.plans.push_back(plan_of(args, mesh));
       } catch (const Error& error) {
-        meshes.left_out.push_back({mesh, error.what()});
+        meshes.left_out.push_back(fmt::format("{} is left out: {}", mesh, error.what()));
       }
     }
-  if (meshes.plans.empty())
-    fail("no mesh of {} ranks can train {}: {} is left out, because {}", ranks, args.model,
-         meshes.left_out.front().mesh, meshes.left_out.front().why);
+  require(!meshes.plans.empty(), "no mesh of {} ranks can train {}: {}", ranks, args.model,
+          fmt::join(meshes.left_out, "; "));
   return meshes;
 }
 
@@ -134,43 +126,42 @@ std::vector<Batch> batches_of(const Arguments& args, int ranks, const training::
   return batches;
 }
 
-double held_now() {
-  double bytes = 0;
+// What was measured of one mesh: bytes that a rank sends along each axis in a step, the mean of the
+// ranks; and for each pp coordinate the bytes that its ranks hold.
+struct MeshFigures {
+  training::MeshPlan plan;
+  StepFigures step;
+  double loss = 0;                       // of the last step
+  std::array<double, 3> sent{};          // along tp, dp and pp
+  std::vector<double> held = {};         // parameters, gradients and the state of AdamW: the mean
+  std::vector<double> activations = {};  // the peak, on the rank with the most
+  StepFormula formula = {};
+};
+
+// Every rank must call it.
+void add_memory(MeshFigures& figures, ProcessGroup& world) {
+  double held = 0;
   for (const MemoryKind kind :
        {MemoryKind::parameters, MemoryKind::gradients, MemoryKind::optimizer_state})
-    bytes += static_cast<double>(autograd::memory_use(kind).current);
-  return bytes;
+    held += static_cast<double>(autograd::memory_use(kind).current);
+  const auto activations = static_cast<double>(autograd::memory_use(MemoryKind::activations).peak);
+  const parallel::MeshShape& shape = figures.plan.shape;
+  const int p = shape.size(Axis::pp);
+  for (int i = 0; i < p; ++i) {
+    const bool here = shape.coordinate(world.rank(), Axis::pp) == i;
+    figures.held.push_back(over_ranks(here ? held : 0, ReduceOp::sum, world) * p / world.size());
+    figures.activations.push_back(over_ranks(here ? activations : 0, ReduceOp::max, world));
+  }
 }
 
-double over_ranks(double value, ReduceOp op, ProcessGroup& world) {
-  world.all_reduce(std::span(&value, 1), op);
-  return value;
-}
-
-// Of the ranks with each pp coordinate, on all ranks.
-std::vector<MeshMemory> memory_over_ranks(const training::MeshPlan& plan, ProcessGroup& world) {
-  const int p = plan.shape.size(Axis::pp);
-  const int here = plan.shape.coordinate(world.rank(), Axis::pp);
-  const double activations =
-      static_cast<double>(autograd::memory_use(MemoryKind::activations).peak);
-  std::vector<MeshMemory> memory;
-  for (int i = 0; i < p; ++i)
-    memory.push_back(
-        {over_ranks(i == here ? held_now() : 0, ReduceOp::sum, world) * p / world.size(),
-         over_ranks(i == here ? activations : 0, ReduceOp::max, world)});
-  return memory;
-}
-
-// Bytes that this rank has sent along the axes.
-MeshBytes sent_by(training::MeshStrategy& strategy) {
+// Bytes that this rank has sent along tp, dp and pp.
+std::array<double, 3> sent_by(training::MeshStrategy& strategy) {
   const auto along = [&](Axis axis) {
     return static_cast<double>(strategy.mesh().group(axis).traffic().payload_bytes_sent);
   };
   const training::PipelineRun* const pipeline = strategy.pipeline();
-  return {along(Axis::tp),
-          along(Axis::dp),
-          pipeline ? static_cast<double>(pipeline->lanes().bytes_sent()) : 0,
-          {}};
+  return {along(Axis::tp), along(Axis::dp),
+          pipeline ? static_cast<double>(pipeline->lanes().bytes_sent()) : 0};
 }
 
 // One mesh, after a step to warm up.
@@ -183,43 +174,28 @@ MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, Proce
   bench.add(std::move(made), batches_of(args, world.size(), plan, strategy.data_rank()), world);
   bench.warm_up(1);
   autograd::reset_peak_memory();
-  const MeshBytes before = sent_by(strategy);
-  MeshFigures figures{bench.measure(args.steps)[0], plan, {}, {}};
-  const MeshBytes after = sent_by(strategy);
+  const auto before = sent_by(strategy);
+  MeshFigures figures{.plan = plan, .step = bench.measure(args.steps)[0]};
+  const auto after = sent_by(strategy);
   figures.loss = bench.loss(0);
-  const auto of_a_step = [&](double bytes) {
-    return over_ranks(bytes / args.steps, ReduceOp::avg, world);
-  };
-  figures.bytes = {of_a_step(after.tp - before.tp), of_a_step(after.dp - before.dp),
-                   of_a_step(after.pp - before.pp), memory_over_ranks(plan, world)};
-  figures.formula =
-      mesh_formula(plan, args.config(), args.inner,
-                   options_on(plan, args.batch * world.size(), args.sequence), device);
+  for (std::size_t axis = 0; axis < before.size(); ++axis)
+    figures.sent[axis] =
+        over_ranks((after[axis] - before[axis]) / args.steps, ReduceOp::avg, world);
+  add_memory(figures, world);
+  figures.formula = step_formula(planning::model_from(args.config(), args.model),
+                                 planned(args, plan, device), plan.schedule.rank_of);
   return figures;
-}
-
-// Of the step that measure() takes.
-planning::Plan simulated_plan(const Arguments& args, const training::MeshPlan& mesh, int ranks) {
-  planning::Plan plan{.mesh = mesh.shape,
-                      .sequence = args.sequence,
-                      .sequence_parallel = mesh.sequence_parallel,
-                      .types = {.parameters = 4, .gradients = 4, .activations = 4}};
-  if (args.inner.starts_with("zero")) plan.zero = args.inner.back() - '0';
-  plan.micro_batches = std::max(1, mesh.schedule.micro_batches);
-  plan.micro_batch = args.batch * ranks / mesh.data_ranks() / plan.micro_batches;
-  if (!mesh.schedule_name.empty() && !mesh.schedule_name.starts_with("csv:"))
-    plan.schedule = mesh.schedule_name;
-  if (plan.schedule == "interleaved") plan.chunks = mesh.schedule.stages() / mesh.schedule.ranks();
-  return plan;
 }
 
 // Measures a step and, just before and after it, the rates from which it is simulated.
 Prediction predict(const Arguments& args, const training::MeshPlan& mesh, ProcessGroup& world,
                    const std::function<double()>& measure_step) {
   const planning::Model model = planning::model_from(args.config(), args.model);
-  const planning::Plan plan = simulated_plan(args, mesh, world.size());
+  planning::Plan plan = planned(args, mesh, autograd::Device::cpu);
   planning::SimulationOptions options;
-  if (mesh.schedule_name.starts_with("csv:")) options.schedule_file = mesh.schedule_name;
+  if (plan.schedule.starts_with("csv:"))
+    options.schedule_file = std::exchange(plan.schedule, "1f1b");
+  if (plan.schedule != "interleaved") plan.chunks = 1;
 
   const MachineRates before = measure_rates(world, model, plan);
   const double measured = measure_step();
@@ -230,6 +206,74 @@ Prediction predict(const Arguments& args, const training::MeshPlan& mesh, Proces
   return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, measured};
 }
 
+const Show mb = fixed(1, 1e-6);
+
+// The steps, with the memory of all pp coordinates together for JSON.
+Table steps_of(const std::vector<MeshFigures>& all) {
+  Table table{{words("mesh", "mesh"), only_in_json("sequence_parallel"), only_in_json("schedule"),
+               number("micro-\nbatches", "micro_batches"),
+               number("step\n(ms)", "step_ms", fixed(1)), only_in_json("communication_ms"),
+               number("tp", "tp_bytes_sent", mb), in_brackets("formula_tp_bytes_sent", mb),
+               number("dp", "dp_bytes_sent", mb), in_brackets("formula_dp_bytes_sent", mb),
+               number("pp", "pp_bytes_sent", mb), in_brackets("formula_pp_bytes_sent", mb),
+               only_in_json("held_bytes"), only_in_json("formula_held_bytes"),
+               only_in_json("peak_activations_bytes"),
+               only_in_json("estimated_peak_activations_bytes")}};
+  for (const MeshFigures& f : all) {
+    double held = 0, held_by_formula = 0, activations = 0, estimated = 0;
+    for (std::size_t i = 0; i < f.held.size(); ++i) {
+      held += f.held[i] / static_cast<double>(f.held.size());
+      held_by_formula += f.formula.held(i) / static_cast<double>(f.held.size());
+      activations = std::max(activations, f.activations[i]);
+      estimated = std::max(estimated, f.formula.memory[i].of(MemoryKind::activations));
+    }
+    table.rows.push_back({f.plan.shape.text(), f.plan.sequence_parallel, f.plan.schedule_name,
+                          std::max(1, f.plan.schedule.micro_batches), f.step.step_seconds * 1e3,
+                          f.step.exposed_seconds * 1e3, f.sent[0], f.formula.tp, f.sent[1],
+                          f.formula.dp, f.sent[2], f.formula.pp, held, held_by_formula, activations,
+                          estimated});
+  }
+  return table;
+}
+
+// The memory of the ranks with each pp coordinate.
+Table memory_of(const std::vector<MeshFigures>& all) {
+  Table table{{words("mesh", "", 14), words("ranks"), only_in_json("pp_coordinate"),
+               number("parameters to state", "held_bytes", mb, 25),
+               in_brackets("formula_held_bytes", mb),
+               number("peak of activations", "peak_activations_bytes", mb, 25),
+               in_brackets("estimated_peak_activations_bytes", mb)}};
+  for (const MeshFigures& f : all)
+    for (std::size_t i = 0; i < f.held.size(); ++i)
+      table.rows.push_back({i == 0 ? f.plan.shape.text() : "",
+                            f.held.size() == 1 ? "all" : fmt::format("pp={}", i), i, f.held[i],
+                            f.formula.held(i), f.activations[i],
+                            f.formula.memory[i].of(MemoryKind::activations)});
+  return table;
+}
+
+BenchResult result_of(const Arguments& args, const std::vector<MeshFigures>& all,
+                      const std::vector<Prediction>& predictions, BenchRun run) {
+  const std::string title =
+      fmt::format("{}; {} along dp, {} along pp", run.title(), args.inner, args.schedule);
+  run.batch *= run.ranks;
+  Facts facts = run.facts();
+  facts.emplace_back("strategy", args.inner);
+  BenchResult result{
+      fmt::format(
+          "{}\nMB that a rank sends in a step along an axis (in brackets: by the formula)\n{}\n"
+          "MB in the memory of a rank: parameters, gradients and optimizer state (by the\n"
+          "formula); activations (estimated before a run), on the rank with the most\n{}",
+          wrap(title, 80), steps_of(all).text(), memory_of(all).text()),
+      steps_of(all).json(facts)};
+  for (std::size_t i = 0; i < all.size(); ++i)
+    result.figures[i]["memory"] = memory_of({all[i]}).json();
+  if (args.predict) result.text += prediction_table(predictions);
+  const Json predicted = prediction_json(predictions);
+  for (std::size_t i = 0; i < predicted.size(); ++i) result.figures[i].update(predicted[i]);
+  return result;
+}
+
 void bench_as_rank(const Arguments& args, ProcessGroup& world) {
   std::vector<MeshFigures> all;
   std::vector<Prediction> predictions;
@@ -237,7 +281,7 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world) {
   for (const training::MeshPlan& plan : meshes.plans) {
     const auto measure_step = [&] {
       all.push_back(measure(args, plan, world));
-      return all.back().step_seconds;
+      return all.back().step.step_seconds;
     };
     if (args.predict)
       predictions.push_back(predict(args, plan, world, measure_step));
@@ -247,29 +291,18 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world) {
         {{all.front().plan.shape.text(), all.front().loss}, {plan.shape.text(), all.back().loss}});
   }
   if (world.rank() != 0) return;
-  BenchRun run = describe_run(args, args.device.name, &world);
-  run.batch *= world.size();
-  std::FILE* const out = file_beside(args.json);
-  fmt::print(out, "{}", mesh_table(run, args.inner, all, meshes.left_out));
-  if (args.predict) fmt::print(out, "{}", prediction_table(predictions));
-  std::fflush(out);
-  if (args.json.empty()) return;
-  Json json = to_json(run, args.inner, all);
-  const Json predicted = prediction_json(predictions);
-  for (std::size_t i = 0; i < predicted.size(); ++i) json[i].update(predicted[i]);
-  write_json_file(args.json, json);
+  BenchResult result =
+      result_of(args, all, predictions, describe_run(args, args.device.name, &world));
+  for (const std::string& mesh : meshes.left_out) result.text += wrap(mesh, 80) + "\n";
+  write_results({result}, args.json);
 }
 
 std::vector<planning::RankMemory> memory_of_meshes(const Arguments& args, int ranks,
                                                    autograd::Device device) {
   std::vector<planning::RankMemory> needs;
-  for (const training::MeshPlan& plan : meshes_of(args, ranks).plans) {
-    const planning::Plan run = training::run_plan(
-        options_on(plan, args.batch * ranks, args.sequence), autograd::DType::fp32, device,
-        plan.data_ranks(), args.inner, ddp::Bucketed::default_bucket_mb, &plan);
-    needs.push_back(
-        planning::memory_of_largest_rank(planning::model_from(args.config(), args.model), run));
-  }
+  const auto model = planning::model_from(args.config(), args.model);
+  for (const training::MeshPlan& plan : meshes_of(args, ranks).plans)
+    needs.push_back(planning::memory_of_largest_rank(model, planned(args, plan, device)));
   return needs;
 }
 
@@ -307,7 +340,6 @@ void add_bench_mesh_command(CLI::App& bench) {
       ->check(at_least_one("stage"));
   command->add_flag("--predict", args->predict,
                     "Also simulate each mesh with rates measured here: predicted beside measured");
-  command->footer(more);
   command->callback([args] {
     if (args->predict && args->device.name != "cpu")
       throw UsageError("--predict measures the rates of the CPU: leave out --device");

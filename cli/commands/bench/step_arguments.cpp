@@ -18,15 +18,9 @@ void add_step_options(CLI::App& command, StepOptions& options) {
                   fmt::format("The model's size: {}", fmt::join(transformer::config_names(), ", ")))
       ->type_name("NAME")
       ->capture_default_str();
-  const auto number = [&](const char* name, auto& value, const char* thing, const char* words) {
-    command.add_option(name, value, words)
-        ->type_name("N")
-        ->check(at_least_one(thing))
-        ->capture_default_str();
-  };
-  number("--batch", options.batch, "sequence", "Sequences per step and rank");
-  number("--sequence", options.sequence, "token", "Tokens per sequence");
-  number("--steps", options.steps, "step", "Number of measured steps");
+  add_count_option(command, "--batch", options.batch, "sequence", "Sequences per step and rank");
+  add_count_option(command, "--sequence", options.sequence, "token", "Tokens per sequence");
+  add_count_option(command, "--steps", options.steps, "step", "Number of measured steps");
   add_json_option(command, options.json);
 }
 

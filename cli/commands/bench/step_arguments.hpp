@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/bench/training/step_options.hpp"
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/commands/training/device_option.hpp"
@@ -32,6 +34,16 @@ void add_ranks_of_steps_options(CLI::App& command, StepArguments& args);
 // Declares --backend for several backends, and --strategies for some of these strategies.
 void add_strategies_options(CLI::App& command, StepArguments& args,
                             std::vector<std::string>& strategies);
+
+// Declares an option for a number of things, of which at least one is needed.
+template <class Number>
+void add_count_option(CLI::App& command, const char* name, Number& value, const char* thing,
+                      const char* words) {
+  command.add_option(name, value, words)
+      ->type_name("N")
+      ->check(at_least_one(thing))
+      ->capture_default_str();
+}
 
 void add_dtype_option(CLI::App& command, std::string& dtype);
 

@@ -1,19 +1,17 @@
 // `ringside bench train`: measures the ops of a training step, beside the time of its matrix
 // products alone.
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <thread>
 
-#include "autograd/engine/engine.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/optim/adamw.hpp"
-#include "autograd/optim/clip.hpp"
-#include "autograd/optim/optimizer.hpp"
 #include "autograd/tensor/storage.hpp"
 #include "base/memory.hpp"
 #include "cli/bench/operands.hpp"
@@ -25,6 +23,8 @@
 #include "cli/commands/training/progress.hpp"
 #include "cli/pictures/median.hpp"
 #include "training/product_calibration.hpp"
+#include "training/step.hpp"
+#include "training/strategies/single_process.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::cli {
@@ -36,22 +36,6 @@ using autograd::Profile;
 using autograd::Tensor;
 
 constexpr int warmup_steps = 2;
-constexpr const char* more = R"(
-Columns: forward and backward are medians over the steps of the time in an op;
-share is of the step. linear_cross_entropy computes its gradients in forward.
-
-`gemm` is the time that the ops spend in matrix products. `alone` is the time
-of the same products one after the other with nothing in between: the limit of
-this machine with this library. ratio = step / alone.
-
-On a device the ops are timed in a separate step that waits for each op, so
-together they take longer than the step.
-
-Examples:
-  ringside bench train --model lab
-      1 thread and 2 threads, batch 4 x 256, fp32, AdamW
-  ringside bench train --model tiny --batch 8 --threads 1 --svg step.svg)";
-
 struct Arguments : StepOptions {
   Arguments() { batch = 4; }
   std::string svg;
@@ -72,10 +56,10 @@ class TrainBench {
         dtype_(autograd::dtype_named(args.dtype)),
         device_(device_of(args, dtype_)),
         model_(args.config(), dtype_, device_),
-        optimizer_(groups()),
+        optimizer_({{.parameters = model_.named_parameters(),
+                     .learning_rate = 1e-4,
+                     .weight_decay = 0.1}}),
         batch_(args.sequences(0, args.batch)),
-        input_(Tensor::from(batch_.input, {args.batch, args.sequence})),
-        target_(Tensor::from(batch_.target, {args.batch, args.sequence})),
         operands_(device_ == Device::cpu ? DType::fp32 : dtype_, device_) {}
 
   TrainFigures measure(int threads) {
@@ -135,20 +119,14 @@ class TrainBench {
     return times;
   }
 
-  std::vector<autograd::ParameterGroup> groups() const {
-    return {{.parameters = model_.named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}};
-  }
-
+  // The step that the trainer takes on one rank.
   void step() {
-    optimizer_.zero_grad();
-    autograd::backward(model_.loss(input_, target_));
-    std::vector<Tensor> parameters;
-    for (const auto& parameter : model_.named_parameters()) parameters.push_back(parameter.tensor);
-    const double norm = std::sqrt(autograd::grad_norm_squared(parameters));
-    optimizer_.set_gradient_scale(autograd::clip_factor(norm, 1));
-    Profile::note_forward("gradient norm");
-    optimizer_.step();
-    Profile::note_forward("adamw");
+    training::SingleProcess alone;
+    training::take_step(alone, model_, optimizer_, std::span(&batch_, 1), 1,
+                        [](std::string_view part) {
+                          if (part == "clip") Profile::note_forward("gradient norm");
+                          if (part == "optimizer") Profile::note_forward("adamw");
+                        });
   }
 
   std::vector<autograd::Product> products_of_one_step() {
@@ -218,7 +196,6 @@ class TrainBench {
   transformer::Model model_;
   autograd::AdamW optimizer_;
   transformer::Batch batch_;
-  Tensor input_, target_;
   std::vector<autograd::Product> products_;
   RandomOperands operands_, bf16_operands_{DType::bf16, Device::cpu};
 };
@@ -233,12 +210,12 @@ void run(const Arguments& args) {
     fmt::print(stderr, "ringside: {}\n", warning);
   TrainBench bench(args);
   std::vector<TrainFigures> all;
+  std::vector<BenchResult> results;
   for (const int n : threads) {
     all.push_back(bench.measure(n));
-    fmt::print(file_beside(args.json), "{}{}", all.size() > 1 ? "\n" : "", train_table(all.back()));
-    std::fflush(nullptr);
+    results.push_back(result_of(all.back()));
   }
-  if (!args.json.empty()) write_json_file(args.json, to_json(all));
+  write_results(results, args.json);
   if (!args.svg.empty()) write_text_file(args.svg, train_plot(all), "the drawing");
 }
 
@@ -258,7 +235,6 @@ void add_bench_train_command(CLI::App& bench) {
       ->check(at_least_one("thread"));
   add_device_option(*command, args->device);
   command->add_option("--svg", args->svg, "Draw the times to this file")->type_name("FILE");
-  command->footer(more);
   command->callback([args] { run(*args); });
 }
 

@@ -1,5 +1,7 @@
 // `ringside bench zero`: measures memory, traffic and time of data parallelism and of the stages of
 // ZeRO, beside the formulas.
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -7,41 +9,19 @@
 #include <CLI/CLI.hpp>
 
 #include "autograd/tensor/storage.hpp"
+#include "cli/bench/training/step_formula.hpp"
 #include "cli/bench/training/strategies.hpp"
-#include "cli/bench/training/zero_report.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "ddp/bucketed.hpp"
 
 namespace ringside::cli {
 namespace {
 
+using autograd::MemoryKind;
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
-
-constexpr const char* more = R"(
-n is the bytes of all parameters, p the number of ranks; AdamW's state has 2 n.
-A rank holds and sends:
-  strategy          parameters   gradients   optimizer state   sent per step
-  bucketed          n            n           2 n               2 (p-1)/p n
-  zero1_broadcast   n            n           2 n / p           3 (p-1)/p n
-  zero1             n            n           2 n / p           2 (p-1)/p n
-  zero2             n            n / p       2 n / p           2 (p-1)/p n
-  zero3             n / p        n / p       2 n / p           3 (p-1)/p n
-bucketed is data parallelism. zero1_broadcast gives each parameter an owner;
-zero1 cuts the flat parameters evenly. zero3 (FSDP) sends embedding, norm and
-head only 2 (p-1)/p times.
-
-The strategies take turns step by step, so that changes of the machine affect
-all alike. Times are compared with the first strategy. Memory is counted at
-allocation, by kind, and shown for the rank that holds most. `peak` is the
-maximum of a kind during a step, and, under `together`, of all kinds at one
-moment.
-
-Examples:
-  ringside bench zero -n 2 --model lab
-  ringside bench zero -n 4 --model tiny --backend tcp --json zero.json
-  ringside bench zero -n 2 --model lab --device cuda)";
 
 struct Arguments : StepArguments {
   std::vector<std::string> strategies{"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
@@ -57,18 +37,22 @@ std::vector<StrategyName> names_of(const Arguments& args) {
   return names;
 }
 
-BytesByKind current_memory() {
+using BytesByKind = std::array<double, autograd::all_memory_kinds.size()>;
+
+double& of(BytesByKind& bytes, MemoryKind kind) {
+  return bytes[static_cast<std::size_t>(kind)];
+}
+
+// `figure` is MemoryUse::current or MemoryUse::peak.
+BytesByKind memory_by_kind(std::int64_t autograd::MemoryUse::*figure) {
   BytesByKind bytes{};
   for (const auto kind : autograd::all_memory_kinds)
-    bytes[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).current);
+    of(bytes, kind) = static_cast<double>(autograd::memory_use(kind).*figure);
   return bytes;
 }
 
-BytesByKind peak_memory() {
-  BytesByKind bytes{};
-  for (const auto kind : autograd::all_memory_kinds)
-    bytes[static_cast<std::size_t>(kind)] = static_cast<double>(autograd::memory_use(kind).peak);
-  return bytes;
+BytesByKind current_memory() {
+  return memory_by_kind(&autograd::MemoryUse::current);
 }
 
 BytesByKind operator-(BytesByKind a, const BytesByKind& b) {
@@ -76,9 +60,12 @@ BytesByKind operator-(BytesByKind a, const BytesByKind& b) {
   return a;
 }
 
-double sum(const BytesByKind& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), 0.0);
-}
+// Memory during one step.
+struct MemoryFigures {
+  BytesByKind made{}, before_step{}, after_step{};
+  BytesByKind peak{};  // of each kind, possibly at different moments
+  double peak_of_all = 0;
+};
 
 // The memory of each strategy on this rank over a step. All strategies are in memory together: what
 // the others hold does not change meanwhile and is subtracted.
@@ -88,8 +75,7 @@ class MemoryWatch {
   void made() {
     const BytesByKind all = current_memory();
     held_.push_back(all - before_);
-    figures_.push_back(
-        {.moments = {{"made", held_.back()}, {"before step", {}}, {"after step", {}}}});
+    figures_.push_back({.made = held_.back()});
     before_ = all;
   }
 
@@ -101,20 +87,28 @@ class MemoryWatch {
         autograd::reset_peak_memory();
         break;
       case StepBench::Moment::gradients_finished:
-        figures.moments[1].bytes = current_memory() - others_;
+        figures.before_step = current_memory() - others_;
         break;
       case StepBench::Moment::updated:
-        figures.moments[2].bytes = current_memory() - others_;
+        figures.after_step = current_memory() - others_;
         break;
       case StepBench::Moment::end:
         held_[strategy] = current_memory() - others_;
-        figures.peak = peak_memory() - others_;
-        figures.peak_of_all = static_cast<double>(autograd::memory_use().peak) - sum(others_);
+        figures.peak = memory_by_kind(&autograd::MemoryUse::peak) - others_;
+        figures.peak_of_all = static_cast<double>(autograd::memory_use().peak) -
+                              std::accumulate(others_.begin(), others_.end(), 0.0);
     }
   }
 
-  // Of the last step of each strategy.
-  const std::vector<MemoryFigures>& figures() const { return figures_; }
+  // Of the last step of each strategy, the maximum over all ranks.
+  std::vector<MemoryFigures> of_all_ranks(ProcessGroup& group) {
+    for (MemoryFigures& f : figures_) {
+      for (BytesByKind* bytes : {&f.made, &f.before_step, &f.after_step, &f.peak})
+        group.all_reduce(std::span(*bytes), ReduceOp::max);
+      f.peak_of_all = over_ranks(f.peak_of_all, ReduceOp::max, group);
+    }
+    return figures_;
+  }
 
  private:
   std::vector<MemoryFigures> figures_;
@@ -122,57 +116,104 @@ class MemoryWatch {
   BytesByKind before_ = current_memory(), others_{};
 };
 
-// The maximum over all ranks.
-MemoryFigures of_all_ranks(MemoryFigures figures, ProcessGroup& group) {
-  std::vector<double*> numbers = {&figures.peak_of_all};
-  for (auto& bytes : figures.peak) numbers.push_back(&bytes);
-  for (auto& moment : figures.moments)
-    for (auto& bytes : moment.bytes) numbers.push_back(&bytes);
-  std::vector<double> values;
-  for (const double* number : numbers) values.push_back(*number);
-  group.all_reduce(std::span(values), ReduceOp::max);
-  for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = values[i];
-  return figures;
+// What a rank holds at each moment; first by the formula, where only people see it.
+Table moments_of(const StrategyRow& row, MemoryFigures memory, const StepFormula& formula) {
+  const Show mb = fixed(2, 1e-6);
+  Table table{
+      {words("strategy", "", 15), words("moment", "moment"),
+       number("para-\nmeters", "parameters_bytes", mb), number("gradients", "gradients_bytes", mb),
+       number("optimizer\nstate", "optimizer_state_bytes", mb), number("together", "", mb),
+       number("acti-\nvations", "activations_bytes", mb), only_in_json("communication_bytes")}};
+  const auto add = [&](const char* moment, BytesByKind& bytes, double together) {
+    table.rows.push_back({"", moment, of(bytes, MemoryKind::parameters),
+                          of(bytes, MemoryKind::gradients), of(bytes, MemoryKind::optimizer_state),
+                          together, of(bytes, MemoryKind::activations),
+                          of(bytes, MemoryKind::communication)});
+  };
+  const planning::RankMemory& held = formula.memory[0];
+  table.rows.push_back({row.strategy, "by formula", bytes_of(held, "parameters"),
+                        bytes_of(held, "gradients"), bytes_of(held, "optimizer state"),
+                        formula.held(), Cell(), Cell()});
+  for (const auto& [moment, bytes] : {std::pair("made", &memory.made),
+                                      {"before step", &memory.before_step},
+                                      {"after step", &memory.after_step}})
+    add(moment, *bytes,
+        of(*bytes, MemoryKind::parameters) + of(*bytes, MemoryKind::gradients) +
+            of(*bytes, MemoryKind::optimizer_state));
+  add("peak", memory.peak, memory.peak_of_all);
+  return table;
+}
+
+// By the formulas of planning/. zero1_broadcast has an all-reduce, and then a broadcast of each
+// parameter by its owner.
+StepFormula formula_of(const Arguments& args, const std::string& strategy, int ranks,
+                       autograd::Device device) {
+  StepFormula formula =
+      step_formula(planning::model_from(args.config(), args.model),
+                   plan_of_strategy(args, {strategy, args.bucket_mb}, ranks, device));
+  if (strategy == "zero1_broadcast") formula.dp *= 1.5;
+  return formula;
 }
 
 // The figures of one backend. Times are compared with its first strategy.
-std::vector<ZeroFigures> figures_of(std::size_t group, const std::vector<StrategyRow>& rows,
-                                    const std::vector<MemoryFigures>& memory, const BenchRun& run,
-                                    double gathered_once) {
-  std::vector<ZeroFigures> figures;
+BenchResult result_of(const Arguments& args, std::size_t group, const BenchRun& run,
+                      const std::vector<StrategyRow>& rows,
+                      const std::vector<MemoryFigures>& memory, autograd::Device device) {
+  const auto of_group = [&](const StrategyRow& row) { return row.group == group; };
+  const StrategyRow& first = *std::find_if(rows.begin(), rows.end(), of_group);
+  Table steps{{words("strategy", "strategy", 15), number("step (ms)", "step_ms", fixed(1)),
+               number("to " + first.strategy, "", fixed(2)),
+               number("exposed (ms)", "communication_ms", fixed(1)),
+               number("sent (MB)", "bytes_sent", fixed(2, 1e-6)),
+               in_brackets("formula_bytes_sent", fixed(2, 1e-6)),
+               number("sent", "", fixed(2, 0.25 / static_cast<double>(run.parameters), " n")),
+               only_in_json("formula_parameters_bytes"), only_in_json("formula_gradients_bytes"),
+               only_in_json("formula_optimizer_state_bytes"), only_in_json("peak_bytes")}};
+  Table all_moments;
+  std::vector<Json> moments;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].group != group) continue;
-    figures.push_back({rows[i], memory[i],
-                       zero_formula(rows[i].strategy, static_cast<double>(run.parameters),
-                                    run.ranks, gathered_once)});
-    figures.back().ratio = rows[i].step_seconds / figures.front().step_seconds;
+    if (!of_group(rows[i])) continue;
+    const StepFormula formula = formula_of(args, rows[i].strategy, run.ranks, device);
+    const planning::RankMemory& held = formula.memory[0];
+    steps.rows.push_back({rows[i].strategy, rows[i].step_seconds * 1e3,
+                          rows[i].step_seconds / first.step_seconds, rows[i].exposed_seconds * 1e3,
+                          rows[i].bytes_sent, formula.dp, rows[i].bytes_sent,
+                          bytes_of(held, "parameters"), bytes_of(held, "gradients"),
+                          bytes_of(held, "optimizer state"), memory[i].peak_of_all});
+    const Table table = moments_of(rows[i], memory[i], formula);
+    all_moments.head = table.head;
+    all_moments.rows.insert(all_moments.rows.end(), table.rows.begin(), table.rows.end());
+    moments.push_back(table.json());
   }
-  return figures;
+  Json figures = steps.json(run.facts());
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    figures[i]["peak"] = moments[i].back();
+    figures[i]["moments"] = Json(moments[i].begin() + 1, moments[i].end() - 1);
+  }
+  return {
+      fmt::format("{}\nmemory of a rank in MB\n{}one step (median of the slowest rank), and the "
+                  "bytes that a rank sends in it (in\nbrackets: by formula)\n{}n: the bytes of "
+                  "all parameters\n",
+                  wrap(run.title(), 80), all_moments.text(), steps.text()),
+      figures};
 }
 
 void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
   const std::vector<StrategyName> names = names_of(args);
-  StepBench bench(groups[0], args.config(), autograd::DType::fp32,
-                  device_from(args.device, autograd::DType::fp32));
+  const autograd::Device device = device_from(args.device, autograd::DType::fp32);
+  StepBench bench(groups[0], args.config(), autograd::DType::fp32, device);
   MemoryWatch watch;
   add_strategies(bench, args, groups, names, [&] { watch.made(); });
   bench.set_watch(
       [&](std::size_t strategy, StepBench::Moment moment) { watch.at(strategy, moment); });
   const std::vector<StrategyRow> rows = measure_strategies(bench, args.steps, names);
-  std::vector<MemoryFigures> memory;
-  for (const MemoryFigures& of_this_rank : watch.figures())
-    memory.push_back(of_all_ranks(of_this_rank, groups[0]));
+  const std::vector<MemoryFigures> memory = watch.of_all_ranks(groups[0]);
   if (groups[0].rank() != 0) return;
-  std::FILE* const out = file_beside(args.json);
-  Json json = Json::array();
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const BenchRun run = describe_run(args, args.device.name, &groups[g]);
-    const auto figures = figures_of(g, rows, memory, run, parameters_gathered_once(args.config()));
-    fmt::print(out, "{}{}", g == 0 ? "" : "\n", zero_table(run, figures));
-    for (const Json& row : to_json(run, figures)) json.push_back(row);
-  }
-  std::fflush(out);
-  if (!args.json.empty()) write_json_file(args.json, json);
+  std::vector<BenchResult> results;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    results.push_back(
+        result_of(args, g, describe_run(args, args.device.name, &groups[g]), rows, memory, device));
+  write_results(results, args.json);
 }
 
 void run(const Arguments& args) {
@@ -200,7 +241,6 @@ void add_bench_zero_command(CLI::App& bench) {
       ->type_name("MB")
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
-  command->footer(more);
   command->callback([args] { run(*args); });
 }
 

@@ -1,0 +1,32 @@
+// What the formulas of planning/ say of a training step, beside which a bench shows what it has
+// measured.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "planning/memory.hpp"
+#include "planning/model.hpp"
+#include "planning/plan.hpp"
+
+namespace ringside::cli {
+
+struct StepFormula {
+  double tp = 0, dp = 0, pp = 0;             // bytes that a rank sends in a step, the mean of all
+  std::vector<planning::RankMemory> memory;  // [pp coordinate]
+
+  // Of the ranks with this pp coordinate: parameters, gradients and the state of AdamW, without the
+  // padding of shards and without what is held for a moment only.
+  double held(std::size_t coordinate = 0) const;
+};
+
+// `rank_of` is the placement of a pipeline's stages. The padding of shards and the few numbers of
+// the norm and the loss are left out. In a pipeline zero3 gathers at most so often: a block that is
+// still whole from the action before is not gathered again.
+StepFormula step_formula(const planning::Model& model, const planning::Plan& plan,
+                         const std::vector<int>& rank_of = {});
+
+// The part of the memory with this name: planning::MemoryRow::kind.
+double bytes_of(const planning::RankMemory& memory, std::string_view kind);
+
+}  // namespace ringside::cli
