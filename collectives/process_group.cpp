@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,7 +14,7 @@
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/selection/calibration.hpp"
-#include "collectives/selection/link_costs.hpp"
+#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -32,8 +31,7 @@ void require_fits(Collective collective, const ConstBuffer& seen, std::size_t el
 ProcessGroup make_group(Connections bare, const GroupOptions& options, int hosts = 1) {
   Connections connections = behind_link(std::move(bare), options.link);
   AlgorithmSelection algorithms =
-      selection_behind(options.algorithms, options.link, connections.transport->name(), hosts);
-  algorithms = agree_on_costs(connections, options.executor, std::move(algorithms), hosts);
+      agree_on_costs(connections, options.executor, options.algorithms, options.link, hosts);
   return ProcessGroup(make_schedule_backend(std::move(connections), options.executor),
                       std::move(algorithms));
 }
@@ -129,9 +127,7 @@ ProcessGroup ProcessGroup::split(int color, int key) {
     Endpoint endpoint;
   };
   const Bid mine{color, key, state_->calls.backend().listen()};
-  std::vector<Bid> bids(size());
-  all_gather({&mine, sizeof(Bid), DataType::uint8},
-             {bids.data(), sizeof(Bid) * bids.size(), DataType::uint8}, "split");
+  const auto bids = values_of_all_ranks(*this, mine, "split");
 
   std::vector<int> members;
   for (int r = 0; r < size(); ++r)
@@ -187,11 +183,8 @@ std::size_t ProcessGroup::block_begin(std::size_t count, int r) const {
 }
 
 void ProcessGroup::finish() {
-  static_assert(std::is_trivially_copyable_v<CallHistory>);
   const CallHistory ours = state_->made;
-  std::vector<CallHistory> made(size());
-  all_gather({&ours, sizeof ours, DataType::uint8},
-             {made.data(), sizeof ours * made.size(), DataType::uint8}, "the calls of all ranks");
+  const auto made = values_of_all_ranks(*this, ours, "the calls of all ranks");
   for (int r = 0; r < size(); ++r)
     if (const auto number = ours.first_difference(made[r]))
       check_call(*number, ours.at(*number), made[r].at(*number), rank(), r);

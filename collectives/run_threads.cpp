@@ -11,7 +11,6 @@
 #include "collectives/execution/backend.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/selection/calibration.hpp"
-#include "collectives/selection/link_costs.hpp"
 
 namespace ringside::collectives {
 
@@ -24,8 +23,8 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
   const auto world = make_threads_world(size);
   std::mutex mutex;
   std::exception_ptr first;
-  AlgorithmSelection algorithms = selection_behind(options.algorithms, options.link, "threads", 1);
-  if (!algorithms.costs()) algorithms.set_costs(costs_here("threads"));
+  AlgorithmSelection algorithms = options.algorithms;
+  if (!algorithms.costs()) algorithms.set_costs(costs_here("threads", options.link));
   const auto run_rank = [&](int rank, const std::function<void(ProcessGroup&)>& rank_body) {
     std::optional<ProcessGroup> group;
     try {

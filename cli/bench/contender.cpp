@@ -100,8 +100,8 @@ std::unique_ptr<Backend> ours_over(collectives::Connections connections) {
 // new world, which the function holds.
 MakeBackend world_of_threads(const Contender& contender, int size) {
   if (contender.limit == Limit::device) {
-    const auto world = contender.backend ? collectives::cuda::make_one_gpu_world(size)
-                                         : collectives::cuda::make_bare_gpu_world(size);
+    const bool bare = contender.backend == nullptr;
+    const auto world = collectives::cuda::make_one_gpu_world(size, Seconds(120), bare);
     return [world](int rank) { return collectives::cuda::make_one_gpu_backend(world, rank); };
   }
   if (contender.backend) {

@@ -13,7 +13,6 @@
 #include "collectives/process_group.hpp"
 #include "collectives/selection/bus_bandwidth.hpp"
 #include "collectives/selection/calibration.hpp"
-#include "collectives/selection/link_costs.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -119,8 +118,7 @@ class Bench {
     std::uint8_t algorithm = 0;
     if (all_processes_.rank() == 0) {
       auto selection = collectives::group_options_from_environment().algorithms;
-      const auto costs = collectives::costs_here(contender.name);
-      selection.set_costs(link_ ? collectives::costs_behind(*link_, costs) : costs);
+      selection.set_costs(collectives::costs_here(contender.name, link_));
       algorithm = static_cast<std::uint8_t>(
           &selection.choose(call.collective, call.count, call.type, layout_.in_set.size) -
           all.data());

@@ -16,31 +16,28 @@
 
 namespace ringside::collectives {
 
+// A schedule without a root, as Algorithm::make.
+template <Schedule (*schedule)(int size, int rank)>
+static Schedule rootless(int size, int rank, int /*root*/) {
+  return schedule(size, rank);
+}
+
 const std::vector<Algorithm>& all_algorithms() {
   using enum Collective;
   constexpr bool cautionary = true;
   static const std::vector<Algorithm> algorithms = {
-      {all_reduce, "ring", [](int size, int rank, int) { return ring_all_reduce(size, rank); }},
-      {all_reduce, "halving_doubling",
-       [](int size, int rank, int) { return halving_doubling_all_reduce(size, rank); }},
-      {all_reduce, "recursive_doubling",
-       [](int size, int rank, int) { return recursive_doubling_all_reduce(size, rank); }},
-      {all_reduce, "two_shot",
-       [](int size, int rank, int) { return two_shot_all_reduce(size, rank); }},
-      {all_reduce, "one_shot",
-       [](int size, int rank, int) { return one_shot_all_reduce(size, rank); }},
-      {all_reduce, "naive", [](int size, int rank, int) { return naive_all_reduce(size, rank); },
-       cautionary},
-      {reduce_scatter, "ring",
-       [](int size, int rank, int) { return ring_reduce_scatter(size, rank); }},
-      {reduce_scatter, "halving",
-       [](int size, int rank, int) { return halving_reduce_scatter(size, rank); }},
-      {reduce_scatter, "direct",
-       [](int size, int rank, int) { return direct_reduce_scatter(size, rank); }},
-      {all_gather, "ring", [](int size, int rank, int) { return ring_all_gather(size, rank); }},
-      {all_gather, "doubling",
-       [](int size, int rank, int) { return doubling_all_gather(size, rank); }},
-      {all_gather, "direct", [](int size, int rank, int) { return direct_all_gather(size, rank); }},
+      {all_reduce, "ring", rootless<ring_all_reduce>},
+      {all_reduce, "halving_doubling", rootless<halving_doubling_all_reduce>},
+      {all_reduce, "recursive_doubling", rootless<recursive_doubling_all_reduce>},
+      {all_reduce, "two_shot", rootless<two_shot_all_reduce>},
+      {all_reduce, "one_shot", rootless<one_shot_all_reduce>},
+      {all_reduce, "naive", rootless<naive_all_reduce>, cautionary},
+      {reduce_scatter, "ring", rootless<ring_reduce_scatter>},
+      {reduce_scatter, "halving", rootless<halving_reduce_scatter>},
+      {reduce_scatter, "direct", rootless<direct_reduce_scatter>},
+      {all_gather, "ring", rootless<ring_all_gather>},
+      {all_gather, "doubling", rootless<doubling_all_gather>},
+      {all_gather, "direct", rootless<direct_all_gather>},
       {broadcast, "binomial", binomial_broadcast},
       {broadcast, "chain", chain_broadcast},
       {broadcast, "linear", linear_broadcast, cautionary},
@@ -49,10 +46,8 @@ const std::vector<Algorithm>& all_algorithms() {
       {reduce, "linear", linear_reduce, cautionary},
       {gather, "linear", linear_gather},
       {scatter, "linear", linear_scatter},
-      {all_to_all, "pairwise",
-       [](int size, int rank, int) { return pairwise_all_to_all(size, rank); }},
-      {barrier, "dissemination",
-       [](int size, int rank, int) { return dissemination_barrier(size, rank); }},
+      {all_to_all, "pairwise", rootless<pairwise_all_to_all>},
+      {barrier, "dissemination", rootless<dissemination_barrier>},
   };
   return algorithms;
 }

@@ -14,7 +14,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include "collectives/backends/library_backends.hpp"
-#include "collectives/execution/first_failure.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"

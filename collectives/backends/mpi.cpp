@@ -8,7 +8,7 @@
 #include "base/environment.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/backends/library_backends.hpp"
-#include "collectives/execution/first_failure.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives {
 namespace {

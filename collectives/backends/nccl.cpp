@@ -20,8 +20,8 @@
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/pointer.hpp"
 #include "collectives/diagnostics/interruption.hpp"
-#include "collectives/execution/first_failure.hpp"
-#include "collectives/process_group.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -35,44 +35,43 @@ std::string to_text(int version) {  // 22809 is 2.28.9
 }
 
 // The functions of NCCL that are used.
-struct Nccl {
-  Nccl() {
-    const SharedLibrary library("NCCL", "libnccl.so.2", RINGSIDE_CUDA_LIBRARIES);
-    library.find(get_version, "ncclGetVersion");
-    require(get_version(&version) == ncclSuccess && version / 100 >= NCCL_VERSION_CODE / 100,
+class Nccl {
+  template <class Function>
+  Function* find(const char* name) const {
+    Function* function = nullptr;
+    library_.find(function, name);
+    return function;
+  }
+  int checked_version() const {
+    int found = 0;
+    const bool known = find<decltype(ncclGetVersion)>("ncclGetVersion")(&found) == ncclSuccess;
+    require(known && found / 100 >= NCCL_VERSION_CODE / 100,
             "libnccl.so.2 is NCCL {}, and this program was built for NCCL {}: install that version "
             "or a newer one",
-            to_text(version), to_text(NCCL_VERSION_CODE));
-    library.find(get_unique_id, "ncclGetUniqueId");
-    library.find(get_error_string, "ncclGetErrorString");
-    library.find(get_last_error, "ncclGetLastError");
-    library.find(comm_init_rank_config, "ncclCommInitRankConfig");
-    library.find(comm_get_async_error, "ncclCommGetAsyncError");
-    library.find(comm_finalize, "ncclCommFinalize");
-    library.find(comm_destroy, "ncclCommDestroy");
-    library.find(comm_abort, "ncclCommAbort");
-    library.find(all_reduce, "ncclAllReduce");
-    library.find(reduce_scatter, "ncclReduceScatter");
-    library.find(all_gather, "ncclAllGather");
-    library.find(broadcast, "ncclBroadcast");
-    library.find(reduce, "ncclReduce");
+            to_text(found), to_text(NCCL_VERSION_CODE));
+    return found;
   }
+  const SharedLibrary library_{"NCCL", "libnccl.so.2", RINGSIDE_CUDA_LIBRARIES};
 
-  int version = 0;
-  decltype(ncclGetVersion)* get_version = nullptr;
-  decltype(ncclGetUniqueId)* get_unique_id = nullptr;
-  decltype(ncclGetErrorString)* get_error_string = nullptr;
-  decltype(ncclGetLastError)* get_last_error = nullptr;
-  decltype(ncclCommInitRankConfig)* comm_init_rank_config = nullptr;
-  decltype(ncclCommGetAsyncError)* comm_get_async_error = nullptr;
-  decltype(ncclCommFinalize)* comm_finalize = nullptr;
-  decltype(ncclCommDestroy)* comm_destroy = nullptr;
-  decltype(ncclCommAbort)* comm_abort = nullptr;
-  decltype(ncclAllReduce)* all_reduce = nullptr;
-  decltype(ncclReduceScatter)* reduce_scatter = nullptr;
-  decltype(ncclAllGather)* all_gather = nullptr;
-  decltype(ncclBroadcast)* broadcast = nullptr;
-  decltype(ncclReduce)* reduce = nullptr;
+ public:
+  const int version = checked_version();
+  decltype(ncclGetUniqueId)* get_unique_id = find<decltype(ncclGetUniqueId)>("ncclGetUniqueId");
+  decltype(ncclGetErrorString)* get_error_string =
+      find<decltype(ncclGetErrorString)>("ncclGetErrorString");
+  decltype(ncclGetLastError)* get_last_error = find<decltype(ncclGetLastError)>("ncclGetLastError");
+  decltype(ncclCommInitRankConfig)* comm_init_rank_config =
+      find<decltype(ncclCommInitRankConfig)>("ncclCommInitRankConfig");
+  decltype(ncclCommGetAsyncError)* comm_get_async_error =
+      find<decltype(ncclCommGetAsyncError)>("ncclCommGetAsyncError");
+  decltype(ncclCommFinalize)* comm_finalize = find<decltype(ncclCommFinalize)>("ncclCommFinalize");
+  decltype(ncclCommDestroy)* comm_destroy = find<decltype(ncclCommDestroy)>("ncclCommDestroy");
+  decltype(ncclCommAbort)* comm_abort = find<decltype(ncclCommAbort)>("ncclCommAbort");
+  decltype(ncclAllReduce)* all_reduce = find<decltype(ncclAllReduce)>("ncclAllReduce");
+  decltype(ncclReduceScatter)* reduce_scatter =
+      find<decltype(ncclReduceScatter)>("ncclReduceScatter");
+  decltype(ncclAllGather)* all_gather = find<decltype(ncclAllGather)>("ncclAllGather");
+  decltype(ncclBroadcast)* broadcast = find<decltype(ncclBroadcast)>("ncclBroadcast");
+  decltype(ncclReduce)* reduce = find<decltype(ncclReduce)>("ncclReduce");
 };
 
 // Opened by the first call. Throws Error if the library is missing or too old.
@@ -134,10 +133,7 @@ class NcclBackend final : public Backend {
         timeout_(timeout),
         device_(cuda::choose_device(local_rank)) {
     nccl();  // throws if the library is missing, before any rank waits for this one
-    Introduction mine = introduce(device_, rank_);
-    std::vector<Introduction> all(static_cast<std::size_t>(size_));
-    meeting.all_gather({&mine, sizeof mine, DataType::uint8},
-                       {all.data(), sizeof mine * all.size(), DataType::uint8}, "nccl");
+    const auto all = values_of_all_ranks(meeting, introduce(device_, rank_), "nccl");
     check_no_shared_gpu(all);
 
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),

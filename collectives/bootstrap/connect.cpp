@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -20,15 +19,20 @@
 namespace ringside::collectives {
 namespace {
 
-// Makes the connections of one kind from sockets between all ranks.
-using Connect = std::function<Connections(const RankInfo&, Mesh)>;
+// By which transports ranks that are processes may connect. Sub-groups choose among the same.
+struct Choice {
+  bool tcp = false, shm = false;
+  ShmOptions options = {};
+};
 
-// Sub-groups of ranks that are processes: new sockets, and the same kind of connections from them.
+Connections connect(const RankInfo& rank_info, Mesh mesh, const Choice& choice);
+
+// Sub-groups of ranks that are processes: new sockets, and connections from them.
 class SocketSubGroupConnector final : public SubGroupConnector {
  public:
   // `own` is where this rank listens in the existing group.
-  SocketSubGroupConnector(const RankInfo& rank_info, const Address& own, Connect connect)
-      : rank_info_(rank_info), own_(own), connect_(std::move(connect)) {}
+  SocketSubGroupConnector(const RankInfo& rank_info, const Address& own, const Choice& choice)
+      : rank_info_(rank_info), own_(own), choice_(choice) {}
 
   Endpoint listen() override {
     listener_.emplace(own_);
@@ -50,13 +54,13 @@ class SocketSubGroupConnector final : public SubGroupConnector {
       std::memcpy(&addresses[r], members[r].data(), sizeof(Address));
     Mesh mesh = listener_->connect_mesh(rank_info, std::move(addresses), check);
     listener_.reset();
-    return connect_(rank_info, std::move(mesh));
+    return collectives::connect(rank_info, std::move(mesh), choice_);
   }
 
  private:
   RankInfo rank_info_;
   Address own_;
-  Connect connect_;
+  Choice choice_;
   std::optional<Listener> listener_;
 };
 
@@ -76,70 +80,56 @@ std::vector<std::int64_t> visible_processes(const Mesh& mesh, int rank) {
   return processes;
 }
 
-// The connections of a rank over `transport`, with the mesh's control sockets.
-Connections with_control(const RankInfo& rank_info, Mesh mesh, std::unique_ptr<Transport> transport,
-                         Connect same_again) {
-  return {std::move(transport),
-          make_socket_control_channel(rank_info.rank, release(mesh.control),
-                                      visible_processes(mesh, rank_info.rank)),
-          std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank],
-                                                    std::move(same_again))};
-}
-
-Connections over_tcp(const RankInfo& rank_info, Mesh mesh, Connect same_again) {
+std::unique_ptr<Transport> over_tcp(const RankInfo& rank_info, Mesh& mesh) {
   auto sockets = release(mesh.data);
   for (const FileDescriptor& socket : sockets)
     if (socket.is_open()) set_up_data_socket(socket.get());
-  auto transport =
-      make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), std::move(sockets));
-  return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
+  return make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), std::move(sockets));
 }
 
 // Leaves the mesh as it is if it throws CannotShare.
-Connections over_shm(const RankInfo& rank_info, Mesh& mesh, const ShmOptions& options,
-                     Connect same_again) {
+std::unique_ptr<Transport> over_shm(const RankInfo& rank_info, Mesh& mesh,
+                                    const ShmOptions& options) {
   const ShmLayout layout = shm_layout(options, rank_info.size);
   const bool crowded = rank_info.local_size > static_cast<int>(std::thread::hardware_concurrency());
-  auto transport = make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
-                                      share_segments(rank_info, mesh, layout), crowded);
-  return with_control(rank_info, std::move(mesh), std::move(transport), std::move(same_again));
+  return make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
+                            share_segments(rank_info, mesh, layout), crowded);
 }
 
-Connections only_tcp(const RankInfo& rank_info, Mesh mesh) {
-  return over_tcp(rank_info, std::move(mesh), only_tcp);
-}
-
-Connections only_shm(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options) {
-  return over_shm(rank_info, mesh, options, [options](const RankInfo& member, Mesh members) {
-    return only_shm(member, std::move(members), options);
-  });
-}
-
-Connections shm_or_tcp(const RankInfo& rank_info, Mesh mesh) {
-  if (rank_info.size > 1 && mesh.on_one_host()) {
-    try {
-      return over_shm(rank_info, mesh, {}, shm_or_tcp);
-    } catch (const CannotShare& reason) {  // thrown on every rank, or on none
-      if (rank_info.rank == 0)
-        fmt::print(stderr, "ringside: {}. The ranks use TCP instead.\n", reason.what());
-    }
+std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh,
+                                           const Choice& choice) {
+  if (!choice.tcp) return over_shm(rank_info, mesh, choice.options);
+  if (!choice.shm || rank_info.size == 1 || !mesh.on_one_host()) return over_tcp(rank_info, mesh);
+  try {
+    return over_shm(rank_info, mesh, choice.options);
+  } catch (const CannotShare& reason) {  // thrown on every rank, or on none
+    if (rank_info.rank == 0)
+      fmt::print(stderr, "ringside: {}. The ranks use TCP instead.\n", reason.what());
+    return over_tcp(rank_info, mesh);
   }
-  return over_tcp(rank_info, std::move(mesh), shm_or_tcp);
+}
+
+Connections connect(const RankInfo& rank_info, Mesh mesh, const Choice& choice) {
+  return {
+      over_shm_or_tcp(rank_info, mesh, choice),
+      make_socket_control_channel(rank_info.rank, release(mesh.control),
+                                  visible_processes(mesh, rank_info.rank)),
+      std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank], choice)};
 }
 
 }  // namespace
 
 Connections connect_tcp(const RankInfo& rank_info) {
-  return only_tcp(rank_info, connect_mesh(rank_info));
+  return connect(rank_info, connect_mesh(rank_info), {.tcp = true});
 }
 
 Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options) {
   shm_layout(options, rank_info.size);  // wrong options are an Error before anybody waits
-  return only_shm(rank_info, connect_mesh(rank_info), options);
+  return connect(rank_info, connect_mesh(rank_info), {.shm = true, .options = options});
 }
 
 Connections connect_automatic(const RankInfo& rank_info) {
-  return shm_or_tcp(rank_info, connect_mesh(rank_info));
+  return connect(rank_info, connect_mesh(rank_info), {.tcp = true, .shm = true});
 }
 
 // What the threads of a world share.

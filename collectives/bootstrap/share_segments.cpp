@@ -2,14 +2,17 @@
 
 #include <cstring>
 
-#include <poll.h>
-#include <sys/socket.h>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 
 namespace ringside::collectives {
 namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
 
 // The first round: each rank tells every other where its segment is, or why it has none.
 struct Introduction {
@@ -37,43 +40,27 @@ std::string get(const char (&text)[n]) {
   return std::string(text, ::strnlen(text, n));
 }
 
-void send_all(int socket, const void* bytes, std::size_t length, int peer) {
-  const auto* next = static_cast<const char*>(bytes);
-  while (length > 0) {
-    const auto n = ::send(socket, next, length, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    require(n > 0, "rank {} went away while the ranks were sharing memory ({})", peer,
-            std::strerror(errno));
-    next += n, length -= static_cast<std::size_t>(n);
-  }
-}
-
-void receive_all(int socket, void* bytes, std::size_t length, int peer, const Deadline& deadline) {
-  auto* next = static_cast<char*>(bytes);
-  while (length > 0) {
-    pollfd watched{socket, POLLIN, 0};
-    const timespec patience = to_timespec(deadline.remaining());
-    const int ready = ::ppoll(&watched, 1, &patience, nullptr);
-    require(ready != 0, "rank {} did not share its memory within {:.0f} s", peer,
-            deadline.total().count());
-    if (ready < 0 && errno == EINTR) continue;
-    const auto n = ::recv(socket, next, length, 0);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    require(n > 0, "rank {} went away while the ranks were sharing memory", peer);
-    next += n, length -= static_cast<std::size_t>(n);
-  }
-}
-
 // Sends `mine` to every rank. Returns what the ranks sent: element r comes from rank r. Each is
 // short enough for the kernel's buffer, so all can send first.
 template <class T>
 std::vector<T> exchange(Mesh& mesh, int rank, const T& mine, const Deadline& deadline) {
+  constexpr std::string_view gone = "rank {} went away while the ranks were sharing memory ({})";
   const int size = static_cast<int>(mesh.data.size());
   std::vector<T> all(size, mine);
-  for (int r = 0; r < size; ++r)
-    if (r != rank) send_all(mesh.data[r]->native_handle(), &mine, sizeof mine, r);
-  for (int r = 0; r < size; ++r)
-    if (r != rank) receive_all(mesh.data[r]->native_handle(), &all[r], sizeof(T), r, deadline);
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
+    error_code error;
+    asio::write(*mesh.data[r], asio::buffer(&mine, sizeof mine), error);
+    require(!error, gone, r, error.message());
+  }
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
+    const auto error =
+        read_all(*mesh.io, *mesh.data[r], asio::buffer(&all[r], sizeof(T)), deadline);
+    require(error != asio::error::timed_out, "rank {} did not share its memory within {:.0f} s", r,
+            deadline.total().count());
+    require(!error, gone, r, error.message());
+  }
   return all;
 }
 

@@ -28,13 +28,12 @@ namespace ringside::collectives::cuda {
 // Ranks that are threads of this process and share its first GPU. Each call is one cooperative
 // launch for all ranks, in which they exchange flags and data as GPUs of one host would
 // (kernels.hpp). all_reduce by ring, two_shot or one_shot (small calls only); reduce_scatter,
-// all_gather, broadcast, barrier. 1 to 8 ranks.
+// all_gather, broadcast, barrier. 1 to 8 ranks. With `bare` it is the memory-bandwidth limit for an
+// all_reduce: each call is one kernel that loads all inputs and stores their sum to all outputs,
+// without waiting for another rank.
 class OneGpuWorld;
-std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout = Seconds(120));
-
-// The memory-bandwidth limit for an all_reduce: each call is one kernel that loads all inputs and
-// stores their sum to all outputs, without waiting for another rank.
-std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int size);
+std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout = Seconds(120),
+                                                bool bare = false);
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank);
 
 // Ranks that are processes of one host, over CUDA IPC: 1 to 8. all_reduce, reduce_scatter,

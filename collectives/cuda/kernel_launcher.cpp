@@ -81,10 +81,8 @@ KernelLauncher::KernelLauncher(int size, int first_rank, int ranks, Seconds time
   most_blocks_ = std::clamp(resident / ranks, 1, one_sided::most_blocks);
   std::vector<Schedule> schedules;
   for (int r = 0; r < size; ++r) schedules.push_back(ring_all_reduce(size, r));
-  for (int r = 0; r < ranks; ++r)
-    plans_[static_cast<std::size_t>(r)] = pull_plan(schedules, first_rank + r);
-  check_cuda(cudaMallocHost(reinterpret_cast<void**>(&words_),
-                            sizeof(HostWords) * static_cast<std::size_t>(ranks)),
+  for (int r = 0; r < ranks; ++r) plans_[r] = pull_plan(schedules, first_rank + r);
+  check_cuda(cudaMallocHost(reinterpret_cast<void**>(&words_), sizeof(HostWords) * ranks),
              "allocating pinned memory");
   for (int r = 0; r < ranks; ++r) new (words_ + r) HostWords;
 }

@@ -22,6 +22,13 @@ void await_stream(cudaStream_t stream, const Call& call, const std::string& whos
 
 // Throws Error unless there are kernels for the collective, type and operation of a call.
 void require_kernel(const Call& call);
+// Calls body(T{}) with the element type of such a call.
+template <class Body>
+void with_element_of(const Call& call, Body body) {
+  if (call.type == DataType::fp32) return body(float{});
+  if (call.type == DataType::fp16) return body(Fp16{});
+  body(Bf16{});
+}
 // The kernel of such a call; for an all_reduce, the one that its algorithm names.
 Kernel kernel_for(const Call& call);
 

@@ -9,13 +9,11 @@
 #include <fmt/format.h>
 
 #include "base/cuda.hpp"
-#include "collectives/algorithms/chunks.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
-#include "collectives/execution/first_failure.hpp"
-#include "collectives/half.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -30,10 +28,10 @@ class OneGpuWorld {
         timeout_(timeout),
         bare_(bare),
         device_(choose_device(0)),
-        mailboxes_(sizeof(Mailbox) * static_cast<std::size_t>(size)),
-        boxes_(sizeof(PacketBox) * static_cast<std::size_t>(size)),
+        mailboxes_(sizeof(Mailbox) * size),
+        boxes_(sizeof(PacketBox) * size),
         launcher_(size, 0, size, timeout),
-        posts_(static_cast<std::size_t>(size)) {
+        posts_(size) {
     check_cuda(cudaMemset(mailboxes_.data(), 0, mailboxes_.bytes()), "clearing the mailboxes");
     check_cuda(cudaMemset(boxes_.data(), 0, boxes_.bytes()), "clearing the packets");
     // cudaMemset may return before it is done.
@@ -46,7 +44,7 @@ class OneGpuWorld {
   void run(int rank, const Call& call, const void* input, void* output) {
     std::unique_lock lock(mutex_);
     failure_.throw_if_any();
-    posts_[static_cast<std::size_t>(rank)] = {true, call, input, output};
+    posts_[rank] = {true, call, input, output};
     const std::uint64_t round = round_;
     const auto is_over = [&] { return round_ != round || (failure_ && !at_work_); };
     if (++arrived_ == size_) {
@@ -87,8 +85,7 @@ class OneGpuWorld {
     at_work_ = true;
     lock.unlock();
     try {
-      for (int r = 1; r < size_; ++r)
-        check_call(round_ + 1, posts_[0].call, posts_[static_cast<std::size_t>(r)].call, 0, r);
+      for (int r = 1; r < size_; ++r) check_call(round_ + 1, posts_[0].call, posts_[r].call, 0, r);
       carry_out(posts_[0].call);
     } catch (const std::exception& failure) {
       error = failure.what();
@@ -106,7 +103,7 @@ class OneGpuWorld {
   RankFailure missing_ranks(const Call& call) const {
     std::vector<int> missing;
     for (int r = 0; r < size_; ++r)
-      if (!posts_[static_cast<std::size_t>(r)].here) missing.push_back(r);
+      if (!posts_[r].here) missing.push_back(r);
     return RankFailure(
         missing.empty() ? -1 : missing.front(),
         fmt::format(
@@ -122,35 +119,16 @@ class OneGpuWorld {
     const bool alone = size_ == 1 && call.collective == Collective::all_reduce;
     const Kernel kernel = bare_ || alone ? Kernel::two_shot : kernel_for(call);
     if (call.count == 0) return;
-    for (int r = 0; r < size_; ++r) require_device_buffers(call, r);
-    switch (call.type) {
-      case DataType::fp32:
-        return carry_out_as<float>(call, kernel);
-      case DataType::fp16:
-        return carry_out_as<Fp16>(call, kernel);
-      case DataType::bf16:
-        return carry_out_as<Bf16>(call, kernel);
-      default:
-        fail("{}: the kernels support fp32, fp16 and bf16", describe(call));
-    }
-  }
-
-  // A rank whose block is empty may pass any address for it.
-  void require_device_buffers(const Call& call, int r) {
-    const Post& post = posts_[static_cast<std::size_t>(r)];
-    const bool has_block = Chunks::even(call.count, size_).size(r) > 0;
-    if (call.collective != Collective::broadcast &&
-        (call.collective != Collective::all_gather || has_block))
-      known_.require_device_memory(post.input, call);
-    if (call.collective != Collective::reduce_scatter || has_block)
-      known_.require_device_memory(post.output, call);
+    for (int r = 0; r < size_; ++r)
+      known_.require_device_buffers(call, r, size_, posts_[r].input, posts_[r].output);
+    with_element_of(call, [&]<class T>(T) { carry_out_as<T>(call, kernel); });
   }
 
   template <Element T>
   void carry_out_as(const Call& call, Kernel kernel) {
     Task<T> task = launcher_.task_for<T>(call, kernel);
     for (int r = 0; r < size_; ++r) {
-      const Post& post = posts_[static_cast<std::size_t>(r)];
+      const Post& post = posts_[r];
       task.mailboxes[r] = static_cast<Mailbox*>(mailboxes_.data()) + r;
       task.boxes[r] = static_cast<PacketBox*>(boxes_.data()) + r;
       task.buffers.input[r] = static_cast<const T*>(post.input);
@@ -208,16 +186,10 @@ class OneGpuBackend final : public Backend {
 
 }  // namespace
 
-std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout) {
+std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout, bool bare) {
   require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks,
           size);
-  return std::make_shared<OneGpuWorld>(size, timeout, false);
-}
-
-std::shared_ptr<OneGpuWorld> make_bare_gpu_world(int size) {
-  require(size >= 1 && size <= most_ranks, "1 to {} ranks can share a GPU, not {}", most_ranks,
-          size);
-  return std::make_shared<OneGpuWorld>(size, Seconds(120), true);
+  return std::make_shared<OneGpuWorld>(size, timeout, bare);
 }
 
 std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank) {

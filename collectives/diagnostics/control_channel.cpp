@@ -1,11 +1,26 @@
 #include "collectives/diagnostics/control_channel.hpp"
 
+#include <algorithm>
+#include <fstream>
+
 #include <unistd.h>
 
 #include "base/printable.hpp"
-#include "collectives/diagnostics/debugger.hpp"
 
 namespace ringside::collectives {
+namespace {
+
+// Whether a debugger is attached to a process of this host. False for a process that this one
+// cannot see.
+bool has_debugger(std::int64_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  std::int64_t tracer = 0;
+  for (std::string word; status >> word;)
+    if (word == "TracerPid:") return status >> tracer && tracer != 0;
+  return false;
+}
+
+}  // namespace
 
 ControlChannel::ControlChannel(int rank, int size, std::vector<std::int64_t> processes)
     : rank_(rank), peers_(size), processes_(std::move(processes)) {
@@ -37,10 +52,8 @@ void ControlChannel::explain(int peer, const std::string& symptom) {
 
 void ControlChannel::abort(const RankFailure& cause) noexcept {
   gave_up_ = true;
-  ControlMessage message;
-  message.kind = ControlMessage::gave_up;
-  message.rank = cause.rank;
-  message.text = cause.cause;
+  const ControlMessage message{
+      .kind = ControlMessage::gave_up, .rank = cause.rank, .text = cause.cause};
   for (int r = 0; r < size(); ++r)
     if (r != rank_) send(r, message);
 }
@@ -48,36 +61,26 @@ void ControlChannel::abort(const RankFailure& cause) noexcept {
 void ControlChannel::tell_position(const Position& mine) noexcept {
   peers_[rank_].position = mine;
   peers_[rank_].position.heard = Clock::now();
-  ControlMessage message;
-  message.kind = ControlMessage::position;
-  message.rank = mine.waiting_for;
-  message.step = mine.step;
-  message.sequence = mine.sequence;
-  message.call = mine.call;
-  for (int r = 0; r < size(); ++r)
-    if (r != rank_) send_with_history(r, message);
+  send_with_history({.kind = ControlMessage::position,
+                     .rank = mine.waiting_for,
+                     .step = mine.step,
+                     .sequence = mine.sequence,
+                     .call = mine.call});
 }
 
 std::vector<Position> ControlChannel::positions(Seconds patience) {
-  const auto current = [this] {
-    std::vector<Position> all;
-    for (const Peer& peer : peers_) all.push_back(peer.position);
-    return all;
-  };
+  const auto is_recent = [](const Peer& peer) { return peer.position.recent(); };
   const Deadline deadline = Deadline::after(patience);
   listen();
-  auto positions = current();
-  while (!deadline.expired() && !all_recent(positions)) {
+  while (!deadline.expired() && !std::all_of(peers_.begin(), peers_.end(), is_recent))
     listen(deadline.remaining());
-    positions = current();
-  }
+  std::vector<Position> positions;
+  for (const Peer& peer : peers_) positions.push_back(peer.position);
   return positions;
 }
 
 void ControlChannel::say_goodbye() noexcept {
-  if (gave_up_) return;
-  for (int r = 0; r < size(); ++r)
-    if (r != rank_) send_with_history(r, {.kind = ControlMessage::goodbye});
+  if (!gave_up_) send_with_history({.kind = ControlMessage::goodbye});
 }
 
 void ControlChannel::accept(int r, const ControlMessage& message) {
@@ -109,10 +112,14 @@ void ControlChannel::note_failure(int peer, const std::string& sentence) {
   if (!failure_) failure_ = RankFailure(peer, sentence);
 }
 
-// Adds the history where the peer has not been told the latest call.
-void ControlChannel::send_with_history(int peer, ControlMessage message) noexcept {
-  if (peers_[peer].told_until != history_.last()) message.text = history_.bytes();
-  if (send(peer, message)) peers_[peer].told_until = history_.last();
+// To every other rank. Adds the history where the peer has not been told the latest call.
+void ControlChannel::send_with_history(ControlMessage message) noexcept {
+  const std::string history = history_.bytes();
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    message.text = peers_[r].told_until != history_.last() ? history : "";
+    if (send(r, message)) peers_[r].told_until = history_.last();
+  }
 }
 
 }  // namespace ringside::collectives

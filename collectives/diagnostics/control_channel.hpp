@@ -16,10 +16,24 @@
 #include "base/clock.hpp"
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/control_message.hpp"
-#include "collectives/diagnostics/position.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives {
+
+// Where a rank is: what it tells the others while it waits.
+struct Position {
+  std::uint64_t sequence = 0;  // the number of the call that it is in
+  Call call;
+  std::uint32_t step = 0;
+  std::int32_t waiting_for = -1;  // the peer whose message it lacks
+  Clock::time_point heard{};      // when this rank was told
+  CallHistory made;               // its collectives so far, as far as it has told them
+
+  // A rank that waits tells its position at this interval. A rank that has told nothing for three
+  // intervals does not wait in a collective.
+  static constexpr Seconds every{0.5};
+  bool recent() const { return heard != Clock::time_point{} && Clock::now() - heard < 3 * every; }
+};
 
 class ControlChannel {
  public:
@@ -81,7 +95,7 @@ class ControlChannel {
     std::uint64_t told_until = 0;  // the number of our last call that it has been told
     bool said_goodbye = false;
   };
-  void send_with_history(int peer, ControlMessage message) noexcept;
+  void send_with_history(ControlMessage message) noexcept;
 
   int rank_;
   std::vector<Peer> peers_;              // [rank]

@@ -24,13 +24,12 @@ static_assert(sizeof(ControlHeader) == 96, "the layout is the wire format");
 
 std::string to_bytes(const ControlMessage& message) {
   const std::string_view text = std::string_view(message.text).substr(0, longest_control_text);
-  ControlHeader header;
-  header.kind = message.kind;
-  header.rank = message.rank;
-  header.step = message.step;
-  header.sequence = message.sequence;
-  header.call = message.call;
-  header.text_bytes = static_cast<std::uint32_t>(text.size());
+  const ControlHeader header{.kind = message.kind,
+                             .rank = message.rank,
+                             .step = message.step,
+                             .sequence = message.sequence,
+                             .call = message.call,
+                             .text_bytes = static_cast<std::uint32_t>(text.size())};
   return std::string(reinterpret_cast<const char*>(&header), sizeof header).append(text);
 }
 

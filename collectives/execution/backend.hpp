@@ -13,7 +13,7 @@
 #include "collectives/call.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/executor_options.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 
 namespace ringside::collectives {
 

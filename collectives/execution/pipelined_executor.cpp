@@ -43,7 +43,19 @@ struct Cursor {
 
 // How a task's chunks are divided into slices and segments.
 struct Slicing {
-  Slicing(const Task& task, const DataFlow& flow, std::size_t slice_bytes, int slices_per_segment);
+  Slicing(const Task& task, const DataFlow& flow, std::size_t slice_bytes, int slices_per_segment)
+      : chunks(task.chunks),
+        element(size_of(task.call.type)),
+        slice_elements(std::max<std::size_t>(1, slice_bytes / element)) {
+    int longest = 1;  // slices in a message
+    for (const Step& step : task.schedule.steps) {
+      if (step.send) longest = std::max(longest, slices_of(step.send->chunks));
+      if (step.receive) longest = std::max(longest, slices_of(step.receive->chunks));
+    }
+    // Ranks may slice a message of several chunks differently: then everything is one segment.
+    segment_slices = flow.single_chunks ? std::min(slices_per_segment, longest) : longest;
+    segments = task.schedule.steps.empty() ? 0 : (longest + segment_slices - 1) / segment_slices;
+  }
 
   int slices_of(ChunkRange range) const {
     const std::size_t slices = (chunks.size(range) + slice_elements - 1) / slice_elements;
@@ -73,55 +85,171 @@ struct Slicing {
   int segments;
 };
 
-Slicing::Slicing(const Task& task, const DataFlow& flow, std::size_t slice_bytes,
-                 int slices_per_segment)
-    : chunks(task.chunks),
-      element(size_of(task.call.type)),
-      slice_elements(std::max<std::size_t>(1, slice_bytes / element)) {
-  int longest = 1;  // slices in a message
-  for (const Step& step : task.schedule.steps) {
-    if (step.send) longest = std::max(longest, slices_of(step.send->chunks));
-    if (step.receive) longest = std::max(longest, slices_of(step.receive->chunks));
-  }
-  // Ranks may slice a message of several chunks differently: then everything is one segment.
-  segment_slices = flow.single_chunks ? std::min(slices_per_segment, longest) : longest;
-  segments = task.schedule.steps.empty() ? 0 : (longest + segment_slices - 1) / segment_slices;
-}
-
 // The data path of one call, from its first slice to its last.
 class Pipeline {
  public:
   Pipeline(Transport& transport, const DataFlow& flow, const Task& task, const Buffers& buffers,
-           const Slicing& slicing, std::byte* scratch, const MessageHeader& header);
+           const Slicing& slicing, std::byte* scratch, const MessageHeader& header)
+      : transport_(transport),
+        flow_(flow),
+        task_(task),
+        buffers_(buffers),
+        slicing_(slicing),
+        scratch_(scratch),
+        header_(header),
+        end_{slicing.segments, 0, 0} {
+    to_send_ = sent_ = seek({}, true);
+    to_receive_ = seek({}, false);
+  }
+
   bool finished() const { return to_send_ == end_ && sent_ == end_ && to_receive_ == end_; }
-  void post_all_allowed();
-  void complete(const Completion& completion);
+
+  // Posts every send that may go, and the next receive.
+  void post_all_allowed() {
+    apply_own_slices();
+    while (may_send(to_send_)) post_send();
+    if (to_receive_ != end_ && !receive_posted_ && !from_itself(to_receive_)) post_receive();
+  }
+
+  // A send or the receive is complete.
+  void complete(const Completion& completion) {
+    if (completion.kind == Completion::sent)
+      sent_ = after(sent_, true);
+    else
+      received_ = completion.payload;
+    if (!received_) return;
+    if (may_apply(to_receive_)) return apply_received_slice();
+    // The slice must wait for a send out of the same chunk. Two ranks that exchange a chunk would
+    // wait for each other: each send is complete only when the peer has released the slice. So the
+    // slice is buffered.
+    if (completion.kind == Completion::received) {
+      buffered_.assign(received_->begin(), received_->end());
+      received_ = buffered_;
+      transport_.release();
+    }
+  }
 
  private:
-  bool may_send(const Cursor& at) const;
-  bool may_apply(const Cursor& at) const;
-  void post_send();
-  void post_receive();
-  void apply_own_slices();
-  void apply_received_slice();
-  void apply(std::span<const std::byte> payload);
+  void post_send() {
+    const Send& send = *step(to_send_).send;
+    transport_.post_send(send.to, header(to_send_, send.chunks), payload_of(to_send_));
+    to_send_ = after(to_send_, true);
+  }
+
+  void post_receive() {
+    const Receive& receive = *step(to_receive_).receive;
+    const std::size_t bytes = slicing_.bytes_of(receive.chunks, to_receive_.slice);
+    direct_ = receive.action == Action::overwrite && may_apply(to_receive_) && bytes > 0;
+    std::span<std::byte> into;
+    if (direct_) into = {in_result(receive.chunks, to_receive_.slice), bytes};
+    transport_.post_receive(receive.from, header(to_receive_, receive.chunks), into);
+    receive_posted_ = true;
+  }
+
+  // A rank sends to itself without the transport.
+  void apply_own_slices() {
+    while (from_itself(to_receive_) && may_apply(to_receive_)) {
+      apply(payload_of(to_receive_));
+      to_receive_ = after(to_receive_, false);
+    }
+  }
+
+  void apply_received_slice() {
+    if (!direct_) apply(*received_);
+    if (buffered_.empty() || received_->data() != buffered_.data()) transport_.release();
+    received_.reset();
+    receive_posted_ = false;
+    to_receive_ = after(to_receive_, false);
+  }
+
+  void apply(std::span<const std::byte> payload) {
+    if (payload.empty()) return;
+    const Receive& receive = *step(to_receive_).receive;
+    std::byte* into = in_result(receive.chunks, to_receive_.slice);
+    if (receive.action == Action::overwrite) {
+      std::memcpy(into, payload.data(), payload.size());
+      return;
+    }
+    const bool first = flow_.first_touch[to_receive_.step];
+    const std::byte* ours = first ? in_input(receive.chunks, to_receive_.slice) : into;
+    combine(task_.call.type, task_.call.reduce, into, ours, payload.data(),
+            payload.size() / slicing_.element);
+  }
+
+  bool may_send(const Cursor& at) const {
+    if (at == end_) return false;
+    if (sent_ != at) {  // some are under way: all to one peer, and no more than the transport takes
+      int under_way = 0;
+      for (Cursor c = sent_; c != at; c = after(c, true)) ++under_way;
+      if (under_way >= transport_.window() || step(sent_).send->to != step(at).send->to)
+        return false;
+    }
+    const DataFlow::Need& need = flow_.send_needs[at.step];
+    return need.step == DataFlow::none ||
+           to_receive_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
+  }
+
+  bool may_apply(const Cursor& at) const {
+    const DataFlow::Need& need = flow_.receive_needs[at.step];
+    if (need.step != DataFlow::none)
+      return sent_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
+    const int last_use = flow_.reused_after[at.step];
+    if (at.segment == 0 || last_use == DataFlow::none || kept(step(at).receive->chunks))
+      return true;
+    // The slice of the segment before must have left the scratch memory.
+    return sent_ > Cursor{at.segment - 1, last_use, at.slice - slicing_.segment_slices};
+  }
 
   const Step& step(const Cursor& at) const { return task_.schedule.steps[at.step]; }
   bool from_itself(const Cursor& at) const {
     return at != end_ && step(at).receive && step(at).receive->from == transport_.rank();
   }
-  MessageHeader header(const Cursor& at, ChunkRange range) const;
+
+  MessageHeader header(const Cursor& at, ChunkRange range) const {
+    MessageHeader header = header_;
+    header.step = static_cast<std::uint32_t>(at.step);
+    header.slice = static_cast<std::uint32_t>(at.slice);
+    header.bytes = slicing_.bytes_of(range, at.slice);
+    return header;
+  }
 
   // Where a slice lies.
   bool kept(ChunkRange range) const { return contains(buffers_.kept, range.first); }
   const std::byte* in_input(ChunkRange range, int slice) const {
     return buffers_.input + slicing_.offset_of(range, slice, buffers_.given);
   }
-  std::byte* in_result(ChunkRange range, int slice) const;
-  std::span<const std::byte> payload_of(const Cursor& at) const;
+
+  // In the output, or in scratch memory where the chunk only passes through this rank.
+  std::byte* in_result(ChunkRange range, int slice) const {
+    if (kept(range)) return buffers_.output + slicing_.offset_of(range, slice, buffers_.kept);
+    return scratch_ + slicing_.scratch_offset_of(range, slice);
+  }
+
+  std::span<const std::byte> payload_of(const Cursor& at) const {
+    const Send& send = *step(at).send;
+    const ChunkRange source{send.input.value_or(send.chunks.first), send.chunks.count};
+    if (source.count == 0) return {};
+    return {flow_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
+            slicing_.bytes_of(source, at.slice)};
+  }
 
   // The first slice at or after `at` that this rank sends (or receives).
-  Cursor seek(Cursor at, bool sending) const;
+  Cursor seek(Cursor at, bool sending) const {
+    const int steps = static_cast<int>(task_.schedule.steps.size());
+    const int per_segment = slicing_.segment_slices;
+    for (; at.segment < end_.segment; at = {at.segment + 1, 0, (at.segment + 1) * per_segment}) {
+      const int segment_end = (at.segment + 1) * per_segment;
+      for (; at.step < steps; at = {at.segment, at.step + 1, at.segment * per_segment}) {
+        const auto& [send, receive] = step(at);
+        const bool takes_part =
+            sending ? send && send->to != transport_.rank() : receive.has_value();
+        if (!takes_part) continue;
+        const ChunkRange range = sending ? send->chunks : receive->chunks;
+        if (at.slice < std::min(segment_end, slicing_.slices_of(range))) return at;
+      }
+    }
+    return end_;
+  }
   Cursor after(Cursor at, bool sending) const { return ++at.slice, seek(at, sending); }
 
   Transport& transport_;
@@ -139,152 +267,6 @@ class Pipeline {
   std::optional<std::span<const std::byte>> received_;  // not yet applied
   std::vector<std::byte> buffered_;
 };
-
-Pipeline::Pipeline(Transport& transport, const DataFlow& flow, const Task& task,
-                   const Buffers& buffers, const Slicing& slicing, std::byte* scratch,
-                   const MessageHeader& header)
-    : transport_(transport),
-      flow_(flow),
-      task_(task),
-      buffers_(buffers),
-      slicing_(slicing),
-      scratch_(scratch),
-      header_(header),
-      end_{slicing.segments, 0, 0} {
-  to_send_ = sent_ = seek({}, true);
-  to_receive_ = seek({}, false);
-}
-
-// Posts every send that may go, and the next receive.
-void Pipeline::post_all_allowed() {
-  apply_own_slices();
-  while (may_send(to_send_)) post_send();
-  if (to_receive_ != end_ && !receive_posted_ && !from_itself(to_receive_)) post_receive();
-}
-
-void Pipeline::post_send() {
-  const Send& send = *step(to_send_).send;
-  transport_.post_send(send.to, header(to_send_, send.chunks), payload_of(to_send_));
-  to_send_ = after(to_send_, true);
-}
-
-void Pipeline::post_receive() {
-  const Receive& receive = *step(to_receive_).receive;
-  const std::size_t bytes = slicing_.bytes_of(receive.chunks, to_receive_.slice);
-  direct_ = receive.action == Action::overwrite && may_apply(to_receive_) && bytes > 0;
-  std::span<std::byte> into;
-  if (direct_) into = {in_result(receive.chunks, to_receive_.slice), bytes};
-  transport_.post_receive(receive.from, header(to_receive_, receive.chunks), into);
-  receive_posted_ = true;
-}
-
-// A send or the receive is complete.
-void Pipeline::complete(const Completion& completion) {
-  if (completion.kind == Completion::sent)
-    sent_ = after(sent_, true);
-  else
-    received_ = completion.payload;
-  if (!received_) return;
-  if (may_apply(to_receive_)) return apply_received_slice();
-  // The slice must wait for a send out of the same chunk. Two ranks that exchange a chunk would
-  // wait for each other: each send is complete only when the peer has released the slice. So the
-  // slice is buffered.
-  if (completion.kind == Completion::received) {
-    buffered_.assign(received_->begin(), received_->end());
-    received_ = buffered_;
-    transport_.release();
-  }
-}
-
-// A rank sends to itself without the transport.
-void Pipeline::apply_own_slices() {
-  while (from_itself(to_receive_) && may_apply(to_receive_)) {
-    apply(payload_of(to_receive_));
-    to_receive_ = after(to_receive_, false);
-  }
-}
-
-void Pipeline::apply_received_slice() {
-  if (!direct_) apply(*received_);
-  if (buffered_.empty() || received_->data() != buffered_.data()) transport_.release();
-  received_.reset();
-  receive_posted_ = false;
-  to_receive_ = after(to_receive_, false);
-}
-
-void Pipeline::apply(std::span<const std::byte> payload) {
-  if (payload.empty()) return;
-  const Receive& receive = *step(to_receive_).receive;
-  std::byte* into = in_result(receive.chunks, to_receive_.slice);
-  if (receive.action == Action::overwrite) {
-    std::memcpy(into, payload.data(), payload.size());
-    return;
-  }
-  const bool first = flow_.first_touch[to_receive_.step];
-  const std::byte* ours = first ? in_input(receive.chunks, to_receive_.slice) : into;
-  combine(task_.call.type, task_.call.reduce, into, ours, payload.data(),
-          payload.size() / slicing_.element);
-}
-
-bool Pipeline::may_send(const Cursor& at) const {
-  if (at == end_) return false;
-  if (sent_ != at) {  // some are under way: all to one peer, and no more than the transport takes
-    int under_way = 0;
-    for (Cursor c = sent_; c != at; c = after(c, true)) ++under_way;
-    if (under_way >= transport_.window() || step(sent_).send->to != step(at).send->to) return false;
-  }
-  const DataFlow::Need& need = flow_.send_needs[at.step];
-  return need.step == DataFlow::none ||
-         to_receive_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
-}
-
-bool Pipeline::may_apply(const Cursor& at) const {
-  const DataFlow::Need& need = flow_.receive_needs[at.step];
-  if (need.step != DataFlow::none)
-    return sent_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};
-  const int last_use = flow_.reused_after[at.step];
-  if (at.segment == 0 || last_use == DataFlow::none || kept(step(at).receive->chunks)) return true;
-  // The slice of the segment before must have left the scratch memory.
-  return sent_ > Cursor{at.segment - 1, last_use, at.slice - slicing_.segment_slices};
-}
-
-MessageHeader Pipeline::header(const Cursor& at, ChunkRange range) const {
-  MessageHeader header = header_;
-  header.step = static_cast<std::uint32_t>(at.step);
-  header.slice = static_cast<std::uint32_t>(at.slice);
-  header.bytes = slicing_.bytes_of(range, at.slice);
-  return header;
-}
-
-// In the output, or in scratch memory where the chunk only passes through this rank.
-std::byte* Pipeline::in_result(ChunkRange range, int slice) const {
-  if (kept(range)) return buffers_.output + slicing_.offset_of(range, slice, buffers_.kept);
-  return scratch_ + slicing_.scratch_offset_of(range, slice);
-}
-
-std::span<const std::byte> Pipeline::payload_of(const Cursor& at) const {
-  const Send& send = *step(at).send;
-  const ChunkRange source{send.input.value_or(send.chunks.first), send.chunks.count};
-  if (source.count == 0) return {};
-  return {flow_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
-          slicing_.bytes_of(source, at.slice)};
-}
-
-Cursor Pipeline::seek(Cursor at, bool sending) const {
-  const int steps = static_cast<int>(task_.schedule.steps.size());
-  const int per_segment = slicing_.segment_slices;
-  for (; at.segment < end_.segment; at = {at.segment + 1, 0, (at.segment + 1) * per_segment}) {
-    const int segment_end = (at.segment + 1) * per_segment;
-    for (; at.step < steps; at = {at.segment, at.step + 1, at.segment * per_segment}) {
-      const auto& [send, receive] = step(at);
-      const bool takes_part = sending ? send && send->to != transport_.rank() : receive.has_value();
-      if (!takes_part) continue;
-      const ChunkRange range = sending ? send->chunks : receive->chunks;
-      if (at.slice < std::min(segment_end, slicing_.slices_of(range))) return at;
-    }
-  }
-  return end_;
-}
 
 // Whether the chunks that are both given and kept lie at the same address in both buffers.
 bool shares_memory(const Buffers& buffers, const Chunks& chunks, std::size_t element) {
@@ -304,14 +286,108 @@ class PipelinedExecutor final : public Executor {
         one_shot_(number_of(find_algorithm(Collective::all_reduce, "one_shot"))),
         slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
         slices_per_segment_(options.slices_per_segment) {}
-  void run(const Task& task) override;
+
+  void run(const Task& task) override {
+    if (may_announce(task)) return add_announcements(task);
+    const std::size_t element = size_of(task.call.type);
+    const Chunks& chunks = task.chunks;
+    const Buffers& buffers = task.buffers;
+    const DataFlow& flow = flow_of(task.schedule, shares_memory(buffers, chunks, element));
+    if (flow.single_chunks || buffers.kept.count == chunks.chunks()) return pipeline(flow, task);
+
+    // A message of several chunks needs them side by side. A rank that keeps only some of them runs
+    // in a workspace, and copies those out.
+    workspace_.resize(chunks.count() * element);
+    Task through = task;
+    through.buffers.output = workspace_.data();
+    through.buffers.kept = {0, chunks.chunks()};
+    pipeline(flow_of(task.schedule, false), through);
+    const std::size_t bytes = chunks.size(buffers.kept) * element;
+    if (bytes > 0)
+      std::memcpy(buffers.output, workspace_.data() + chunks.begin(buffers.kept) * element, bytes);
+  }
 
  private:
-  bool may_announce(const Task& task) const;
-  void add_announcements(const Task& task);
-  void pipeline(const DataFlow& flow, const Task& task);
-  const DataFlow& flow_of(const Schedule& schedule, bool in_place);
-  Buffers prepare(const DataFlow& flow, const Task& task);
+  // Whether this is a one-shot all-reduce of so few bytes that all ranks announce them.
+  bool may_announce(const Task& task) const {
+    const std::size_t bytes = task.chunks.count() * size_of(task.call.type),
+                      others = static_cast<std::size_t>(transport_.size()) - 1;
+    return task.call.collective == Collective::all_reduce && task.call.algorithm == one_shot_ &&
+           bytes > 0 && others > 0 && bytes * others <= transport_.announced_bytes();
+  }
+
+  // Every rank announces its input. Then it adds up what all ranks have announced, itself included,
+  // in the order of ranks: the additions of one_shot_all_reduce().
+  void add_announcements(const Task& task) {
+    const Call& call = task.call;
+    const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
+    std::byte* const sum = task.buffers.output;
+    workspace_.assign(task.buffers.input, task.buffers.input + bytes);  // the output may be there
+    MessageHeader header = this->header(task, 0, {0, 1});
+    header.slice = MessageHeader::to_everybody;
+    transport_.post_send(Transport::everybody, header, workspace_);
+    for (int r = 0; r < transport_.size(); ++r) {
+      std::span<const std::byte> theirs = workspace_;
+      if (r != transport_.rank()) {
+        transport_.post_receive(r, header, {});
+        theirs = transport_.wait(Deadline::never())->payload;
+      }
+      if (r == 0)
+        std::memcpy(sum, theirs.data(), bytes);
+      else
+        combine(call.type, call.reduce, sum, sum, theirs.data(), count);
+    }
+  }
+
+  void pipeline(const DataFlow& flow, const Task& task) {
+    const Buffers buffers = prepare(flow, task);
+    const Slicing slicing(task, flow, slice_bytes_, slices_per_segment_);
+    bool passes_through = false;  // some chunk is received that this rank does not keep
+    for (int c = 0; c < task.chunks.chunks(); ++c)
+      passes_through = passes_through || (flow.received[c] && !contains(buffers.kept, c));
+    if (passes_through && scratch_.size() < slicing.scratch_bytes())
+      scratch_.resize(slicing.scratch_bytes());
+
+    Pipeline pipeline(transport_, flow, task, buffers, slicing, scratch_.data(),
+                      header(task, 0, {}));
+    while (!pipeline.finished()) {
+      pipeline.post_all_allowed();
+      if (pipeline.finished()) return;
+      pipeline.complete(*transport_.wait(Deadline::never()));
+    }
+  }
+
+  const DataFlow& flow_of(const Schedule& schedule, bool in_place) {
+    const auto key = std::pair(&schedule, in_place);
+    const auto found = flows_.find(key);
+    if (found != flows_.end()) return found->second;
+    return flows_.emplace(key, data_flow(schedule, in_place)).first->second;
+  }
+
+  // Copies what must lie elsewhere before the first step: chunks of the output that nothing is
+  // received into, and what the data flow asks for. Returns where the data is then.
+  Buffers prepare(const DataFlow& flow, const Task& task) {
+    const Chunks& chunks = task.chunks;
+    const std::size_t element = size_of(task.call.type);
+    Buffers buffers = task.buffers;
+    for (int c = 0; c < chunks.chunks(); ++c) {
+      const bool wanted = flow.starts_in_output || !flow.received[c];
+      if (!wanted || chunks.size(c) == 0 || !contains(buffers.given, c) ||
+          !contains(buffers.kept, c))
+        continue;
+      const auto offset = [&](ChunkRange within) {
+        return (chunks.begin(c) - chunks.begin(within)) * element;
+      };
+      const std::byte* in = buffers.input + offset(buffers.given);
+      std::byte* out = buffers.output + offset(buffers.kept);
+      if (in != out) std::memcpy(out, in, chunks.size(c) * element);
+    }
+    if (flow.keeps_input) {
+      kept_input_.assign(buffers.input, buffers.input + chunks.size(buffers.given) * element);
+      buffers.input = kept_input_.data();
+    }
+    return buffers;
+  }
 
   const std::uint8_t one_shot_;  // the algorithm's number in the catalogue
   const std::size_t slice_bytes_;
@@ -319,105 +395,6 @@ class PipelinedExecutor final : public Executor {
   std::map<std::pair<const Schedule*, bool>, DataFlow> flows_;
   std::vector<std::byte> scratch_, kept_input_, workspace_;  // kept between calls
 };
-
-// Whether this is a one-shot all-reduce of so few bytes that all ranks announce them.
-bool PipelinedExecutor::may_announce(const Task& task) const {
-  const std::size_t bytes = task.chunks.count() * size_of(task.call.type),
-                    others = static_cast<std::size_t>(transport_.size()) - 1;
-  return task.call.collective == Collective::all_reduce && task.call.algorithm == one_shot_ &&
-         bytes > 0 && others > 0 && bytes * others <= transport_.announced_bytes();
-}
-
-// Every rank announces its input. Then it adds up what all ranks have announced, itself included,
-// in the order of ranks: the additions of one_shot_all_reduce().
-void PipelinedExecutor::add_announcements(const Task& task) {
-  const Call& call = task.call;
-  const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
-  std::byte* const sum = task.buffers.output;
-  workspace_.assign(task.buffers.input, task.buffers.input + bytes);  // the output may be there
-  MessageHeader header = this->header(task, 0, {0, 1});
-  header.slice = MessageHeader::to_everybody;
-  transport_.post_send(Transport::everybody, header, workspace_);
-  for (int r = 0; r < transport_.size(); ++r) {
-    std::span<const std::byte> theirs = workspace_;
-    if (r != transport_.rank()) {
-      transport_.post_receive(r, header, {});
-      theirs = transport_.wait(Deadline::never())->payload;
-    }
-    if (r == 0)
-      std::memcpy(sum, theirs.data(), bytes);
-    else
-      combine(call.type, call.reduce, sum, sum, theirs.data(), count);
-  }
-}
-
-void PipelinedExecutor::run(const Task& task) {
-  if (may_announce(task)) return add_announcements(task);
-  const std::size_t element = size_of(task.call.type);
-  const Chunks& chunks = task.chunks;
-  const Buffers& buffers = task.buffers;
-  const DataFlow& flow = flow_of(task.schedule, shares_memory(buffers, chunks, element));
-  if (flow.single_chunks || buffers.kept.count == chunks.chunks()) return pipeline(flow, task);
-
-  // A message of several chunks needs them side by side. A rank that keeps only some of them runs
-  // in a workspace, and copies those out.
-  workspace_.resize(chunks.count() * element);
-  Task through = task;
-  through.buffers.output = workspace_.data();
-  through.buffers.kept = {0, chunks.chunks()};
-  pipeline(flow_of(task.schedule, false), through);
-  const std::size_t bytes = chunks.size(buffers.kept) * element;
-  if (bytes > 0)
-    std::memcpy(buffers.output, workspace_.data() + chunks.begin(buffers.kept) * element, bytes);
-}
-
-void PipelinedExecutor::pipeline(const DataFlow& flow, const Task& task) {
-  const Buffers buffers = prepare(flow, task);
-  const Slicing slicing(task, flow, slice_bytes_, slices_per_segment_);
-  bool passes_through = false;  // some chunk is received that this rank does not keep
-  for (int c = 0; c < task.chunks.chunks(); ++c)
-    passes_through = passes_through || (flow.received[c] && !contains(buffers.kept, c));
-  if (passes_through && scratch_.size() < slicing.scratch_bytes())
-    scratch_.resize(slicing.scratch_bytes());
-
-  Pipeline pipeline(transport_, flow, task, buffers, slicing, scratch_.data(), header(task, 0, {}));
-  while (!pipeline.finished()) {
-    pipeline.post_all_allowed();
-    if (pipeline.finished()) return;
-    pipeline.complete(*transport_.wait(Deadline::never()));
-  }
-}
-
-const DataFlow& PipelinedExecutor::flow_of(const Schedule& schedule, bool in_place) {
-  const auto key = std::pair(&schedule, in_place);
-  const auto found = flows_.find(key);
-  if (found != flows_.end()) return found->second;
-  return flows_.emplace(key, data_flow(schedule, in_place)).first->second;
-}
-
-// Copies what must lie elsewhere before the first step: chunks of the output that nothing is
-// received into, and what the data flow asks for. Returns where the data is then.
-Buffers PipelinedExecutor::prepare(const DataFlow& flow, const Task& task) {
-  const Chunks& chunks = task.chunks;
-  const std::size_t element = size_of(task.call.type);
-  Buffers buffers = task.buffers;
-  for (int c = 0; c < chunks.chunks(); ++c) {
-    const bool wanted = flow.starts_in_output || !flow.received[c];
-    if (!wanted || chunks.size(c) == 0 || !contains(buffers.given, c) || !contains(buffers.kept, c))
-      continue;
-    const auto offset = [&](ChunkRange within) {
-      return (chunks.begin(c) - chunks.begin(within)) * element;
-    };
-    const std::byte* in = buffers.input + offset(buffers.given);
-    std::byte* out = buffers.output + offset(buffers.kept);
-    if (in != out) std::memcpy(out, in, chunks.size(c) * element);
-  }
-  if (flow.keeps_input) {
-    kept_input_.assign(buffers.input, buffers.input + chunks.size(buffers.given) * element);
-    buffers.input = kept_input_.data();
-  }
-  return buffers;
-}
 
 std::unique_ptr<Executor> make_pipelined_executor(Transport& transport,
                                                   const ExecutorOptions& options) {

@@ -26,7 +26,7 @@ class ScheduleBackend final : public Backend {
   int rank() const override { return connections_.transport->rank(); }
   int size() const override { return connections_.transport->size(); }
   std::string name() const override { return std::string(connections_.transport->name()); }
-  Traffic traffic() const override { return connections_.transport->traffic(); }
+  Traffic traffic() const override { return watchdog_.traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
     const std::uint64_t number = next_number(call);

@@ -29,7 +29,9 @@ std::uint32_t Watchdog::step_of(const MessageHeader& header, int peer) const {
   return header.announced() ? static_cast<std::uint32_t>(rank() + peer) : header.step;
 }
 
-void Watchdog::note_sent(int peer, const MessageHeader& header) const {
+void Watchdog::note_sent(int peer, const MessageHeader& header) {
+  ++traffic_.messages_sent;
+  traffic_.payload_bytes_sent += header.bytes;
   if (Trace* trace = Trace::here())
     trace->add(Trace::Message{.kind = Trace::Message::sent,
                               .peer = peer,
@@ -39,8 +41,8 @@ void Watchdog::note_sent(int peer, const MessageHeader& header) const {
                               .time = Clock::now()});
 }
 
-void Watchdog::start_send(int peer, const MessageHeader& header,
-                          std::span<const std::byte> payload) {
+void Watchdog::post_send(int peer, const MessageHeader& header,
+                         std::span<const std::byte> payload) {
   if (peer == everybody) {
     for (int r = 0; r < size(); ++r)
       if (r != rank()) note_sent(r, header);

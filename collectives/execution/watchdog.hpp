@@ -25,8 +25,9 @@
 #include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/diagnostics/interruption.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/executor_options.hpp"
-#include "collectives/execution/first_failure.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
@@ -52,10 +53,14 @@ class Watchdog final : public Transport {
   // was one. Ends what the transport does.
   void abort(const RankFailure& cause) noexcept;
 
+  const Traffic& traffic() const { return traffic_; }  // since it was made
+
   std::string_view name() const override { return inner_.name(); }
   int window() const override { return inner_.window(); }
   std::size_t slice_bytes() const override { return inner_.slice_bytes(); }
   std::size_t announced_bytes() const override { return inner_.announced_bytes(); }
+  void post_send(int peer, const MessageHeader& header,
+                 std::span<const std::byte> payload) override;
   void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override;
 
   // Throws Error when it learns that the ranks make different calls, and RankFailure when a rank is
@@ -75,10 +80,8 @@ class Watchdog final : public Transport {
     std::string silence;      // "rank 2 does not answer: stopped, ..."; empty if all answer
     std::string waiting;      // "rank 3 waits for rank 2 in step 1 of call #7; ..."
   };
-  void start_send(int peer, const MessageHeader& header,
-                  std::span<const std::byte> payload) override;
   std::uint32_t step_of(const MessageHeader& header, int peer) const;
-  void note_sent(int peer, const MessageHeader& header) const;
+  void note_sent(int peer, const MessageHeader& header);
   void note_completion(const Completion& completion);
   void begin_wait();
   void look();
@@ -97,6 +100,7 @@ class Watchdog final : public Transport {
   const ExecutorOptions options_;
   FlightRecorder recorder_;
   FlightEntry* record_ = nullptr;  // of the call that is under way
+  Traffic traffic_;
   std::deque<Posted> sends_;
   Posted receive_, awaited_;
   Clock::time_point wait_start_, looked_;

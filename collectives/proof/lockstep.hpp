@@ -5,9 +5,8 @@
 //     (gdb) print states              all ranks, all chunks
 //     (gdb) print states[1].chunks[2]
 //
-// There is no transport and no clock: only the schedules, over numbers. verify() runs the same
-// function over contributions. A contribution is a vector with a one at the rank's index, so adding
-// chunks counts how often the sum holds each rank:
+// There is no transport and no clock: only the schedules, over contributions. A contribution is a
+// vector with a one at the rank's index, so adding chunks counts how often the sum holds each rank:
 //
 //     {1, 0, 0, 1}        ranks 0 and 3, each once: "0+3"
 //     {0, 2, 1, 1}        rank 0 is missing, and rank 1 is in it twice
@@ -17,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "collectives/algorithms/schedule.hpp"
@@ -32,28 +30,16 @@ struct RankState {
   std::vector<std::vector<double>> input;  // the chunks before the first step
 };
 
-// All ranks before the first step. buffers[r] is rank r's, divided by Chunks::even. Throws Error
-// unless all buffers have the same length.
-std::vector<RankState> start_with_numbers(const std::vector<std::vector<double>>& buffers,
-                                          int chunks);
-
 // All ranks before the first step, where each chunk of rank r is r's contribution. With
 // `name_chunks` the chunk's own number follows in the same form, for collectives that move a chunk
 // to another index: on 3 ranks {0, 1, 0,  0, 0, 1} is chunk 2 of rank 1.
 std::vector<RankState> start_with_contributions(int size, int chunks, bool name_chunks = false);
 
-// What is wrong with the messages of step `step`: one sentence for each send that nobody expects
-// and each receive that nobody sends.
-std::vector<std::string> disagreements(const std::vector<Schedule>& schedules, int step);
-
-// Every rank takes step `step`. schedules[r] and states[r] are rank r's. Throws Error with the
-// first disagreement, if there is one.
+// Every rank takes step `step`. schedules[r] and states[r] are rank r's. Throws Error if a send and
+// its receive do not match (disagreements.hpp).
 void run_step(const std::vector<Schedule>& schedules, int step, std::vector<RankState>& states);
 
 // Every rank takes all its steps.
 void run_all_steps(const std::vector<Schedule>& schedules, std::vector<RankState>& states);
-
-// "chunk 3", "chunks 0 to 3", "a message without payload"; a send may add "of its input".
-std::string in_words(const Send& send);
 
 }  // namespace ringside::collectives

@@ -12,7 +12,7 @@ using one_sided::PullPlan;
 using Counts = std::vector<int>;
 
 const Receive& receive_of(const std::vector<Schedule>& schedules, int rank, int step) {
-  return *schedules[static_cast<std::size_t>(rank)].steps[static_cast<std::size_t>(step)].receive;
+  return *schedules[rank].steps[step].receive;
 }
 
 void check_shape(const std::vector<Schedule>& schedules) {
@@ -27,7 +27,7 @@ void check_shape(const std::vector<Schedule>& schedules) {
           "a plan to pull has at most {} chunks, and this schedule has {}", one_sided::most_ranks,
           schedules[0].chunks);
   for (int r = 0; r < ranks; ++r) {
-    const auto& mine = schedules[static_cast<std::size_t>(r)].steps;
+    const auto& mine = schedules[r].steps;
     require(mine.size() == steps, "rank {} takes {} steps and rank 0 {}: these ranks cannot pull",
             r, mine.size(), steps);
     for (std::size_t s = 0; s < steps; ++s)
@@ -40,32 +40,25 @@ void check_shape(const std::vector<Schedule>& schedules) {
 // other knows.
 class Knowledge {
  public:
-  explicit Knowledge(const std::vector<Schedule>& schedules)
-      : steps_(static_cast<int>(schedules[0].steps.size())),
-        before_(static_cast<std::size_t>(steps_)) {
-    const std::size_t ranks = schedules.size();
+  explicit Knowledge(const std::vector<Schedule>& schedules) : before_(schedules[0].steps.size()) {
+    const int ranks = static_cast<int>(schedules.size());
     std::vector<Counts> after(ranks, Counts(ranks, 0));
-    for (int s = 0; s < steps_; ++s) {
-      auto& before = before_[static_cast<std::size_t>(s)];
+    for (int s = 0; s < static_cast<int>(before_.size()); ++s) {
+      std::vector<Counts>& before = before_[s];
       before = after;
-      for (std::size_t r = 0; r < ranks; ++r) {
-        const auto& theirs =
-            after[static_cast<std::size_t>(receive_of(schedules, static_cast<int>(r), s).from)];
-        for (std::size_t x = 0; x < ranks; ++x) before[r][x] = std::max(before[r][x], theirs[x]);
+      for (int r = 0; r < ranks; ++r) {
+        const Counts& theirs = after[receive_of(schedules, r, s).from];
+        for (int x = 0; x < ranks; ++x) before[r][x] = std::max(before[r][x], theirs[x]);
       }
       after = before;
-      for (std::size_t r = 0; r < ranks; ++r) after[r][r] = s + 1;
+      for (int r = 0; r < ranks; ++r) after[r][r] = s + 1;
     }
   }
 
   // How many steps of rank `of` are done for certain when rank `rank` begins step `step`.
-  int known(int rank, int step, int of) const {
-    return before_[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)]
-                  [static_cast<std::size_t>(of)];
-  }
+  int known(int rank, int step, int of) const { return before_[step][rank][of]; }
 
  private:
-  int steps_;
   std::vector<std::vector<Counts>> before_;  // [step][rank][of]
 };
 
@@ -94,28 +87,26 @@ void check_order(const std::vector<Schedule>& schedules) {
 PullPlan pull_plan(const std::vector<Schedule>& schedules, int rank) {
   check_shape(schedules);
   check_order(schedules);
-  const auto chunks = static_cast<std::size_t>(schedules[0].chunks);
-  std::vector<Counts> parts(schedules.size(),
-                            Counts(chunks, 1));  // [rank][chunk] how many ranks' parts are in it
-  std::vector<Counts> received(schedules.size(), Counts(chunks, 0));
+  const int ranks = static_cast<int>(schedules.size()), chunks = schedules[0].chunks;
+  std::vector<Counts> parts(ranks, Counts(chunks, 1));  // [rank][chunk] how many ranks' are in it
+  std::vector<Counts> received(ranks, Counts(chunks, 0));
   PullPlan plan;
   plan.steps = static_cast<int>(schedules[0].steps.size());
   for (int s = 0; s < plan.steps; ++s) {
     const auto parts_before = parts, received_before = received;
-    for (std::size_t r = 0; r < schedules.size(); ++r) {
-      const Receive& receive = receive_of(schedules, static_cast<int>(r), s);
-      const auto from = static_cast<std::size_t>(receive.from),
-                 chunk = static_cast<std::size_t>(receive.chunks.first);
+    for (int r = 0; r < ranks; ++r) {
+      const Receive& receive = receive_of(schedules, r, s);
+      const int from = receive.from, chunk = receive.chunks.first;
       const bool add = receive.action == Action::add;
       parts[r][chunk] = parts_before[from][chunk] + (add ? parts_before[r][chunk] : 0);
       received[r][chunk] = 1;
-      if (static_cast<int>(r) != rank) continue;
+      if (r != rank) continue;
       plan.pulls[s] = {.from = static_cast<std::int8_t>(from),
                        .chunk = static_cast<std::int8_t>(chunk),
                        .add = add,
                        .our_input = received_before[r][chunk] == 0,
                        .their_input = received_before[from][chunk] == 0,
-                       .last = add && parts[r][chunk] == static_cast<int>(schedules.size())};
+                       .last = add && parts[r][chunk] == ranks};
     }
   }
   return plan;

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/words.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/proof/disagreements.hpp"
 #include "collectives/proof/lockstep.hpp"
 
 namespace ringside::collectives {

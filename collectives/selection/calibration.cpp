@@ -90,14 +90,19 @@ MachineCosts built_in_costs(std::string_view transport) {
   return costs;
 }
 
-MachineCosts costs_here(std::string_view transport) {
-  const MachineCosts built_in = built_in_costs(transport);
+MachineCosts costs_here(std::string_view transport, const std::optional<Link>& link, int hosts) {
+  MachineCosts costs = built_in_costs(transport);
   try {
-    if (const auto entry = find_calibration(key_of(transport))) return costs_from(*entry, built_in);
+    if (const auto entry = find_calibration(key_of(transport))) costs = costs_from(*entry, costs);
   } catch (const std::exception& error) {
     warn_of_invalid_calibration(error, "built-in costs are used");
   }
-  return built_in;
+  costs.common.cores *= std::max(1, hosts);
+  if (!link) return costs;
+  costs.common.alpha += link->latency.count();
+  costs.common.announced_bytes = 0;
+  for (auto& bytes : costs.per_byte) bytes.beta += 1 / link->bytes_per_second;
+  return costs;
 }
 
 void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
@@ -108,12 +113,12 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
 }
 
 AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,
-                                  AlgorithmSelection algorithms, int hosts) {
+                                  AlgorithmSelection algorithms, const std::optional<Link>& link,
+                                  int hosts) {
   Transport& transport = *connections.transport;
   MachineCosts costs;
   if (transport.rank() == 0) {
-    costs = algorithms.costs() ? *algorithms.costs() : costs_here(transport.name());
-    if (!algorithms.costs()) costs.common.cores *= std::max(1, hosts);
+    costs = algorithms.costs() ? *algorithms.costs() : costs_here(transport.name(), link, hosts);
     costs.common.slice_bytes =
         executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
     costs.common.announced_bytes = transport.announced_bytes();
@@ -136,7 +141,6 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
   } catch (...) {
     watchdog.give_up();
   }
-  transport.reset_traffic();
   algorithms.set_costs(costs);
   return algorithms;
 }

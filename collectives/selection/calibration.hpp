@@ -10,6 +10,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/selection/cost_model.hpp"
+#include "collectives/transport/link.hpp"
 
 namespace ringside::collectives {
 
@@ -26,8 +28,10 @@ namespace ringside::collectives {
 MachineCosts built_in_costs(std::string_view transport);
 
 // The measured costs of this machine, otherwise the built-in ones. A file with invalid content
-// counts as missing; the process warns about it once.
-MachineCosts costs_here(std::string_view transport);
+// counts as missing; the process warns about it once. Behind an emulated link, each message costs
+// its latency more, and each byte its rate. `hosts` such machines share the ranks.
+MachineCosts costs_here(std::string_view transport, const std::optional<Link>& link = {},
+                        int hosts = 1);
 
 // Writes the costs of this machine, by transport, into the file; entries of other machines and
 // transports stay. The file is replaced atomically. Throws Error if it cannot be written.
@@ -35,9 +39,10 @@ void keep_calibration(const std::map<std::string, MachineCosts>& measured);
 
 // Returns `algorithms` with the costs of rank 0: calibration files may differ between hosts, but
 // the selection must not. Rank 0 uses the costs in `algorithms` if there are some, otherwise
-// costs_here(). Every rank calls this when the transport has just been connected. It broadcasts a
-// few numbers and does not count as a call of the group.
+// costs_here(..., link, hosts). Every rank calls this when the transport has just been connected.
+// It broadcasts a few numbers and does not count as a call of the group.
 AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,
-                                  AlgorithmSelection algorithms, int hosts = 1);
+                                  AlgorithmSelection algorithms, const std::optional<Link>& link,
+                                  int hosts);
 
 }  // namespace ringside::collectives

@@ -29,8 +29,8 @@ class EmulatedLink final : public Transport {
   // wire would idle.
   int window() const override { return std::max(inner_->window(), most_held); }
 
-  void start_send(int peer, const MessageHeader& header,
-                  std::span<const std::byte> payload) override {
+  void post_send(int peer, const MessageHeader& header,
+                 std::span<const std::byte> payload) override {
     const auto departure = wire_->carry(sizeof header + payload.size(), Clock::now());
     const auto latency = std::chrono::duration_cast<Clock::duration>(wire_->link().latency);
     held_.push_back({peer, header, payload, departure + latency});

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <utility>
+#include <span>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -12,10 +12,13 @@
 namespace ringside::collectives {
 namespace {
 
-constexpr std::pair<std::string_view, double> rates[] = {
-    {"tbps", 1e12}, {"gbps", 1e9}, {"mbps", 1e6}, {"kbps", 1e3}};
-constexpr std::pair<std::string_view, double> times[] = {
-    {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+struct Unit {
+  std::string_view name;
+  double value;
+};
+// The largest first.
+constexpr Unit rates[] = {{"Tbps", 1e12}, {"Gbps", 1e9}, {"Mbps", 1e6}, {"Kbps", 1e3}};
+constexpr Unit times[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 
 // Beyond these limits a single message could take longer than a rank's timeout.
 constexpr double least_bits_per_second = 1e6, longest_latency = 10;
@@ -26,28 +29,29 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+bool equal_in_any_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
 // A number followed by one of the units, in any case; nothing if the text has another form.
-template <std::size_t N>
-std::optional<double> with_unit(std::string_view text,
-                                const std::pair<std::string_view, double> (&units)[N]) {
+std::optional<double> with_unit(std::string_view text, std::span<const Unit> units) {
   text = trimmed(text);
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
-  std::string unit(trimmed(text.substr(static_cast<std::size_t>(end - text.data()))));
-  std::transform(unit.begin(), unit.end(), unit.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const auto& [name, scale] : units)
-    if (unit == name) return number * scale;
+  text = trimmed(text.substr(static_cast<std::size_t>(end - text.data())));
+  for (const Unit& unit : units)
+    if (equal_in_any_case(text, unit.name)) return number * unit.value;
   return std::nullopt;
 }
 
 // The value in the largest unit in which it is at least 1.
-template <std::size_t N>
-std::string in_unit(double value, const std::pair<const char*, double> (&units)[N]) {
-  for (const auto& [name, scale] : units)
-    if (value >= scale * (1 - 1e-12)) return fmt::format("{:.6g} {}", value / scale, name);
-  return fmt::format("{:.6g} {}", value / units[N - 1].second, units[N - 1].first);
+std::string in_unit(double value, std::span<const Unit> units) {
+  const auto fits = [&](const Unit& unit) { return value >= unit.value * (1 - 1e-12); };
+  const auto found = std::find_if(units.begin(), units.end() - 1, fits);
+  return fmt::format("{:.6g} {}", value / found->value, found->name);
 }
 
 }  // namespace
@@ -73,12 +77,8 @@ Link parse_link(std::string_view text) {
 }
 
 std::string to_text(const Link& link) {
-  static constexpr std::pair<const char*, double> bits[] = {
-      {"Tbps", 1e12}, {"Gbps", 1e9}, {"Mbps", 1e6}};
-  static constexpr std::pair<const char*, double> seconds[] = {
-      {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
-  return fmt::format("{}, {}", in_unit(link.bytes_per_second * 8, bits),
-                     in_unit(link.latency.count(), seconds));
+  return fmt::format("{}, {}", in_unit(link.bytes_per_second * 8, rates),
+                     in_unit(link.latency.count(), times));
 }
 
 std::optional<Link> link_from_environment() {

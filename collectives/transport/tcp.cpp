@@ -48,8 +48,8 @@ class TcpTransport final : public Transport {
   std::string_view name() const override { return "tcp"; }
   int window() const override { return 1; }
 
-  void start_send(int peer, const MessageHeader& header,
-                  std::span<const std::byte> payload) override {
+  void post_send(int peer, const MessageHeader& header,
+                 std::span<const std::byte> payload) override {
     outgoing_ = {peer, header, {const_cast<std::byte*>(payload.data()), payload.size()}, 0};
   }
 

@@ -48,8 +48,8 @@ class ThreadsTransport final : public Transport {
   std::string_view name() const override { return "threads"; }
   int window() const override { return 4; }
 
-  void start_send(int peer, const MessageHeader& header,
-                  std::span<const std::byte> payload) override {
+  void post_send(int peer, const MessageHeader& header,
+                 std::span<const std::byte> payload) override {
     const std::lock_guard lock(shared_->mutex);
     outbox(peer).messages.push_back({header, payload});
     shared_->changed[peer].notify_one();

@@ -35,11 +35,6 @@ struct Completion {
   std::span<const std::byte> payload;
 };
 
-struct Traffic {
-  std::uint64_t messages_sent = 0;
-  std::uint64_t payload_bytes_sent = 0;  // without headers
-};
-
 class Transport {
  public:
   static constexpr int everybody = -1;  // the peer of an announcement
@@ -55,10 +50,8 @@ class Transport {
   virtual std::string_view name() const = 0;
   virtual int window() const = 0;
 
-  // An announcement is a message of a few bytes to all other ranks at once, where ranks see the
-  // same memory (shm/announcement.hpp). Its slice is MessageHeader::to_everybody; no wait() reports
-  // that it is sent. Every rank announces once in a round, with the same header, and receives the
-  // announcements of all others before the next round. A rank can receive so many bytes in a round:
+  // How many bytes all other ranks may announce at once (shm/announcement.hpp); 0: no
+  // announcements.
   virtual std::size_t announced_bytes() const { return 0; }
 
   // The payload size at which long chunks travel fastest, measured: docs/performance.md.
@@ -66,12 +59,8 @@ class Transport {
 
   // Starts a send. `payload` must stay in place, unchanged, until the send completes or cancel()
   // returns. Sends complete in the order in which they were posted.
-  void post_send(int peer, const MessageHeader& header, std::span<const std::byte> payload) {
-    const std::uint64_t copies = peer == everybody ? size_ - 1 : 1;
-    traffic_.messages_sent += copies;
-    traffic_.payload_bytes_sent += copies * payload.size();
-    start_send(peer, header, payload);
-  }
+  virtual void post_send(int peer, const MessageHeader& header,
+                         std::span<const std::byte> payload) = 0;
 
   // Starts a receive of the next message from `peer`, which must have the header `expected`. The
   // payload goes to `into`, which has expected.bytes bytes, or where the transport chooses if
@@ -88,17 +77,9 @@ class Transport {
   // After a failure: drops all that was posted. No peer reads a payload any more when it returns.
   virtual void cancel() noexcept {}
 
-  const Traffic& traffic() const { return traffic_; }  // since the transport was made
-  void reset_traffic() { traffic_ = {}; }
-
- protected:
-  virtual void start_send(int peer, const MessageHeader& header,
-                          std::span<const std::byte> payload) = 0;
-
  private:
   int rank_, size_;
   std::uint32_t job_;
-  Traffic traffic_;
 };
 
 }  // namespace ringside::collectives

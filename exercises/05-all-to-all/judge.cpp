@@ -1,5 +1,5 @@
 // Judges an all-to-all by its schedules for 1 to 16 ranks.
-#include "collectives/proof/lockstep.hpp"
+#include "collectives/proof/disagreements.hpp"
 #include "exercises/05-all-to-all/interface.hpp"
 #include "exercises/judge/collectives/schedule_faults.hpp"
 #include "exercises/judge/program.hpp"

@@ -66,8 +66,8 @@ class OutOfMemory final : public Transport {
       : Transport(inner->rank(), inner->size(), inner->job()), inner_(std::move(inner)) {}
   std::string_view name() const override { return inner_->name(); }
   int window() const override { return inner_->window(); }
-  void start_send(int peer, const MessageHeader& header,
-                  std::span<const std::byte> payload) override {
+  void post_send(int peer, const MessageHeader& header,
+                 std::span<const std::byte> payload) override {
     if (++sends_ == 2) throw std::bad_alloc();
     inner_->post_send(peer, header, payload);
   }

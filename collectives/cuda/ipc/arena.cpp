@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/cuda.hpp"
-#include "collectives/process_group.hpp"
+#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -16,6 +16,8 @@ struct Offer {
 };
 
 namespace {
+
+constexpr std::size_t granularity = std::size_t(2) << 20;  // of CUDA's allocations
 
 // Calls the driver's cuMemGetAddressRange, looked up at run time: the program is not linked with
 // libcuda, which a machine without a GPU does not have.
@@ -36,73 +38,74 @@ std::uint64_t offset_in_allocation(const void* pointer) {
   return address - base;
 }
 
-}  // namespace
-
-Arena::Arena(std::size_t bytes)
-    : bytes_((std::max<std::size_t>(bytes, 1) + granularity - 1) / granularity * granularity) {
-  void* memory = nullptr;
-  check_cuda(cudaMalloc(&memory, bytes_), fmt::format("allocating an arena of {} bytes", bytes_));
-  data_ = static_cast<std::byte*>(memory);
-}
-
-Arena::~Arena() {
-  free_device_memory(data_);
-}
-
-Neighbours::Neighbours(ProcessGroup& meeting, const Arena& mine,
-                       const std::vector<cudaEvent_t>& events)
-    : self_(meeting.rank()), ranks_(static_cast<std::size_t>(meeting.size())) {
+Offer offer_of(int rank, void* arena, const std::vector<cudaEvent_t>& events) {
   require(events.size() <= Offer::most_events, "a rank shares at most {} events, not {}",
           Offer::most_events, events.size());
   Offer offer;
-  check_cuda(cudaIpcGetMemHandle(&offer.memory, mine.data()),
-             fmt::format("sharing the arena of rank {}", self_));
-  offer.offset = offset_in_allocation(mine.data());
+  check_cuda(cudaIpcGetMemHandle(&offer.memory, arena),
+             fmt::format("sharing the arena of rank {}", rank));
+  offer.offset = offset_in_allocation(arena);
   for (std::size_t i = 0; i < events.size(); ++i)
     check_cuda(cudaIpcGetEventHandle(&offer.events[i], events[i]),
-               fmt::format("sharing an event of rank {}", self_));
-  std::vector<Offer> all(ranks_.size());
-  meeting.all_gather({&offer, sizeof offer, DataType::uint8},
-                     {all.data(), sizeof offer * all.size(), DataType::uint8}, "cuda_ipc");
+               fmt::format("sharing an event of rank {}", rank));
+  return offer;
+}
 
+}  // namespace
+
+SharedArena::SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
+                         const std::vector<cudaEvent_t>& events)
+    : rank_(rank),
+      memory_(rounded_up(std::max<std::size_t>(bytes, 1), granularity)),
+      neighbours_(rank.size()) {
   try {
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      if (static_cast<int>(r) != self_) open(ranks_[r], all[r], events.size(), static_cast<int>(r));
-    }
-    ranks_[static_cast<std::size_t>(self_)] = {nullptr, mine.data(), events};
+    check_cuda(cudaMemset(memory_.data(), 0, zeros), "clearing an arena");
+    check_cuda(cudaDeviceSynchronize(), "clearing an arena");  // cudaMemset may return earlier
+    const auto offers =
+        values_of_all_ranks(rank.group, offer_of(rank.rank(), memory_.data(), events), "cuda_ipc");
+    for (int r = 0; r < rank.size(); ++r)
+      if (r != rank.rank()) open(r, offers[r], events.size());
+    neighbours_[rank.rank()] = {nullptr, static_cast<std::byte*>(memory_.data()), events};
+    rank.group.barrier();  // all ranks have opened all arenas
   } catch (...) {
     close();
+    device_is_stuck = true;
     throw;
   }
 }
 
-void Neighbours::open(Rank& rank, const Offer& offer, std::size_t events, int number) {
-  check_cuda(cudaIpcOpenMemHandle(&rank.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
+void SharedArena::open(int rank, const Offer& offer, std::size_t events) {
+  Neighbour& neighbour = neighbours_[rank];
+  check_cuda(cudaIpcOpenMemHandle(&neighbour.opened, offer.memory, cudaIpcMemLazyEnablePeerAccess),
              fmt::format("rank {} opening the arena of rank {} (each GPU must have access "
                          "to the other's memory: nvidia-smi topo -p2p r shows it; otherwise use "
                          "nccl)",
-                         self_, number));
-  rank.arena = static_cast<std::byte*>(rank.opened) + offer.offset;
+                         rank_.rank(), rank));
+  neighbour.arena = static_cast<std::byte*>(neighbour.opened) + offer.offset;
   for (std::size_t i = 0; i < events; ++i) {
     cudaEvent_t event = nullptr;
     check_cuda(cudaIpcOpenEventHandle(&event, offer.events[i]),
-               fmt::format("rank {} opening an event of rank {}", self_, number));
-    rank.events.push_back(event);
+               fmt::format("rank {} opening an event of rank {}", rank_.rank(), rank));
+    neighbour.events.push_back(event);
   }
 }
 
-void Neighbours::close() noexcept {
+void SharedArena::close() noexcept {
   if (device_is_stuck) return;
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (static_cast<int>(r) == self_) continue;  // a rank destroys its own events itself
-    for (cudaEvent_t event : ranks_[r].events) static_cast<void>(cudaEventDestroy(event));
-    if (ranks_[r].opened) static_cast<void>(cudaIpcCloseMemHandle(ranks_[r].opened));
+  for (int r = 0; r < rank_.size(); ++r) {
+    if (r == rank_.rank()) continue;  // a rank destroys its own events itself
+    for (cudaEvent_t event : neighbours_[r].events) static_cast<void>(cudaEventDestroy(event));
+    if (neighbours_[r].opened) static_cast<void>(cudaIpcCloseMemHandle(neighbours_[r].opened));
   }
-  ranks_.clear();
 }
 
-Neighbours::~Neighbours() {
+SharedArena::~SharedArena() {
   close();
+  try {
+    if (!rank_.failed) rank_.group.barrier();  // all ranks have closed the arenas freed next
+  } catch (const std::exception&) {
+    device_is_stuck = true;
+  }
 }
 
 }  // namespace ringside::collectives::cuda

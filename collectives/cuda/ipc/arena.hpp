@@ -3,68 +3,54 @@
 // CUDA shares whole allocations and packs small ones together. So the size of an arena is a
 // multiple of 2 MiB, and the handle that peers get names the base of the allocation and the arena's
 // offset in it. A process cannot open its own handle; for itself a rank uses the plain pointer.
-// Peers must close an arena before its owner frees it. So each rank destroys its Neighbours, then
-// all ranks enter a barrier, then each destroys its Arena.
 #pragma once
 
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
-namespace ringside::collectives {
-class ProcessGroup;
-}
+#include "collectives/cuda/device.hpp"
+#include "collectives/cuda/ipc/rank.hpp"
 
 namespace ringside::collectives::cuda {
 
-class Arena {
+constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+constexpr std::size_t whole_lines(std::size_t bytes) {
+  return rounded_up(bytes, 128);
+}
+
+// An arena and those of all other ranks, with their events, as addresses and handles of this
+// process. An event tells the streams of other processes that its owner's stream has reached a
+// point. A stream that waits for an event waits for the latest record at that time, so the hosts
+// must order record and wait (copies.cpp).
+class SharedArena {
  public:
-  static constexpr std::size_t granularity = std::size_t(2) << 20;
+  // A collective call over rank.group. The first `zeros` bytes are zero before any rank uses them.
+  // `events` are interprocess events of this rank, which destroys them itself. Throws Error if this
+  // rank cannot access the memory of another; the others' next call over the group then fails.
+  SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
+              const std::vector<cudaEvent_t>& events);
 
-  // At least `bytes` of the calling thread's device, rounded up to the granularity.
-  explicit Arena(std::size_t bytes);
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
+  // A collective call, too: peers must close an arena before its owner frees it.
+  ~SharedArena();
 
-  std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
+  std::byte* of(int rank) const { return neighbours_[rank].arena; }
+  cudaEvent_t event(int rank, int which) const { return neighbours_[rank].events[which]; }
 
  private:
-  std::byte* data_ = nullptr;
-  std::size_t bytes_;
-};
-
-// The arenas and events of all ranks, as addresses and handles of this process. An event tells the
-// streams of other processes that its owner's stream has reached a point. A stream that waits for
-// an event waits for the latest record at that time, so the hosts must order record and wait
-// (ipc.cpp).
-class Neighbours {
- public:
-  // A collective call over `meeting`, whose ranks are processes of one host. `mine` and `events`
-  // belong to this rank; the events must be interprocess events. Throws Error if this rank cannot
-  // access the memory of another; the others' next call over `meeting` then fails.
-  Neighbours(ProcessGroup& meeting, const Arena& mine, const std::vector<cudaEvent_t>& events);
-  ~Neighbours();
-  Neighbours(const Neighbours&) = delete;
-  Neighbours& operator=(const Neighbours&) = delete;
-
-  std::byte* arena(int rank) const { return ranks_[static_cast<std::size_t>(rank)].arena; }
-  cudaEvent_t event(int rank, int which) const {
-    return ranks_[static_cast<std::size_t>(rank)].events[static_cast<std::size_t>(which)];
-  }
-
- private:
-  struct Rank {
+  struct Neighbour {
     void* opened = nullptr;  // to be closed; nullptr for this rank itself
     std::byte* arena = nullptr;
     std::vector<cudaEvent_t> events;
   };
-  void open(Rank& rank, const struct Offer& offer, std::size_t events, int number);
+  void open(int rank, const struct Offer& offer, std::size_t events);
   void close() noexcept;
 
-  int self_;
-  std::vector<Rank> ranks_;
+  IpcRank& rank_;
+  DeviceBuffer memory_;
+  std::vector<Neighbour> neighbours_;  // [rank]
 };
 
 }  // namespace ringside::collectives::cuda

@@ -1,12 +1,11 @@
 // The backend cuda_ipc: checks a call, carries it out by one of two ways, and keeps the first
 // failure.
 #include "base/cuda.hpp"
-#include "collectives/algorithms/chunks.hpp"
 #include "collectives/call.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/ipc/rank.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
-#include "collectives/execution/first_failure.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/group_options.hpp"
 
 namespace ringside::collectives::cuda {
@@ -57,17 +56,10 @@ class IpcBackend final : public Backend {
   void interrupt(const std::string& cause) noexcept override { rank_.interrupt(cause); }
 
  private:
-  // A rank whose block is empty may pass any address for it.
   void check(const Call& call, const void* input, const void* output) {
     if (call.collective == Collective::barrier) return;
     require_kernel(call);
-    if (call.count == 0) return;
-    const bool has_block = Chunks::even(call.count, size()).size(rank()) > 0;
-    if (call.collective != Collective::broadcast &&
-        (call.collective != Collective::all_gather || has_block))
-      known_.require_device_memory(input, call);
-    if (call.collective != Collective::reduce_scatter || has_block)
-      known_.require_device_memory(output, call);
+    if (call.count > 0) known_.require_device_buffers(call, rank(), size(), input, output);
   }
 
   // After a failure a peer may be gone: streams may wait for its events for ever, and it may not

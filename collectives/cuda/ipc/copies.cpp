@@ -20,9 +20,8 @@
 #include "base/cuda.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/call.hpp"
-#include "collectives/cuda/ipc/rank.hpp"
+#include "collectives/cuda/ipc/arena.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
-#include "collectives/half.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
@@ -33,7 +32,7 @@ class Copies final : public IpcPath {
  public:
   explicit Copies(IpcRank& rank)
       : rank_(rank),
-        area_(rounded(rank.options.area_bytes)),
+        area_(whole_lines(std::max<std::size_t>(rank.options.area_bytes, 1))),
         stream_(fmt::format("making a stream for rank {}", rank.rank())),
         events_{interprocess_event(), interprocess_event()},
         arena_(rank, 2 * area_, 0, {events_.begin(), events_.end()}) {}
@@ -45,16 +44,9 @@ class Copies final : public IpcPath {
   void run(const Call& call, const void* input, void* output) override {
     rank_.compare(call);
     if (call.collective == Collective::barrier || call.count == 0) return;
-    switch (call.type) {
-      case DataType::fp32:
-        carry_out(call, static_cast<const float*>(input), static_cast<float*>(output));
-        break;
-      case DataType::fp16:
-        carry_out(call, static_cast<const Fp16*>(input), static_cast<Fp16*>(output));
-        break;
-      default:
-        carry_out(call, static_cast<const Bf16*>(input), static_cast<Bf16*>(output));
-    }
+    with_element_of(call, [&]<class T>(T) {
+      carry_out(call, static_cast<const T*>(input), static_cast<T*>(output));
+    });
     await_stream(stream_, call, fmt::format("rank {}'s", rank_.rank()), rank_.options.timeout,
                  [&] { rank_.look(call); });
   }
@@ -63,11 +55,6 @@ class Copies final : public IpcPath {
   CudaEvent interprocess_event() const {
     return CudaEvent(cudaEventDisableTiming | cudaEventInterprocess,
                      fmt::format("making an event for rank {}", rank_.rank()));
-  }
-
-  static std::size_t rounded(std::size_t bytes) {
-    return (std::max<std::size_t>(bytes, 1) + Arena::granularity - 1) / Arena::granularity *
-           Arena::granularity;
   }
 
   template <Element T>
@@ -115,11 +102,11 @@ class Copies final : public IpcPath {
     const std::size_t piece = piece_of_a_block<T>();
     for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
       for (int r = 0; r < rank_.size(); ++r)
-        copy(area<T>(rank_.rank(), 0) + static_cast<std::size_t>(r) * piece,
-             input + blocks.begin(r) + begin, part(blocks, r, begin, piece));
+        copy(area<T>(rank_.rank(), 0) + r * piece, input + blocks.begin(r) + begin,
+             part(blocks, r, begin, piece));
       stream_barrier(filled);
-      add_up(output + begin, static_cast<std::size_t>(rank_.rank()) * piece,
-             part(blocks, rank_.rank(), begin, piece), scale_of(call));
+      add_up(output + begin, rank_.rank() * piece, part(blocks, rank_.rank(), begin, piece),
+             scale_of(call));
       stream_barrier(read);
     }
   }
@@ -151,8 +138,7 @@ class Copies final : public IpcPath {
   // How many elements of a block fit into one piece, a multiple of 16 bytes.
   template <Element T>
   std::size_t piece_of_a_block() const {
-    return area_ / sizeof(T) / static_cast<std::size_t>(rank_.size()) / one_sided::Pack<T>::size *
-           one_sided::Pack<T>::size;
+    return area_ / sizeof(T) / rank_.size() / one_sided::Pack<T>::size * one_sided::Pack<T>::size;
   }
 
   static std::size_t part(const Chunks& blocks, int r, std::size_t begin, std::size_t piece) {
@@ -161,7 +147,7 @@ class Copies final : public IpcPath {
 
   template <Element T>
   T* area(int of, int which) const {
-    return reinterpret_cast<T*>(arena_.of(of) + static_cast<std::size_t>(which) * area_);
+    return reinterpret_cast<T*>(arena_.of(of) + which * area_);
   }
 
   // into = the sum of all ranks' first areas, from element `at` on.

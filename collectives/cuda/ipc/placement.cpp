@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
-#include "collectives/process_group.hpp"
+#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
@@ -40,9 +40,7 @@ void require_compatible(const Place& a, std::size_t rank_a, const Place& b, std:
 Placement::Placement(ProcessGroup& meeting, const Device& device, int blocks,
                      std::size_t area_bytes) {
   const Place mine{location_of_this_process(device.bus), area_bytes, blocks};
-  std::vector<Place> places(static_cast<std::size_t>(meeting.size()));
-  meeting.all_gather({&mine, sizeof mine, DataType::uint8},
-                     {places.data(), sizeof mine * places.size(), DataType::uint8}, "cuda_ipc");
+  const auto places = values_of_all_ranks(meeting, mine, "cuda_ipc");
   least_blocks_ = blocks;
   for (std::size_t r = 0; r < places.size(); ++r) {
     least_blocks_ = std::min(least_blocks_, places[r].blocks);

@@ -3,6 +3,7 @@
 #include "base/cuda.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/cuda/kernels.hpp"
+#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
@@ -33,15 +34,12 @@ IpcRank::IpcRank(ProcessGroup group_of_hosts, int local_rank, const CudaIpcOptio
       device(choose_device_with_ipc(local_rank, group_of_hosts.rank())),
       resident_blocks(resident_blocks_of(group_of_hosts.rank())),
       group(std::move(group_of_hosts)),
-      placement(group, device, resident_blocks, given.area_bytes),
-      all_calls_(static_cast<std::size_t>(group.size())) {}
+      placement(group, device, resident_blocks, given.area_bytes) {}
 
 void IpcRank::compare(const Call& call) {
-  group.all_gather({&call, sizeof call, DataType::uint8},
-                   {all_calls_.data(), sizeof call * all_calls_.size(), DataType::uint8});
+  const auto calls = values_of_all_ranks(group, call, {});
   ++calls_;
-  for (int r = 0; r < size(); ++r)
-    check_call(calls_, call, all_calls_[static_cast<std::size_t>(r)], rank(), r);
+  for (int r = 0; r < size(); ++r) check_call(calls_, call, calls[r], rank(), r);
 }
 
 void IpcRank::look(const Call& call) {
@@ -53,29 +51,6 @@ void IpcRank::look(const Call& call) {
 void IpcRank::interrupt(const std::string& cause) noexcept {
   interruption_.set(Error(cause));
   group.abort(cause);
-}
-
-SharedArena::SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
-                         const std::vector<cudaEvent_t>& events)
-    : rank_(rank), arena_(bytes) {
-  try {
-    check_cuda(cudaMemset(arena_.data(), 0, zeros), "clearing an arena");
-    check_cuda(cudaDeviceSynchronize(), "clearing an arena");  // cudaMemset may return earlier
-    neighbours_.emplace(rank.group, arena_, events);
-    rank.group.barrier();  // all ranks have opened all arenas
-  } catch (...) {
-    device_is_stuck = true;
-    throw;
-  }
-}
-
-SharedArena::~SharedArena() {
-  neighbours_.reset();
-  try {
-    if (!rank_.failed) rank_.group.barrier();  // all ranks have closed the arenas freed next
-  } catch (const std::exception&) {
-    device_is_stuck = true;
-  }
 }
 
 }  // namespace ringside::collectives::cuda

@@ -1,13 +1,10 @@
-// What both ways of cuda_ipc share: this rank's place among the others, its arena, and its waits.
+// What both ways of cuda_ipc share: this rank's place among the others, and its waits.
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "collectives/call.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
-#include "collectives/cuda/ipc/arena.hpp"
 #include "collectives/cuda/ipc/placement.hpp"
 #include "collectives/diagnostics/interruption.hpp"
 #include "collectives/process_group.hpp"
@@ -41,26 +38,7 @@ class IpcRank {
 
  private:
   std::uint64_t calls_ = 0, looks_ = 0;
-  std::vector<Call> all_calls_;
   Interruption<Error> interruption_;
-};
-
-// An arena and those of all other ranks. Peers must close it before it is freed, so its end is a
-// collective call, too.
-class SharedArena {
- public:
-  // The first `zeros` bytes are zero before any rank uses them.
-  SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
-              const std::vector<cudaEvent_t>& events);
-  ~SharedArena();
-
-  std::byte* of(int rank) const { return neighbours_->arena(rank); }
-  cudaEvent_t event(int rank, int which) const { return neighbours_->event(rank, which); }
-
- private:
-  IpcRank& rank_;
-  Arena arena_;
-  std::optional<Neighbours> neighbours_;
 };
 
 // A way to carry out calls. Buffers are memory of this rank's GPU.

@@ -13,9 +13,8 @@
 #include "base/cuda.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/call.hpp"
-#include "collectives/cuda/ipc/rank.hpp"
+#include "collectives/cuda/ipc/arena.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
-#include "collectives/half.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
@@ -27,9 +26,6 @@ using one_sided::PacketBox;
 // for a sum. The other multiprocessors go on computing.
 constexpr int most_blocks = 64;
 
-constexpr std::size_t whole_lines(std::size_t bytes) {
-  return (bytes + 127) / 128 * 128;
-}
 constexpr std::size_t boxes_begin = whole_lines(sizeof(Mailbox)),
                       areas_begin = boxes_begin + whole_lines(sizeof(PacketBox));
 // A pack for each chunk of each block.
@@ -48,7 +44,8 @@ class Spinning final : public IpcPath {
   void run(const Call& call, const void* input, void* output) override {
     if (call.collective == Collective::barrier || call.count == 0) return rank_.compare(call);
     try {
-      launch(call, input, output);
+      const Kernel kernel = kernel_of(call);
+      with_element_of(call, [&]<class T>(T) { launch<T>(call, kernel, input, output); });
       rank_.compare(call);
       if (launcher_.finish(call, [&] { rank_.look(call); })) return;
     } catch (...) {
@@ -69,29 +66,15 @@ class Spinning final : public IpcPath {
                                       ? cuda_ipc_algorithm(call.count * size_of(call.type))
                                       : std::string_view(rank_.options.all_reduce);
     Call named = call;
-    named.algorithm =
-        static_cast<std::uint8_t>(&find_algorithm(call.collective, name) - all_algorithms().data());
+    named.algorithm = number_of(find_algorithm(call.collective, name));
     return kernel_for(named);
   }
 
-  void launch(const Call& call, const void* input, void* output) {
-    const Kernel kernel = kernel_of(call);
-    switch (call.type) {
-      case DataType::fp32:
-        return launch_as<float>(call, kernel, input, output);
-      case DataType::fp16:
-        return launch_as<Fp16>(call, kernel, input, output);
-      default:
-        return launch_as<Bf16>(call, kernel, input, output);
-    }
-  }
-
   template <Element T>
-  void launch_as(const Call& call, Kernel kernel, const void* input, void* output) {
+  void launch(const Call& call, Kernel kernel, const void* input, void* output) {
     Task<T> task = launcher_.task_for<T>(call, kernel);
-    const auto self = static_cast<std::size_t>(rank_.rank());
-    task.buffers.input[self] = static_cast<const T*>(input);
-    task.buffers.output[self] = static_cast<T*>(output);
+    task.buffers.input[rank_.rank()] = static_cast<const T*>(input);
+    task.buffers.output[rank_.rank()] = static_cast<T*>(output);
     task.room = area_ / sizeof(T);
     for (int r = 0; r < rank_.size(); ++r) {
       std::byte* const arena = arena_.of(r);

@@ -10,7 +10,11 @@
 //                           | the rest of the payload ...              |
 //                           | header                                   |     to name a mismatch
 //
-// Announcements come in ROUNDS. In round n every rank writes its payload and its fingerprint into
+// An announcement is a message with the peer Transport::everybody and the slice
+// MessageHeader::to_everybody; no wait() reports that it is sent. Every rank announces once in a
+// round, with the same header, and receives the announcements of all others before the next round.
+//
+// In round n every rank writes its payload and its fingerprint into
 // its own announcement n mod 2, and then stores the number n with release. A rank that loads n with
 // acquire sees all that was written before. Every rank reads all others before it goes on:
 //

@@ -104,8 +104,8 @@ class ShmTransport final : public Transport {
   std::size_t slice_bytes() const override { return ShmOptions{}.slot_bytes; }
   std::size_t announced_bytes() const override { return announced_bytes_in_a_round; }
 
-  void start_send(int peer, const MessageHeader& header,
-                  std::span<const std::byte> payload) override {
+  void post_send(int peer, const MessageHeader& header,
+                 std::span<const std::byte> payload) override {
     if (peer == everybody) return announce(header, payload);
     outgoing_.push_back({peer, header, payload});
     fill_slots();

@@ -6,6 +6,7 @@
 #include "cli/pictures/schedule/step_table.hpp"
 #include "collectives/execution/executor.hpp"
 #include "collectives/execution/watchdog.hpp"
+#include "collectives/proof/disagreements.hpp"
 #include "collectives/proof/lockstep.hpp"
 
 using namespace ringside::collectives;

@@ -8,7 +8,6 @@
 #include <ctime>
 
 #include "collectives/selection/calibration.hpp"
-#include "collectives/selection/link_costs.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -267,8 +266,8 @@ TEST_CASE("ranks behind a link name a rank that has left") {
 }
 
 TEST_CASE("the algorithm is chosen for the link") {
-  const MachineCosts costs = built_in_costs("shm");
-  const MachineCosts slowed = costs_behind(parse_link("1Gbps,50us"), costs);
+  const MachineCosts costs = costs_here("shm");
+  const MachineCosts slowed = costs_here("shm", parse_link("1Gbps,50us"));
   CHECK(slowed.common.alpha == doctest::Approx(costs.common.alpha + 50e-6));
   CHECK(slowed.at(1'000'000).beta == doctest::Approx(costs.at(1'000'000).beta + 8e-9));
   AlgorithmSelection selection;
