@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <string_view>
 
 namespace ringside {
 
@@ -16,6 +17,12 @@ constexpr std::uint64_t mix_bits(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return z ^ (z >> 31);
+}
+
+constexpr std::uint64_t hash_of_text(std::string_view text) {
+  std::uint64_t hash = 0;
+  for (const char c : text) hash = mix_bits(hash + static_cast<unsigned char>(c) + 1);
+  return hash;
 }
 
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream,

@@ -22,17 +22,8 @@ const char* name_of(Trace::Track track) {
 }
 
 const char* name_of(Trace::Kind kind) {
-  switch (kind) {
-    case Trace::Kind::phase:
-      return "phase";
-    case Trace::Kind::op:
-      return "op";
-    case Trace::Kind::wait:
-      return "wait";
-    case Trace::Kind::call:
-      return "call";
-  }
-  return "unknown";
+  static constexpr const char* names[] = {"phase", "op", "wait", "call"};
+  return names[static_cast<int>(kind)];
 }
 
 }  // namespace ringside

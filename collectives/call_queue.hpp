@@ -33,7 +33,6 @@ class CallQueue {
   // From the next call on, each call waits for a fence of its own before the backend runs. The
   // device may meanwhile go on with later work.
   void set_fence(Fence fence) { fence_ = std::move(fence); }
-  const Fence& fence() const { return fence_; }
 
   // To be used while no call is under way; counters of the backend may be read at any time.
   const Backend& backend() const { return *backend_; }

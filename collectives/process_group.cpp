@@ -36,40 +36,44 @@ ProcessGroup make_group(Connections bare, const GroupOptions& options, int hosts
                       std::move(algorithms));
 }
 
-// Checks the arguments of a call and sets its algorithm.
-Call complete(Call call, const Backend& backend, const AlgorithmSelection& algorithms) {
-  const int size = backend.size();
-  require(call.root >= 0 && call.root < size,
-          "{}: the root must be one of the ranks 0 to {}, not {}", name_of(call.collective),
-          size - 1, call.root);
-  require(call.reduce != ReduceOp::avg || is_floating(call.type),
-          "{}: avg is not defined for {}; use sum and divide with the rounding that you need",
-          name_of(call.collective), name_of(call.type));
-  if (call.collective == Collective::point_to_point) return call;
-  call.algorithm = number_of(algorithms.choose(call.collective, call.count, call.type, size));
-  return call;
-}
-
 }  // namespace
 
 struct ProcessGroup::State {
   State(std::unique_ptr<Backend> backend, AlgorithmSelection selection)
       : calls(std::move(backend)), algorithms(std::move(selection)) {}
 
-  // The next call: of a collective over `count` elements of the type of `data`. Kept for finish().
+  // The next call: of a collective over `count` elements of the type of `data`. Checks the
+  // arguments, selects the algorithm, and keeps the call for finish().
   Call next(Collective collective, const ConstBuffer& data, std::uint64_t count,
-            std::string_view label, ReduceOp op = ReduceOp::sum, int root = 0) {
-    const Call call = complete({.collective = collective,
-                                .type = data.type,
-                                .reduce = op,
-                                .root = root,
-                                .count = count,
-                                .label = label},
-                               calls.backend(), algorithms);
+            std::string_view label, ReduceOp op = ReduceOp::sum, int root = 0, int peer = 0) {
+    const int size = calls.backend().size();
+    require(root >= 0 && root < size, "{}: the root must be one of the ranks 0 to {}, not {}",
+            name_of(collective), size - 1, root);
+    require(op != ReduceOp::avg || is_floating(data.type),
+            "{}: avg is not defined for {}; use sum and divide with the rounding that you need",
+            name_of(collective), name_of(data.type));
+    Call call{.collective = collective,
+              .type = data.type,
+              .reduce = op,
+              .root = root,
+              .count = count,
+              .peer = peer,
+              .label = label};
+    if (collective == Collective::point_to_point) return call;
+    call.algorithm = number_of(algorithms.choose(collective, count, data.type, size));
     made.add(made.last() + 1, call);
     return call;
   }
-  Call between(int from, int to, const ConstBuffer& data, std::string_view label) const;
+
+  // A call that moves data between this rank and another. Each pair of ranks counts its own.
+  Call between(int from, int to, const ConstBuffer& data, std::string_view label) {
+    const int self = calls.backend().rank(), size = calls.backend().size();
+    const int other = from == self ? to : from;
+    require(other >= 0 && other < size && other != self,
+            "rank {} can send to and receive from the other ranks of 0 to {}, not rank {}", self,
+            size - 1, other);
+    return next(Collective::point_to_point, data, data.count, label, ReduceOp::sum, from, to);
+  }
 
   CallQueue calls;
   AlgorithmSelection algorithms;
@@ -302,23 +306,6 @@ Work ProcessGroup::send_async(ConstBuffer data, int to, std::string_view label) 
 
 Work ProcessGroup::recv_async(Buffer data, int from, std::string_view label) {
   return state_->calls.start(state_->between(from, rank(), data, label), nullptr, data.address);
-}
-
-// A call that moves data between this rank and another. Each pair of ranks counts its own.
-Call ProcessGroup::State::between(int from, int to, const ConstBuffer& data,
-                                  std::string_view label) const {
-  const int self = calls.backend().rank(), size = calls.backend().size();
-  const int other = from == self ? to : from;
-  require(other >= 0 && other < size && other != self,
-          "rank {} can send to and receive from the other ranks of 0 to {}, not rank {}", self,
-          size - 1, other);
-  return complete({.collective = Collective::point_to_point,
-                   .type = data.type,
-                   .root = from,
-                   .count = data.count,
-                   .peer = to,
-                   .label = label},
-                  calls.backend(), algorithms);
 }
 
 }  // namespace ringside::collectives

@@ -9,14 +9,9 @@
 #include "base/start_thread.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/execution/backend.hpp"
-#include "collectives/group_options.hpp"
 #include "collectives/selection/calibration.hpp"
 
 namespace ringside::collectives {
-
-void run_threads(int size, const std::function<void(ProcessGroup&)>& body) {
-  run_threads(size, body, group_options_from_environment());
-}
 
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
                  const GroupOptions& options) {

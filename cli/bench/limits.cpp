@@ -10,7 +10,6 @@
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/group_options.hpp"
-#include "collectives/transport/socket_options.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -53,7 +52,7 @@ class BareRing final : public Backend {
         mesh_(collectives::connect_mesh(rank_info)) {
     if (size_ == 1) return;
     for (auto& socket : mesh_.data)
-      if (socket) collectives::set_up_data_socket(socket->native_handle());
+      if (socket) collectives::set_up_data_socket(*socket);
     right_ = mesh_.data[static_cast<std::size_t>((rank_ + 1) % size_)]->native_handle();
     left_ = mesh_.data[static_cast<std::size_t>((rank_ + size_ - 1) % size_)]->native_handle();
   }

@@ -52,6 +52,16 @@ const std::vector<Algorithm>& all_algorithms() {
   return algorithms;
 }
 
+Collective collective_named(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Collective collective : all_collectives) {
+    if (name_of(collective) == name) return collective;
+    names.emplace_back(name_of(collective));
+  }
+  fail("there is no collective named '{}'{}; there are {}", name, did_you_mean(name, names),
+       fmt::join(names, ", "));
+}
+
 const Algorithm& find_algorithm(Collective collective, std::string_view name) {
   std::vector<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {

@@ -14,6 +14,14 @@
 
 namespace ringside::collectives {
 
+inline constexpr Collective all_collectives[] = {
+    Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+    Collective::broadcast,  Collective::reduce,         Collective::gather,
+    Collective::scatter,    Collective::all_to_all,     Collective::barrier};
+
+// The collective of that name. Throws Error with a list of those that exist.
+Collective collective_named(std::string_view name);
+
 struct Algorithm {
   Collective collective;
   std::string_view name;                           // "ring", unique within a collective

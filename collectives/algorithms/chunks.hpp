@@ -6,7 +6,7 @@
 //     chunk     0        1        2     3
 //            [0 1 2]  [3 4 5]   [6 7] [8 9]
 //
-// The unit is one element, or a cache line where that divides the count well.
+// The unit is one element, or a cache line (aligned_chunks.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,12 @@ class Chunks {
   // The unit is an element: reduce_scatter and all_gather promise this division to their callers.
   static Chunks even(std::size_t count, int chunks) { return Chunks(count, chunks, 1); }
 
-  // The unit is 64 bytes if `count` is a whole number of cache lines, at least one for each chunk;
-  // otherwise an element. For all_reduce, whose caller never sees the chunks.
-  static Chunks aligned(std::size_t count, int chunks, std::size_t element_bytes) {
-    const std::size_t line = 64 / element_bytes;
-    const bool whole_lines = count % line == 0 && count / line >= static_cast<std::size_t>(chunks);
-    return Chunks(count, chunks, whole_lines ? line : 1);
-  }
+  Chunks(std::size_t count, int chunks, std::size_t unit)
+      : count_(count),
+        chunks_(chunks),
+        unit_(unit),
+        floor_(count / unit / chunks),
+        remainder_(count / unit % chunks) {}
 
   std::size_t count() const { return count_; }
   int chunks() const { return chunks_; }
@@ -43,12 +42,6 @@ class Chunks {
   }
 
  private:
-  Chunks(std::size_t count, int chunks, std::size_t unit)
-      : count_(count),
-        chunks_(chunks),
-        unit_(unit),
-        floor_(count / unit / chunks),
-        remainder_(count / unit % chunks) {}
   std::size_t count_;
   int chunks_;
   std::size_t unit_, floor_, remainder_;

@@ -1,12 +1,8 @@
 #include "collectives/algorithms/collective.hpp"
 
 #include <iterator>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
 
 namespace ringside::collectives {
 
@@ -53,16 +49,6 @@ bool reduces(Collective collective) {
 }
 bool names_chunks(Collective collective) {
   return collective == Collective::all_to_all;
-}
-
-Collective collective_named(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Collective collective : all_collectives) {
-    if (name_of(collective) == name) return collective;
-    names.emplace_back(name_of(collective));
-  }
-  fail("there is no collective named '{}'{}; there are {}", name, did_you_mean(name, names),
-       fmt::join(names, ", "));
 }
 
 }  // namespace ringside::collectives

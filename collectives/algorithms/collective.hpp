@@ -22,18 +22,10 @@ enum class Collective : std::uint8_t {
   point_to_point,  // not a collective: a send and its recv, a call of two ranks
 };
 
-inline constexpr Collective all_collectives[] = {
-    Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-    Collective::broadcast,  Collective::reduce,         Collective::gather,
-    Collective::scatter,    Collective::all_to_all,     Collective::barrier};
-
 std::string_view name_of(Collective collective);     // "all_reduce"
 std::string_view promise_of(Collective collective);  // the comment above, in words for a table
 bool has_root(Collective collective);
 bool reduces(Collective collective);       // adds contributions, and does not only move them
 bool names_chunks(Collective collective);  // a chunk may end as another chunk
-
-// The collective of that name. Throws Error with a list of those that exist.
-Collective collective_named(std::string_view name);
 
 }  // namespace ringside::collectives

@@ -1,6 +1,5 @@
 // Gloo behind the Backend seam.
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <vector>
 
@@ -17,7 +16,7 @@
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/group_options.hpp"
-#include "collectives/process_group.hpp"
+#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -34,18 +33,14 @@ class ExchangeStore final : public gloo::rendezvous::Store {
     require(key.ends_with(own),
             "expected Gloo to set a key that ends in this rank's number, {}, got \"{}\"", own, key);
     const std::string prefix = key.substr(0, key.size() - own.size());
-    const auto ranks = static_cast<std::size_t>(meeting_.size());
-    const std::int64_t length = static_cast<std::int64_t>(data.size());
-    std::vector<std::int64_t> lengths(ranks);
-    meeting_.all_gather(std::span(&length, 1), std::span(lengths));
-
-    const auto longest =
-        static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
-    std::vector<std::int32_t> mine((longest + 3) / 4), all(mine.size() * ranks);
-    std::memcpy(mine.data(), data.data(), data.size());
-    meeting_.all_gather(std::span<const std::int32_t>(mine), std::span(all));
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const char* begin = reinterpret_cast<const char*>(all.data() + r * mine.size());
+    const auto lengths = values_of_all_ranks(meeting_, data.size(), "gloo");
+    const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+    std::vector<char> mine(data), all(longest * lengths.size());
+    mine.resize(longest);
+    meeting_.all_gather({mine.data(), mine.size(), DataType::uint8},
+                        {all.data(), all.size(), DataType::uint8}, "gloo");
+    for (std::size_t r = 0; r < lengths.size(); ++r) {
+      const auto begin = all.begin() + r * longest;
       entries_[prefix + std::to_string(r)] = {begin, begin + lengths[r]};
     }
   }
@@ -149,8 +144,8 @@ class GlooBackend final : public Backend {
   template <class T>
   void all_gather(const Call& call, T* input, T* output) {
     const Chunks blocks = Chunks::even(call.count, size());
-    std::vector<std::size_t> counts(static_cast<std::size_t>(size()));
-    for (int r = 0; r < size(); ++r) counts[static_cast<std::size_t>(r)] = blocks.size(r);
+    std::vector<std::size_t> counts;
+    for (int r = 0; r < size(); ++r) counts.push_back(blocks.size(r));
     gloo::AllgathervOptions options(context_);
     if (input != output + blocks.begin(rank())) options.setInput(input, blocks.size(rank()));
     options.setOutput(output, counts);

@@ -70,35 +70,31 @@ class MpiBackend final : public Backend {
   int start(const Call& call, const void* input, void* output) {
     if (call.collective == Collective::barrier) return ::MPI_Barrier(MPI_COMM_WORLD);
     const int count = static_cast<int>(call.count);
+    const MPI_Datatype type = mpi_type(call.type);
+    const MPI_Op op = mpi_op(call.reduce);
+    const void* const whole = input == output ? MPI_IN_PLACE : input;
     switch (call.collective) {
       case Collective::all_reduce:
-        return all_reduce(call, input, output);
+        return ::MPI_Allreduce(whole, output, count, type, op, MPI_COMM_WORLD);
       case Collective::reduce_scatter:
         return reduce_scatter(call, input, output);
       case Collective::all_gather:
         return all_gather(call, input, output);
       case Collective::broadcast:
-        return ::MPI_Bcast(output, count, mpi_type(call.type), call.root, MPI_COMM_WORLD);
+        return ::MPI_Bcast(output, count, type, call.root, MPI_COMM_WORLD);
       case Collective::reduce:
-        return reduce(call, input, output);
+        return ::MPI_Reduce(rank_ == call.root ? whole : input, output, count, type, op, call.root,
+                            MPI_COMM_WORLD);
       default:
         fail("the mpi backend has no {}; leave mpi out", name_of(call.collective));
     }
   }
 
-  int all_reduce(const Call& call, const void* input, void* output) {
-    return ::MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output,
-                           static_cast<int>(call.count), mpi_type(call.type), mpi_op(call.reduce),
-                           MPI_COMM_WORLD);
-  }
-
   int reduce_scatter(const Call& call, const void* input, void* output) {
     set_blocks(call);
-    const auto r = static_cast<std::size_t>(rank_);
-    const std::size_t length = static_cast<std::size_t>(counts_[r]) * size_of(call.type);
-    const std::size_t begin = static_cast<std::size_t>(begins_[r]) * size_of(call.type);
+    const std::size_t length = counts_[rank_] * size_of(call.type);
     // MPI does not allow the output to overlap the input.
-    const bool inside = length > 0 && output == static_cast<const std::byte*>(input) + begin;
+    const bool inside = length > 0 && output == block_of(input, call.type);
     if (inside && scratch_.size() < length) scratch_.resize(length);
     void* into = inside ? scratch_.data() : output;
     const int result = ::MPI_Reduce_scatter(input, into, counts_.data(), mpi_type(call.type),
@@ -109,17 +105,15 @@ class MpiBackend final : public Backend {
 
   int all_gather(const Call& call, const void* input, void* output) {
     set_blocks(call);
-    const auto r = static_cast<std::size_t>(rank_);
-    const bool inside = input == static_cast<std::byte*>(output) +
-                                     static_cast<std::size_t>(begins_[r]) * size_of(call.type);
-    return ::MPI_Allgatherv(inside ? MPI_IN_PLACE : input, counts_[r], mpi_type(call.type), output,
-                            counts_.data(), begins_.data(), mpi_type(call.type), MPI_COMM_WORLD);
+    const MPI_Datatype type = mpi_type(call.type);
+    const bool inside = input == block_of(output, call.type);
+    return ::MPI_Allgatherv(inside ? MPI_IN_PLACE : input, counts_[rank_], type, output,
+                            counts_.data(), begins_.data(), type, MPI_COMM_WORLD);
   }
 
-  int reduce(const Call& call, const void* input, void* output) {
-    const bool in_place = rank_ == call.root && input == output;
-    return ::MPI_Reduce(in_place ? MPI_IN_PLACE : input, output, static_cast<int>(call.count),
-                        mpi_type(call.type), mpi_op(call.reduce), call.root, MPI_COMM_WORLD);
+  // Where this rank's block begins in a buffer of all blocks.
+  const void* block_of(const void* buffer, DataType type) const {
+    return static_cast<const std::byte*>(buffer) + begins_[rank_] * size_of(type);
   }
 
   // The length and the beginning of every rank's block.

@@ -136,8 +136,7 @@ class NcclBackend final : public Backend {
     const auto all = values_of_all_ranks(meeting, introduce(device_, rank_), "nccl");
     check_no_shared_gpu(all);
 
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-               fmt::format("making a stream for rank {}", rank_));
+    stream_.emplace(fmt::format("making a stream for rank {}", rank_));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     try {
@@ -181,35 +180,35 @@ class NcclBackend final : public Backend {
  private:
   // The length of a rank's block. NCCL supports only blocks of equal length.
   std::size_t block_of(const Call& call) const {
-    require(call.count % static_cast<std::uint64_t>(size_) == 0,
+    require(call.count % size_ == 0,
             "{}: NCCL needs blocks of equal length, but {} elements cannot be divided by {} ranks",
             describe(call), call.count, size_);
-    return call.count / static_cast<std::uint64_t>(size_);
+    return call.count / size_;
   }
 
   ncclResult_t start(const Call& call, const void* input, void* output) {
     const ncclDataType_t type = nccl_types[static_cast<int>(call.type)];
     const ncclRedOp_t op = nccl_ops[static_cast<int>(call.reduce)];
     if (call.collective == Collective::barrier)
-      return nccl().all_reduce(token(), token(), 1, ncclInt32, ncclSum, communicator_, stream_);
+      return nccl().all_reduce(token(), token(), 1, ncclInt32, ncclSum, communicator_, *stream_);
     const bool writes = call.collective != Collective::reduce || rank_ == call.root;
     if (call.count > 0 && writes) require_device_memory(output, describe(call));
     if (call.count > 0 && call.collective != Collective::broadcast)
       require_device_memory(input, describe(call));
     switch (call.collective) {
       case Collective::all_reduce:
-        return nccl().all_reduce(input, output, call.count, type, op, communicator_, stream_);
+        return nccl().all_reduce(input, output, call.count, type, op, communicator_, *stream_);
       case Collective::reduce_scatter:
         return nccl().reduce_scatter(input, output, block_of(call), type, op, communicator_,
-                                     stream_);
+                                     *stream_);
       case Collective::all_gather:
-        return nccl().all_gather(input, output, block_of(call), type, communicator_, stream_);
+        return nccl().all_gather(input, output, block_of(call), type, communicator_, *stream_);
       case Collective::broadcast:
         return nccl().broadcast(output, output, call.count, type, call.root, communicator_,
-                                stream_);
+                                *stream_);
       case Collective::reduce:
         return nccl().reduce(input, output, call.count, type, op, call.root, communicator_,
-                             stream_);
+                             *stream_);
       default:
         fail(
             "{}: the nccl backend supports all_reduce, reduce_scatter, all_gather, broadcast, "
@@ -243,7 +242,7 @@ class NcclBackend final : public Backend {
   void await_stream(const std::string& what) {
     const Deadline deadline = Deadline::after(timeout_);
     for (int polls = 0;; ++polls) {
-      const cudaError_t done = cudaStreamQuery(stream_);
+      const cudaError_t done = cudaStreamQuery(*stream_);
       if (done == cudaSuccess) return;
       if (done != cudaErrorNotReady) check_cuda(done, what);
       static_cast<void>(cudaGetLastError());  // "not ready" is no error
@@ -290,15 +289,14 @@ class NcclBackend final : public Backend {
   void close() noexcept {
     if (communicator_) static_cast<void>(nccl().comm_abort(communicator_));
     communicator_ = nullptr;
-    if (stream_) static_cast<void>(cudaStreamDestroy(stream_));
-    stream_ = nullptr;
+    stream_.reset();
   }
 
   const int rank_, size_;
   const Seconds timeout_;
   const Device device_;
   ncclComm_t communicator_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  std::optional<CudaStream> stream_;
   std::optional<DeviceBuffer> token_;
   FirstFailure failure_;
   Interruption<Error> interruption_;

@@ -12,7 +12,6 @@
 #include "collectives/diagnostics/socket_control_channel.hpp"
 #include "collectives/diagnostics/threads_control_channel.hpp"
 #include "collectives/transport/emulated_link.hpp"
-#include "collectives/transport/socket_options.hpp"
 #include "collectives/transport/tcp.hpp"
 #include "collectives/transport/threads.hpp"
 
@@ -81,10 +80,9 @@ std::vector<std::int64_t> visible_processes(const Mesh& mesh, int rank) {
 }
 
 std::unique_ptr<Transport> over_tcp(const RankInfo& rank_info, Mesh& mesh) {
-  auto sockets = release(mesh.data);
-  for (const FileDescriptor& socket : sockets)
-    if (socket.is_open()) set_up_data_socket(socket.get());
-  return make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), std::move(sockets));
+  for (auto& socket : mesh.data)
+    if (socket) set_up_data_socket(*socket);
+  return make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), release(mesh.data));
 }
 
 // Leaves the mesh as it is if it throws CannotShare.

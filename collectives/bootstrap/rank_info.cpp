@@ -70,9 +70,7 @@ std::string job_of(const Names& launcher) {
 // Two jobs on one host at the same time get different ports, most likely. They lie below the range
 // from which Linux takes ports for outgoing connections.
 std::uint16_t port_of_job(const std::string& job) {
-  std::uint64_t hash = 0;
-  for (const char c : job) hash = mix_bits(hash + static_cast<unsigned char>(c) + 1);
-  return static_cast<std::uint16_t>(20000 + hash % 12000);
+  return static_cast<std::uint16_t>(20000 + hash_of_text(job) % 12000);
 }
 
 // Slurm's list for the job step, then for the job, is exact; SLURM_NTASKS_PER_NODE is set only
@@ -106,10 +104,7 @@ bool started_by_srun() {
 }
 
 std::uint32_t job_number(const std::string& job_key) {
-  std::uint32_t number = 0;
-  for (const char c : job_key)
-    number = static_cast<std::uint32_t>(mix_bits(number + static_cast<unsigned char>(c) + 1));
-  return number;
+  return static_cast<std::uint32_t>(hash_of_text(job_key));
 }
 
 std::string first_host_of(const std::string& node_list) {

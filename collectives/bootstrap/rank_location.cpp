@@ -16,15 +16,12 @@ RankLocation location_of_this_process(std::string_view gpu) {
   gpu.copy(here.gpu, sizeof here.gpu - 1);
   std::string boot_id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
-  for (const char c : boot_id) here.boot = mix_bits(here.boot + static_cast<unsigned char>(c) + 1);
+  here.boot = hash_of_text(boot_id);
   struct stat status {};
-  if (::stat("/proc/self/ns/pid", &status) == 0) here.pid_namespace = status.st_ino;
+  ::stat("/proc/self/ns/pid", &status);
+  here.proc_domain = here.boot ^ mix_bits(status.st_ino);
   here.process = ::getpid();
   return here;
-}
-
-std::uint64_t RankLocation::proc_domain() const {
-  return boot ^ mix_bits(pid_namespace);
 }
 
 bool on_one_host(const RankLocation& a, const RankLocation& b) {
@@ -40,7 +37,7 @@ bool in_one_process(const RankLocation& a, const RankLocation& b) {
 }
 
 bool know_their_process_ids(const RankLocation& a, const RankLocation& b) {
-  return on_one_host(a, b) && a.pid_namespace == b.pid_namespace;
+  return a.proc_domain == b.proc_domain;
 }
 
 }  // namespace ringside::collectives

@@ -8,14 +8,13 @@ namespace ringside::collectives {
 
 // The bytes are sent as they are.
 struct RankLocation {
-  char host[64] = {};               // its name, for messages: cloned hosts have the same
-  char gpu[32] = {};                // PCI bus id, which GPUs of two hosts may share
-  std::uint64_t boot = 0;           // hash of the host's boot id, which no other host has
-  std::uint64_t pid_namespace = 0;  // a container has its own
-  std::int64_t process = 0;         // its ID in that namespace
-
-  // Equal for processes that know each other's IDs: they reach each other through /proc/ID.
-  std::uint64_t proc_domain() const;
+  char host[64] = {};      // its name, for messages: cloned hosts have the same
+  char gpu[32] = {};       // PCI bus id, which GPUs of two hosts may share
+  std::uint64_t boot = 0;  // hash of the host's boot id, which no other host has
+  // Equal for processes that know each other's IDs, and reach each other through /proc/ID: those of
+  // one host and one namespace of process IDs. A container has its own.
+  std::uint64_t proc_domain = 0;
+  std::int64_t process = 0;  // its ID in that namespace
 };
 
 RankLocation location_of_this_process(std::string_view gpu = {});

@@ -62,8 +62,6 @@ Device choose_device(int local_rank) {
   char bus[32] = {};
   check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device.number), "reading a GPU's PCI bus id");
   device.bus = bus;
-  check_cuda(cudaDriverGetVersion(&device.driver), "reading the driver's version");
-  check_cuda(cudaRuntimeGetVersion(&device.runtime), "reading the CUDA runtime's version");
   return device;
 }
 

@@ -24,9 +24,8 @@ bool is_device_memory(const void* pointer);
 
 struct Device {
   int number = 0;
-  std::string name;             // "NVIDIA H200"
-  std::string bus;              // PCI bus id, "0000:1b:00.0": the same for ranks that share a GPU
-  int driver = 0, runtime = 0;  // versions: 13000 is 13.0
+  std::string name;  // "NVIDIA H200"
+  std::string bus;   // PCI bus id, "0000:1b:00.0": the same for ranks that share a GPU
 };
 
 // Makes GPU number `local_rank` modulo device_count() current for this thread and returns what it

@@ -149,24 +149,18 @@ __global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
   });
 }
 
-// Lowers `least` to the number of blocks of `kernel` on a multiprocessor.
-cudaError_t lower_to(const void* kernel, int* least) {
-  int each = 0;
-  const auto result =
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads_per_block, 0);
-  if (result == cudaSuccess) *least = std::min(*least, each);
-  return result;
-}
-
+// Lowers `least` to the number of blocks of any kernel on a multiprocessor.
 template <Element T>
 cudaError_t lower_to_kernels_of(int* least) {
   for (const Kernel kernel : {Kernel::two_shot, Kernel::one_shot, Kernel::ring,
                               Kernel::reduce_scatter, Kernel::all_gather, Kernel::broadcast})
-    for (const bool staged : {false, true})
-      if (const auto result =
-              lower_to(reinterpret_cast<const void*>(kernel_of<T>(kernel, staged)), least);
-          result != cudaSuccess)
-        return result;
+    for (const bool staged : {false, true}) {
+      int each = 0;
+      const auto result = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+          &each, reinterpret_cast<const void*>(kernel_of<T>(kernel, staged)), threads_per_block, 0);
+      if (result != cudaSuccess) return result;
+      *least = std::min(*least, each);
+    }
   return cudaSuccess;
 }
 

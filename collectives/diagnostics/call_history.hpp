@@ -43,30 +43,16 @@ class CallHistory {
     return std::nullopt;
   }
 
-  // The wire format: the number of the first call, then the calls. from_bytes() returns an empty
-  // history for bytes that are not one.
-  static constexpr std::size_t most_bytes = sizeof(std::uint64_t) + capacity * sizeof(Call);
+  // The wire format; from_bytes() returns an empty history for bytes that are not one.
   std::string bytes() const {
-    if (first_ == 0) return {};
-    std::string text(reinterpret_cast<const char*>(&first_), sizeof first_);
-    for (std::uint64_t n = first_; n <= last_; ++n)
-      text.append(reinterpret_cast<const char*>(&at(n)), sizeof(Call));
-    return text;
+    return first_ == 0 ? "" : std::string(reinterpret_cast<const char*>(this), sizeof *this);
   }
   static CallHistory from_bytes(std::string_view text) {
     CallHistory history;
-    std::uint64_t number = 0;
-    if (text.size() < sizeof number || text.size() > most_bytes ||
-        (text.size() - sizeof number) % sizeof(Call) != 0)
-      return history;
-    std::memcpy(&number, text.data(), sizeof number);
-    if (number == 0 || number > ~std::uint64_t{0} - capacity) return history;
-    for (std::size_t at = sizeof number; at < text.size(); at += sizeof(Call)) {
-      Call call;
-      std::memcpy(static_cast<void*>(&call), text.data() + at, sizeof call);
-      history.add(number++, call);
-    }
-    return history;
+    if (text.size() != sizeof history) return {};
+    std::memcpy(static_cast<void*>(&history), text.data(), sizeof history);
+    const std::uint64_t first = history.first_, last = history.last_;
+    return first > 0 && first <= last && last - first < capacity ? history : CallHistory();
   }
 
  private:

@@ -26,7 +26,7 @@ struct ControlMessage {
   std::string text = {};  // gave_up: the cause. Otherwise: a CallHistory, or nothing
 };
 
-inline constexpr std::size_t longest_control_text = 4096;
+inline constexpr std::size_t longest_control_text = 4096;  // a CallHistory fits
 
 // Cuts a text that is too long.
 std::string to_bytes(const ControlMessage& message);

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/environment.hpp"
 #include "base/error.hpp"
 
 namespace ringside::collectives {
@@ -126,10 +125,6 @@ void FlightRecorder::write_file(const FlightHeader& header) const noexcept {
   if (fd < 0) return;  // the rank still reports its failure
   if (write_all(fd, &header, sizeof header)) write_all(fd, entries_.data(), sizeof entries_);
   ::close(fd);
-}
-
-std::filesystem::path flight_folder_from_environment() {
-  return environment("RINGSIDE_FLIGHT_DIR").value_or("");
 }
 
 }  // namespace ringside::collectives

@@ -52,7 +52,8 @@ class FlightRecorder {
  public:
   static constexpr std::size_t capacity = 256;  // calls
 
-  // With an empty `folder` nothing is written. The folder is created with the first file.
+  // `folder` is what RINGSIDE_FLIGHT_DIR names; with an empty one nothing is written. It is created
+  // with the first file.
   FlightRecorder(int rank, int size, const std::filesystem::path& folder,
                  std::string_view group = {});
   ~FlightRecorder();  // waits for a signal handler that is writing this recorder's file
@@ -79,9 +80,6 @@ class FlightRecorder {
   std::size_t begun_ = 0;
   std::string folder_, file_;  // made in advance: a signal handler may not allocate
 };
-
-// The folder in RINGSIDE_FLIGHT_DIR; empty if the variable is unset.
-std::filesystem::path flight_folder_from_environment();
 
 // The content of one rank's file, with the entries in the order of their calls.
 struct Flight {

@@ -113,18 +113,20 @@ class Pipeline {
 
   // A send or the receive is complete.
   void complete(const Completion& completion) {
-    if (completion.kind == Completion::sent)
+    if (completion.kind == Completion::sent) {
       sent_ = after(sent_, true);
-    else
-      received_ = completion.payload;
-    if (!received_) return;
+    } else {
+      arrived_ = true;
+      payload_ = completion.payload;
+    }
+    if (!arrived_) return;
     if (may_apply(to_receive_)) return apply_received_slice();
     // The slice must wait for a send out of the same chunk. Two ranks that exchange a chunk would
     // wait for each other: each send is complete only when the peer has released the slice. So the
     // slice is buffered.
     if (completion.kind == Completion::received) {
-      buffered_.assign(received_->begin(), received_->end());
-      received_ = buffered_;
+      buffered_.assign(payload_.begin(), payload_.end());
+      payload_ = buffered_;
       transport_.release();
     }
   }
@@ -155,10 +157,9 @@ class Pipeline {
   }
 
   void apply_received_slice() {
-    if (!direct_) apply(*received_);
-    if (buffered_.empty() || received_->data() != buffered_.data()) transport_.release();
-    received_.reset();
-    receive_posted_ = false;
+    if (!direct_) apply(payload_);
+    if (buffered_.empty() || payload_.data() != buffered_.data()) transport_.release();
+    arrived_ = receive_posted_ = false;
     to_receive_ = after(to_receive_, false);
   }
 
@@ -263,8 +264,9 @@ class Pipeline {
 
   Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
   bool receive_posted_ = false;
-  bool direct_ = false;  // the posted receive writes directly to where the slice belongs
-  std::optional<std::span<const std::byte>> received_;  // not yet applied
+  bool direct_ = false;   // the posted receive writes directly to where the slice belongs
+  bool arrived_ = false;  // the slice to receive is in payload_, not yet applied
+  std::span<const std::byte> payload_;
   std::vector<std::byte> buffered_;
 };
 
@@ -358,10 +360,9 @@ class PipelinedExecutor final : public Executor {
   }
 
   const DataFlow& flow_of(const Schedule& schedule, bool in_place) {
-    const auto key = std::pair(&schedule, in_place);
-    const auto found = flows_.find(key);
-    if (found != flows_.end()) return found->second;
-    return flows_.emplace(key, data_flow(schedule, in_place)).first->second;
+    const auto [known, is_new] = flows_.try_emplace({&schedule, in_place});
+    if (is_new) known->second = data_flow(schedule, in_place);
+    return known->second;
   }
 
   // Copies what must lie elsewhere before the first step: chunks of the output that nothing is

@@ -27,25 +27,25 @@ T one_nan(T x) {
 }
 
 // Integers wrap around, as in NCCL and MPI: computed as unsigned, where overflow is defined.
+template <class T>
+auto wrapping(T x) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<std::make_unsigned_t<T>>(x);
+  else
+    return x;
+}
+
 struct Sum {
   template <class T>
   T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>)
-      return one_nan(a + b);
-    else
-      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
-                            static_cast<std::make_unsigned_t<T>>(b));
+    return one_nan(static_cast<T>(wrapping(a) + wrapping(b)));
   }
 };
 
 struct Product {
   template <class T>
   T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>)
-      return one_nan(a * b);
-    else
-      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) *
-                            static_cast<std::make_unsigned_t<T>>(b));
+    return one_nan(static_cast<T>(wrapping(a) * wrapping(b)));
   }
 };
 
@@ -158,12 +158,30 @@ void combine_type(ReduceOp op, void* into, const void* ours, const void* theirs,
 
 template <class T>
 void divide(void* data, std::size_t count, int ranks) {
+  using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
   T* values = static_cast<T*>(data);
-  if constexpr (sizeof(T) == 2) {
-    for (std::size_t i = 0; i < count; ++i)
-      values[i] = T(static_cast<float>(values[i]) / static_cast<float>(ranks));
-  } else {
-    for (std::size_t i = 0; i < count; ++i) values[i] /= static_cast<T>(ranks);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = T(static_cast<Wide>(values[i]) / static_cast<Wide>(ranks));
+}
+
+// Calls body(T{}) with the C++ type of the elements.
+template <class Body>
+void with_element(DataType type, Body body) {
+  switch (type) {
+    case DataType::fp32:
+      return body(float{});
+    case DataType::fp64:
+      return body(double{});
+    case DataType::int32:
+      return body(std::int32_t{});
+    case DataType::int64:
+      return body(std::int64_t{});
+    case DataType::fp16:
+      return body(Fp16{});
+    case DataType::bf16:
+      return body(Bf16{});
+    case DataType::uint8:
+      return body(std::uint8_t{});
   }
 }
 
@@ -171,38 +189,14 @@ void divide(void* data, std::size_t count, int ranks) {
 
 void combine(DataType type, ReduceOp op, void* into, const void* ours, const void* theirs,
              std::size_t count) {
-  switch (type) {
-    case DataType::fp32:
-      return combine_type<float>(op, into, ours, theirs, count);
-    case DataType::fp64:
-      return combine_type<double>(op, into, ours, theirs, count);
-    case DataType::int32:
-      return combine_type<std::int32_t>(op, into, ours, theirs, count);
-    case DataType::int64:
-      return combine_type<std::int64_t>(op, into, ours, theirs, count);
-    case DataType::fp16:
-      return combine_type<Fp16>(op, into, ours, theirs, count);
-    case DataType::bf16:
-      return combine_type<Bf16>(op, into, ours, theirs, count);
-    case DataType::uint8:
-      return combine_type<std::uint8_t>(op, into, ours, theirs, count);
-  }
+  with_element(type, [&]<class T>(T) { combine_type<T>(op, into, ours, theirs, count); });
 }
 
 void scale_for_avg(DataType type, void* data, std::size_t count, int ranks) {
-  switch (type) {
-    case DataType::fp32:
-      return divide<float>(data, count, ranks);
-    case DataType::fp64:
-      return divide<double>(data, count, ranks);
-    case DataType::fp16:
-      return divide<Fp16>(data, count, ranks);
-    case DataType::bf16:
-      return divide<Bf16>(data, count, ranks);
-    default:
-      fail("avg is not defined for {}: use sum, and divide where you know how to round",
-           name_of(type));
-  }
+  require(is_floating(type),
+          "avg is not defined for {}: use sum, and divide where you know how to round",
+          name_of(type));
+  with_element(type, [&]<class T>(T) { divide<T>(data, count, ranks); });
 }
 
 }  // namespace ringside::collectives

@@ -3,6 +3,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/execution/backend.hpp"
@@ -69,10 +70,10 @@ class ScheduleBackend final : public Backend {
  private:
   // Made once for each kind of call, and kept: executors refer to it.
   const Schedule& schedule_of(const Call& call) {
-    const auto kind = std::tuple(call.collective, call.algorithm, call.root, call.peer);
-    const auto found = schedules_.find(kind);
-    if (found != schedules_.end()) return found->second;
-    return schedules_.emplace(kind, make_schedule(call)).first->second;
+    const auto [known, is_new] =
+        schedules_.try_emplace({call.collective, call.algorithm, call.root, call.peer});
+    if (is_new) known->second = make_schedule(call);
+    return known->second;
   }
 
   Schedule make_schedule(const Call& call) const {
@@ -104,7 +105,7 @@ class ScheduleBackend final : public Backend {
       case point_to_point:
         return Chunks::even(call.count, 1);
       default:
-        return Chunks::aligned(call.count, schedule.chunks, size_of(call.type));
+        return aligned_chunks(call.count, schedule.chunks, size_of(call.type));
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/environment.hpp"
 #include "base/trace.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
@@ -16,7 +17,7 @@ Watchdog::Watchdog(Transport& inner, ControlChannel& control, const ExecutorOpti
       inner_(inner),
       control_(control),
       options_(options),
-      recorder_(rank(), size(), flight_folder_from_environment(), options.group) {}
+      recorder_(rank(), size(), environment("RINGSIDE_FLIGHT_DIR").value_or(""), options.group) {}
 
 void Watchdog::begin(std::uint64_t sequence, const Call& call) {
   failure_.throw_if_any();
@@ -145,12 +146,11 @@ void Watchdog::compare_histories(const std::vector<Position>& positions) const {
 }
 
 Position Watchdog::position() const {
-  Position mine;
-  mine.sequence = record_->sequence;
-  mine.call = record_->call;
-  mine.step = record_->step;
-  mine.waiting_for = awaited_.peer;
-  return mine;
+  return {.sequence = record_->sequence,
+          .call = record_->call,
+          .step = record_->step,
+          .waiting_for = awaited_.peer,
+          .made = {}};
 }
 
 Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const {

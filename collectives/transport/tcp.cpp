@@ -17,18 +17,17 @@ namespace {
 struct InFlight {
   int peer = -1;  // -1: none
   MessageHeader header;
-  iovec payload{};
+  std::span<std::byte> payload{};
   std::size_t done = 0;
   std::array<iovec, 2> pieces{};
 
-  bool complete() const { return done == sizeof header + payload.iov_len; }
+  bool complete() const { return done == sizeof header + payload.size(); }
 
   // What has not moved yet, for one system call: the rest of the header and of the payload.
   msghdr rest() {
     const std::size_t of_header = std::min(done, sizeof header), of_payload = done - of_header;
     pieces = {iovec{reinterpret_cast<std::byte*>(&header) + of_header, sizeof header - of_header},
-              iovec{static_cast<std::byte*>(payload.iov_base) + of_payload,
-                    payload.iov_len - of_payload}};
+              iovec{payload.data() + of_payload, payload.size() - of_payload}};
     msghdr message{};
     message.msg_iov = pieces.data();
     message.msg_iovlen = pieces.size();
@@ -59,7 +58,7 @@ class TcpTransport final : public Transport {
       into = std::span(scratch_).first(expected.bytes);
     }
     expected_ = expected;
-    incoming_ = {peer, {}, {into.data(), into.size()}, 0};
+    incoming_ = {peer, {}, into, 0};
   }
 
   std::optional<Completion> wait(const Deadline& deadline) override {
@@ -67,9 +66,7 @@ class TcpTransport final : public Transport {
       if (write_some()) return Completion{Completion::sent, {}};
       if (read_some() || (worth_polling() && poll_.until([this] { return read_some(); }))) {
         incoming_.peer = -1;
-        return Completion{
-            Completion::received,
-            {static_cast<std::byte*>(incoming_.payload.iov_base), incoming_.payload.iov_len}};
+        return Completion{Completion::received, incoming_.payload};
       }
       if (deadline.expired()) return std::nullopt;
       sleep_until_ready(deadline);
@@ -80,7 +77,7 @@ class TcpTransport final : public Transport {
 
  private:
   bool worth_polling() const {
-    return outgoing_.peer < 0 && incoming_.peer >= 0 && incoming_.payload.iov_len <= longest_polled;
+    return outgoing_.peer < 0 && incoming_.peer >= 0 && incoming_.payload.size() <= longest_polled;
   }
 
   // True when the kernel has taken the whole message.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/trace.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
 #include "exercises/judge/zero/optimizer_training.hpp"
 

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/random.hpp"
+#include "collectives/algorithms/aligned_chunks.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -238,7 +239,7 @@ TEST_CASE("each rank of a ring all-reduce sends exactly 2 (p-1)/p of the buffer"
             group.all_reduce(std::span(x));
             const auto sent = group.traffic().payload_bytes_sent - before;
             // Rank r sends all chunks except its own, then all except its right neighbour's.
-            const Chunks chunks = Chunks::aligned(count, group.size(), sizeof(float));
+            const Chunks chunks = aligned_chunks(count, group.size(), sizeof(float));
             const int right = wrap(group.rank() + 1, group.size());
             const std::size_t exact =
                 group.size() == 1

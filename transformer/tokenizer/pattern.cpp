@@ -10,7 +10,7 @@
 #include <pcre2.h>
 
 #include "base/error.hpp"
-#include "transformer/tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace ringside::transformer {
 namespace {

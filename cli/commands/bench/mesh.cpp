@@ -24,7 +24,7 @@
 #include "cli/commands/bench/step_arguments.hpp"
 #include "cli/pictures/simulation/prediction.hpp"
 #include "cli/pictures/wrap.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "ddp/bucketed.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "planning/simulation/simulation.hpp"

@@ -12,7 +12,7 @@ using boost::asio::ip::tcp;
 Address address_of(const tcp::endpoint& endpoint) {
   Address address;
   const RankLocation here = location_of_this_process();
-  address.proc_domain = here.proc_domain();
+  address.proc_domain = here.proc_domain;
   address.process = here.process;
   endpoint.address().to_string().copy(address.text, sizeof address.text - 1);
   address.port = endpoint.port();

@@ -12,7 +12,7 @@ namespace ringside::collectives {
 struct Address {
   char text[46] = {};  // numeric, IPv4 or IPv6
   std::uint16_t port = 0;
-  // RankLocation::proc_domain() and process: ranks with the same domain can share memory.
+  // RankLocation::proc_domain and process: ranks with the same domain can share memory.
   std::uint64_t proc_domain = 0;
   std::int64_t process = 0;
 };

@@ -50,31 +50,21 @@ Mesh connect_mesh(const RankInfo& rank_info) {
   });
 }
 
-struct Listener::Listening {
-  std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>();
-  tcp::acceptor acceptor;
-  explicit Listening(const tcp::endpoint& endpoint)
-      : acceptor(listen_at(*io, endpoint, "a rank of a sub-group", 0)) {}
-};
-
-Listener::Listener(const Address& other) {
-  auto endpoint = endpoint_of(other);
-  endpoint.port(0);
-  listening_ = with_errors_in_words("a rank of a sub-group",
-                                    [&] { return std::make_unique<Listening>(endpoint); });
-  address_ = address_of(listening_->acceptor.local_endpoint());
+Listener::Listener(const Address& other) : io_(std::make_unique<asio::io_context>()) {
+  const tcp::endpoint any_port(endpoint_of(other).address(), 0);
+  const std::string who = "a rank of a sub-group";
+  with_errors_in_words(who, [&] { acceptor_.emplace(listen_at(*io_, any_port, who, 0)); });
+  address_ = address_of(acceptor_->local_endpoint());
 }
-
-Listener::~Listener() = default;
-Listener::Listener(Listener&&) noexcept = default;
 
 Mesh Listener::connect_mesh(const RankInfo& rank_info, std::vector<Address> addresses,
                             const std::function<void()>& check) {
   return with_errors_in_words(fmt::format("rank {}", rank_info.rank), [&] {
-    MeshBuilder builder(rank_info, std::move(listening_->io));
+    MeshBuilder builder(rank_info, std::move(io_));
     builder.addresses() = std::move(addresses);
     builder.set_check(check);
-    builder.accept_from(std::move(listening_->acceptor));
+    builder.accept_from(std::move(*acceptor_));
+    acceptor_.reset();
     builder.connect_all();
     return builder.take();
   });

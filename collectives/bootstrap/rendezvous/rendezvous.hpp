@@ -19,6 +19,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collectives/bootstrap/rendezvous/mesh.hpp"
@@ -36,9 +37,6 @@ class Listener {
  public:
   // Listens at the host part of `other`, on a free port. Throws Error.
   explicit Listener(const Address& other);
-  ~Listener();
-  Listener(Listener&&) noexcept;
-
   const Address& address() const { return address_; }
 
   // Connects with the ranks that listen at `addresses`, as connect_mesh() does. Call it once.
@@ -47,8 +45,8 @@ class Listener {
                     const std::function<void()>& check);
 
  private:
-  struct Listening;
-  std::unique_ptr<Listening> listening_;
+  std::unique_ptr<boost::asio::io_context> io_;  // must outlive the acceptor
+  std::optional<boost::asio::ip::tcp::acceptor> acceptor_;
   Address address_;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include <netinet/tcp.h>
+
 #include <boost/asio/read.hpp>
 
 #include "base/error.hpp"
@@ -85,6 +87,17 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
             to_text(endpoints.front()), deadline.total().count(), last.message());
     asio::steady_timer(io, pause).wait();
   }
+}
+
+void set_up_data_socket(tcp::socket& socket) {
+  error_code error;
+  const auto here = socket.local_endpoint(error).address(),
+             there = socket.remote_endpoint(error).address();
+  if (error || here != there) return;
+  constexpr int most_unsent = 256 * 1024;  // bytes
+  const int handle = socket.native_handle();
+  ::setsockopt(handle, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+  ::setsockopt(handle, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_unsent, sizeof most_unsent);
 }
 
 error_code read_all(asio::io_context& io, tcp::socket& socket, asio::mutable_buffer buffer,

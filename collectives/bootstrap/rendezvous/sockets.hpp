@@ -44,6 +44,13 @@ boost::asio::ip::tcp::socket connect_to(
     const Deadline& deadline, const std::string& who, const std::string& whom,
     const std::function<void()>& check);
 
+// Sets the options of a connected socket that will carry data, according to its route. Between
+// ranks of one host nothing is ever congested, and an algorithm meant for networks costs a third of
+// the bandwidth (docs/performance.md). Such a socket gets the plainest congestion control, reno,
+// which every kernel allows to every user; it keeps at most 256 KiB unsent, one slice, which stay
+// warm in cache. On other routes the system's defaults stand.
+void set_up_data_socket(boost::asio::ip::tcp::socket& socket);
+
 // Reads exactly buffer.size() bytes. Returns the error, timed_out after the deadline, or none.
 boost::system::error_code read_all(boost::asio::io_context& io,
                                    boost::asio::ip::tcp::socket& socket,

@@ -18,7 +18,7 @@
 #include <array>
 
 #include "base/cuda.hpp"
-#include "collectives/algorithms/chunks.hpp"
+#include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/call.hpp"
 #include "collectives/cuda/ipc/arena.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
@@ -81,7 +81,7 @@ class Copies final : public IpcPath {
   void all_reduce(const Call& call, const T* input, T* output) {
     for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
       const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
-      const Chunks chunks = Chunks::aligned(count, rank_.size(), sizeof(T));
+      const Chunks chunks = aligned_chunks(count, rank_.size(), sizeof(T));
       copy(area<T>(rank_.rank(), 0), input + begin, count);
       stream_barrier(filled);
       add_up(area<T>(rank_.rank(), 1) + chunks.begin(rank_.rank()), chunks.begin(rank_.rank()),

@@ -38,64 +38,60 @@ double mebibytes(double bytes) {
 
 }  // namespace
 
-SharedSegment::SharedSegment(int fd, std::size_t bytes) : fd_(fd), size_(bytes) {
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  const int error = errno;
-  if (data == MAP_FAILED) ::close(fd);
+SharedSegment::SharedSegment(FileDescriptor file, std::size_t bytes)
+    : file_(std::move(file)), size_(bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
   require(data != MAP_FAILED, "{:.1f} MiB of shared memory cannot be mapped: {}",
-          mebibytes(static_cast<double>(bytes)), std::strerror(error));
+          mebibytes(static_cast<double>(bytes)), std::strerror(errno));
   data_ = static_cast<std::byte*>(data);
 }
 
 SharedSegment::~SharedSegment() {
   if (data_) ::munmap(data_, size_);
-  if (fd_ >= 0) ::close(fd_);
 }
 
 void SharedSegment::swap(SharedSegment& other) noexcept {
-  std::swap(fd_, other.fd_);
+  std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
 }
 
 SharedSegment::Handle SharedSegment::handle() const {
-  return {::getpid(), fd_, size_};
+  return {::getpid(), file_.get(), size_};
 }
 
 SharedSegment SharedSegment::create(std::size_t bytes, const std::string& who,
                                     const std::string& purpose) {
-  const int fd = ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0) check_open_files(errno, who);
-  require(fd >= 0,
+  FileDescriptor file(::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file.is_open()) check_open_files(errno, who);
+  require(file.is_open(),
           "{} cannot make shared memory in {}: {}. Is {} a tmpfs that this user may write? "
           "Otherwise take another backend (--backend tcp)",
           who, folder, std::strerror(errno), folder);
   int error = 0;
-  while ((error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == EINTR) {
+  while ((error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes))) == EINTR) {
   }
-  if (error != 0) ::close(fd);
   if (error == ENOSPC) fail_for_space(bytes, who, purpose);
   require(error == 0, "{} cannot claim {:.1f} MiB of shared memory in {}: {}", who,
           mebibytes(static_cast<double>(bytes)), folder, std::strerror(error));
-  return SharedSegment(fd, bytes);
+  return SharedSegment(std::move(file), bytes);
 }
 
 SharedSegment SharedSegment::open(const Handle& handle) {
   const auto path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.fd);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) check_open_files(errno, "it");
-  require(fd >= 0,
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.is_open()) check_open_files(errno, "it");
+  require(file.is_open(),
           "the shared memory of process {} cannot be opened: {} ({}). The ranks must run as one "
           "user, in one container; otherwise take another backend (--backend tcp)",
           handle.pid, std::strerror(errno), path);
   struct stat seen {};
   const bool whole =
-      ::fstat(fd, &seen) == 0 && static_cast<std::uint64_t>(seen.st_size) >= handle.bytes;
-  if (!whole) ::close(fd);
+      ::fstat(file.get(), &seen) == 0 && static_cast<std::uint64_t>(seen.st_size) >= handle.bytes;
   require(whole, "the shared memory of process {} has {} bytes where {} were expected ({})",
           handle.pid, seen.st_size, handle.bytes, path);
-  SharedSegment segment(fd, handle.bytes);
-  ::close(std::exchange(segment.fd_, -1));
+  SharedSegment segment(std::move(file), handle.bytes);
+  segment.file_.close();
   return segment;
 }
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include <sys/types.h>
+#include "base/file_descriptor.hpp"
 
 namespace ringside::collectives {
 
@@ -48,10 +48,10 @@ class SharedSegment {
   Handle handle() const;  // of a segment that this process created
 
  private:
-  SharedSegment(int fd, std::size_t bytes);
+  SharedSegment(FileDescriptor file, std::size_t bytes);
   void swap(SharedSegment& other) noexcept;
 
-  int fd_ = -1;  // the creator keeps it: the others open the segment through it
+  FileDescriptor file_;  // the creator keeps it: the others open the segment through it
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

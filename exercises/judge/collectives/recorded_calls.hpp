@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/trace.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "exercises/judge/judge.hpp"
 
 namespace ringside::exercises {

@@ -7,9 +7,10 @@
 #include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
 #include "base/trace.hpp"
+#include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/algorithms/ring.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "collectives/selection/cost_model.hpp"
-#include "collectives/transport/transport.hpp"
 #include "parallel/replicate.hpp"
 
 namespace ringside::exercises {
@@ -156,7 +157,7 @@ std::string fault_of_step(const Json& seen, const Json& expected, std::size_t st
 std::uint64_t ring_bytes(std::uint64_t bytes, int ranks, int rank) {
   std::vector<collectives::Schedule> schedules;
   for (int r = 0; r < ranks; ++r) schedules.push_back(collectives::ring_all_reduce(ranks, r));
-  const auto chunks = collectives::Chunks::aligned(bytes / 8, ranks, 8);
+  const auto chunks = collectives::aligned_chunks(bytes / 8, ranks, 8);
   return collectives::cost_of(schedules, chunks, 8, {}).sent[rank].bytes;
 }
 

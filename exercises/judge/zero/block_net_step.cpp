@@ -2,7 +2,7 @@
 
 #include "autograd/engine/engine.hpp"
 #include "base/trace.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 
 namespace ringside::exercises {
 

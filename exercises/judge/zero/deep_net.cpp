@@ -6,7 +6,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/trace.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
 
 namespace ringside::exercises {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "parallel/tensor_collectives.hpp"
 
 namespace ringside::pipeline_parallel {

@@ -68,6 +68,7 @@ TEST_CASE("cloned hosts have the same name, the same process IDs and the same GP
   const RankLocation mine = location_of_this_process(gpu);
   RankLocation on_clone = mine;
   ++on_clone.boot;
+  ++on_clone.proc_domain;  // which is made from it
   CHECK(std::string_view(on_clone.host) == mine.host);
   CHECK(!on_one_host(mine, on_clone));
   CHECK(!on_one_gpu(mine, on_clone));
@@ -82,7 +83,7 @@ TEST_CASE("containers have the same process IDs, and share the host and its GPUs
     CHECK(in_container.process == 1);
   } else {
     MESSAGE("this machine lets no process have process IDs of its own: one is made up");
-    ++in_container.pid_namespace;
+    ++in_container.proc_domain;
   }
   in_container.process = mine.process;
   CHECK(on_one_host(mine, in_container));

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/selection/bus_bandwidth.hpp"
 #include "tests/collectives/worlds.hpp"
@@ -164,7 +165,7 @@ TEST_CASE("the model counts exactly the bytes and messages that the executor sen
       CostParameters parameters = hockney;
       parameters.slice_bytes = options.executor.slice_bytes;
       const Cost cost =
-          cost_of(schedules, Chunks::aligned(count, schedules[0].chunks, 4), 4, parameters);
+          cost_of(schedules, aligned_chunks(count, schedules[0].chunks, 4), 4, parameters);
       run_threads(
           size,
           [&](ProcessGroup& group) {

@@ -9,7 +9,7 @@
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/trace.hpp"
-#include "collectives/transport/transport.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "parallel/tensor/linear.hpp"
 #include "parallel/tensor/vocabulary.hpp"
 #include "tests/collectives/worlds.hpp"

@@ -14,8 +14,8 @@
 //
 // Chunks of a ring differ by one element where p does not divide them, so the ranks of an axis are
 // added up: then the formulas hold to the byte.
+#include "collectives/execution/traffic.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
-#include "collectives/transport/transport.hpp"
 #include "tests/training/mesh/mesh_run.hpp"
 #include "zero/shard_plan.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "transformer/tokenizer/pre_tokenizer.hpp"
-#include "transformer/tokenizer/utf8.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;

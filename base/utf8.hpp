@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace ringside::transformer {
+namespace ringside {
 
 // The length in bytes of the well-formed UTF-8 character at the beginning of `bytes`; 0 if there is
 // none (The Unicode Standard, table 3-7).
@@ -46,4 +46,4 @@ inline std::size_t utf8_prefix(std::string_view bytes) {
   return i;
 }
 
-}  // namespace ringside::transformer
+}  // namespace ringside

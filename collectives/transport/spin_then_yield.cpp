@@ -1,0 +1,26 @@
+#include "collectives/transport/spin_then_yield.hpp"
+
+#include <sched.h>
+
+#include "base/clock.hpp"
+
+namespace ringside::collectives {
+
+bool SpinThenYield::until(const std::function<bool()>& done) {
+  constexpr Seconds longest{50e-6};
+  constexpr int sleeps_after_a_late_return = 100;
+  if (sleeps_at_once_ > 0) return --sleeps_at_once_, false;
+  const auto start = Clock::now();
+  double waited = 0;
+  while (waited <= longest.count()) {
+    if (done()) return true;
+    ::sched_yield();
+    waited = seconds_since(start);
+  }
+  // If the core came back late, a process outside of this job used it. Sleeping is better for a
+  // while then: the kernel prefers threads that wake up.
+  if (waited > 10 * longest.count()) sleeps_at_once_ = sleeps_after_a_late_return;
+  return false;
+}
+
+}  // namespace ringside::collectives
