@@ -26,6 +26,7 @@ std::string_view name_of(Collective collective);     // "all_reduce"
 std::string_view promise_of(Collective collective);  // the comment above, in words for a table
 bool has_root(Collective collective);
 bool reduces(Collective collective);       // adds contributions, and does not only move them
+bool has_blocks(Collective collective);    // a chunk for each rank, which callers see
 bool names_chunks(Collective collective);  // a chunk may end as another chunk
 
 }  // namespace ringside::collectives

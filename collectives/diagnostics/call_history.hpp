@@ -30,8 +30,7 @@ class CallHistory {
     first_ = first_ == 0 ? number : std::max(first_, number < capacity ? 1 : number - capacity + 1);
   }
 
-  // The calls that are kept have the numbers first() to last(); both are 0 if there is none.
-  std::uint64_t first() const { return first_; }
+  // The number of the last call; 0 if there is none.
   std::uint64_t last() const { return last_; }
   const Call& at(std::uint64_t number) const { return calls_[number % capacity]; }
 
@@ -57,7 +56,7 @@ class CallHistory {
 
  private:
   std::array<Call, capacity> calls_;
-  std::uint64_t first_ = 0, last_ = 0;
+  std::uint64_t first_ = 0, last_ = 0;  // the numbers of the calls that are kept; 0: none
 };
 
 }  // namespace ringside::collectives

@@ -94,19 +94,9 @@ class ScheduleBackend final : public Backend {
   }
 
   Chunks chunks_of(const Call& call, const Schedule& schedule) const {
-    using enum Collective;
-    switch (call.collective) {
-      case reduce_scatter:
-      case all_gather:
-      case gather:
-      case scatter:
-      case all_to_all:  // callers see the chunks
-        return Chunks::even(call.count, size());
-      case point_to_point:
-        return Chunks::even(call.count, 1);
-      default:
-        return aligned_chunks(call.count, schedule.chunks, size_of(call.type));
-    }
+    if (has_blocks(call.collective)) return Chunks::even(call.count, size());
+    if (call.collective == Collective::point_to_point) return Chunks::even(call.count, 1);
+    return aligned_chunks(call.count, schedule.chunks, size_of(call.type));
   }
 
   Buffers buffers_of(const Call& call, int chunks, const std::byte* input,

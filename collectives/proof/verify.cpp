@@ -34,11 +34,7 @@ Findings faults_of_shape(Collective collective, const std::vector<Schedule>& sch
   if (first.chunks < 1)
     found.push_back(
         fmt::format("the buffer must be cut into at least 1 chunk, not into {}", first.chunks));
-  using enum Collective;
-  const bool chunk_per_rank = collective == reduce_scatter || collective == all_gather ||
-                              collective == gather || collective == scatter ||
-                              collective == all_to_all;
-  if (chunk_per_rank && first.chunks != size) {
+  if (has_blocks(collective) && first.chunks != size) {
     found.push_back(
         fmt::format("{} on {} ranks needs {} chunks, one for each rank, but Schedule::chunks is {}",
                     name_of(collective), size, size, first.chunks));
