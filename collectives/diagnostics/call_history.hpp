@@ -30,7 +30,8 @@ class CallHistory {
     first_ = first_ == 0 ? number : std::max(first_, number < capacity ? 1 : number - capacity + 1);
   }
 
-  // The number of the last call; 0 if there is none.
+  // The calls that are kept have the numbers first() to last(); both are 0 if there is none.
+  std::uint64_t first() const { return first_; }
   std::uint64_t last() const { return last_; }
   const Call& at(std::uint64_t number) const { return calls_[number % capacity]; }
 
@@ -51,12 +52,13 @@ class CallHistory {
     if (text.size() != sizeof history) return {};
     std::memcpy(static_cast<void*>(&history), text.data(), sizeof history);
     const std::uint64_t first = history.first_, last = history.last_;
-    return first > 0 && first <= last && last - first < capacity ? history : CallHistory();
+    const bool valid = first > 0 && first <= last && last - first < capacity && last + 1 != 0;
+    return valid ? history : CallHistory();
   }
 
  private:
   std::array<Call, capacity> calls_;
-  std::uint64_t first_ = 0, last_ = 0;  // the numbers of the calls that are kept; 0: none
+  std::uint64_t first_ = 0, last_ = 0;
 };
 
 }  // namespace ringside::collectives
