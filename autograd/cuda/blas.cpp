@@ -29,7 +29,6 @@ struct Library {
   decltype(cublasSetWorkspace_v2)* set_workspace = nullptr;
   decltype(cublasSetMathMode)* set_math_mode = nullptr;
   decltype(cublasGemmEx_64)* gemm = nullptr;
-  decltype(cublasGemmStridedBatchedEx_64)* batched_gemm = nullptr;
   decltype(cublasGetStatusString)* status_string = nullptr;
 };
 
@@ -41,7 +40,6 @@ Library::Library()
   file.find(set_workspace, "cublasSetWorkspace_v2");
   file.find(set_math_mode, "cublasSetMathMode");
   file.find(gemm, "cublasGemmEx_64");
-  file.find(batched_gemm, "cublasGemmStridedBatchedEx_64");
   file.find(status_string, "cublasGetStatusString");
 }
 
@@ -114,16 +112,10 @@ void blas_gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b, const T
                      ldb = leading(p.b == Transpose::yes ? k : n);
   const float one = 1;
   const auto& lib = library();
-  const auto status =
-      p.count == 1 ? lib.gemm(Handle::of_thread(), op(p.b), op(p.a), n, m, k, &one, b.address(),
-                              type_of(b), ldb, a.address(), type_of(a), lda, &p.beta, c.address(),
-                              type_of(c), n, compute_type(a), CUBLAS_GEMM_DEFAULT)
-                   : lib.batched_gemm(Handle::of_thread(), op(p.b), op(p.a), n, m, k, &one,
-                                      b.address(), type_of(b), ldb, k * n, a.address(), type_of(a),
-                                      lda, m * k, &p.beta, c.address(), type_of(c), n, m * n,
-                                      p.count, compute_type(a), CUBLAS_GEMM_DEFAULT);
-  for (std::int64_t i = 0; Profile::on() && i < p.count; ++i)
-    Profile::note_gemm({p.a, p.b, m, n, k}, 0);
+  const auto status = lib.gemm(Handle::of_thread(), op(p.b), op(p.a), n, m, k, &one, b.address(),
+                               type_of(b), ldb, a.address(), type_of(a), lda, &p.beta, c.address(),
+                               type_of(c), n, compute_type(a), CUBLAS_GEMM_DEFAULT);
+  Profile::note_gemm({p.a, p.b, m, n, k}, 0);
   if (status != CUBLAS_STATUS_SUCCESS)
     fail("cuBLAS: a product of {} x {} and {} x {} {}: {}", m, k, k, n, name_of(a.dtype()),
          lib.status_string(status));

@@ -27,7 +27,6 @@ struct LaunchList {
 template <class S>
 struct KernelsOf {
   static constexpr LaunchList launches{launch<Elementwise<S, Add>>,
-                                       launch<Elementwise<S, Subtract>>,
                                        launch<Elementwise<S, Multiply>>,
                                        launch<Elementwise<S, Scale>>,
                                        launch<Elementwise<S, ScaleBy>>,
@@ -38,7 +37,6 @@ struct KernelsOf {
                                        launch<Elementwise<S, Swiglu>>,
                                        launch<Elementwise<S, SwigluBackward>>,
                                        launch<CombineStrided<S, Add>>,
-                                       launch<CombineStrided<S, Subtract>>,
                                        launch<CombineStrided<S, Multiply>>,
                                        launch<Fill<S>>,
                                        launch<SumTo<S>>,
@@ -57,7 +55,6 @@ struct KernelsOf {
                                        launch<OptimizerUpdate<AdamWRule, S, S>>,
                                        launch<OptimizerUpdate<SgdRule, S, S>>,
                                        launch<OptimizerUpdate<MomentumRule, S, S>>,
-                                       launch<ScaleMany<S>>,
                                        launch<SquareSums<S>>,
                                        launch<RmsNorm<S>>,
                                        launch<RmsNormBackward<S, 32>>,

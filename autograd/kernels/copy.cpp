@@ -70,7 +70,7 @@ void accumulate_into(const Tensor& target, const Tensor& source) {
           target.shape());
   require(target.device() == source.device(), "a gradient on {} cannot be added to one on {}",
           name_of(source.device()), name_of(target.device()));
-  kernels_of(target).accumulate(target, source);
+  kernels_of(target).add(target, source, target);
 }
 
 }  // namespace ringside::autograd

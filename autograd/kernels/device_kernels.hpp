@@ -71,20 +71,16 @@ class DeviceKernels {
   virtual void copy(const Tensor& x, const Tensor& y) const = 0;
   // All elements of x = value; also int32.
   virtual void fill(const Tensor& x, double value) const = 0;
-  // target += x: same shapes, any strides.
-  virtual void accumulate(const Tensor& target, const Tensor& x) const = 0;
 
   // ---- Elementwise ----
 
-  // Any strides; a and b are broadcast to y's shape as in NumPy.
+  // Any strides; a and b are broadcast to y's shape as in NumPy. y may be a.
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& y) const = 0;
   virtual void multiply(const Tensor& a, const Tensor& b, const Tensor& y) const = 0;
   // The reverse of broadcasting: each element of x = the sum of its copies in y. y of any strides.
   virtual void sum_to(const Tensor& y, const Tensor& x) const = 0;
-  // y = factor x; x of any strides.
+  // y = factor x; x of any strides. y may be x.
   virtual void scale(const Tensor& x, double factor, const Tensor& y) const = 0;
-  // Scales each tensor in place.
-  virtual void scale_all(std::span<const Tensor> all, double factor) const = 0;
   // x = factor x, where `factor` is a scalar of the compute dtype on the device, so that the host
   // need not wait for it. Nothing is written if it is 1.
   virtual void scale_by(const Tensor& x, const Tensor& factor) const = 0;
@@ -106,10 +102,6 @@ class DeviceKernels {
   virtual void sum_of_squares(std::span<const Tensor> all, const Tensor& total) const = 0;
   // mean = the sum of the losses, of sum_dtype(), divided by count.
   virtual void mean_loss(const Tensor& losses, std::int64_t count, const Tensor& mean) const = 0;
-  // loss = the mean of (x - t)^2; dx = factor (x - t) dloss / elements. Not bf16.
-  virtual void mean_square(const Tensor& x, const Tensor& t, const Tensor& loss) const = 0;
-  virtual void mean_square_backward(const Tensor& x, const Tensor& t, const Tensor& dloss,
-                                    double factor, const Tensor& dx) const = 0;
 
   // ---- The Llama block ----
 

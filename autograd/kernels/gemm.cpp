@@ -46,17 +46,28 @@ class GemmTimer {
   Clock::time_point start_;
 };
 
-// A is the type of the operands, T that of the sums. multiply() computes a slice, on one thread.
-template <class A, class T, class Multiply>
-void gemm_in_slices(Multiply multiply, Transpose ta, Transpose tb, std::int64_t m, std::int64_t n,
-                    std::int64_t k, T alpha, const A* a, std::int64_t lda, const A* b,
-                    std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
+}  // namespace
+
+template <class A, class T>
+void gemm(Transpose ta, Transpose tb, std::int64_t m, std::int64_t n, std::int64_t k,
+          std::type_identity_t<T> alpha, const A* a, std::int64_t lda, const A* b, std::int64_t ldb,
+          std::type_identity_t<T> beta, T* c, std::int64_t ldc) {
   if (m == 0 || n == 0) return;
   if (k == 0) {  // an empty sum, which not every BLAS accepts
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
     return;
   }
+  // Of the whole product, so that it does not depend on the number of slices.
+  const MatrixLibrary library = library_for(kind_of(ta, tb, m, n, k));
+  const auto multiply = [library](auto... slice) {
+    if constexpr (std::is_same_v<A, Bf16>)
+      bf16_product(slice...);
+    else if constexpr (std::is_same_v<A, double>)
+      fp64_product(slice...);
+    else
+      fp32_product(library, slice...);
+  };
   const GemmTimer timer({ta, tb, m, n, k, std::is_same_v<A, Bf16>});
   // Slices of the longer side of C, in units of 16 rows or columns (a register tile). Each slice is
   // at least 2 MFLOP of work.
@@ -78,30 +89,14 @@ void gemm_in_slices(Multiply multiply, Transpose ta, Transpose tb, std::int64_t 
       });
 }
 
-}  // namespace
-
-void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
-          std::int64_t k, float alpha, const Bf16* a, std::int64_t lda, const Bf16* b,
-          std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  gemm_in_slices(bf16_product, a_transposed, b_transposed, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                 ldc);
-}
-
-void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
-          std::int64_t k, float alpha, const float* a, std::int64_t lda, const float* b,
-          std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  // Of the whole product, so that it does not depend on the number of slices.
-  const MatrixLibrary library = library_for(kind_of(a_transposed, b_transposed, m, n, k));
-  const auto multiply = [library](auto... arguments) { fp32_product(library, arguments...); };
-  gemm_in_slices(multiply, a_transposed, b_transposed, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                 ldc);
-}
-
-void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
-          std::int64_t k, double alpha, const double* a, std::int64_t lda, const double* b,
-          std::int64_t ldb, double beta, double* c, std::int64_t ldc) {
-  gemm_in_slices(fp64_product, a_transposed, b_transposed, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                 ldc);
-}
+template void gemm(Transpose, Transpose, std::int64_t, std::int64_t, std::int64_t, float,
+                   const float*, std::int64_t, const float*, std::int64_t, float, float*,
+                   std::int64_t);
+template void gemm(Transpose, Transpose, std::int64_t, std::int64_t, std::int64_t, double,
+                   const double*, std::int64_t, const double*, std::int64_t, double, double*,
+                   std::int64_t);
+template void gemm(Transpose, Transpose, std::int64_t, std::int64_t, std::int64_t, float,
+                   const Bf16*, std::int64_t, const Bf16*, std::int64_t, float, float*,
+                   std::int64_t);
 
 }  // namespace ringside::autograd

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "autograd/tensor/bf16.hpp"
 
@@ -15,17 +16,12 @@ enum class Transpose { no, yes };
 // beta = 0, C is written and not read. C must not overlap A or B. It uses threads() threads
 // (parallel.hpp); equal arguments with equal numbers of threads and the same library
 // (fp32_products.hpp) give equal bits.
+//
+// T, the type of C and of the sums, is float or double, and A, the type of the operands, is the
+// same; or A is Bf16 and T is float, only where has_bf16_products() (bf16_products.hpp).
+template <class A, class T>
 void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
-          std::int64_t k, float alpha, const float* a, std::int64_t lda, const float* b,
-          std::int64_t ldb, float beta, float* c, std::int64_t ldc);
-void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
-          std::int64_t k, double alpha, const double* a, std::int64_t lda, const double* b,
-          std::int64_t ldb, double beta, double* c, std::int64_t ldc);
-
-// The same for bf16 operands; sums and C are fp32. Only where has_bf16_products()
-// (bf16_products.hpp).
-void gemm(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
-          std::int64_t k, float alpha, const Bf16* a, std::int64_t lda, const Bf16* b,
-          std::int64_t ldb, float beta, float* c, std::int64_t ldc);
+          std::int64_t k, std::type_identity_t<T> alpha, const A* a, std::int64_t lda, const A* b,
+          std::int64_t ldb, std::type_identity_t<T> beta, T* c, std::int64_t ldc);
 
 }  // namespace ringside::autograd

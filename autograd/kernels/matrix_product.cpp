@@ -21,10 +21,8 @@ void CpuKernels::gemm(const MatrixProduct& p, const Tensor& a, const Tensor& b,
     multiply_at(p, a.data<Bf16>(), b.data<Bf16>(), sums.data<float>());
   } else {
     const Tensor x = to_compute_dtype(a), y = to_compute_dtype(b);
-    dispatch(sums.dtype(), "matmul", [&](auto zero) {
-      using T = decltype(zero);
-      multiply_at(p, x.data<T>(), y.data<T>(), sums.data<T>());
-    });
+    dispatch(sums.dtype(), "matmul",
+             [&]<class T>(T) { multiply_at(p, x.data<T>(), y.data<T>(), sums.data<T>()); });
   }
   convert_into(c, sums);
 }

@@ -8,11 +8,10 @@
 
 namespace ringside::autograd {
 
-// `count` products C = op(A) op(B) + beta C; op(A) is m x k, op(B) is k x n. The matrices of each
-// tensor are contiguous and follow each other.
+// C = op(A) op(B) + beta C; op(A) is m x k, op(B) is k x n. The matrices are contiguous.
 struct MatrixProduct {
   Transpose a = Transpose::no, b = Transpose::no;
-  std::int64_t m = 0, n = 0, k = 0, count = 1;
+  std::int64_t m = 0, n = 0, k = 0;
   float beta = 0;  // 0 or 1
 };
 
@@ -20,9 +19,7 @@ struct MatrixProduct {
 template <class A, class T>
 void multiply_at(const MatrixProduct& p, const A* a, const A* b, T* c) {
   const std::int64_t lda = p.a == Transpose::no ? p.k : p.m, ldb = p.b == Transpose::no ? p.n : p.k;
-  for (std::int64_t i = 0; i < p.count; ++i)
-    gemm(p.a, p.b, p.m, p.n, p.k, T(1), a + i * p.m * p.k, lda, b + i * p.k * p.n, ldb, T(p.beta),
-         c + i * p.m * p.n, p.n);
+  gemm(p.a, p.b, p.m, p.n, p.k, T(1), a, lda, b, ldb, T(p.beta), c, p.n);
 }
 
 // Computes the product where c is; a and b are on the same device. bf16 products are summed in fp32

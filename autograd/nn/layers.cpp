@@ -28,8 +28,7 @@ void fill_drawn(const char* op, const Tensor& tensor, Draw draw) {
     fill_drawn(op, drawn, draw);
     return tensor.copy_(drawn);
   }
-  dispatch_stored(tensor.dtype(), op, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_stored(tensor.dtype(), op, [&]<class T>(T) {
     const std::span<T> values = tensor.values<T>();
     parallel_for(tensor.elements(), 1 << 12, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)

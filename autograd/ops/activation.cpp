@@ -8,26 +8,32 @@
 
 namespace ringside::autograd {
 
-// x [...] -> y = max(x, 0), same shape
-Tensor relu(const Tensor& input) {
+namespace {
+
+// A function of single elements, x [...] -> y, same shape, by kernels of its forward and backward.
+Tensor of_elements(const char* op, const Tensor& input,
+                   void (DeviceKernels::*forward)(const Tensor& x, const Tensor& y) const,
+                   void (DeviceKernels::*backward)(const Tensor& dy, const Tensor& x,
+                                                   const Tensor& dx) const) {
   const Tensor x = input.contiguous(), y = empty_like(x);
-  kernels_of(x).relu(x, y);
-  return record("relu", y, {x}, [x](const Node&, const Tensor& dy) -> Gradients {
+  (kernels_of(x).*forward)(x, y);
+  return record(op, y, {x}, [x, backward](const Node&, const Tensor& dy) -> Gradients {
     const Tensor dx = empty_like(x);
-    kernels_of(x).relu_backward(dy.contiguous(), x, dx);
+    (kernels_of(x).*backward)(dy.contiguous(), x, dx);
     return {dx};
   });
 }
 
-// x [...] -> y = x sigmoid(x), same shape
-Tensor silu(const Tensor& input) {
-  const Tensor x = input.contiguous(), y = empty_like(x);
-  kernels_of(x).silu(x, y);
-  return record("silu", y, {x}, [x](const Node&, const Tensor& dy) -> Gradients {
-    const Tensor dx = empty_like(x);
-    kernels_of(x).silu_backward(dy.contiguous(), x, dx);
-    return {dx};
-  });
+}  // namespace
+
+// y = max(x, 0)
+Tensor relu(const Tensor& x) {
+  return of_elements("relu", x, &DeviceKernels::relu, &DeviceKernels::relu_backward);
+}
+
+// y = x sigmoid(x)
+Tensor silu(const Tensor& x) {
+  return of_elements("silu", x, &DeviceKernels::silu, &DeviceKernels::silu_backward);
 }
 
 // g (gate), u (up), both [...] -> y = silu(g) u, same shape. sigmoid(g) is not saved: backward

@@ -17,6 +17,17 @@ namespace {
 
 constexpr auto transposed = Transpose::yes;
 
+// `count` products, one after the other, of as many matrices in each tensor.
+void multiply_each(std::int64_t count, const MatrixProduct& product, const Tensor& a,
+                   const Tensor& b, const Tensor& c) {
+  const auto matrix = [count](const Tensor& x, std::int64_t i) {
+    const std::int64_t n = x.elements() / count;
+    return make_view(x, x.offset() + i * n, {n}, {1});
+  };
+  for (std::int64_t i = 0; i < count; ++i)
+    multiply(product, matrix(a, i), matrix(b, i), matrix(c, i));
+}
+
 }  // namespace
 
 // a [..., m, k], b [..., k, n] or [k, n] -> y [..., m, n]
@@ -39,7 +50,7 @@ Tensor matmul(const Tensor& a_input, const Tensor& b_input) {
   Shape y_shape = a.shape();
   y_shape.back() = n;
   const Tensor y = Tensor::empty(std::move(y_shape), a.dtype(), a.device());
-  multiply({.m = m, .n = n, .k = k, .count = count}, a, b, y);
+  multiply_each(count, {.m = m, .n = n, .k = k}, a, b, y);
 
   return record("matmul", y, {a, b},
                 [a, b, count, m, n, k](const Node& node, const Tensor& grad) -> Gradients {
@@ -47,9 +58,9 @@ Tensor matmul(const Tensor& a_input, const Tensor& b_input) {
                   const Tensor da = node.needs(0) ? empty_like(a) : Tensor(),
                                db = node.needs(1) ? empty_like(b) : Tensor();
                   if (da.defined())
-                    multiply({.b = transposed, .m = m, .n = k, .k = n, .count = count}, dy, b, da);
+                    multiply_each(count, {.b = transposed, .m = m, .n = k, .k = n}, dy, b, da);
                   if (db.defined())
-                    multiply({.a = transposed, .m = k, .n = n, .k = m, .count = count}, a, dy, db);
+                    multiply_each(count, {.a = transposed, .m = k, .n = n, .k = m}, a, dy, db);
                   return {da, db};
                 });
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "autograd/tensor/tensor.hpp"
 
@@ -71,6 +72,9 @@ struct RopeTable {
 };
 RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double theta = 10000,
                      DType dtype = DType::fp32);
+// The same with D/2 frequencies of the caller's choice in place of theta^(-2i/D), such as those
+// that were scaled for longer sequences.
+RopeTable rope_table(std::int64_t positions, const std::vector<double>& frequencies, DType dtype);
 
 // x [..., T, D] -> same: row t is rotated by the angles of position first_position + t. Element i
 // is paired with i + D/2 ("rotate half", as in Hugging Face's Llama; the paper pairs neighbours).

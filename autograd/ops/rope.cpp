@@ -6,7 +6,6 @@
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/ops/ops.hpp"
-#include "autograd/ops/rope_table.hpp"
 #include "autograd/tensor/layout.hpp"
 
 namespace ringside::autograd {
@@ -24,8 +23,7 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_size, double thet
 RopeTable rope_table(std::int64_t positions, const std::vector<double>& frequencies, DType dtype) {
   const auto half = static_cast<std::int64_t>(frequencies.size());
   RopeTable table{Tensor::empty({positions, half}, dtype), Tensor::empty({positions, half}, dtype)};
-  dispatch(dtype, "rope_table", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(dtype, "rope_table", [&]<class T>(T) {
     for (std::int64_t p = 0; p < positions; ++p) {
       for (std::int64_t i = 0; i < half; ++i) {
         const double angle = static_cast<double>(p) * frequencies[static_cast<std::size_t>(i)];

@@ -8,37 +8,21 @@
 
 namespace ringside::autograd {
 
-namespace {
-
-std::vector<Tensor> gradients_on(Device device, std::span<const Tensor> parameters) {
-  std::vector<Tensor> gradients;
-  for (const Tensor& parameter : parameters)
-    if (parameter.device() == device && parameter.grad().defined())
-      gradients.push_back(parameter.grad());
-  return gradients;
-}
-
-}  // namespace
-
 // The host waits once for each device, for one number, however many gradients there are.
 double grad_norm_squared(std::span<const Tensor> parameters) {
   double squares = 0;
-  for (const Device device : all_devices)
-    if (const std::vector<Tensor> gradients = gradients_on(device, parameters);
-        !gradients.empty()) {
-      const DeviceKernels& kernels = device_kernels(device);
-      const Tensor total = Tensor::empty({}, kernels.sum_dtype(), device);
-      kernels.sum_of_squares(gradients, total);
-      squares += total.item();
-    }
+  for (const Device device : all_devices) {
+    std::vector<Tensor> gradients;
+    for (const Tensor& parameter : parameters)
+      if (parameter.device() == device && parameter.grad().defined())
+        gradients.push_back(parameter.grad());
+    if (gradients.empty()) continue;
+    const DeviceKernels& kernels = device_kernels(device);
+    const Tensor total = Tensor::empty({}, kernels.sum_dtype(), device);
+    kernels.sum_of_squares(gradients, total);
+    squares += total.item();
+  }
   return squares;
-}
-
-void scale_grads(std::span<const Tensor> parameters, double factor) {
-  if (factor == 1) return;
-  for (const Device device : all_devices)
-    if (const std::vector<Tensor> gradients = gradients_on(device, parameters); !gradients.empty())
-      device_kernels(device).scale_all(gradients, factor);
 }
 
 double clip_factor(double norm, double max_norm) {
@@ -48,8 +32,11 @@ double clip_factor(double norm, double max_norm) {
 }
 
 double clip_grad_norm(std::span<const Tensor> parameters, double max_norm) {
-  const double norm = std::sqrt(grad_norm_squared(parameters));
-  scale_grads(parameters, clip_factor(norm, max_norm));
+  const double norm = std::sqrt(grad_norm_squared(parameters)),
+               factor = clip_factor(norm, max_norm);
+  for (const Tensor& parameter : parameters)
+    if (const Tensor& gradient = parameter.grad(); gradient.defined() && factor != 1)
+      kernels_of(gradient).scale(gradient, factor, gradient);
   return norm;
 }
 

@@ -12,14 +12,13 @@ namespace ringside::autograd {
 // hold whole tensors can add up their sums to the same bits.
 double grad_norm_squared(std::span<const Tensor> parameters);
 
-// Multiplies all gradients that exist by `factor`, in place.
-void scale_grads(std::span<const Tensor> parameters, double factor);
-
 // The factor that reduces a norm to at most max_norm: min(1, max_norm / (norm + 1e-6)), as in
 // torch. Throws Error if max_norm is not positive.
 double clip_factor(double norm, double max_norm);
 
-// Both halves for a single process. Returns the norm before clipping.
+// Both halves for a single process: multiplies all gradients that exist, in place. Returns the norm
+// before clipping. A trainer hands the factor to its optimizer instead, which takes no pass over
+// memory (Optimizer::set_gradient_scale).
 double clip_grad_norm(std::span<const Tensor> parameters, double max_norm);
 
 }  // namespace ringside::autograd

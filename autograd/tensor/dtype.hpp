@@ -52,7 +52,7 @@ constexpr DType compute_dtype(DType storage) {
 
 // Calls body(T{}) with T = float or double, the compute dtypes:
 //
-//     dispatch(x.dtype(), "silu", [&](auto zero) { using T = decltype(zero); ... });
+//     dispatch(x.dtype(), "silu", [&]<class T>(T) { ... x.data<T>() ... });
 //
 // Throws Error naming the op for any other dtype.
 template <class Body>

@@ -171,33 +171,17 @@ std::shared_ptr<Storage> Storage::allocate(std::size_t bytes, Device device) {
   return storage;
 }
 
-std::shared_ptr<Storage> Storage::borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner,
-                                         Device device) {
-  require(data != nullptr || bytes == 0,
-          "Storage::borrow: expected an address for {} bytes, got none", bytes);
-  std::shared_ptr<Storage> storage(new Storage);
-  storage->data_ = static_cast<std::byte*>(data);
-  storage->bytes_ = bytes;
-  storage->owner_ = std::move(owner);
-  storage->device_ = device;
-  return storage;
-}
-
 Storage::~Storage() {
-  if (counter_) drop();
+  drop();
 }
 
 void Storage::drop() {
-  require(counter_ != nullptr,
-          "Storage::drop: this memory is borrowed, its owner alone can free it");
   if (!data_) return;
   cache_->give(std::exchange(data_, nullptr), bytes_);
   counter_->add(kind_, -static_cast<std::int64_t>(bytes_));
 }
 
 void Storage::restore() {
-  require(counter_ != nullptr,
-          "Storage::restore: this memory is borrowed, its owner alone can allocate it");
   if (data_) return;
   data_ = cache_->take(bytes_);
   const bool on_cpu = device_ == Device::cpu;
@@ -208,7 +192,7 @@ void Storage::restore() {
 }
 
 void Storage::set_kind(MemoryKind kind) {
-  if (counter_ && data_) {
+  if (data_) {
     counter_->line(kind_).add(-static_cast<std::int64_t>(bytes_));
     counter_->line(kind).add(static_cast<std::int64_t>(bytes_));
   }

@@ -39,11 +39,6 @@ class Storage {
   // out of memory or does not exist.
   static std::shared_ptr<Storage> allocate(std::size_t bytes, Device device = Device::cpu);
 
-  // Memory that something else allocated (a shared segment, a file mapping). The storage keeps
-  // `owner` alive, and memory_use() does not count it.
-  static std::shared_ptr<Storage> borrow(void* data, std::size_t bytes, std::shared_ptr<void> owner,
-                                         Device device = Device::cpu);
-
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -55,12 +50,12 @@ class Storage {
   // drop() frees the buffer while tensors still use this storage; restore() allocates a new one of
   // the same size, its contents undefined. So a parameter that is sharded over ranks (ZeRO stage 3,
   // FSDP) takes memory only while its layer runs. In between, reading a tensor of this storage
-  // throws. A second drop() or restore() does nothing; both throw Error for borrowed memory.
+  // throws. A second drop() or restore() does nothing.
   void drop();
   void restore();
 
   // Counts the buffer as another kind, for instance when the result of an op becomes the gradient
-  // of a parameter. Borrowed memory is not counted.
+  // of a parameter.
   void set_kind(MemoryKind kind);
 
  private:
@@ -69,10 +64,9 @@ class Storage {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_ = Device::cpu;
-  std::shared_ptr<BufferCache> cache_;      // where the buffer returns; none if borrowed
-  std::shared_ptr<MemoryCounter> counter_;  // of the thread that allocated; none if borrowed
+  std::shared_ptr<BufferCache> cache_;      // where the buffer returns
+  std::shared_ptr<MemoryCounter> counter_;  // of the thread that allocated
   MemoryKind kind_ = MemoryKind::activations;
-  std::shared_ptr<void> owner_;  // of borrowed memory
 };
 
 // Bytes in storages now and at the peak. Only allocations of the calling thread count, so a rank

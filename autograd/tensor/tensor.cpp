@@ -19,15 +19,6 @@ std::string to_string(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-namespace {
-
-void require_type_of_device(DType dtype, Device device) {
-  require(device == Device::cpu || dtype != DType::fp64,
-          "expected fp32, bf16 or int32 on {}, got fp64, which only the CPU has", name_of(device));
-}
-
-}  // namespace
-
 // ---- Making tensors ----
 
 Tensor Tensor::view_of(std::shared_ptr<Storage> storage, std::int64_t offset, Shape shape,
@@ -40,7 +31,9 @@ Tensor Tensor::view_of(std::shared_ptr<Storage> storage, std::int64_t offset, Sh
               static_cast<std::size_t>(offset + elements) * size_of(dtype) <= storage->bytes(),
           "Tensor::view_of: {} {} at offset {} does not fit into a storage of {} bytes",
           name_of(dtype), shape, offset, storage->bytes());
-  require_type_of_device(dtype, storage->device());
+  require(storage->device() == Device::cpu || dtype != DType::fp64,
+          "expected fp32, bf16 or int32 on {}, got fp64, which only the CPU has",
+          name_of(storage->device()));
   auto impl = std::make_shared<Impl>();
   impl->storage = std::move(storage);
   impl->offset = offset;
@@ -166,7 +159,7 @@ double Tensor::item() const {
   require(elements() == 1, "item: expected a tensor of one element, got shape {}", shape());
   if (device() != Device::cpu) return detach().to(Device::cpu).item();
   double value = 0;
-  dispatch_any(dtype(), "item", [&](auto zero) { value = *data<decltype(zero)>(); });
+  dispatch_any(dtype(), "item", [&]<class T>(T) { value = *data<T>(); });
   return value;
 }
 

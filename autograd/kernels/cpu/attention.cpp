@@ -187,8 +187,7 @@ void CpuKernels::attention(const Tensor& q_stored, const Tensor& k_stored, const
                v = to_compute_dtype(v_stored), y = compute_buffer(y_stored);
   const std::int64_t heads = sizes.batch * sizes.heads, scratch_size = sizes.block() * sizes.keys;
   const Tensor scratch = Tensor::empty({pieces_of(heads, 1), scratch_size}, q.dtype());
-  dispatch(q.dtype(), "causal_attention", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(q.dtype(), "causal_attention", [&]<class T>(T) {
     parallel_for_pieces(heads, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t b = i / sizes.heads, h = i % sizes.heads, kv_head = h / sizes.group();
@@ -217,8 +216,7 @@ void CpuKernels::attention_backward(const Tensor& q_stored, const Tensor& k_stor
   const std::int64_t groups = sizes.batch * sizes.kv_heads,
                      scratch_size = sizes.block() * sizes.keys;
   const Tensor scratch = Tensor::empty({pieces_of(groups, 1), 2, scratch_size}, q.dtype());
-  dispatch(q.dtype(), "causal_attention", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(q.dtype(), "causal_attention", [&]<class T>(T) {
     parallel_for_pieces(groups, 1, [&](int piece, std::int64_t begin, std::int64_t end) {
       T *const p = scratch.data<T>() + piece * 2 * scratch_size, *const dp = p + scratch_size;
       for (std::int64_t i = begin; i < end; ++i) {

@@ -24,15 +24,13 @@ void convert(const Tensor& x, const Tensor& y) {
 void CpuKernels::copy(const Tensor& x, const Tensor& y) const {
   if (x.dtype() != y.dtype())
     return x.dtype() == DType::bf16 ? convert<Bf16, float>(x, y) : convert<float, Bf16>(x, y);
-  dispatch_any(x.dtype(), "copy_", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_any(x.dtype(), "copy_", [&]<class T>(T) {
     copy_strided(x.data<T>(), x.strides(), y.data<T>(), y.strides(), x.shape());
   });
 }
 
 void CpuKernels::fill(const Tensor& x, double value) const {
-  dispatch_any(x.dtype(), "fill_", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_any(x.dtype(), "fill_", [&]<class T>(T) {
     T* const begin = x.data<T>();
     parallel_for(x.elements(), 1 << 18, [&](std::int64_t first, std::int64_t last) {
       std::fill(begin + first, begin + last, static_cast<T>(value));

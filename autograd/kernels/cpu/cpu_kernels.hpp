@@ -21,12 +21,10 @@ class CpuKernels final : public DeviceKernels {
   void fill_with(const Tensor& x, const Tensor& factor, double constant) const override;
 
   // ---- elementwise.cpp ----
-  void accumulate(const Tensor& target, const Tensor& x) const override;
   void add(const Tensor& a, const Tensor& b, const Tensor& y) const override;
   void multiply(const Tensor& a, const Tensor& b, const Tensor& y) const override;
   void sum_to(const Tensor& y, const Tensor& x) const override;
   void scale(const Tensor& x, double factor, const Tensor& y) const override;
-  void scale_all(std::span<const Tensor> all, double factor) const override;
   void scale_by(const Tensor& x, const Tensor& factor) const override;
 
   // ---- activation.cpp ----
@@ -42,9 +40,6 @@ class CpuKernels final : public DeviceKernels {
   void sum(const Tensor& x, double factor, const Tensor& total) const override;
   void sum_of_squares(std::span<const Tensor> all, const Tensor& total) const override;
   void mean_loss(const Tensor& losses, std::int64_t count, const Tensor& mean) const override;
-  void mean_square(const Tensor& x, const Tensor& t, const Tensor& loss) const override;
-  void mean_square_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, double factor,
-                            const Tensor& dx) const override;
 
   // ---- rms_norm.cpp ----
   void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,

@@ -51,8 +51,7 @@ void CpuKernels::cross_entropy(const Tensor& z, const Tensor& targets, std::int3
   const std::int64_t vocabulary = z.size(-1);
   const std::int32_t* const target = targets.data<std::int32_t>();
   double* const loss = losses.data<double>();
-  dispatch_stored(z.dtype(), "cross_entropy", [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_stored(z.dtype(), "cross_entropy", [&]<class S>(S) {
     using T = Compute<S>;
     const S* const row = z.data<S>();
     T* const log_sum = log_sums.defined() ? log_sums.data<T>() : nullptr;
@@ -74,8 +73,7 @@ void CpuKernels::cross_entropy_backward(const Tensor& z, const Tensor& targets,
   const std::int64_t vocabulary = z.size(-1);
   const std::int32_t* const target = targets.data<std::int32_t>();
   const double row_weight = dloss.item() / static_cast<double>(count);
-  dispatch_stored(z.dtype(), "cross_entropy", [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_stored(z.dtype(), "cross_entropy", [&]<class S>(S) {
     using T = Compute<S>;
     const S* const row = z.data<S>();
     S* const drow = dz.data<S>();

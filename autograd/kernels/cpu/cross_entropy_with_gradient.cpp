@@ -42,8 +42,7 @@ void CpuKernels::cross_entropy_with_gradient(const Tensor& z, const Tensor& targ
   const std::int64_t vocabulary = z.size(1);
   const std::int32_t* const target = targets.data<std::int32_t>();
   double* const loss = losses.data<double>();
-  dispatch_stored(dz.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_stored(dz.dtype(), "linear_cross_entropy", [&]<class S>(S) {
     using T = Compute<S>;
     const T weight = static_cast<T>(row_weight);
     parallel_for(z.size(0), row_grain(vocabulary), [&](std::int64_t begin, std::int64_t end) {

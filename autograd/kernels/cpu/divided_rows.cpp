@@ -14,8 +14,7 @@ RowNumbers CpuKernels::numbers_of_rows(const Tensor& z, const Tensor& targets) c
   const std::int64_t rows = z.size(0), columns = z.size(1);
   const RowNumbers numbers{Tensor::empty({rows}, z.dtype()), Tensor::empty({2, rows}, z.dtype())};
   const std::int32_t* const target = targets.data<std::int32_t>();
-  dispatch(z.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(z.dtype(), "linear_cross_entropy", [&]<class T>(T) {
     T* const logits = z.data<T>();
     T* const largest = numbers.largest.data<T>();
     T* const total = numbers.sums.data<T>();
@@ -45,8 +44,7 @@ RowNumbers CpuKernels::numbers_of_rows(const Tensor& z, const Tensor& targets) c
 void CpuKernels::gradient_of_rows(const Tensor& z, const Tensor& targets, const Tensor& own_largest,
                                   const RowNumbers& whole, double row_weight) const {
   const std::int64_t columns = z.size(1);
-  dispatch(z.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(z.dtype(), "linear_cross_entropy", [&]<class T>(T) {
     const T weight = static_cast<T>(row_weight);
     parallel_for(z.size(0), row_grain(columns), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {

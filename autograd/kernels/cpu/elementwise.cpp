@@ -14,8 +14,7 @@ namespace {
 // y = f(a, b) for each element; a and b are broadcast to y's shape.
 template <class F>
 void combine(const char* op, const Tensor& a, const Tensor& b, const Tensor& y, F f) {
-  dispatch_stored(y.dtype(), op, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_stored(y.dtype(), op, [&]<class T>(T) {
     const T* const pa = a.data<T>();
     const T* const pb = b.data<T>();
     T* const py = y.data<T>();
@@ -46,36 +45,20 @@ void combine(const char* op, const Tensor& a, const Tensor& b, const Tensor& y, 
   });
 }
 
-constexpr auto sum_of_two = [](auto a, auto b) { return a + b; };
-
-// x = factor x in place, computed in the compute dtype.
-void scale_in_place(const Tensor& x, double factor) {
-  dispatch_stored(x.dtype(), "scale", [&](auto zero) {
-    using S = decltype(zero);
-    S* const px = x.data<S>();
-    const auto f = static_cast<Compute<S>>(factor);
-    for_each_element(x.elements(), 1 << 16, [=](std::int64_t i) { px[i] = px[i] * f; });
-  });
-}
-
 }  // namespace
 
-void CpuKernels::accumulate(const Tensor& target, const Tensor& x) const {
-  combine("accumulate_into", target, x, target, sum_of_two);
-}
 void CpuKernels::add(const Tensor& a, const Tensor& b, const Tensor& y) const {
-  combine("add", a, b, y, sum_of_two);
+  combine("add", a, b, y, [](auto ai, auto bi) { return ai + bi; });
 }
 void CpuKernels::multiply(const Tensor& a, const Tensor& b, const Tensor& y) const {
-  combine("mul", a, b, y, [](auto x1, auto x2) { return x1 * x2; });
+  combine("mul", a, b, y, [](auto ai, auto bi) { return ai * bi; });
 }
 
 // Threads divide the elements of a row, not the rows: many rows are added to one.
 void CpuKernels::sum_to(const Tensor& y, const Tensor& x) const {
   const Tensor terms = to_compute_dtype(y), sums = compute_buffer(x);
   sums.fill_(0);
-  dispatch(sums.dtype(), "sum_to", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(sums.dtype(), "sum_to", [&]<class T>(T) {
     const Rows from(terms), to(y.shape(), stretched_strides(x.shape(), sums.strides(), y.shape()));
     const std::int64_t rows = from.count(), n = from.length(), from_step = from.element_stride();
     const std::int64_t to_step = to.element_stride();  // 0: the elements of a row are summed
@@ -102,13 +85,10 @@ void CpuKernels::sum_to(const Tensor& y, const Tensor& x) const {
 }
 
 void CpuKernels::scale(const Tensor& x, double factor, const Tensor& y) const {
-  combine("scale", x, x, y, [=](auto xi, auto) { return xi * static_cast<decltype(xi)>(factor); });
-}
-void CpuKernels::scale_all(std::span<const Tensor> all, double factor) const {
-  for (const Tensor& x : all) scale_in_place(x, factor);
+  combine("scale", x, x, y, [=]<class S>(S xi, S) { return xi * static_cast<Compute<S>>(factor); });
 }
 void CpuKernels::scale_by(const Tensor& x, const Tensor& factor) const {
-  if (const double f = factor.item(); f != 1) scale_in_place(x, f);
+  if (const double f = factor.item(); f != 1) scale(x, f, x);
 }
 
 }  // namespace ringside::autograd

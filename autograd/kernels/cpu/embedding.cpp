@@ -11,8 +11,7 @@ namespace ringside::autograd {
 void CpuKernels::embedding(const Tensor& ids, const Tensor& w, const Tensor& y) const {
   const std::int64_t n = w.size(1), tokens = ids.elements();
   const std::int32_t* const id = ids.data<std::int32_t>();
-  dispatch_stored(w.dtype(), "embedding", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_stored(w.dtype(), "embedding", [&]<class T>(T) {
     for (std::int64_t t = 0; t < tokens; ++t) {
       T* const row = y.data<T>() + t * n;
       if (id[t] < 0)
@@ -30,8 +29,7 @@ void CpuKernels::embedding_backward(const Tensor& ids, const Tensor& dy_stored,
   const Tensor dy = to_compute_dtype(dy_stored), dw = to_compute_dtype(dw_stored);
   const std::int64_t n = dw.size(1), tokens = ids.elements();
   const std::int32_t* const id = ids.data<std::int32_t>();
-  dispatch(dy.dtype(), "embedding", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(dy.dtype(), "embedding", [&]<class T>(T) {
     parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = 0; t < tokens; ++t) {
         if (id[t] < 0) continue;

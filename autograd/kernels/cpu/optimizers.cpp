@@ -25,8 +25,7 @@ const Tensor& stored_in(const Update& update) {
 //     p = keep p - step_size m / (sqrt(v) scale_v + eps)        formulas: optim/adamw.hpp
 void CpuKernels::adamw(const AdamWStep& step, std::span<const AdamWUpdate> updates) const {
   for (const AdamWUpdate& update : updates)
-    dispatch_stored(stored_in(update).dtype(), "AdamW", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_stored(stored_in(update).dtype(), "AdamW", [&]<class S>(S) {
       using T = Compute<S>;
       T *const p = update.p.data<T>(), *const m = update.m.data<T>(), *const v = update.v.data<T>();
       S* const stored = stored_in(update).template data<S>();
@@ -47,8 +46,7 @@ void CpuKernels::adamw(const AdamWStep& step, std::span<const AdamWUpdate> updat
 
 void CpuKernels::sgd(const SgdStep& step, std::span<const SgdUpdate> updates) const {
   for (const SgdUpdate& update : updates)
-    dispatch_stored(stored_in(update).dtype(), "SGD", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_stored(stored_in(update).dtype(), "SGD", [&]<class S>(S) {
       using T = Compute<S>;
       T* const p = update.p.data<T>();
       S* const stored = stored_in(update).template data<S>();

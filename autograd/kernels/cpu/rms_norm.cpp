@@ -58,8 +58,7 @@ void normalise_row_backward(const S* dy, const S* x, const S* w, T r, S* dx, T* 
 void CpuKernels::rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
                           const Tensor& r) const {
   const std::int64_t n = weight.elements();
-  dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_stored(x.dtype(), "rms_norm", [&]<class S>(S) {
     parallel_for(r.elements(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)
         r.data<Compute<S>>()[row] =
@@ -72,8 +71,7 @@ void CpuKernels::add_rms_norm(const Tensor& x, const Tensor& residual, const Ten
                               double eps, const Tensor& sum, const Tensor& y,
                               const Tensor& r) const {
   const std::int64_t n = weight.elements();
-  dispatch_stored(x.dtype(), "add_rms_norm", [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_stored(x.dtype(), "add_rms_norm", [&]<class S>(S) {
     using T = Compute<S>;
     parallel_for(r.elements(), row_grain(n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -99,8 +97,7 @@ void CpuKernels::rms_norm_backward(const Tensor& dy, const Tensor& x, const Tens
   const Tensor dw_of_first = compute_buffer(dweight),
                dw_of_others = Tensor::zeros({pieces - 1, n}, r.dtype());
   dw_of_first.fill_(0);
-  dispatch_stored(x.dtype(), "rms_norm", [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_stored(x.dtype(), "rms_norm", [&]<class S>(S) {
     using T = Compute<S>;
     const S *const px = x.data<S>(), *const pdy = dy.data<S>(), *const pw = weight.data<S>();
     S* const pdx = dx.data<S>();

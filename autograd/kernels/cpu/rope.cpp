@@ -15,8 +15,7 @@ void CpuKernels::rope(const Tensor& x, const Tensor& cos_table, const Tensor& si
                       std::int64_t first_position, int direction, const Tensor& y) const {
   const std::int64_t half = x.size(-1) / 2, tokens = x.size(-2);
   const Rows x_rows(x), y_rows(y);
-  dispatch_stored(x.dtype(), "rope", [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_stored(x.dtype(), "rope", [&]<class S>(S) {
     using T = Compute<S>;
     const T sign = static_cast<T>(direction);
     const T *const all_cos = cos_table.data<T>(), *const all_sin = sin_table.data<T>();

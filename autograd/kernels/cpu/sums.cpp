@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "autograd/kernels/cpu/cpu_kernels.hpp"
-#include "autograd/kernels/cpu/for_each_element.hpp"
+#include "autograd/kernels/threads/parallel.hpp"
 
 namespace ringside::autograd {
 
@@ -22,15 +22,12 @@ double sum_of_pieces(std::int64_t count, OfRange of_range) {
   return std::accumulate(of_piece.begin(), of_piece.end(), 0.0);
 }
 
-// The sum of term(i) over [0, count).
-template <class Term>
-double sum_of(std::int64_t count, Term term) {
-  return sum_of_pieces(count, [=](std::int64_t begin, std::int64_t end) {
-    double total = 0;
+template <class T>
+double sum_of(const T* x, std::int64_t n) {
+  double total = 0;
 #pragma omp simd reduction(+ : total)
-    for (std::int64_t i = begin; i < end; ++i) total += term(i);
-    return total;
-  });
+  for (std::int64_t i = 0; i < n; ++i) total += x[i];
+  return total;
 }
 
 // The sum of x[i]^2. An addition takes four cycles, but a processor begins several in each cycle,
@@ -61,17 +58,19 @@ double sum_of_squares_of(const S* x, std::int64_t n) {
 }  // namespace
 
 void CpuKernels::sum(const Tensor& x, double factor, const Tensor& total) const {
-  dispatch(x.dtype(), "sum", [&](auto zero) {
-    const auto* const px = x.data<decltype(zero)>();
-    total.fill_(factor * sum_of(x.elements(), [=](std::int64_t i) -> double { return px[i]; }));
+  dispatch(x.dtype(), "sum", [&]<class T>(T) {
+    const T* const px = x.data<T>();
+    total.fill_(factor * sum_of_pieces(x.elements(), [=](std::int64_t begin, std::int64_t end) {
+                  return sum_of(px + begin, end - begin);
+                }));
   });
 }
 
 void CpuKernels::sum_of_squares(std::span<const Tensor> all, const Tensor& total) const {
   double squares = 0;
   for (const Tensor& x : all)
-    dispatch_stored(x.dtype(), "sum_of_squares", [&](auto zero) {
-      const auto* const px = x.data<decltype(zero)>();
+    dispatch_stored(x.dtype(), "sum_of_squares", [&]<class S>(S) {
+      const S* const px = x.data<S>();
       squares += sum_of_pieces(x.elements(), [=](std::int64_t begin, std::int64_t end) {
         return sum_of_squares_of(px + begin, end - begin);
       });
@@ -83,30 +82,6 @@ void CpuKernels::mean_loss(const Tensor& losses, std::int64_t count, const Tenso
   double total = 0;
   for (const double loss : losses.values<double>()) total += loss;
   mean.fill_(total / static_cast<double>(count));
-}
-
-void CpuKernels::mean_square(const Tensor& x, const Tensor& t, const Tensor& loss) const {
-  dispatch(x.dtype(), "mse_loss", [&](auto zero) {
-    using T = decltype(zero);
-    const T *const px = x.data<T>(), *const pt = t.data<T>();
-    const double total = sum_of(x.elements(), [=](std::int64_t i) {
-      const double difference = static_cast<double>(px[i]) - static_cast<double>(pt[i]);
-      return difference * difference;
-    });
-    loss.fill_(total / static_cast<double>(x.elements()));
-  });
-}
-
-void CpuKernels::mean_square_backward(const Tensor& x, const Tensor& t, const Tensor& dloss,
-                                      double factor, const Tensor& dx) const {
-  dispatch(x.dtype(), "mse_loss", [&](auto zero) {
-    using T = decltype(zero);
-    const T *const px = x.data<T>(), *const pt = t.data<T>();
-    const T f = static_cast<T>(factor * dloss.item() / static_cast<double>(x.elements()));
-    T* const pdx = dx.data<T>();
-    for_each_element(x.elements(), sum_grain,
-                     [=](std::int64_t i) { pdx[i] = f * (px[i] - pt[i]); });
-  });
 }
 
 }  // namespace ringside::autograd

@@ -70,12 +70,6 @@ struct Add : Operation<2> {
     return a + b;
   }
 };
-struct Subtract : Operation<2> {
-  template <class B>
-  constexpr float of(float a, float b) const {
-    return a - b;
-  }
-};
 struct Multiply : Operation<2> {
   template <class B>
   constexpr float of(float a, float b) const {

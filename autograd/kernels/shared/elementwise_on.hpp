@@ -87,21 +87,15 @@ class ElementwiseOn : public DeviceKernels {
 
   void fill(const Tensor& x, double value) const override {
     if (x.dtype() == DType::int32) return fill_as(x, static_cast<std::int32_t>(value));
-    dispatch_storage(x, "fill_",
-                     [&](auto zero) { fill_as(x, static_cast<decltype(zero)>(value)); });
+    dispatch_storage(x, "fill_", [&]<class S>(S) { fill_as(x, static_cast<S>(value)); });
   }
 
   void fill_with(const Tensor& x, const Tensor& factor, double constant) const override {
-    dispatch_storage(x, "fill_", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(x, "fill_", [&]<class S>(S) {
       run("fill_",
           Fill<S>{at<S>(x), S(0.0f), at<float>(factor), static_cast<float>(constant), x.elements()},
           x.elements(), 256);
     });
-  }
-
-  void accumulate(const Tensor& target, const Tensor& x) const override {
-    combine<Add>("accumulate", target, x, target);
   }
 
   // ---- Elementwise ----
@@ -119,14 +113,6 @@ class ElementwiseOn : public DeviceKernels {
   }
   void scale_by(const Tensor& x, const Tensor& factor) const override {
     elementwise("scale", ScaleBy{{}, at<float>(factor), 1}, {x}, {x});
-  }
-  void scale_all(std::span<const Tensor> all, double factor) const override {
-    const auto launch = [&](auto& kernel) {
-      kernel.factor = static_cast<float>(factor);
-      run("scale", kernel);
-    };
-    for_each_table<ScaleMany<float>>(all, launch);
-    for_each_table<ScaleMany<Bf16>>(all, launch);
   }
   void relu(const Tensor& x, const Tensor& y) const override {
     elementwise("relu", Relu{}, {x}, {y});
@@ -168,20 +154,18 @@ class ElementwiseOn : public DeviceKernels {
   }
 
   void sum_of_squares(std::span<const Tensor> all, const Tensor& total) const override {
-    sum_of_squares(all, 1, total);
-  }
-
-  void mean_square(const Tensor& x, const Tensor& t, const Tensor& loss) const override {
-    const Tensor difference = empty_like(x);
-    combine<Subtract>("mse_loss", x, t, difference);
-    sum_of_squares(std::array{difference}, 1 / static_cast<double>(x.elements()), loss);
-  }
-  void mean_square_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, double factor,
-                            const Tensor& dx) const override {
-    combine<Subtract>("mse_loss", x, t, dx);
-    const double constant = factor / static_cast<double>(x.elements());
-    elementwise("mse_loss", ScaleBy{{}, at<float>(dloss), static_cast<float>(constant)}, {dx},
-                {dx});
+    std::int64_t blocks = 0;
+    for (const Tensor& x : all) blocks += blocks_for(x.elements());
+    // Partial sums are fp64, which no tensor on a device can be: so an fp32 tensor of twice the
+    // size.
+    const Tensor partials = Tensor::empty({2 * blocks}, DType::fp32, Launcher::device);
+    double* into = reinterpret_cast<double*>(partials.address());
+    add_squares<float>(all, into);
+    add_squares<Bf16>(all, into);
+    launcher_.run("sum_of_squares",
+                  Total<double, float>{reinterpret_cast<const double*>(partials.address()), blocks,
+                                       at<float>(total)},
+                  1);
   }
 
   void sum_to(const Tensor& y, const Tensor& x) const override {
@@ -194,8 +178,7 @@ class ElementwiseOn : public DeviceKernels {
       (is_summed ? summed_strides : y_strides).push_back(y.strides()[d]);
       if (!is_summed) x_strides.push_back(read[d]);
     }
-    dispatch_storage(y, "sum_to", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(y, "sum_to", [&]<class S>(S) {
       run("sum_to",
           SumTo<S>{at<S>(y), at<S>(x), layouts_of<2>("sum_to", kept, {x_strides, y_strides}),
                    layouts_of<1>("sum_to", summed, {summed_strides})},
@@ -222,25 +205,26 @@ class ElementwiseOn : public DeviceKernels {
   Launcher launcher_;
 
  private:
-  // total = factor times the sum of the squares of all elements.
-  void sum_of_squares(std::span<const Tensor> all, double factor, const Tensor& total) const {
-    std::int64_t blocks = 0;
-    for (const Tensor& x : all) blocks += blocks_for(x.elements());
-    // Partial sums are fp64, which no tensor on a device can be: so an fp32 tensor of twice the
-    // size.
-    const Tensor partials = Tensor::empty({2 * blocks}, DType::fp32, Launcher::device);
-    double* into = reinterpret_cast<double*>(partials.address());
-    const auto launch = [&](auto& kernel) {
+  // Writes the partial sums of squares of the tensors of type S from `into` on, which it moves past
+  // them. Starts another table whenever one is full.
+  template <class S>
+  void add_squares(std::span<const Tensor> all, double*& into) const {
+    SquareSums<S> kernel{};
+    const auto launch = [&] {
       kernel.partials = into;
       into += kernel.blocks();
       run("sum_of_squares", kernel);
+      kernel.table = {};
     };
-    for_each_table<SquareSums<float>>(all, launch);
-    for_each_table<SquareSums<Bf16>>(all, launch);
-    launcher_.run("sum_of_squares",
-                  Total<double, float>{reinterpret_cast<const double*>(partials.address()), blocks,
-                                       at<float>(total), factor},
-                  1);
+    for (const Tensor& x : all) {
+      if (x.dtype() != dtype_of<S>()) continue;
+      typename SquareSums<S>::Entry entry{};
+      entry.elements = x.elements();
+      entry.values = at<S>(x);
+      kernel.table.add(entry);
+      if (kernel.table.full()) launch();
+    }
+    launch();
   }
 
   template <class S>
@@ -282,8 +266,7 @@ class ElementwiseOn : public DeviceKernels {
   template <class Op>
   void elementwise(const char* name, const Op& op, const std::array<Tensor, Op::inputs>& in,
                    const std::array<Tensor, Op::outputs>& out) const {
-    dispatch_storage(out[0], name, [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(out[0], name, [&]<class S>(S) {
       Elementwise<S, Op> kernel{
           .op = op, .in = {}, .out = {}, .n = out[0].elements(), .packs = true};
       for (std::size_t i = 0; i < in.size(); ++i)
@@ -300,34 +283,13 @@ class ElementwiseOn : public DeviceKernels {
     if (a.shape() == y.shape() && b.shape() == y.shape() && a.is_contiguous() &&
         b.is_contiguous() && y.is_contiguous())
       return elementwise(name, Op{}, {a, b}, {y});
-    dispatch_storage(y, name, [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(y, name, [&]<class S>(S) {
       const auto layouts =
           layouts_of<3>(name, y.shape(),
                         {stretched_strides(a.shape(), a.strides(), y.shape()),
                          stretched_strides(b.shape(), b.strides(), y.shape()), y.strides()});
       run(name, CombineStrided<S, Op>{at<S>(a), at<S>(b), at<S>(y), layouts}, y.elements(), 256);
     });
-  }
-
-  // Calls launch(kernel) with tables of the tensors of type S (Kernel<S>). Starts another table
-  // whenever one is full.
-  template <class Kernel, class Launch>
-  static void for_each_table(std::span<const Tensor> all, const Launch& launch) {
-    using Entry = typename Kernel::Entry;
-    using S = std::remove_const_t<std::remove_pointer_t<decltype(Entry::values)>>;
-    Kernel kernel{};
-    for (const Tensor& x : all) {
-      if (x.dtype() != dtype_of<S>()) continue;
-      Entry entry{};
-      entry.elements = x.elements();
-      entry.values = at<S>(x);
-      kernel.table.add(entry);
-      if (!kernel.table.full()) continue;
-      launch(kernel);
-      kernel = {};
-    }
-    launch(kernel);
   }
 };
 

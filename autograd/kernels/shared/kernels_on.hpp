@@ -32,17 +32,34 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
 
   void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
                 const Tensor& r) const override {
-    norm("rms_norm", x, Tensor(), weight, eps, Tensor(), y, r);
+    add_rms_norm(x, {}, weight, eps, {}, y, r);
   }
+  // Without a residual this is rms_norm.
   void add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps,
                     const Tensor& total, const Tensor& y, const Tensor& r) const override {
-    norm("add_rms_norm", x, residual, weight, eps, total, y, r);
+    const char* const op = residual.defined() ? "add_rms_norm" : "rms_norm";
+    const std::int64_t n = weight.elements(), rows = r.elements();
+    dispatch_storage(x, op, [&]<class S>(S) {
+      const S* const other = residual.defined() ? at<S>(residual) : at<S>(x);
+      S* const sum_into = total.defined() ? at<S>(total) : at<S>(y);
+      const RmsNorm<S> kernel{
+          .x = at<S>(x),
+          .residual = residual.defined() ? other : nullptr,
+          .w = at<S>(weight),
+          .sum = sum_into,
+          .y = at<S>(y),
+          .r = at<float>(r),
+          .rows = rows,
+          .n = n,
+          .eps = static_cast<float>(eps),
+          .packs = fits_packs(n, at<S>(x), other, at<S>(weight), sum_into, at<S>(y))};
+      this->run(op, kernel, rows, 1);
+    });
   }
 
   void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& r,
                          const Tensor& dx, const Tensor& dweight) const override {
-    dispatch_storage(x, "rms_norm", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(x, "rms_norm", [&]<class S>(S) {
       const std::int64_t n = weight.elements();
       if (n <= RmsNormBackward<S, 32>::columns_of(n % Pack<S>::size == 0))
         norm_backward<RmsNormBackward<S, 32>>(dy, x, weight, r, dx, dweight);
@@ -55,8 +72,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
             int direction, const Tensor& y) const override {
     require(x.dim() <= 4, "rope: expected at most four dimensions on {}, got {}",
             name_of(Launcher::device), x.shape());
-    dispatch_storage(x, "rope", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(x, "rope", [&]<class S>(S) {
       Rope<S> kernel{.x = at<S>(x),
                      .y = at<S>(y),
                      .x_view = {},
@@ -83,8 +99,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
 
   void embedding(const Tensor& ids, const Tensor& weight, const Tensor& y) const override {
     const std::int64_t n = weight.size(1);
-    dispatch_storage(weight, "embedding", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(weight, "embedding", [&]<class S>(S) {
       this->run("embedding",
                 Embedding<S>{at<std::int32_t>(ids), at<S>(weight), at<S>(y), ids.elements(), n,
                              fits_packs(n, at<S>(weight), at<S>(y))},
@@ -114,8 +129,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
     const std::int64_t n = dweight.size(1), tokens = sorted.size(1);
     const SortedTokens ids{at<std::int32_t>(sorted), at<std::int32_t>(sorted) + tokens, tokens};
     const Tensor partials = Tensor::empty({2 * ids.stretches(), n}, DType::fp32, Launcher::device);
-    dispatch_storage(dy, "embedding", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(dy, "embedding", [&]<class S>(S) {
       const bool packs = fits_packs(n, at<S>(dy), at<S>(dweight));
       this->run("embedding backward",
                 EmbeddingBackward<S>{ids, at<S>(dy), at<S>(dweight), at<float>(partials), n, packs},
@@ -130,7 +144,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
             const Tensor& c) const override {
     require(c.dtype() == a.dtype() || c.dtype() == DType::fp32,
             "matmul: a product of {} cannot be {}", name_of(a.dtype()), name_of(c.dtype()));
-    if (product.m > 0 && product.n > 0 && product.count > 0) this->launcher_.gemm(product, a, b, c);
+    if (product.m > 0 && product.n > 0) this->launcher_.gemm(product, a, b, c);
   }
 
   // ---- Attention ----
@@ -138,8 +152,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
   void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
                  const Tensor& log_sums) const override {
     const AttentionSizes sizes = attention_sizes(q, k);
-    dispatch_storage(q, "causal_attention", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(q, "causal_attention", [&]<class S>(S) {
       with_padded_head_size(sizes.head_size, [&](auto d) {
         this->run("causal_attention",
                   AttentionForward<S, d.value>{sizes, attention_scale(q), heads_of<const S>(q),
@@ -154,8 +167,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
                           const Tensor& dk, const Tensor& dv) const override {
     const AttentionSizes sizes = attention_sizes(q, k);
     const Tensor delta = Tensor::empty(log_sums.shape(), DType::fp32, Launcher::device);
-    dispatch_storage(q, "causal_attention", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(q, "causal_attention", [&]<class S>(S) {
       this->run(
           "causal_attention backward",
           AttentionDelta<S>{sizes, heads_of<const S>(dy), heads_of<const S>(y), at<float>(delta)});
@@ -180,8 +192,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
 
   void cross_entropy(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
                      const Tensor& losses, const Tensor& log_sums) const override {
-    dispatch_storage(z, "cross_entropy", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(z, "cross_entropy", [&]<class S>(S) {
       cross_entropy_as<S, S>(z, targets, ignore_index, losses,
                              log_sums.defined() ? at<float>(log_sums) : nullptr, nullptr, 0);
     });
@@ -197,8 +208,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
   void cross_entropy_with_gradient(const Tensor& z, const Tensor& targets,
                                    std::int32_t ignore_index, double weight, const Tensor& losses,
                                    const Tensor& dz) const override {
-    dispatch_storage(dz, "linear_cross_entropy", [&](auto zero) {
-      using G = decltype(zero);
+    dispatch_storage(dz, "linear_cross_entropy", [&]<class G>(G) {
       cross_entropy_as<float, G>(z, targets, ignore_index, losses, nullptr, at<G>(dz), weight);
     });
   }
@@ -281,8 +291,7 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
   void cross_entropy_gradient(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,
                               const Tensor& log_sums, double weight, const Tensor& dloss,
                               const Tensor& dz) const {
-    dispatch_storage(z, "cross_entropy", [&](auto zero) {
-      using S = decltype(zero);
+    dispatch_storage(z, "cross_entropy", [&]<class S>(S) {
       this->run("cross_entropy backward",
                 CrossEntropyBackward<S, S>{.logits = at<S>(z),
                                            .targets = targets_of(z, targets, ignore_index),
@@ -383,28 +392,6 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
           ColumnSums<S>{kernel.partials, at<S>(dweight) + kernel.first, blocks, kernel.width()},
           kernel.width(), ColumnSums<S>::across);
     }
-  }
-
-  void norm(const char* op, const Tensor& x, const Tensor& residual, const Tensor& weight,
-            double eps, const Tensor& total, const Tensor& y, const Tensor& r) const {
-    const std::int64_t n = weight.elements(), rows = r.elements();
-    dispatch_storage(x, op, [&](auto zero) {
-      using S = decltype(zero);
-      const S* const other = residual.defined() ? at<S>(residual) : at<S>(x);
-      S* const sum_into = total.defined() ? at<S>(total) : at<S>(y);
-      const RmsNorm<S> kernel{
-          .x = at<S>(x),
-          .residual = residual.defined() ? other : nullptr,
-          .w = at<S>(weight),
-          .sum = sum_into,
-          .y = at<S>(y),
-          .r = at<float>(r),
-          .rows = rows,
-          .n = n,
-          .eps = static_cast<float>(eps),
-          .packs = fits_packs(n, at<S>(x), other, at<S>(weight), sum_into, at<S>(y))};
-      this->run(op, kernel, rows, 1);
-    });
   }
 };
 

@@ -120,28 +120,4 @@ struct OptimizerUpdate {
   }
 };
 
-// Multiplies all elements of many tensors by factor, in place.
-template <class S>
-struct ScaleMany {
-  static constexpr int threads = 256;
-  struct Entry : TableEntry {
-    S* values;
-    constexpr bool all_fit_packs() const { return fits_packs(0, values); }
-  };
-  TensorTable<Entry, 96> table;
-  float factor;
-
-  constexpr std::int64_t blocks() const { return table.blocks; }
-
-  template <Block B>
-  constexpr void operator()(B& block) const {
-    const auto [entry, begin, end] = table.work_of(block.index());
-    for_each_in_range<S>(block, begin, end, entry.packs, [&](std::int64_t i, auto width) {
-      auto x = load_floats<width.value>(entry.values + i);
-      for (int k = 0; k < width.value; ++k) x.at[k] *= factor;
-      store_floats<width.value>(entry.values + i, x);
-    });
-  }
-};
-
 }  // namespace ringside::autograd::cuda

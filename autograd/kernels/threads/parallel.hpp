@@ -2,8 +2,7 @@
 #pragma once
 
 #include <cstdint>
-
-#include "autograd/kernels/threads/function_ref.hpp"
+#include <functional>
 
 namespace ringside::autograd {
 
@@ -18,11 +17,13 @@ int threads();
 // the calling thread. The pieces depend on count, grain and threads() only, so that equal settings
 // give equal bits. Loops within a body run serially. An exception of a body is thrown again on the
 // calling thread.
-void parallel_for_pieces(std::int64_t count, std::int64_t grain,
-                         FunctionRef<void(int piece, std::int64_t begin, std::int64_t end)> body);
+void parallel_for_pieces(
+    std::int64_t count, std::int64_t grain,
+    const std::function<void(int piece, std::int64_t begin, std::int64_t end)>& body);
 int pieces_of(std::int64_t count, std::int64_t grain);
 
-// The same for bodies that do not need the number of their piece.
+// The same for bodies that do not need the number of their piece. What it passes on is small enough
+// that std::function allocates nothing.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, Body&& body) {
   parallel_for_pieces(count, grain,

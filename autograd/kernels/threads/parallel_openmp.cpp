@@ -14,7 +14,7 @@ int pieces_of(std::int64_t count, std::int64_t grain) {
 }
 
 void parallel_for_pieces(std::int64_t count, std::int64_t grain,
-                         FunctionRef<void(int, std::int64_t, std::int64_t)> body) {
+                         const std::function<void(int, std::int64_t, std::int64_t)>& body) {
   if (count <= 0) return;
   const int pieces = pieces_of(count, grain);
   if (pieces == 1) return body(0, 0, count);  // without OpenMP: a debugger steps straight in

@@ -9,7 +9,7 @@ int pieces_of(std::int64_t, std::int64_t) {
 }
 
 void parallel_for_pieces(std::int64_t count, std::int64_t,
-                         FunctionRef<void(int, std::int64_t, std::int64_t)> body) {
+                         const std::function<void(int, std::int64_t, std::int64_t)>& body) {
   if (count > 0) body(0, 0, count);
 }
 

@@ -38,8 +38,7 @@ Tensor targets_seen_here(const Tensor& targets, VocabularyRange range, std::int6
 // Step 2.
 void join(const RowNumbers& numbers, const Tensor& own_largest, const RowStatistics& statistics) {
   statistics.max_over_ranks(numbers.largest);
-  dispatch(own_largest.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(own_largest.dtype(), "linear_cross_entropy", [&]<class T>(T) {
     // A total of exp(z - own largest) becomes one of exp(z - largest of all).
     for (std::int64_t t = 0; t < own_largest.elements(); ++t)
       numbers.sums.data<T>()[t] *=
@@ -51,8 +50,7 @@ void join(const RowNumbers& numbers, const Tensor& own_largest, const RowStatist
 // Step 3.
 void losses_of_whole_rows(const RowNumbers& whole, const Tensor& targets, const Tensor& losses) {
   const std::int64_t rows = losses.elements();
-  dispatch(whole.largest.dtype(), "linear_cross_entropy", [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(whole.largest.dtype(), "linear_cross_entropy", [&]<class T>(T) {
     const T *const largest = whole.largest.data<T>(), *const total = whole.sums.data<T>(),
                    *const chosen = total + rows;
     for (std::int64_t t = 0; t < rows; ++t)

@@ -1,7 +1,6 @@
 #include "autograd/tensor/tensor.hpp"
 
 #include <cmath>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -141,23 +140,6 @@ TEST_CASE("a dropped storage frees its memory, and reading it throws") {
   x.fill_(2);
   CHECK(x.data<float>()[999] == 2);
   CHECK(memory_use().current - before == 4000);
-}
-
-TEST_CASE("borrowed memory is used in place and its owner lives as long as the tensors") {
-  auto owner = std::make_shared<std::vector<double>>(6, 1.0);
-  const std::weak_ptr<std::vector<double>> watch = owner;
-  const std::int64_t before = memory_use().current;
-  {
-    const Tensor x =
-        Tensor::view_of(Storage::borrow(owner->data(), 48, owner), 2, {3}, DType::fp64);
-    x.fill_(5);
-    CHECK(*owner == std::vector<double>{1, 1, 5, 5, 5, 1});
-    CHECK(memory_use().current == before);
-    CHECK_THROWS_AS(x.storage()->drop(), Error);
-    owner.reset();
-    CHECK(!watch.expired());
-  }
-  CHECK(watch.expired());
 }
 
 TEST_CASE("memory use and its peak are counted per thread") {

@@ -144,27 +144,6 @@ TEST_CASE("cuda totals: squares of many tensors are summed in fp64, even if they
   }
 }
 
-TEST_CASE("cuda scaling: many tensors in one launch and no element outside of them") {
-  for (const Emulation emulation : emulations) {
-    Tensors<Bf16> tensors(5), before(5);
-    ScaleMany<Bf16> kernel{.table = {}, .factor = 0.375f};
-    for (std::size_t i = 0; i < count; ++i) {
-      ScaleMany<Bf16>::Entry entry{};
-      entry.elements = lengths[i], entry.values = tensors.at(i);
-      kernel.table.add(entry);
-    }
-    launch_emulated(kernel, kernel.blocks(), emulation);
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      for (std::int64_t j = 0; j < lengths[i]; ++j)
-        wrong += tensors.at(i)[j].bits != Bf16(0.375f * float(before.at(i)[j])).bits;
-      const std::size_t beside = i == unaligned ? 0 : static_cast<std::size_t>(lengths[i]);
-      wrong += tensors.memory[i][beside].bits != before.memory[i][beside].bits;
-    }
-    CHECK(wrong == 0);
-  }
-}
-
 TEST_CASE("cuda tensor table: every element belongs to one block and a full table says so") {
   TensorTable<SquareSums<float>::Entry, 3> table{};
   const float number = 0;
