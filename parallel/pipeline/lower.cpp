@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <set>
 
 namespace ringside::pipeline_parallel {
@@ -12,24 +11,9 @@ namespace {
 // The message, if the stage at its other end exists and lies on another rank.
 std::optional<Action> if_between_ranks(const Schedule& schedule, const Action& message) {
   const int other = other_stage(message);
-  if (other < 0 || other >= schedule.stages()) return std::nullopt;
+  if (!schedule.has_stage(other)) return std::nullopt;
   if (schedule.rank_of[other] == schedule.rank_of[message.stage]) return std::nullopt;
   return message;
-}
-
-// The message that this computation waits for. W waits for none.
-std::optional<Action> receive_before(const Schedule& schedule, const Action& action) {
-  if (!is_computation(action.kind) || action.kind == Kind::backward_weight) return std::nullopt;
-  const Kind kind =
-      action.kind == Kind::forward ? Kind::receive_activation : Kind::receive_gradient;
-  return if_between_ranks(schedule, {kind, action.stage, action.micro_batch});
-}
-
-// The message that carries away what this computation makes. W makes nothing for others.
-std::optional<Action> send_after(const Schedule& schedule, const Action& action) {
-  if (!is_computation(action.kind) || action.kind == Kind::backward_weight) return std::nullopt;
-  const Kind kind = action.kind == Kind::forward ? Kind::send_activation : Kind::send_gradient;
-  return if_between_ranks(schedule, {kind, action.stage, action.micro_batch});
 }
 
 // The messages of every lane in the order of the sends, each as its receiver names it, and where in
@@ -112,10 +96,17 @@ void add_reductions(Schedule& schedule) {
 
 }  // namespace
 
+std::optional<Action> receive_before(const Schedule& schedule, const Action& action) {
+  return has_neighbours(action.kind) ? if_between_ranks(schedule, input_of(action)) : std::nullopt;
+}
+
+std::optional<Action> send_after(const Schedule& schedule, const Action& action) {
+  return has_neighbours(action.kind) ? if_between_ranks(schedule, output_of(action)) : std::nullopt;
+}
+
 Lane lane_of(const Schedule& schedule, const Action& message) {
   const int here = schedule.rank_of[message.stage], there = schedule.rank_of[other_stage(message)];
-  const bool gradients =
-      message.kind == Kind::send_gradient || message.kind == Kind::receive_gradient;
+  const bool gradients = carries_gradient(message.kind);
   return is_send(message.kind) ? Lane{here, there, gradients} : Lane{there, here, gradients};
 }
 

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <compare>
+#include <optional>
 #include <vector>
 
 #include "parallel/pipeline/schedule.hpp"
@@ -36,6 +37,11 @@ Lane lane_of(const Schedule& schedule, const Action& message);
 
 // All lanes that the placement of the stages needs, ascending. The same on every rank.
 std::vector<Lane> lanes_of(const Schedule& schedule);
+
+// The message that a computation waits for, and the one that carries away what it makes. None where
+// the neighbouring stage does not exist or is on the same rank; W has none.
+std::optional<Action> receive_before(const Schedule& schedule, const Action& action);
+std::optional<Action> send_after(const Schedule& schedule, const Action& action);
 
 // A send follows the computation that makes its tensor; a receive stands where its tensor is
 // needed. If the sender sends another message first on the same lane, then the receiver also

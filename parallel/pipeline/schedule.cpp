@@ -1,8 +1,8 @@
 #include "parallel/pipeline/schedule.hpp"
 
-#include <fmt/format.h>
+#include <array>
 
-#include "base/error.hpp"
+#include <fmt/format.h>
 
 namespace ringside::pipeline_parallel {
 
@@ -20,27 +20,9 @@ bool has_action(const Schedule& schedule, bool (*wanted)(Kind)) {
 }  // namespace
 
 const char* letters_of(Kind kind) {
-  switch (kind) {
-    case Kind::forward:
-      return "F";
-    case Kind::backward:
-      return "B";
-    case Kind::backward_input:
-      return "I";
-    case Kind::backward_weight:
-      return "W";
-    case Kind::send_activation:
-      return "SEND_F";
-    case Kind::receive_activation:
-      return "RECV_F";
-    case Kind::send_gradient:
-      return "SEND_B";
-    case Kind::receive_gradient:
-      return "RECV_B";
-    case Kind::reduce_gradients:
-      return "REDUCE_GRAD";
-  }
-  fail("there is no kind of action number {}", static_cast<int>(kind));
+  constexpr std::array letters{"F",      "B",      "I",      "W",          "SEND_F",
+                               "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"};
+  return letters.at(static_cast<std::size_t>(kind));
 }
 
 std::string text_of(const Action& action) {

@@ -18,6 +18,7 @@
 // of each stage's gradients over the data-parallel ranks. verify() proves either form right.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ struct Action {
   Kind kind;
   int stage;
   int micro_batch = no_micro_batch;
-  bool operator==(const Action&) const = default;
+  auto operator<=>(const Action&) const = default;
 };
 
 constexpr bool is_computation(Kind kind) {
@@ -55,6 +56,10 @@ constexpr bool is_send(Kind kind) {
 }
 constexpr bool is_receive(Kind kind) {
   return kind == Kind::receive_activation || kind == Kind::receive_gradient;
+}
+
+constexpr bool carries_gradient(Kind message) {
+  return message == Kind::send_gradient || message == Kind::receive_gradient;
 }
 
 // The stage at the other end of a send or a receive. stage+1 of the last stage, and -1 before the
@@ -73,6 +78,23 @@ constexpr Action matching(const Action& message) {
   return {other_end[kind], other_stage(message), message.micro_batch};
 }
 
+// Whether an action needs a tensor of a neighbouring stage, and makes one for another: F, B and I
+// do, W does not. Each tensor is named as the message that carries it between ranks: {2F0} needs
+// {2RECV_F0} and makes {2SEND_F0}.
+constexpr bool has_neighbours(Kind kind) {
+  return is_computation(kind) && kind != Kind::backward_weight;
+}
+constexpr Action input_of(const Action& computation) {
+  const bool forward = computation.kind == Kind::forward;
+  return {forward ? Kind::receive_activation : Kind::receive_gradient, computation.stage,
+          computation.micro_batch};
+}
+constexpr Action output_of(const Action& computation) {
+  const bool forward = computation.kind == Kind::forward;
+  return {forward ? Kind::send_activation : Kind::send_gradient, computation.stage,
+          computation.micro_batch};
+}
+
 struct Schedule {
   int micro_batches = 0;
   std::vector<int> rank_of;                  // rank_of[s]: the rank that holds stage s
@@ -80,6 +102,8 @@ struct Schedule {
 
   int ranks() const { return static_cast<int>(actions.size()); }
   int stages() const { return static_cast<int>(rank_of.size()); }
+  // The first stage has no input, and the last stage no gradient of its result.
+  bool has_stage(int stage) const { return stage >= 0 && stage < stages(); }
   bool operator==(const Schedule&) const = default;
 };
 

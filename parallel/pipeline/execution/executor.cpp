@@ -1,6 +1,7 @@
 #include "parallel/pipeline/execution/executor.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <utility>
 
@@ -17,22 +18,9 @@ using autograd::Tensor;
 namespace {
 
 const char* phase_of(Kind kind) {
-  switch (kind) {
-    case Kind::forward:
-      return "forward";
-    case Kind::backward:
-      return "backward";
-    case Kind::backward_input:
-      return "backward input";
-    case Kind::backward_weight:
-      return "backward weight";
-    default:
-      return "reduce gradients";
-  }
-}
-
-bool is_activation(Kind kind) {
-  return kind == Kind::send_activation || kind == Kind::receive_activation;
+  constexpr std::array computations{"forward", "backward", "backward input", "backward weight"};
+  return is_computation(kind) ? computations.at(static_cast<std::size_t>(kind))
+                              : "reduce gradients";
 }
 
 }  // namespace
@@ -89,13 +77,12 @@ void Executor::compute(const Action& action) {
   const int stage = action.stage, micro_batch = action.micro_batch;
   switch (action.kind) {
     case Kind::forward:
-      return hand_on(action, work_.forward(stage, micro_batch, take(Held::input, action)));
+      return hand_on(action, work_.forward(stage, micro_batch, take(input_of(action), action)));
     case Kind::backward:
-      return hand_on(action,
-                     work_.backward(stage, micro_batch, take(Held::gradient_of_result, action)));
+      return hand_on(action, work_.backward(stage, micro_batch, take(input_of(action), action)));
     case Kind::backward_input:
-      return hand_on(
-          action, work_.backward_input(stage, micro_batch, take(Held::gradient_of_result, action)));
+      return hand_on(action,
+                     work_.backward_input(stage, micro_batch, take(input_of(action), action)));
     case Kind::backward_weight:
       return work_.backward_weight(stage, micro_batch);
     case Kind::reduce_gradients:
@@ -108,39 +95,27 @@ void Executor::compute(const Action& action) {
 // What a computation made goes to the neighbouring stage: on this rank at once, to another rank
 // with the send that follows.
 void Executor::hand_on(const Action& action, Tensor made) {
-  const bool forward = action.kind == Kind::forward;
-  const int next = action.stage + (forward ? 1 : -1);
-  if (next < 0 || next == schedule_.stages()) return;
+  const Action message = output_of(action);
+  const int next = other_stage(message);
+  if (!schedule_.has_stage(next)) return;
   const bool here = schedule_.rank_of[next] == rank_;
-  if (forward)
-    hold(here ? Held::input : Held::result, here ? next : action.stage, action.micro_batch,
-         std::move(made));
-  else
-    hold(here ? Held::gradient_of_result : Held::gradient_of_input, here ? next : action.stage,
-         action.micro_batch, std::move(made));
+  held_[here ? matching(message) : message] = std::move(made);
 }
 
 void Executor::send(const Action& action) {
-  lanes_.send(action,
-              take(is_activation(action.kind) ? Held::result : Held::gradient_of_input, action));
+  lanes_.send(action, take(action, action));
 }
 
 void Executor::receive(const Action& action) {
   const Tensor tensor = work_.empty_for(action);
   lanes_.receive(action, tensor);
-  hold(is_activation(action.kind) ? Held::input : Held::gradient_of_result, action.stage,
-       action.micro_batch, tensor);
-}
-
-void Executor::hold(Held what, int stage, int micro_batch, Tensor tensor) {
-  held_[{what, stage, micro_batch}] = std::move(tensor);
+  held_[action] = tensor;
 }
 
 // The first stage has no input, the last stage no gradient of its result: undefined.
-Tensor Executor::take(Held what, const Action& by) {
-  if (what == Held::input && by.stage == 0) return {};
-  if (what == Held::gradient_of_result && by.stage == schedule_.stages() - 1) return {};
-  auto taken = held_.extract({what, by.stage, by.micro_batch});
+Tensor Executor::take(const Action& message, const Action& by) {
+  if (!schedule_.has_stage(other_stage(message))) return {};
+  auto taken = held_.extract(message);
   require(!taken.empty(), "no earlier action of this rank made or received what {} needs",
           text_of(by));
   return std::move(taken.mapped());
@@ -161,7 +136,7 @@ std::string Executor::describe(const Action& action) const {
     return fmt::format("{} failed in the reduction of its gradients", stage);
   return fmt::format("{} could not {} {} of micro-batch {} {} {}", stage,
                      is_send(action.kind) ? "send" : "receive",
-                     is_activation(action.kind) ? "the activations" : "the gradients",
+                     carries_gradient(action.kind) ? "the gradients" : "the activations",
                      action.micro_batch, is_send(action.kind) ? "to" : "from",
                      stage_name(other_stage(action)));
 }

@@ -11,7 +11,6 @@
 
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "parallel/pipeline/execution/lanes.hpp"
@@ -36,16 +35,12 @@ class Executor {
   void run();
 
  private:
-  // A tensor between two actions: made by one, used up by another.
-  enum class Held { input, result, gradient_of_result, gradient_of_input };
-
   void carry_out(const Action& action);
   void compute(const Action& action);
   void hand_on(const Action& action, autograd::Tensor made);
   void send(const Action& action);
   void receive(const Action& action);
-  void hold(Held what, int stage, int micro_batch, autograd::Tensor tensor);
-  autograd::Tensor take(Held what, const Action& by);
+  autograd::Tensor take(const Action& message, const Action& by);
   [[noreturn]] void give_up(const std::string& cause);
   std::string describe(const Action& action) const;
   std::string stage_name(int stage) const;
@@ -55,7 +50,9 @@ class Executor {
   Lanes& lanes_;
   StageWork& work_;
   std::vector<std::string> names_;
-  std::map<std::tuple<Held, int, int>, autograd::Tensor> held_;  // by stage and micro-batch
+  // The tensors between two actions, each made by one and used up by another: by the receive that
+  // brought it, or would bring it from another rank, or by the send that will carry it away.
+  std::map<Action, autograd::Tensor> held_;
 };
 
 // Only the forward pass of `micro_batches` through stages that are placed so; with messages.

@@ -15,9 +15,8 @@ namespace {
 
 // The same at both ends of a message.
 std::string label_of(const Action& message) {
-  const bool gradients =
-      message.kind == Kind::send_gradient || message.kind == Kind::receive_gradient;
-  return fmt::format("{} of micro-batch {} to stage {}", gradients ? "gradients" : "activations",
+  return fmt::format("{} of micro-batch {} to stage {}",
+                     carries_gradient(message.kind) ? "gradients" : "activations",
                      message.micro_batch,
                      is_send(message.kind) ? other_stage(message) : message.stage);
 }

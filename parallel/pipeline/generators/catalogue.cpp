@@ -33,10 +33,14 @@ const std::vector<Generator>& all_generators() {
   return generators;
 }
 
-std::string schedule_names() {
+static std::vector<std::string> names_of_generators() {
   std::vector<std::string> names;
   for (const Generator& generator : all_generators()) names.emplace_back(generator.name);
-  return enumerate(names);
+  return names;
+}
+
+std::string schedule_names() {
+  return enumerate(names_of_generators());
 }
 
 std::string why_not(const Generator& generator, int ranks, int micro_batches, int stages_per_rank) {
@@ -94,10 +98,8 @@ Schedule make_schedule(const std::string& name, int ranks, int micro_batches, in
     if (generator.name == name)
       return make_schedule(generator, ranks, micro_batches, stages_per_rank);
   }
-  std::vector<std::string> names;
-  for (const Generator& generator : all_generators()) names.emplace_back(generator.name);
   fail("there is no schedule named '{}'{}; there are {}, and csv:FILE for your own", name,
-       did_you_mean(name, names), schedule_names());
+       did_you_mean(name, names_of_generators()), schedule_names());
 }
 
 }  // namespace ringside::pipeline_parallel

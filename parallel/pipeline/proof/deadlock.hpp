@@ -12,17 +12,10 @@
 
 #include <string>
 
+#include "parallel/pipeline/proof/walk.hpp"
 #include "parallel/pipeline/schedule.hpp"
 
 namespace ringside::pipeline_parallel {
-
-// What a send may wait for.
-enum class Sends {
-  buffered,      // nothing: the message is copied away
-  one_per_lane,  // the message before it on its lane: nothing is copied, and a lane carries one
-                 // message at a time (lower.hpp). The executor needs no more than this
-  blocking,      // its own receive. Not how the executor sends: it shows why sends must not block
-};
 
 // "deadlock where sends are buffered: rank 0 waits in 0RECV_B0 for 1SEND_B0 of rank 1; rank 1 waits
 // in 1RECV_F1 for 0SEND_F1 of rank 0". Empty if every rank gets to its end.

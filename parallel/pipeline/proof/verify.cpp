@@ -19,7 +19,7 @@ using Findings = std::vector<std::string>;
 
 std::string fault_of_action(const Schedule& schedule, int rank, const Action& action) {
   const std::string has = fmt::format("rank {} has {}, but ", rank, text_of(action));
-  if (action.stage < 0 || action.stage >= schedule.stages())
+  if (!schedule.has_stage(action.stage))
     return has + fmt::format("the last stage is {}", schedule.stages() - 1);
   if (schedule.rank_of[action.stage] != rank)
     return has +
@@ -128,8 +128,7 @@ std::vector<Reason> what_comes_first(const Schedule& schedule, const Places& pla
   if (kind == Kind::backward_weight)
     return {{{Kind::backward_input, stage, i}, "which leaves behind what W needs"}};
   const auto is_here = [&](int other) {
-    return other >= 0 && other < schedule.stages() &&
-           schedule.rank_of[other] == schedule.rank_of[stage];
+    return schedule.has_stage(other) && schedule.rank_of[other] == schedule.rank_of[stage];
   };
   if (kind == Kind::forward) {
     if (!is_here(stage - 1)) return {};
@@ -162,27 +161,16 @@ Findings faults_of_order(const Schedule& schedule, const Places& places) {
 // The messages of one computation, as lower() would add them, must be there, before and after it.
 Findings faults_of_neighbours(const Schedule& schedule, const Places& places) {
   Findings found;
-  const auto between_ranks = [&](const Action& message) {
-    const int other = other_stage(message);
-    return other >= 0 && other < schedule.stages() &&
-           schedule.rank_of[other] != schedule.rank_of[message.stage];
-  };
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     for (const Action& action : schedule.actions[rank]) {
-      if (!is_computation(action.kind) || action.kind == Kind::backward_weight) continue;
-      const bool forward = action.kind == Kind::forward;
-      const Action receive{forward ? Kind::receive_activation : Kind::receive_gradient,
-                           action.stage, action.micro_batch};
-      const Action send{forward ? Kind::send_activation : Kind::send_gradient, action.stage,
-                        action.micro_batch};
-      if (between_ranks(receive) &&
-          (!places.has(receive) || places.of(receive) > places.of(action))) {
+      const auto receive = receive_before(schedule, action), send = send_after(schedule, action);
+      if (receive && (!places.has(*receive) || places.of(*receive) > places.of(action)))
         found.push_back(fmt::format("rank {} runs {} {} {}", rank, text_of(action),
-                                    places.has(receive) ? "before" : "without", text_of(receive)));
-      }
-      if (places.has(send) && places.of(send) < places.of(action))
+                                    places.has(*receive) ? "before" : "without",
+                                    text_of(*receive)));
+      if (send && places.has(*send) && places.of(*send) < places.of(action))
         found.push_back(fmt::format("rank {} has {} before {}, which makes what is sent", rank,
-                                    text_of(send), text_of(action)));
+                                    text_of(*send), text_of(action)));
     }
   }
   return found;

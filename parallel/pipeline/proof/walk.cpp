@@ -6,34 +6,55 @@
 
 namespace ringside::pipeline_parallel {
 
-// All ranks on one thread, each as far as it gets.
-std::vector<Place> in_order(const Schedule& lowered, const Places& places) {
-  std::vector<Place> order;
-  std::vector<int> next(lowered.actions.size(), 0);
+Walk::Walk(const Schedule& lowered, const Places& places, Sends sends)
+    : schedule_(lowered), places_(places), sends_(sends), next_(lowered.actions.size(), 0) {
   for (bool moved = true; moved;) {
     moved = false;
     for (int rank = 0; rank < lowered.ranks(); ++rank) {
-      const std::vector<Action>& actions = lowered.actions[rank];
-      for (; next[rank] < static_cast<int>(actions.size()); ++next[rank]) {
-        const Action& action = actions[next[rank]];
-        if (is_receive(action.kind)) {
-          const Action send = matching(action);
-          if (next[lowered.rank_of[send.stage]] <= places.of(send)) break;
-        }
-        order.push_back({rank, next[rank]});
+      while (!finished(rank) && !waited_for(rank)) {
+        pass(rank);
         moved = true;
       }
     }
   }
-  for (int rank = 0; rank < lowered.ranks(); ++rank) {
-    const std::vector<Action>& actions = lowered.actions[rank];
-    const bool finished = next[rank] == static_cast<int>(actions.size());
-    require(finished,
+}
+
+bool Walk::finished(int rank) const {
+  return next_[rank] == static_cast<int>(schedule_.actions[rank].size());
+}
+
+std::optional<Action> Walk::waited_for(int rank) const {
+  const Action& action = next_action(rank);
+  // How many actions the rank of this one has passed.
+  const auto passed = [&](const Action& other) { return next_[schedule_.rank_of[other.stage]]; };
+  if (is_receive(action.kind)) {
+    const Action send = matching(action);
+    // A blocking send is still under way when its receive begins.
+    const int done = sends_ == Sends::blocking ? 0 : 1;
+    return passed(send) >= places_.of(send) + done ? std::nullopt : std::optional(send);
+  }
+  if (!is_send(action.kind) || sends_ == Sends::buffered) return std::nullopt;
+  const auto before = last_sent_.find(lane_of(schedule_, action));
+  if (sends_ == Sends::one_per_lane && before == last_sent_.end()) return std::nullopt;
+  const Action receive = matching(sends_ == Sends::blocking ? action : before->second);
+  return passed(receive) >= places_.of(receive) ? std::nullopt : std::optional(receive);
+}
+
+void Walk::pass(int rank) {
+  const Action& action = next_action(rank);
+  if (sends_ == Sends::one_per_lane && is_send(action.kind))
+    last_sent_.insert_or_assign(lane_of(schedule_, action), action);
+  order_.push_back({rank, next_[rank]++});
+}
+
+std::vector<Place> in_order(const Schedule& lowered, const Places& places) {
+  const Walk walk(lowered, places, Sends::buffered);
+  for (int rank = 0; rank < lowered.ranks(); ++rank)
+    require(walk.finished(rank),
             "rank {} waits in {} forever, so the schedule has no end: `ringside prove pipeline` "
             "says why",
-            rank, finished ? "" : text_of(actions[next[rank]]));
-  }
-  return order;
+            rank, walk.finished(rank) ? "" : text_of(walk.next_action(rank)));
+  return walk.order();
 }
 
 Clocks::Clocks(const Schedule& lowered, const Places& places)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "parallel/pipeline/lower.hpp"
@@ -23,6 +24,39 @@ struct Span {
 // An action of a schedule: actions[rank][index].
 struct Place {
   int rank = 0, index = 0;
+};
+
+// What a send may wait for.
+enum class Sends {
+  buffered,      // nothing: the message is copied away
+  one_per_lane,  // the message before it on its lane: nothing is copied, and a lane carries one
+                 // message at a time (lower.hpp). The executor needs no more than this
+  blocking,      // its own receive. Not how the executor sends: it shows why sends must not block
+};
+
+// All ranks on one thread, each as far as it gets.
+class Walk {
+ public:
+  // Walks to the end, or until every rank waits. Keeps references to both.
+  Walk(const Schedule& lowered, const Places& places, Sends sends);
+
+  // The actions in the order in which they were passed.
+  const std::vector<Place>& order() const { return order_; }
+  bool finished(int rank) const;
+  // Of a rank that has not finished: the action that it stands before, and the action of another
+  // rank that this one waits for; none if it can go on.
+  const Action& next_action(int rank) const { return schedule_.actions[rank][next_[rank]]; }
+  std::optional<Action> waited_for(int rank) const;
+
+ private:
+  void pass(int rank);
+
+  const Schedule& schedule_;
+  const Places& places_;
+  Sends sends_;
+  std::vector<int> next_;  // the index of each rank's next action
+  std::vector<Place> order_;
+  std::map<Lane, Action> last_sent_;
 };
 
 // All actions, each after the one before it on its rank and, for a receive, after its send. Throws
