@@ -1,5 +1,7 @@
 #include "parallel/tensor_collectives.hpp"
 
+#include <array>
+
 #include "base/error.hpp"
 
 namespace ringside::parallel {
@@ -10,17 +12,9 @@ using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
 collectives::DataType data_type_of(const Tensor& tensor) {
-  switch (tensor.dtype()) {
-    case autograd::DType::fp32:
-      return collectives::DataType::fp32;
-    case autograd::DType::fp64:
-      return collectives::DataType::fp64;
-    case autograd::DType::int32:
-      return collectives::DataType::int32;
-    case autograd::DType::bf16:
-      return collectives::DataType::bf16;
-  }
-  fail("the collectives have no type for elements of {}", name_of(tensor.dtype()));
+  using collectives::DataType;
+  constexpr std::array types{DataType::fp32, DataType::fp64, DataType::int32, DataType::bf16};
+  return types.at(static_cast<std::size_t>(tensor.dtype()));  // in the order of DType
 }
 
 Buffer buffer_of(const Tensor& tensor, std::string_view label) {

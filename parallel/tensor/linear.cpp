@@ -11,7 +11,6 @@ namespace ringside::tensor_parallel {
 using autograd::Tensor;
 using collectives::ProcessGroup;
 using parallel::copy_to_group;
-using parallel::gather_sequence;
 using parallel::reduce_from_group;
 using parallel::scatter_sequence;
 
@@ -40,27 +39,6 @@ Tensor row_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Pro
                   std::string_view label) {
   const Tensor y = reduce_from_group(linear(x, weight), group, label);
   return bias.defined() ? y + bias : y;
-}
-
-std::vector<Tensor> column_linears(const Tensor& x, const std::vector<Tensor>& weights,
-                                   ProcessGroup& group, std::string_view label) {
-  const Tensor copied = copy_to_group(x, group, label);
-  std::vector<Tensor> outputs;
-  for (const Tensor& weight : weights) outputs.push_back(linear(copied, weight));
-  return outputs;
-}
-
-std::vector<Tensor> column_linears_of_tokens(const Tensor& x, const std::vector<Tensor>& weights,
-                                             ProcessGroup& group, std::string_view label) {
-  const Tensor gathered = gather_sequence(x, group, label);
-  std::vector<Tensor> outputs;
-  for (const Tensor& weight : weights) outputs.push_back(linear(gathered, weight));
-  return outputs;
-}
-
-Tensor column_linear_of_tokens(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                               ProcessGroup& group, std::string_view label) {
-  return linear(gather_sequence(x, group, label), weight, bias);
 }
 
 // The bias is the same on all ranks but meets other tokens on each, so its gradient is a sum over

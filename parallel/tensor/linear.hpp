@@ -17,16 +17,15 @@
 //
 //     x ── f ── column ── relu ── row ── g ── y
 //
-// Matrices that read the same x share one f: column_linears. Shoeybi et al., "Megatron-LM" (2019),
-// section 3. With sequence parallel, gather_sequence and scatter_sequence take the places of f and
-// g: Korthikanti et al. (2022), section 4.2.2.
+// Matrices that read the same x, such as q, k and v, share one f. Shoeybi et al., "Megatron-LM"
+// (2019), section 3. With sequence parallel, gather_sequence and scatter_sequence take the places
+// of f and g: Korthikanti et al. (2022), section 4.2.2.
 //
 // All ranks of the group call the same function with the same label. The gradient of a divided
 // matrix is this rank's part of the whole gradient, and complete: no call reduces it.
 #pragma once
 
 #include <string_view>
-#include <vector>
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
@@ -55,28 +54,13 @@ autograd::Tensor row_linear(const autograd::Tensor& x, const autograd::Tensor& w
                             const autograd::Tensor& bias, collectives::ProcessGroup& group,
                             std::string_view label);
 
-// Column layers without bias that read the same x, such as q, k and v: one y for each weight, and
-// in backward one all-reduce for all.
-std::vector<autograd::Tensor> column_linears(const autograd::Tensor& x,
-                                             const std::vector<autograd::Tensor>& weights,
-                                             collectives::ProcessGroup& group,
-                                             std::string_view label);
-
 // The same with sequence parallel: outside of the two layers each rank holds T/t of the T tokens.
-
-// x [B, T/t, in] -> [B, T, out_r]. An all-gather of x in forward, a reduce-scatter of dx in
-// backward.
-autograd::Tensor column_linear_of_tokens(const autograd::Tensor& x, const autograd::Tensor& weight,
-                                         const autograd::Tensor& bias,
-                                         collectives::ProcessGroup& group, std::string_view label);
-std::vector<autograd::Tensor> column_linears_of_tokens(const autograd::Tensor& x,
-                                                       const std::vector<autograd::Tensor>& weights,
-                                                       collectives::ProcessGroup& group,
-                                                       std::string_view label);
-
 // x [B, T, in_r] -> [B, T/t, out]. A reduce-scatter of y in forward, an all-gather of dy in
 // backward, and for a bias an all-reduce of its gradient [out]: each rank adds the bias to its
 // tokens only.
+//
+// A column layer is then linear(gather_sequence(x), weight, bias): x [B, T/t, in] -> [B, T, out_r].
+// An all-gather of x in forward, a reduce-scatter of dx in backward.
 autograd::Tensor row_linear_of_tokens(const autograd::Tensor& x, const autograd::Tensor& weight,
                                       const autograd::Tensor& bias,
                                       collectives::ProcessGroup& group, std::string_view label);

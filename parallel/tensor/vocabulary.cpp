@@ -31,30 +31,18 @@ void GroupStatistics::sum_over_ranks(const Tensor& numbers) const {
 }
 
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t vocabulary,
-                 ProcessGroup& group, std::string_view label) {
+                 ProcessGroup& group, std::string_view label, Tokens tokens) {
   const Tensor own = autograd::embedding(ids, weight, vocabulary_range(vocabulary, group));
+  if (tokens == Tokens::own) return scatter_sequence(own, group, label);
   return reduce_from_group(own, group, label);
-}
-
-Tensor embedding_of_tokens(const Tensor& ids, const Tensor& weight, std::int64_t vocabulary,
-                           ProcessGroup& group, std::string_view label) {
-  const Tensor own = autograd::embedding(ids, weight, vocabulary_range(vocabulary, group));
-  return scatter_sequence(own, group, label);
 }
 
 Tensor cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                      std::int64_t vocabulary, ProcessGroup& group, std::string_view label,
-                     std::int32_t ignore_index, std::int64_t rows_at_once) {
-  return autograd::linear_cross_entropy(copy_to_group(x, group, label), weight, targets,
-                                        vocabulary_range(vocabulary, group),
-                                        GroupStatistics(group, label), ignore_index, rows_at_once);
-}
-
-Tensor cross_entropy_of_tokens(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                               std::int64_t vocabulary, ProcessGroup& group, std::string_view label,
-                               std::int32_t ignore_index, std::int64_t rows_at_once) {
-  return autograd::linear_cross_entropy(gather_sequence(x, group, label), weight, targets,
-                                        vocabulary_range(vocabulary, group),
+                     Tokens tokens, std::int32_t ignore_index, std::int64_t rows_at_once) {
+  const Tensor all =
+      tokens == Tokens::all ? copy_to_group(x, group, label) : gather_sequence(x, group, label);
+  return autograd::linear_cross_entropy(all, weight, targets, vocabulary_range(vocabulary, group),
                                         GroupStatistics(group, label), ignore_index, rows_at_once);
 }
 

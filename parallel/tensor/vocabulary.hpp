@@ -32,34 +32,27 @@ class GroupStatistics final : public autograd::RowStatistics {
   std::string label_;
 };
 
-// ids int32 [B, T], weight [V_r, d] -> [B, T, d], the same on all ranks. Every id has its row on
-// one rank, the others contribute zeros, and the sum is the embedding. One all-reduce in forward,
-// no call in backward.
+// Which tokens each rank holds between the two ends of the model: all of them, or with sequence
+// parallel its own T/t.
+enum class Tokens { all, own };
+
+// ids int32 [B, T], weight [V_r, d] -> [B, T, d], the same on all ranks, or [B, T/t, d]. Every id
+// has its row on one rank, the others contribute zeros, and the sum is the embedding. One
+// all-reduce in forward, no call in backward; or a reduce-scatter in forward, an all-gather in
+// backward.
 autograd::Tensor embedding(const autograd::Tensor& ids, const autograd::Tensor& weight,
                            std::int64_t vocabulary, collectives::ProcessGroup& group,
-                           std::string_view label);
+                           std::string_view label, Tokens tokens = Tokens::all);
 
-// With sequence parallel: -> [B, T/t, d], this rank's tokens. One reduce-scatter in forward, an
-// all-gather in backward.
-autograd::Tensor embedding_of_tokens(const autograd::Tensor& ids, const autograd::Tensor& weight,
-                                     std::int64_t vocabulary, collectives::ProcessGroup& group,
-                                     std::string_view label);
-
-// Head and loss: x [B, T, d], the same on all ranks; weight [V_r, d]; targets int32 [B, T] -> the
-// mean of -log softmax(x W^T)[target], with the same bits on all ranks. Forward: an all-reduce of
-// one number a token (max), and one of two (sum), for each block of rows
-// (autograd/ops/vocabulary.hpp). Backward: one all-reduce of dx.
+// Head and loss: x [B, T, d], the same on all ranks, or [B, T/t, d]; weight [V_r, d]; targets int32
+// [B, T], always of all tokens -> the mean of -log softmax(x W^T)[target], with the same bits on
+// all ranks. Forward: an all-reduce of one number a token (max), and one of two (sum), for each
+// block of rows (autograd/ops/vocabulary.hpp). Backward: one all-reduce of dx. With own tokens
+// forward begins with an all-gather of x, and backward ends with a reduce-scatter of dx.
 autograd::Tensor cross_entropy(const autograd::Tensor& x, const autograd::Tensor& weight,
                                const autograd::Tensor& targets, std::int64_t vocabulary,
                                collectives::ProcessGroup& group, std::string_view label,
-                               std::int32_t ignore_index = -100, std::int64_t rows_at_once = 0);
-
-// With sequence parallel: x [B, T/t, d]. targets are still those of all T tokens. Forward begins
-// with an all-gather of x; backward ends with a reduce-scatter of dx.
-autograd::Tensor cross_entropy_of_tokens(const autograd::Tensor& x, const autograd::Tensor& weight,
-                                         const autograd::Tensor& targets, std::int64_t vocabulary,
-                                         collectives::ProcessGroup& group, std::string_view label,
-                                         std::int32_t ignore_index = -100,
-                                         std::int64_t rows_at_once = 0);
+                               Tokens tokens = Tokens::all, std::int32_t ignore_index = -100,
+                               std::int64_t rows_at_once = 0);
 
 }  // namespace ringside::tensor_parallel

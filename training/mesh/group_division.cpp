@@ -1,7 +1,8 @@
 #include "training/mesh/group_division.hpp"
 
+#include "autograd/ops/ops.hpp"
+#include "parallel/differentiable.hpp"
 #include "parallel/tensor/linear.hpp"
-#include "parallel/tensor/vocabulary.hpp"
 
 namespace ringside::training {
 
@@ -17,10 +18,12 @@ constexpr const char* label = "activations";
 
 std::vector<Tensor> GroupDivision::column(const Tensor& x, Linears layers) const {
   if (size() == 1) return TensorDivision::column(x, layers);
-  std::vector<Tensor> weights;
-  for (const autograd::Linear* layer : layers) weights.push_back(layer->weight);
-  return divides_sequence() ? tp::column_linears_of_tokens(x, weights, group_, label)
-                            : tp::column_linears(x, weights, group_, label);
+  // One f for all: in backward one call carries the sum of what the layers say about x.
+  const Tensor entered = divides_sequence() ? parallel::gather_sequence(x, group_, label)
+                                            : parallel::copy_to_group(x, group_, label);
+  std::vector<Tensor> outputs;
+  for (const autograd::Linear* layer : layers) outputs.push_back(linear(entered, layer->weight));
+  return outputs;
 }
 
 Tensor GroupDivision::row(const Tensor& x, const autograd::Linear& layer) const {
@@ -32,17 +35,13 @@ Tensor GroupDivision::row(const Tensor& x, const autograd::Linear& layer) const 
 Tensor GroupDivision::embedding(const Tensor& ids, const Tensor& weight,
                                 VocabularyRange range) const {
   if (size() == 1) return TensorDivision::embedding(ids, weight, range);
-  return divides_sequence() ? tp::embedding_of_tokens(ids, weight, range.whole, group_, label)
-                            : tp::embedding(ids, weight, range.whole, group_, label);
+  return tp::embedding(ids, weight, range.whole, group_, label, tokens());
 }
 
 Tensor GroupDivision::cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                     VocabularyRange range) const {
   if (size() == 1) return TensorDivision::cross_entropy(x, weight, targets, range);
-  constexpr const char* head = "rows of logits";
-  return divides_sequence()
-             ? tp::cross_entropy_of_tokens(x, weight, targets, range.whole, group_, head)
-             : tp::cross_entropy(x, weight, targets, range.whole, group_, head);
+  return tp::cross_entropy(x, weight, targets, range.whole, group_, "rows of logits", tokens());
 }
 
 }  // namespace ringside::training

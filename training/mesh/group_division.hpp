@@ -4,6 +4,7 @@
 #pragma once
 
 #include "collectives/process_group.hpp"
+#include "parallel/tensor/vocabulary.hpp"
 #include "transformer/tensor_division.hpp"
 
 namespace ringside::training {
@@ -26,6 +27,10 @@ class GroupDivision final : public transformer::TensorDivision {
   bool divides_sequence() const override { return divide_sequence_ && size() > 1; }
 
  private:
+  tensor_parallel::Tokens tokens() const {
+    return divides_sequence() ? tensor_parallel::Tokens::own : tensor_parallel::Tokens::all;
+  }
+
   collectives::ProcessGroup& group_;
   bool divide_sequence_;
 };

@@ -64,7 +64,7 @@ TEST_CASE("sequence parallel makes two halves of each all-reduce: the same bytes
       Tensor y;
       {
         const CountedCalls forward(group);
-        const Tensor h = relu(tp::column_linear_of_tokens(x, w1, {}, group, "h"));
+        const Tensor h = relu(linear(parallel::gather_sequence(x, group, "h"), w1));
         y = tp::row_linear_of_tokens(h, w2, {}, group, "y");
         forward.must_be({{"all_gather h", 1}, {"reduce_scatter y", 1}},
                         2 * half(activations, group));
@@ -98,7 +98,7 @@ TEST_CASE("the embedding makes one call, and none in backward without sequence p
         both.must_be({{"all_reduce embedding", 1}}, 2 * half(activations, group));
       }
       const CountedCalls both(group);
-      backward(sum(tp::embedding_of_tokens(ids(), table, vocabulary, group, "embedding")));
+      backward(sum(tp::embedding(ids(), table, vocabulary, group, "embedding", tp::Tokens::own)));
       both.must_be({{"all_gather gradient of embedding", 1}, {"reduce_scatter embedding", 1}},
                    2 * half(activations, group));
     });
@@ -124,7 +124,7 @@ TEST_CASE("the loss sends three numbers a token, never logits") {
       }
       const Tensor own = learned(tokens_of(x, group));
       const CountedCalls of_tokens(group);
-      backward(tp::cross_entropy_of_tokens(own, head, ids(), vocabulary, group, "loss"));
+      backward(tp::cross_entropy(own, head, ids(), vocabulary, group, "loss", tp::Tokens::own));
       of_tokens.must_be({{"all_gather loss", 1},
                          {"all_reduce max of loss", 1},
                          {"all_reduce sums of loss", 1},

@@ -81,19 +81,19 @@ Tensor loss_of_part(const Model& model, int step, ProcessGroup& group) {
   const Tensor h = relu(tp::column_linear(x, model.w1, {}, group, "mlp.input"));
   const Tensor y = x + tp::row_linear(h, model.w2, model.b2, group, "mlp.output");
   return tp::cross_entropy(rms_norm(y, model.norm), model.head, targets_of_step(step), vocabulary,
-                           group, "loss", -100, 10);
+                           group, "loss", tp::Tokens::all, -100, 10);
 }
 
 // Between the layers each rank has its tokens only. So its gradient of the norm is a term of a sum:
 // copy_to_group adds the terms up.
 Tensor loss_of_tokens(const Model& model, int step, ProcessGroup& group) {
-  const Tensor x =
-      tp::embedding_of_tokens(ids_of_step(step), model.table, vocabulary, group, "embedding");
-  const Tensor h = relu(tp::column_linear_of_tokens(x, model.w1, {}, group, "mlp.input"));
+  const Tensor x = tp::embedding(ids_of_step(step), model.table, vocabulary, group, "embedding",
+                                 tp::Tokens::own);
+  const Tensor h = relu(linear(parallel::gather_sequence(x, group, "mlp.input"), model.w1));
   const Tensor y = x + tp::row_linear_of_tokens(h, model.w2, model.b2, group, "mlp.output");
   const Tensor norm = parallel::copy_to_group(model.norm, group, "norm");
-  return tp::cross_entropy_of_tokens(rms_norm(y, norm), model.head, targets_of_step(step),
-                                     vocabulary, group, "loss", -100, 10);
+  return tp::cross_entropy(rms_norm(y, norm), model.head, targets_of_step(step), vocabulary, group,
+                           "loss", tp::Tokens::own, -100, 10);
 }
 
 using LossOfPart = Tensor (*)(const Model&, int step, ProcessGroup&);
@@ -139,7 +139,8 @@ TEST_CASE("the loss has the same bits on all ranks, also in fp32, and ignores wh
         for (std::int32_t& target : targets.values<std::int32_t>())
           if (target == -100) target = ignored;
         const double loss =
-            tp::cross_entropy(x, own, targets, vocabulary, group, "loss", ignored).item();
+            tp::cross_entropy(x, own, targets, vocabulary, group, "loss", tp::Tokens::all, ignored)
+                .item();
         const double expected = linear_cross_entropy(x, head, targets, ignored).item();
         require(std::abs(loss - expected) < 1e-5 * expected, "{} instead of {}", loss, expected);
         std::vector<double> all(static_cast<std::size_t>(group.size()));
@@ -167,13 +168,13 @@ TEST_CASE("embedding, layers and loss work on a device, too") {
         }
         const Tensor learns = there(tp::part_of(table, 0, group));
         const Tensor x =
-            tp::embedding_of_tokens(ids_of_step(0), learns, vocabulary, group, "embedding");
-        const Tensor h = relu(tp::column_linear_of_tokens(x, there(tp::part_of(w1, 0, group)), {},
-                                                          group, "mlp.input"));
+            tp::embedding(ids_of_step(0), learns, vocabulary, group, "embedding", tp::Tokens::own);
+        const Tensor h = relu(linear(parallel::gather_sequence(x, group, "mlp.input"),
+                                     there(tp::part_of(w1, 0, group))));
         const Tensor y =
             tp::row_linear_of_tokens(h, there(tp::part_of(w2, 1, group)), {}, group, "mlp.output");
-        backward(tp::cross_entropy_of_tokens(y, there(tp::part_of(table, 0, group)),
-                                             targets_of_step(0), vocabulary, group, "loss"));
+        backward(tp::cross_entropy(y, there(tp::part_of(table, 0, group)), targets_of_step(0),
+                                   vocabulary, group, "loss", tp::Tokens::own));
         return learns.grad().to(Device::cpu);
       };
       const Tensor seen = gradient_of_table(Device::emulated, true),
