@@ -1,7 +1,6 @@
 #include "transformer/config.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -13,40 +12,27 @@
 namespace ringside::transformer {
 namespace {
 
-struct NamedSize {
-  const char* name;
-  std::int64_t vocabulary, d_model, d_ff, layers, heads, sequence;
+// vocabulary, d_model, layers, heads, kv_heads, d_ff, sequence
+constexpr std::pair<const char*, Config> named_configs[] = {
+    {"tiny", {256, 128, 4, 4, 4, 344, 128}},
+    {"lab", {10000, 512, 4, 16, 16, 1344, 256}},
+    {"small", {10000, 768, 12, 12, 12, 3072, 256}},
+    {"medium", {10000, 1024, 24, 16, 16, 4096, 256}},
+    {"large", {10000, 1280, 36, 20, 20, 5120, 256}},
+    {"xl", {10000, 1600, 48, 25, 25, 6400, 256}},
 };
-
-constexpr std::array<NamedSize, 6> named_sizes = {{
-    {"tiny", 256, 128, 344, 4, 4, 128},
-    {"lab", 10000, 512, 1344, 4, 16, 256},
-    {"small", 10000, 768, 3072, 12, 12, 256},
-    {"medium", 10000, 1024, 4096, 24, 16, 256},
-    {"large", 10000, 1280, 5120, 36, 20, 256},
-    {"xl", 10000, 1600, 6400, 48, 25, 256},
-}};
 
 }  // namespace
 
 std::vector<std::string> config_names() {
   std::vector<std::string> names;
-  for (const NamedSize& size : named_sizes) names.emplace_back(size.name);
+  for (const auto& [name, config] : named_configs) names.emplace_back(name);
   return names;
 }
 
 Config named_config(const std::string& name) {
-  for (const NamedSize& size : named_sizes) {
-    if (name != size.name) continue;
-    Config config;
-    config.vocabulary = size.vocabulary;
-    config.d_model = size.d_model;
-    config.d_ff = size.d_ff;
-    config.layers = size.layers;
-    config.heads = config.kv_heads = size.heads;
-    config.sequence = size.sequence;
-    return config;
-  }
+  for (const auto& [known, config] : named_configs)
+    if (name == known) return config;
   fail("there is no model size named '{}'{}; the sizes are {}", name,
        did_you_mean(name, config_names()), fmt::join(config_names(), ", "));
 }
@@ -94,10 +80,12 @@ void validate(const Config& config) {
 
 namespace {
 
-// Meta's rule of Llama 3.1. Pairs that turn often within the old length stay as they are. Pairs
-// that turn less than low_frequency times are slowed down by the factor, as in linear scaling.
-// Between the two the frequency is interpolated.
-double scaled_as_llama3(double frequency, const RopeScaling& scaling) {
+// Linear scaling slows all pairs down by the factor. llama3 is Meta's rule of Llama 3.1: pairs that
+// turn often within the old length stay as they are, and pairs that turn less than low_frequency
+// times are slowed down by the factor. Between the two the frequency is interpolated.
+double scaled(double frequency, const RopeScaling& scaling) {
+  if (scaling.kind == RopeScaling::none) return frequency;
+  if (scaling.kind == RopeScaling::linear) return frequency / scaling.factor;
   constexpr double pi = 3.14159265358979323846;
   const double turns = static_cast<double>(scaling.old_sequence) * frequency / (2 * pi);
   const double unscaled = std::clamp(
@@ -112,17 +100,7 @@ std::vector<double> rope_frequencies(const Config& config) {
   for (std::int64_t i = 0; i < config.head_size() / 2; ++i) {
     const double frequency = std::pow(
         config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_size()));
-    switch (config.rope_scaling.kind) {
-      case RopeScaling::none:
-        frequencies.push_back(frequency);
-        break;
-      case RopeScaling::linear:
-        frequencies.push_back(frequency / config.rope_scaling.factor);
-        break;
-      case RopeScaling::llama3:
-        frequencies.push_back(scaled_as_llama3(frequency, config.rope_scaling));
-        break;
-    }
+    frequencies.push_back(scaled(frequency, config.rope_scaling));
   }
   return frequencies;
 }

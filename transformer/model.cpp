@@ -8,7 +8,7 @@
 
 #include "autograd/engine/checkpointing.hpp"
 #include "autograd/kernels/copy.hpp"
-#include "autograd/ops/rope_table.hpp"
+#include "autograd/ops/ops.hpp"
 #include "base/error.hpp"
 #include "transformer/parameter_table.hpp"
 
@@ -27,25 +27,6 @@ const Config& validated(const Config& config) {
 const TensorDivision not_divided;
 
 }  // namespace
-
-Tensor Model::Trunk::Blocks::forward(Tensor x, const Pass& pass) const {
-  return with_hooks([&] { return run(std::move(x), pass, 0, blocks.size()); });
-}
-
-Tensor Model::Trunk::Blocks::run(Tensor x, const Pass& pass, std::size_t first,
-                                 std::size_t end) const {
-  for (std::size_t i = first; i < end; ++i) {
-    const Block& block = *blocks[i];
-    const auto recomputable = [&block, &table = pass.table](const Tensor& input) {
-      return block.forward(input, table);
-    };
-    if (pass.checkpoint_activations && pass.caches == nullptr)
-      x = autograd::checkpoint(recomputable, x);
-    else
-      x = block.forward(x, pass.table, pass.caches == nullptr ? nullptr : &(*pass.caches)[i]);
-  }
-  return x;
-}
 
 Model::Model(const Config& config, DType dtype, autograd::Device device, const ModelPart& part,
              const TensorDivision* division)
@@ -113,8 +94,19 @@ void Model::initialise() const {
 
 // --- Forward
 
-Model::Pass Model::pass(std::vector<KvCache>* caches) const {
-  return {rope_table_, caches, checkpoint_activations_};
+Tensor Model::run_blocks(Tensor x, std::size_t first, std::size_t end,
+                         std::vector<KvCache>* caches) const {
+  for (std::size_t i = first; i < end; ++i) {
+    const Block& block = *model_.layers.blocks[i];
+    const auto recomputable = [&block, &table = rope_table_](const Tensor& input) {
+      return block.forward(input, table);
+    };
+    if (checkpoint_activations_ && caches == nullptr)
+      x = autograd::checkpoint(recomputable, x);
+    else
+      x = block.forward(x, rope_table_, caches == nullptr ? nullptr : &(*caches)[i]);
+  }
+  return x;
 }
 
 Tensor Model::hidden(const Tensor& tokens, std::vector<KvCache>* caches) const {
@@ -122,7 +114,9 @@ Tensor Model::hidden(const Tensor& tokens, std::vector<KvCache>* caches) const {
           "generation with a KV cache needs a model that is not divided among ranks");
   return model_.with_hooks([&] {
     const std::int64_t cached = caches == nullptr ? 0 : caches->front().length;
-    return last_norm(model_.layers.forward(embed_after(tokens, cached), pass(caches)));
+    Tensor x = embed_after(tokens, cached);
+    return last_norm(model_.layers.with_hooks(
+        [&] { return run_blocks(std::move(x), 0, model_.layers.blocks.size(), caches); }));
   });
 }
 
@@ -149,8 +143,7 @@ Tensor Model::run_layers(Tensor x, std::int64_t first, std::int64_t end) const {
           "layers {} to {} were asked of a part of the model with the layers {}", first, end - 1,
           fmt::join(held, ", "));
   const auto index = static_cast<std::size_t>(begin - held.begin());
-  return model_.layers.run(std::move(x), pass(nullptr), index,
-                           index + static_cast<std::size_t>(end - first));
+  return run_blocks(std::move(x), index, index + static_cast<std::size_t>(end - first), nullptr);
 }
 
 Tensor Model::last_norm(const Tensor& x) const {

@@ -82,21 +82,11 @@ class Model : public autograd::Module {
   const ModelPart& part() const { return part_; }
 
  private:
-  // What one forward pass hands down to the blocks.
-  struct Pass {
-    const autograd::RopeTable& table;
-    std::vector<KvCache>* caches;  // one per block; nullptr: none
-    bool checkpoint_activations;
-  };
-
   // Everything but the head. LlamaForCausalLM names it "model".
   struct Trunk : autograd::Module {
     struct Blocks : autograd::Module {
       using Module::register_module;
-      // Runs all blocks of this part, or those from `first` to before `end`.
-      autograd::Tensor forward(autograd::Tensor x, const Pass& pass) const;
-      autograd::Tensor run(autograd::Tensor x, const Pass& pass, std::size_t first,
-                           std::size_t end) const;
+      using Module::with_hooks;
       std::vector<std::unique_ptr<Block>> blocks;
     };
 
@@ -109,7 +99,10 @@ class Model : public autograd::Module {
 
   void make_parameters();
   void initialise() const;
-  Pass pass(std::vector<KvCache>* caches) const;
+  // Runs the blocks of this part from `first` to before `end`. `caches` has one for each, or is
+  // nullptr.
+  autograd::Tensor run_blocks(autograd::Tensor x, std::size_t first, std::size_t end,
+                              std::vector<KvCache>* caches) const;
   autograd::Tensor embed_after(const autograd::Tensor& tokens, std::int64_t cached) const;
 
   Config config_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -230,16 +231,6 @@ constexpr std::pair<std::string_view, std::string_view> key_of_member[] = {
     {"sequence", "max_position_embeddings"},
     {"norm_epsilon", "rms_norm_eps"}};
 
-bool has_word(std::string_view sentence, std::string_view word) {
-  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz_";
-  for (std::size_t end = 0;;) {
-    const std::size_t begin = sentence.find_first_of(letters, end);
-    if (begin == sentence.npos) return false;
-    end = std::min(sentence.find_first_not_of(letters, begin), sentence.size());
-    if (sentence.substr(begin, end - begin) == word) return true;
-  }
-}
-
 // validate(), with the keys of the members that its sentence names.
 void validate_by_keys(const Config& config) {
   try {
@@ -247,7 +238,8 @@ void validate_by_keys(const Config& config) {
   } catch (const Error& problem) {
     std::vector<std::string> keys;
     for (const auto& [member, key] : key_of_member)
-      if (has_word(problem.what(), member)) keys.push_back(fmt::format("{} is {}", member, key));
+      if (std::regex_search(problem.what(), std::regex(fmt::format("\\b{}\\b", member))))
+        keys.push_back(fmt::format("{} is {}", member, key));
     if (keys.empty()) throw;
     fail("{} (in the file, {})", problem.what(), fmt::join(keys, " and "));
   }

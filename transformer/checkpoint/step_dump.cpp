@@ -8,7 +8,6 @@
 namespace ringside::transformer {
 
 using autograd::NamedTensor;
-using autograd::Tensor;
 
 namespace fs = std::filesystem;
 
@@ -31,16 +30,6 @@ void dump_step(const fs::path& path, const VisitTensors& visit_parameters,
   visit_gradients(keep_as("gradient."));
   if (path.empty()) return;
   write_tensors(path, std::move(kept));
-}
-
-void dump_step(const fs::path& path, const autograd::Module& model) {
-  std::vector<NamedTensor> all;
-  for (const NamedTensor& parameter : model.named_parameters()) {
-    all.push_back({"parameter." + parameter.name, parameter.tensor});
-    const Tensor& gradient = parameter.tensor.grad();
-    if (gradient.defined()) all.push_back({"gradient." + parameter.name, gradient});
-  }
-  write_tensors(path, std::move(all));
 }
 
 }  // namespace ringside::transformer

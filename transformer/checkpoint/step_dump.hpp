@@ -13,12 +13,9 @@ namespace ringside::transformer {
 void save_gradients(const std::filesystem::path& path, const autograd::Module& model);
 
 // Every parameter as "parameter.<name>" and every gradient as "gradient.<name>". Parameters without
-// a gradient have only the former.
-void dump_step(const std::filesystem::path& path, const autograd::Module& model);
-
-// The same for sharded tensors: the two functions visit them one at a time, and all are kept in
-// memory until they are written. An empty path writes nothing, for the ranks that only contribute
-// their shards.
+// a gradient have only the former. The two functions visit them one at a time, because they may be
+// sharded, and all are kept in memory until they are written. An empty path writes nothing, for the
+// ranks that only contribute their shards.
 void dump_step(const std::filesystem::path& path, const VisitTensors& visit_parameters,
                const VisitTensors& visit_gradients);
 

@@ -63,8 +63,8 @@ void add_predictions(const Model& model, const Tensor& hidden, std::span<const T
                                 .reshape({count, vocabulary})
                                 .to(autograd::Device::cpu);
       if (keep_logits) evaluation.logits.back().narrow(0, first, count).copy_(logits);
-      autograd::dispatch(logits.dtype(), "evaluate", [&](auto zero) {
-        const std::span<const decltype(zero)> all = logits.values<decltype(zero)>();
+      autograd::dispatch(logits.dtype(), "evaluate", [&]<class T>(T) {
+        const std::span<const T> all = logits.values<T>();
         for (std::int64_t t = first; t < std::min(first + count, length - 1); ++t) {
           const auto row = all.subspan(static_cast<std::size_t>((t - first) * vocabulary),
                                        static_cast<std::size_t>(vocabulary));

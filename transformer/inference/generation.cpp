@@ -18,8 +18,8 @@ constexpr std::uint64_t sample_stream = 0x73616d706c65;  // "sample"
 
 std::vector<double> values_of(const Tensor& row) {
   std::vector<double> values;
-  autograd::dispatch(row.dtype(), "generate", [&](auto zero) {
-    const auto numbers = row.values<decltype(zero)>();
+  autograd::dispatch(row.dtype(), "generate", [&]<class T>(T) {
+    const std::span<T> numbers = row.values<T>();
     values.assign(numbers.begin(), numbers.end());
   });
   return values;

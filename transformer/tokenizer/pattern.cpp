@@ -2,10 +2,10 @@
 #include "transformer/tokenizer/pattern.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <limits>
-#include <utility>
+#include <regex>
+#include <vector>
 
 #include <pcre2.h>
 
@@ -21,124 +21,47 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// Translates an expression from Oniguruma's syntax to PCRE2's, one character at a time. It only
-// tracks whether it is inside a [class]. An invalid expression stays invalid, and PCRE2 reports
-// why.
-class Translation {
- public:
-  explicit Translation(std::string_view source) : source_(source) {}
-
-  std::string run() {
-    while (at_ < source_.size()) in_class_ ? class_member() : element();
-    return std::move(output_);
-  }
-
- private:
-  bool comes(std::string_view text) const { return source_.substr(at_).starts_with(text); }
-
-  void copy(std::size_t bytes = 1) {
-    output_ += source_.substr(at_, bytes);
-    at_ += bytes;
-  }
-
-  [[noreturn]] void refuse(std::string_view what) const {
-    fail("the expression {} has {}, which Ringside does not translate", source_, what);
-  }
-
-  void element() {
-    const char next = source_[at_];
-    if (next == '\\') return escape();
-    if (next == '^' || next == '$') refuse(fmt::format("the anchor {}", next));
-    if (comes("(*")) refuse("a verb, (*...)");
-    if (comes("(?")) return group();
-    if (comes("{,")) refuse("a repeat without a lower bound, {,n}");
-    if (comes("}+"))
-      refuse(
-          "a + after {m,n}, which is a second repeat in one library and possessive in the other");
-    copy();
-    if (next == '[') begin_class();
-  }
-
-  void group() {
-    for (const std::string_view known :
-         {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?-i:", "(?i)", "(?-i)"}) {
-      if (comes(known)) return copy(known.size());
-    }
-    refuse(fmt::format("the group {}...", source_.substr(at_, 3)));
-  }
-
-  void begin_class() {
-    in_class_ = true;
-    if (comes("^")) copy();
-    if (comes("]")) refuse("a ] at the beginning of a class");
-  }
-
-  void class_member() {
-    if (comes("\\")) return escape();
-    if (comes("[")) refuse("a class within a class");
-    if (comes("&&")) refuse("an intersection of classes, &&");
-    if (comes("]")) in_class_ = false;
-    copy();
-  }
-
-  void escape() {
-    if (at_ + 1 == source_.size()) return copy();
-    const char letter = source_[at_ + 1];
-    // PCRE2's own \s also matches U+180E.
-    constexpr std::pair<char, std::string_view> translations[] = {{'s', "\\p{White_Space}"},
-                                                                  {'S', "\\P{White_Space}"},
-                                                                  {'d', "\\p{Nd}"},
-                                                                  {'D', "\\P{Nd}"},
-                                                                  {'v', "\\x0b"}};
-    for (const auto& [known, translated] : translations)
-      if (letter == known) return emit(translated);
-    if (letter == 'u') return code_point();
-    if (letter == 'x') return hexadecimal();
-    if (letter == 'p' || letter == 'P') return with_name(2);
-    const bool is_same = std::string_view("rntfea").find(letter) != std::string_view::npos;
-    if (!is_same && std::isalnum(static_cast<unsigned char>(letter)))
-      refuse(fmt::format("\\{}", letter));
-    copy(2);
-  }
-
-  void emit(std::string_view translated) {
-    output_ += translated;
-    at_ += 2;
-  }
-
-  // Copies an escape of `length` characters and the {name} after it, which is not a repeat.
-  void with_name(std::size_t length) {
-    copy(length);
-    if (!comes("{")) return;
-    copy(std::min(source_.find('}', at_), source_.size() - 1) + 1 - at_);
-  }
-
-  bool are_hexadecimal(std::size_t from, std::size_t count) const {
-    const std::string_view digits = source_.substr(std::min(from, source_.size()), count);
-    return digits.size() == count && std::all_of(digits.begin(), digits.end(),
-                                                 [](unsigned char c) { return std::isxdigit(c); });
-  }
-
-  void code_point() {
-    if (!are_hexadecimal(at_ + 2, 4)) refuse("a \\u without four digits");
-    output_ += fmt::format("\\x{{{}}}", source_.substr(at_ + 2, 4));
-    at_ += 6;
-  }
-
-  // \x{...} is a character in both. \xhh is a byte in Oniguruma and a character in PCRE2, which are
-  // the same up to 7f.
-  void hexadecimal() {
-    if (comes("\\x{")) return with_name(2);
-    if (!are_hexadecimal(at_ + 2, 2) || source_[at_ + 2] > '7')
-      refuse("a \\x that is not two digits up to 7f");
-    copy(4);
-  }
-
-  std::string_view source_;
-  std::size_t at_ = 0;
-  bool in_class_ = false;
-  std::string output_;
+// How one element of Oniguruma's syntax is written in PCRE2's. The first rule that matches counts;
+// an element without a rule is a character that is the same in both.
+struct Rule {
+  enum Place { anywhere, outside_class, in_class };
+  Place place;
+  std::regex element;
+  const char* written;            // $& is the element itself, $1 what its brackets hold
+  const char* refused = nullptr;  // why it is not translated, instead
 };
+
+const std::vector<Rule>& rules() {
+  using enum Rule::Place;
+  static const std::vector<Rule> all = {
+      // Escapes. PCRE2's own \s also matches U+180E. \xhh is a byte in Oniguruma and a character in
+      // PCRE2, which are the same up to 7f. The {name} of a property is no repeat.
+      {anywhere, std::regex(R"(\\s)"), R"(\p{White_Space})"},
+      {anywhere, std::regex(R"(\\S)"), R"(\P{White_Space})"},
+      {anywhere, std::regex(R"(\\d)"), R"(\p{Nd})"},
+      {anywhere, std::regex(R"(\\D)"), R"(\P{Nd})"},
+      {anywhere, std::regex(R"(\\v)"), R"(\x0b)"},
+      {anywhere, std::regex(R"(\\u([0-9A-Fa-f]{4}))"), R"(\x{$1})"},
+      {anywhere, std::regex(R"(\\u)"), "", R"(a \u without four digits)"},
+      {anywhere, std::regex(R"(\\x(\{[^}]{0,99}\}?|[0-7][0-9A-Fa-f]))"), "$&"},
+      {anywhere, std::regex(R"(\\x)"), "", R"(a \x that is not two digits up to 7f)"},
+      {anywhere, std::regex(R"(\\[pP](\{[^}]{0,99}\}?)?)"), "$&"},
+      {anywhere, std::regex(R"(\\[^A-Za-z0-9]|\\[rntfea])"), "$&"},
+      {anywhere, std::regex(R"(\\[A-Za-z0-9])"), "", "$&"},
+      {outside_class, std::regex(R"([\^$])"), "", "the anchor $&"},
+      {outside_class, std::regex(R"(\(\*)"), "", "a verb, (*...)"},
+      {outside_class, std::regex(R"(\(\?([:=!>]|<[=!]|-?i[:)]))"), "$&"},
+      {outside_class, std::regex(R"(\(\?[^]?)"), "", "the group $&..."},
+      {outside_class, std::regex(R"(\{,)"), "", "a repeat without a lower bound, {,n}"},
+      {outside_class, std::regex(R"(\}\+)"), "",
+       "a + after {m,n}, which is a second repeat in one library and possessive in the other"},
+      {outside_class, std::regex(R"(\[\^?\])"), "", "a ] at the beginning of a class"},
+      {outside_class, std::regex(R"(\[\^?)"), "$&"},
+      {in_class, std::regex(R"(\[)"), "", "a class within a class"},
+      {in_class, std::regex("&&"), "", "an intersection of classes, &&"},
+  };
+  return all;
+}
 
 // Buffers for matching. Each thread has its own, because many threads may use one Pattern.
 struct Scratch {
@@ -164,8 +87,33 @@ std::uint32_t most_steps(std::size_t bytes) {
 
 }  // namespace
 
+// Translates one element after the other, and only tracks whether it is inside a [class]. An
+// invalid expression stays invalid, and PCRE2 reports why.
 std::string to_pcre2(std::string_view oniguruma) {
-  return Translation(oniguruma).run();
+  std::string output;
+  bool in_class = false;
+  const char *at = oniguruma.data(), *const end = at + oniguruma.size();
+  while (at != end) {
+    std::cmatch element;
+    const bool has_rules = std::string_view("\\^$({}[&").find(*at) != std::string_view::npos;
+    const auto rule = std::find_if(rules().begin(), rules().end(), [&](const Rule& each) {
+      return has_rules && each.place != (in_class ? Rule::outside_class : Rule::in_class) &&
+             std::regex_search(at, end, element, each.element,
+                               std::regex_constants::match_continuous);
+    });
+    if (rule == rules().end()) {
+      if (*at == ']') in_class = false;
+      output += *at++;
+      continue;
+    }
+    if (rule->refused)
+      fail("the expression {} has {}, which Ringside does not translate", oniguruma,
+           element.format(rule->refused));
+    if (*at == '[') in_class = true;
+    output += element.format(rule->written);
+    at += element.length();
+  }
+  return output;
 }
 
 struct Pattern::Code {

@@ -41,18 +41,11 @@ class Joiner {
 
  private:
   bool belongs_to_held(bool is_delimiter) const {
-    switch (delimiters_) {
-      case Delimiters::removed:
-      case Delimiters::isolated:
-        return false;
-      case Delimiters::merged_with_previous:
-        return is_delimiter && !held_ends_with_delimiter_;
-      case Delimiters::merged_with_next:
-        return !is_delimiter && held_ends_with_delimiter_;
-      case Delimiters::contiguous:
-        return is_delimiter == held_ends_with_delimiter_;
-    }
-    return false;
+    if (delimiters_ == Delimiters::contiguous) return is_delimiter == held_ends_with_delimiter_;
+    const bool ends = is_delimiter && !held_ends_with_delimiter_,
+               begins = !is_delimiter && held_ends_with_delimiter_;
+    return (delimiters_ == Delimiters::merged_with_previous && ends) ||
+           (delimiters_ == Delimiters::merged_with_next && begins);
   }
 
   Delimiters delimiters_;
@@ -118,39 +111,37 @@ void cut(std::string_view text, const Pattern& pattern, Delimiters delimiters, b
 }
 
 PreTokenizer::PreTokenizer(const Json& json) {
-  std::vector<Json> stages;
-  if (json.is_null()) {
-    fail(
-        "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, "
-        "or ends with, ByteLevel");
-  } else if (type_of(json) == "Sequence") {
+  require(
+      !json.is_null(),
+      "it has no pre_tokenizer: Ringside reads byte-level vocabularies, whose pre_tokenizer is, "
+      "or ends with, ByteLevel");
+  std::vector<Json> stages = {json};
+  if (type_of(json) == "Sequence") {
     const Json list = json.value("pretokenizers", Json());
     require(list.is_array(), "its pre_tokenizer Sequence has no list of pretokenizers");
     stages.assign(list.begin(), list.end());
-  } else {
-    stages.push_back(json);
   }
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    const std::string type = type_of(stages[i]);
-    if (type == "ByteLevel") {
-      if (i + 1 < stages.size())
-        fail("its pre_tokenizer has a {} after ByteLevel, where the text is already letters",
-             type_of(stages[i + 1]));
-      add_byte_level(stages[i]);
-      return;
-    }
-    if (type == "Split")
-      add_split(stages[i]);
+  std::string last;  // the type of the stage before
+  for (const Json& stage : stages) {
+    const std::string type = type_of(stage);
+    require(last != "ByteLevel",
+            "its pre_tokenizer has a {} after ByteLevel, where the text is already letters", type);
+    if (type == "ByteLevel")
+      add_byte_level(stage);
+    else if (type == "Split")
+      add_split(stage);
     else if (type == "Digits")
-      add_digits(stages[i]);
+      add_digits(stage);
     else
       fail(
           "its pre_tokenizer is {}, but Ringside knows ByteLevel, Split, Digits and a Sequence of "
           "these",
           type);
+    last = type;
   }
-  fail(
-      "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies only");
+  require(last == "ByteLevel",
+          "its pre_tokenizer does not end with ByteLevel: Ringside reads byte-level vocabularies "
+          "only");
 }
 
 void PreTokenizer::add_split(const Json& json) {

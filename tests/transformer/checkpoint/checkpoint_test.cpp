@@ -351,7 +351,15 @@ TEST_CASE("a step dump has all parameters and the gradients that exist") {
   autograd::backward(model.loss(Tensor::from<std::int32_t>({1, 2}, {1, 2}),
                                 Tensor::from<std::int32_t>({2, 3}, {1, 2})));
   const auto path = directory.path() / "step0001.safetensors";
-  dump_step(path, model);
+  dump_step(
+      path,
+      [&](const SeeTensor& see) {
+        for (const auto& each : model.named_parameters()) see(each);
+      },
+      [&](const SeeTensor& see) {
+        for (const auto& [name, tensor] : model.named_parameters())
+          if (tensor.grad().defined()) see({name, tensor.grad()});
+      });
   SafetensorsFile file(path);
   CHECK(file.entries().size() == 2 * 21 - 1);
   const auto parameter = model.named_parameters()[5];
