@@ -59,7 +59,7 @@ class BucketQueue {
   // Waits for a bucket's collective. If it fails, the error names the gradients that are missing.
   void wait(const parallel::ScopedWork& work, std::size_t bucket) const;
   // While the result lives, gradients are accepted and nothing is launched.
-  [[nodiscard]] parallel::Paused pause() { return parallel::Paused(launching_); }
+  [[nodiscard]] parallel::Paused pause() { return parallel::Paused(launching_, false); }
 
   // Since the last start_over(), gradients under pause() included.
   bool has_gradient(std::size_t bucket, std::size_t entry) const {

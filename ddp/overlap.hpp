@@ -34,7 +34,7 @@ class Overlap {
 
   // While the result lives, backward only accumulates gradients on this rank. Use it for all but
   // the last micro-batch of a step.
-  [[nodiscard]] parallel::Paused no_sync() { return parallel::Paused(synchronizing_); }
+  [[nodiscard]] parallel::Paused no_sync() { return parallel::Paused(synchronizing_, false); }
 
   // All-reduces started since the last finish().
   int launched() const { return static_cast<int>(under_way_.size()); }

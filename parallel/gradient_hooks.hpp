@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/tensor/tensor.hpp"
+#include "base/scoped_value.hpp"
 
 namespace ringside::parallel {
 
@@ -26,17 +27,7 @@ class GradientHooks {
   std::vector<std::pair<autograd::Tensor, int>> hooks_;
 };
 
-// What no_sync() returns: turns a switch off while it lives.
-class Paused {
- public:
-  explicit Paused(bool& on) : on_(on), before_(std::exchange(on, false)) {}
-  ~Paused() { on_ = before_; }
-  Paused(const Paused&) = delete;
-  Paused& operator=(const Paused&) = delete;
-
- private:
-  bool& on_;
-  bool before_;
-};
+// What no_sync() returns: a switch is off while it lives.
+using Paused = ScopedValue<bool>;
 
 }  // namespace ringside::parallel

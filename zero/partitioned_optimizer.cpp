@@ -38,22 +38,21 @@ PartitionedOptimizer::PartitionedOptimizer(std::vector<ParameterGroup> groups,
     : Optimizer(std::move(groups), {}, false), group_(group), make_(std::move(make)) {}
 
 void PartitionedOptimizer::add_shards_of_all_groups() {
-  for (const ParameterGroup& each : groups()) add_shards(each);
+  for (std::size_t g = 0; g < groups().size(); ++g) add_shards(g);
 }
 
 void PartitionedOptimizer::add_group(ParameterGroup group) {
   Optimizer::add_group(std::move(group));
-  add_shards(groups().back());
+  add_shards(groups().size() - 1);
 }
 
-void PartitionedOptimizer::add_shards(const ParameterGroup& added) {
-  ParameterGroup mine = added;
-  mine.parameters = shards_of(added);
-  ++sharded_groups_;
+void PartitionedOptimizer::add_shards(std::size_t g) {
+  ParameterGroup mine = groups()[g];
+  mine.parameters = shards_of(groups()[g]);
   if (local_) return local_->add_group(std::move(mine));
   if (mine.parameters.empty()) return;
   // This rank has nothing of the groups before this one.
-  std::vector<ParameterGroup> local_groups(sharded_groups_ - 1);
+  std::vector<ParameterGroup> local_groups(g);
   local_groups.push_back(std::move(mine));
   local_ = make_(std::move(local_groups));
 }

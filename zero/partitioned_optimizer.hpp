@@ -69,10 +69,9 @@ class PartitionedOptimizer : public autograd::Optimizer {
  private:
   // Not called: step_shards() leaves updates to the local optimizer.
   void update(autograd::Device, const std::vector<Update>&) override {}
-  void add_shards(const autograd::ParameterGroup& added);
+  void add_shards(std::size_t g);
 
   Make make_;
-  std::size_t sharded_groups_ = 0;
   // Has the same groups as this one. nullptr while this rank has no shard.
   std::unique_ptr<autograd::Optimizer> local_;
 };

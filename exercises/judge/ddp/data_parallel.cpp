@@ -94,7 +94,7 @@ struct Alone final : DataParallel {
   void finish() override {}
   bool on = true;
   std::unique_ptr<parallel::Paused> no_sync() override {
-    return std::make_unique<parallel::Paused>(on);
+    return std::make_unique<parallel::Paused>(on, false);
   }
 };
 
