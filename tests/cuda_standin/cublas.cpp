@@ -38,11 +38,6 @@ struct Matrix {
     return place.type == cudaMemoryTypeDevice &&
            place.bytes_left >= offset((columns - 1) * leading + rows);
   }
-  Matrix shifted(std::int64_t elements) const {
-    Matrix other = *this;
-    other.at = static_cast<const std::byte*>(at) + offset(elements);
-    return other;
-  }
 
   // memcpy is what ThreadSanitizer sees of the access.
   std::vector<float> read() const {
@@ -143,53 +138,31 @@ const char* cublasGetStatusString(cublasStatus_t status) {
                                                     : "the cuBLAS library failed";
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperation_t op_a,
-                                             cublasOperation_t op_b, int64_t m, int64_t n,
-                                             int64_t k, const void* alpha, const void* a,
-                                             cudaDataType_t type_a, int64_t lda, long long stride_a,
-                                             const void* b, cudaDataType_t type_b, int64_t ldb,
-                                             long long stride_b, const void* beta, void* c,
-                                             cudaDataType_t type_c, int64_t ldc, long long stride_c,
-                                             int64_t count, cublasComputeType_t, cublasGemmAlgo_t) {
-  if (enter() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
-  const bool ta = op_a != CUBLAS_OP_N, tb = op_b != CUBLAS_OP_N;
-  const Product first{ta,
-                      tb,
-                      m,
-                      n,
-                      k,
-                      *static_cast<const float*>(alpha),
-                      *static_cast<const float*>(beta),
-                      {a, type_a, ta ? k : m, ta ? m : k, lda},
-                      {b, type_b, tb ? n : k, tb ? k : n, ldb},
-                      {c, type_c, m, n, ldc}};
-  if (m < 0 || n < 0 || k < 0 || count < 0) return CUBLAS_STATUS_INVALID_VALUE;
-  const auto stream = Stream::of(handle->stream);
-  if (!stream) return CUBLAS_STATUS_EXECUTION_FAILED;
-  std::vector<Product> products;
-  for (int64_t i = 0; i < count; ++i) {
-    Product& next = products.emplace_back(first);
-    next.a = first.a.shifted(i * stride_a);
-    next.b = first.b.shifted(i * stride_b);
-    next.c = first.c.shifted(i * stride_c);
-    if (!next.a.is_valid() || !next.b.is_valid() || !next.c.is_valid())
-      return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  stream->add([products] {
-    for (const Product& product : products) product.compute();
-  });
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t op_a,
                                cublasOperation_t op_b, int64_t m, int64_t n, int64_t k,
                                const void* alpha, const void* a, cudaDataType_t type_a, int64_t lda,
                                const void* b, cudaDataType_t type_b, int64_t ldb, const void* beta,
-                               void* c, cudaDataType_t type_c, int64_t ldc,
-                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
-  return cublasGemmStridedBatchedEx_64(handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, 0, b,
-                                       type_b, ldb, 0, beta, c, type_c, ldc, 0, 1, compute,
-                                       algorithm);
+                               void* c, cudaDataType_t type_c, int64_t ldc, cublasComputeType_t,
+                               cublasGemmAlgo_t) {
+  if (enter() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
+  const bool ta = op_a != CUBLAS_OP_N, tb = op_b != CUBLAS_OP_N;
+  const Product product{ta,
+                        tb,
+                        m,
+                        n,
+                        k,
+                        *static_cast<const float*>(alpha),
+                        *static_cast<const float*>(beta),
+                        {a, type_a, ta ? k : m, ta ? m : k, lda},
+                        {b, type_b, tb ? n : k, tb ? k : n, ldb},
+                        {c, type_c, m, n, ldc}};
+  if (m < 0 || n < 0 || k < 0) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!product.a.is_valid() || !product.b.is_valid() || !product.c.is_valid())
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const auto stream = Stream::of(handle->stream);
+  if (!stream) return CUBLAS_STATUS_EXECUTION_FAILED;
+  stream->add([product] { product.compute(); });
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 }  // extern "C"
