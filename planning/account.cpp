@@ -9,6 +9,7 @@
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/pipeline.hpp"
 #include "planning/formulas/state.hpp"
+#include "planning/formulas/symbols.hpp"
 #include "planning/formulas/work.hpp"
 
 namespace ringside::planning {
@@ -23,8 +24,8 @@ class Accountant {
         model_(account.model),
         plan_(account.plan),
         machine_(account.machine),
-        t_("t", static_cast<double>(plan_.mesh.size(Axis::tp))),
-        m_("m", static_cast<double>(plan_.micro_batches)) {}
+        t_(tensor_ranks(plan_)),
+        m_("m", plan_.micro_batches) {}
 
   void parameters();
   void memory();
@@ -148,12 +149,11 @@ void Accountant::tensor_traffic() {
 // The gradients of the axis dp, in buckets of 25 MB. They are reduced during the last micro-batch's
 // backward, two thirds of its time; what ZeRO then gathers again is not hidden.
 void Accountant::data_traffic() {
-  const Quantity n("n", static_cast<double>(plan_.mesh.size(Axis::dp))),
-      fsdp("N_fsdp", static_cast<double>(plan_.mesh.size(Axis::fsdp))),
+  const Quantity n("n", plan_.mesh.size(Axis::dp)), fsdp("N_fsdp", plan_.mesh.size(Axis::fsdp)),
       gradient("e_g", plan_.types.gradients), parameter("e", plan_.types.parameters);
   const Term held = put({"P_stage", "parameters of the busiest stage, on one rank",
                          stage_parameters(model_, t_, part_) / fsdp, Unit::number, ""});
-  const Quantity buckets = ceil(gradient * held / 25e6);
+  const Quantity buckets = ceil(gradient * held / plan_.bucket_bytes);
   const double ring = n.value() - 1, backward = stage_seconds_ * 2 / 3;
   if (plan_.zero == 0) {
     add(Axis::dp, "all-reduce of gradients", buckets, 2 * ring,
@@ -197,8 +197,7 @@ void Accountant::sharded_traffic() {
 // A stage between two others sends an activation on and a gradient back for each micro-batch and
 // chunk. The stages run ahead of each other, so only filling and draining the pipeline waits.
 void Accountant::pipeline_traffic() {
-  const Quantity p("p", static_cast<double>(plan_.mesh.size(Axis::pp))),
-      v("v", stages_per_rank(plan_));
+  const Quantity p("p", plan_.mesh.size(Axis::pp)), v("v", stages_per_rank(plan_));
   const Term message = put(boundary_bytes(model_, plan_));
   const Level level = level_along(Axis::pp);
   const double ramp = 2 * (p.value() - 1) * link_seconds(1, message, level).value();
@@ -218,8 +217,6 @@ void Accountant::traffic() {
 
 void Accountant::time() {
   section("Time of a step");
-  const double traffic_seconds = block_traffic(model_, plan_).value() /
-                                 (machine_.memory_bandwidth * machine_.memory_efficiency);
   double tensor = 0, exposed = 0;
   for (const Sent& each : account_.traffic)
     (each.axis == "tp" ? tensor : exposed) += each.exposed();
@@ -242,7 +239,8 @@ void Accountant::time() {
                                   static_cast<double>(plan_.mesh.ranks()), machine_))
           .value();
 
-  const double other_ops = m_.value() * part_.blocks * traffic_seconds;
+  const double other_ops =
+      m_.value() * part_.blocks * memory_seconds(block_traffic(model_, plan_), machine_).value();
   auto& rows = account_.time;
   rows.push_back({"matrix products", m_.value() * stage_seconds_ - other_ops});
   if (other_ops > 0) rows.push_back({"other ops (memory bandwidth)", other_ops});

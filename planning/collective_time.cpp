@@ -18,7 +18,7 @@ using collectives::CostParameters;
 // - q ranks beyond it fold their buffers into a neighbour's first, and get the result last.
 struct Symbols {
   Symbols(std::int64_t ranks, double bytes, const CostParameters& costs)
-      : n("n", static_cast<double>(ranks)),
+      : n("n", ranks),
         size("D", bytes),
         alpha("alpha", costs.alpha),
         beta("beta", costs.beta),
@@ -60,6 +60,17 @@ Quantity recursive_doubling(const Symbols& s) {
   return s.with_folding(s.steps * (s.alpha + (s.beta + s.gamma) * s.size));
 }
 
+struct ClosedForm {
+  const char* algorithm;
+  Quantity (*seconds)(const Symbols& symbols);
+  const char* source;
+};
+
+constexpr ClosedForm closed_forms[] = {
+    {"ring", ring, "Patarasuk and Yuan 2009, section 3"},
+    {"halving_doubling", halving_doubling, "Rabenseifner 2004; Thakur et al. 2005, section 4.5"},
+    {"recursive_doubling", recursive_doubling, "Thakur et al. 2005, section 4.5"}};
+
 }  // namespace
 
 CostParameters costs_on(const Machine& machine, std::int64_t ranks) {
@@ -70,25 +81,22 @@ CostParameters costs_on(const Level& level) {
   return {.alpha = level.latency, .beta = 1 / level.rate(), .overhead = level.latency};
 }
 
-const std::vector<std::string>& closed_form_names() {
-  static const std::vector<std::string> names = {"ring", "halving_doubling", "recursive_doubling"};
+std::vector<std::string> closed_form_names() {
+  std::vector<std::string> names;
+  for (const ClosedForm& form : closed_forms) names.emplace_back(form.algorithm);
   return names;
 }
 
 Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, double bytes,
                             const CostParameters& costs) {
-  const Symbols symbols(ranks, bytes, costs);
-  const auto term = [&](const Quantity& seconds, const char* source) {
-    return Term{"t", fmt::format("{} all-reduce", algorithm), seconds, Unit::seconds, source};
-  };
-  if (algorithm == "ring") return term(ring(symbols), "Patarasuk and Yuan 2009, section 3");
-  if (algorithm == "halving_doubling")
-    return term(halving_doubling(symbols), "Rabenseifner 2004; Thakur et al. 2005, section 4.5");
-  require(algorithm == "recursive_doubling",
-          "there is no closed form of the all-reduce '{}', only of {}: choose one of these, or at "
-          "most {} ranks",
-          algorithm, fmt::join(closed_form_names(), ", "), most_ranks_walked);
-  return term(recursive_doubling(symbols), "Thakur et al. 2005, section 4.5");
+  for (const ClosedForm& form : closed_forms)
+    if (form.algorithm == algorithm)
+      return {"t", fmt::format("{} all-reduce", algorithm),
+              form.seconds(Symbols(ranks, bytes, costs)), Unit::seconds, form.source};
+  fail(
+      "there is no closed form of the all-reduce '{}', only of {}: choose one of these, or at most "
+      "{} ranks",
+      algorithm, fmt::join(closed_form_names(), ", "), most_ranks_walked);
 }
 
 Term in_network_all_reduce(double bytes, const Level& level) {
@@ -120,6 +128,7 @@ double collective_seconds(Collective collective, std::int64_t ranks, double byte
 
 CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
                                const Machine& machine) {
+  const auto size = static_cast<double>(bytes);
   if (algorithm == "in_network") {
     const Level& level = machine.level_for(ranks);
     require(
@@ -127,17 +136,15 @@ CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, s
         "the switches of {} on {} do not add up: give the level an in_network_efficiency in the "
         "topology, or leave out in_network",
         level.name, machine.name);
-    return {std::string(algorithm), ranks, bytes,
-            in_network_all_reduce(static_cast<double>(bytes), level).value()};
+    return {std::string(algorithm), ranks, bytes, in_network_all_reduce(size, level).value()};
   }
   const auto& found = collectives::find_algorithm(Collective::all_reduce, algorithm);
   const CostParameters costs = costs_on(machine, ranks);
-  CollectiveTime time{std::string(algorithm), ranks, bytes, 0, ranks <= most_ranks_walked};
-  time.seconds =
-      time.walked
-          ? collectives::cost_of(found, static_cast<int>(ranks), bytes, costs).seconds
-          : all_reduce_closed_form(algorithm, ranks, static_cast<double>(bytes), costs).value();
-  return time;
+  const bool walked = ranks <= most_ranks_walked;
+  const double seconds =
+      walked ? collectives::cost_of(found, static_cast<int>(ranks), bytes, costs).seconds
+             : all_reduce_closed_form(algorithm, ranks, size, costs).value();
+  return {std::string(algorithm), ranks, bytes, seconds, walked};
 }
 
 }  // namespace ringside::planning

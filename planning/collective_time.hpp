@@ -29,7 +29,7 @@ collectives::CostParameters costs_on(const Machine& machine, std::int64_t ranks)
 collectives::CostParameters costs_on(const Level& level);
 
 // The all-reduce algorithms with a closed form.
-const std::vector<std::string>& closed_form_names();
+std::vector<std::string> closed_form_names();
 
 // Seconds of an all-reduce of `bytes` bytes on n ranks, in closed form. The costs must have no
 // slices and no shared cores, and overhead = alpha. Throws Error for an algorithm without a form.

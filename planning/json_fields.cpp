@@ -58,82 +58,30 @@ bool JsonFields::has(const char* key) {
   return find(key) != nullptr;
 }
 
-std::string JsonFields::text(const char* key) {
+std::string JsonFields::text(const char* key, const std::optional<std::string>& if_absent) {
+  if (if_absent && !has(key)) return *if_absent;
   const Json& value = get(key);
   require(value.is_string(), "{}{} is {}, but text in quotes is expected", place_, key,
           shown(value));
   return value.get<std::string>();
 }
 
-std::string JsonFields::text(const char* key, const std::string& if_absent) {
-  return find(key) == nullptr ? if_absent : text(key);
-}
-
-std::int64_t JsonFields::count(const char* key) {
+std::int64_t JsonFields::count(const char* key, std::optional<std::int64_t> if_absent) {
+  if (if_absent && !has(key)) return *if_absent;
   const Json& value = get(key);
   require(value.is_number_integer() && value > 0 && value <= 1'000'000'000,
           "{}{} is {}, but an integer from 1 to 1000000000 is expected", place_, key, shown(value));
   return value.get<std::int64_t>();
 }
 
-std::int64_t JsonFields::count(const char* key, std::int64_t if_absent) {
-  return find(key) == nullptr ? if_absent : count(key);
-}
-
-double JsonFields::number(const char* key, const Json& value, const char* expected) const {
-  require(value.is_number(), "{}{} is {}, but {} is expected", place_, key, shown(value), expected);
-  return value.get<double>();
-}
-
-double JsonFields::positive(const char* key) {
+double JsonFields::number(const char* key, const Range& range, std::optional<double> if_absent) {
+  if (if_absent && !has(key)) return *if_absent;
   const Json& value = get(key);
-  const double number_here = number(key, value, "a number above 0");
-  require(std::isfinite(number_here) && number_here > 0,
-          "{}{} is {}, but a number above 0 is expected", place_, key, shown(value));
-  return number_here;
-}
-
-double JsonFields::positive(const char* key, double if_absent) {
-  return find(key) == nullptr ? if_absent : positive(key);
-}
-
-double JsonFields::not_negative(const char* key) {
-  const Json& value = get(key);
-  const double number_here = number(key, value, "a number of at least 0");
-  require(std::isfinite(number_here) && number_here >= 0,
-          "{}{} is {}, but a number of at least 0 is expected", place_, key, shown(value));
-  return number_here;
-}
-
-double JsonFields::not_negative(const char* key, double if_absent) {
-  return find(key) == nullptr ? if_absent : not_negative(key);
-}
-
-double JsonFields::share(const char* key, double if_absent) {
-  const Json* const value = find(key);
-  if (value == nullptr) return if_absent;
-  const double number_here = number(key, *value, "a number above 0 and at most 1");
-  require(number_here > 0 && number_here <= 1,
-          "{}{} is {}, but a number above 0 and at most 1 is expected", place_, key, shown(*value));
-  return number_here;
-}
-
-double JsonFields::share_or_none(const char* key, double if_absent) {
-  const Json* const value = find(key);
-  if (value == nullptr) return if_absent;
-  const double number_here = number(key, *value, "a number from 0 to 1");
-  require(number_here >= 0 && number_here <= 1, "{}{} is {}, but a number from 0 to 1 is expected",
-          place_, key, shown(*value));
-  return number_here;
-}
-
-double JsonFields::at_least_one(const char* key, double if_absent) {
-  const Json* const value = find(key);
-  if (value == nullptr) return if_absent;
-  const double number_here = number(key, *value, "a number of at least 1");
-  require(std::isfinite(number_here) && number_here >= 1,
-          "{}{} is {}, but a number of at least 1 is expected", place_, key, shown(*value));
-  return number_here;
+  const double number = value.is_number() ? value.get<double>() : std::nan("");
+  require(number >= range.least && number <= range.most &&
+              !(range.without_least && number == range.least),
+          "{}{} is {}, but a number {} is expected", place_, key, shown(value), range.name);
+  return number;
 }
 
 bool JsonFields::flag(const char* key, bool if_absent) {

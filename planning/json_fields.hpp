@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,23 +19,32 @@ nlohmann::json read_json_file(const std::filesystem::path& path);
 // Parses text; `what` names it in errors.
 nlohmann::json parse_json(const std::string& text, const std::string& what);
 
-// A field is named by its place: "machine.json: levels[1].gbps". All functions throw Error.
+// A range of numbers, and how an error names it: "a number above 0".
+struct Range {
+  const char* name;
+  double least, most = std::numeric_limits<double>::max();
+  bool without_least = false;
+};
+namespace range {
+inline constexpr Range positive{.name = "above 0", .least = 0, .without_least = true};
+inline constexpr Range not_negative{.name = "of at least 0", .least = 0};
+inline constexpr Range at_least_one{.name = "of at least 1", .least = 1};
+inline constexpr Range share{
+    .name = "above 0 and at most 1", .least = 0, .most = 1, .without_least = true};
+inline constexpr Range share_or_none{.name = "from 0 to 1", .least = 0, .most = 1};
+}  // namespace range
+
+// A field is named by its place: "machine.json: levels[1].gbps". All functions throw Error. A field
+// that is not there has the value `if_absent`, and is an error without one.
 class JsonFields {
  public:
   // `place` is "machine.json: " for the whole file, "machine.json: levels[1]." within it.
   JsonFields(const nlohmann::json& object, std::string place);
 
-  std::string text(const char* key);
-  std::string text(const char* key, const std::string& if_absent);
-  std::int64_t count(const char* key);  // an integer of at least 1, at most 10^9
-  std::int64_t count(const char* key, std::int64_t if_absent);
-  double positive(const char* key);  // a number above 0
-  double positive(const char* key, double if_absent);
-  double not_negative(const char* key);
-  double not_negative(const char* key, double if_absent);
-  double share(const char* key, double if_absent);          // above 0, at most 1
-  double share_or_none(const char* key, double if_absent);  // from 0 to 1
-  double at_least_one(const char* key, double if_absent);   // a number of at least 1
+  std::string text(const char* key, const std::optional<std::string>& if_absent = {});
+  // An integer of at least 1, at most 10^9.
+  std::int64_t count(const char* key, std::optional<std::int64_t> if_absent = {});
+  double number(const char* key, const Range& range, std::optional<double> if_absent = {});
   bool flag(const char* key, bool if_absent);
   JsonFields object(const char* key);
   std::vector<JsonFields> list(const char* key);  // a list of objects, not empty
@@ -45,7 +56,6 @@ class JsonFields {
  private:
   const nlohmann::json* find(const char* key);
   const nlohmann::json& get(const char* key);
-  double number(const char* key, const nlohmann::json& value, const char* expected) const;
 
   const nlohmann::json* object_;
   std::string place_;

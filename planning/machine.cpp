@@ -16,11 +16,11 @@ namespace {
 Level read_level(JsonFields fields) {
   Level level{.name = fields.text("name"),
               .group = fields.count("group"),
-              .bytes_per_second = fields.positive("gbps") * 1e9,
-              .latency = fields.not_negative("us", 0) * 1e-6,
-              .efficiency = fields.share("efficiency", 1),
-              .in_network_efficiency = fields.share("in_network_efficiency", 0),
-              .oversubscription = fields.at_least_one("oversubscription", 1),
+              .bytes_per_second = fields.number("gbps", range::positive) * 1e9,
+              .latency = fields.number("us", range::not_negative, 0) * 1e-6,
+              .efficiency = fields.number("efficiency", range::share, 1),
+              .in_network_efficiency = fields.number("in_network_efficiency", range::share, 0),
+              .oversubscription = fields.number("oversubscription", range::at_least_one, 1),
               .rails = fields.flag("rails", false)};
   fields.done();
   return level;
@@ -33,7 +33,8 @@ std::vector<EfficiencyAt> read_efficiencies(JsonFields& device, const std::strin
           "{}device has both matmul_efficiency and matmul_efficiency_by_width: leave out one",
           place);
   for (JsonFields& row : device.list("matmul_efficiency_by_width")) {
-    rows.push_back({row.positive("width"), row.share("efficiency", 1)});
+    rows.push_back(
+        {row.number("width", range::positive), row.number("efficiency", range::share, 1)});
     row.done();
     const std::size_t last = rows.size() - 1;
     require(last == 0 || rows[last].width > rows[last - 1].width,
@@ -52,13 +53,13 @@ Machine read_machine(const nlohmann::json& json, const std::string& name,
   machine.source = fields.text("source", name);
   machine.estimates = fields.text("estimates", "");
   JsonFields device = fields.object("device");
-  machine.peak = device.positive("peak_tflops") * 1e12;
-  machine.memory = device.positive("memory_gb") * 1e9;
-  machine.memory_bandwidth = device.positive("memory_gbps") * 1e9;
-  machine.matmul_efficiency = device.share("matmul_efficiency", 1);
+  machine.peak = device.number("peak_tflops", range::positive) * 1e12;
+  machine.memory = device.number("memory_gb", range::positive) * 1e9;
+  machine.memory_bandwidth = device.number("memory_gbps", range::positive) * 1e9;
+  machine.matmul_efficiency = device.number("matmul_efficiency", range::share, 1);
   machine.matmul_efficiency_by_width = read_efficiencies(device, place);
-  machine.memory_efficiency = device.share("memory_efficiency", 1);
-  machine.overlap = device.share_or_none("overlap", 1);
+  machine.memory_efficiency = device.number("memory_efficiency", range::share, 1);
+  machine.overlap = device.number("overlap", range::share_or_none, 1);
   device.done();
   for (JsonFields& level : fields.list("levels")) machine.levels.push_back(read_level(level));
   fields.done();

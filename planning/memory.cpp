@@ -7,8 +7,8 @@
 #include "planning/formulas/activations.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
+#include "planning/formulas/symbols.hpp"
 #include "planning/formulas/under_way.hpp"
-#include "planning/trainer_memory.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -22,11 +22,10 @@ class Rows {
       : memory_(memory),
         model_(model),
         plan_(plan),
-        t_("t", plan.mesh.size(Axis::tp)),
+        t_(tensor_ranks(plan)),
         shards_(shards_of(plan)) {}
 
   void state(const Quantity& parameters);
-  void padding(const PipelinePart& part);
   void units(const PipelinePart& part);
   void buckets(const PipelinePart& part, const Quantity& parameters);
   void activations(const PipelinePart& part);
@@ -61,27 +60,6 @@ void Rows::state(const Quantity& parameters) {
   // Ringside makes the whole part of the model, and then shards it.
   if (model_.own && shards_.parameters > 1)
     memory_.at_start = parameter_bytes(parameters, types, 1).value();
-}
-
-// What Ringside's trainer keeps beyond an even division, if it trains in fp32.
-void Rows::padding(const PipelinePart& part) {
-  constexpr double countable = 1e15;  // more would overflow the trainer's integers
-  if (plan_.types.state() != 16 || plan_.types.parameters != 4 || plan_.gradient_copies > 1 ||
-      parameter_count(model_).back().value() > countable)
-    return;
-  double even = 0;
-  for (const MemoryRow& each : memory_.rows) even += each.bytes;
-  const std::int64_t ranks = plan_.mesh.data_ranks();
-  const int zero = plan_.mesh.size(Axis::fsdp) > 1 ? 3 : ranks > 1 ? plan_.zero : 0;
-  const TrainerPart kept{static_cast<std::int64_t>(part.blocks), part.has_embedding, part.has_head,
-                         plan_.mesh.size(Axis::tp)};
-  const Quantity exact(
-      "M_trainer",
-      static_cast<double>(
-          trainer_memory(*model_.own, kept, zero, ranks, 0, plan_.bucket_bytes / 1e6).total()));
-  row("padding, counters", MemoryKind::optimizer_state,
-      {"M_padding", "padding of shards, and AdamW's step counts",
-       max(0, exact - Quantity("M_even", even)), Unit::bytes, "planning/trainer_memory.hpp"});
 }
 
 void Rows::units(const PipelinePart& part) {
@@ -153,12 +131,11 @@ RankMemory memory_of_rank(const Model& model, const Plan& plan, std::int64_t ind
     return memory;
   }
   const PipelinePart part = pipeline_part(model, plan, index);
-  const Quantity t("t", plan.mesh.size(Axis::tp));
   memory.terms.push_back({"P_stage", "parameters of the stage, on one rank",
-                          stage_parameters(model, t, part), Unit::number, "sum of its parts"});
+                          stage_parameters(model, tensor_ranks(plan), part), Unit::number,
+                          "sum of its parts"});
   const Term held = memory.terms.back();
   rows.state(held);
-  if (model.own) rows.padding(part);
   if (shards_of(plan).parameters > 1) rows.units(part);
   if (plan.zero == 2 && plan.mesh.size(Axis::dp) > 1) rows.buckets(part, held);
   rows.activations(part);

@@ -81,7 +81,7 @@ Model read_model(const Json& json, const std::string& name, const std::string& p
     read_deepseek(fields, model);
   } else if (type == "parameters") {
     model.kind = Model::Kind::parameters;
-    model.parameters = static_cast<std::int64_t>(fields.positive("parameters"));
+    model.parameters = static_cast<std::int64_t>(fields.number("parameters", range::positive));
   } else {
     fail(
         "{}model_type is \"{}\", but llama, mistral, gpt2, deepseek_v3 or feed_forward is expected",

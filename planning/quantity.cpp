@@ -12,10 +12,10 @@ namespace ringside::planning {
 
 // An input (a symbol, or a bare number), or an operation on one or two quantities.
 struct Quantity::Node {
-  std::string symbol;
+  std::string symbol = {};
   double value = 0;
   const char* operation = nullptr;
-  std::shared_ptr<const Node> a, b;
+  std::shared_ptr<const Node> a = {}, b = {};
 
   // How tightly the text holds together: a sum needs parentheses within a product.
   int strength() const {
@@ -47,18 +47,16 @@ struct Quantity::Node {
   }
 };
 
-Quantity::Quantity(double number)
-    : node_(std::make_shared<const Node>(Node{{}, number, nullptr, nullptr, nullptr})) {}
+Quantity::Quantity(double number) : Quantity("", number) {}
 
 Quantity::Quantity(std::string symbol, double value)
-    : node_(
-          std::make_shared<const Node>(Node{std::move(symbol), value, nullptr, nullptr, nullptr})) {
-}
+    : node_(std::make_shared<const Node>(Node{.symbol = std::move(symbol), .value = value})) {}
 
-Quantity Quantity::made(const char* operation, double value, const Quantity& a, const Quantity* b) {
-  return Quantity(std::make_shared<const Node>(
-      Node{{}, value, operation, a.node_, b == nullptr ? nullptr : b->node_}));
-}
+Quantity::Quantity(const char* operation, double value, const Quantity& a, const Quantity* b)
+    : node_(std::make_shared<const Node>(Node{.value = value,
+                                              .operation = operation,
+                                              .a = a.node_,
+                                              .b = b == nullptr ? nullptr : b->node_})) {}
 
 double Quantity::value() const {
   return node_->value;
@@ -73,35 +71,35 @@ std::string Quantity::numbers() const {
 }
 
 Quantity operator+(const Quantity& a, const Quantity& b) {
-  return Quantity::made("+", a.value() + b.value(), a, &b);
+  return {"+", a.value() + b.value(), a, &b};
 }
 
 Quantity operator-(const Quantity& a, const Quantity& b) {
-  return Quantity::made("-", a.value() - b.value(), a, &b);
+  return {"-", a.value() - b.value(), a, &b};
 }
 
 Quantity operator*(const Quantity& a, const Quantity& b) {
-  return Quantity::made("*", a.value() * b.value(), a, &b);
+  return {"*", a.value() * b.value(), a, &b};
 }
 
 Quantity operator/(const Quantity& a, const Quantity& b) {
-  return Quantity::made("/", a.value() / b.value(), a, &b);
+  return {"/", a.value() / b.value(), a, &b};
 }
 
 Quantity max(const Quantity& a, const Quantity& b) {
-  return Quantity::made("max", std::max(a.value(), b.value()), a, &b);
+  return {"max", std::max(a.value(), b.value()), a, &b};
 }
 
 Quantity min(const Quantity& a, const Quantity& b) {
-  return Quantity::made("min", std::min(a.value(), b.value()), a, &b);
+  return {"min", std::min(a.value(), b.value()), a, &b};
 }
 
 Quantity ceil(const Quantity& a) {
-  return Quantity::made("ceil", std::ceil(a.value()), a, nullptr);
+  return {"ceil", std::ceil(a.value()), a};
 }
 
 Quantity sqrt(const Quantity& a) {
-  return Quantity::made("sqrt", std::sqrt(a.value()), a, nullptr);
+  return {"sqrt", std::sqrt(a.value()), a};
 }
 
 namespace {

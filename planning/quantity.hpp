@@ -12,8 +12,10 @@
 // So `ringside account --explain` prints the formula that was computed, and no other.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace ringside::planning {
 
@@ -21,36 +23,28 @@ class Quantity {
  public:
   Quantity(double number);  // NOLINT(google-explicit-constructor): a constant in a formula
   Quantity(std::string symbol, double value);
+  template <std::integral Integer>
+  Quantity(std::string symbol, Integer value)
+      : Quantity(std::move(symbol), static_cast<double>(value)) {}
+  // The result of an operation on one or two others.
+  Quantity(const char* operation, double value, const Quantity& a, const Quantity* b = nullptr);
 
   double value() const;
   std::string symbols() const;  // with the names of the inputs
   std::string numbers() const;  // with their values
 
-  friend Quantity operator+(const Quantity& a, const Quantity& b);
-  friend Quantity operator-(const Quantity& a, const Quantity& b);
-  friend Quantity operator*(const Quantity& a, const Quantity& b);
-  friend Quantity operator/(const Quantity& a, const Quantity& b);
-  friend Quantity max(const Quantity& a, const Quantity& b);
-  friend Quantity min(const Quantity& a, const Quantity& b);
-  friend Quantity ceil(const Quantity& a);  // rounded up to an integer
-  friend Quantity sqrt(const Quantity& a);
-
  private:
   struct Node;
-  explicit Quantity(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
-  static Quantity made(const char* operation, double value, const Quantity& a, const Quantity* b);
-
   std::shared_ptr<const Node> node_;
 };
 
-// Declared here too, so that a Term (below) converts to a Quantity in a formula.
 Quantity operator+(const Quantity& a, const Quantity& b);
 Quantity operator-(const Quantity& a, const Quantity& b);
 Quantity operator*(const Quantity& a, const Quantity& b);
 Quantity operator/(const Quantity& a, const Quantity& b);
 Quantity max(const Quantity& a, const Quantity& b);
 Quantity min(const Quantity& a, const Quantity& b);
-Quantity ceil(const Quantity& a);
+Quantity ceil(const Quantity& a);  // rounded up to an integer
 Quantity sqrt(const Quantity& a);
 
 enum class Unit { number, bytes, seconds, flops, devices, tokens, share };

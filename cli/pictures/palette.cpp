@@ -30,7 +30,6 @@ int colour_of(std::string_view meaning) {
        {"tp communication, exposed", 6},
        {"other ops (memory bandwidth)", 7},
        {"logits", 8},
-       {"padding, counters", 9},
        {"pipeline bubble", 9}}};
   const auto found = std::ranges::find(colours, meaning, &std::pair<std::string_view, int>::first);
   return found == colours.end() ? 7 : found->second;

@@ -5,6 +5,7 @@
 #include "autograd/ops/ops.hpp"
 #include "parallel/pipeline/proof/formulas.hpp"
 #include "planning/formulas/devices.hpp"
+#include "planning/formulas/symbols.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -14,18 +15,17 @@ constexpr const char* korthikanti = "Korthikanti et al. 2022";
 // The symbols of this file.
 struct Symbols {
   Symbols(const Model& model, const Plan& plan)
-      : s("s", static_cast<double>(plan.sequence)),
-        b("b", static_cast<double>(plan.micro_batch)),
-        h("h", static_cast<double>(model.d_model)),
-        a("a", static_cast<double>(model.heads)),
-        t("t", static_cast<double>(plan.mesh.size(Axis::tp))),
-        tokens("T", static_cast<double>(plan.sequence) * static_cast<double>(plan.micro_batch)),
+      : s("s", plan.sequence),
+        b("b", plan.micro_batch),
+        h("h", model.d_model),
+        a("a", model.heads),
+        t(tensor_ranks(plan)),
+        tokens(micro_batch_tokens(plan)),
         e("e", plan.types.activations),
-        f("f", static_cast<double>(model.d_ff)),
-        q("q", static_cast<double>(model.q_width())),
-        kv("kv", static_cast<double>(
-                     std::max(model.kv_width(), model.head_size * plan.mesh.size(Axis::tp)))),
-        vocabulary("V", static_cast<double>(model.vocabulary)),
+        f("f", model.d_ff),
+        q("q", model.q_width()),
+        kv("kv", std::max(model.kv_width(), model.head_size * plan.mesh.size(Axis::tp))),
+        vocabulary("V", model.vocabulary),
         stream(plan.sequence_parallel ? h / t : h) {}
   Quantity s, b, h, a, t, tokens, e, f, q, kv, vocabulary;
   Quantity stream;  // numbers of the residual stream for each token of the sequence
@@ -76,11 +76,8 @@ Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
 }
 
 Quantity rows_of_logits(const Model& model, const Plan& plan) {
-  constexpr double beyond_any = 1e15;  // more tokens than any run has; fits in an integer
-  const double tokens = std::min(
-      static_cast<double>(plan.sequence) * static_cast<double>(plan.micro_batch), beyond_any);
-  return {"R", static_cast<double>(autograd::cross_entropy_rows(static_cast<std::int64_t>(tokens),
-                                                                model.vocabulary, plan.device))};
+  return {"R", autograd::cross_entropy_rows(plan.sequence * plan.micro_batch, model.vocabulary,
+                                            plan.device)};
 }
 
 }  // namespace
@@ -89,7 +86,7 @@ Term block_activations(const Model& model, const Plan& plan) {
   const Symbols x(model, plan);
   if (model.kind == Model::Kind::gpt) return gpt_block(x, plan);
   if (model.kind == Model::Kind::llama) return llama_block(x, model, plan);
-  const Quantity d("d", static_cast<double>(model.d_model));
+  const Quantity d("d", model.d_model);
   if (plan.recompute == Recompute::full)
     return {"A_block", "activations of a block, for one micro-batch: its input", x.tokens * x.e * d,
             Unit::bytes, "Stanford CS336, assignment 2"};

@@ -1,6 +1,7 @@
 #include "planning/formulas/communication.hpp"
 
 #include "planning/formulas/parameters.hpp"
+#include "planning/formulas/symbols.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -9,13 +10,8 @@ constexpr const char* korthikanti = "Korthikanti et al. 2022, section 4.2";
 
 // Bytes of the activations of one micro-batch, between two blocks.
 Quantity residual_stream(const Model& model, const Plan& plan) {
-  const Quantity tokens("T", static_cast<double>(plan.sequence * plan.micro_batch)),
-      d("d", static_cast<double>(model.d_model)), e("e", plan.types.activations);
-  return tokens * d * e;
-}
-
-Quantity tensor_ranks(const Plan& plan) {
-  return {"t", static_cast<double>(plan.mesh.size(Axis::tp))};
+  const Quantity d("d", model.d_model), e("e", plan.types.activations);
+  return micro_batch_tokens(plan) * d * e;
 }
 
 }  // namespace
@@ -63,10 +59,9 @@ Term tensor_bytes_of_edge(const Model& model, const Plan& plan) {
 }
 
 Term tensor_bytes_of_cross_entropy(const Plan& plan) {
-  const Quantity t = tensor_ranks(plan),
-                 tokens("T", static_cast<double>(plan.sequence * plan.micro_batch));
+  const Quantity t = tensor_ranks(plan);
   return {"D_loss", "sent for the cross-entropy: three fp32 numbers a token",
-          2 * 12 * tokens * (t - 1) / t, Unit::bytes,
+          2 * 12 * micro_batch_tokens(plan) * (t - 1) / t, Unit::bytes,
           "Shoeybi et al. 2019 (Megatron-LM), section 3"};
 }
 

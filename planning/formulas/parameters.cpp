@@ -3,10 +3,6 @@
 namespace ringside::planning {
 namespace {
 
-Quantity symbol(const char* name, std::int64_t value) {
-  return {name, static_cast<double>(value)};
-}
-
 // Sources of the shapes.
 constexpr const char* llama = "Touvron et al. 2023, section 2.2";
 constexpr const char* gpt = "Narayanan et al. 2021, section 5.1";
@@ -23,10 +19,8 @@ const char* source_of(const Model& model) {
 // position, then up to heads of (n + v); the output; and the norms of both vectors of low rank.
 Term latent_attention(const Model& model) {
   const auto& latent = *model.latent;
-  const Quantity d = symbol("d", model.d_model), a = symbol("a", model.heads),
-                 q = symbol("q", latent.q_rank), c = symbol("c", latent.kv_rank),
-                 n = symbol("n", latent.nope), r = symbol("r", latent.rope),
-                 v = symbol("v", latent.value);
+  const Quantity d("d", model.d_model), a("a", model.heads), q("q", latent.q_rank),
+      c("c", latent.kv_rank), n("n", latent.nope), r("r", latent.rope), v("v", latent.value);
   return {"P_attention", "latent attention of a block",
           d * q + q + q * a * (n + r) + d * (c + r) + c + c * a * (n + v) + a * v * d, Unit::number,
           deepseek};
@@ -35,16 +29,15 @@ Term latent_attention(const Model& model) {
 // Routed and shared experts of three matrices, the router, and the bias that balances its load.
 Term expert_block(const Model& model) {
   const auto& experts = *model.experts;
-  const Quantity d = symbol("d", model.d_model), f = symbol("f_e", experts.d_ff),
-                 routed = symbol("E", experts.routed), shared = symbol("E_s", experts.shared);
+  const Quantity d("d", model.d_model), f("f_e", experts.d_ff), routed("E", experts.routed),
+      shared("E_s", experts.shared);
   return {"P_experts", "experts of a block, with the router and its bias",
           3 * d * f * (routed + shared) + d * routed + routed, Unit::number, deepseek};
 }
 
 std::vector<Term> with_experts(const Model& model) {
-  const Quantity d = symbol("d", model.d_model), f = symbol("f", model.d_ff),
-                 blocks = symbol("L", model.layers), vocabulary = symbol("V", model.vocabulary),
-                 dense = symbol("L_dense", model.experts->dense_blocks);
+  const Quantity d("d", model.d_model), f("f", model.d_ff), blocks("L", model.layers),
+      vocabulary("V", model.vocabulary), dense("L_dense", model.experts->dense_blocks);
   const Term attention = latent_attention(model), experts = expert_block(model);
   const Term feed_forward{"P_dense", "feed-forward part of a block without experts", 3 * d * f,
                           Unit::number, deepseek};
@@ -58,19 +51,19 @@ std::vector<Term> with_experts(const Model& model) {
 }  // namespace
 
 Term block_matrices(const Model& model) {
-  const Quantity d = symbol("d", model.d_model), f = symbol("f", model.d_ff);
+  const Quantity d("d", model.d_model), f("f", model.d_ff);
   if (model.kind == Model::Kind::feed_forward)
     return {"P_matrices", "matrices of a block: up, down", 2 * d * f, Unit::number, course};
   if (model.kind == Model::Kind::gpt)
     return {"P_matrices", "matrices of a block: q, k, v, output; up, down", 4 * d * d + 2 * d * f,
             Unit::number, gpt};
-  const Quantity q = symbol("q", model.q_width()), kv = symbol("kv", model.kv_width());
+  const Quantity q("q", model.q_width()), kv("kv", model.kv_width());
   return {"P_matrices", "matrices of a block: q and output, k and v; gate, up, down",
           2 * d * q + 2 * d * kv + 3 * d * f, Unit::number, llama};
 }
 
 Term block_vectors(const Model& model) {
-  const Quantity d = symbol("d", model.d_model), f = symbol("f", model.d_ff);
+  const Quantity d("d", model.d_model), f("f", model.d_ff);
   if (model.kind == Model::Kind::feed_forward)
     return {"P_vectors", "norms and biases of a block: none", 0, Unit::number, course};
   if (model.kind == Model::Kind::gpt)
@@ -80,15 +73,15 @@ Term block_vectors(const Model& model) {
 }
 
 Term embedding(const Model& model) {
-  const Quantity d = symbol("d", model.d_model), vocabulary = symbol("V", model.vocabulary);
+  const Quantity d("d", model.d_model), vocabulary("V", model.vocabulary);
   if (model.kind == Model::Kind::gpt)
     return {"P_embedding", "embeddings of tokens and of positions",
-            (vocabulary + symbol("s", model.sequence)) * d, Unit::number, gpt};
+            (vocabulary + Quantity("s", model.sequence)) * d, Unit::number, gpt};
   return {"P_embedding", "embedding of tokens", vocabulary * d, Unit::number, source_of(model)};
 }
 
 Term last_norm(const Model& model) {
-  const Quantity d = symbol("d", model.d_model);
+  const Quantity d("d", model.d_model);
   if (model.kind == Model::Kind::feed_forward)
     return {"P_norm", "last norm: none", 0, Unit::number, course};
   return {"P_norm", "last norm", (model.kind == Model::Kind::gpt ? 2 : 1) * d, Unit::number,
@@ -96,7 +89,7 @@ Term last_norm(const Model& model) {
 }
 
 Term head(const Model& model) {
-  const Quantity d = symbol("d", model.d_model), vocabulary = symbol("V", model.vocabulary);
+  const Quantity d("d", model.d_model), vocabulary("V", model.vocabulary);
   if (model.tied_head || model.vocabulary == 0)
     return {"P_head", "head: no matrix of its own", 0, Unit::number, source_of(model)};
   return {"P_head", "head", vocabulary * d, Unit::number, source_of(model)};
@@ -121,10 +114,9 @@ Quantity stage_parameters(const Model& model, const Quantity& t, const PipelineP
 
 std::vector<Term> parameter_count(const Model& model) {
   if (model.kind == Model::Kind::parameters)
-    return {{"P", "all parameters", Quantity("P", static_cast<double>(model.parameters)),
-             Unit::number, model.source}};
+    return {{"P", "all parameters", Quantity("P", model.parameters), Unit::number, model.source}};
   if (model.kind == Model::Kind::deepseek) return with_experts(model);
-  const Quantity blocks = symbol("L", model.layers);
+  const Quantity blocks("L", model.layers);
   const Term matrices = block_matrices(model), vectors = block_vectors(model);
   if (model.kind == Model::Kind::feed_forward)
     return {matrices, {"P", "all parameters", blocks * matrices, Unit::number, course}};

@@ -12,7 +12,7 @@ namespace {
 //     zb_v           p - 1 slots of F, until the first micro-batch has reached the last rank; half
 //                    a stage's forward is a sixth of its work
 Quantity idle_slots(const Plan& plan) {
-  const Quantity p("p", plan.mesh.size(Axis::pp)), v("v", static_cast<double>(plan.chunks));
+  const Quantity p("p", plan.mesh.size(Axis::pp)), v("v", plan.chunks);
   if (plan.schedule == "interleaved") return (p - 1) / v;
   if (plan.schedule == "zb_h1") return (p - 1) / 3;
   if (plan.schedule == "zb_v") return (p - 1) / 6;
@@ -30,7 +30,7 @@ const char* source_of(const std::string& schedule) {
 }  // namespace
 
 Term bubble_share(const Plan& plan) {
-  const Quantity idle = idle_slots(plan), m("m", static_cast<double>(plan.micro_batches));
+  const Quantity idle = idle_slots(plan), m("m", plan.micro_batches);
   return {"bubble", "share of the step that a stage waits", idle / (m + idle), Unit::share,
           source_of(plan.schedule)};
 }

@@ -14,9 +14,8 @@ Term largest_unit(const Model& model, const Quantity& t, const PipelinePart& par
 }
 
 Term largest_parameter(const Model& model, const Quantity& t, const PipelinePart& part) {
-  const Quantity d("d", static_cast<double>(model.d_model)),
-      f("f", static_cast<double>(model.d_ff)), q("q", static_cast<double>(model.q_width())),
-      vocabulary("V", static_cast<double>(model.vocabulary));
+  const Quantity d("d", model.d_model), f("f", model.d_ff), q("q", model.q_width()),
+      vocabulary("V", model.vocabulary);
   const bool has_edge = part.has_embedding || part.has_head;
   return {"P_largest", "the largest matrix on one rank",
           d * (has_edge ? max(vocabulary, max(f, q)) : max(f, q)) / t, Unit::number,

@@ -3,30 +3,17 @@
 #include <algorithm>
 
 #include "planning/formulas/parameters.hpp"
+#include "planning/formulas/symbols.hpp"
 
 namespace ringside::planning {
 namespace {
 
 constexpr const char* narayanan = "Narayanan et al. 2021, appendix";
 
-Quantity micro_batch_tokens(const Plan& plan) {
-  return {"T", static_cast<double>(plan.sequence * plan.micro_batch)};
-}
-
-Quantity tensor_ranks(const Plan& plan) {
-  return {"t", static_cast<double>(plan.mesh.size(Axis::tp))};
-}
-
 // The two products of attention: queries with keys, scores with values.
 Quantity attention_flops(const Model& model, const Plan& plan) {
-  const Quantity s("s", static_cast<double>(plan.sequence)),
-      q("q", static_cast<double>(model.q_width()));
+  const Quantity s("s", plan.sequence), q("q", model.q_width());
   return 4 * micro_batch_tokens(plan) * s * q;
-}
-
-// The share of the peak that products reach with matrices of this shortest side.
-Quantity reached_share(const Machine& machine, double width) {
-  return {"eta", machine.matmul_efficiency_at(width)};
 }
 
 double head_width(const Model& model, const Plan& plan) {
@@ -36,7 +23,7 @@ double head_width(const Model& model, const Plan& plan) {
 }
 
 Quantity micro_batches_of_all(const Plan& plan) {
-  return {"n", static_cast<double>(plan.micro_batches * plan.mesh.data_ranks())};
+  return {"n", plan.micro_batches * plan.mesh.data_ranks()};
 }
 
 }  // namespace
@@ -49,8 +36,7 @@ Term block_forward_flops(const Model& model, const Plan& plan) {
 }
 
 Term head_forward_flops(const Model& model, const Plan& plan) {
-  const Quantity d("d", static_cast<double>(model.d_model)),
-      vocabulary("V", static_cast<double>(model.vocabulary));
+  const Quantity d("d", model.d_model), vocabulary("V", model.vocabulary);
   return {"F_head", "forward of the head, one micro-batch",
           2 * micro_batch_tokens(plan) * d * vocabulary, Unit::flops, narayanan};
 }
@@ -66,7 +52,7 @@ Term block_recomputed_flops(const Model& model, const Plan& plan) {
 }
 
 Term model_flops(const Model& model, const Plan& plan) {
-  const Quantity blocks("L", static_cast<double>(model.layers));
+  const Quantity blocks("L", model.layers);
   return {"F_model", "forward and backward of the model, whole batch",
           3 * micro_batches_of_all(plan) *
               (blocks * block_forward_flops(model, plan) + head_forward_flops(model, plan)),
@@ -74,7 +60,7 @@ Term model_flops(const Model& model, const Plan& plan) {
 }
 
 Term hardware_flops(const Model& model, const Plan& plan) {
-  const Quantity blocks("L", static_cast<double>(model.layers));
+  const Quantity blocks("L", model.layers);
   return {"F_hardware", "the same, with what is computed again",
           micro_batches_of_all(plan) * (blocks * (3 * block_forward_flops(model, plan) +
                                                   block_recomputed_flops(model, plan)) +
@@ -82,16 +68,10 @@ Term hardware_flops(const Model& model, const Plan& plan) {
           Unit::flops, "Korthikanti et al. 2022, appendix A"};
 }
 
-Term six_flops_per_parameter(const Quantity& parameters, const Quantity& tokens) {
-  return {"F", "6 FLOPs per parameter and token", 6 * parameters * tokens, Unit::flops,
-          "Kaplan et al. 2020, section 2.1"};
-}
-
 // Of a GPT's scores, a s of them for each token: scale and mask, softmax, and dropout read and
 // write them, and dropout writes a mask of one byte. 6 e + 1 bytes, 13 in 16 bits.
 Term scores_traffic(const Model& model, const Plan& plan) {
-  const Quantity e("e", plan.types.activations), a("a", static_cast<double>(model.heads)),
-      s("s", static_cast<double>(plan.sequence));
+  const Quantity e("e", plan.types.activations), a("a", model.heads), s("s", plan.sequence);
   return {"B_scores", "memory traffic of attention's scores, forward of one token",
           model.kind == Model::Kind::gpt ? (6 * e + 1) * a * s / tensor_ranks(plan) : 0,
           Unit::bytes, "counted op by op in planning/formulas/work.cpp"};
@@ -105,11 +85,8 @@ Term scores_traffic(const Model& model, const Plan& plan) {
 //     Llama    two RMSNorms and two additions: 10 e d;  rotary positions: 2 e (q + kv)
 //              SwiGLU: 3 e f;  fused attention reads q, k, v and writes its output: e (2 q + 2 kv)
 Term block_forward_traffic(const Model& model, const Plan& plan) {
-  const Quantity t = tensor_ranks(plan), e("e", plan.types.activations),
-                 d("d", static_cast<double>(model.d_model)),
-                 f("f", static_cast<double>(model.d_ff)),
-                 q("q", static_cast<double>(model.q_width())),
-                 kv("kv", static_cast<double>(model.kv_width()));
+  const Quantity t = tensor_ranks(plan), e("e", plan.types.activations), d("d", model.d_model),
+                 f("f", model.d_ff), q("q", model.q_width()), kv("kv", model.kv_width());
   Quantity whole = 0, divided = 0;
   if (model.kind == Model::Kind::gpt) whole = (10 * e + 2) * d, divided = 2 * e * f;
   if (model.kind == Model::Kind::llama) whole = 10 * e * d, divided = e * (4 * q + 4 * kv + 3 * f);
@@ -146,35 +123,39 @@ double block_width(const Model& model, const Plan& plan) {
   return width;
 }
 
+Quantity product_seconds(const Quantity& flops, double width, const Plan& plan,
+                         const Machine& machine) {
+  const Quantity peak("C", machine.peak), efficiency("eta", machine.matmul_efficiency_at(width));
+  return flops / (tensor_ranks(plan) * peak * efficiency);
+}
+
+Quantity memory_seconds(const Quantity& bytes, const Machine& machine) {
+  const Quantity bandwidth("W_mem", machine.memory_bandwidth),
+      reached("eta_mem", machine.memory_efficiency);
+  return bytes / (bandwidth * reached);
+}
+
 Term block_seconds(const Model& model, const Plan& plan, const Machine& machine) {
-  const Quantity peak("C", machine.peak),
-      efficiency = reached_share(machine, block_width(model, plan)),
-      bandwidth("W_mem", machine.memory_bandwidth), reached("eta_mem", machine.memory_efficiency);
+  const Quantity flops = 3 * block_forward_flops(model, plan) + block_recomputed_flops(model, plan);
   return {"t_block", "forward and backward of a block, one micro-batch",
-          (3 * block_forward_flops(model, plan) + block_recomputed_flops(model, plan)) /
-                  (tensor_ranks(plan) * peak * efficiency) +
-              block_traffic(model, plan) / (bandwidth * reached),
+          product_seconds(flops, block_width(model, plan), plan, machine) +
+              memory_seconds(block_traffic(model, plan), machine),
           Unit::seconds, "products at eta of the peak, other ops at the memory's bandwidth"};
 }
 
+// fp32 logits are written by the product, read twice for the loss, and their gradient is written
+// and read twice.
 Term head_seconds(const Model& model, const Plan& plan, const Machine& machine) {
-  const Quantity peak("C", machine.peak),
-      efficiency = reached_share(machine, head_width(model, plan)),
-      bandwidth("W_mem", machine.memory_bandwidth), reached("eta_mem", machine.memory_efficiency),
-      vocabulary("V", static_cast<double>(model.vocabulary));
-  // fp32 logits are written by the product, read twice for the loss, and their gradient is written
-  // and read twice.
+  const Quantity logits = micro_batch_tokens(plan) * Quantity("V", model.vocabulary);
   return {
       "t_head", "forward and backward of the head, one micro-batch",
-      3 * head_forward_flops(model, plan) / (tensor_ranks(plan) * peak * efficiency) +
-          24 * micro_batch_tokens(plan) * vocabulary / (tensor_ranks(plan) * bandwidth * reached),
+      product_seconds(3 * head_forward_flops(model, plan), head_width(model, plan), plan, machine) +
+          memory_seconds(24 * logits / tensor_ranks(plan), machine),
       Unit::seconds, "as of a block; six passes over fp32 logits"};
 }
 
 Term optimizer_seconds(const Quantity& bytes, const Machine& machine) {
-  const Quantity bandwidth("W_mem", machine.memory_bandwidth),
-      reached("eta_mem", machine.memory_efficiency);
-  return {"t_step", "the optimizer's step", bytes / (bandwidth * reached), Unit::seconds,
+  return {"t_step", "the optimizer's step", memory_seconds(bytes, machine), Unit::seconds,
           "limited by the memory's bandwidth"};
 }
 
@@ -183,17 +164,6 @@ Term model_flops_utilization(const Quantity& flops, const Quantity& seconds, dou
   const Quantity n("N", devices), peak("C", machine.peak);
   return {"MFU", "model FLOPs utilization", flops / (n * peak * seconds), Unit::share,
           "Chowdhery et al. 2022 (PaLM), appendix B"};
-}
-
-Term step_at_speed(const Quantity& flops, const Quantity& devices, const Quantity& speed) {
-  return {"t", "one step at this speed", flops / (devices * speed), Unit::seconds,
-          "Narayanan et al. 2021, section 5.1"};
-}
-
-Term training_days(const Quantity& parameters, const Quantity& tokens, const Quantity& devices,
-                   const Quantity& speed) {
-  return {"days", "days of training", 8 * tokens * parameters / (86400 * devices * speed),
-          Unit::number, "Narayanan et al. 2021, equation 4"};
 }
 
 }  // namespace ringside::planning

@@ -26,9 +26,6 @@ Term model_flops(const Model& model, const Plan& plan);
 // The same with what is computed twice.
 Term hardware_flops(const Model& model, const Plan& plan);
 
-// The model's FLOPs by the rule of 6 per parameter and token.
-Term six_flops_per_parameter(const Quantity& parameters, const Quantity& tokens);
-
 // Bytes that one rank moves to and from its memory in ops that are no matrix product: those on the
 // scores of attention, and all of a block's, for one token forward; then for one micro-batch,
 // forward, backward (twice forward) and what recomputation adds.
@@ -43,6 +40,12 @@ Term optimizer_traffic(const Quantity& parameters, const Types& types, double sh
 // d_ff and of the queries. Narrow products reach a smaller share of the peak.
 double block_width(const Model& model, const Plan& plan);
 
+// Seconds of matrix products of `flops`, divided among the tensor-parallel ranks, whose shortest
+// side is `width`; and of ops that move `bytes` to and from memory.
+Quantity product_seconds(const Quantity& flops, double width, const Plan& plan,
+                         const Machine& machine);
+Quantity memory_seconds(const Quantity& bytes, const Machine& machine);
+
 // Forward and backward of one block, or of the head, for one micro-batch on one rank.
 Term block_seconds(const Model& model, const Plan& plan, const Machine& machine);
 Term head_seconds(const Model& model, const Plan& plan, const Machine& machine);
@@ -51,12 +54,5 @@ Term optimizer_seconds(const Quantity& bytes, const Machine& machine);
 // The share of the devices' peak that the model's FLOPs use.
 Term model_flops_utilization(const Quantity& flops, const Quantity& seconds, double devices,
                              const Machine& machine);
-
-// A published speed as the time of a step: FLOPs over N devices of X FLOP/s each.
-Term step_at_speed(const Quantity& flops, const Quantity& devices, const Quantity& speed);
-
-// Days of training on `tokens` tokens with full recomputation.
-Term training_days(const Quantity& parameters, const Quantity& tokens, const Quantity& devices,
-                   const Quantity& speed);
 
 }  // namespace ringside::planning

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "planning/plan.hpp"
 
@@ -42,6 +43,10 @@ class MeshRanks {
   }
   RankGroup fsdp_group(std::int64_t pp, std::int64_t data) const {
     return {rank(pp, data / fsdp_.size * fsdp_.size), fsdp_.size, fsdp_.stride};
+  }
+  // Those that shard each other's parameters along this axis.
+  RankGroup shard_group(std::string_view axis, std::int64_t pp, std::int64_t data) const {
+    return axis == "dp" ? dp_group(pp, data) : fsdp_group(pp, data);
   }
 
  private:

@@ -29,15 +29,12 @@ class Replicas {
     for (std::size_t stage = 0; stage < load_.stages.size(); ++stage)
       replica.stages.push_back(times_of(stage, data));
     replica.reduce_group = mesh_.dp_group(0, data).first;
-    replica.shard_group = load_.shard_axis.empty() ? data : shards_of(0, data).first;
+    replica.shard_group =
+        load_.shard_axis.empty() ? data : mesh_.shard_group(load_.shard_axis, 0, data).first;
     return replica;
   }
 
  private:
-  RankGroup shards_of(std::int64_t rank, std::int64_t data) const {
-    return load_.shard_axis == "dp" ? mesh_.dp_group(rank, data) : mesh_.fsdp_group(rank, data);
-  }
-
   double seconds_of(const Calls& calls, const std::string& axis, const RankGroup& group) {
     if (calls.count == 0 || silent_ == axis) return 0;
     return calls.count * network_.collective_seconds(calls.collective, group, calls.bytes);
@@ -58,7 +55,7 @@ class Replicas {
     const StageLoad& load = load_.stages[stage];
     const int rank = rank_of_[stage];
     const RankGroup tensor = mesh_.tensor_group(rank, data), dp = mesh_.dp_group(rank, data),
-                    shards = shards_of(rank, data);
+                    shards = mesh_.shard_group(load_.shard_axis, rank, data);
     StageTimes times{.forward = load.forward, .input = load.input, .weight = load.weight};
     for (const Calls& calls : load.tensor_forward)
       times.tensor_forward += seconds_of(calls, "tp", tensor);

@@ -13,6 +13,7 @@
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/work.hpp"
 #include "planning/simulation/congestion/congestion.hpp"
+#include "planning/simulation/durations.hpp"
 #include "planning/simulation/network.hpp"
 
 namespace ringside::planning {
@@ -56,11 +57,8 @@ double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& 
   double longest = 0;
   for (const Replica& replica : input.replicas)
     for (std::size_t rank = 0; rank < replica.units.size(); ++rank) {
-      double factor = input.stragglers.any() ? 0 : 1;
-      const RankGroup& unit = replica.units[rank];
-      for (std::int64_t i = 0; factor != 1 && i < unit.count; ++i)
-        factor = std::max(factor, input.stragglers.factor(unit.first + i * unit.stride,
-                                                          input.lowered.actions[rank].size()));
+      const double factor =
+          slowest_of(input.stragglers, replica.units[rank], input.lowered.actions[rank].size());
       longest = std::max(longest, factor * optimizer[rank] + gather[rank]);
     }
   return longest;
@@ -76,8 +74,8 @@ class Loads {
   std::vector<LinkLoad> run() {
     for (int rank = 0; rank < schedule_.ranks(); ++rank) {
       sent_.clear();
-      const RankGroup dp = mesh_.dp_group(rank, 0);
-      const RankGroup shards = load_.shard_axis == "dp" ? dp : mesh_.fsdp_group(rank, 0);
+      const RankGroup dp = mesh_.dp_group(rank, 0),
+                      shards = mesh_.shard_group(load_.shard_axis, rank, 0);
       const auto m = static_cast<double>(plan_.micro_batches);
       for (const int stage : stages_of(schedule_, rank)) {
         const StageLoad& each = load_.stages[stage];

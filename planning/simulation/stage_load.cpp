@@ -8,14 +8,13 @@
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
+#include "planning/formulas/symbols.hpp"
 #include "planning/formulas/work.hpp"
 
 namespace ringside::planning {
 namespace {
 
 using collectives::Collective;
-
-constexpr double bucket_bytes = 25e6;
 
 // The stages of the schedule, each as a part of the pipeline.
 std::vector<PipelinePart> stages_of(const Model& model, const Plan& plan) {
@@ -32,12 +31,11 @@ std::vector<PipelinePart> stages_of(const Model& model, const Plan& plan) {
 // Computing: products at the reached share of the peak, other ops at the memory's bandwidth.
 void add_computing(const Model& model, const Plan& plan, const Machine& machine,
                    const PipelinePart& stage, StageLoad& load) {
-  const double t = static_cast<double>(plan.mesh.size(Axis::tp)),
-               tokens = static_cast<double>(plan.sequence * plan.micro_batch),
-               speed = machine.peak * machine.matmul_efficiency_at(block_width(model, plan)),
-               bandwidth = machine.memory_bandwidth * machine.memory_efficiency;
-  const double forward = block_forward_flops(model, plan).value() / (t * speed) +
-                         tokens * block_forward_traffic(model, plan).value() / bandwidth;
+  const Quantity traffic = micro_batch_tokens(plan) * block_forward_traffic(model, plan);
+  const double forward =
+      product_seconds(block_forward_flops(model, plan), block_width(model, plan), plan, machine)
+          .value() +
+      memory_seconds(traffic, machine).value();
   const double whole = block_seconds(model, plan, machine).value();
   load.blocks = std::max(1.0, stage.blocks);
   load.forward = stage.blocks * forward;
@@ -57,7 +55,7 @@ void add_computing(const Model& model, const Plan& plan, const Machine& machine,
 // apart.
 void add_tensor_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
                       StageLoad& load) {
-  const double tokens = static_cast<double>(plan.sequence * plan.micro_batch),
+  const double tokens = micro_batch_tokens(plan).value(),
                stream = tokens * static_cast<double>(model.d_model) * plan.types.activations;
   const double all = stage.blocks * tensor_calls_of_block(model, plan).value(),
                halves = stage.blocks * (model.heads == 0 ? 1 : 2);
@@ -79,7 +77,7 @@ void add_tensor_calls(const Model& model, const Plan& plan, const PipelinePart& 
 
 void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
                     StageLoad& load) {
-  const Quantity t = static_cast<double>(plan.mesh.size(Axis::tp));
+  const Quantity t = tensor_ranks(plan);
   const double whole = stage_parameters(model, t, stage).value();
   if (shard_axis(plan)) {
     const ShardedUnits units = sharded_units(model, t, stage);
@@ -94,7 +92,7 @@ void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& st
   const double held = whole / static_cast<double>(plan.mesh.size(Axis::fsdp));
   if (plan.mesh.size(Axis::dp) > 1 && plan.zero < 3) {
     const double gradients = plan.types.gradients * held,
-                 buckets = std::ceil(gradients / bucket_bytes);
+                 buckets = std::ceil(gradients / plan.bucket_bytes);
     const Collective kind = plan.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
     load.reduce = {kind, buckets, gradients / buckets};
     load.reduces_each = plan.zero == 2;
@@ -126,7 +124,7 @@ PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
   PlanLoad load;
   if (const auto axis = shard_axis(plan)) load.shard_axis = name_of(*axis);
   if (plan.mesh.size(Axis::pp) > 1) load.message_bytes = boundary_bytes(model, plan).value();
-  const Quantity t = static_cast<double>(plan.mesh.size(Axis::tp));
+  const Quantity t = tensor_ranks(plan);
   for (const PipelinePart& stage : stages_of(model, plan)) {
     StageLoad& each = load.stages.emplace_back();
     add_computing(model, plan, machine, stage, each);

@@ -65,7 +65,7 @@ std::string PlanOptions::schedule_file() const {
 }
 
 Plan PlanOptions::plan(const Model& of) const {
-  Plan plan{.mesh = mesh.empty() ? MeshShape() : MeshShape(mesh, parallel::Axes::planned),
+  Plan plan{.mesh = planned_mesh(mesh),
             .schedule = schedule_file().empty() ? schedule : "1f1b",
             .chunks = chunks,
             .micro_batch = micro_batch,

@@ -79,8 +79,7 @@ Answer fsdp_question(const QuestionInput& input) {
   one_token.sequence = one_token.micro_batch = 1;
   const Term block = block_activations(input.model, one_token);
   const Term token{"A_token", "activations of one token, all blocks",
-                   Quantity("L", static_cast<double>(input.model.layers)) * block, Unit::bytes,
-                   block.source};
+                   Quantity("L", input.model.layers) * block, Unit::bytes, block.source};
   const Term kept{"A", "activations of a device's tokens", Quantity("tokens", input.tokens) * token,
                   Unit::bytes, block.source};
   answer.derivation.push_back({"Activations", {block, token, kept}});

@@ -29,9 +29,9 @@ std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
                                   : Trace::Kind::op;
     span.name = event.text("name");
     if (event.has("args")) span.about = event.object("args").text("data", "");
-    span.start = event.not_negative("ts") * 1e-6;
-    span.end = span.start + event.not_negative("dur") * 1e-6;
-    const auto rank = static_cast<int>(event.not_negative("pid"));
+    span.start = event.number("ts", planning::range::not_negative) * 1e-6;
+    span.end = span.start + event.number("dur", planning::range::not_negative) * 1e-6;
+    const auto rank = static_cast<int>(event.number("pid", planning::range::not_negative));
     ranks[rank].rank = rank;
     ranks[rank].spans.push_back(std::move(span));
   }
