@@ -257,9 +257,7 @@ void Accountant::time() {
 }  // namespace
 
 double Account::most_memory() const {
-  double most = 0;
-  for (const RankMemory& stage : stages) most = std::max(most, stage.total());
-  return most;
+  return std::ranges::max(stages, {}, &RankMemory::total).total();
 }
 
 const TimeRow& Account::binds() const {

@@ -1,27 +1,13 @@
 #include "planning/plan.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 
 namespace ringside::planning {
-namespace {
-
-std::size_t position_of(std::string_view name, const std::vector<std::string>& names,
-                        const char* what) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  require(found != names.end(), "there is no {} named '{}'{}; known are {}", what, name,
-          did_you_mean(name, names), fmt::join(names, ", "));
-  return static_cast<std::size_t>(found - names.begin());
-}
-
-}  // namespace
-
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
   for (const auto& generator : pipeline_parallel::all_generators())
@@ -34,17 +20,8 @@ const std::vector<std::string>& recompute_names() {
   return names;
 }
 
-Recompute recompute_named(std::string_view name) {
-  return static_cast<Recompute>(position_of(name, recompute_names(), "recomputation"));
-}
-
 std::string_view name_of(Recompute recompute) {
   return recompute_names()[static_cast<std::size_t>(recompute)];
-}
-
-double bytes_of_type(std::string_view name) {
-  static constexpr std::array<double, 3> bytes = {2, 2, 4};
-  return bytes[position_of(name, {"bf16", "fp16", "fp32"}, "type")];
 }
 
 Types types_of(autograd::DType dtype) {

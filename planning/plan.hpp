@@ -54,8 +54,8 @@ struct Plan {
   std::int64_t batch() const { return mesh.data_ranks() * micro_batch * micro_batches; }
 };
 
-Recompute recompute_named(std::string_view name);
-double bytes_of_type(std::string_view name);  // bf16, fp16, fp32
+// In the order of the enumerators.
+const std::vector<std::string>& recompute_names();
 std::string_view name_of(Recompute recompute);
 std::vector<std::string> schedule_names();
 
@@ -63,7 +63,6 @@ std::vector<std::string> schedule_names();
 inline MeshShape planned_mesh(std::string_view text) {
   return text.empty() ? MeshShape() : MeshShape(text, parallel::Axes::planned);
 }
-const std::vector<std::string>& recompute_names();
 
 // The axis that divides the parameters: fsdp, or dp under ZeRO stage 3.
 std::optional<Axis> shard_axis(const Plan& plan);

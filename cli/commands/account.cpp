@@ -16,6 +16,7 @@
 #include "cli/pictures/account/account_page.hpp"
 #include "cli/pictures/account/account_questions.hpp"
 #include "cli/pictures/json_file.hpp"
+#include "cli/pictures/numbers.hpp"
 #include "cli/pictures/report/report.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "planning/fit.hpp"
@@ -33,22 +34,6 @@ struct AccountArguments {
   double tokens = 4096;
   bool fit = false, explain = false, list = false;
 };
-
-// "80GB" or "80" in 10^9 bytes, "80GiB" in 2^30.
-double bytes_from(const std::string& text) {
-  std::size_t end = 0;
-  double number = 0;
-  try {
-    number = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  const std::string unit = text.substr(end);
-  if (end == 0 || !(number > 0) || !(unit.empty() || unit == "GB" || unit == "GiB"))
-    throw UsageError(fmt::format(
-        "--memory {}: a size such as 80GB (10^9 bytes) or 80GiB (2^30) is expected", text));
-  return number * (unit == "GiB" ? 1024.0 * 1024 * 1024 : 1e9);
-}
 
 // Refuses torus axes other than those of the question.
 void take_torus(const std::string& text, Plan& plan) {
@@ -103,10 +88,11 @@ void answer_question(const AccountArguments& args, const Model& model, const Mac
 }
 
 void list_plans(const AccountArguments& args, const Model& model, const Machine& machine) {
-  const FitOptions options{.devices = args.devices,
-                           .batch = args.plan.batch > 0 ? args.plan.batch : args.devices,
-                           .sequence = args.plan.sequence > 0 ? args.plan.sequence : model.sequence,
-                           .types = args.plan.types()};
+  const FitOptions options{
+      .devices = args.devices,
+      .batch = args.plan.batch > 0 ? args.plan.batch : args.devices,
+      .sequence = args.plan.given.sequence > 0 ? args.plan.given.sequence : model.sequence,
+      .types = args.plan.types()};
   const Fit found = fit(model, machine, options);
   const std::string title =
       fmt::format("{} on {} x {}, {} sequences of {} tokens a step\n", model.name, args.devices,
@@ -140,7 +126,8 @@ void run(const AccountArguments& args) {
     throw UsageError("--model is required: a name, or the path of a config.json");
   const Model model = find_model(args.plan.model);
   Machine machine = find_machine(args.machine);
-  if (!args.memory.empty()) machine.memory = bytes_from(args.memory);
+  if (!args.memory.empty()) machine.memory = static_cast<double>(parse_bytes(args.memory));
+  require(machine.memory > 0, "--memory {}: a device needs memory", args.memory);
   if (!args.ask.empty()) return answer_question(args, model, machine);
   if (args.fit) return list_plans(args, model, machine);
   account_for(args, model, machine);
@@ -152,9 +139,9 @@ void add_account_command(CLI::App& app) {
   const Command<AccountArguments> option(
       app, "account", "Compute what a plan needs: memory, communication, time, what binds", run);
   AccountArguments& args = *option.args;
-  args.plan.add_model_to(option.command());
   option("--machine MACHINE", args.machine, "Device and network: a name or a JSON file [h100]");
-  option("--memory SIZE", args.memory, "Memory of a device, such as 80GB [the machine's]");
+  option("--memory SIZE", args.memory, "Memory of a device, such as 80GB [the machine's]",
+         parsed_by(parse_bytes));
   args.plan.add_to(option.command());
   option.flag("--fit", args.fit, "List the meshes of --devices that fit, the fastest first");
   option("--devices N", args.devices, "Number of devices for --fit [8]", in_range(1, 100'000));
@@ -165,8 +152,7 @@ void add_account_command(CLI::App& app) {
          "Axes of a torus that carry fsdp and tp, for a question [1 each]");
   option.flag("--list", args.list, "List the models and machines with their sources");
   option.flag("--explain", args.explain, "Print every formula, its numbers and its source");
-  option("--json FILE", args.json,
-         "Write the figures and formulas to this file; - writes them to standard output");
+  add_json_option(option.command(), args.json);
   option("--html FILE", args.html, "Write a page with pictures to this file");
 }
 

@@ -66,9 +66,7 @@ void add_prove_command(CLI::App& app) {
   option("--algorithm NAME", args.algorithm, "Only algorithms of this name, such as ring");
   option("--max-size N", args.max_size,
          "Prove for every number of ranks from 1 to N, at most 256 [64]", in_range(1, 256));
-  option("--json FILE", args.json,
-         "Write the results to this file; - writes them to standard output and the table to "
-         "standard error");
+  add_json_option(option.command(), args.json);
   add_commands(option.command(), "prove");
 }
 

@@ -179,7 +179,6 @@ void add_simulate_command(CLI::App& app) {
   SimulateArguments& args = *option.args;
   option("collective NAME", args.collective, "all_reduce; or else give --model");
   option("--topology MACHINE", args.topology, "Device and network: a name or a JSON file [h100]");
-  args.plan.add_model_to(option.command());
   args.plan.add_to(option.command(), true);
   add_straggler_options(option.command(), args);
   option("--svg FILE", args.svg, "Draw the lanes of a step into this file");
@@ -191,8 +190,7 @@ void add_simulate_command(CLI::App& app) {
   option("--against FILE", args.against,
          "A trace of `ringside train --trace`: predicted beside measured");
   add_collective_options(option.command(), args);
-  option("--json FILE", args.json,
-         "Write the figures to this file; - writes them to standard output");
+  add_json_option(option.command(), args.json);
   option("--html FILE", args.html, "Write a page with pictures to this file");
 }
 

@@ -145,7 +145,7 @@ void add_tokenize_command(CLI::App& app) {
       app, "tokenize", "Encode text as tokens, decode tokens, or train a tokenizer", tokenize);
   TokenizeArguments& args = *option.args;
   option("text TEXT", args.texts, "Text to encode; several texts are joined by spaces");
-  option("--json FILE", args.json, "Write the figures to this file");
+  add_json_option(option.command(), args.json);
   option.group("Use a tokenizer");
   option("--tokenizer PATH", args.tokenizer, "A tokenizer.json, or a folder with one");
   option("--file FILE", args.file, "Encode a file, or all files of a folder, as one text");

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/words.hpp"
+
 namespace ringside::cli {
 namespace {
 
@@ -13,6 +15,14 @@ constexpr Seconds between_sigterm_and_sigkill{2};
 constexpr Seconds between_sigkill_and_giving_up{1};  // to read the last output
 constexpr Seconds longest_delay_of_death{0.5};       // between closed connections and waitid()
 constexpr int give_up = 0;                           // instead of a signal
+
+// How a child has ended, which still has to be reaped; none while it runs.
+std::optional<siginfo_t> end_of(pid_t pid) {
+  siginfo_t end{};
+  const bool known =
+      ::waitid(P_PID, static_cast<id_t>(pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0;
+  return known && end.si_pid != 0 ? std::optional(end) : std::nullopt;
+}
 
 }  // namespace
 
@@ -117,9 +127,11 @@ void Job::escalate() {
     err_.give_up();
     return;
   }
-  const std::string late = running_ranks();
+  std::vector<int> late;
+  for (const auto& rank : ranks_)
+    if (rank.running) late.push_back(rank.number);
   if (!late.empty() && waited > 0 && !lost_reader_)
-    print(fmt::format("still running after {:g} s: {}; sending {}", waited, late,
+    print(fmt::format("still running after {:g} s: {}; sending {}", waited, ranks_in_words(late),
                       name_of_signal(signal)));
   send_to_all(signal);
   next_signal_ = signal == SIGTERM ? SIGKILL : give_up;
@@ -137,12 +149,8 @@ bool Job::lost_its_reader(const Rank& rank, const siginfo_t& end) {
 void Job::check_for_lost_reader() {
   if (ending_) return;
   for (const auto& rank : ranks_) {
-    siginfo_t end{};
-    const bool ended =
-        rank.bare && rank.running &&
-        ::waitid(P_PID, static_cast<id_t>(rank.pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        end.si_pid != 0;
-    if (ended && lost_its_reader(rank, end)) lost_reader_ = true;
+    if (!rank.bare || !rank.running) continue;
+    if (const auto end = end_of(rank.pid); end && lost_its_reader(rank, *end)) lost_reader_ = true;
   }
   if (out_.broken() && out_.error() != EPIPE) return report_full_output();
   if (out_.broken()) lost_reader_ = true;
@@ -201,15 +209,12 @@ void Job::forward(Stream& stream) {
 
 void Job::reap_ended_ranks() {
   for (auto& rank : ranks_) {
-    siginfo_t end{};
-    if (!rank.running ||
-        ::waitid(P_PID, static_cast<id_t>(rank.pid), &end, WEXITED | WNOHANG | WNOWAIT) != 0)
-      continue;
-    if (end.si_pid == 0) continue;  // still running
-    rank.end = end;
+    const auto end = rank.running ? end_of(rank.pid) : std::nullopt;
+    if (!end) continue;
+    rank.end = *end;
     reap(rank);
-    if (!ending_ && lost_its_reader(rank, end)) lost_reader_ = true;
-    if (exit_code_of(end) != 0) failed_ranks_.push_back(&rank);
+    if (!ending_ && lost_its_reader(rank, *end)) lost_reader_ = true;
+    if (exit_code_of(*end) != 0) failed_ranks_.push_back(&rank);
   }
   if (failed_ranks_.empty() || ending_) return;
   if (lost_reader_) return stop(SIGPIPE);
@@ -283,16 +288,6 @@ void Job::report_flight_records() {
   reported_records_ = true;
   if (flights_.keep_or_remove(failed_))
     print(fmt::format("what each rank was doing: ringside postmortem {}", *flights_.path()));
-}
-
-// "rank 1", "ranks 0, 3"; empty if none.
-std::string Job::running_ranks() const {
-  std::vector<int> running;
-  for (const auto& rank : ranks_) {
-    if (rank.running) running.push_back(rank.number);
-  }
-  if (running.empty()) return "";
-  return fmt::format("{} {}", running.size() == 1 ? "rank" : "ranks", fmt::join(running, ", "));
 }
 
 void Job::print(const std::string& sentence) {

@@ -74,7 +74,6 @@ class Job {
   void report_failure(const Rank& culprit);
   void report_flight_records();
 
-  std::string running_ranks() const;
   void print(const std::string& sentence);
   const char* line_start(int fd) const;
 

@@ -7,4 +7,4 @@
 using namespace ringside;
 
 extern "C" training::MakeStrategy* const ringside_strategy =
-    training::strategy_over<training::GroupStrategy<student::ddp::Bucketed, double>>;
+    training::strategy_over<training::GroupStrategy<student::ddp::Bucketed>>;

@@ -6,4 +6,4 @@
 using namespace ringside;
 
 extern "C" training::MakeStrategy* const ringside_strategy = training::strategy_over<
-    training::OwnerStrategy<student::zero::ShardedOptimizer, ddp::Bucketed, double>>;
+    training::OwnerStrategy<student::zero::ShardedOptimizer, ddp::Bucketed>>;

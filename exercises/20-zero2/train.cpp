@@ -5,5 +5,5 @@
 
 using namespace ringside;
 
-extern "C" training::MakeStrategy* const ringside_strategy = training::strategy_over<
-    training::StageStrategy<student::zero::ShardedGradients, double, ddp::Alone>>;
+extern "C" training::MakeStrategy* const ringside_strategy =
+    training::strategy_over<training::StageStrategy<student::zero::ShardedGradients>>;

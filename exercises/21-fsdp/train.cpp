@@ -5,4 +5,4 @@
 using namespace ringside;
 
 extern "C" training::MakeStrategy* const ringside_strategy =
-    training::strategy_over<training::StageStrategy<student::zero::ShardedParameters, ddp::Alone>>;
+    training::strategy_over<training::StageStrategy<student::zero::ShardedParameters>>;

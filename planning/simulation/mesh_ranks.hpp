@@ -27,8 +27,6 @@ class MeshRanks {
         fsdp_(extent(mesh, Axis::fsdp)),
         tp_(extent(mesh, Axis::tp)) {}
 
-  std::int64_t replicas() const { return dp_.size * fsdp_.size; }
-
   // The rank of tensor index 0; tensor_group() has the others.
   std::int64_t rank(std::int64_t pp, std::int64_t data) const {
     return pp * pp_.stride + data / fsdp_.size * dp_.stride + data % fsdp_.size * fsdp_.stride;

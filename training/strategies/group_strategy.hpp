@@ -18,7 +18,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -32,20 +31,27 @@
 
 namespace ringside::training {
 
-// Method's constructor takes the model, the group and Options, and broadcasts rank 0's parameters;
-// its finish() averages the gradients. If it has no_sync(), backward communicates except while the
-// result lives; else finish() alone communicates.
-template <class Method, class... Options>
+// Method's constructor takes the model and the group, and those of the options that it knows; it
+// broadcasts rank 0's parameters. Its finish() averages the gradients. If it has no_sync(),
+// backward communicates except while the result lives; else finish() alone communicates.
+template <class Method>
 class GroupStrategy : public ParallelStrategy {
  public:
-  explicit GroupStrategy(collectives::ProcessGroup& group, Options... options)
-      : group_(group), options_(options...) {}
+  // The options are those of MakeStrategy.
+  GroupStrategy(collectives::ProcessGroup& group, double bucket_mb, const ddp::Alone& alone)
+      : group_(group), bucket_mb_(bucket_mb), alone_(alone) {}
 
   int data_rank() const override { return group_.rank(); }
   int data_ranks() const override { return group_.size(); }
   void prepare(autograd::Module& model) override {
-    std::apply([&](const auto&... options) { method_.emplace(model, group_, options...); },
-               options_);
+    if constexpr (takes<double, ddp::Alone>)
+      method_.emplace(model, group_, bucket_mb_, alone_);
+    else if constexpr (takes<double>)
+      method_.emplace(model, group_, bucket_mb_);
+    else if constexpr (takes<ddp::Alone>)
+      method_.emplace(model, group_, alone_);
+    else
+      method_.emplace(model, group_);
   }
   void finish_gradients() override { method_->finish(); }
   std::shared_ptr<void> no_sync() override {
@@ -79,15 +85,21 @@ class GroupStrategy : public ParallelStrategy {
   };
 
   collectives::ProcessGroup& group_;
-  std::tuple<Options...> options_;
   std::optional<Method> method_;
+
+ private:
+  template <class... Options>
+  static constexpr bool takes =
+      std::is_constructible_v<Method, autograd::Module&, collectives::ProcessGroup&, Options...>;
+  double bucket_mb_;
+  ddp::Alone alone_;
 };
 
 // Adds a sharded optimizer, whose state is gathered for checkpoints.
-template <class Base>
-class WithPartitionedOptimizer : public Base {
+template <class Method>
+class ShardedStrategy : public GroupStrategy<Method> {
  public:
-  using Base::Base;
+  using GroupStrategy<Method>::GroupStrategy;
   using SeeTensor = ParallelStrategy::SeeTensor;
 
   double clip_gradients(autograd::Optimizer& optimizer, double max_norm) override {
@@ -114,10 +126,10 @@ class WithPartitionedOptimizer : public Base {
 
 // Stage 1 of ZeRO with an owner for each parameter: Method averages the gradients, and
 // ShardedOptimizer updates the parameters.
-template <class ShardedOptimizer, class Method, class... Options>
-class OwnerStrategy final : public WithPartitionedOptimizer<GroupStrategy<Method, Options...>> {
+template <class ShardedOptimizer, class Method>
+class OwnerStrategy final : public ShardedStrategy<Method> {
  public:
-  using WithPartitionedOptimizer<GroupStrategy<Method, Options...>>::WithPartitionedOptimizer;
+  using ShardedStrategy<Method>::ShardedStrategy;
 
   std::unique_ptr<autograd::Optimizer> make_optimizer(
       std::vector<autograd::ParameterGroup> groups,
@@ -127,10 +139,10 @@ class OwnerStrategy final : public WithPartitionedOptimizer<GroupStrategy<Method
 };
 
 // The stages of ZeRO that divide flat memory evenly.
-template <class Stage, class... Options>
-class StageStrategy final : public WithPartitionedOptimizer<GroupStrategy<Stage, Options...>> {
+template <class Stage>
+class StageStrategy final : public ShardedStrategy<Stage> {
  public:
-  using WithPartitionedOptimizer<GroupStrategy<Stage, Options...>>::WithPartitionedOptimizer;
+  using ShardedStrategy<Stage>::ShardedStrategy;
   using SeeTensor = ParallelStrategy::SeeTensor;
 
   std::unique_ptr<autograd::Optimizer> make_optimizer(
@@ -151,18 +163,11 @@ class StageStrategy final : public WithPartitionedOptimizer<GroupStrategy<Stage,
   }
 };
 
-// Makes Strategy with those of the options that its constructor takes: a MakeStrategy.
+// Makes a Strategy: a MakeStrategy.
 template <class Strategy>
 std::unique_ptr<ParallelStrategy> strategy_over(collectives::ProcessGroup& group, double bucket_mb,
                                                 const ddp::Alone& alone) {
-  if constexpr (std::is_constructible_v<Strategy, collectives::ProcessGroup&, double, ddp::Alone>)
-    return std::make_unique<Strategy>(group, bucket_mb, alone);
-  else if constexpr (std::is_constructible_v<Strategy, collectives::ProcessGroup&, double>)
-    return std::make_unique<Strategy>(group, bucket_mb);
-  else if constexpr (std::is_constructible_v<Strategy, collectives::ProcessGroup&, ddp::Alone>)
-    return std::make_unique<Strategy>(group, alone);
-  else
-    return std::make_unique<Strategy>(group);
+  return std::make_unique<Strategy>(group, bucket_mb, alone);
 }
 
 }  // namespace ringside::training

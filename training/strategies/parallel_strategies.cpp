@@ -41,12 +41,11 @@ const Named ours[] = {
     {"naive", strategy_over<GroupStrategy<ddp::Naive>>},
     {"flat", strategy_over<GroupStrategy<ddp::Flat>>},
     {"overlap", strategy_over<GroupStrategy<ddp::Overlap>>},
-    {"bucketed", strategy_over<GroupStrategy<ddp::Bucketed, double>>},
-    {"zero1_broadcast",
-     strategy_over<OwnerStrategy<zero::ShardedOptimizer, ddp::Bucketed, double>>},
-    {"zero1", strategy_over<StageStrategy<zero::ShardedState, double, ddp::Alone>>},
-    {"zero2", strategy_over<StageStrategy<zero::ShardedGradients, double, ddp::Alone>>},
-    {"zero3", strategy_over<StageStrategy<zero::ShardedParameters, ddp::Alone>>},
+    {"bucketed", strategy_over<GroupStrategy<ddp::Bucketed>>},
+    {"zero1_broadcast", strategy_over<OwnerStrategy<zero::ShardedOptimizer, ddp::Bucketed>>},
+    {"zero1", strategy_over<StageStrategy<zero::ShardedState>>},
+    {"zero2", strategy_over<StageStrategy<zero::ShardedGradients>>},
+    {"zero3", strategy_over<StageStrategy<zero::ShardedParameters>>},
 };
 
 // The library is never closed: what it makes runs to the end.

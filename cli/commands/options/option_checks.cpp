@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.hpp"
 #include "base/words.hpp"
 #include "cli/commands/options/options.hpp"
 
@@ -63,6 +64,18 @@ CLI::Validator not_negative() {
 
 CLI::Validator positive() {
   return number_check("above 0", [](double number) { return number > 0; });
+}
+
+CLI::Validator parsed_by(std::function<void(const std::string& text)> parse) {
+  const auto check = [parse = std::move(parse)](const std::string& text) -> std::string {
+    try {
+      parse(text);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  return CLI::Validator(check, "");
 }
 
 std::string what_is_no_number(const std::vector<std::string>& values) {

@@ -1,6 +1,7 @@
 // The checks of options: one of several names, a number in a range.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,10 +23,13 @@ CLI::Validator in_range(double least, double most);
 CLI::Validator not_negative();
 CLI::Validator positive();
 
+// Accepts a text for which `parse` does not throw Error; its message is what is wrong.
+CLI::Validator parsed_by(std::function<void(const std::string& text)> parse);
+
 // What is wrong with a value that CLI11 cannot convert: "a whole number is expected, not 1.5".
 std::string what_is_no_number(const std::vector<std::string>& values);
 
-// Declares --json FILE for the figures of a bench.
+// Declares --json FILE for the figures of a command.
 void add_json_option(CLI::App& command, std::string& path);
 
 }  // namespace ringside::cli

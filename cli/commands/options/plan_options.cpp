@@ -15,31 +15,27 @@ namespace ringside::cli {
 
 using namespace planning;
 
-void PlanOptions::add_model_to(CLI::App& command) {
-  const Options option(command);
-  option("--model MODEL", model, "A name, or the path of a config.json");
-}
-
 void PlanOptions::add_to(CLI::App& command, bool files) {
   const Options option(command);
   const auto positive = in_range(1, 1e9);
+  option("--model MODEL", model, "A name, or the path of a config.json");
   option("--mesh AXES", mesh, "The devices, as in pp=2,dp=4,tp=8 [one device]");
   CLI::Option* const order =
-      option("--schedule NAME", schedule,
+      option("--schedule NAME", given.schedule,
              fmt::format("{}{} [1f1b]", fmt::join(schedule_names(), ", "),
                          files ? "; or csv:FILE, see ringside step pipeline" : ""));
   if (!files) order->check(one_of(schedule_names()));
-  option("--chunks V", chunks, "Chunks of a stage, for interleaved [1]", positive);
-  option("--micro-batch N", micro_batch, "Sequences of a micro-batch [1]", positive);
-  option("--micro-batches N", micro_batches,
+  option("--chunks V", given.chunks, "Chunks of a stage, for interleaved [1]", positive);
+  option("--micro-batch N", given.micro_batch, "Sequences of a micro-batch [1]", positive);
+  option("--micro-batches N", given.micro_batches,
          "Micro-batches of a data-parallel rank in one step [1]", positive);
   option("--batch N", batch, "Sequences of a step over all ranks; instead of --micro-batches",
          positive);
-  option("--sequence N", sequence, "Tokens of a sequence [the model's longest]", positive);
-  option("--zero STAGE", zero, "Stage of ZeRO over the axis dp, 0 to 3 [0]", in_range(0, 3));
+  option("--sequence N", given.sequence, "Tokens of a sequence [the model's longest]", positive);
+  option("--zero STAGE", given.zero, "Stage of ZeRO over the axis dp, 0 to 3 [0]", in_range(0, 3));
   option("--recompute NAME", recompute,
          "Activations to compute again: none, selective, full [none]", one_of(recompute_names()));
-  option.flag("--sequence-parallel", sequence_parallel,
+  option.flag("--sequence-parallel", given.sequence_parallel,
               "Divide what tensor parallel leaves whole by the sequence");
   for (const auto& [name, value, what] : {std::tuple("--parameters", &parameters, "parameters"),
                                           std::tuple("--gradients", &gradients, "gradients"),
@@ -53,7 +49,7 @@ Types PlanOptions::types() const {
   const auto own = transformer::config_names();
   const bool is_own = std::find(own.begin(), own.end(), model) != own.end();
   const auto bytes = [&](const std::string& name) {
-    return bytes_of_type(name.empty() ? (is_own ? "fp32" : "bf16") : name);
+    return (name.empty() ? is_own : name == "fp32") ? 4.0 : 2.0;
   };
   return {.parameters = bytes(parameters),
           .gradients = bytes(gradients),
@@ -61,20 +57,17 @@ Types PlanOptions::types() const {
 }
 
 std::string PlanOptions::schedule_file() const {
-  return schedule.starts_with("csv:") ? schedule : "";
+  return given.schedule.starts_with("csv:") ? given.schedule : "";
 }
 
 Plan PlanOptions::plan(const Model& of) const {
-  Plan plan{.mesh = planned_mesh(mesh),
-            .schedule = schedule_file().empty() ? schedule : "1f1b",
-            .chunks = chunks,
-            .micro_batch = micro_batch,
-            .micro_batches = micro_batches,
-            .sequence = sequence > 0 ? sequence : std::max<std::int64_t>(of.sequence, 1),
-            .zero = zero,
-            .recompute = recompute_named(recompute),
-            .sequence_parallel = sequence_parallel,
-            .types = types()};
+  Plan plan = given;
+  plan.mesh = planned_mesh(mesh);
+  if (!schedule_file().empty()) plan.schedule = "1f1b";
+  if (plan.sequence == 0) plan.sequence = std::max<std::int64_t>(of.sequence, 1);
+  const auto named = std::ranges::find(recompute_names(), recompute);
+  plan.recompute = static_cast<Recompute>(named - recompute_names().begin());
+  plan.types = types();
   if (batch > 0) {
     const std::int64_t at_once = plan.mesh.data_ranks() * plan.micro_batch;
     require(batch % at_once == 0,

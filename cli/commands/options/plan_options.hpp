@@ -10,14 +10,12 @@
 namespace ringside::cli {
 
 struct PlanOptions {
-  std::string model, mesh, schedule = "1f1b", recompute = "none";
+  std::string model, mesh, recompute = "none";
   std::string parameters, gradients, activations;  // types; empty: the model's default
-  std::int64_t micro_batch = 1, micro_batches = 1, sequence = 0, chunks = 1, batch = 0;
-  int zero = 0;
-  bool sequence_parallel = false;
+  std::int64_t batch = 0;                          // 0: as the micro-batches make it
+  planning::Plan given{.sequence = 0};             // what options fill directly
 
-  void add_model_to(CLI::App& command);
-  // Declares all others. With `files`, --schedule also takes csv:FILE.
+  // Declares all of them. With `files`, --schedule also takes csv:FILE.
   void add_to(CLI::App& command, bool files = false);
 
   // Ringside's own sizes train in fp32; published models in 16 bits with fp32 masters.

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.hpp"
 #include "cli/commands/options/options.hpp"
 #include "collectives/transport/link.hpp"
 
@@ -45,14 +44,6 @@ void add_backends_option(CLI::App& command, std::vector<std::string>& backends) 
 }
 
 void add_link_option(CLI::App& command) {
-  const auto check = [](const std::string& text) -> std::string {
-    try {
-      collectives::parse_link(text);
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-  };
   const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
   command
       .add_option_function<std::string>("--link", keep,
@@ -60,7 +51,7 @@ void add_link_option(CLI::App& command) {
                                         "bandwidth of each rank's outgoing link and the latency "
                                         "of a message [RINGSIDE_LINK, else none]")
       ->type_name("RATE,LATENCY")
-      ->check(CLI::Validator(check, ""));
+      ->check(parsed_by(collectives::parse_link));
 }
 
 void add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {

@@ -68,9 +68,7 @@ void add_prove_pipeline_command(CLI::App& prove) {
          in_range(1, 1024));
   option("--stages-per-rank V", args.stages_per_rank, "Only this number, for interleaved [1 to 4]",
          in_range(1, 64));
-  option("--json FILE", args.json,
-         "Write the results to this file; - writes them to standard output and the table "
-         "to standard error");
+  add_json_option(option.command(), args.json);
 }
 
 }  // namespace ringside::cli

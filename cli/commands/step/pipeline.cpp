@@ -32,9 +32,8 @@ namespace {
 using namespace pipeline_parallel;
 
 struct PipelineOptions {
-  std::string name;      // as the first argument
-  std::string schedule;  // as --schedule: the same
-  int ranks = 0;         // 0: as the file says, or 4
+  std::string schedule = "1f1b";
+  int ranks = 0;  // 0: as the file says, or 4
   int micro_batches = 0;
   int stages_per_rank = 0;
   Durations durations;
@@ -52,12 +51,9 @@ std::string in_words(const Durations& durations, bool in_parts) {
 }
 
 bool has_parts(const Schedule& schedule) {
-  for (const std::vector<Action>& actions : schedule.actions) {
-    for (const Action& action : actions) {
-      if (action.kind == Kind::backward_weight) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(schedule.actions, [](const std::vector<Action>& actions) {
+    return std::ranges::find(actions, Kind::backward_weight, &Action::kind) != actions.end();
+  });
 }
 
 std::string title_of(const std::string& name, const Schedule& schedule,
@@ -137,11 +133,7 @@ Schedule schedule_of(const std::string& name, const PipelineOptions& options) {
 }
 
 void draw(const PipelineOptions& options) {
-  if (!options.name.empty() && !options.schedule.empty() && options.name != options.schedule)
-    throw UsageError(
-        fmt::format("name one schedule, not {} and --schedule {}", options.name, options.schedule));
-  const std::string given = options.name.empty() ? options.schedule : options.name;
-  const std::string name = given.empty() ? "1f1b" : given;
+  const std::string& name = options.schedule;
   const Schedule schedule = schedule_of(name, options);
   const std::vector<std::string> findings = verify(schedule);
   if (!findings.empty()) fail("{}: {}", name, fmt::join(findings, "\n"));
@@ -178,9 +170,8 @@ void add_step_pipeline_command(CLI::App& step) {
   const Command<PipelineOptions> option(
       step, "pipeline", "Draw a pipeline schedule: what each rank computes when", draw);
   PipelineOptions& args = *option.args;
-  const std::string names = schedule_names() + "; csv:FILE reads your own";
-  option("SCHEDULE", args.name, names + " [1f1b]");
-  option("--schedule NAME", args.schedule, "The same as an option");
+  option("SCHEDULE,--schedule NAME", args.schedule,
+         schedule_names() + "; csv:FILE reads your own [1f1b]");
   option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));
   option("--micro-batches M", args.micro_batches, "Micro-batches of a step [8]", in_range(1, 1024));
   option("--stages-per-rank V", args.stages_per_rank, "Stages on each rank, for interleaved [2]",

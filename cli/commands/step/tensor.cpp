@@ -54,8 +54,7 @@ void add_step_tensor_command(CLI::App& step) {
   option("--dtype TYPE", args.dtype, "fp32, fp64 or bf16 [fp32]", one_of({"fp32", "fp64", "bf16"}));
   option.flag("--sequence-parallel", args.sequence_parallel,
               "Outside of the divided matrices each rank has only its tokens");
-  option("--json FILE", args.json,
-         "Write matrices, calls and bytes to this file; - writes them to standard output");
+  add_json_option(option.command(), args.json);
 }
 
 }  // namespace ringside::cli

@@ -83,23 +83,9 @@ std::vector<std::string> memory_texts(const TrainingPlan& plan) {
   const auto model = planning::model_from(plan.config, plan.model_name);
   const planning::Plan run = run_plan_of(plan, plan.mesh->data_ranks());
   const int stages = plan.mesh->shape.size(parallel::Axis::pp);
-  std::string same;  // of the stages from `first` on
-  int first = 0;
-  const auto end_line = [&](int last) {
-    const std::string who = stages == 1     ? "each rank"
-                            : first == last ? fmt::format("pp={}", first)
-                                            : fmt::format("pp={} to {}", first, last);
-    lines.push_back(fmt::format("{}: {}", who, same));
-  };
-  for (int stage = 0; stage < stages; ++stage) {
-    const std::string here = memory_text(planning::memory_of_rank(model, run, stage));
-    if (stage > 0 && here != same) {
-      end_line(stage - 1);
-      first = stage;
-    }
-    same = here;
-  }
-  end_line(stages - 1);
+  for (int stage = 0; stage < stages; ++stage)
+    lines.push_back(fmt::format("{}: {}", stages == 1 ? "each rank" : fmt::format("pp={}", stage),
+                                memory_text(planning::memory_of_rank(model, run, stage))));
   return lines;
 }
 

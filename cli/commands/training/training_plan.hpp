@@ -53,9 +53,8 @@ training::Options shared_options(const TrainingPlan& plan, const DeviceOption& d
 std::string model_text(const TrainingPlan& plan);             // "tiny: 857k parameters in fp32"
 std::string ranks_text(const TrainingPlan& plan, int ranks);  // "2 over shm, flat, 1 thread each"
 std::string batch_text(const TrainingPlan& plan, int ranks);
-// What the ranks of each pipeline stage of a mesh need, estimated before the run: "pp=0: 25.1 MB
-// (parameters 6.3 MB, ...)". Neighbouring stages that need the same share a line. Without a mesh
-// none.
+// What the ranks with each pp coordinate of a mesh need, estimated before the run: "pp=0: 25.1 MB
+// (parameters 6.3 MB, ...)". Without a mesh none.
 std::vector<std::string> memory_texts(const TrainingPlan& plan);
 
 std::string data_text(const TrainingPlan& plan);

@@ -172,9 +172,9 @@ TEST_CASE("wrong arguments get one sentence") {
   CHECK(error_of({}, 2) ==
         "ringside: --model is required: a name, or the path of a config.json\n"
         "Try: ringside account --help\n");
-  CHECK(error_of({"--model", "xxl", "--memory", "80TB"}, 2) ==
-        "ringside: --memory 80TB: a size such as 80GB (10^9 bytes) or 80GiB (2^30) is expected\n"
-        "Try: ringside account --help\n");
+  CHECK(error_of({"--model", "xxl", "--memory", "80 cards"}, 2) ==
+        "ringside: --memory: '80 cards' is not a number of bytes: write 4B, 64KB (64000 bytes), "
+        "64KiB (65536 bytes), 10MB or 1GB\nTry: ringside account --help\n");
   CHECK(error_of({"--model", "lab", "--mesh", "dp=3", "--batch", "8"}) ==
         "ringside: a batch of 8 sequences does not divide into micro-batches of 1 on 3 "
         "data-parallel ranks\n");

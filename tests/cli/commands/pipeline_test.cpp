@@ -251,7 +251,7 @@ TEST_CASE("wrong arguments get a sentence") {
         "ringside: there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, zb_h1 "
         "and zb_v, and csv:FILE for your own\n");
   CHECK(error_of({"step", "pipeline", "gpipe", "--schedule", "1f1b"}) ==
-        "ringside: name one schedule, not gpipe and --schedule 1f1b\nTry: ringside step --help\n");
+        "ringside: --schedule takes one value, not 2\nTry: ringside step --help\n");
   CHECK(
       error_of(
           {"prove", "pipeline", "--schedule", "interleaved", "-n", "4", "--micro-batches", "7"}) ==

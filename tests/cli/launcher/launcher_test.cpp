@@ -161,7 +161,7 @@ TEST_CASE("the launcher names a rank that fails with its exit code and ends the 
   CHECK(outcome.exit_code == 3);
   CHECK(outcome.err ==
         "ringside: rank 1 ended with exit code 3\n"
-        "ringside: still running after 0.3 s: ranks 0, 2, 3; sending SIGTERM\n");
+        "ringside: still running after 0.3 s: ranks 0, 2 and 3; sending SIGTERM\n");
   CHECK(outcome.survivors == "");
   CHECK(outcome.seconds < 10);
 }
@@ -174,7 +174,7 @@ TEST_CASE("the launcher names a killed rank with its signal") {
   const auto outcome = program.wait();
   CHECK(outcome.exit_code == 128 + SIGKILL);
   CHECK(contains(outcome.err, "ringside: rank 2 was killed by signal 9 (SIGKILL)\n"));
-  CHECK(contains(outcome.err, "ranks 0, 1; sending SIGTERM\n"));
+  CHECK(contains(outcome.err, "ranks 0 and 1; sending SIGTERM\n"));
   CHECK(outcome.survivors == "");
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("stubborn ranks are killed after the grace period or at the second sig
   CHECK(outcome.exit_code == 128 + SIGINT);
   CHECK(outcome.err ==
         "ringside: SIGINT: ending all ranks (once more to kill them)\n"
-        "ringside: still running after 0.3 s: ranks 0, 1; sending SIGKILL\n");
+        "ringside: still running after 0.3 s: ranks 0 and 1; sending SIGKILL\n");
   CHECK(outcome.survivors == "");
 
   Program twice(launch_script({"-n", "2", "--grace", "30"}, stubborn));
