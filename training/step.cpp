@@ -1,5 +1,6 @@
 #include "training/step.hpp"
 
+#include "autograd/optim/clip.hpp"
 #include "training/phase.hpp"
 
 namespace ringside::training {
@@ -20,7 +21,10 @@ StepNumbers take_step(ParallelStrategy& strategy, const transformer::Model& mode
   step.loss = strategy.run_batches(model, micro_batches);
   tell("batches");
   phase("finish gradients", [&] { strategy.finish_gradients(); });
-  phase("clip", [&] { step.gradient_norm = strategy.clip_gradients(optimizer, clip); });
+  phase("clip", [&] {
+    step.gradient_norm = strategy.gradient_norm(optimizer);
+    if (clip > 0) optimizer.set_gradient_scale(autograd::clip_factor(step.gradient_norm, clip));
+  });
   phase("optimizer", [&] { strategy.step(optimizer); });
   return step;
 }

@@ -137,15 +137,6 @@ void run_or_abort(std::span<collectives::ProcessGroup> groups, Body body) {
   }
 }
 
-void run_on_threads(const RanksOption& option,
-                    const std::function<void(collectives::ProcessGroup& group)>& body) {
-  if (outer_launcher())
-    throw UsageError(
-        "--backend threads keeps all ranks in one process, but an outer launcher started this one "
-        "as one of several: leave out --backend, or run without a launcher");
-  collectives::run_threads(option.wanted(), body);
-}
-
 }  // namespace
 
 void run_on_ranks(
@@ -158,8 +149,12 @@ void run_on_ranks(
         "--backend threads keeps all ranks in one process, so no other backend can take turns with "
         "it: name it alone");
   if (threads || !is_rank(option)) prepare(option.wanted(), option.wanted());
+  if (threads && outer_launcher())
+    throw UsageError(
+        "--backend threads keeps all ranks in one process, but an outer launcher started this one "
+        "as one of several: leave out --backend, or run without a launcher");
   if (threads)
-    return run_on_threads(option, [&](collectives::ProcessGroup& group) {
+    return collectives::run_threads(option.wanted(), [&](collectives::ProcessGroup& group) {
       body(std::span(&group, 1), option.wanted());
     });
   become_rank(option);

@@ -64,6 +64,13 @@ double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& 
   return longest;
 }
 
+// What each of n ranks sends in one of the calls, in a ring.
+double ring_bytes(const Calls& calls, std::int64_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  const double passes = calls.collective == collectives::Collective::all_reduce ? 2 : 1;
+  return passes * (n - 1) / n * calls.bytes;
+}
+
 // What a rank of a stage sends, by level and axis.
 class Loads {
  public:
@@ -96,9 +103,7 @@ class Loads {
  private:
   void add(const std::string& axis, const Calls& calls, const RankGroup& group, double times) {
     if (calls.count == 0 || group.count < 2) return;
-    const double n = static_cast<double>(group.count),
-                 whole = calls.collective == collectives::Collective::all_reduce ? 2 : 1;
-    sends(axis, group, times * calls.count * whole * (n - 1) / n * calls.bytes);
+    sends(axis, group, times * calls.count * ring_bytes(calls, group.count));
   }
 
   void message(int stage, int other, double times) {
@@ -138,12 +143,9 @@ class Loads {
 
 // What a rank sends, for the engine whose links are shared: rings along dp.
 Transfers transfers_of(const Plan& plan, const PlanLoad& load) {
-  const auto n = static_cast<double>(plan.mesh.size(Axis::dp));
   Transfers transfers{load.message_bytes, {}};
-  for (const StageLoad& stage : load.stages) {
-    const double whole = stage.reduce.collective == collectives::Collective::all_reduce ? 2 : 1;
-    transfers.bucket_bytes.push_back(whole * (n - 1) / n * stage.reduce.bytes);
-  }
+  for (const StageLoad& stage : load.stages)
+    transfers.bucket_bytes.push_back(ring_bytes(stage.reduce, plan.mesh.size(Axis::dp)));
   return transfers;
 }
 

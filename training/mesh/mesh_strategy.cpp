@@ -120,7 +120,7 @@ void MeshStrategy::add_gradients(const GradientSum& sum) const {
   for_each_view([](const Tensor& view, const Tensor& gradient) { gradient.copy_(view); });
 }
 
-double MeshStrategy::clip_gradients(Optimizer& optimizer, double max_norm) {
+double MeshStrategy::gradient_norm(const Optimizer& optimizer) {
   const LocalParameters local = inner_->local_parameters(optimizer);
   // A number for each parameter of the whole model, added up in the order of a single process,
   // where decayed parameters come first: so a pipeline, whose stages hold whole parameters, clips
@@ -138,9 +138,7 @@ double MeshStrategy::clip_gradients(Optimizer& optimizer, double max_norm) {
   for (const bool decayed : {true, false})
     for (std::size_t i = 0; i < squares.size(); ++i)
       if (table_.entries()[i].is_decayed() == decayed) sum += squares[i];
-  const double norm = std::sqrt(sum);
-  if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
-  return norm;
+  return std::sqrt(sum);
 }
 
 bool MeshStrategy::same_everywhere(double integer) {

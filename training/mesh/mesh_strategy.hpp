@@ -59,7 +59,7 @@ class MeshStrategy final : public ParallelStrategy {
   LocalParameters local_parameters(const autograd::Optimizer& optimizer) const override {
     return inner_->local_parameters(optimizer);
   }
-  double clip_gradients(autograd::Optimizer& optimizer, double max_norm) override;
+  double gradient_norm(const autograd::Optimizer& optimizer) override;
   void step(autograd::Optimizer& optimizer) override { inner_->step(optimizer); }
   void clear_gradients(autograd::Optimizer& optimizer) override {
     inner_->clear_gradients(optimizer);

@@ -22,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/optim/clip.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/work.hpp"
 #include "training/strategies/parallel_strategies.hpp"
@@ -102,10 +101,8 @@ class ShardedStrategy : public GroupStrategy<Method> {
   using GroupStrategy<Method>::GroupStrategy;
   using SeeTensor = ParallelStrategy::SeeTensor;
 
-  double clip_gradients(autograd::Optimizer& optimizer, double max_norm) override {
-    const double norm = std::sqrt(partitioned(optimizer).grad_norm_squared());
-    if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
-    return norm;
+  double gradient_norm(const autograd::Optimizer& optimizer) override {
+    return std::sqrt(partitioned(optimizer).grad_norm_squared());
   }
   ParallelStrategy::LocalParameters local_parameters(
       const autograd::Optimizer& optimizer) const override {

@@ -55,13 +55,11 @@ ParallelStrategy::LocalParameters ParallelStrategy::local_parameters(
   return local;
 }
 
-double ParallelStrategy::clip_gradients(autograd::Optimizer& optimizer, double max_norm) {
+double ParallelStrategy::gradient_norm(const autograd::Optimizer& optimizer) {
   std::vector<Tensor> parameters;
   for (const autograd::NamedTensor& each : local_parameters(optimizer).tensors)
     parameters.push_back(each.tensor);
-  const double norm = std::sqrt(autograd::grad_norm_squared(parameters));
-  if (max_norm > 0) optimizer.set_gradient_scale(autograd::clip_factor(norm, max_norm));
-  return norm;
+  return std::sqrt(autograd::grad_norm_squared(parameters));
 }
 
 void ParallelStrategy::visit_parameters(const autograd::Module& model, const SeeTensor& see) const {

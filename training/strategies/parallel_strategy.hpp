@@ -8,7 +8,7 @@
 //                                       the strategy may already communicate from the hooks of the
 //                                       parameters
 //     finish_gradients()                gradients become those of the whole batch
-//     clip_gradients(optimizer, max)    ... with a norm of at most max
+//     gradient_norm(optimizer)          of all of them; the optimizer scales them down by it
 //     step(optimizer)                   parameters are updated, identically on every rank
 //
 // The methods in ddp/ and zero/ do not include this file.
@@ -83,10 +83,9 @@ class ParallelStrategy {
   virtual std::unique_ptr<autograd::Optimizer> make_optimizer(
       std::vector<autograd::ParameterGroup> groups, const MakeOptimizer& make);
 
-  // Returns the norm of all gradients of the model, taken as one vector, before clipping. If
-  // max_norm > 0 and the norm is larger, scales all gradients so that it becomes max_norm. A
-  // strategy that shards gradients sums the squares over ranks.
-  virtual double clip_gradients(autograd::Optimizer& optimizer, double max_norm);
+  // The norm of all gradients of the model, taken as one vector: the same on every rank. A strategy
+  // that shards gradients sums the squares over ranks.
+  virtual double gradient_norm(const autograd::Optimizer& optimizer);
 
   // Updates the parameters. Afterwards they are identical on every rank.
   virtual void step(autograd::Optimizer& optimizer) { optimizer.step(); }
