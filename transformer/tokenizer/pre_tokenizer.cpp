@@ -119,7 +119,7 @@ PreTokenizer::PreTokenizer(const Json& json) {
   if (type_of(json) == "Sequence") {
     const Json list = json.value("pretokenizers", Json());
     require(list.is_array(), "its pre_tokenizer Sequence has no list of pretokenizers");
-    stages.assign(list.begin(), list.end());
+    stages = list.get<std::vector<Json>>();
   }
   std::string last;  // the type of the stage before
   for (const Json& stage : stages) {
