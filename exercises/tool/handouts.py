@@ -5,23 +5,32 @@ exercises/README.md and README.zh.md.
     handouts.py [NN ...]     prints each fault and exits 1 if there are any
     handouts.py --table      writes the tables again, from exercise.json
 
-Both languages have the same headings, numbers, code blocks and names in backticks, section by section. Points,
-hours, cases and the output of a check agree with exercise.json. Links and the figure exist beside the handout,
-because it is exported with them. Terms of docs/glossary.md have their Chinese names.
+Each language has the same sections, and says the same in its own sentences: numbers, commands, names in backticks,
+tables and code blocks agree, section by section. Numbers up to 12 may be words in one language; a line of code with
+Chinese words agrees with its English line if its numbers do. Points, hours, cases and the output of a check agree
+with exercise.json. Links and the figure exist beside the handout, because it is exported with them. A term of
+docs/glossary.md stands in the Chinese text under its Chinese name, or as the English term.
+
+An exercise has a handout in each language in which exercise.json gives it a title.
 """
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 
 import cut
 
 ROOT = Path(__file__).resolve().parents[2]
 LANGUAGES = ["en", "zh"]
-HEADINGS = {"en": ["Why", "What you write", "What right means", "A check", "In the debugger", "Measure it", "Two questions", "Time and CS336"],
-            "zh": ["为什么", "你要写什么", "怎样算对", "一次检查", "在调试器里", "测一测", "两个问题", "用时与 CS336"]}
-WRITE, CASES, CHECK, MAPS = 1, 2, 3, 7  # places in HEADINGS
-LONGEST = 110  # lines: two pages
+# The sections, in this order. OPTIONAL ones may stand anywhere after the first.
+SECTIONS = ["Why", "What you write", "What right means", "A check", "In the debugger", "Measure it", "Two questions", "Time and CS336"]
+OPTIONAL = ["A worked example", "Sources"]
+CHINESE = {"Why": ["为什么"], "What you write": ["你要写什么", "要写什么"], "What right means": ["评分标准", "怎样算对"],
+           "A check": ["运行检查", "一次检查"], "In the debugger": ["用调试器查看", "在调试器里"],
+           "Measure it": ["动手测量", "测一测"], "Two questions": ["思考题", "两个问题"],
+           "Time and CS336": ["用时与 CS336"], "A worked example": ["算一个例子"], "Sources": ["资料来源"]}
+ENGLISH = {name: section for section, names in CHINESE.items() for name in names}
+LONGEST = 240  # lines
+SMALL = 12  # numbers up to this one may be words
 # Terms of the glossary that are everyday words, too.
 EVERYDAY = {"work", "plan", "position", "unit", "stage", "storage"}
 
@@ -40,18 +49,30 @@ def head(exercise, lang):
 
 
 class Handout:
+    """The sections of a handout by their English names; "" is what stands before the first one."""
+
     def __init__(self, text):
         self.lines = text.split("\n")
-        self.headings = [line[3:] for line in self.lines if line.startswith("## ")]
-        bodies = re.split(r"^## .*\n", text, flags=re.M)
-        self.code = [re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", body, flags=re.M) for body in bodies]
-        self.prose = [re.sub(r"^    .*\n", "", body, flags=re.M) for body in bodies]
-        self.names = [Counter(re.findall(r"`([^`]+)`", prose)) for prose in self.prose]
-        self.numbers = [Counter(re.findall(r"\d+(?:\.\d+)?", prose)) for prose in self.prose]
+        headings = [line[3:] for line in self.lines if line.startswith("## ")]
+        self.sections = [ENGLISH.get(each, each) for each in headings]
+        bodies = dict(zip(["", *self.sections], re.split(r"^## .*\n", text, flags=re.M)))
+        self.code = {name: re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", body, flags=re.M) for name, body in bodies.items()}
+        self.prose = {name: re.sub(r"^    .*\n", "", body, flags=re.M) for name, body in bodies.items()}
 
-    def section(self, place):
-        """Prose and code under HEADINGS[place]."""
-        return self.prose[1 + place] + "".join(self.code[1 + place])
+    def names(self, section):
+        return set(re.findall(r"`([^`]+)`", self.prose[section]))
+
+    def numbers(self, section):
+        """Without those that may be words, and without links, whose targets are paths."""
+        prose = re.sub(r"\]\([^)]*\)", "]", self.prose[section]).replace(",", " ").replace("\u202f", "")
+        found = re.findall(r"\d+(?:\.\d+)?", prose)
+        return {each for each in found if "." in each or int(each) > SMALL}
+
+    def rows(self, section):
+        return len(re.findall(r"^\|", self.prose[section], flags=re.M))
+
+    def all_of(self, section):
+        return self.prose[section] + "".join(self.code[section])
 
 
 def faults_of(folder, exercise, lang):
@@ -60,29 +81,32 @@ def faults_of(folder, exercise, lang):
     title, facts = head(exercise, lang)
     if handout.lines[0] != title or handout.lines[2:3] != [facts]:
         yield f"it must begin with \"{title}\", an empty line, and \"{facts}\""
-    if handout.headings != HEADINGS[lang]:
-        yield f"its headings are {handout.headings}, expected {HEADINGS[lang]}"
+    if [each for each in handout.sections if each not in OPTIONAL] != SECTIONS or len(set(handout.sections)) < len(handout.sections):
+        yield (f"its sections are {handout.sections}, expected {SECTIONS}" + f", and {OPTIONAL} where you need them"
+               + " (in Chinese: " + ", ".join(CHINESE[each][0] for each in SECTIONS + OPTIONAL) + ")" * (lang == "zh"))
         return
     if len(handout.lines) > LONGEST:
-        yield f"it has {len(handout.lines)} lines; two pages are at most {LONGEST}"
+        yield f"it has {len(handout.lines)} lines, at most {LONGEST} are read"
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if "://" not in target and not (folder / target).is_file():
             yield f"it links to {target}, which is not beside it (it is exported without the rest of the tree)"
+    if "With Ringside built" in text:
+        yield "it says \"With Ringside built\": students have an export, and type ./exercise ringside ..."
     if (folder / "figure.json").exists() and not re.search(r"!\[[^\]]+\]\(figure\.svg\)", text):
         yield "it does not show figure.svg, with a description in ![...]"
     for each in exercise["cut"]:
         for name in (Path(each["file"]).name, each["function"].split("(")[0].split("::")[-1]):
-            if name not in handout.section(WRITE):
-                yield f"\"{HEADINGS[lang][WRITE]}\" does not name {name}, which the student writes"
-    shown = re.findall(r"^\| `([\w-]+)` \| (\d+) \| ([\d, ]*) \| ([\d, ]*?) ?\|", handout.prose[1 + CASES], flags=re.M)
+            if name not in handout.all_of("What you write"):
+                yield f"\"What you write\" does not name {name}, which the student writes"
+    shown = re.findall(r"^\| `([\w-]+)` \| (\d+) \| ([\d, ]*) \| ([\d, ]*?) ?\|", handout.prose["What right means"], flags=re.M)
     worlds = lambda numbers: ", ".join(map(str, numbers))
     expected = [(case["id"], str(case["points"]), worlds(case["worlds"]), worlds(case.get("hidden", []))) for case in exercise["cases"]]
     if shown != expected:
         yield f"its table of cases has {shown}, exercise.json has {expected}"
-    yield from faults_of_output("".join(handout.code[1 + CHECK]), exercise)
+    yield from faults_of_output("".join(handout.code["A check"]), exercise)
     for name in (each.split(": ")[-1] for each in exercise["cs336"]):
-        if name not in handout.section(MAPS):
-            yield f"\"{HEADINGS[lang][MAPS]}\" does not name {name}"
+        if name not in handout.all_of("Time and CS336"):
+            yield f"\"Time and CS336\" does not name {name}"
 
 
 def faults_of_output(output, exercise):
@@ -98,24 +122,38 @@ def faults_of_output(output, exercise):
         yield "it shows no sentence about a wrong answer of exercise.json"
 
 
+def agree(english, chinese):
+    """Whether two blocks of code are the same, but for words in lines that have Chinese ones."""
+    here, there = english.split("\n"), chinese.split("\n")
+    numbers = lambda line: re.findall(r"\d+(?:\.\d+)?", line)
+    return len(here) == len(there) and all(
+        left == right or re.search(r"[\u4e00-\u9fff]", right) and numbers(left) == numbers(right) for left, right in zip(here, there))
+
+
 def differences(english, chinese):
-    """Between two handouts whose headings are as they must be."""
-    for place, (heading, here, there) in enumerate(zip(["the head"] + english.headings, english.code, chinese.code)):
-        if here != there:
-            yield f"\"{heading}\": the code blocks differ between the languages"
-        for what, left, right in (("number", english.numbers[place], chinese.numbers[place]), ("name", english.names[place], chinese.names[place])):
+    """Between two handouts whose sections are as they must be."""
+    if english.sections != chinese.sections:
+        yield f"the sections are {english.sections} in English, {chinese.sections} in Chinese"
+        return
+    for section in english.prose:
+        here, there, where = english.code[section], chinese.code[section], f"\"{section or 'the head'}\""
+        if len(here) != len(there) or not all(map(agree, here, there)):
+            yield f"{where}: the code blocks differ between the languages"
+        if english.rows(section) != chinese.rows(section):
+            yield f"{where}: the tables have {english.rows(section)} rows in English, {chinese.rows(section)} in Chinese"
+        for what, left, right in (("number", english.numbers(section), chinese.numbers(section)), ("name", english.names(section), chinese.names(section))):
             for each, sign in [(each, "only in English") for each in left - right] + [(each, "only in Chinese") for each in right - left]:
-                yield f"\"{heading}\": the {what} {each} is {sign}, or more often there"
-        for term, name in lacking_terms(english.prose[place], chinese.prose[place]):
-            yield f"\"{heading}\" speaks of a {term}, but the Chinese text lacks {name} (docs/glossary.md)"
+                yield f"{where}: the {what} {each} is {sign}"
+        for term, name in lacking_terms(english.prose[section], chinese.prose[section]):
+            yield f"{where} speaks of a {term}, but the Chinese text lacks {name} (docs/glossary.md)"
 
 
 def lacking_terms(english, chinese, everyday=EVERYDAY):
-    """(term, Chinese name) of the terms of the glossary in `english` whose Chinese name `chinese` lacks."""
+    """(term, Chinese name) of the terms of the glossary in `english` that `chinese` has under neither name."""
     rows = re.findall(r"^\| ([\w -]+?) \|.*\| ([^|]+?) \|$", (ROOT / "docs/glossary.md").read_text(), flags=re.M)
     english = re.sub(r"`[^`]*`", "", english)
     for term, name in rows:
-        if term not in everyday and re.search(rf"\b{term}s?\b(?!\()", english, flags=re.I) and name not in chinese:
+        if term not in everyday and re.search(rf"\b{term}s?\b(?!\()", english, flags=re.I) and name not in chinese and term not in chinese.lower():
             yield term, name
 
 
@@ -128,7 +166,7 @@ def faults_of_figure(folder):
 
 def faults(exercise):
     folder = ROOT / "exercises" / exercise["id"]
-    files = {lang: folder / f"handout.{lang}.md" for lang in LANGUAGES}
+    files = {lang: folder / f"handout.{lang}.md" for lang in exercise["title"]}
     for lang, file in files.items():
         if not file.exists():
             yield f"handout.{lang}.md is missing"
@@ -136,9 +174,9 @@ def faults(exercise):
             yield from (f"handout.{lang}.md: {fault}" for fault in faults_of(folder, exercise, lang))
     if (folder / "figure.json").exists():
         yield from faults_of_figure(folder)
-    if all(file.exists() for file in files.values()):
+    if len(files) == len(LANGUAGES) and all(file.exists() for file in files.values()):
         english, chinese = (Handout(files[lang].read_text()) for lang in LANGUAGES)
-        if len(english.headings) == len(chinese.headings) == len(HEADINGS["en"]):
+        if all([each for each in handout.sections if each not in OPTIONAL] == SECTIONS for handout in (english, chinese)):
             yield from differences(english, chinese)
 
 
@@ -157,7 +195,7 @@ def exercise_rows(exercises, lang):
     """A line for each exercise, with a link to its handout where there is one."""
     for each in exercises:
         letters = [names["en"][-2] for names, numbers in TRACKS if numbers and number_of(each) in numbers]
-        title, target = f"{number_of(each)} {each['title'][lang]}", f"{each['id']}/handout.{lang}.md"
+        title, target = f"{number_of(each)} {each['title'].get(lang, each['title']['en'])}", f"{each['id']}/handout.{lang}.md"
         title = f"[{title}]({target})" if (ROOT / "exercises" / target).exists() else title
         yield f"| {title} | {each['hours']} | {each['points']} | {' '.join(letters)} |\n"
 

@@ -75,8 +75,8 @@ def export(args):
     for path in kit.libraries:
         copy(path, hidden / "lib" / Path(path).name)
     copy(kit.program, hidden / "ringside-judge", 0o755)
+    copy(kit.ringside, hidden / "ringside", 0o755)  # ./exercise ringside
     if any(kits.trains(kit, each) for each in chosen):
-        copy(kit.ringside, hidden / "ringside", 0o755)
         for name in ("training/strategies/group_strategy.hpp", "training/strategies/parallel_strategies.hpp"):
             copy(ROOT / name, hidden / "include" / name)
     for name in ("cut.py", "kit.py", "formats.py", "student.py"):

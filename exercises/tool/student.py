@@ -10,6 +10,7 @@
     ./exercise train 15 [OPTIONS]
                                trains a transformer with your code, in four processes (13, 14, 15, 17, 19, 20, 21);
                                OPTIONS are those of `ringside train`, such as --steps 500 --report report.html
+    ./exercise ringside ...    the program of this course: ./exercise ringside help
     ./exercise reset 15        the starter again; your files are kept in 15-.../before-reset
     ./exercise progress        writes progress.html
     ./exercise submit          writes submission.tar.gz
@@ -159,6 +160,9 @@ class Course:
         print(f"ringside {shlex.join(command)}", flush=True)
         os.execv(self.kit.ringside, [self.kit.ringside, *command])
 
+    def ringside(self, *arguments):
+        os.execv(self.kit.ringside, ["ringside", *arguments])
+
     def reset(self, exercise):
         before = self.where(exercise) / "before-reset"
         before.mkdir(exist_ok=True)
@@ -201,6 +205,8 @@ def main(folder, arguments):
     try:
         if command == "check" and len(rest) == 3 and rest[1] == "--program":
             return 0 if course.check_program(course.kit.find(rest[0]), rest[2]) else 1
+        if command == "ringside":
+            course.ringside(*rest)
         if command == "check":
             chosen = [course.kit.find(name) for name in rest] or course.kit.exercises
             return 0 if all([course.check(exercise) for exercise in chosen]) else 1
