@@ -144,8 +144,8 @@ def differences(english, chinese):
         for what, left, right in (("number", english.numbers(section), chinese.numbers(section)), ("name", english.names(section), chinese.names(section))):
             for each, sign in [(each, "only in English") for each in left - right] + [(each, "only in Chinese") for each in right - left]:
                 yield f"{where}: the {what} {each} is {sign}"
-        for term, name in lacking_terms(english.prose[section], chinese.prose[section]):
-            yield f"{where} speaks of a {term}, but the Chinese text lacks {name} (docs/glossary.md)"
+    for term, name in lacking_terms("".join(english.prose.values()), "".join(chinese.prose.values())):
+        yield f"the English text speaks of a {term}, but the Chinese one lacks {name} (docs/glossary.md)"
 
 
 def lacking_terms(english, chinese, everyday=EVERYDAY):
