@@ -87,7 +87,7 @@ def faults_of(folder, exercise, lang):
         return
     if len(handout.lines) > LONGEST:
         yield f"it has {len(handout.lines)} lines, at most {LONGEST} are read"
-    for target in re.findall(r"\]\(([^)#\s]+)", text):
+    for target in re.findall(r"\]\(([^)#\s]+)", re.sub(r"`[^`\n]*`", "", text)):
         if "://" not in target and not (folder / target).is_file():
             yield f"it links to {target}, which is not beside it (it is exported without the rest of the tree)"
     if "With Ringside built" in text:
