@@ -19,7 +19,7 @@ Verdict judge_mean(const Run& run) {
   const double mean = (run.world + 1) / 2.0;
   for (int rank = 0; rank < run.world; ++rank)
     for (const double seen : run.ranks[rank].get<std::vector<double>>()) {
-      if (seen == mean) continue;
+      if (std::abs(seen - mean) <= 1e-12 * mean) continue;  // divided before or after the sum
       std::string why;
       if (seen == mean * run.world) why = ": that is the sum";
       if (seen == rank + 1) why = ": that is what this rank began with";
