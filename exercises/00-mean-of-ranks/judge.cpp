@@ -19,9 +19,9 @@ Verdict judge_mean(const Run& run) {
   const double mean = (run.world + 1) / 2.0;
   for (int rank = 0; rank < run.world; ++rank)
     for (const double seen : run.ranks[rank].get<std::vector<double>>()) {
-      if (std::abs(seen - mean) <= 1e-12 * mean) continue;  // divided before or after the sum
+      if (std::abs(seen - mean) < 1e-12) continue;  // a division before the sum rounds
       std::string why;
-      if (seen == mean * run.world) why = ": that is the sum";
+      if (std::abs(seen - mean * run.world) < 1e-9) why = ": that is the sum";
       if (seen == rank + 1) why = ": that is what this rank began with";
       if (std::abs(seen * run.world - mean) < 1e-9)
         why = fmt::format(": it has been divided by {} twice", run.world);
