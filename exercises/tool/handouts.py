@@ -24,11 +24,9 @@ LANGUAGES = ["en", "zh"]
 # The sections, in this order. OPTIONAL ones may stand anywhere after the first.
 SECTIONS = ["Why", "What you write", "What right means", "A check", "In the debugger", "Measure it", "Two questions", "Time and CS336"]
 OPTIONAL = ["A worked example", "Sources"]
-CHINESE = {"Why": ["为什么"], "What you write": ["你要写什么", "要写什么"], "What right means": ["评分标准", "怎样算对"],
-           "A check": ["运行检查", "一次检查"], "In the debugger": ["用调试器查看", "在调试器里"],
-           "Measure it": ["动手测量", "测一测"], "Two questions": ["思考题", "两个问题"],
-           "Time and CS336": ["用时与 CS336"], "A worked example": ["算一个例子"], "Sources": ["资料来源"]}
-ENGLISH = {name: section for section, names in CHINESE.items() for name in names}
+CHINESE = {"Why": "为什么", "What you write": "要写什么", "What right means": "评分标准", "A check": "运行检查", "In the debugger": "用调试器查看",
+           "Measure it": "动手测量", "Two questions": "思考题", "Time and CS336": "用时与 CS336", "A worked example": "算一个例子", "Sources": "资料来源"}
+ENGLISH = {name: section for section, name in CHINESE.items()}
 LONGEST = 240  # lines
 SMALL = 12  # numbers up to this one may be words
 # Terms of the glossary that are everyday words, too.
@@ -83,7 +81,7 @@ def faults_of(folder, exercise, lang):
         yield f"it must begin with \"{title}\", an empty line, and \"{facts}\""
     if [each for each in handout.sections if each not in OPTIONAL] != SECTIONS or len(set(handout.sections)) < len(handout.sections):
         yield (f"its sections are {handout.sections}, expected {SECTIONS}" + f", and {OPTIONAL} where you need them"
-               + " (in Chinese: " + ", ".join(CHINESE[each][0] for each in SECTIONS + OPTIONAL) + ")" * (lang == "zh"))
+               + " (in Chinese: " + ", ".join(CHINESE[each] for each in SECTIONS + OPTIONAL) + ")" * (lang == "zh"))
         return
     if len(handout.lines) > LONGEST:
         yield f"it has {len(handout.lines)} lines, at most {LONGEST} are read"
