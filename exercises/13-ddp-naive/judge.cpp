@@ -19,7 +19,7 @@ Json collect_calls(World& world) {
   return calls_of_all_kinds(world, student_naive);
 }
 Verdict judge_calls(const Run& run) {
-  return judge_calls_like_witness(run);
+  return judge_calls_of_all_kinds(run, false);
 }
 
 Json collect_missing(World& world) {

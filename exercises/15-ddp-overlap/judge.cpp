@@ -42,7 +42,7 @@ Json collect_calls(World& world) {
 }
 
 Verdict judge_calls(const Run& run) {
-  return judge_calls_like_witness(run);
+  return judge_calls_of_all_kinds(run, false);
 }
 
 // Three micro-batches, the first two under no_sync().

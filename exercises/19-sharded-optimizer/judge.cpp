@@ -2,7 +2,6 @@
 // random numbers, so no model is needed.
 #include <algorithm>
 
-#include "base/trace.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
 #include "exercises/judge/zero/optimizer_training.hpp"
@@ -63,6 +62,10 @@ Json owners_of(const zero::PartitionedOptimizer& optimizer) {
   return owners;
 }
 
+std::string sentence_of(std::string_view collective, std::uint64_t bytes, int root) {
+  return fmt::format("{} of {} bytes from rank {}", collective, bytes, root);
+}
+
 // One step. With gradients of its own on each rank, a parameter moves by those of its owner.
 template <bool own_gradients>
 Json collect_step(World& world) {
@@ -70,18 +73,18 @@ Json collect_step(World& world) {
   const auto parameters = make_parameters(random_sizes(world.seed()), world.seed(), world.rank());
   const auto optimizer = student_optimizer({{parameters, 0.01, 0}}, world.group(), make_adamw);
   set_gradients(parameters, world.seed(), 0, own_gradients ? world.rank() : -1);
-  Trace trace;
   const auto before = world.group().traffic().payload_bytes_sent;
+  world.calls().clear();
   std::string error;
   try {
-    const Trace::On on(trace);
     optimizer->step();
   } catch (const Error& thrown) {
     error = thrown.what();  // owners that differ explain it
   }
   Json calls = Json::array();
-  for (const Trace::Span& span : trace.spans())
-    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
+  for (const ObservedCall& each : world.calls().calls())
+    calls.push_back(
+        sentence_of(collectives::name_of(each.call.collective), each.bytes(), each.call.root));
   return {{"error", error},
           {"owners", owners_of(*optimizer)},
           {"values", values_of(parameters)},
@@ -125,8 +128,8 @@ Verdict judge_owners(const Run& run) {
   return {};
 }
 
-// One broadcast for each parameter, from the owner that ranges() names: so many bytes from each
-// rank.
+// One broadcast for each parameter, from the owner that ranges() names, in any order and under any
+// name: so many bytes from each rank.
 Verdict judge_bytes(const Run& run) {
   if (Verdict error = first_error(run); !error.says.empty()) return error;
   const std::vector<int> sizes = random_sizes(run.seed);
@@ -134,13 +137,14 @@ Verdict judge_bytes(const Run& run) {
     std::vector<std::string> calls = mine.at("calls"), expected;
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      expected.push_back(fmt::format("broadcast of p{}", i));
-      bytes += broadcast_bytes(sizes[i], run.world, rank, mine.at("owners").at(i).at(0));
+      const int owner = mine.at("owners").at(i).at(0);
+      expected.push_back(sentence_of("broadcast", 4 * static_cast<std::uint64_t>(sizes[i]), owner));
+      bytes += broadcast_bytes(sizes[i], run.world, rank, owner);
     }
-    std::sort(calls.begin(), calls.end());
+    std::sort(calls.begin(), calls.end()), std::sort(expected.begin(), expected.end());
     if (calls != expected)
       return fmt::format(
-          "a step made {}; expected one broadcast for each of {} parameters, under its name",
+          "a step made {}; expected one broadcast for each of {} parameters, from its owner",
           calls.empty() ? "no calls" : fmt::format("the calls {}", fmt::join(calls, ", ")),
           sizes.size());
     const std::uint64_t sent = mine.at("sent");

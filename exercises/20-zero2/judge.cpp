@@ -80,15 +80,13 @@ Verdict judge_open(const Run& run) {
 
 Verdict judge_bytes(const Run& run) {
   const zero::ShardPlan plan = plan_of(run);
-  std::vector<std::string> expected;
-  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-    expected.push_back(fmt::format("reduce_scatter of bucket {}", b));
+  const std::vector<std::string> expected(plan.buckets().size(), "reduce_scatter");
   const std::int64_t bytes = plan.padded_bytes() / run.world * (run.world - 1);
   return first_fault(run, [&](int, const Json& seen) -> std::string {
     const std::vector<std::string> calls = seen.at("calls");
     if (calls != expected)
-      return fmt::format("made the calls {}; expected reduce_scatter of bucket 0 to {}",
-                         fmt::join(calls, ", "), expected.size() - 1);
+      return fmt::format("made {} calls: {}; expected {} of reduce_scatter, one for each bucket",
+                         calls.size(), fmt::join(calls, ", "), expected.size());
     if (const std::int64_t sent = seen.at("sent"); sent != bytes)
       return fmt::format("sent {} bytes, expected {}: (p-1)/p of each bucket", sent, bytes);
     return "";

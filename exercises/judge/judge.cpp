@@ -3,6 +3,7 @@
 #include <atomic>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include "base/random.hpp"
 #include "collectives/bootstrap/connect.hpp"
@@ -23,6 +24,7 @@ std::map<std::string_view, CasesOf>& judges() {
 }
 
 std::atomic<int> calls = 0;
+constinit bool reference_is_here = false;
 
 }  // namespace
 
@@ -36,6 +38,14 @@ const Case& find_case(std::string_view exercise, std::string_view id) {
   for (const Case& each : found->second.cases)
     if (each.id == id) return each;
   fail("the judge of {} has no case {}", exercise, id);
+}
+
+bool holds_the_reference() {
+  return reference_is_here;
+}
+
+bool hold_the_reference() {
+  return reference_is_here = true;
 }
 
 void let_program_answer(std::string_view exercise) {
@@ -56,6 +66,28 @@ Verdict first_fault(const Run& run,
 Verdict first_error(const Run& run) {
   return first_fault(run,
                      [](int, const Json& seen) { return seen.at("error").get<std::string>(); });
+}
+
+Run run_of_reference(const Run& run, Json (*collect)(World& world)) {
+  Run expected{run.world, run.seed, std::vector<Json>(static_cast<std::size_t>(run.world))};
+  const auto threads = collectives::make_threads_world(run.world);
+  std::vector<std::string> errors(expected.ranks.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < expected.ranks.size(); ++rank)
+    ranks.emplace_back([&, rank] {
+      collectives::RankInfo info;
+      info.rank = static_cast<int>(rank), info.size = run.world;
+      World world(info, {.transport = "threads", .seed = run.seed, .folder = ""}, threads);
+      try {
+        expected.ranks[rank] = collect(world);
+      } catch (const std::exception& error) {
+        errors[rank] = error.what();
+        world.abort(error.what());
+      }
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::string& error : errors) require(error.empty(), "the reference: {}", error);
+  return expected;
 }
 
 int student_calls() {
@@ -98,14 +130,15 @@ collectives::ProcessGroup& World::group() {
   collectives::ExecutorOptions options;
   options.timeout = Seconds(5);
   options.warn_after = Seconds(0);
-  group_.emplace(collectives::make_schedule_backend(connect(), options),
+  group_.emplace(observed(collectives::make_schedule_backend(connect(), options), calls_),
                  collectives::AlgorithmSelection("all_reduce=ring,reduce_scatter=ring,"
                                                  "all_gather=ring,broadcast=binomial"));
   return *group_;
 }
 
 void World::doing(const std::string& what) const {
-  std::ofstream(fmt::format("{}/{}.doing", options_.folder, rank())) << what;
+  if (!options_.folder.empty())
+    std::ofstream(fmt::format("{}/{}.doing", options_.folder, rank())) << what;
 }
 
 void World::abort(const std::string& cause) noexcept {

@@ -24,6 +24,7 @@
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
+#include "exercises/judge/observed_calls.hpp"
 #include "exercises/judge/student.hpp"
 
 namespace ringside::collectives {
@@ -56,6 +57,7 @@ class World {
   // so that the bytes of each rank are known. A collective that stands still fails after 5 s.
   collectives::Connections connect();
   collectives::ProcessGroup& group();
+  CallObserver& calls() { return *calls_; }  // of group()
 
   // Notes what this rank is about to do, for the sentence about a rank that does not come back.
   void doing(const std::string& what) const;
@@ -67,6 +69,7 @@ class World {
   collectives::RankInfo rank_info_;
   Options options_;
   std::shared_ptr<collectives::ThreadsWorld> threads_;
+  std::shared_ptr<CallObserver> calls_ = std::make_shared<CallObserver>();
   std::optional<collectives::ProcessGroup> group_;
 };
 
@@ -76,6 +79,10 @@ struct Run {
   std::uint64_t seed = 0;
   std::vector<Json> ranks;
 };
+
+// What the ranks of a world of this size and seed return where the reference is the student: in the
+// program that judges, each rank a thread.
+Run run_of_reference(const Run& run, Json (*collect)(World& world));
 
 struct Verdict {
   Verdict() = default;
@@ -107,6 +114,9 @@ struct Judge {
 
 // Throws Error unless there is such a case.
 const Case& find_case(std::string_view exercise, std::string_view id);
+// Whether the reference is in the student's place: reference.cpp is in that program only.
+bool holds_the_reference();
+bool hold_the_reference();
 // Throws Error unless programs may answer.
 void let_program_answer(std::string_view exercise);
 

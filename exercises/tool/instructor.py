@@ -122,8 +122,8 @@ def export_exercise(kit, exercise, out, args):
     for name in [f"exercises/{id}/interface.hpp", f"exercises/{id}/bind.cpp", *exercise.get("include", []),
                  *([f"exercises/{id}/train.cpp"] if kits.trains(kit, exercise) else [])]:
         copy(ROOT / name, hidden / "include" / name)
-    # Without the edits: with the names and sentences of wrong answers a verdict can be named.
-    public = {**exercise, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
+    # Without edits, which show the reference: with the names and sentences of wrong answers a verdict can be named.
+    public = {**{key: value for key, value in exercise.items() if key != "attacks"}, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
     copy(kit.judges[id], hidden / "judges" / f"{id}.o")
     if not args.course:
@@ -180,13 +180,39 @@ def write_manifest(out):
 
 # ---- Grading
 
+# No rights but a user's, although the sandbox makes it root.
+WITHOUT_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"]
+
+
 def sandbox():
-    """A command that runs another one with no network but its own loopback, no view of other processes, and a limit of their
-    number, which the kernel does not hold against root."""
-    command = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
+    """A command that runs another one with no network but its own loopback, no view of other processes, mounts of its own, and a
+    limit of the number of processes, which the kernel does not hold against root."""
+    command = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
                "prlimit", "--nproc=1024", "--"]
     allowed = subprocess.run([*command, "true"], capture_output=True).returncode == 0
     return command if allowed else []
+
+
+def make_read_only(folder):
+    """In the mounts of this sandbox. Whether it worked; the ranks have no right to undo it (WITHOUT_RIGHTS)."""
+    return all(subprocess.run(["mount", *options, folder], capture_output=True).returncode == 0
+               for options in (["--bind", folder], ["-o", "remount,bind,ro"]))
+
+
+def manifest_faults(course):
+    """Files of the course that are not as they were exported."""
+    for line in Path(course, "MANIFEST").read_text().splitlines():
+        digest, name = line.split("  ", 1)
+        path = Path(course, name)
+        if not name.startswith(".ringside/"):
+            continue  # handouts and starters: nothing that grades
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            yield name
+
+
+def verify(course, when):
+    if changed := list(manifest_faults(course)):
+        sys.exit(f"{when}, {changed[0]} of the course is not as in MANIFEST: export the course again")
 
 
 def raise_loopback():
@@ -198,15 +224,23 @@ def raise_loopback():
 def one(args):
     """Inside the sandbox: checks one submission; reads what to do from standard input."""
     given = json.load(sys.stdin)
+    not_allowed = [] if given["sandboxed"] else ["a sandbox of its own"]
     if given["sandboxed"]:
         raise_loopback()
+        if make_read_only(given["course"]) and subprocess.run([*WITHOUT_RIGHTS, "true"], capture_output=True).returncode == 0:
+            kits.LIMITS[:0] = WITHOUT_RIGHTS
+        else:
+            not_allowed.append("a read-only course")
     kit = kits.Kit(given["kit"])
     results = []
     with tempfile.TemporaryDirectory(prefix="ringside-grade-") as build:
         for exercise in kit.exercises:
             results.append(kits.check(kit, exercise, Path(given["folder"]) / exercise["id"], Path(build) / exercise["id"], jobs=2, deadline=kits.PATIENT,
                                       hidden=given["hidden"], seed=given["seeds"][exercise["id"]]))
-    json.dump(kits.verdict(kit, given["student"], results), sys.stdout)
+    if given["root"]:
+        not_allowed.append("a limit of processes")
+    verdict = kits.verdict(kit, given["student"], results)
+    json.dump({**verdict, "not_allowed": not_allowed} if not_allowed else verdict, sys.stdout)
 
 
 def grade(args):
@@ -228,12 +262,16 @@ def grade(args):
                 folder = submissions[student]
             else:
                 unpack(submissions[student], folder)
-            given = {"kit": str(kit_file), "folder": str(folder), "student": student, "hidden": not args.public_only,
-                     "sandboxed": bool(walls), "seeds": {each["id"]: kits.seed_of(key, student, each["id"]) for each in kit.exercises}}
+            verify(args.course, f"before {student}")
+            given = {"kit": str(kit_file), "course": str(Path(args.course).resolve()), "folder": str(folder), "student": student, "hidden": not args.public_only,
+                     "sandboxed": bool(walls), "root": os.geteuid() == 0, "seeds": {each["id"]: kits.seed_of(key, student, each["id"]) for each in kit.exercises}}
             done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
+        verify(args.course, f"after {student}")
         if done.returncode != 0:
             sys.exit(f"{student}: grading failed: {done.stderr[-2000:]}")
         verdict = json.loads(done.stdout)
+        if "a read-only course" in verdict.get("not_allowed", []):
+            print(f"warning: {student}: the course could not be made read-only here; it is compared with MANIFEST", file=sys.stderr)
         write_json(out / f"{student}.json", verdict)
         for name in filter(None, args.format.split(",")):
             text = getattr(formats, name)(verdict)

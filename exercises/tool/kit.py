@@ -9,11 +9,13 @@ import hmac
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,8 +26,11 @@ import cut
 STATUSES = ["judge error", "forbidden", "does not compile", "not written", "crashes", "hangs", "wrong", "right"]
 DEADLINE = 10  # seconds for one world of a case, at home
 PATIENT = 30  # where other programs keep the machine busy, as in grading: a right answer must not pay for that
+PORT_TAKEN = "the port is taken. Choose another"  # between the look for a free port and its use
 # Of each rank: bytes of addresses, and of a file that it writes.
 LIMITS = ["prlimit", "--as=8000000000", "--fsize=100000000", "--core=0", "--nofile=256", "--"]
+COMPILE_DEADLINE = 120  # seconds
+COMPILING = ["prlimit", "--as=8000000000", f"--cpu={COMPILE_DEADLINE}", "--fsize=500000000", "--core=0", "--"] if shutil.which("prlimit") else []
 
 
 def seed_of(key, student, exercise):
@@ -71,31 +76,71 @@ class Kit:
 
 # ---- Compiling
 
-def forbidden_text(exercise, folder):
-    """What the source text may not hold: includes that are not on the list."""
+# Functions of the C library with which code leaves its process, or looks into another.
+FORBIDDEN_CALLS = re.compile(r"v?fork|__clone|clone3?|exec[vl]p?e?|execveat|fexecve|posix_spawnp?|system|popen|dlv?sym|dlm?open|ptrace|syscall"
+                             r"|process_vm_(?:read|write)v|pidfd_\w+|socketpair|recvmsg|sendmsg|write|send|dup[23]?|mount|umount2?|unshare|setns|kill|__libc_start_main")
+
+
+def own_and_given(kit, exercise, folder):
+    """What the preprocessor makes of the student's files: the includes in them, as (file, line, text), however they are spelt; the
+    words of all other files; and the words of these files. None where it finds an error, which the compiler will tell."""
+    source = kit.root / "exercises" / exercise["id"] / "bind.cpp"
+    try:
+        done = subprocess.run([*COMPILING, kit.compiler, *kit.flags, "-E", "-dI", "-iquote", str(folder), "-I", str(kit.root), str(source)],
+                              capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE)
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode != 0:
+        return None
+    own = {str(folder / Path(file).name): Path(file).name for file in cut.files_of(exercise)}
+    includes, given, written, here, line = [], [], [], None, 0
+    for text in done.stdout.split("\n"):
+        if marker := re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"', text):
+            here, line = own.get(os.path.normpath(marker[2])), int(marker[1])
+            continue
+        if here and re.match(r"#include", text):
+            includes.append((here, line, text))
+        else:
+            (written if here else given).append(text)
+        line += 1
+    words = lambda lines: set(re.findall(r"\w+", "\n".join(lines)))
+    return includes, words(given), words(written)
+
+
+def forbidden_text(exercise, includes):
+    """What the source may not hold: includes that are not on the list."""
     own = [Path(file).name for file in cut.files_of(exercise)]
     allowed = exercise["may_include"] + exercise.get("include", []) + own + ["exercises/judge/starter.hpp"]
-    for name in own:
-        for number, line in enumerate((folder / name).read_text(errors="replace").split("\n"), 1):
-            match = re.match(r'\s*#\s*include(?:_next)?\b\s*(?:"([^"]*)"|<([^>]*)>)?', line)
-            if not match:
-                continue
-            quoted, angled = match.groups()
-            system = angled is not None and re.fullmatch(r"[a-z_0-9]+|fmt/[a-z]+\.h", angled)
-            mine = quoted is not None and ".." not in quoted and any(
-                quoted == each or (each.endswith("/") and quoted.startswith(each)) for each in allowed)
-            if not (system or mine):
-                return (f"{name}:{number}: includes {quoted or angled or 'by a macro'}, which is not on the list: "
-                        + ", ".join(exercise["may_include"]) + ", and the C++ standard library")
+    for name, number, line in includes:
+        match = re.match(r'#include(?:_next)?\s*(?:"([^"]*)"|<([^>]*)>)?', line)
+        quoted, angled = match.groups()
+        system = angled is not None and re.fullmatch(r"[a-z_0-9]+|fmt/[a-z]+\.h", angled)
+        mine = quoted is not None and ".." not in quoted and any(
+            quoted == each or (each.endswith("/") and quoted.startswith(each)) for each in allowed)
+        if not (system or mine):
+            return (f"{name}:{number}: includes {quoted or angled or 'by a macro'}, which is not on the list: "
+                    + ", ".join(exercise["may_include"]) + ", and the C++ standard library")
     return None
 
 
-def forbidden_symbols(exercise, kit, obj):
-    """What the object may not use: the reference. Definitions of inline functions count too."""
-    for name in subprocess.run(["nm", "-C", "--format=posix", obj], capture_output=True, text=True, check=True).stdout.split("\n"):
+def forbidden_symbols(exercise, obj, given, written):
+    """What the object may not use: the reference; functions that no header on the list declares; other processes; code that runs
+    before the judge's. Definitions of inline functions count too."""
+    for line in subprocess.run(["nm", "-C", "--format=posix", obj], capture_output=True, text=True, check=True).stdout.split("\n"):
+        match = re.match(r"(.*) ([A-Za-z])(?: [0-9a-f]+)*\s*$", line)
+        if not match:
+            continue
+        name, kind = match.groups()
         for banned in exercise["may_not_use"]:
             if banned in name:
                 return f"uses {name.split(' ')[0]}, which is the reference (or builds on it): write it yourself"
+        if kind in "Uw" and FORBIDDEN_CALLS.fullmatch(name) and (name != "syscall" or name in written):  # std::atomic waits by it
+            return f"uses {name}: a rank has only its group to talk to others"
+        if kind == "U" and (called := re.match(r"ringside::(?:\w+::)*(~?\w+)", name)) and called[1].lstrip("~") not in given:
+            return f"uses {called[0]}, which no header on the list declares: write it yourself"
+    sections = subprocess.run(["readelf", "-SW", obj], capture_output=True, text=True, check=True).stdout
+    if early := re.search(r"\.(?:preinit_array|[cd]tors|(?:init|fini)_array\.\d+)\b", sections):
+        return f"has code that runs before main, or after it, in an order of its own ({early[0]})"
     return None
 
 
@@ -109,8 +154,11 @@ class Broken(Exception):
 
 def run_compiler(kit, folder, *arguments):
     """What the compiler prints about the student's files in `folder`. Throws Broken."""
-    compiled = subprocess.run([kit.compiler, *kit.flags, "-fdiagnostics-color=never", "-iquote", str(folder), "-I", str(kit.root), *arguments],
-                              capture_output=True, text=True, errors="replace")
+    try:
+        compiled = subprocess.run([*COMPILING, kit.compiler, *kit.flags, "-fdiagnostics-color=never", "-iquote", str(folder), "-I", str(kit.root),
+                                   *arguments], capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE)
+    except subprocess.TimeoutExpired:
+        raise Broken("does not compile", f"the compiler did not come to an end in {COMPILE_DEADLINE} s") from None
     output = compiled.stderr.replace(str(folder) + "/", "")
     if compiled.returncode != 0:
         errors = [line for line in output.split("\n") if re.search(r"\b(fatal )?error:", line)]
@@ -142,11 +190,12 @@ def compile_student(kit, exercise, folder, build):
     missing = [name for name in (Path(file).name for file in cut.files_of(exercise)) if not (folder / name).exists()]
     if missing:
         raise Broken("not written", f"{folder} has no {missing[0]}")
-    if wrong := forbidden_text(exercise, folder):
+    includes, given, written = own_and_given(kit, exercise, folder) or ([], set(), set())
+    if wrong := forbidden_text(exercise, includes):
         raise Broken("forbidden", wrong)
     obj, program = build / "student.o", build / "student"
     output = run_compiler(kit, folder, "-c", kit.root / "exercises" / exercise["id"] / "bind.cpp", "-o", obj)
-    if wrong := forbidden_symbols(exercise, kit, str(obj)):
+    if wrong := forbidden_symbols(exercise, str(obj), given, written):
         raise Broken("forbidden", wrong)
     linked = subprocess.run([kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
                             capture_output=True, text=True, errors="replace")
@@ -169,14 +218,59 @@ def reserved_port():
     return holder, holder.getsockname()[1]
 
 
+class Report:
+    """What a program tells its parent, through a socket that begins with a secret and has no name in any folder."""
+    MOST = 200_000_000  # bytes
+
+    def __init__(self):
+        self.ours, self.theirs = socket.socketpair()
+        self.secret = secrets.token_bytes(32)
+        self.ours.sendall(self.secret)
+        self.heard = bytearray()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+
+    def read(self):
+        try:
+            while len(self.heard) < self.MOST and (some := self.ours.recv(1 << 16)):
+                self.heard += some
+        except OSError:
+            pass
+
+    def start(self):
+        self.theirs.close()
+        self.reader.start()
+
+    def end(self):
+        """{rank: outcome} once the program has ended; {} unless it told the secret first."""
+        self.reader.join(2)
+        if self.reader.is_alive():  # a process that got away holds the other end
+            self.ours.shutdown(socket.SHUT_RDWR)
+            self.reader.join()
+        self.ours.close()
+        try:
+            return json.loads(self.heard[32:]) if self.heard[:32] == self.secret else {}
+        except ValueError:
+            return {}
+
+
+def named_mistake(exercise, case, says):
+    """The wrong answer whose sentence this is, with all its figures: before it stands only where, and after it nothing. None if
+    there is no such wrong answer, or more than one: a part of a sentence fits other mistakes, too."""
+    where = r"(?:(?:world|ranks?|step|net|buckets of|after step) [^:,]*(?:, \d+)*[:,] ?)*"
+    named = {wrong["id"] for wrong in exercise.get("wrong", []) if wrong["fails"] == case and re.search(r"\d", wrong["says"])
+             and says and re.fullmatch(where + re.escape(wrong["says"]), says[0])}
+    return named.pop() if len(named) == 1 else None
+
+
 class Runner:
-    def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE, command=None):
+    def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE, command=None, environment=None):
         self.kit, self.program, self.exercise, self.command = kit, program, exercise, command
         self.sanitized = any("-fsanitize" in flag for flag in kit.flags)  # slow, and needs terabytes of addresses
         self.seed, self.transport, self.deadline = seed, transport, deadline * (6 if self.sanitized else 1)
         # Only what the ranks need: a student's code sees nothing of the caller's environment. The judge has the same one,
         # because it compares bits: it has to multiply with the kernel of the BLAS that the ranks use.
         self.environment = {"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        self.environment |= environment or {}
         if self.sanitized:
             self.environment["RINGSIDE_ONEDNN"] = "off"  # see .ci/run
         for key in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
@@ -187,28 +281,43 @@ class Runner:
     def world(self, case, size, folder):
         """Runs the ranks of one world, each a process, and returns what each came to."""
         transport = "threads" if size == 1 else self.transport
-        witness = case.get("witness") and transport != "threads"
         processes = 1 if transport == "threads" else size
         holder, port = reserved_port()
         with holder:
-            started = []
+            started, reports = [], []
             for rank in range(processes):
-                program = self.kit.program if witness and rank == size - 1 else self.program
+                own = Path(folder, str(rank))
+                own.mkdir()
+                report = Report()
                 environment = self.environment | {
                     "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
                     "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                    "RINGSIDE_JOB_KEY": str(port), "RINGSIDE_CONNECT_TIMEOUT": str(max(2, self.deadline * 4 // 5)), "RINGSIDE_FLIGHT_DIR": f"{folder}/flights",
-                    "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed)}
+                    "RINGSIDE_JOB_KEY": str(port), "RINGSIDE_CONNECT_TIMEOUT": str(max(2, self.deadline * 4 // 5)), "RINGSIDE_FLIGHT_DIR": f"{own}/flights",
+                    "RINGSIDE_JUDGE_RESULT": str(report.theirs.fileno()), "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed)}
                 if self.command:
                     environment["RINGSIDE_STUDENT_PROGRAM"] = self.command
                 output = open(f"{folder}/{rank}.output", "wb")
                 started.append(subprocess.Popen(
-                    [*self.limits, program, self.exercise["id"], "collect", case["id"], folder],
-                    env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True))
+                    [*self.limits, self.program, self.exercise["id"], "collect", case["id"], str(own)], pass_fds=[report.theirs.fileno()],
+                    env=environment, cwd=own, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True))
                 output.close()
+                report.start()
+                reports.append(report)
             stuck = self.wait(started)
-        return [self.outcome(folder, rank, started[rank if processes > 1 else 0], rank in stuck or (processes == 1 and 0 in stuck))
-                for rank in range(size)]
+        told = [report.end() for report in reports]
+        self.gather_flights(folder, processes)
+        process_of = lambda rank: rank if processes > 1 else 0
+        return [self.outcome(Path(folder, str(process_of(rank))), rank, started[process_of(rank)], process_of(rank) in stuck,
+                             told[process_of(rank)].get(str(rank))) for rank in range(size)]
+
+    @staticmethod
+    def gather_flights(folder, processes):
+        """The flight records of all ranks into one folder."""
+        for rank in range(processes):
+            for path in sorted(Path(folder, str(rank), "flights").glob("*")):
+                if path.is_file() and not path.is_symlink() and path.stat().st_size < 10_000_000:
+                    Path(folder, "flights").mkdir(exist_ok=True)
+                    shutil.copyfile(path, Path(folder, "flights", path.name))
 
     def wait(self, started):
         """Waits until all end or the deadline passes. Returns the ranks that had to be stopped."""
@@ -231,18 +340,15 @@ class Runner:
             process.wait()
         return stuck
 
-    def outcome(self, folder, rank, process, stuck):
+    def outcome(self, folder, rank, process, stuck, found):
         doing = Path(folder, f"{rank}.doing")
         doing = doing.read_text(errors="replace") if doing.exists() else "the case"
         if stuck:  # a result that came after the deadline does not count
             return {"hangs": f"did not come back from {doing}"}
         if self.sanitized and process.returncode > 0:  # a race or a leak, which is told at the end
             return {"crashes": f"its process ended with exit status {process.returncode}: see what the sanitizer printed"}
-        try:
-            found = json.loads(Path(folder, f"{rank}.json").read_text())
+        if found:
             return {**found, "error": f"{found['error']} (in {doing})"} if "error" in found and doing != "the case" else found
-        except (OSError, ValueError):
-            pass
         code = process.returncode
         ending = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return {"crashes": f"its process ended in {doing}, without a result ({ending})"}
@@ -251,8 +357,13 @@ class Runner:
         """The verdict of one case: the first world in which it is not right decides."""
         began = time.monotonic()
         for size in worlds:
-            with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
-                status, says, picture, output = self.judged(case, size, folder)
+            for _ in range(3):
+                with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
+                    status, says, picture, output = self.judged(case, size, folder)
+                if not any(PORT_TAKEN in each for each in says):
+                    break
+            else:
+                status, says, picture = "judge error", ["another program took the port of this world, three times: check again"], ""
             if status != "right":
                 break
         verdict = {"id": case["id"], "status": status, "score": case["points"] if status == "right" else 0, "max": case["points"],
@@ -260,10 +371,8 @@ class Runner:
         for key, value in (("says", says), ("picture", picture), ("output", output)):
             if value and status != "right":
                 verdict[key] = value
-        named = [wrong["id"] for wrong in self.exercise.get("wrong", [])
-                 if wrong["fails"] == case["id"] and any(wrong["says"] in each for each in says)]
-        if status != "right" and named:
-            verdict["named"] = named[0]
+        if status != "right" and (named := named_mistake(self.exercise, case["id"], says)):
+            verdict["named"] = named
         return verdict
 
     def judged(self, case, size, folder):
@@ -285,10 +394,10 @@ class Runner:
             if kind == "error" and "nothing came to rank" in says[0]:
                 status = "hangs"
             if status == "hangs" and Path(folder, "flights").is_dir():
-                flights = subprocess.run([self.kit.program, "postmortem", f"{folder}/flights"], capture_output=True, text=True)
+                flights = subprocess.run([self.kit.program, "postmortem", f"{folder}/flights"], capture_output=True, text=True, env=self.environment)
                 says += flights.stdout.strip().split("\n")
             return status, says[:1] if kind == "not_written" else says, "", output
-        if not any(each["called"] for each in ranks[:size - 1 or 1]):
+        if not all(each["called"] for each in ranks):
             return "judge error", ["the check never reached your code: please report this"], "", output
         given = {"world": size, "seed": self.seed, "ranks": [each["data"] for each in ranks]}
         judge = subprocess.run([self.kit.program, self.exercise["id"], "judge", case["id"]], input=json.dumps(given),

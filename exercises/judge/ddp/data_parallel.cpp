@@ -1,12 +1,15 @@
 #include "exercises/judge/ddp/data_parallel.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include <fmt/ranges.h>
 
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
-#include "base/trace.hpp"
 #include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/algorithms/ring.hpp"
 #include "collectives/execution/traffic.hpp"
@@ -295,19 +298,16 @@ Json calls_of_all_kinds(World& world, const Method& student) {
     for (int step = 0; step < 3; ++step) {
       world.doing(fmt::format("step {} of the net '{}'", step, name_of(kind)));
       net.zero_grad();
-      Trace trace;
+      world.calls().clear();
       const collectives::Traffic before = world.group().traffic();
-      {
-        const Trace::On on(trace);
-        backward(net.loss(world.seed(), world.rank() * rows_per_rank, rows_per_rank));
-        method->finish();
-      }
+      backward(net.loss(world.seed(), world.rank() * rows_per_rank, rows_per_rank));
+      method->finish();
       world.group().barrier();  // the calls that finish() did not wait for
       const collectives::Traffic after = world.group().traffic();
       Json calls = Json::array();
-      for (const Trace::Span& span : trace.spans())
-        if (span.kind == Trace::Kind::call)
-          calls.push_back({{"label", span.about}, {"bytes", span.bytes}});
+      for (const ObservedCall& each : world.calls().calls())
+        calls.push_back(
+            {{"call", collectives::name_of(each.call.collective)}, {"bytes", each.bytes()}});
       seen[name_of(kind)].push_back(
           {{"calls", calls}, {"sent", after.payload_bytes_sent - before.payload_bytes_sent}});
     }
@@ -315,27 +315,53 @@ Json calls_of_all_kinds(World& world, const Method& student) {
   return seen;
 }
 
-Verdict judge_calls_like_witness(const Run& run) {
-  for (const NetKind kind : all_net_kinds)
+// "all_reduce of 80, 16 and 8 bytes"
+static std::string listed(const std::vector<std::uint64_t>& bytes) {
+  return fmt::format("{} bytes", fmt::join(bytes, ", "));
+}
+
+static std::string fault_of_calls(const Json& seen, std::vector<std::uint64_t> gradients,
+                                  bool one_call, int world, int rank) {
+  const std::string each = one_call ? "one for all gradients" : "one for each gradient";
+  if (one_call && !gradients.empty())
+    gradients = {std::accumulate(gradients.begin(), gradients.end(), std::uint64_t{0})};
+  std::vector<std::uint64_t> bytes;
+  for (const Json& call : seen.at("calls")) {
+    if (call.at("call") != "all_reduce")
+      return fmt::format("a call of {}, expected all_reduce only, {}",
+                         call.at("call").get<std::string>(), each);
+    bytes.push_back(call.at("bytes"));
+  }
+  if (bytes.size() != gradients.size())
+    return fmt::format("{} calls, expected {}, {}", bytes.size(), gradients.size(), each);
+  std::sort(bytes.begin(), bytes.end()), std::sort(gradients.begin(), gradients.end());
+  if (bytes != gradients)
+    return fmt::format("calls of {}, expected {}: {}", listed(bytes), listed(gradients), each);
+  std::uint64_t expected = 0;
+  for (const std::uint64_t count : gradients) expected += ring_bytes(count, world, rank);
+  const std::uint64_t sent = seen.at("sent");
+  return sent == expected ? "" : fmt::format("sent {} bytes, expected {}", sent, expected);
+}
+
+Verdict judge_calls_of_all_kinds(const Run& run, bool one_call) {
+  for (const NetKind kind : all_net_kinds) {
+    const JudgeNet net(kind, run.seed, 0);
     for (std::size_t step = 0; step < 3; ++step) {
-      const auto of = [&](int rank) -> const Json& {
-        return run.ranks[rank].at(name_of(kind)).at(step);
-      };
-      const Json& wanted = of(run.world - 1).at("calls");
+      net.zero_grad();
+      backward(net.loss(run.seed, 0, rows_per_rank));
+      std::vector<std::uint64_t> gradients;  // in bytes
+      for (const auto& [name, parameter] : net.named_parameters())
+        if (parameter.grad().defined())
+          gradients.push_back(8 * static_cast<std::uint64_t>(parameter.elements()));
       for (int rank = 0; rank < run.world; ++rank) {
-        const std::string where =
-            fmt::format("net '{}', step {}, rank {}", name_of(kind), step, rank);
-        const Json& calls = of(rank).at("calls");
-        if (calls != wanted)
-          return {{fmt::format("{}: {} calls, expected {}, one for each gradient", where,
-                               calls.size(), wanted.size())}};
-        std::uint64_t bytes = 0;
-        for (const Json& call : wanted) bytes += ring_bytes(call.at("bytes"), run.world, rank);
-        if (of(rank).at("sent") != bytes)
-          return {{fmt::format("{}: sent {} bytes, expected {}", where,
-                               of(rank)["sent"].get<std::uint64_t>(), bytes)}};
+        const Json& seen = run.ranks[rank].at(name_of(kind)).at(step);
+        const std::string fault = fault_of_calls(seen, gradients, one_call, run.world, rank);
+        if (!fault.empty())
+          return {
+              {fmt::format("net '{}', step {}, rank {}: {}", name_of(kind), step, rank, fault)}};
       }
     }
+  }
   return {};
 }
 

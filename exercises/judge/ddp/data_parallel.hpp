@@ -68,11 +68,11 @@ Verdict judge_last_weights(const Run& run);
 // Only the state before the first step: parameters and buffers are those of rank 0.
 Verdict judge_start(const Run& run);
 
-// The calls of 3 steps of every kind of net: {"tied": [{"calls": [{"label", "bytes"}], "sent"}]}.
+// The calls of 3 steps of every kind of net: {"tied": [{"calls": [{"call", "bytes"}], "sent"}]}.
 Json calls_of_all_kinds(World& world, const Method& student);
-// The witness, the last rank, runs the reference: what it calls, the others must call, and each
-// rank sends the bytes of the ring.
-Verdict judge_calls_like_witness(const Run& run);
+// An all-reduce for each gradient, in any order, or one for all of them; and each rank sends the
+// bytes of the ring. Labels do not matter, nor whether the call divides.
+Verdict judge_calls_of_all_kinds(const Run& run, bool one_call);
 
 // The text of the error when rank 0 lacks the gradient of 1.bias in a LayeredNet; "" without one.
 Json error_when_a_gradient_is_missing(World& world, const Method& student);

@@ -10,7 +10,7 @@ namespace ringside::exercises {
 // student's method must have a bucket for each weight.
 Json step_of_shuffled_net(World& world, const Method& student);
 
-// Bucket 0, bucket 1, ... by their labels, and all of them before backward ends.
+// Bucket 0, bucket 1, ... by the numbers that they send, and all of them before backward ends.
 Verdict judge_order_of_calls(const Run& run);
 
 // After the step every gradient is the mean over all ranks.

@@ -1,6 +1,6 @@
-// The order of events in data parallelism that overlaps, without a clock: how many calls had set
-// out when backward entered each layer of a LayeredNet, and who waited where. The trace of
-// ProcessGroup tells it without the student's help.
+// The order of events in data parallelism that overlaps: how many calls had set out when backward
+// entered each layer of a LayeredNet, and who waited where. The trace of ProcessGroup and the
+// observer of its calls tell it without the student's help.
 #pragma once
 
 #include <array>
@@ -15,13 +15,17 @@ namespace ringside::exercises {
 Json events_of_steps(World& world, const Method& student);
 
 struct ExpectedCalls {
-  std::vector<std::string> labels;  // of one step, in the order in which they set out
+  std::vector<std::string> labels;  // of one step, for the sentence; their order does not count
   // [layer]: how many of them before backward enters the layer.
   std::array<std::size_t, LayeredNet::depth> before = {};
 };
 
 // `run` holds what events_of_steps() returned on each rank.
 Verdict judge_events(const Run& run, const ExpectedCalls& expected);
+
+// Calls that the student made on a thread of its own: it has no trace, and no order with backward.
+bool has_call_of_another_thread(World& world);
+Verdict judge_threads(const Run& run);
 
 // What a second backward without finish() does: it must throw, because the calls of the first one
 // are under way.

@@ -1,5 +1,9 @@
 #include "exercises/judge/zero/block_net.hpp"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "autograd/engine/checkpointing.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/random.hpp"
@@ -11,7 +15,7 @@ using namespace autograd;
 
 namespace {
 
-constexpr std::int64_t vocabulary = 11, width = 6, tokens = 4;  // of a rank in a step
+constexpr std::int64_t vocabulary = 11, tokens = 4;  // of a rank in a step
 
 Init init_of(std::uint64_t seed, int rank, std::string_view name) {
   return {seed + static_cast<std::uint64_t>(rank), name};
@@ -19,7 +23,8 @@ Init init_of(std::uint64_t seed, int rank, std::string_view name) {
 
 }  // namespace
 
-BlockNet::Block::Block(Init init) : inner(width, width, true, init, DType::fp64) {
+BlockNet::Block::Block(std::int64_t width, Init init)
+    : inner(width, width, true, init, DType::fp64) {
   register_module("inner", inner);
 }
 
@@ -34,12 +39,12 @@ void BlockNet::List::add(std::unique_ptr<Block> block) {
 
 BlockNet::BlockNet(Options options, std::uint64_t seed, int rank)
     : options_(options),
-      embed_(vocabulary, width, init_of(seed, rank, "embed"), DType::fp64),
-      norm_(width, 1e-5, DType::fp64),
-      head_(width, vocabulary, false, init_of(seed, rank, "head"), DType::fp64) {
+      embed_(vocabulary, options.width, init_of(seed, rank, "embed"), DType::fp64),
+      norm_(options.width, 1e-5, DType::fp64),
+      head_(options.width, vocabulary, false, init_of(seed, rank, "head"), DType::fp64) {
   if (options.tied) head_.weight = embed_.weight;
   for (int i = 0; i < options.depth; ++i)
-    layers_.add(std::make_unique<Block>(init_of(seed, rank, std::to_string(i))));
+    layers_.add(std::make_unique<Block>(options.width, init_of(seed, rank, std::to_string(i))));
   register_module("embed", embed_), register_module("layers", layers_);
   register_module("norm", norm_), register_module("head", head_);
 }
@@ -76,7 +81,24 @@ std::int64_t BlockNet::parameter_bytes() const {
 }
 
 std::int64_t BlockNet::largest_unit_bytes() const {
-  return 8 * (vocabulary * width + width);  // the root
+  const std::int64_t width = options_.width;
+  return 8 * std::max(vocabulary * width + width, width * width + width);  // the root, or a block
+}
+
+std::vector<std::string> BlockNet::units_in_memory() const {
+  std::vector<std::string> units;
+  const auto look_at = [&](const std::string& unit, const Module& module) {
+    for (const auto& [name, parameter] : module.named_parameters())
+      if (parameter.storage()->data() != nullptr) {
+        units.push_back(unit);
+        return;
+      }
+  };
+  look_at("root", norm_);
+  for (std::size_t i = layers_.blocks.size(); i-- > 0;)
+    look_at(fmt::format("layers.{}", i), *layers_.blocks[i]);
+  if (!options_.tied) look_at("embed", embed_);
+  return units;
 }
 
 }  // namespace ringside::exercises

@@ -1,6 +1,7 @@
 // The net of the judges of stage 3: embedding, blocks, and a root with norm and head.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +15,13 @@ struct BlockNetOptions {
   bool tied = false;       // the head uses the table of the embedding
   bool recompute = false;  // activation checkpointing in every block
   bool history = true;     // for the judge: a step without it has a forward only
+  std::int64_t width = 6;
 };
 
 class BlockNet final : public autograd::Module {
  public:
   using Options = BlockNetOptions;
-  static constexpr Options plain = {}, tied = {.tied = true}, deep = {.depth = 10},
+  static constexpr Options plain = {}, tied = {.tied = true}, deep = {.depth = 10, .width = 32},
                            recomputed = {.recompute = true}, without_history = {.history = false};
 
   // First weights depend on seed and rank.
@@ -32,10 +34,13 @@ class BlockNet final : public autograd::Module {
   bool is_layer(const std::string& name) const;
   std::int64_t parameter_bytes() const;
   std::int64_t largest_unit_bytes() const;
+  // The units with a parameter whose memory exists now, whatever the student's method says: in the
+  // order of backward.
+  std::vector<std::string> units_in_memory() const;
 
  private:
   struct Block final : Module {
-    explicit Block(autograd::Init init);
+    Block(std::int64_t width, autograd::Init init);
     autograd::Tensor forward(const autograd::Tensor& x) const;
     autograd::Linear inner;
   };

@@ -1,7 +1,6 @@
 #include "exercises/judge/zero/block_net_step.hpp"
 
 #include "autograd/engine/engine.hpp"
-#include "base/trace.hpp"
 #include "collectives/execution/traffic.hpp"
 
 namespace ringside::exercises {
@@ -13,7 +12,7 @@ Json step_of_block_net(World& world, BlockNet::Options options, BlockNet& net,
   Json events = Json::array(), calls = Json::array();
   std::string error;
   const auto note = [&](const std::string& what) {
-    events.push_back({{"what", what}, {"in memory", method.in_memory()}});
+    events.push_back({{"what", what}, {"in memory", net.units_in_memory()}});
   };
   for (const auto& [name, module] : net.named_modules()) {
     if (!net.is_layer(name)) continue;
@@ -26,9 +25,8 @@ Json step_of_block_net(World& world, BlockNet::Options options, BlockNet& net,
   world.doing("one step");
   reset_peak_memory();
   const std::uint64_t before = world.group().traffic().payload_bytes_sent;
-  Trace trace;
+  world.calls().clear();
   try {
-    const Trace::On on(trace);
     if (options.history) {
       backward(net.loss(world.seed(), 0, world.rank(), 1));
       method.finish();
@@ -39,17 +37,20 @@ Json step_of_block_net(World& world, BlockNet::Options options, BlockNet& net,
     note("end");
     world.group().barrier();
   } catch (const Error& thrown) {
-    error = thrown.what();  // other calls than those of the witness explain it
+    error = thrown.what();  // the calls that were made explain it
   }
-  method.destroy();  // before the trace, into which the thread of its calls writes
-  for (const Trace::Span& span : trace.spans())
-    if (span.kind == Trace::Kind::call && !span.about.empty())
-      calls.push_back({{"call", span.name + " of " + span.about}, {"bytes", span.bytes}});
+  const std::int64_t peak_of_all = memory_use().peak;
+  method.destroy();  // ends its calls
+  for (const ObservedCall& each : world.calls().calls())
+    calls.push_back({{"call", collectives::name_of(each.call.collective)},
+                     {"label", each.call.label.view()},
+                     {"bytes", each.bytes()}});
   return {{"events", events},
           {"calls", calls},
           {"error", error},
           {"sent", world.group().traffic().payload_bytes_sent - before},
-          {"peak", memory_use(MemoryKind::parameters).peak}};
+          {"peak", memory_use(MemoryKind::parameters).peak},
+          {"peak of all", peak_of_all}};
 }
 
 }  // namespace ringside::exercises

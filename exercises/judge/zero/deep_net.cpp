@@ -40,6 +40,7 @@ Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& stud
   if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
   world.doing("a step of twenty layers");
   reset_peak_memory();
+  world.calls().clear();
   const std::uint64_t before = world.group().traffic().payload_bytes_sent;
   {
     const Trace::On on(trace);
@@ -49,13 +50,15 @@ Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& stud
   Json calls = Json::array();
   // A bucket whose call has ended may be emptied at any time: that is no waiting.
   Clock::time_point first_call_ended, second_call, first_wait = Clock::now();
+  int ended = 0;
   for (const Trace::Span& span : trace.spans()) {
-    if (span.kind == Trace::Kind::call) calls.push_back(span.name + " of " + span.about);
-    if (span.kind == Trace::Kind::call && span.about == "bucket 0") first_call_ended = span.end;
-    if (span.kind == Trace::Kind::call && span.about == "bucket 1") second_call = span.queued;
-    if (span.kind == Trace::Kind::wait && span.about == "bucket 0")
-      first_wait = std::min(first_wait, span.start);
+    if (span.kind == Trace::Kind::call && ended == 0) first_call_ended = span.end;
+    if (span.kind == Trace::Kind::call && ended == 1) second_call = span.queued;
+    ended += span.kind == Trace::Kind::call;
+    if (span.kind == Trace::Kind::wait) first_wait = std::min(first_wait, span.start);
   }
+  for (const ObservedCall& each : world.calls().calls())
+    calls.push_back(collectives::name_of(each.call.collective));
   return {{"peak", memory_use(MemoryKind::gradients).peak},
           {"kept", memory_use(MemoryKind::gradients).current},
           {"open", most},
