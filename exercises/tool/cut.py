@@ -6,7 +6,9 @@ the reference cannot spoil an exercise in silence.
 """
 import json
 import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 
@@ -115,6 +117,24 @@ def student_files(root, exercise, stub=True, edits=()):
             text = stubbed(text, exercise, file)
         result[Path(file).name] = in_student_namespace(text, sources, exercise.get("include", []))
     return result
+
+
+def variants_of(root, exercise):
+    """Right answers in another form than the reference: patches of it, beside the exercise."""
+    return sorted(Path(root, "exercises", exercise["id"], "variants").glob("*.patch"))
+
+
+def variant_files(root, exercise, patch):
+    """{file name: text} of a student's folder: the reference with a patch."""
+    with tempfile.TemporaryDirectory(prefix="ringside-variant-") as folder:
+        for file in files_of(exercise):
+            target = Path(folder, file)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text((Path(root) / file).read_text())
+        done = subprocess.run(["git", "apply", "-p1", str(Path(patch).resolve())], cwd=folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise CutError(f"{exercise['id']}, variant {Path(patch).stem}: {done.stderr.strip()}")
+        return student_files(folder, exercise, stub=False)
 
 
 def stubbed(text, exercise, file):

@@ -4,6 +4,8 @@
                                    to the terms of docs/glossary.md in both languages
     selftest.py KIT exported       two exports are equal, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
+    selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
+    selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
     selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
     selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit, and a starter says what is missing
     selftest.py KIT seeds          the reference is right for the data of 20 students
@@ -70,6 +72,29 @@ def references(kit, exercise):
     for transport, verdict in zip(TRANSPORTS, checked_reference(kit, exercise, runs)):
         if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
             yield f"the reference over {transport}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
+
+
+def variants(kit, exercise):
+    if "--quick" in sys.argv:
+        exercise = {**exercise, "cases": [{**case, "worlds": case["worlds"][-1:] if case["worlds"][-1] < 4 else case["worlds"][-2:-1] or case["worlds"]}
+                                          for case in exercise["cases"]]}
+    for patch in cut.variants_of(kit.root, exercise):
+        verdict = checked(kit, exercise, cut.variant_files(kit.root, exercise, patch), deadline=kits.PATIENT, hidden="--quick" not in sys.argv)
+        if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
+            yield f"the variant {patch.stem}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
+
+
+def kernels(kit, exercise):
+    """One world of each case: OPENBLAS_CORETYPE chooses the kernel."""
+    if not exercise.get("multiplies"):
+        return
+    flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text().split("flags", 1)[-1].split("\n", 1)[0]))
+    cores = ["Haswell", "Zen"] * ("avx2" in flags) + ["SkylakeX"] * ("avx512f" in flags)
+    small = {**exercise, "cases": [{**case, "worlds": case["worlds"][:1]} for case in exercise["cases"]]}
+    runs = [{"environment": {"OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": str(threads)}} for core in cores for threads in (1, 2)]
+    for run, verdict in zip(runs, checked_reference(kit, small, runs)):
+        if verdict["status"] != "right":
+            yield f"the reference with {run['environment']}: {described(verdict)}"
 
 
 def programs(kit, exercise):
@@ -159,6 +184,8 @@ def wrong(kit, exercise):
         case = next(each for each in verdict["cases"] if each["id"] == answer["fails"])
         if case["status"] == "right" or not any(answer["says"] in each for each in case.get("says", [])):
             yield f"{answer['id']}: expected {answer['fails']} to say \"{answer['says']}\"; {described(verdict) or 'all is right'}"
+        elif case.get("named") not in (None, answer["id"]):
+            yield f"{answer['id']}: is named {case['named']}"
         elif "--verbose" in sys.argv:
             print(f"{exercise['id']} / {answer['id']}: {case['status']}: {case['says'][0]}")
 
@@ -188,9 +215,27 @@ def anchors(kit, exercise):
             cut.student_files(kit.root, exercise, stub=answer is None, edits=cut.edits_of(answer) if answer else ())
         except cut.CutError as error:
             yield str(error)
+    for patch in cut.variants_of(kit.root, exercise):
+        try:
+            cut.variant_files(kit.root, exercise, patch)
+        except cut.CutError as error:
+            yield str(error)
+    yield from wrong_names(exercise)
     yield from unknown_terms(kit, exercise)
     if len(exercise["hints"]["en"]) != 3 or len(exercise["wrong"]) < 3:
         yield "expected three hints, and three wrong answers or more"
+
+
+def wrong_names(exercise):
+    """A wrong answer's name is given for its own sentence, and not where a figure differs or more is said."""
+    for answer in exercise["wrong"]:
+        named = lambda says: kits.named_mistake(exercise, answer["fails"], [f"world 3, rank 1, step 0: {says}"])
+        says = answer["says"]
+        if named(says) not in (None, answer["id"]):
+            yield f"{answer['id']}: its sentence is named {named(says)}"
+        for other in (re.sub(r"\d", lambda digit: str((int(digit[0]) + 1) % 10), says, count=1), says + " and more"):
+            if other != says and named(other) == answer["id"]:
+                yield f"\"{other}\" is named {answer['id']}, whose sentence is \"{says}\""
 
 
 def unknown_terms(kit, exercise):
@@ -216,8 +261,9 @@ def formats(kit, exercise):
 
 
 def attacks(kit, exercise):
-    if exercise.get("attacks"):
+    if exercise["id"] == kit.exercises[0]["id"]:
         yield from fork_bomb()
+        yield from changed_course()
     for attack in exercise.get("attacks", []):
         files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
         for transport, status in attack["status"].items():
@@ -258,6 +304,32 @@ def fork_bomb():
         yield f"the fork bomb was not stopped: {told.stdout}{told.stderr[-300:]}"
     if subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 0:
         yield "the fork bomb outlived its sandbox"
+
+
+def changed_course():
+    """In the sandbox of `grade` a submission cannot write to the course; a file that was changed all the same is noticed."""
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        judge = Path(folder, ".ringside/ringside-judge")
+        judge.parent.mkdir()
+        judge.write_text("the judge")
+        instructor.write_manifest(Path(folder))
+        if faults := list(instructor.manifest_faults(folder)):
+            yield f"an untouched course differs from MANIFEST in {faults}"
+        program = (f"import sys, subprocess; sys.path.insert(0, {str(Path(instructor.__file__).parent)!r}); import instructor\n"
+                   f"print(instructor.make_read_only({folder!r}))\n"
+                   f"for command in ('echo changed > {judge}', 'mount -o remount,bind,rw {folder}', 'umount {folder}', 'rm {judge}'):\n"
+                   f"    print(subprocess.run([*instructor.WITHOUT_RIGHTS, 'sh', '-c', command], capture_output=True).returncode == 0)")
+        if walls := instructor.sandbox():
+            told = subprocess.run([*walls, sys.executable, "-c", program], capture_output=True, text=True)
+            if told.stdout.split() != ["True", "False", "False", "False", "False"]:
+                yield f"the course is not read-only in the sandbox: {told.stdout}{told.stderr[-300:]}"
+        else:
+            print("SKIPPED: the read-only course, because unshare is not allowed here", flush=True)
+        if list(instructor.manifest_faults(folder)):
+            yield "a submission changed the course"
+        judge.write_text("another judge")
+        if list(instructor.manifest_faults(folder)) != [".ringside/ringside-judge"]:
+            yield "a changed judge is not noticed"
 
 
 @functools.cache
@@ -360,7 +432,7 @@ def main():
     if sys.argv[2] == "clinic":
         return clinic()
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
+    proof = {"references": references, "variants": variants, "kernels": kernels, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks}[sys.argv[2]]
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0
