@@ -48,7 +48,7 @@ std::string bench_plot(const Json& rows, bool by_algorithm) {
     const std::string title = counted(row.at("ranks").get<int>(), "rank"),
                       backend = row.at("backend").get<std::string>();
     const Chart empty{
-        title, {.label = "size", .log = true, .is_bytes = true}, {"10^9 bytes/s", true}, {}};
+        title, {.label = "size", .log = true, .tick = size_text}, {"10^9 bytes/s", true}, {}};
     Chart& chart =
         charts[place_of(charts, empty, [&](const Chart& each) { return each.title == title; })];
     const std::string algorithm = row.at("algorithm"), name = by_algorithm && algorithm != "library"

@@ -117,7 +117,7 @@ void account_for(const AccountArguments& args, const Model& model, const Machine
   }
   if (args.html.empty()) return;
   write_report(args.html, account_page(result));
-  fmt::print(file_beside(args.json), "report: {} (open it in a browser)\n", args.html);
+  fmt::print(file_beside(args.json), "{}", page_line("report", args.html));
 }
 
 void run(const AccountArguments& args) {

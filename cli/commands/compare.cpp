@@ -107,7 +107,7 @@ void compare(const CompareOptions& options) {
   report.figures.push_back(
       chart_of("Time of each step", "ms", a, b, [](const Step& s) { return 1e3 * s.seconds; }));
   write_report(options.html, report);
-  fmt::print("page: {} (open it in a browser)\n", options.html);
+  fmt::print("{}", page_line("report", options.html));
 }
 
 }  // namespace

@@ -93,11 +93,11 @@ void simulate_plan(const SimulateArguments& args) {
   }
   if (!args.trace.empty()) {
     write_json_file(args.trace, chrome_trace(traces));
-    announce(args, "trace (for ui.perfetto.dev or chrome://tracing)", args.trace);
+    announce(args, "trace, for ui.perfetto.dev or chrome://tracing", args.trace);
   }
   if (!args.html.empty()) {
     write_report(args.html, simulation_page(simulation));
-    announce(args, "report (open it in a browser)", args.html);
+    announce(args, "report, to open in a browser", args.html);
   }
   std::fflush(file_beside(args.json));
   if (!args.json.empty()) write_json_file(args.json, json);
@@ -127,7 +127,7 @@ void simulate_collective(const SimulateArguments& args) {
   if (!args.json.empty()) write_json_file(args.json, json);
   if (args.html.empty()) return;
   write_report(args.html, report);
-  announce(args, "report (open it in a browser)", args.html);
+  announce(args, "report, to open in a browser", args.html);
 }
 
 void simulate_as_asked(const SimulateArguments& args) {

@@ -130,8 +130,10 @@ void step(const StepOptions& options) {
     write_text_file(options.svg, svg_of_schedule(algorithm, options.ranks, options.root),
                     "the picture");
   if (!findings.empty()) fail("{}", fmt::join(findings, "\n"));
-  stream_beside(options.json) << "\nAt the end " << promise_of(algorithm.collective) << ", as "
-                              << options.collective << " promises.\n";
+  std::ostream& out = stream_beside(options.json);
+  out << "\nAt the end " << promise_of(algorithm.collective) << ", as " << options.collective
+      << " promises.\n";
+  if (!options.html.empty()) out << page_line("page", options.html);
 }
 
 }  // namespace

@@ -69,8 +69,7 @@ std::string grid_line(double x1, double y1, double x2, double y2) {
 }
 
 std::string tick_text(const Axis& axis, double tick) {
-  return axis.is_bytes ? bytes_to_text(static_cast<std::uint64_t>(std::llround(tick)))
-                       : fmt::format("{:g}", tick);
+  return axis.tick ? axis.tick(tick) : fmt::format("{:g}", tick);
 }
 
 std::string axes(const Chart& chart, const Scale& x, const Scale& y) {

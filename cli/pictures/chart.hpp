@@ -15,7 +15,8 @@ namespace ringside::cli {
 struct Axis {
   std::string label;  // with the unit: "bucket size (MB)"
   bool log = false;
-  bool is_bytes = false;  // its ticks are "1 KB", "10 KB"
+  std::string (*tick)(double) =
+      nullptr;  // how a tick is written, such as "10 KB"; else as a number
 };
 
 struct Series {

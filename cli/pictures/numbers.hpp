@@ -16,6 +16,9 @@ std::string duration_text(double seconds);
 // Seconds in milliseconds: "12.34", from 100 ms on "123.4".
 std::string in_ms(double seconds);
 
+// Microseconds in the unit that fits: "10 us", "1.5 ms", "2 s".
+std::string microseconds_text(double us);
+
 // "1 rank", "2 ranks", "8 micro-batches".
 std::string counted(std::int64_t n, std::string_view thing);
 
@@ -23,5 +26,6 @@ std::string counted(std::int64_t n, std::string_view thing);
 // GiB, TiB. Throws Error.
 std::uint64_t parse_bytes(const std::string& text);
 std::string bytes_to_text(std::uint64_t bytes);  // "64 KB", "65536 B"
+std::string size_text(double bytes);             // the same of the nearest whole number
 
 }  // namespace ringside::cli

@@ -1,4 +1,4 @@
-// Writes a whole file at once: a drawing, a report.
+// Writes a whole file at once, a drawing or a report, and says where it is.
 #pragma once
 
 #include <fstream>
@@ -15,6 +15,11 @@ inline void write_text_file(const std::string& path, const std::string& text, co
   file.close();
   require(!file.fail(), "cannot write {} to {}: does its folder exist, and may you write there?",
           what, path);
+}
+
+// "report, to open in a browser: step.html": how every command says where a page is.
+inline std::string page_line(const std::string& what, const std::string& path) {
+  return what + ", to open in a browser: " + path + "\n";
 }
 
 }  // namespace ringside::cli

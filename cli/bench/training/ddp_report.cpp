@@ -59,11 +59,12 @@ Table shown_table(const DdpFigures& f) {
 }
 
 // From the first rank's begin of this strategy's step to the last rank's end.
-Window window_of(const std::string& strategy, const std::vector<RankTrace>& traces) {
+Window window_of(const std::string& strategy, const TracedStrategies& traced) {
+  const std::string& phase = traced.phases.at(strategy);
   std::optional<Window> window;
-  for (const RankTrace& rank : traces)
+  for (const RankTrace& rank : traced.ranks)
     for (const TracedSpan& span : rank.spans) {
-      if (span.kind != Trace::Kind::phase || span.name != "step " + strategy) continue;
+      if (span.kind != Trace::Kind::phase || span.name != phase) continue;
       if (!window) window = {span.start, span.end};
       window->begin = std::min(window->begin, span.start);
       window->end = std::max(window->end, span.end);
@@ -120,7 +121,7 @@ BenchResult result_of(const DdpFigures& f) {
              {"all_reduces", fitted}}}}};
 }
 
-Report ddp_report(const DdpFigures& f, const std::vector<RankTrace>& traces) {
+Report ddp_report(const DdpFigures& f, const TracedStrategies& traced) {
   Report report{fmt::format("Data parallelism on {} ranks: {}", f.run.ranks, f.run.model),
                 {{"run", f.run.title()},
                  {"gradients", fmt::format("{:.1f} MB", f.gradient_bytes() / 1e6)},
@@ -135,10 +136,10 @@ Report ddp_report(const DdpFigures& f, const std::vector<RankTrace>& traces) {
   report.figures.push_back(table);
   const std::vector<std::string> shown = shown_strategies(f);
   double scale = 0;
-  for (const std::string& name : shown) scale = std::max(scale, window_of(name, traces).seconds());
+  for (const std::string& name : shown) scale = std::max(scale, window_of(name, traced).seconds());
   for (const std::string& name : shown)
     report.figures.push_back(
-        tracks_figure("One step: " + name, traces, window_of(name, traces), scale));
+        tracks_figure("One step: " + name, traced.ranks, window_of(name, traced), scale));
   const BucketStudy study = f.bucket_study();
   if (!study.measured.empty()) report.figures.push_back(bucket_figure(study));
   return report;

@@ -1,6 +1,8 @@
 // The figures of `ringside bench ddp` as a table, as JSON and as a report.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "cli/bench/training/bucket_forecast.hpp"
@@ -26,7 +28,13 @@ struct DdpFigures {
 
 BenchResult result_of(const DdpFigures& figures);
 
-// The page. `traces` has one step of each strategy: the phase "step " + StrategyRow::text().
-Report ddp_report(const DdpFigures& figures, const std::vector<RankTrace>& traces);
+// Steps of each strategy, and the phase that is the step to show, by StrategyRow::text().
+struct TracedStrategies {
+  std::vector<RankTrace> ranks;
+  std::map<std::string, std::string> phases;
+};
+
+// The page.
+Report ddp_report(const DdpFigures& figures, const TracedStrategies& traced);
 
 }  // namespace ringside::cli

@@ -160,6 +160,7 @@ void draw(const PipelineOptions& options) {
                     player_page(player_data(PipelineChoice{name, schedule, options.stages_per_rank,
                                                            options.durations})),
                     "the page");
+  if (!options.html.empty()) out << page_line("page", options.html);
   if (!options.csv.empty()) write_text_file(options.csv, csv_of(schedule), "the schedule");
   if (!options.json.empty()) write_json_file(options.json, json_of(name, timed));
 }

@@ -55,12 +55,11 @@ void Recording::write(collectives::ProcessGroup& group, const std::string& title
   if (group.rank() != 0) return;
   if (!plan_.trace.empty()) {
     write_json_file(plan_.trace.string(), chrome_trace(ranks, plan_.one_group));
-    fmt::print("trace    {} (open it in ui.perfetto.dev or chrome://tracing)\n",
-               plan_.trace.string());
+    fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", plan_.trace.string());
   }
   if (!plan_.report.empty()) {
     write_page(ranks, title, facts);
-    fmt::print("report   {} (open it in a browser)\n", plan_.report.string());
+    fmt::print("{}", page_line("report", plan_.report.string()));
   }
   std::fflush(stdout);
 }

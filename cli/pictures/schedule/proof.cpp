@@ -46,7 +46,7 @@ Table table_of(const std::vector<Proof>& proofs) {
                only_in_json("holds"), only_in_json("promise"), number("roots", "", {}, 5),
                words("", "", 21), number("steps", "steps", {}, 5), only_in_json("chunks"),
                only_in_json("chunks_sent"), number("sent", "", {}, 6), only_in_json("time_us"),
-               number("time", "", fixed(0, 1, " ms"), 6)}};
+               number("proved in", "", fixed(0, 1, " ms"), 9)}};
   for (const Proof& proof : proofs) {
     const Collective collective = proof.algorithm.collective;
     const auto cost = [&](Cell figure) { return proof.holds() ? figure : Cell(nullptr); };

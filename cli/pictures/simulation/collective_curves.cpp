@@ -76,8 +76,8 @@ Figure collective_figure(const CollectiveTimes& times, const Machine& machine) {
   const std::int64_t ranks = times.front().front().ranks;
   Chart chart{
       fmt::format("Time, {} over {}", counted(ranks, "rank"), machine.level_for(ranks).name),
-      {.label = "bytes", .log = true, .is_bytes = true},
-      {"us", true},
+      {.label = "bytes", .log = true, .tick = size_text},
+      {.label = "time", .log = true, .tick = microseconds_text},
       {}};
   for (const CollectiveTime& time : times.front())
     chart.series.push_back({time.algorithm, Series::line, {}});

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/pictures/report/report.hpp"
+#include "cli/pictures/tracks_figure.hpp"
 #include "tests/cli/browser.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
@@ -72,7 +74,7 @@ TEST_CASE("a trace of a training run has the phases and calls of every rank in t
         train(directory, {"--parallel", "overlap", "--backend", backend, "--trace", file.string()},
               {{"RINGSIDE_ALGORITHM", "all_reduce=ring"}});
     REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-    CHECK(contains(outcome.out, "trace    " + file.string()));
+    CHECK(contains(outcome.out, "chrome://tracing: " + file.string()));
     auto seen = contents(json::parse(read_file(file)));
     CHECK(seen.size() == 6);
     for (int rank = 0; rank < 3; ++rank) {
@@ -140,7 +142,7 @@ TEST_CASE("a training run's report shows tracks and memory and loss") {
   const auto file = directory.path() / "report.html";
   const auto outcome = train(directory, {"--parallel", "bucketed", "--report", file.string()});
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-  CHECK(contains(outcome.out, fmt::format("report   {} (open it in a browser)", file.string())));
+  CHECK(contains(outcome.out, fmt::format("report, to open in a browser: {}\n", file.string())));
   const std::string page = read_file(file);
   CHECK(what_is_malformed(page) == "");
   CHECK(!contains(page, "http"));
@@ -183,18 +185,47 @@ TEST_CASE("an emulated link slows a run down, and is refused where it is impossi
   CHECK(contains(variable.err, "RINGSIDE_LINK: '1MB/s' is no link"));
 }
 
+// A rank of three in a step of 100 ms: forward and backward, with a long and a short op in each
+// millisecond, and then an all-reduce round the ring in four steps.
+RankTrace step_of_rank(int rank) {
+  using Kind = Trace::Kind;
+  RankTrace trace;
+  trace.rank = rank;
+  const auto add = [&](Kind kind, const char* name, double begin, double end) {
+    const bool call = kind == Kind::call;
+    trace.spans.push_back({call ? Trace::Track::communication : Trace::Track::compute, kind, name,
+                           "", begin, end, call ? begin : -1});
+  };
+  add(Kind::phase, "step 5", 0, 0.1);
+  add(Kind::phase, "forward", 0, 0.04);
+  add(Kind::phase, "backward", 0.04, 0.08);
+  for (int ms = 0; ms < 80; ++ms) {
+    add(Kind::op, "linear", 1e-3 * ms, 1e-3 * ms + 0.5e-3);
+    add(Kind::op, "add", 1e-3 * ms + 0.6e-3, 1e-3 * ms + 0.65e-3);
+  }
+  add(Kind::call, "all_reduce", 0.08, 0.096);
+  for (int step = 0; step < 4; ++step) {
+    const double begin = 0.08 + 0.004 * step;
+    trace.messages.push_back({true, (rank + 1) % 3, step, 0, 10000, begin});
+    trace.messages.push_back({false, (rank + 2) % 3, step, 0, 0, begin + 0.003});
+  }
+  sort_spans(trace);
+  return trace;
+}
+
 // A reader presses arrow keys, zooms, looks at the arrows of a call, and goes to another step.
 TEST_CASE("in a browser the report zooms into ops and into the steps of a call") {
   if (testing::browser().empty()) {
     MESSAGE(testing::no_browser);
     return;
   }
-  const TemporaryDirectory directory;
-  const auto file = directory.path() / "report.html";
-  const auto trained = train(directory, {"--parallel", "flat", "--report", file.string()},
-                             {{"RINGSIDE_ALGORITHM", "all_reduce=ring"}});
-  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
-  const auto seen = testing::open_in_browser(read_file(file), R"(
+  const std::vector<RankTrace> ranks{step_of_rank(0), step_of_rank(1), step_of_rank(2)};
+  Report report{"A report", {}, {}};
+  for (const std::string step : {"step 3", "step 5"}) {
+    report.figures.push_back(tracks_figure("What the ranks did in " + step, ranks, {0, 0.1}, 0));
+    report.figures.back().choice = step;
+  }
+  const auto seen = testing::open_in_browser(html(report), R"(
     const shownFigure = () => [...document.querySelectorAll('figure')]
       .find(figure => !figure.hidden && figure.querySelector('.lanes'));
     const press = key => {
