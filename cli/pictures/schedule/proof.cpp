@@ -44,7 +44,7 @@ Table table_of(const std::vector<Proof>& proofs) {
   Table table{{only_in_json("collective"), words("algorithm", "algorithm", 18),
                number("ranks", "", {}, 5), only_in_json("max_ranks"), only_in_json("cases"),
                only_in_json("holds"), only_in_json("promise"), number("roots", "", {}, 5),
-               words("", "", 21), number("steps", "steps", {}, 5), only_in_json("chunks"),
+               words("", "", 18), number("steps", "steps", {}, 5), only_in_json("chunks"),
                only_in_json("chunks_sent"), number("sent", "", {}, 6), only_in_json("time_us"),
                number("proved in", "", fixed(0, 1, " ms"), 9)}};
   for (const Proof& proof : proofs) {
