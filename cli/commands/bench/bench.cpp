@@ -162,9 +162,11 @@ CLI::Option* add_measurement_options(CLI::App& command, BenchArguments& args) {
   };
   list("--bytes", args.bytes, "SIZE,...",
        "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes");
-  list(
-      "--backends", args.options.backends, "NAME,...",
-      fmt::format("Some of the backends of this build: {}", fmt::join(available_backends(), ", ")));
+  std::vector<std::string> backends;
+  for (const BenchBackend& backend : bench_backends()) backends.push_back(backend.name);
+  list("--backends", args.options.backends, "NAME,...",
+       fmt::format("Some of {}; a build has those whose libraries it found",
+                   fmt::join(backends, ", ")));
   list("--algorithm", args.options.algorithms, "NAME,...",
        "Algorithms of our own backends, one row for each; `ringside prove` lists them. auto: the "
        "algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)");
