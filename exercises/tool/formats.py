@@ -2,6 +2,7 @@
 import csv
 import io
 import os
+import re
 import time
 from xml.sax.saxutils import escape, quoteattr
 
@@ -47,10 +48,14 @@ def text_of(case):
     return "\n".join(case.get("says", [])) + ("\n\n" + case["picture"] if case.get("picture") else "")
 
 
+def name_of(exercise, case):
+    return f"{exercise['id']}/{case['id']}" + ("/hidden" if case["hidden"] else "")
+
+
 def every_case(verdict):
     for exercise in verdict["exercises"]:
         for case in exercise["cases"]:
-            yield exercise, case, f"{exercise['id']}/{case['id']}" + ("/hidden" if case["hidden"] else "")
+            yield exercise, case, name_of(exercise, case)
 
 
 def score(verdict):
@@ -71,14 +76,21 @@ def gradescope(verdict):
 
 def classroom50(verdict):
     variable = lambda name: os.environ.get(name, "")
+    needed = ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL")
+    if missing := [name for name in needed if not variable(name)]:
+        raise ValueError(f"Classroom 50 needs the environment variables {', '.join(needed)}: {', '.join(missing)} is not set. "
+                         "Its workflow sets them; grade in it, or choose another format")
+    # A hidden case is not a test of its own there: what it takes away is taken from its public case.
+    lost = {(each["id"], case["id"]): case["score"] for each in verdict["exercises"] for case in each["cases"] if case["hidden"]}
+    points = lambda exercise, case: case["score"] + lost.get((exercise["id"], case["id"]), 0)
     return {"schema": "classroom50/result/v1", "classroom": variable("CLASSROOM"), "assignment": variable("ASSIGNMENT"),
             "assignment_type": variable("ASSIGNMENT_TYPE") or "individual", "owner": variable("OWNER") or verdict["student"],
             "submission": variable("SUBMISSION_TAG"),
             "commit": variable("COMMIT_URL"), "release": variable("RELEASE_URL"), "review": variable("REVIEW_URL") or variable("COMMIT_URL"),
             "datetime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "score": score(verdict), "max-score": sum(each["max"] for each in verdict["exercises"]),
-            "tests": [{"test-name": name, "passed": case["status"] == "right", "score": case["score"], "max-score": case["max"]}
-                      for _, case, name in every_case(verdict)]}
+            "tests": [{"test-name": name, "passed": points(exercise, case) == case["max"], "score": points(exercise, case), "max-score": case["max"]}
+                      for exercise, case, name in every_case(verdict) if not case["hidden"]]}
 
 
 def actions(verdict):
@@ -86,19 +98,25 @@ def actions(verdict):
     lines = ["| exercise | status | points | says |", "|---|---|---|---|"]
     for exercise in verdict["exercises"]:
         says = next((case["says"][0] for case in exercise["cases"] if case.get("says")), "")
-        lines.append(f"| {exercise['id']} | {exercise['status']} | {exercise['score']}/{exercise['max']} | {says.replace('|', '/')} |")
+        says = " ".join(says.split()).replace("|", "\\|")  # a row is one line
+        lines.append(f"| {exercise['id']} | {exercise['status']} | {exercise['score']}/{exercise['max']} | {says} |")
     return "\n".join(lines) + "\n"
 
 
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
 def junit(verdict):
+    plain = lambda text: NOT_IN_XML.sub("\ufffd", text)
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>"]
     for exercise in verdict["exercises"]:
         failed = sum(case["status"] != "right" for case in exercise["cases"])
-        lines.append(f'<testsuite name={quoteattr(exercise["id"])} tests="{len(exercise["cases"])}" failures="{failed}">')
+        lines.append(f'<testsuite name={quoteattr(exercise["id"])} tests="{len(exercise["cases"])}" failures="{failed}" errors="0">')
         for case in exercise["cases"]:
-            lines.append(f'<testcase classname={quoteattr(exercise["id"])} name={quoteattr(case["id"])} time="{case["seconds"]}">')
+            name = name_of(exercise, case).partition("/")[2]
+            lines.append(f'<testcase classname={quoteattr(exercise["id"])} name={quoteattr(name)} time="{case["seconds"]}">')
             if case["status"] != "right":
-                lines.append(f'<failure message={quoteattr(case["status"])}>{escape(text_of(case))}</failure>')
+                lines.append(f'<failure message={quoteattr(case["status"])} type={quoteattr(case["status"])}>{escape(plain(text_of(case)))}</failure>')
             lines.append("</testcase>")
         lines.append("</testsuite>")
     return "\n".join(lines + ["</testsuites>", ""])

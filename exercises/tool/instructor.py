@@ -1,7 +1,8 @@
 """The instructor's tool, exercises/ringside-exercises:
 
-    export DIR [--exercises 01,15] [--course | --self-study] [--lang en,zh] [--build FOLDER]
-        writes a course that students unpack: starters, the tool, headers, libraries, judges
+    export DIR [--exercises 01,15] [--self-study] [--lang en,zh] [--build FOLDER]
+        writes a course that students unpack: starters, the tool, headers, libraries, judges; with --self-study
+        also solutions and the whole reference
     grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only] [--jobs N]
                       [--format gradescope,classroom50,junit,actions]
         checks a folder of submissions (a folder or .tar.gz for each student), each in a sandbox
@@ -14,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import queue
 import re
 import shutil
 import socket
@@ -31,8 +33,7 @@ import handouts
 import kit as kits
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero",
-           "tensor_parallel", "pipeline_parallel", "planning", "transformer"]
+FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "planning", "transformer"]
 
 
 # ---- Export
@@ -65,7 +66,7 @@ def export(args):
         sys.exit(f"{out} is not empty: name a new folder")
     chosen = [kit.find(name) for name in args.exercises.split(",")] if args.exercises else kit.exercises
     answers = {each["file"] for exercise in chosen for each in exercise["cut"]}
-    keep = lambda path: path.endswith(".hpp") and not (args.course and path in answers)
+    keep = lambda path: path.endswith(".hpp") and (args.self_study or path not in answers)
     for path in (path for folder in FOLDERS for path in tracked(folder) if keep(path)):
         copy(ROOT / path, hidden / "include" / path)
     for path in (path for path in tracked("exercises/judge") if path.endswith(".hpp")):
@@ -89,6 +90,7 @@ def export(args):
         page = re.sub(r"^> .*\n\n", "", page, count=1, flags=re.M)
         (out / handouts.page_of(lang).name).write_text(page[:page.rindex("\n## ")])
     copy(ROOT / "exercises/programs.md", out / "programs.md")
+    copy(ROOT / "exercises/assistants.md", out / "AGENTS.md")
     if args.self_study:
         for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):
             copy(ROOT / path, out / "reference" / path)
@@ -126,7 +128,7 @@ def export_exercise(kit, exercise, out, args):
     public = {**{key: value for key, value in exercise.items() if key != "attacks"}, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
     copy(kit.judges[id], hidden / "judges" / f"{id}.o")
-    if not args.course:
+    if args.self_study:
         cut.write(cut.student_files(ROOT, exercise, stub=False), hidden / "solutions" / id)
 
 
@@ -180,23 +182,40 @@ def write_manifest(out):
 
 # ---- Grading
 
-# No rights but a user's, although the sandbox makes it root.
-WITHOUT_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"]
+NO_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+FIRST_USER = 2_000_000  # ids of users that no account has: one for each submission that is checked at a time
+PROCESSES = 512
+ROOM = "/mnt"  # in the sandbox: the course, the submission, and a place to build, 2 GB
 
 
 def sandbox():
-    """A command that runs another one with no network but its own loopback, no view of other processes, mounts of its own, and a
-    limit of the number of processes, which the kernel does not hold against root."""
-    command = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
-               "prlimit", "--nproc=1024", "--"]
+    """A command that runs another one with no network but its own loopback, no view of other processes, and mounts of its own;
+    [] where that is not allowed. The kernel limits the number of processes for each user, but not for root: where root grades, the
+    submission runs as a user of its own; where another user does, that user is root of the sandbox without rights outside."""
+    own_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *own_user, "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
+               *([] if os.geteuid() == 0 else ["prlimit", f"--nproc={2 * PROCESSES}"]), "--"]
     allowed = subprocess.run([*command, "true"], capture_output=True).returncode == 0
     return command if allowed else []
 
 
-def make_read_only(folder):
-    """In the mounts of this sandbox. Whether it worked; the ranks have no right to undo it (WITHOUT_RIGHTS)."""
-    return all(subprocess.run(["mount", *options, folder], capture_output=True).returncode == 0
-               for options in (["--bind", folder], ["-o", "remount,bind,ro"]))
+def furnish(course, code, hide):
+    """Inside the sandbox: ROOM gets the course, read-only, and a copy of the folder `code`; then the folders in `hide`, and those
+    in which anybody may write, are covered by empty ones. Whether it all worked."""
+    def mount(*options):
+        return subprocess.run(["mount", *options], capture_output=True).returncode == 0
+
+    if not mount("-t", "tmpfs", "-o", "size=2g,mode=755", "none", ROOM):
+        return False
+    for name in ("course", "code", "tmp"):
+        Path(ROOM, name).mkdir()
+    for path in code.iterdir() if code.is_dir() else ():
+        if path.is_file() and not path.is_symlink():
+            copy(path, f"{ROOM}/code/{path.name}")
+    if not (mount("--bind", course, f"{ROOM}/course") and mount("-o", "remount,bind,ro", f"{ROOM}/course")):
+        return False
+    covered = {str(Path(each).resolve()) for each in ["/tmp", "/var/tmp", "/dev/shm", *hide] if Path(each).is_dir()}
+    return all([mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "none", folder) for folder in sorted(covered, reverse=True)])  # inner ones first
 
 
 def manifest_faults(course):
@@ -212,7 +231,7 @@ def manifest_faults(course):
 
 def verify(course, when):
     if changed := list(manifest_faults(course)):
-        sys.exit(f"{when}, {changed[0]} of the course is not as in MANIFEST: export the course again")
+        raise RuntimeError(f"{when}, {changed[0]} of the course is not as in MANIFEST: export the course again")
 
 
 def raise_loopback():
@@ -222,58 +241,100 @@ def raise_loopback():
 
 
 def one(args):
-    """Inside the sandbox: checks one submission; reads what to do from standard input."""
+    """Inside the sandbox: checks one exercise of a submission; reads what to do from standard input."""
     given = json.load(sys.stdin)
-    not_allowed = [] if given["sandboxed"] else ["a sandbox of its own"]
+    course, code, not_allowed = given["course"], Path(given["code"]), []
     if given["sandboxed"]:
         raise_loopback()
-        if make_read_only(given["course"]) and subprocess.run([*WITHOUT_RIGHTS, "true"], capture_output=True).returncode == 0:
-            kits.LIMITS[:0] = WITHOUT_RIGHTS
+        if furnish(course, code, given["hide"]):
+            course, code = f"{ROOM}/course", Path(ROOM, "code")
+            tempfile.tempdir = f"{ROOM}/tmp"
         else:
-            not_allowed.append("a read-only course")
-    kit = kits.Kit(given["kit"])
-    results = []
+            not_allowed.append("a file system of its own")
+        if os.geteuid() == 0 and given["user"]:
+            kits.USER = given["user"]
+            kits.CONFINED = [*NO_RIGHTS, f"--reuid={kits.USER}", f"--regid={kits.USER}", "--clear-groups", "--", "prlimit", f"--nproc={PROCESSES}", "--"]
+        else:
+            kits.CONFINED = [*NO_RIGHTS, "--"]
+    else:
+        not_allowed.append("a sandbox of its own")
+    kit = kits.Kit(Path(course) / ".ringside/kit.json")
+    exercise = kit.find(given["exercise"])
     with tempfile.TemporaryDirectory(prefix="ringside-grade-") as build:
-        for exercise in kit.exercises:
-            results.append(kits.check(kit, exercise, Path(given["folder"]) / exercise["id"], Path(build) / exercise["id"], jobs=2, deadline=kits.PATIENT,
-                                      hidden=given["hidden"], seed=given["seeds"][exercise["id"]]))
-    if given["root"]:
-        not_allowed.append("a limit of processes")
-    verdict = kits.verdict(kit, given["student"], results)
-    json.dump({**verdict, "not_allowed": not_allowed} if not_allowed else verdict, sys.stdout)
+        Path(build).chmod(0o711)
+        result = kits.check(kit, exercise, code, Path(build) / exercise["id"], jobs=2, deadline=kits.PATIENT,
+                            hidden=given["hidden"], seed=given["seed"])
+    json.dump({"result": result, "not_allowed": not_allowed}, sys.stdout)
+
+
+def no_result(exercise, says):
+    """Of an exercise that could not be graded, through no fault of the student."""
+    return {"id": exercise["id"], "status": "judge error", "score": 0, "max": exercise["points"], "seconds": 0, "cases": [
+        {"id": case["id"], "status": "judge error", "score": 0, "max": case["points"], "seconds": 0, "hidden": False, "says": [says]}
+        for case in exercise["cases"]]}
 
 
 def grade(args):
-    key, kit_file = Path(args.key).read_bytes().strip(), Path(args.course) / ".ringside/kit.json"
+    key = Path(args.key).read_bytes().strip()
     if len(key) < 16:
         sys.exit(f"{args.key}: expected a key of at least 16 bytes; make one with: openssl rand -hex 32 > {args.key}")
-    kit, out, walls = kits.Kit(kit_file), Path(args.out), sandbox()
+    kit, out, walls = kits.Kit(Path(args.course) / ".ringside/kit.json"), Path(args.out), sandbox()
     if not walls:
         print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
-    if os.geteuid() == 0:
-        print("warning: nothing limits the number of processes of root: grade as a user of its own", file=sys.stderr)
+    wanted = list(filter(None, args.format.split(",")))
+    if unknown := set(wanted) - {"gradescope", "classroom50", "junit", "actions"}:
+        sys.exit(f"there is no format {', '.join(sorted(unknown))}; there are gradescope, classroom50, junit, actions")
+    for name in wanted:  # what a format lacks is told before hours of grading
+        getattr(formats, name)(kits.verdict(kit, "nobody", []))
+    verify(args.course, "before grading")
     out.mkdir(parents=True, exist_ok=True)
     submissions = {path.name.removesuffix(".tar.gz"): path for path in sorted(Path(args.submissions).iterdir())
                    if path.is_dir() or path.name.endswith(".tar.gz")}
+    if not submissions:
+        sys.exit(f"{args.submissions}: expected a folder or a .tar.gz for each student, found none")
+    hide = [str(ROOT), args.submissions, str(Path(args.key).resolve().parent), str(out), *([] if os.geteuid() == 0 else [str(Path.home())])]
+    users = queue.SimpleQueue()
+    for worker in range(args.jobs):
+        users.put(FIRST_USER + worker)
 
-    def graded(student):
+    def checked(student):
         with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
             if submissions[student].is_dir():
                 folder = submissions[student]
             else:
                 unpack(submissions[student], folder)
             verify(args.course, f"before {student}")
-            given = {"kit": str(kit_file), "course": str(Path(args.course).resolve()), "folder": str(folder), "student": student, "hidden": not args.public_only,
-                     "sandboxed": bool(walls), "root": os.geteuid() == 0, "seeds": {each["id"]: kits.seed_of(key, student, each["id"]) for each in kit.exercises}}
-            done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
+            user = users.get()
+            try:
+                told = [checked_one(student, folder, exercise, user) for exercise in kit.exercises]
+            finally:
+                users.put(user)
         verify(args.course, f"after {student}")
+        verdict = kits.verdict(kit, student, [each["result"] for each in told])
+        return {**verdict, "not_allowed": told[0]["not_allowed"]} if told[0]["not_allowed"] else verdict
+
+    def checked_one(student, folder, exercise, user):
+        """Each exercise has a sandbox of its own: what one leaves behind, processes and full disks, ends with it."""
+        given = {"course": str(Path(args.course).resolve()), "code": str(Path(folder, exercise["id"]).resolve()), "exercise": exercise["id"],
+                 "hidden": not args.public_only, "hide": hide, "sandboxed": bool(walls), "user": user if os.geteuid() == 0 else None,
+                 "seed": kits.seed_of(key, student, exercise["id"])}
+        done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
         if done.returncode != 0:
-            sys.exit(f"{student}: grading failed: {done.stderr[-2000:]}")
-        verdict = json.loads(done.stdout)
-        if "a read-only course" in verdict.get("not_allowed", []):
-            print(f"warning: {student}: the course could not be made read-only here; it is compared with MANIFEST", file=sys.stderr)
+            says = f"grading failed: {(done.stderr.strip() or f'exit status {done.returncode}').splitlines()[-1]}"
+            print(f"warning: {student}, {exercise['id']}: {says}", file=sys.stderr)
+            return {"result": no_result(exercise, says), "not_allowed": []}
+        return json.loads(done.stdout)
+
+    def graded(student):
+        try:
+            verdict = checked(student)
+        except (OSError, RuntimeError, ValueError, tarfile.TarError) as error:  # the others are graded all the same
+            print(f"warning: {student}: grading failed: {error}", file=sys.stderr)
+            verdict = kits.verdict(kit, student, [no_result(each, f"grading failed: {error}") for each in kit.exercises])
+        for what in verdict.get("not_allowed", []):
+            print(f"warning: {student}: this machine does not allow {what}", file=sys.stderr)
         write_json(out / f"{student}.json", verdict)
-        for name in filter(None, args.format.split(",")):
+        for name in wanted:
             text = getattr(formats, name)(verdict)
             ending = {"junit": "xml", "actions": "md"}.get(name, "json")
             (out / f"{student}.{name}.{ending}").write_text(text if isinstance(text, str) else json.dumps(text, indent=1) + "\n")
@@ -325,9 +386,8 @@ def main():
     command.add_argument("--lang", type=languages, default=handouts.LANGUAGES, help="languages of the handouts; default: en,zh")
     command.add_argument("--build", help="a build folder with RINGSIDE_NATIVE=OFF; default: build/exercises, made if it is missing")
     command.add_argument("--kit", help="take what this kit.json names, although it may run on this machine only")
-    kind = command.add_mutually_exclusive_group()
-    kind.add_argument("--course", action="store_true", help="without solutions, and without headers that hold the answer")
-    kind.add_argument("--self-study", action="store_true", help="with solutions and the whole reference")
+    command.add_argument("--self-study", action="store_true",
+                         help="with solutions and the whole reference; default: without them, and without headers that hold an answer")
     command.set_defaults(run=export)
     command = commands.add_parser("grade", help="check a folder of submissions")
     command.add_argument("submissions")
@@ -343,7 +403,10 @@ def main():
     command.set_defaults(run=summary)
     commands.add_parser("one").set_defaults(run=one)
     args = parser.parse_args()
-    args.run(args)
+    try:
+        args.run(args)
+    except (ValueError, RuntimeError) as error:
+        sys.exit(f"ringside-exercises: {error}")
 
 
 if __name__ == "__main__":

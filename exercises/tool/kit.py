@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import threading
@@ -31,6 +32,17 @@ PORT_TAKEN = "the port is taken. Choose another"  # between the look for a free 
 LIMITS = ["prlimit", "--as=8000000000", "--fsize=100000000", "--core=0", "--nofile=256", "--"]
 COMPILE_DEADLINE = 120  # seconds
 COMPILING = ["prlimit", "--as=8000000000", f"--cpu={COMPILE_DEADLINE}", "--fsize=500000000", "--core=0", "--"] if shutil.which("prlimit") else []
+# Where others' code is graded, instructor.py sets both: a command before each one that compiles or runs a submission, and
+# the id of the user who then runs it, if that is not the caller.
+CONFINED, USER = [], None
+
+
+def own_folder(path):
+    """Makes a folder that who runs a submission may write to."""
+    Path(path).mkdir(parents=True, exist_ok=True)
+    if USER:
+        os.chown(path, USER, USER)
+    return Path(path)
 
 
 def seed_of(key, student, exercise):
@@ -86,7 +98,7 @@ def own_and_given(kit, exercise, folder):
     words of all other files; and the words of these files. None where it finds an error, which the compiler will tell."""
     source = kit.root / "exercises" / exercise["id"] / "bind.cpp"
     try:
-        done = subprocess.run([*COMPILING, kit.compiler, *kit.flags, "-E", "-dI", "-iquote", str(folder), "-I", str(kit.root), str(source)],
+        done = subprocess.run([*CONFINED, *COMPILING, kit.compiler, *kit.flags, "-E", "-dI", "-iquote", str(folder), "-I", str(kit.root), str(source)],
                               capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE)
     except subprocess.TimeoutExpired:
         return None
@@ -155,7 +167,7 @@ class Broken(Exception):
 def run_compiler(kit, folder, *arguments):
     """What the compiler prints about the student's files in `folder`. Throws Broken."""
     try:
-        compiled = subprocess.run([*COMPILING, kit.compiler, *kit.flags, "-fdiagnostics-color=never", "-iquote", str(folder), "-I", str(kit.root),
+        compiled = subprocess.run([*CONFINED, *COMPILING, kit.compiler, *kit.flags, "-fdiagnostics-color=never", "-iquote", str(folder), "-I", str(kit.root),
                                    *arguments], capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE)
     except subprocess.TimeoutExpired:
         raise Broken("does not compile", f"the compiler did not come to an end in {COMPILE_DEADLINE} s") from None
@@ -185,8 +197,7 @@ def compile_strategy(kit, exercise, folder, build):
 
 def compile_student(kit, exercise, folder, build):
     """The program with the student's code. Throws Broken."""
-    folder, build = Path(folder).resolve(), Path(build)
-    build.mkdir(parents=True, exist_ok=True)
+    folder, build = Path(folder).resolve(), own_folder(build)
     missing = [name for name in (Path(file).name for file in cut.files_of(exercise)) if not (folder / name).exists()]
     if missing:
         raise Broken("not written", f"{folder} has no {missing[0]}")
@@ -197,7 +208,7 @@ def compile_student(kit, exercise, folder, build):
     output = run_compiler(kit, folder, "-c", kit.root / "exercises" / exercise["id"] / "bind.cpp", "-o", obj)
     if wrong := forbidden_symbols(exercise, str(obj), given, written):
         raise Broken("forbidden", wrong)
-    linked = subprocess.run([kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
+    linked = subprocess.run([*CONFINED, *COMPILING, kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
                             capture_output=True, text=True, errors="replace")
     if linked.returncode != 0:
         missing = re.findall(r"undefined reference to `([^']*)'", linked.stderr)
@@ -216,6 +227,15 @@ def reserved_port():
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
     return holder, holder.getsockname()[1]
+
+
+def read_plain(path):
+    """The text of a small file that a submission may have written; "" where it is a link, or none."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
+            return file.read(1000) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
+    except OSError:
+        return ""
 
 
 class Report:
@@ -286,8 +306,7 @@ class Runner:
         with holder:
             started, reports = [], []
             for rank in range(processes):
-                own = Path(folder, str(rank))
-                own.mkdir()
+                own = own_folder(Path(folder, str(rank)))
                 report = Report()
                 environment = self.environment | {
                     "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
@@ -298,7 +317,7 @@ class Runner:
                     environment["RINGSIDE_STUDENT_PROGRAM"] = self.command
                 output = open(f"{folder}/{rank}.output", "wb")
                 started.append(subprocess.Popen(
-                    [*self.limits, self.program, self.exercise["id"], "collect", case["id"], str(own)], pass_fds=[report.theirs.fileno()],
+                    [*CONFINED, *self.limits, self.program, self.exercise["id"], "collect", case["id"], str(own)], pass_fds=[report.theirs.fileno()],
                     env=environment, cwd=own, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True))
                 output.close()
                 report.start()
@@ -341,8 +360,7 @@ class Runner:
         return stuck
 
     def outcome(self, folder, rank, process, stuck, found):
-        doing = Path(folder, f"{rank}.doing")
-        doing = doing.read_text(errors="replace") if doing.exists() else "the case"
+        doing = read_plain(folder / f"{rank}.doing") or "the case"
         if stuck:  # a result that came after the deadline does not count
             return {"hangs": f"did not come back from {doing}"}
         if self.sanitized and process.returncode > 0:  # a race or a leak, which is told at the end
@@ -359,6 +377,7 @@ class Runner:
         for size in worlds:
             for _ in range(3):
                 with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
+                    Path(folder).chmod(0o711)
                     status, says, picture, output = self.judged(case, size, folder)
                 if not any(PORT_TAKEN in each for each in says):
                     break
@@ -439,17 +458,18 @@ def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, comp
 
 
 def settle(exercise, cases):
-    """A budget counts only where results are right, and a case only if its hidden worlds are too."""
+    """A budget counts only where results are right. Hidden worlds that are not right take the points of their case away, and the
+    public case says nothing of it."""
     by_id = {case["id"]: case for case in cases if not case["hidden"]}
-    for case in cases:
-        if case["hidden"] and case["status"] != "right":
-            by_id[case["id"]]["score"] = 0
     for meta in exercise["cases"]:
         before = by_id.get(meta.get("after"))
         if meta["id"] in by_id and before and before["status"] != "right":
             by_id[meta["id"]].update(status=before["status"], score=0, says=[] if before["status"] == "not written" else [f"not judged before {before['id']} is right"])
             for key in ("picture", "output"):
                 by_id[meta["id"]].pop(key, None)
+    for case in cases:
+        if case["hidden"] and case["status"] != "right":
+            case["score"] = -by_id[case["id"]]["score"]
 
 
 def verdict(kit, student, exercises):

@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
@@ -256,14 +257,34 @@ def formats(kit, exercise):
         for name, form, most in (("gradescope", published.GRADESCOPE, "max_score"), ("classroom50", published.CLASSROOM50, "max-score")):
             written = json.loads(json.dumps(getattr(forms, name)(verdict)))
             yield from (f"{result['status']}, {name}: {fault}" for fault in published.faults(written, form))
+            if "hidden" in json.dumps([each for each in written["tests"] if each.get("visibility") == "visible"]):
+                yield f"{result['status']}, {name}: speaks of hidden worlds before the deadline"
             if written["score"] != sum(each["score"] for each in written["tests"]) or exercise["points"] != sum(each[most] for each in written["tests"]):
                 yield f"{result['status']}, {name}: the points of the tests do not add up"
 
 
+    lost = kits.verdict(kit, "alice", [{**right, "cases": [{**case, **({"status": "wrong", "says": ["\x1b[31m<&\nmore"]} if case["hidden"] else {})}
+                                                           for case in right["cases"]]}])
+    for each in lost["exercises"]:
+        kits.settle(exercise, each["cases"])
+        each["score"] = sum(case["score"] for case in each["cases"])
+    if any(case["hidden"] for case in right["cases"]):
+        shown = [(each["status"], each["score"] == each["max_score"]) for each in forms.gradescope(lost)["tests"] if each["visibility"] == "visible"]
+        if forms.score(lost) >= forms.score({"exercises": [right]}) or set(shown) != {("passed", True)}:
+            yield f"a hidden failure: {forms.score(lost)} points; the visible tests are {shown}"
+        xml.etree.ElementTree.fromstring(forms.junit(lost))
+    del os.environ["SUBMISSION_TAG"]
+    try:
+        forms.classroom50(lost)
+        yield "Classroom 50 without its variables is no error"
+    except ValueError as error:
+        if "SUBMISSION_TAG is not set" not in str(error):
+            yield f"Classroom 50 without its variables: {error}"
+
+
 def attacks(kit, exercise):
-    if exercise["id"] == kit.exercises[0]["id"]:
-        yield from fork_bomb()
-        yield from changed_course()
+    if exercise["id"] == "16-bucket-plan":
+        yield from grading()
     for attack in exercise.get("attacks", []):
         files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
         for transport, status in attack["status"].items():
@@ -288,48 +309,68 @@ def processes_of(prefix):
     return subprocess.run(["pgrep", "-f", f"/{prefix}"], capture_output=True, text=True).stdout.split()
 
 
-def fork_bomb():
-    """In the sandbox of `grade`, as a user who is not root: the limit stops it, and nothing of it outlives the sandbox."""
-    walls, marker = instructor.sandbox(), f"ringside-bomb-{os.getpid()}"
-    if not walls:
-        print("SKIPPED: the fork bomb, because unshare is not allowed here", flush=True)
-        return
-    program = f"import os, time  # {marker}\ntry:\n  for i in range(3000): os.fork() or time.sleep(60)\nexcept OSError: print('stopped')"
-    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    if subprocess.run([*as_nobody, *walls, "true"], capture_output=True).returncode != 0:
-        print("SKIPPED: the fork bomb, because only root may use unshare here", flush=True)
-        return
-    told = subprocess.run([*as_nobody, *walls, "/usr/bin/python3", "-c", program], capture_output=True, text=True)
-    if told.stdout != "stopped\n":
-        yield f"the fork bomb was not stopped: {told.stdout}{told.stderr[-300:]}"
-    if subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 0:
-        yield "the fork bomb outlived its sandbox"
+# At the beginning of plan_buckets (16): code that harms whoever runs it without walls.
+HARMFUL = {
+    "bomb": 'for (;;) { long r; asm volatile("syscall" : "=a"(r) : "a"(57L) : "rcx", "r11", "memory"); (void)r; }',  # fork
+    "filler": """for (std::string folder : {"/tmp/", "/var/tmp/", "/dev/shm/", "./"})
+                   for (int n = 0; n < 40; ++n) {
+                     std::ofstream file(folder + "fill" + std::to_string(n));
+                     for (int k = 0; k < 90 && file; ++k) file << std::string(1 << 20, 'x');
+                   }""",
+    "spy": """{ std::string seen;
+               std::error_code error;
+               for (const char* folder : {"/tmp", "SUBMISSIONS", "ROOT"})
+                 for (auto& each : std::filesystem::directory_iterator(folder, error))
+                   seen += " " + each.path().string();
+               if (std::ofstream("/mnt/course/MANIFEST", std::ios::app)) seen += " writes to the course";
+               throw std::runtime_error("sees:" + seen); }""",
+    "endless": "static_assert(Deep<600, 0>::value);"}
+DEEP = """template <int N, int M> struct Deep { static constexpr int value = Deep<N - 1, M>::value + Deep<N - 1, M + (1 << N % 20)>::value; };
+template <int M> struct Deep<0, M> { static constexpr int value = 1; };
+"""
 
 
-def changed_course():
-    """In the sandbox of `grade` a submission cannot write to the course; a file that was changed all the same is noticed."""
+def grading():
+    """A class in which one forks without end, one fills the disk, one looks around, one never compiles: the others have their
+    points, in every format, and nothing stays behind."""
+    kit = kits.Kit(sys.argv[1])
+    exercise = kit.find("16")
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
-        judge = Path(folder, ".ringside/ringside-judge")
-        judge.parent.mkdir()
-        judge.write_text("the judge")
-        instructor.write_manifest(Path(folder))
-        if faults := list(instructor.manifest_faults(folder)):
-            yield f"an untouched course differs from MANIFEST in {faults}"
-        program = (f"import sys, subprocess; sys.path.insert(0, {str(Path(instructor.__file__).parent)!r}); import instructor\n"
-                   f"print(instructor.make_read_only({folder!r}))\n"
-                   f"for command in ('echo changed > {judge}', 'mount -o remount,bind,rw {folder}', 'umount {folder}', 'rm {judge}'):\n"
-                   f"    print(subprocess.run([*instructor.WITHOUT_RIGHTS, 'sh', '-c', command], capture_output=True).returncode == 0)")
-        if walls := instructor.sandbox():
-            told = subprocess.run([*walls, sys.executable, "-c", program], capture_output=True, text=True)
-            if told.stdout.split() != ["True", "False", "False", "False", "False"]:
-                yield f"the course is not read-only in the sandbox: {told.stdout}{told.stderr[-300:]}"
-        else:
-            print("SKIPPED: the read-only course, because unshare is not allowed here", flush=True)
-        if list(instructor.manifest_faults(folder)):
-            yield "a submission changed the course"
-        judge.write_text("another judge")
-        if list(instructor.manifest_faults(folder)) != [".ringside/ringside-judge"]:
-            yield "a changed judge is not noticed"
+        submissions, results = Path(folder, "submissions"), Path(folder, "results")
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", "16", "--kit", sys.argv[1]],
+                       check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        for student in ("alice", *HARMFUL, "zoe"):
+            files = cut.student_files(kit.root, exercise, stub=False)
+            if harm := HARMFUL.get(student):
+                text = files["buckets.cpp"]
+                body = text.index("{", text.index("plan_buckets("))
+                harm = harm.replace("SUBMISSIONS", str(submissions)).replace("ROOT", str(kit.root))
+                files["buckets.cpp"] = "#include <filesystem>\n#include <fstream>\n#include <stdexcept>\n" + DEEP + text[:body + 1] + harm + text[body + 1:]
+            cut.write(files, submissions / student / exercise["id"])
+        told = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key",
+                               "--out", results, "--format", "gradescope,junit,actions"], capture_output=True, text=True)
+        if "does not allow" in told.stderr or "not allowed" in told.stderr:
+            print("SKIPPED: grading of harmful code, because this machine does not allow a sandbox", flush=True)
+            return
+        verdicts = {student: json.loads((results / f"{student}.json").read_text()) for student in ("alice", *HARMFUL, "zoe")}
+        points = {student: forms.score(verdict) for student, verdict in verdicts.items()}
+        if points["alice"] != exercise["points"] or points["zoe"] != exercise["points"] or points["bomb"] or points["spy"] or points["endless"]:
+            yield f"points: {points}; {told.stderr[-500:]}"
+        says = verdicts["spy"]["exercises"][0]["cases"][0]["says"][0]
+        if not re.fullmatch("(world \\d+, )?(ranks? [\\d, ]+: )?sees:", says):
+            yield f"the spy {says}"
+        if len((results / "grades.csv").read_text().splitlines()) != 1 + len(points):
+            yield f"grades.csv: {(results / 'grades.csv').read_text()}"
+        for student in points:
+            suite = xml.etree.ElementTree.fromstring((results / f"{student}.junit.xml").read_text())[0]
+            names = [each.get("name") for each in suite]
+            if len(set(names)) != len(names) or int(suite.get("tests")) != len(names) or int(suite.get("failures")) != len(suite.findall("testcase/failure")):
+                yield f"{student}.junit.xml: {names}, {suite.attrib}"
+            if (results / f"{student}.actions.md").read_text().count("\n") != 3:
+                yield f"{student}.actions.md has not one line for its exercise"
+        if left := processes_of("ringside-grade-"):
+            yield f"{len(left)} processes were left behind"
 
 
 @functools.cache
@@ -339,7 +380,7 @@ def two_exports():
     atexit.register(shutil.rmtree, folder)
     courses = [Path(folder) / name for name in ("first", "second")]
     for course in courses:
-        subprocess.run([sys.executable, instructor.__file__, "export", course, "--course", "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, instructor.__file__, "export", course, "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
     return courses
 
 
@@ -370,7 +411,7 @@ def debugger(kit, exercise):
     commands = [re.split(r" {3,}", typed)[0] for typed in re.findall(r"^ +\(gdb\) (.*)$", handout, re.M)]
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
         course = Path(folder) / "course"
-        subprocess.run([str(kit.root / "exercises/ringside-exercises"), "export", course, "--course", "--kit", sys.argv[1],
+        subprocess.run([str(kit.root / "exercises/ringside-exercises"), "export", course, "--kit", sys.argv[1],
                         "--exercises", exercise["id"]], check=True, stdout=subprocess.DEVNULL)
         cut.write(cut.student_files(kit.root, exercise, stub=False), course / exercise["id"])
         limit = ["prlimit", "--as=12000000000"]  # a printer that reads memory without end fails, and harms nobody
