@@ -1,6 +1,6 @@
 // An algorithm is data: a schedule lists the steps that each rank takes, and does none of them.
 //
-// Reading order: this file, algorithms/ring.hpp, proof/verify.hpp with proof/lockstep.hpp,
+// Reading order: this file, algorithms/ring/ring.hpp, proof/verify.hpp with proof/lockstep.hpp,
 // execution/simple_executor.cpp, transport/threads.cpp, transport/tcp.cpp, process_group.hpp.
 //
 // A buffer is divided into CHUNKS, numbered from 0. A schedule names chunks only, so it serves any

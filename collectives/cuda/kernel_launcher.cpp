@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/proof/pull.hpp"
 
 namespace ringside::collectives::cuda {

@@ -1,7 +1,7 @@
 // Judges a ring reduce-scatter: by its schedules for 1 to 16 ranks, and by its run.
 #include "base/random.hpp"
 #include "collectives/algorithms/chunks.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify.hpp"
 #include "exercises/01-ring-reduce-scatter/interface.hpp"

@@ -1,5 +1,5 @@
 // Judges a ring all-gather and a ring all-reduce by their schedules for 1 to 16 ranks.
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/proof/verify.hpp"
 #include "exercises/02-ring-all-reduce/given.hpp"
 #include "exercises/02-ring-all-reduce/interface.hpp"

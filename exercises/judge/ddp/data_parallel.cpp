@@ -11,7 +11,7 @@
 #include "autograd/optim/sgd.hpp"
 #include "base/random.hpp"
 #include "collectives/algorithms/aligned_chunks.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "collectives/selection/cost_model.hpp"
 #include "parallel/replicate.hpp"

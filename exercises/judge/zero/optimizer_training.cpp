@@ -5,7 +5,7 @@
 
 #include "autograd/optim/adamw.hpp"
 #include "base/random.hpp"
-#include "collectives/algorithms/binomial.hpp"
+#include "collectives/algorithms/tree/binomial.hpp"
 #include "collectives/selection/cost_model.hpp"
 
 namespace ringside::exercises {

@@ -18,7 +18,7 @@
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "cli/pictures/schedule/step_table.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace ringside::cli {

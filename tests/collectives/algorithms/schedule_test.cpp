@@ -8,16 +8,16 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "collectives/algorithms/barrier.hpp"
-#include "collectives/algorithms/binomial.hpp"
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/algorithms/chain.hpp"
-#include "collectives/algorithms/direct.hpp"
-#include "collectives/algorithms/halving_doubling.hpp"
-#include "collectives/algorithms/linear.hpp"
-#include "collectives/algorithms/pairwise.hpp"
-#include "collectives/algorithms/recursive_doubling.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/direct/direct.hpp"
+#include "collectives/algorithms/direct/linear.hpp"
+#include "collectives/algorithms/direct/pairwise.hpp"
+#include "collectives/algorithms/doubling/barrier.hpp"
+#include "collectives/algorithms/doubling/halving_doubling.hpp"
+#include "collectives/algorithms/doubling/recursive_doubling.hpp"
+#include "collectives/algorithms/ring/chain.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
+#include "collectives/algorithms/tree/binomial.hpp"
 
 namespace ringside::collectives {
 namespace {

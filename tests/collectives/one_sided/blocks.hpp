@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/one_sided/staged.hpp"
 #include "collectives/proof/pull.hpp"
 #include "tests/collectives/one_sided/world.hpp"

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "collectives/algorithms/recursive_doubling.hpp"
+#include "collectives/algorithms/doubling/recursive_doubling.hpp"
 #include "collectives/half.hpp"
 #include "tests/collectives/one_sided/blocks.hpp"
 

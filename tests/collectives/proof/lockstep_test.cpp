@@ -8,7 +8,7 @@
 #include "base/random.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/algorithms/chunks.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "collectives/algorithms/barrier.hpp"
-#include "collectives/algorithms/binomial.hpp"
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/algorithms/ring.hpp"
+#include "collectives/algorithms/doubling/barrier.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
+#include "collectives/algorithms/tree/binomial.hpp"
 #include "collectives/proof/verify.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 

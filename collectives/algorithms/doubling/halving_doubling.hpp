@@ -29,7 +29,7 @@
 
 #include <cstddef>
 
-#include "collectives/algorithms/folding.hpp"
+#include "collectives/algorithms/doubling/folding.hpp"
 #include "collectives/algorithms/schedule.hpp"
 
 namespace ringside::collectives {

@@ -14,7 +14,7 @@
 // Source: Thakur, Rabenseifner and Gropp (2005), see folding.hpp.
 #pragma once
 
-#include "collectives/algorithms/folding.hpp"
+#include "collectives/algorithms/doubling/folding.hpp"
 #include "collectives/algorithms/schedule.hpp"
 
 namespace ringside::collectives {
