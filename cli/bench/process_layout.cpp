@@ -89,6 +89,7 @@ ProcessLayout find_process_layout(const BenchOptions& options) {
 
   collectives::RankInfo meeting;
   meeting.master_port = static_cast<std::uint16_t>(*integer_environment("MASTER_PORT", 1, 65535));
+  collectives::use_port_of_launcher(meeting);
   meeting.job_key = environment("RINGSIDE_JOB_KEY").value_or("");
   layout.in_set = local_rank_info(static_cast<int>(rank), n, meeting);
   layout.in_job = local_rank_info(layout.set * n + static_cast<int>(rank), world, meeting);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/reserved_port.hpp"
+#include "base/listening_port.hpp"
 #include "cli/bench/contender.hpp"
 #include "cli/bench/limits.hpp"
 #include "cli/pictures/median.hpp"
@@ -79,12 +79,14 @@ class Bench {
     return ProcessGroup::over("tcp", rank_info, options);
   }
 
-  // The ranks of each contender meet at a free port that rank 0 of the job reserves.
+  // The ranks of each contender meet at a free port where rank 0 of the job listens.
   void open(Contender& contender) {
-    const ReservedPort reserved;
-    std::int32_t port = reserved.number();
+    std::optional<ListeningPort> listening;
+    if (all_processes_.rank() == 0) listening.emplace();
+    std::int32_t port = listening ? listening->number() : 0;
     all_processes_.broadcast(std::span(&port, 1), 0);
     RankInfo meeting = layout_.in_set;
+    meeting.listening = listening ? listening->descriptor() : -1;
     meeting.master_port = static_cast<std::uint16_t>(port);
     if (contender.set == layout_.set) open_contender(contender, meeting);
     all_processes_.barrier();

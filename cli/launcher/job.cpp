@@ -53,7 +53,11 @@ void Job::start(int local_rank) {
   auto variables = rank_environment(options_, rendezvous_, local_rank);
   if (flights_.path()) variables["RINGSIDE_FLIGHT_DIR"] = *flights_.path();
   const bool bare = options_.output == RankOutput::rank_0_bare && variables.at("RANK") == "0";
-  RankProcess process = start_rank(options_.command, variables, bare, signals_);
+  // Only rank 0, the first, inherits the socket. When it has gone, nobody listens.
+  ListeningPort* listening = rendezvous_.listening.get();
+  RankProcess process = start_rank(options_.command, variables, bare, signals_,
+                                   listening ? listening->descriptor() : -1);
+  if (listening) listening->close();
   reaper_.add(process.pid);
   const auto lines_to = [&](int fd) {
     return LineForwarder(fmt::format("{}[{}] ", line_start(fd), process.rank));

@@ -30,7 +30,8 @@ struct ChildPlan {
   pid_t launcher;
   int standard_output;
   int standard_error;
-  int status;  // the child writes errno here if exec fails
+  int inherited;  // a descriptor that the program gets too, or -1
+  int status;     // the child writes errno here if exec fails
 };
 
 // Runs in the child. Async-signal-safe calls only.
@@ -43,6 +44,7 @@ struct ChildPlan {
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(plan.standard_output, STDOUT_FILENO);
   ::dup2(plan.standard_error, STDERR_FILENO);
+  if (plan.inherited >= 0) ::fcntl(plan.inherited, F_SETFD, 0);
   signals.restore();
   blocked.unblock();
   ::execvpe(plan.arguments[0], plan.arguments.data(), plan.environment.data());
@@ -72,21 +74,26 @@ std::vector<char*> exec_arguments(std::vector<std::string>& texts) {
 Environment rank_environment(const LaunchOptions& options, const RendezvousAddress& rendezvous,
                              int local_rank) {
   const std::string node_rank = std::to_string(options.node_rank);
-  return {{"MASTER_ADDR", rendezvous.address},
-          {"MASTER_PORT", std::to_string(rendezvous.port)},
-          {"RINGSIDE_JOB_KEY", rendezvous.job_key},
-          {"RANK", std::to_string(options.node_rank * options.ranks + local_rank)},
-          {"WORLD_SIZE", std::to_string(options.nodes * options.ranks)},
-          {"LOCAL_RANK", std::to_string(local_rank)},
-          {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
-          {"NODE_RANK", node_rank},
-          {"GROUP_RANK", node_rank},
-          // MASTER_PORT is free for rank 0: no agent of torchrun listens there.
-          {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+  return {
+      {"MASTER_ADDR", rendezvous.address},
+      {"MASTER_PORT", std::to_string(rendezvous.port)},
+      {"RINGSIDE_JOB_KEY", rendezvous.job_key},
+      {"RINGSIDE_LISTENING", rendezvous.listening ? fmt::format("{}:{}:{}", rendezvous.port,
+                                                                rendezvous.listening->number(),
+                                                                rendezvous.listening->descriptor())
+                                                  : ""},
+      {"RANK", std::to_string(options.node_rank * options.ranks + local_rank)},
+      {"WORLD_SIZE", std::to_string(options.nodes * options.ranks)},
+      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
+      {"NODE_RANK", node_rank},
+      {"GROUP_RANK", node_rank},
+      // MASTER_PORT is free for rank 0: no agent of torchrun listens there.
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
 }
 
 RankProcess start_rank(std::vector<std::string> command, const Environment& variables,
-                       bool own_output, const SignalPipe& signals) {
+                       bool own_output, const SignalPipe& signals, int inherited) {
   auto environment = environment_with(variables);
   Pipe output = make_pipe();
   Pipe errors = make_pipe();
@@ -96,6 +103,7 @@ RankProcess start_rank(std::vector<std::string> command, const Environment& vari
                        .launcher = ::getpid(),
                        .standard_output = own_output ? STDOUT_FILENO : output.write_end.get(),
                        .standard_error = own_output ? STDERR_FILENO : errors.write_end.get(),
+                       .inherited = inherited,
                        .status = status.write_end.get()};
   RankProcess process;
   process.rank = std::stoi(variables.at("RANK"));

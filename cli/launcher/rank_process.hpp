@@ -33,9 +33,10 @@ struct RankProcess {
 
 // Starts `command` in a process group of its own, with `variables` added to this process's
 // environment, and returns when the program runs. It reads from /dev/null, and the kernel kills it
-// when the calling thread ends. Throws Error if the program cannot be executed.
+// when the calling thread ends. It inherits the descriptor `inherited`, unless that is -1. Throws
+// Error if the program cannot be executed.
 RankProcess start_rank(std::vector<std::string> command, const Environment& variables,
-                       bool own_output, const SignalPipe& signals);
+                       bool own_output, const SignalPipe& signals, int inherited);
 
 // The arguments of exec(3): pointers into `texts`, then a null pointer.
 std::vector<char*> exec_arguments(std::vector<std::string>& texts);

@@ -1,29 +1,14 @@
 #include "cli/launcher/rendezvous_address.hpp"
 
 #include <array>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-
-#include <sys/random.h>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/sha256.hpp"
 
 namespace ringside::cli {
-namespace {
-
-std::string random_job_key() {
-  std::array<std::uint64_t, 2> bits{};
-  if (::getrandom(bits.data(), sizeof bits, 0) != sizeof bits) {
-    fail("cannot get random numbers for the job key: {}", std::strerror(errno));
-  }
-  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
-}
-
-}  // namespace
-
 RendezvousAddress choose_rendezvous_address(const LaunchOptions& options) {
   const bool inside_a_job = environment("RANK").has_value();
   const auto from_environment = [&](const char* name) {
@@ -44,7 +29,9 @@ RendezvousAddress choose_rendezvous_address(const LaunchOptions& options) {
           "{} nodes need a common secret, the job key: set RINGSIDE_JOB_KEY to the same random "
           "text on each node",
           options.nodes);
-  rendezvous.job_key = job_key ? *job_key : random_job_key();
+  std::array<std::uint8_t, 16> random;
+  fill_with_random_bits(random);
+  rendezvous.job_key = job_key.value_or(hexadecimal(random));
 
   if (options.master_port) {
     rendezvous.port = *options.master_port;
@@ -56,6 +43,7 @@ RendezvousAddress choose_rendezvous_address(const LaunchOptions& options) {
             options.nodes);
     rendezvous.reserved = std::make_unique<ReservedPort>();
     rendezvous.port = rendezvous.reserved->number();
+    if (!address) rendezvous.listening = std::make_unique<ListeningPort>();
   }
   return rendezvous;
 }

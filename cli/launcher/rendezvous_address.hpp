@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/listening_port.hpp"
 #include "base/reserved_port.hpp"
 #include "cli/launcher/launcher.hpp"
 
@@ -14,7 +15,10 @@ struct RendezvousAddress {
   std::string address;
   int port = 0;
   std::string job_key;
-  std::unique_ptr<ReservedPort> reserved;  // if the launcher chose the port
+  // If the launcher chose the port: MASTER_PORT, for programs that listen there, and the port of
+  // Ringside's rank 0, which is closed here once rank 0 has inherited it.
+  std::unique_ptr<ReservedPort> reserved;
+  std::unique_ptr<ListeningPort> listening;
 };
 
 // Takes each of the three from the options; else from MASTER_ADDR, MASTER_PORT and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
+#include <cstdio>
 #include <optional>
 #include <string_view>
 
@@ -166,7 +167,18 @@ RankInfo rank_info_from_environment() {
         names->launcher);
   }
   rank_info.master_port = master_port(*names, job);
+  use_port_of_launcher(rank_info);
   return rank_info;
+}
+
+void use_port_of_launcher(RankInfo& rank_info) {
+  const std::string text = environment("RINGSIDE_LISTENING").value_or("");
+  int given = 0, port = 0, descriptor = -1;
+  if (std::sscanf(text.c_str(), "%d:%d:%d", &given, &port, &descriptor) != 3 ||
+      given != rank_info.master_port || port < 1 || port > highest_port)
+    return;
+  rank_info.master_port = static_cast<std::uint16_t>(port);
+  rank_info.listening = descriptor;
 }
 
 }  // namespace ringside::collectives

@@ -16,10 +16,10 @@ struct RankInfo {
   int local_size = 1;
   std::string master_address = "127.0.0.1";  // where rank 0 listens
   std::uint16_t master_port = 29500;
+  int listening = -1;  // a socket at this port that rank 0 has inherited, or -1
   // The network interface at which the others reach this rank; empty: the one towards rank 0.
   std::string interface;
-  // Checked on every connection. It keeps jobs apart; it is no protection against an attacker.
-  std::string job_key;
+  std::string job_key;          // every connection begins with a proof that both sides have it
   std::string backend;          // as the user chose it; all ranks must choose the same
   Seconds connect_timeout{60};  // until all ranks must be connected
 };
@@ -33,6 +33,12 @@ struct RankInfo {
 // RINGSIDE_INTERFACE the interface, RINGSIDE_CONNECT_TIMEOUT the time to connect in seconds. Throws
 // Error that names the wrong or missing variable.
 RankInfo rank_info_from_environment();
+
+// Where our own launcher has chosen the port, it listens for rank 0, at another port than
+// MASTER_PORT: that one is left to programs that listen there themselves, as PyTorch's do. Its
+// variable RINGSIDE_LISTENING is "MASTER_PORT:PORT:DESCRIPTOR", and holds where MASTER_PORT is
+// still the one that it names. Sets both members of `rank_info`, or leaves them as they are.
+void use_port_of_launcher(RankInfo& rank_info);
 
 // Whether srun started this process as a task. The script of sbatch and the shell of salloc have
 // most of Slurm's variables too, but they are not tasks of a step that srun started.

@@ -23,20 +23,11 @@ namespace {
 
 constexpr Seconds time_to_vanish{1.5};  // a killed process disappears soon, but not at once
 
-const std::set<std::string> variables_of_outer_jobs{"RANK",
-                                                    "WORLD_SIZE",
-                                                    "LOCAL_RANK",
-                                                    "LOCAL_WORLD_SIZE",
-                                                    "NODE_RANK",
-                                                    "RINGSIDE_FLIGHT_DIR",
-                                                    "GROUP_RANK",
-                                                    "MASTER_ADDR",
-                                                    "MASTER_PORT",
-                                                    "RINGSIDE_JOB_KEY",
-                                                    "SLURM_PROCID",
-                                                    "SLURM_NTASKS",
-                                                    "OMPI_COMM_WORLD_RANK",
-                                                    "OMPI_COMM_WORLD_SIZE"};
+const std::set<std::string> variables_of_outer_jobs{
+    "RANK",         "WORLD_SIZE",           "LOCAL_RANK",          "LOCAL_WORLD_SIZE",
+    "NODE_RANK",    "RINGSIDE_FLIGHT_DIR",  "GROUP_RANK",          "MASTER_ADDR",
+    "MASTER_PORT",  "RINGSIDE_JOB_KEY",     "RINGSIDE_LISTENING",  "SLURM_PROCID",
+    "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
 
 std::vector<std::string> environment_with(const Variables& variables) {
   std::vector<std::string> result;

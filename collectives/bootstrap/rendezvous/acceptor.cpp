@@ -1,6 +1,6 @@
 #include "collectives/bootstrap/rendezvous/acceptor.hpp"
 
-#include <array>
+#include <cerrno>
 #include <cstdio>
 
 #include <boost/asio/buffer.hpp>
@@ -17,62 +17,104 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// A connection whose handshake is not complete. `timer` closes it when the time is over.
+// A connection that has not yet proved the key. `timer` closes it when the time is over.
 struct Acceptor::Candidate {
-  explicit Candidate(tcp::socket s) : socket(std::move(s)), timer(socket.get_executor()) {}
+  explicit Candidate(tcp::socket s) : socket(std::move(s)), timer(socket.get_executor()) {
+    error_code error;
+    const auto endpoint = socket.remote_endpoint(error);
+    from = error ? "an unknown address" : to_text(endpoint);
+  }
   tcp::socket socket;
   asio::steady_timer timer;
+  std::string from;
   Handshake handshake;
+  Challenge challenge;
+  Digest proof{};
 };
 
-Acceptor::Acceptor(tcp::acceptor acceptor, Key key, int rank, Welcome welcome, Seconds patience)
+Acceptor::Acceptor(tcp::acceptor acceptor, std::string job_key, int rank, Welcome welcome,
+                   Seconds patience)
     : acceptor_(std::move(acceptor)),
-      key_(key),
+      job_key_(std::move(job_key)),
       rank_(rank),
       welcome_(std::move(welcome)),
       patience_(patience) {
   accept();
 }
 
-void Acceptor::accept() {
-  acceptor_.async_accept([this](error_code error, tcp::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    check_open_files(error.value(), fmt::format("rank {}", rank_));
-    if (!error) read_handshake(std::make_shared<Candidate>(std::move(socket)));
-    accept();
-  });
+Acceptor::~Acceptor() {
+  if (untold_ > 0)
+    fmt::print(stderr, "ringside: rank {} turned away {} connections that are not of this job\n",
+               rank_, turned_away_);
 }
 
-void Acceptor::read_handshake(const std::shared_ptr<Candidate>& candidate) {
+void Acceptor::accept() {
+  acceptor_.async_accept(while_alive([this](error_code error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    const bool no_descriptor = error.value() == EMFILE || error.value() == ENFILE;
+    if (no_descriptor && candidates_.empty())
+      check_open_files(error.value(), fmt::format("rank {}", rank_));
+    if (no_descriptor || candidates_.size() == most_candidates) drop_oldest();
+    if (!error) read_handshake(std::make_shared<Candidate>(std::move(socket)));
+    accept();
+  }));
+}
+
+void Acceptor::read_handshake(const CandidatePointer& candidate) {
+  candidates_.push_back(candidate);
   candidate->timer.expires_after(std::chrono::duration_cast<Clock::duration>(patience_));
   candidate->timer.async_wait([candidate](error_code error) {
-    // If the handshake completed just before, its handler has moved the socket away.
+    // If the proof arrived just before, its handler has moved the socket away.
     if (!error && candidate->socket.is_open()) candidate->socket.cancel();
   });
   asio::async_read(candidate->socket, asio::buffer(&candidate->handshake, sizeof(Handshake)),
-                   [this, candidate](error_code error, std::size_t n) {
-                     candidate->timer.cancel();
-                     const Handshake& handshake = candidate->handshake;
+                   while_alive([this, candidate](error_code error, std::size_t n) {
+                     if (error && n == 0) return turn_away(candidate, std::nullopt);
                      if (error)
-                       return turn_away(*candidate,
+                       return turn_away(candidate,
                                         fmt::format("it sent {} of the {} bytes of a handshake", n,
                                                     sizeof(Handshake)));
-                     if (const auto reason = reason_to_turn_away(handshake, key_))
-                       return turn_away(*candidate, *reason);
-                     welcome_(handshake, std::move(candidate->socket));
-                   });
+                     if (const auto reason = reason_to_turn_away(candidate->handshake))
+                       return turn_away(candidate, reason);
+                     read_proof(candidate);
+                   }));
 }
 
-void Acceptor::turn_away(Candidate& candidate, const std::string& why) {
-  error_code error;
-  const auto endpoint = candidate.socket.remote_endpoint(error);
-  fmt::print(stderr, "ringside: rank {} turned away a connection from {}: {}\n", rank_,
-             error ? "an unknown address" : to_text(endpoint), why);
-  if (candidate.handshake.magic != Handshake::expected_magic) return;
-  const Answer answer{.kind = Answer::refusal, .bytes = static_cast<std::uint32_t>(why.size())};
-  asio::write(candidate.socket, std::array{asio::buffer(&answer, sizeof answer), asio::buffer(why)},
-              error);
-  candidate.socket.shutdown(tcp::socket::shutdown_send, error);
+// The challenge fits into the buffer of a new socket, so sending it does not block.
+void Acceptor::read_proof(const CandidatePointer& candidate) {
+  candidate->challenge = challenge_for(candidate->handshake, job_key_);
+  error_code ignored;  // the read fails too
+  asio::write(candidate->socket, asio::buffer(&candidate->challenge, sizeof(Challenge)), ignored);
+  asio::async_read(
+      candidate->socket, asio::buffer(candidate->proof),
+      while_alive([this, candidate](error_code error, std::size_t) {
+        const Handshake& handshake = candidate->handshake;
+        if (error || !equal_in_constant_time(candidate->proof,
+                                             proof_for(candidate->challenge, handshake, job_key_)))
+          return turn_away(candidate, "it did not prove that it has the key of this job");
+        if (std::erase(candidates_, candidate) == 0) return;  // dropped a moment ago
+        candidate->timer.cancel();
+        welcome_(handshake, std::move(candidate->socket));
+      }));
+}
+
+void Acceptor::drop_oldest() {
+  if (!candidates_.empty()) turn_away(candidates_.front(), std::nullopt);
+}
+
+void Acceptor::turn_away(const CandidatePointer& candidate, const std::optional<std::string>& why) {
+  constexpr int most_lines = 3;
+  const CandidatePointer kept = candidate;         // `candidate` may be an element of candidates_
+  if (std::erase(candidates_, kept) == 0) return;  // dropped before
+  ++turned_away_;
+  if (why && turned_away_ - untold_ <= most_lines)
+    fmt::print(stderr, "ringside: rank {} turned away a connection from {}: {}\n", rank_,
+               kept->from, *why);
+  else
+    ++untold_;
+  kept->timer.cancel();
+  error_code ignored;
+  kept->socket.close(ignored);
 }
 
 }  // namespace ringside::collectives

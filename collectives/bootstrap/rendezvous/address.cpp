@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 
 namespace ringside::collectives {
@@ -26,7 +27,7 @@ tcp::endpoint endpoint_of(const Address& address) {
   require(!error,
           "a rank sent '{}' as its address, which is not an IP address: do the ranks run "
           "different versions?",
-          text);
+          printable_line(text));
   return {parsed, address.port};
 }
 

@@ -1,5 +1,7 @@
 #include "collectives/bootstrap/rendezvous/guest.hpp"
 
+#include <utility>
+
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
@@ -37,15 +39,18 @@ class Guest {
  private:
   // Listens, tells rank 0 the address, and waits for the table.
   void join(const std::vector<tcp::endpoint>& masters) {
-    to_rank_0_ = connect_to(builder_.io(), masters, deadline_, builder_.who(),
-                            "rank 0 is not there: it", [this] { builder_.check(); });
+    bool listening = false;
+    to_rank_0_ = builder_.connect(
+        0, masters, deadline_, "rank 0 is not there: it", Handshake::join,
+        [&](const tcp::socket& to_rank_0) {
+          if (std::exchange(listening, true)) return;
+          const auto here = to_rank_0.local_endpoint().address();
+          builder_.listen_on({rank_info_.interface.empty()
+                                  ? here
+                                  : address_of_interface(rank_info_.interface, here),
+                              0});
+        });
     tcp::socket& socket = *to_rank_0_;
-    const auto here = socket.local_endpoint().address();
-    builder_.listen_on(
-        {rank_info_.interface.empty() ? here : address_of_interface(rank_info_.interface, here),
-         0});
-    builder_.send_handshake(socket, Handshake::join);
-
     Answer answer;
     // Rank 0 may have started later than this rank.
     const Deadline patience = Deadline::after(rank_info_.connect_timeout + extra_time);
@@ -54,8 +59,8 @@ class Guest {
     require(error != asio::error::timed_out,
             "rank 0 has not brought the ranks together within {:.0f} s", patience.total().count());
     require(!error && plausible(answer, rank_info_.size),
-            "what listens at {} is not rank 0 of this job, or it has gone ({})",
-            to_text(masters.front()), error.message());
+            "rank 0 went away while the ranks were connecting ({})",
+            error ? error.message() : "it sent an answer of another kind");
     std::string body(answer.bytes, '\0');
     error = read_all(builder_.io(), socket, asio::buffer(body), patience);
     require(!error, "rank 0 went away while the ranks were connecting ({})", error.message());
@@ -74,9 +79,11 @@ class Guest {
     if (!error && verdict_.kind == Answer::connected) {
       all_connected_ = true;
     } else if (!error && plausible(verdict_, rank_info_.size) && verdict_.kind == Answer::refusal) {
-      std::string body(verdict_.bytes, '\0');
-      asio::read(*to_rank_0_, asio::buffer(body), error);
-      refusal_ = fmt::format("rank 0 refuses: {}", printable_line(body));
+      reason_.resize(verdict_.bytes);
+      asio::async_read(*to_rank_0_, asio::buffer(reason_), [this](error_code cut, std::size_t n) {
+        if (cut == asio::error::operation_aborted) return;
+        refusal_ = fmt::format("rank 0 refuses: {}", printable_line(reason_.substr(0, n)));
+      });
     } else {
       refusal_ =
           fmt::format("rank 0 went away while the ranks were connecting ({})", error.message());
@@ -98,6 +105,7 @@ class Guest {
   const Deadline deadline_;
   std::optional<tcp::socket> to_rank_0_;
   Answer verdict_;
+  std::string reason_;  // of a refusal, as it arrives
   bool all_connected_ = false;
   std::optional<std::string> refusal_;  // why this job cannot be
 };

@@ -4,38 +4,51 @@
 
 #include "base/error.hpp"
 #include "base/printable.hpp"
-#include "base/random.hpp"
 
 namespace ringside::collectives {
 namespace {
 
 constexpr std::uint32_t longest_refusal = 1 << 16;
 
-std::uint64_t hash_of(const std::string& text, std::uint64_t hash) {
-  for (const char c : text)
-    hash = mix_bits(hash * 0x100000001b3ULL + static_cast<unsigned char>(c));
-  return hash;
-}
-
-// Takes the same time wherever the first difference is, so that a stranger cannot guess a key part
-// by part.
-bool equal_in_constant_time(const Key& a, const Key& b) {
-  return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
+// `role` keeps the proof of one side from being the proof of the other.
+Digest proof_of(std::string_view role, const Handshake& handshake, const Nonce& nonce,
+                std::string_view job_key) {
+  std::string text(role);
+  text.append(reinterpret_cast<const char*>(&handshake), sizeof handshake);
+  text.append(reinterpret_cast<const char*>(nonce.data()), nonce.size());
+  return keyed_hash(job_key, text);
 }
 
 }  // namespace
 
-Key hash_of(const std::string& job_key) {
-  return {hash_of(job_key, 1), hash_of(job_key, 2)};
+Nonce new_nonce() {
+  Nonce nonce;
+  fill_with_random_bits(nonce);
+  return nonce;
 }
 
-std::optional<std::string> reason_to_turn_away(const Handshake& handshake, const Key& key) {
+std::optional<std::string> reason_to_turn_away(const Handshake& handshake) {
   if (handshake.magic != Handshake::expected_magic) return "it does not speak Ringside's protocol";
   if (handshake.version != Handshake::our_version)
     return fmt::format("it speaks version {} of the protocol, and this job version {}",
                        handshake.version, Handshake::our_version);
-  if (!equal_in_constant_time(handshake.key, key)) return "its job key is not the key of this job";
   return std::nullopt;
+}
+
+Challenge challenge_for(const Handshake& handshake, std::string_view job_key) {
+  Challenge challenge{.nonce = new_nonce()};
+  challenge.proof = proof_of("listens", handshake, challenge.nonce, job_key);
+  return challenge;
+}
+
+bool proves_key(const Challenge& challenge, const Handshake& handshake, std::string_view job_key) {
+  const Digest expected = proof_of("listens", handshake, challenge.nonce, job_key);
+  return challenge.magic == Handshake::expected_magic &&
+         equal_in_constant_time(challenge.proof, expected);
+}
+
+Digest proof_for(const Challenge& challenge, const Handshake& handshake, std::string_view job_key) {
+  return proof_of("connects", handshake, challenge.nonce, job_key);
 }
 
 bool plausible(const Answer& answer, int size) {

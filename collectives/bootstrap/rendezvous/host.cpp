@@ -9,6 +9,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
+#include "base/listening_port.hpp"
 #include "base/printable.hpp"
 #include "collectives/bootstrap/network_interface.hpp"
 
@@ -34,6 +35,10 @@ class Host {
     });
   }
 
+  ~Host() {
+    if (inherited_.is_open()) stop_listening(inherited_);
+  }
+
   Mesh bring_together(const std::vector<tcp::endpoint>& masters) {
     gather_all(masters);
     builder_.connect_all();
@@ -45,7 +50,11 @@ class Host {
  private:
   // Waits for all others, then sends everybody the table, or the reason why there is none.
   void gather_all(const std::vector<tcp::endpoint>& masters) {
-    builder_.listen_on(masters.front());
+    inherited_ = listen_with(rank_info_.listening, rank_info_.master_port);
+    if (inherited_.is_open())
+      builder_.listen_with(inherited_);
+    else
+      builder_.listen_on(masters.front());
     if (!rank_info_.interface.empty())
       builder_.listen_on(
           {address_of_interface(rank_info_.interface, masters.front().address()), 0});
@@ -166,6 +175,7 @@ class Host {
   const RankInfo& rank_info_;
   MeshBuilder& builder_;
   const Deadline deadline_;
+  FileDescriptor inherited_;
   // [rank] the connections to the ranks that joined; refused ones follow at the end.
   std::vector<std::unique_ptr<Joined>> joined_;
   int connected_ = 0;                   // ranks that have all their connections

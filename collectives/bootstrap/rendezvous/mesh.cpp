@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fcntl.h>
+
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
@@ -13,6 +16,12 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+namespace {
+
+constexpr Seconds shortest_pause{0.005}, longest_pause{0.5};  // between attempts to connect
+
+}  // namespace
+
 bool Mesh::on_one_host() const {
   return std::all_of(addresses.begin(), addresses.end(), [&](const Address& each) {
     return each.proc_domain == addresses.front().proc_domain;
@@ -20,7 +29,7 @@ bool Mesh::on_one_host() const {
 }
 
 MeshBuilder::MeshBuilder(const RankInfo& rank_info, std::unique_ptr<asio::io_context> io)
-    : rank_info_(rank_info), key_(hash_of(rank_info.job_key)) {
+    : rank_info_(rank_info) {
   require(rank_info.size >= 1 && rank_info.rank >= 0 && rank_info.rank < rank_info.size,
           "rank {} is not in a world of {}", rank_info.rank, rank_info.size);
   mesh_.io = std::move(io);
@@ -30,31 +39,79 @@ MeshBuilder::MeshBuilder(const RankInfo& rank_info, std::unique_ptr<asio::io_con
 }
 
 void MeshBuilder::listen_on(const tcp::endpoint& endpoint) {
-  auto acceptor = listen_at(io(), endpoint, who(), 2 * rank_info_.size);
-  addresses()[rank_info_.rank] = address_of(acceptor.local_endpoint());
-  accept_from(std::move(acceptor));
+  accept_from(listen_at(io(), endpoint, who(), 2 * rank_info_.size));
+}
+
+void MeshBuilder::listen_with(const FileDescriptor& listening) {
+  accept_from(tcp::acceptor(io(), tcp::v4(), ::fcntl(listening.get(), F_DUPFD_CLOEXEC, 0)));
 }
 
 void MeshBuilder::accept_from(tcp::acceptor acceptor) {
+  addresses()[rank_info_.rank] = address_of(acceptor.local_endpoint());
   acceptors_.push_back(
-      std::make_unique<Acceptor>(std::move(acceptor), key_, rank_info_.rank,
+      std::make_unique<Acceptor>(std::move(acceptor), rank_info_.job_key, rank_info_.rank,
                                  [this](const Handshake& handshake, tcp::socket socket) {
                                    welcome(handshake, std::move(socket));
                                  }));
 }
 
-void MeshBuilder::send_handshake(tcp::socket& socket, Handshake::Purpose purpose) {
+tcp::socket MeshBuilder::connect(int r, const std::vector<tcp::endpoint>& endpoints,
+                                 const Deadline& deadline, const std::string& whom,
+                                 Handshake::Purpose purpose,
+                                 const std::function<void(const Socket&)>& connected) {
+  for (auto pause = shortest_pause;; pause = std::min(pause * 2, longest_pause)) {
+    Socket socket = connect_to(io(), endpoints, deadline, who(), whom, check_);
+    connected(socket);
+    if (exchange_proofs(r, socket, deadline, purpose)) return socket;
+    require(!deadline.expired(),
+            "{} connects to {} and is cut off: what listens there is not rank {} of this job, or "
+            "strangers connect to it faster than it can turn them away",
+            who(), to_text(endpoints.front()), r);
+    wait_until(Deadline::after(pause), [] { return false; });
+  }
+}
+
+// False if the other side has closed the connection without an answer: it may have had too many.
+bool MeshBuilder::exchange_proofs(int r, tcp::socket& socket, const Deadline& deadline,
+                                  Handshake::Purpose purpose) {
   Handshake handshake{.purpose = purpose,
-                      .key = key_,
+                      .nonce = new_nonce(),
                       .rank = rank_info_.rank,
                       .size = rank_info_.size,
                       .listens_on = addresses()[rank_info_.rank]};
   rank_info_.backend.copy(handshake.backend, sizeof handshake.backend);
   error_code error;
-  socket.set_option(tcp::no_delay(true), error);
+  const auto there = socket.remote_endpoint(error);
+  if (!error) socket.set_option(tcp::no_delay(true), error);
   if (!error) asio::write(socket, asio::buffer(&handshake, sizeof handshake), error);
-  require(!error, "rank {} lost a connection as soon as it was made: {}", rank_info_.rank,
-          error.message());
+  if (error) return false;
+
+  Challenge challenge;
+  std::optional<std::size_t> received;
+  asio::async_read(socket, asio::buffer(&challenge, sizeof challenge),
+                   [&](error_code, std::size_t n) { received = n; });
+  const auto done = [&] { return received.has_value(); };
+  const auto cancel = [&] {  // the handler refers to this function's variables
+    socket.close(error);
+    run_until(io(), Deadline::after(Seconds(1)), done);
+  };
+  try {
+    if (!wait_until(deadline, done)) cancel();
+  } catch (...) {
+    cancel();
+    throw;
+  }
+  if (received == 0u && socket.is_open()) return false;
+  require(socket.is_open(),
+          "{} does not answer at {} within {:.0f} s: it hangs, or is not of this job",
+          fmt::format("rank {}", r), to_text(there), deadline.total().count());
+  require(received == sizeof challenge && proves_key(challenge, handshake, rank_info_.job_key),
+          "what listens at {} did not prove to {} that it has the key of this job: it is not rank "
+          "{}, or it has another RINGSIDE_JOB_KEY or another version of Ringside",
+          to_text(there), who(), r);
+  const Digest proof = proof_for(challenge, handshake, rank_info_.job_key);
+  asio::write(socket, asio::buffer(proof), error);
+  return !error;
 }
 
 void MeshBuilder::connect_all() {
@@ -63,8 +120,7 @@ void MeshBuilder::connect_all() {
     const std::string whom = fmt::format("rank {} has come and gone: it", r);
     for (const auto purpose : {Handshake::data, Handshake::control}) {
       auto& socket = purpose == Handshake::data ? mesh_.data[r] : mesh_.control[r];
-      socket = connect_to(io(), {endpoint_of(addresses()[r])}, deadline, who(), whom, check_);
-      send_handshake(*socket, purpose);
+      socket = connect(r, {endpoint_of(addresses()[r])}, deadline, whom, purpose);
     }
   }
   const auto first_missing = [this] {

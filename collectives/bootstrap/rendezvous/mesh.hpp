@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/file_descriptor.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/bootstrap/rendezvous/acceptor.hpp"
 #include "collectives/bootstrap/rendezvous/address.hpp"
@@ -55,8 +56,17 @@ class MeshBuilder {
   void set_welcome_joiner(Acceptor::Welcome welcome) { welcome_joiner_ = std::move(welcome); }
 
   void listen_on(const boost::asio::ip::tcp::endpoint& endpoint);
+  void listen_with(const FileDescriptor& listening);  // a socket of IPv4; it stays open
   void accept_from(boost::asio::ip::tcp::acceptor acceptor);
-  void send_handshake(Socket& socket, Handshake::Purpose purpose);
+
+  // Connects to rank `r`, which listens at the first of `endpoints` that accepts, and exchanges
+  // proofs of the job key. `connected` is called with a new connection before its first byte.
+  // Throws Error at the deadline, and at once if somebody listens there who has not the key. `whom`
+  // begins a sentence that goes on "cannot be reached at".
+  Socket connect(
+      int r, const std::vector<boost::asio::ip::tcp::endpoint>& endpoints, const Deadline& deadline,
+      const std::string& whom, Handshake::Purpose purpose,
+      const std::function<void(const Socket&)>& connected = [](const Socket&) {});
 
   // Connects with every other rank that listens at its address. Throws Error at the deadline.
   void connect_all();
@@ -79,9 +89,9 @@ class MeshBuilder {
 
  private:
   void welcome(const Handshake& handshake, Socket socket);
+  bool exchange_proofs(int r, Socket& socket, const Deadline& deadline, Handshake::Purpose purpose);
 
   const RankInfo rank_info_;
-  const Key key_;
   Mesh mesh_;
   std::function<void()> check_ = [] {};
   Acceptor::Welcome welcome_joiner_ = [](const Handshake&, Socket) {};

@@ -85,7 +85,7 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
     require(!deadline.expired() || last.value() != EADDRNOTAVAIL, "{}", no_free_port(who));
     require(!deadline.expired(), "{} cannot be reached at {} within {:.0f} s ({})", whom,
             to_text(endpoints.front()), deadline.total().count(), last.message());
-    asio::steady_timer(io, pause).wait();
+    run_until(io, Deadline::after(pause), [] { return false; });  // others may shake hands
   }
 }
 

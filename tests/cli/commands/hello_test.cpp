@@ -88,7 +88,11 @@ TEST_CASE("a rank with the key of another job is turned away and the job ends we
   const auto port = tests::free_port();
   const auto zero = hello(rank_variables(0, 2, port)),
              stranger = hello(rank_variables(1, 2, port, "another"));
-  expect_refusal(*stranger, "ringside: rank 0 refuses: its job key is not the key of this job");
+  expect_refusal(*stranger,
+                 fmt::format("ringside: what listens at 127.0.0.1:{} did not prove to rank 1 that "
+                             "it has the key of this job: it is not rank 0, or it has another "
+                             "RINGSIDE_JOB_KEY or another version of Ringside",
+                             port));
   const auto one = hello(rank_variables(1, 2, port));
   CHECK(one->wait().exit_code == 0);
   const Outcome outcome = zero->wait();

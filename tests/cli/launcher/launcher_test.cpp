@@ -1,13 +1,17 @@
 // `ringside launch` as a user sees it: the environment of the ranks, their output, and the end of a
 // job.
 
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "tests/cli/run_program.hpp"
 
@@ -73,6 +77,47 @@ TEST_CASE("all ranks of a job get the same port and key and the next job gets ot
     keys.insert(key);
   }
   CHECK(keys.size() == 2);
+}
+
+TEST_CASE("the launcher listens for rank 0 so that nobody takes the port before it") {
+  Program job(launch_script({"-n", "2"}, "echo listening $RINGSIDE_LISTENING; sleep 60"));
+  REQUIRE(job.wait_for("[0] listening "));
+  const std::string from_port = job.out().substr(job.out().find("[0] listening ") + 14);
+  int master_port = 0, port = 0, descriptor = 0;
+  REQUIRE(std::sscanf(from_port.c_str(), "%d:%d:%d", &master_port, &port, &descriptor) == 3);
+  CHECK(master_port != port);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<in_port_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  const FileDescriptor thief(::socket(AF_INET, SOCK_STREAM, 0)),
+      rank(::socket(AF_INET, SOCK_STREAM, 0));
+  const int yes = 1;
+  ::setsockopt(thief.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  CHECK(::bind(thief.get(), generic, sizeof address) != 0);
+  CHECK(errno == EADDRINUSE);
+  CHECK(::connect(rank.get(), generic, sizeof address) == 0);
+  // Only rank 0 has the socket.
+  const auto has_it = [&](int number) {
+    std::error_code error;
+    const auto link = fmt::format("/proc/{}/fd/{}", shell_of(job, number), descriptor);
+    return contains(std::filesystem::read_symlink(link, error).string(), "socket:");
+  };
+  CHECK(has_it(0));
+  CHECK_FALSE(has_it(1));
+  job.send(SIGTERM);
+  CHECK(job.wait().survivors == "");
+}
+
+TEST_CASE("two programs in turn meet at the port where the launcher listens") {
+  const auto outcome = run_program(launch_script(
+      {"-n", "3"},
+      fmt::format("{0} hello && {0} hello >/dev/null && echo twice", ringside_binary)));
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  for (int rank = 0; rank < 3; ++rank)
+    CHECK(contains(outcome.out, fmt::format("[{}] twice", rank)));
 }
 
 TEST_CASE("address, port and key can be given") {
