@@ -54,7 +54,7 @@ struct BenchOptions {
   std::vector<int> ranks;
   std::vector<std::uint64_t>
       bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
-  std::vector<std::string> backends;
+  std::vector<std::string> backends{"tcp", "shm", "threads"};
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
   double quantile = 0.5;      // the quantile of the samples that becomes the figure

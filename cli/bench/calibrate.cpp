@@ -96,9 +96,10 @@ MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
   return costs;
 }
 
-void set_up_calibration(BenchOptions& options, bool ranks_given) {
-  const int crowd = ranks_given ? *std::max_element(options.ranks.begin(), options.ranks.end())
-                                : std::clamp(3 * cores_here(), 4, most_ranks);
+void set_up_calibration(BenchOptions& options) {
+  const int crowd = options.ranks.empty()
+                        ? std::clamp(3 * cores_here(), 4, most_ranks)
+                        : *std::max_element(options.ranks.begin(), options.ranks.end());
   if (crowd < 3)
     throw UsageError(
         "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");

@@ -42,9 +42,9 @@ struct CalibrationTimes {
 // each other, as they may on a busy machine.
 collectives::MachineCosts solve_costs(const CalibrationTimes& times, int cores);
 
-// Changes `options` into one that measures the calls above. Keeps --backends and, if `ranks_given`,
-// -n. Throws UsageError if these do not allow it.
-void set_up_calibration(BenchOptions& options, bool ranks_given);
+// Changes `options` into one that measures the calls above. Keeps the backends, and the largest
+// number of ranks if any is given. Throws UsageError if these do not allow it.
+void set_up_calibration(BenchOptions& options);
 
 // Seconds per byte to add one buffer to another, for each of MachineCosts::lengths.
 std::array<double, 3> measure_adding();

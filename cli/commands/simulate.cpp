@@ -142,8 +142,7 @@ void simulate_as_asked(const SimulateArguments& args) {
 void add_straggler_options(CLI::App& command, SimulateArguments& args) {
   const Options option(command);
   option("--slow RANK=FACTOR,...", args.slow,
-         "Slow ranks: 5=1.3 lets rank 5 take 1.3 times as long for each computation")
-      ->delimiter(',');
+         "Slow ranks: 5=1.3 lets rank 5 take 1.3 times as long for each computation");
   option("--jitter SHARE", args.jitter,
          "Each computation of a rank takes up to this share longer, at random [0]",
          in_range(0.0, 10.0));
@@ -158,15 +157,12 @@ void add_straggler_options(CLI::App& command, SimulateArguments& args) {
 void add_collective_options(CLI::App& command, SimulateArguments& args) {
   const Options option(command);
   option("-n,--ranks N,...", args.ranks, "Of a collective: numbers of ranks, at least 2 [8]",
-         in_range(2, 1e6))
-      ->delimiter(',');
+         in_range(2, 1e6));
   option("--algorithm NAME,...", args.algorithms,
          fmt::format("Of a collective: algorithms; beyond {} ranks only those of the "
                      "default [{}, and in_network where switches add up]",
-                     planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")))
-      ->delimiter(',');
-  option("--bytes SIZE,...", args.bytes, "Of a collective: sizes of the buffer [1KB to 1GB]")
-      ->delimiter(',');
+                     planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")));
+  option("--bytes SIZE,...", args.bytes, "Of a collective: sizes of the buffer [1KB to 1GB]");
 }
 
 }  // namespace

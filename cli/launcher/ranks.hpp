@@ -4,7 +4,7 @@
 //
 //   RanksOption ranks;
 //   add_ranks_option(command, ranks);  // commands/options/rank_options.hpp
-//   add_backend_option(command, ranks);
+//   add_backend_option(command, ranks.backend);
 //   ...
 //   run_on_ranks(ranks, [&](collectives::ProcessGroup& group, int ranks_here) {
 //     ... the work of each rank ...

@@ -16,6 +16,7 @@
 #include "cli/bench/report.hpp"
 #include "cli/bench/run.hpp"
 #include "cli/command.hpp"
+#include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/call.hpp"
@@ -32,7 +33,7 @@ struct BenchArguments {
   std::string collective, type = "fp32", op = "sum";
   std::vector<std::string> bytes{"4B", "64KB", "1MB", "10MB"};
   std::string json, svg;
-  bool calibrate = false, ranks_given = false;
+  bool calibrate = false;
 };
 
 // An emulated link slows down our own transports only, not those of libraries.
@@ -56,9 +57,10 @@ BenchOptions options_from(const BenchArguments& args) {
   if (args.calibrate) {
     if (!args.collective.empty())
       throw UsageError("--calibrate measures what it needs: leave out " + args.collective);
-    set_up_calibration(options, args.ranks_given);
+    set_up_calibration(options);
     return options;
   }
+  if (options.ranks.empty()) options.ranks = {2, 4};
   options.collective = collectives::collective_named(args.collective);
   options.type = type_named(args.type);
   options.op = op_named(args.op);
@@ -147,78 +149,59 @@ void bench(const BenchArguments& args) {
   require(wrong == 0, "{} of {} results are wrong: see the column \"wrong\"", wrong, rows.size());
 }
 
-// The options of the collective's measurement. Returns -n.
-CLI::Option* add_measurement_options(CLI::App& command, BenchArguments& args) {
-  CLI::Option* const ranks =
-      command
-          .add_option("-n,--ranks", args.options.ranks, "Numbers of ranks, measured in this order")
-          ->delimiter(',')
-          ->type_name("N,...")
-          ->check(at_least_one("rank"))
-          ->capture_default_str();
-  const auto list = [&](const char* name, std::vector<std::string>& values, const char* type,
-                        const std::string& text) {
-    command.add_option(name, values, text)->delimiter(',')->type_name(type)->capture_default_str();
-  };
-  list("--bytes", args.bytes, "SIZE,...",
-       "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes");
-  std::vector<std::string> backends;
-  for (const BenchBackend& backend : bench_backends()) backends.push_back(backend.name);
-  list("--backends", args.options.backends, "NAME,...",
-       fmt::format("Some of {}; a build has those whose libraries it found",
-                   fmt::join(backends, ", ")));
-  list("--algorithm", args.options.algorithms, "NAME,...",
-       "Algorithms of our own backends, one row for each; `ringside prove` lists them. auto: the "
-       "algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)");
-  add_link_option(command);
-  command.add_option("--type", args.type, "Type of the elements")
-      ->type_name("TYPE")
-      ->capture_default_str();
-  command.add_option("--op", args.op, "Operation of a reduction")
-      ->type_name("NAME")
-      ->capture_default_str();
-  command.add_option("--warmup", args.options.warmup, "Calls before the first sample")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber.description(""));
-  command
-      .add_option("--repeat", args.options.repeat,
-                  "Samples of each figure [as fit into half a second, at least 7]")
-      ->type_name("N")
-      ->check(at_least_one("sample"));
-  return ranks;
+void run(const BenchArguments& args) {
+  if (args.collective.empty() && !args.calibrate)
+    throw UsageError(
+        "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
+        "or --calibrate");
+  bench(args);
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const BenchBackend& backend : bench_backends()) names.push_back(backend.name);
+  return names;
 }
 
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-  auto* command = app.add_subcommand(
-      "bench", "Measure a collective over several backends, beside bare rings and copies");
-  const auto args = std::make_shared<BenchArguments>();
-  args->options.ranks = {2, 4};
-  args->options.backends = {"tcp", "shm", "threads"};
-  command
-      ->add_option("COLLECTIVE", args->collective,
-                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, "
-                   "all_to_all or barrier")
-      ->type_name("");
-  command->add_flag("--calibrate", args->calibrate,
-                    "Measure the costs of messages, sums and matrix products on this machine and "
-                    "save them: our backends select their algorithms by them, and training the "
-                    "library of each kind of product");
-  const CLI::Option* ranks = add_measurement_options(*command, *args);
-  add_json_option(*command, args->json);
-  command->add_option("--svg", args->svg, "Draw busbw by size to this file")->type_name("FILE");
-  add_commands(*command, "bench");
-  command->callback([command, args, ranks] {
-    if (!command->get_subcommands().empty()) return;
-    if (args->collective.empty() && !args->calibrate)
-      throw UsageError(
-          "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
-          "or --calibrate");
-    args->ranks_given = ranks->count() > 0;
-    bench(*args);
-  });
+  const Command<BenchArguments> option(
+      app, "bench", "Measure a collective over several backends, beside bare rings and copies",
+      run);
+  BenchArguments& args = *option.args;
+  BenchOptions& options = args.options;
+  option(
+      "COLLECTIVE", args.collective,
+      "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or "
+      "barrier");
+  option.flag("--calibrate", args.calibrate,
+              "Measure the costs of messages, sums and matrix products on this machine and save "
+              "them: our backends select their algorithms by them, and training the library of "
+              "each kind of product");
+  option("-n,--ranks N,...", options.ranks, "Numbers of ranks, measured in this order [2,4]",
+         at_least_one("rank"));
+  option("--bytes SIZE,...", args.bytes,
+         "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes")
+      ->capture_default_str();
+  option("--backends NAME,...", options.backends,
+         fmt::format("Some of {}; a build has those whose libraries it found",
+                     fmt::join(backend_names(), ", ")))
+      ->capture_default_str();
+  option("--algorithm NAME,...", options.algorithms,
+         "Algorithms of our own backends, one row for each; `ringside prove` lists them. auto: the "
+         "algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)")
+      ->capture_default_str();
+  add_link_option(option.command());
+  option("--type TYPE", args.type, "Type of the elements")->capture_default_str();
+  option("--op NAME", args.op, "Operation of a reduction")->capture_default_str();
+  option("--warmup N", options.warmup, "Calls before the first sample", not_negative())
+      ->capture_default_str();
+  option("--repeat N", options.repeat,
+         "Samples of each figure [as fit into half a second, at least 7]", at_least_one("sample"));
+  add_json_option(option.command(), args.json);
+  option("--svg FILE", args.svg, "Draw busbw by size to this file");
+  add_commands(option.command(), "bench");
 }
 
 }  // namespace ringside::cli

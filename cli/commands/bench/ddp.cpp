@@ -6,8 +6,6 @@
 #include <memory>
 #include <span>
 
-#include <CLI/CLI.hpp>
-
 #include "autograd/kernels/profile.hpp"
 #include "base/clock.hpp"
 #include "cli/bench/training/ddp_report.hpp"
@@ -182,24 +180,19 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_ddp_command(CLI::App& bench) {
-  auto* command = bench.add_subcommand(
-      "ddp",
-      "Measure data-parallel strategies: the cost of communication, and how much of it is hidden");
-  const auto args = std::make_shared<Arguments>();
-  add_strategies_options(*command, *args, args->strategies);
-  add_dtype_option(*command, args->dtype);
-  command
-      ->add_option("--buckets", args->buckets,
-                   "Bucket sizes of bucketed, in 10^6 bytes [four for the size of the model, the "
-                   "predicted best among them]")
-      ->delimiter(',')
-      ->type_name("MB,...")
-      ->check(CLI::PositiveNumber.description(""));
-  command->add_option("--svg", args->svg, "Draw exposed communication by bucket size to this file")
-      ->type_name("FILE");
-  command->add_option("--report", args->report, "Write an HTML page with all figures to this file")
-      ->type_name("FILE");
-  command->callback([args] { run(*args); });
+  const Command<Arguments> option(
+      bench, "ddp",
+      "Measure data-parallel strategies: the cost of communication, and how much of it is hidden",
+      run);
+  Arguments& args = *option.args;
+  add_strategies_options(option, args, args.strategies);
+  add_dtype_option(option, args.dtype);
+  option("--buckets MB,...", args.buckets,
+         "Bucket sizes of bucketed, in 10^6 bytes [four for the size of the model, the predicted "
+         "best among them]",
+         positive());
+  option("--svg FILE", args.svg, "Draw exposed communication by bucket size to this file");
+  option("--report FILE", args.report, "Write an HTML page with all figures to this file");
 }
 
 }  // namespace ringside::cli

@@ -230,21 +230,23 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_kernels_command(CLI::App& bench) {
-  auto* command = bench.add_subcommand(
-      "kernels", "Measure the kernels of a GPU, beside copies and matrix products");
-  const auto args = std::make_shared<Arguments>();
-  add_device_option(*command, args->device);
-  add_dtype_option(*command, args->dtype);
-  command->add_option("--size", args->size, "Size of a tensor: more than the GPU's cache")
-      ->type_name("SIZE")
+  const Command<Arguments> option(
+      bench, "kernels", "Measure the kernels of a GPU, beside copies and matrix products", run);
+  Arguments& args = *option.args;
+  add_device_option(option.command(), args.device);
+  add_dtype_option(option, args.dtype);
+  option("--size SIZE", args.size, "Size of a tensor: more than the GPU's cache")
       ->capture_default_str();
-  add_count_option(*command, "--width", args->width, "number", "Elements of a row");
-  add_count_option(*command, "--vocabulary", args->vocabulary, "token", "Width of the logits");
-  add_count_option(*command, "--sequence", args->sequence, "token", "Sequence length of attention");
-  add_count_option(*command, "--rounds", args->rounds, "sample", "Samples of each figure");
-  add_count_option(*command, "--calls", args->calls, "call", "Calls per sample");
-  add_json_option(*command, args->json);
-  command->callback([args] { run(*args); });
+  option("--width N", args.width, "Elements of a row", at_least_one("number"))
+      ->capture_default_str();
+  option("--vocabulary N", args.vocabulary, "Width of the logits", at_least_one("token"))
+      ->capture_default_str();
+  option("--sequence N", args.sequence, "Sequence length of attention", at_least_one("token"))
+      ->capture_default_str();
+  option("--rounds N", args.rounds, "Samples of each figure", at_least_one("sample"))
+      ->capture_default_str();
+  option("--calls N", args.calls, "Calls per sample", at_least_one("call"))->capture_default_str();
+  add_json_option(option.command(), args.json);
 }
 
 }  // namespace ringside::cli

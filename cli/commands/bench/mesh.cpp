@@ -12,7 +12,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include "autograd/tensor/storage.hpp"
 #include "base/environment.hpp"
@@ -306,50 +305,43 @@ std::vector<planning::RankMemory> memory_of_meshes(const Arguments& args, int ra
   return needs;
 }
 
+void run(const Arguments& args) {
+  if (args.predict && args.device.name != "cpu")
+    throw UsageError("--predict measures the rates of the CPU: leave out --device");
+  run_on_step_ranks(
+      args,
+      [&](int ranks, autograd::Device device) { return memory_of_meshes(args, ranks, device); },
+      "choose a smaller model or --batch, or fewer ranks",
+      [&](std::span<ProcessGroup> groups) { bench_as_rank(args, groups[0]); });
+}
+
 }  // namespace
 
 void add_bench_mesh_command(CLI::App& bench) {
-  auto* command = bench.add_subcommand(
-      "mesh", "Measure time, bytes along each axis and memory of every mesh of n ranks");
-  const auto args = std::make_shared<Arguments>();
-  args->steps = 5;
-  args->ranks.otherwise = 4;
-  add_ranks_of_steps_options(*command, *args);
-  add_backend_option(*command, args->ranks);
-  command->add_option("--parallel", args->inner, "The data-parallel strategy along dp")
-      ->type_name("NAME")
-      ->check(one_of({"bucketed", "zero1", "zero2", "zero3"}))
+  const Command<Arguments> option(
+      bench, "mesh", "Measure time, bytes along each axis and memory of every mesh of n ranks",
+      run);
+  Arguments& args = *option.args;
+  args.steps = 5;
+  args.ranks.otherwise = 4;
+  add_ranks_of_steps_options(option, args);
+  add_backend_option(option.command(), args.backends.front());
+  option("--parallel NAME", args.inner, "The data-parallel strategy along dp",
+         one_of({"bucketed", "zero1", "zero2", "zero3"}))
       ->capture_default_str();
-  command->add_flag("--sequence-parallel", args->sequence_parallel,
-                    "The tp ranks also divide the tokens of each sequence");
-  command
-      ->add_option("--schedule", args->schedule,
-                   fmt::format("The order of micro-batches in a pipeline: {}, or csv:FILE",
-                               pipeline_parallel::schedule_names()))
-      ->type_name("NAME")
+  option.flag("--sequence-parallel", args.sequence_parallel,
+              "The tp ranks also divide the tokens of each sequence");
+  option("--schedule NAME", args.schedule,
+         fmt::format("The order of micro-batches in a pipeline: {}, or csv:FILE",
+                     pipeline_parallel::schedule_names()))
       ->capture_default_str();
-  command
-      ->add_option("--micro-batches", args->micro_batches,
-                   "Micro-batches of each data rank in a pipeline [--batch times the pp ranks]")
-      ->type_name("K")
-      ->check(at_least_one("micro-batch"));
-  command
-      ->add_option("--stages-per-rank", args->stages_per_rank,
-                   "Pipeline stages on each pp rank, with --schedule interleaved [2]")
-      ->type_name("N")
-      ->check(at_least_one("stage"));
-  command->add_flag("--predict", args->predict,
-                    "Also simulate each mesh with rates measured here: predicted beside measured");
-  command->callback([args] {
-    if (args->predict && args->device.name != "cpu")
-      throw UsageError("--predict measures the rates of the CPU: leave out --device");
-    args->backends = {args->ranks.backend};
-    run_on_step_ranks(
-        *args,
-        [&](int ranks, autograd::Device device) { return memory_of_meshes(*args, ranks, device); },
-        "choose a smaller model or --batch, or fewer ranks",
-        [&](std::span<ProcessGroup> groups) { bench_as_rank(*args, groups[0]); });
-  });
+  option("--micro-batches K", args.micro_batches,
+         "Micro-batches of each data rank in a pipeline [--batch times the pp ranks]",
+         at_least_one("micro-batch"));
+  option("--stages-per-rank N", args.stages_per_rank,
+         "Pipeline stages on each pp rank, with --schedule interleaved [2]", at_least_one("stage"));
+  option.flag("--predict", args.predict,
+              "Also simulate each mesh with rates measured here: predicted beside measured");
 }
 
 }  // namespace ringside::cli

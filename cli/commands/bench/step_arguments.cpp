@@ -4,7 +4,6 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/environment.hpp"
 #include "training/memory_check.hpp"
@@ -12,45 +11,42 @@
 
 namespace ringside::cli {
 
-void add_step_options(CLI::App& command, StepOptions& options) {
-  command
-      .add_option("--model", options.model,
-                  fmt::format("The model's size: {}", fmt::join(transformer::config_names(), ", ")))
-      ->type_name("NAME")
+void add_step_options(const Options& option, StepOptions& options) {
+  option("--model NAME", options.model,
+         fmt::format("The model's size: {}", fmt::join(transformer::config_names(), ", ")))
       ->capture_default_str();
-  add_count_option(command, "--batch", options.batch, "sequence", "Sequences per step and rank");
-  add_count_option(command, "--sequence", options.sequence, "token", "Tokens per sequence");
-  add_count_option(command, "--steps", options.steps, "step", "Number of measured steps");
-  add_json_option(command, options.json);
+  option("--batch N", options.batch, "Sequences per step and rank", at_least_one("sequence"))
+      ->capture_default_str();
+  option("--sequence N", options.sequence, "Tokens per sequence", at_least_one("token"))
+      ->capture_default_str();
+  option("--steps N", options.steps, "Number of measured steps", at_least_one("step"))
+      ->capture_default_str();
+  add_json_option(option.command(), options.json);
 }
 
-void add_ranks_of_steps_options(CLI::App& command, StepArguments& args) {
-  add_step_options(command, args);
+void add_ranks_of_steps_options(const Options& option, StepArguments& args) {
+  CLI::App& command = option.command();
+  add_step_options(option, args);
   add_ranks_option(command, args.ranks);
   add_link_option(command);
   add_device_option(command, args.device);
   add_device_backend_option(command, args.device);
-  command.add_option("--threads", args.threads, "Threads of each rank [cores divided by ranks]")
-      ->type_name("N")
-      ->check(at_least_one("thread"));
+  option("--threads N", args.threads, "Threads of each rank [cores divided by ranks]",
+         at_least_one("thread"));
   add_memory_limit(command, args.memory_limit_gb);
 }
 
-void add_strategies_options(CLI::App& command, StepArguments& args,
+void add_strategies_options(const Options& option, StepArguments& args,
                             std::vector<std::string>& strategies) {
-  add_ranks_of_steps_options(command, args);
-  add_backends_option(command, args.backends);
-  command.add_option("--strategies", strategies, "Parallel strategies to measure")
-      ->delimiter(',')
-      ->type_name("NAME,...")
-      ->check(one_of(strategies))
+  add_ranks_of_steps_options(option, args);
+  add_backends_option(option.command(), args.backends);
+  option("--strategies NAME,...", strategies, "Parallel strategies to measure", one_of(strategies))
       ->capture_default_str();
 }
 
-void add_dtype_option(CLI::App& command, std::string& dtype) {
-  command.add_option("--dtype", dtype, "fp32, or bf16: storage in 16 bits, sums in fp32")
-      ->type_name("TYPE")
-      ->check(one_of({"fp32", "bf16"}))
+void add_dtype_option(const Options& option, std::string& dtype) {
+  option("--dtype TYPE", dtype, "fp32, or bf16: storage in 16 bits, sums in fp32",
+         one_of({"fp32", "bf16"}))
       ->capture_default_str();
 }
 

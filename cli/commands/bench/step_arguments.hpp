@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/bench/training/step_options.hpp"
+#include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/commands/training/device_option.hpp"
 #include "planning/memory.hpp"
@@ -25,27 +24,18 @@ struct StepArguments : StepOptions {
 };
 
 // Declares --model, --batch, --sequence, --steps and --json.
-void add_step_options(CLI::App& command, StepOptions& options);
+void add_step_options(const Options& option, StepOptions& options);
 
 // Declares these, -n, --link, --device, --device-backend, --threads and --memory-limit; --backend
 // is left to the bench.
-void add_ranks_of_steps_options(CLI::App& command, StepArguments& args);
+void add_ranks_of_steps_options(const Options& option, StepArguments& args);
 
 // Declares --backend for several backends, and --strategies for some of these strategies.
-void add_strategies_options(CLI::App& command, StepArguments& args,
+void add_strategies_options(const Options& option, StepArguments& args,
                             std::vector<std::string>& strategies);
 
-// Declares an option for a number of things, of which at least one is needed.
-template <class Number>
-void add_count_option(CLI::App& command, const char* name, Number& value, const char* thing,
-                      const char* words) {
-  command.add_option(name, value, words)
-      ->type_name("N")
-      ->check(at_least_one(thing))
-      ->capture_default_str();
-}
-
-void add_dtype_option(CLI::App& command, std::string& dtype);
+// Declares --dtype for fp32 and bf16.
+void add_dtype_option(const Options& option, std::string& dtype);
 
 // What a bench needs on each rank, of so many: one estimate for each measurement that it makes.
 using StepMemory = std::function<std::vector<planning::RankMemory>(int ranks, autograd::Device)>;

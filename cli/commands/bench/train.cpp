@@ -222,20 +222,16 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_train_command(CLI::App& bench) {
-  auto* command =
-      bench.add_subcommand("train", "Measure a training step on one rank: the time of each op");
-  const auto args = std::make_shared<Arguments>();
-  add_step_options(*command, *args);
-  add_dtype_option(*command, args->dtype);
-  command
-      ->add_option("--threads", args->threads,
-                   "Numbers of threads, measured in this order [1, and 2 if there are two cores]")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->check(at_least_one("thread"));
-  add_device_option(*command, args->device);
-  command->add_option("--svg", args->svg, "Draw the times to this file")->type_name("FILE");
-  command->callback([args] { run(*args); });
+  const Command<Arguments> option(bench, "train",
+                                  "Measure a training step on one rank: the time of each op", run);
+  Arguments& args = *option.args;
+  add_step_options(option, args);
+  add_dtype_option(option, args.dtype);
+  option("--threads N,...", args.threads,
+         "Numbers of threads, measured in this order [1, and 2 if there are two cores]",
+         at_least_one("thread"));
+  add_device_option(option.command(), args.device);
+  option("--svg FILE", args.svg, "Draw the times to this file");
 }
 
 }  // namespace ringside::cli

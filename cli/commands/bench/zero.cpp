@@ -6,8 +6,6 @@
 #include <numeric>
 #include <span>
 
-#include <CLI/CLI.hpp>
-
 #include "autograd/tensor/storage.hpp"
 #include "cli/bench/training/step_formula.hpp"
 #include "cli/bench/training/strategies.hpp"
@@ -230,18 +228,15 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_zero_command(CLI::App& bench) {
-  auto* command = bench.add_subcommand(
-      "zero", "Measure memory, traffic and time of data parallelism and of the stages of ZeRO");
-  const auto args = std::make_shared<Arguments>();
-  args->steps = 5;
-  add_strategies_options(*command, *args, args->strategies);
-  command
-      ->add_option("--bucket-mb", args->bucket_mb,
-                   "Bucket size in 10^6 bytes; zero3 has units instead")
-      ->type_name("MB")
-      ->check(CLI::PositiveNumber.description(""))
+  const Command<Arguments> option(
+      bench, "zero",
+      "Measure memory, traffic and time of data parallelism and of the stages of ZeRO", run);
+  Arguments& args = *option.args;
+  args.steps = 5;
+  add_strategies_options(option, args, args.strategies);
+  option("--bucket-mb MB", args.bucket_mb, "Bucket size in 10^6 bytes; zero3 has units instead",
+         positive())
       ->capture_default_str();
-  command->callback([args] { run(*args); });
 }
 
 }  // namespace ringside::cli

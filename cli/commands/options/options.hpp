@@ -27,12 +27,15 @@ class Options {
   // All further options of the command stand under this heading in its help.
   void group(const std::string& heading) const { command_.option_defaults()->group(heading); }
 
-  // After a space, `name` has the name of the value in the help.
+  // After a space, `name` has the name of the value in the help. "--bytes SIZE,..." is a list:
+  // commas separate its values.
   template <class T>
   CLI::Option* operator()(const std::string& name, T& value, const std::string& text) const {
     const std::size_t end = name.find(' ');
     const std::string type = end == std::string::npos ? "" : name.substr(end + 1);
-    return command_.add_option(name.substr(0, end), value, text)->type_name(type);
+    CLI::Option* const option = command_.add_option(name.substr(0, end), value, text);
+    if (type.ends_with(",...")) option->delimiter(',');
+    return option->type_name(type);
   }
   template <class T>
   CLI::Option* operator()(const std::string& name, T& value, const std::string& text,

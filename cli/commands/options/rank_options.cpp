@@ -29,9 +29,9 @@ void add_ranks_option(CLI::App& command, RanksOption& ranks) {
          at_least_one("rank"));
 }
 
-void add_backend_option(CLI::App& command, RanksOption& ranks) {
+void add_backend_option(CLI::App& command, std::string& backend) {
   const Options option(command);
-  option("--backend NAME", ranks.backend, backends_in_words, one_of_the_backends())
+  option("--backend NAME", backend, backends_in_words, one_of_the_backends())
       ->capture_default_str();
 }
 
@@ -39,7 +39,6 @@ void add_backends_option(CLI::App& command, std::vector<std::string>& backends) 
   const Options option(command);
   option("--backend NAME,...", backends,
          fmt::format("{}. Several backends take turns", backends_in_words), one_of_the_backends())
-      ->delimiter(',')
       ->capture_default_str();
 }
 

@@ -16,7 +16,7 @@ namespace ringside::cli {
 void add_ranks_option(CLI::App& command, RanksOption& ranks);
 
 // Declares --backend, for one backend or for several separated by commas.
-void add_backend_option(CLI::App& command, RanksOption& ranks);
+void add_backend_option(CLI::App& command, std::string& backend);
 void add_backends_option(CLI::App& command, std::vector<std::string>& backends);
 
 // Declares --link RATE,LATENCY: an emulated link behind which every later group of this process and
