@@ -38,16 +38,17 @@ const CLI::App& command_named(const CLI::App& ringside, const std::vector<std::s
   return *found;
 }
 
-std::string document_of(const CLI::App& ringside, const std::string& kind) {
-  const std::vector<CommandReference> commands = all_commands(ringside);
-  if (kind == "man") return man_page(commands);
-  if (kind == "markdown") return markdown_page(commands);
-  return completion(commands, kind);
+std::string document_of(const HelpOptions& options) {
+  const std::vector<CommandReference> commands = all_commands(*options.ringside);
+  if (options.document == "man") return man_page(commands);
+  if (options.document == "markdown") return markdown_page(commands);
+  if (options.document == "words") return next_words(commands, options.command);
+  return completion(options.document);
 }
 
 void help(const HelpOptions& options) {
   if (!options.document.empty()) {
-    fmt::print("{}", document_of(*options.ringside, options.document));
+    fmt::print("{}", document_of(options));
     return;
   }
   const CLI::App& command = command_named(*options.ringside, options.command);
@@ -72,8 +73,8 @@ void add_help_command(CLI::App& app) {
   option("command NAME", args.command, "The command, such as train or bench ddp [ringside itself]");
   option("--as KIND", args.document,
          "A document about all commands: man (a manual page), markdown (docs/commands.md), or the "
-         "completion of a shell: bash, zsh, fish",
-         one_of({"man", "markdown", "bash", "zsh", "fish"}));
+         "completion of a shell: bash, zsh, fish. words: what may follow the words after --",
+         one_of({"man", "markdown", "bash", "zsh", "fish", "words"}));
 }
 
 }  // namespace ringside::cli

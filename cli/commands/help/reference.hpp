@@ -1,5 +1,5 @@
 // All commands with their options and notes, as one structure: the man page, docs/commands.md and
-// the completions of shells are written from it, so none of them can say anything else than
+// the completions of shells take them from it, so none of them can say anything else than
 // `--help`.
 #pragma once
 
@@ -43,7 +43,12 @@ std::vector<CommandReference> all_commands(const CLI::App& app);
 std::string man_page(const std::vector<CommandReference>& commands);
 std::string markdown_page(const std::vector<CommandReference>& commands);
 
-// For "bash", "zsh" or "fish".
-std::string completion(const std::vector<CommandReference>& commands, const std::string& shell);
+// The script of "bash", "zsh" or "fish" that completes a command line.
+std::string completion(const std::string& shell);
+
+// What may follow these words of a command line: the subcommands and options of the command to
+// which they lead. A line for each: the word, a tab and what it does.
+std::string next_words(const std::vector<CommandReference>& commands,
+                       const std::vector<std::string>& before);
 
 }  // namespace ringside::cli

@@ -22,6 +22,7 @@ std::string document(const std::string& kind) {
 std::string completed(const std::string& line) {
   const auto outcome = run_program({"bash", "-c", R"(source <("$0" help --as bash)
     read -ra COMP_WORDS <<<"$1"
+    COMP_WORDS[0]=$0
     [[ $1 == *' ' ]] && COMP_WORDS+=('')
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     _ringside
@@ -80,13 +81,37 @@ TEST_CASE("bash completes commands, subcommands and options") {
   CHECK(completed("ringside train --data no-such-") == "\n");  // bash then offers files
 }
 
-TEST_CASE("the completions of zsh and fish are scripts of these shells") {
+TEST_CASE("a completion asks the program for the words that may follow, and what they do") {
+  const auto after = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {ringside_binary, "help", "--as", "words", "--"});
+    return run_program(words).out;
+  };
+  CHECK(contains(after({}), "train\tTrain a transformer on text, on one rank or many\n"));
+  CHECK(after({"bench"}).starts_with("train\t"));
+  CHECK(contains(after({"train", "-n", "4"}), "\n--micro-batches\tSplit each data rank's batch"));
+  CHECK(!contains(after({"train"}), "\nstep\t"));
+}
+
+TEST_CASE("zsh and fish can read their completions") {
   for (const std::string shell : {"zsh", "fish"}) {
-    const std::string script = document(shell);
-    CHECK(contains(script, "micro-batches"));
+    CHECK(contains(document(shell), "help --as words --"));
     if (run_program({"sh", "-c", "command -v " + shell}).exit_code != 0) continue;
     const auto checked = run_program(
         {"sh", "-c", "\"$0\" help --as " + shell + " | " + shell + " -n", ringside_binary});
     CHECK_MESSAGE(checked.exit_code == 0, checked.err);
   }
+}
+
+TEST_CASE("fish completes commands, options and files") {
+  if (run_program({"sh", "-c", "command -v fish"}).exit_code != 0) return;
+  const auto offered = [](const std::string& line) {
+    return run_program({"fish", "-c",
+                        "eval ($argv[1] help --as fish | string collect); "
+                        "complete -C \"$argv[1] $argv[2]\"",
+                        ringside_binary, line})
+        .out;
+  };
+  CHECK(contains(offered("bench ke"), "kernels\tMeasure the kernels of a GPU"));
+  CHECK(contains(offered("train --micro"), "--micro-batches\t"));
+  CHECK(offered("ste").starts_with("step\t"));
 }
