@@ -15,8 +15,8 @@
 namespace ringside::planning {
 namespace {
 
-// Fills an Account, section by section. Every number of it is the value of a term on the
-// blackboard.
+// Fills an Account, section by section. Every number of it is the value of a term of the
+// derivation.
 class Accountant {
  public:
   explicit Accountant(Account& account)
@@ -34,10 +34,10 @@ class Accountant {
   void time();
 
  private:
-  void section(const std::string& title) { account_.blackboard.push_back({title, {}}); }
-  // Writes a term on the blackboard.
+  void section(const std::string& title) { account_.derivation.push_back({title, {}}); }
+  // Adds a term to the derivation.
   Term put(Term term) {
-    account_.blackboard.back().terms.push_back(term);
+    account_.derivation.back().terms.push_back(term);
     return term;
   }
 
@@ -74,7 +74,7 @@ void Accountant::memory() {
   const std::int64_t stages = plan_.mesh.size(Axis::pp);
   for (const std::int64_t index : std::set<std::int64_t>{0, stages > 2 ? 1 : 0, stages - 1}) {
     RankMemory memory = memory_of_rank(model_, plan_, index);
-    account_.blackboard.push_back(
+    account_.derivation.push_back(
         {fmt::format("Memory of a rank, {} stage", memory.name), std::move(memory.terms)});
     account_.stages.push_back(std::move(memory));
   }
@@ -212,7 +212,7 @@ void Accountant::traffic() {
   if (shard_axis(plan_)) sharded_traffic();
   if (plan_.mesh.size(Axis::dp) > 1 && plan_.zero < 3) data_traffic();
   if (plan_.mesh.size(Axis::pp) > 1) pipeline_traffic();
-  if (account_.blackboard.back().terms.empty()) account_.blackboard.pop_back();
+  if (account_.derivation.back().terms.empty()) account_.derivation.pop_back();
 }
 
 void Accountant::time() {

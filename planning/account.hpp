@@ -13,7 +13,7 @@
 
 namespace ringside::planning {
 
-// The formulas of one subject, in the order in which one would write them on a blackboard.
+// The formulas of one subject, in the order in which one derives them.
 struct Section {
   std::string title;
   std::vector<Term> terms;
@@ -49,7 +49,7 @@ struct Account {
   double model_flops = 0, hardware_flops = 0;
   double bubble_share = 0, step_seconds = 0, utilization = 0;
 
-  std::vector<Section> blackboard;
+  std::vector<Section> derivation;
 
   double most_memory() const;  // of a rank, in bytes
   bool fits() const { return most_memory() <= machine.memory; }

@@ -49,7 +49,7 @@ Quantity sqrt(const Quantity& a);
 
 enum class Unit { number, bytes, seconds, flops, devices, tokens, share };
 
-// One line of the blackboard: a formula with its result, its unit and its source.
+// One line of the derivation: a formula with its result, its unit and its source.
 struct Term {
   std::string symbol;  // how later formulas name the result
   std::string what;    // "activations of a block, for one micro-batch"

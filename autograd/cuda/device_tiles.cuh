@@ -223,12 +223,12 @@ class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, 2> {
 
   template <class Visitor>
   __host__ __device__ void visit(const Visitor& visitor) {
-    const Position first = accumulator_position(thread_, 0);
+    const Coordinate first = accumulator_position(thread_, 0);
 #pragma unroll
     for (int c = 0; c < n / 8; ++c)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const Position from_first = accumulator_position(0, i);  // the same for all threads
+        const Coordinate from_first = accumulator_position(0, i);  // the same for all threads
         visitor(ElementAt{row_ + first.row + from_first.row,
                           8 * c + first.column + from_first.column, i / 2},
                 c, i);
@@ -237,7 +237,7 @@ class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, 2> {
 
   template <int k>
   __device__ void multiply(const Tile<Bf16, m, k>& a, const Transposed<Bf16, n, k>& b) {
-    const Position of_a = ldmatrix_row_a(thread_), of_b = ldmatrix_row_b_transposed(thread_);
+    const Coordinate of_a = ldmatrix_row_a(thread_), of_b = ldmatrix_row_b_transposed(thread_);
 #pragma unroll
     for (int i = 0; i < k; i += 16)
       multiply(ldmatrix(&a(row_ + of_a.row, i + of_a.column)),
@@ -245,7 +245,7 @@ class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, 2> {
   }
   template <int k>
   __device__ void multiply(const DeviceAccumulator<Bf16, m, k>& p, const Tile<Bf16, k, n>& b) {
-    const Position of_b = ldmatrix_row_b(thread_);
+    const Coordinate of_b = ldmatrix_row_b(thread_);
 #pragma unroll
     for (int i = 0; i < k; i += 16)
       multiply(p.as_left_factor(i), [&](int column) {

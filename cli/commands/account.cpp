@@ -98,7 +98,7 @@ void list_plans(const AccountArguments& args, const Model& model, const Machine&
       fmt::format("{} on {} x {}, {} sequences of {} tokens a step\n", model.name, args.devices,
                   machine.name, options.batch, options.sequence);
   print(args, title + fit_text(found, machine, 12),
-        found.accounts.empty() ? std::vector<Section>{} : found.accounts.front().blackboard,
+        found.accounts.empty() ? std::vector<Section>{} : found.accounts.front().derivation,
         machine);
   if (args.json.empty()) return;
   Json json = {{"tried", found.tried}, {"least_memory_bytes", found.least_memory}};
@@ -109,10 +109,10 @@ void list_plans(const AccountArguments& args, const Model& model, const Machine&
 
 void account_for(const AccountArguments& args, const Model& model, const Machine& machine) {
   const Account result = account(model, plan_from(args, model), machine);
-  print(args, account_text(result), result.blackboard, machine);
+  print(args, account_text(result), result.derivation, machine);
   if (!args.json.empty()) {
     Json json = account_json(result);
-    json["formulas"] = derivation_json(result.blackboard);
+    json["formulas"] = derivation_json(result.derivation);
     write_json_file(args.json, json);
   }
   if (args.html.empty()) return;

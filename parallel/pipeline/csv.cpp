@@ -23,7 +23,7 @@ constexpr std::array all_kinds = {
     Kind::send_gradient,   Kind::receive_gradient, Kind::reduce_gradients};
 
 // Where a cell stands, both counted from 1.
-struct Position {
+struct CellIndex {
   int line;
   int column;
 };
@@ -64,14 +64,14 @@ std::string_view trimmed(std::string_view text) {
 struct Parser {
   std::string name;
   Schedule schedule{};
-  std::vector<Position> first_of{};  // where each stage first stands; line 0: nowhere yet
-  std::size_t cells = 0;             // actions so far
+  std::vector<CellIndex> first_of{};  // where each stage first stands; line 0: nowhere yet
+  std::size_t cells = 0;              // actions so far
 
-  [[noreturn]] void fail_at(Position at, const std::string& what) const {
+  [[noreturn]] void fail_at(CellIndex at, const std::string& what) const {
     fail("{}:{}:{}: {}", name, at.line, at.column, what);
   }
 
-  void take(std::string_view cell, Position at) {
+  void take(std::string_view cell, CellIndex at) {
     const std::optional<Action> action = action_in(cell);
     if (!action) {
       fail_at(at, fmt::format("expected an action, such as 2F0 for forward of stage 2 and "
@@ -85,14 +85,14 @@ struct Parser {
     schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);
   }
 
-  void place(int stage, Position at) {
+  void place(int stage, CellIndex at) {
     constexpr int most = 65536;
     if (stage >= most)
       fail_at(at, fmt::format("expected a stage from 0 to {}, got {}", most - 1, stage));
     const int rank = schedule.ranks() - 1;
     if (stage >= schedule.stages()) {
       schedule.rank_of.resize(stage + 1, -1);
-      first_of.resize(stage + 1, Position{});
+      first_of.resize(stage + 1, CellIndex{});
     }
     int& rank_of_stage = schedule.rank_of[stage];
     if (rank_of_stage < 0) {

@@ -188,7 +188,7 @@ TEST_CASE("communication hides as far as it fits behind computing, and tensor pa
   Machine slow = find_machine("h100");
   for (Level& level : slow.levels) level.bytes_per_second = 1e6;
   const auto value_of = [](const Account& from, const char* symbol) {
-    for (const Section& section : from.blackboard)
+    for (const Section& section : from.derivation)
       for (const Term& term : section.terms)
         if (term.symbol == symbol) return term.value();
     return 0.0;
@@ -213,13 +213,13 @@ TEST_CASE("communication hides as far as it fits behind computing, and tensor pa
   CHECK(shares == std::vector<double>{2, 1, 2});  // of 14, 12 and 14 in each micro-batch
 }
 
-TEST_CASE("every figure of the memory table stands on the blackboard") {
+TEST_CASE("every figure of the memory table is in the derivation") {
   const Account result = account_of(plan_on("pp=2,dp=2,tp=2"));
   for (const RankMemory& stage : result.stages)
     for (const MemoryRow& row : stage.rows) {
       CAPTURE(row.kind);
       bool found = false;
-      for (const Section& section : result.blackboard)
+      for (const Section& section : result.derivation)
         for (const Term& term : section.terms)
           found = found || (term.unit == Unit::bytes && term.value() == row.bytes);
       CHECK(found);

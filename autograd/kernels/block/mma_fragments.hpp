@@ -20,12 +20,12 @@
 
 namespace ringside::autograd::cuda {
 
-struct Position {
+struct Coordinate {
   int row, column;
 };
 
 // The position of element i (0 to 3) of a thread's accumulator, a 16 x 8 matrix.
-constexpr Position accumulator_position(int thread, int i) {
+constexpr Coordinate accumulator_position(int thread, int i) {
   return {thread / 4 + 8 * (i / 2), thread % 4 * 2 + i % 2};
 }
 
@@ -48,13 +48,13 @@ constexpr AccumulatorElement accumulator_as_a(int r, int half) {
 //                                  1 3
 //     B, stored [n, k]             0 1     the same columns; stored transposed, so without .trans
 //                                  2 3
-constexpr Position ldmatrix_row_a(int thread) {
+constexpr Coordinate ldmatrix_row_a(int thread) {
   return {thread % 16, thread / 16 * 8};
 }
-constexpr Position ldmatrix_row_b(int thread) {
+constexpr Coordinate ldmatrix_row_b(int thread) {
   return {thread % 16, thread / 16 * 8};
 }
-constexpr Position ldmatrix_row_b_transposed(int thread) {
+constexpr Coordinate ldmatrix_row_b_transposed(int thread) {
   return {thread % 8 + thread / 16 * 8, thread / 8 % 2 * 8};
 }
 

@@ -47,14 +47,14 @@ Registers ldmatrix(const Matrix& from, bool trans, RowOf row_of) {
 
 // mma.sync.aligned.m16n8k16.row.col: the positions of a thread's elements in A [16, 16], B [16, 8]
 // and C [16, 8], from the tables of the manual.
-Position of_a(int t, int i) {  // a0 .. a7, two to a register
+Coordinate of_a(int t, int i) {  // a0 .. a7, two to a register
   const bool upper = i < 2 || (i >= 4 && i < 6);
   return {t / 4 + (upper ? 0 : 8), t % 4 * 2 + i % 2 + (i < 4 ? 0 : 8)};
 }
-Position of_b(int t, int i) {  // b0 .. b3
+Coordinate of_b(int t, int i) {  // b0 .. b3
   return {t % 4 * 2 + i % 2 + (i < 2 ? 0 : 8), t / 4};
 }
-Position of_c(int t, int i) {  // c0 .. c3
+Coordinate of_c(int t, int i) {  // c0 .. c3
   return {t / 4 + (i < 2 ? 0 : 8), t % 4 * 2 + i % 2};
 }
 
@@ -90,7 +90,7 @@ void check_product(bool transposed) {
     const auto sums = mma(left, right, static_cast<std::size_t>(2 * half));
     for (int t = 0; t < warp; ++t)
       for (int i = 0; i < 4; ++i) {
-        const Position position = accumulator_position(t, i);
+        const Coordinate position = accumulator_position(t, i);
         float expected = 0;
         for (int k = 0; k < 16; ++k) {
           const int column = position.column + 8 * half;
@@ -122,7 +122,7 @@ TEST_CASE("cuda tiles: two accumulators in registers are the left factor of the 
   const auto sums = mma(again, ldmatrix(next, true, ldmatrix_row_b), 0);
   for (int t = 0; t < warp; ++t)
     for (int i = 0; i < 4; ++i) {
-      const Position position = accumulator_position(t, i);
+      const Coordinate position = accumulator_position(t, i);
       float expected = 0;
       for (int j = 0; j < 16; ++j)
         for (int k = 0; k < 16; ++k)
