@@ -20,7 +20,7 @@ enum class RanksRunAs {
   mpirun,     // processes that mpirun starts: MPI chooses its transport when mpirun starts
 };
 
-// The machine's limit that a backend is compared with (limits.hpp).
+// The machine's limit that a backend is compared with (collectives/backends/machine_limits.hpp).
 enum class Limit { tcp, memory, device };
 
 struct BenchBackend {

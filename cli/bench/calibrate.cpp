@@ -5,12 +5,11 @@
 #include <thread>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/table.hpp"
-#include "collectives/execution/reduce.hpp"
 #include "collectives/selection/calibration.hpp"
+#include "collectives/selection/measured_costs.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -40,24 +39,6 @@ double seconds_of(const Json& rows, const std::string& backend, int ranks, const
   fail("nothing was measured for {} with {} ranks", backend, ranks);
 }
 
-// Seconds per byte to add two buffers of `bytes` bytes, repeatedly: the best of several tries.
-double seconds_per_byte_added(std::size_t bytes) {
-  std::vector<float> ours(bytes / sizeof(float), 1.0f), theirs(ours);
-  const auto add = [&] {
-    collectives::combine(DataType::fp32, collectives::ReduceOp::sum, ours.data(), ours.data(),
-                         theirs.data(), ours.size());
-  };
-  const int repeat = std::max(1, static_cast<int>((16u << 20) / bytes));
-  double best = 1;
-  add();
-  for (int i = 0; i < 7; ++i) {
-    const auto start = Clock::now();
-    for (int r = 0; r < repeat; ++r) add();
-    best = std::min(best, seconds_since(start) / repeat);
-  }
-  return best / static_cast<double>(bytes);
-}
-
 // Adds a row for each algorithm that these costs select, from few bytes to many.
 void add_selection(Table& table, const std::string& transport, Collective collective,
                    const MachineCosts& costs, int ranks) {
@@ -73,28 +54,6 @@ void add_selection(Table& table, const std::string& transport, Collective collec
 }
 
 }  // namespace
-
-MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
-  const double p = times.ranks, c = std::min<double>(cores, p),
-               crowd = std::max(0.0, p / cores - 1), links = p - 1;
-  MachineCosts costs;
-  CostParameters& common = costs.common;
-  common.cores = cores;
-  common.alpha = times.pair_few;
-  // Either the cores are busy with the messages of all ranks, or each rank with its own. The
-  // overhead is at most what either bound allows.
-  const double by_cores = times.direct_few * c / (2 * p * links),
-               by_rank = (times.direct_few - common.alpha) / (p - 2);
-  common.overhead = std::min({by_cores, std::max(by_rank, by_cores / 10), common.alpha});
-  common.turn = crowd > 0 ? std::max(0.0, times.ring_few / links - common.alpha) / crowd : 0;
-  for (std::size_t i = 0; i < lengths; ++i) {
-    const double buffer = static_cast<double>(MachineCosts::lengths[i]);
-    costs.per_byte[i].beta = std::max(0.0, times.pair_many[i] - times.pair_few) / (buffer / 2);
-    costs.per_byte[i].copy =
-        std::max(0.0, times.ring_many[i] - times.ring_few) * c / (2 * links * buffer);
-  }
-  return costs;
-}
 
 void set_up_calibration(BenchOptions& options) {
   const int crowd = options.ranks.empty()
@@ -121,13 +80,6 @@ void set_up_calibration(BenchOptions& options) {
   options.quantile = 0.25;  // disturbances make samples slower, never faster
 }
 
-std::array<double, 3> measure_adding() {
-  std::array<double, 3> seconds{};
-  for (std::size_t i = 0; i < lengths; ++i)
-    seconds[i] = seconds_per_byte_added(MachineCosts::lengths[i]);
-  return seconds;
-}
-
 std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options, const Json& rows,
                                                     const std::array<double, 3>& adding) {
   std::map<std::string, MachineCosts> found;
@@ -135,7 +87,7 @@ std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options,
     const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) {
       return seconds_of(rows, backend, ranks, algorithm, bytes);
     };
-    CalibrationTimes times;
+    collectives::CalibrationTimes times;
     times.ranks = options.ranks.back();
     times.pair_few = seconds(2, "ring", few);
     times.ring_few = seconds(times.ranks, "ring", few);
@@ -144,7 +96,7 @@ std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options,
       times.pair_many[i] = seconds(2, "ring", MachineCosts::lengths[i]);
       times.ring_many[i] = seconds(times.ranks, "ring", MachineCosts::lengths[i]);
     }
-    MachineCosts costs = solve_costs(times, cores_here());
+    MachineCosts costs = collectives::solve_costs(times, cores_here());
     for (std::size_t i = 0; i < lengths; ++i) costs.per_byte[i].gamma = adding[i];
     const CostParameters built_in = collectives::built_in_costs(backend).common;
     costs.common.slice_bytes = built_in.slice_bytes;

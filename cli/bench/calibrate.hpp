@@ -1,21 +1,5 @@
-// `ringside bench --calibrate`: computes the costs of messages and sums on this machine
-// (collectives/selection/cost_model.hpp) from a few measured calls.
-//
-// The calls are all_gathers of few and of many bytes through the normal executor and transport,
-// with two algorithms: in the ring each message waits for the previous one; in the direct exchange
-// no message waits. Each runs with 2 ranks and with more ranks than cores. Each cost is computed
-// from the call whose time it dominates:
-//
-//     ranks, bytes, algorithm   time                               why
-//     2, few                    alpha                              one message each way
-//     p, few, direct            p (p-1) 2 overhead / cores         the cores process messages
-//     p, few, ring              (p-1) (alpha + turn (p/cores-1))   each message is waited for
-//     2, many                   alpha + beta b                     b bytes each way
-//     p, many, ring             p, few, ring                       the cores also copy bytes
-//                                 + 2 copy * all bytes / cores
-//
-// Calls with many bytes are measured with three buffer sizes, for different levels of the cache
-// (MachineCosts).
+// `ringside bench --calibrate`: measures the calls from which the costs of messages and sums on
+// this machine follow (collectives/selection/measured_costs.hpp), and reports the costs.
 #pragma once
 
 #include <array>
@@ -29,25 +13,9 @@
 
 namespace ringside::cli {
 
-// Seconds of the calls above. "many" has an element for each of MachineCosts::lengths.
-struct CalibrationTimes {
-  int ranks = 0;
-  double pair_few = 0;    // 2 ranks
-  double ring_few = 0;    // `ranks` ranks
-  double direct_few = 0;  // likewise
-  std::array<double, 3> pair_many{}, ring_many{};
-};
-
-// Computes alpha, turn, overhead, beta and copy. None is negative, even if the times contradict
-// each other, as they may on a busy machine.
-collectives::MachineCosts solve_costs(const CalibrationTimes& times, int cores);
-
-// Changes `options` into one that measures the calls above. Keeps the backends, and the largest
+// Changes `options` into one that measures these calls. Keeps the backends, and the largest
 // number of ranks if any is given. Throws UsageError if these do not allow it.
 void set_up_calibration(BenchOptions& options);
-
-// Seconds per byte to add one buffer to another, for each of MachineCosts::lengths.
-std::array<double, 3> measure_adding();
 
 // The costs of each transport, from the measured rows.
 std::map<std::string, collectives::MachineCosts> costs_from_rows(

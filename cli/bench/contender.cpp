@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "cli/bench/data.hpp"
-#include "cli/bench/limits.hpp"
 #include "cli/bench/process_layout.hpp"
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/machine_limits.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -109,7 +109,7 @@ MakeBackend world_of_threads(const Contender& contender, int size) {
     return [world](int rank) { return ours_over(connect_threads(world, rank)); };
   }
   const auto barrier = std::make_shared<std::barrier<>>(size);
-  return [barrier, size](int rank) { return make_bare_copy(rank, size, *barrier); };
+  return [barrier, size](int rank) { return collectives::make_bare_copy(rank, size, *barrier); };
 }
 
 std::unique_ptr<Backend> connect(const std::string& name, const std::string& algorithm,
@@ -177,7 +177,7 @@ void open_contender(Contender& contender, const RankInfo& meeting) {
   }
   const std::shared_ptr<Backend> backend =
       contender.backend ? connect(contender.name, contender.algorithm, meeting)
-                        : make_bare_ring(meeting);
+                        : collectives::make_bare_ring(meeting);
   contender.measure = [contender, backend](const Block& block, std::vector<RankRecord>& records) {
     measure_rank(contender, *backend, block, records[0]);
   };

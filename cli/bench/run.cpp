@@ -5,7 +5,6 @@
 
 #include "base/listening_port.hpp"
 #include "cli/bench/contender.hpp"
-#include "cli/bench/limits.hpp"
 #include "cli/pictures/median.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"

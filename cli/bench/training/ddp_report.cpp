@@ -22,7 +22,7 @@ std::string predictions(const DdpFigures& f) {
     text += fmt::format(
         "; by the formula the best bucket has sqrt(s w o) = {:.2f} MB and exposes {:.1f} ms",
         best / 1e6, 1e3 * model.exposed_seconds(s, s / best));
-  const BucketSize& followed = f.forecast.best();
+  const ddp::BucketSize& followed = f.forecast.best();
   text += fmt::format("; followed in time, the best limit is {:g} MB and exposes {:.1f} ms",
                       followed.mb, 1e3 * f.forecast.exposed(followed));
   return wrap(text, 80) + "\n";
@@ -39,11 +39,7 @@ Table table_of(const DdpFigures& f) {
                only_in_json("followed_exposed_ms")}};
   for (const StrategyRow& row : f.rows) {
     Cell by_formula, followed;
-    if (row.bucket_mb) {
-      by_formula = 1e3 * f.forecast.model.exposed_seconds(f.gradient_bytes(),
-                                                          static_cast<double>(row.calls));
-      followed = 1e3 * f.forecast.exposed(f.forecast.size_of(*row.bucket_mb));
-    }
+    if (row.bucket_mb) by_formula = 1e3 * f.by_formula(row), followed = 1e3 * f.followed(row);
     table.rows.push_back({row.strategy, row.bucket_mb, row.step_seconds * 1e3,
                           row.network_seconds * 1e3, row.exposed_seconds * 1e3, row.calls,
                           row.bytes_sent, row.ratio, by_formula, followed});
@@ -88,16 +84,11 @@ std::vector<std::string> shown_strategies(const DdpFigures& f) {
 
 }  // namespace
 
-BucketStudy DdpFigures::bucket_study() const {
-  BucketStudy study{forecast.model, gradient_bytes(), {}, forecast.best().mb, {}};
-  for (const BucketSize& size : forecast.sizes)
-    study.followed.emplace_back(size.mean_bytes(), forecast.exposed(size));
+std::vector<StrategyRow> DdpFigures::bucketed() const {
+  std::vector<StrategyRow> found;
   for (const StrategyRow& row : rows)
-    if (row.bucket_mb && row.calls > 0)
-      study.measured.push_back({row.text(), static_cast<double>(row.calls),
-                                forecast.exposed(forecast.size_of(*row.bucket_mb)),
-                                row.exposed_seconds, row.step_seconds - rows.front().step_seconds});
-  return study;
+    if (row.bucket_mb && row.calls > 0) found.push_back(row);
+  return found;
 }
 
 BenchResult result_of(const DdpFigures& f) {
@@ -140,8 +131,7 @@ Report ddp_report(const DdpFigures& f, const TracedStrategies& traced) {
   for (const std::string& name : shown)
     report.figures.push_back(
         tracks_figure("One step: " + name, traced.ranks, window_of(name, traced), scale));
-  const BucketStudy study = f.bucket_study();
-  if (!study.measured.empty()) report.figures.push_back(bucket_figure(study));
+  if (!f.bucketed().empty()) report.figures.push_back(bucket_figure(f));
   return report;
 }
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/training/bucket_forecast.hpp"
 #include "cli/bench/training/strategies.hpp"
+#include "cli/pictures/chart.hpp"
 #include "cli/pictures/report/report.hpp"
-#include "cli/pictures/report/report_figures.hpp"
 #include "cli/pictures/report/trace_file.hpp"
+#include "ddp/bucket_forecast.hpp"
 
 namespace ringside::cli {
 
@@ -17,14 +17,30 @@ namespace ringside::cli {
 struct DdpFigures {
   BenchRun run;
   std::vector<StrategyRow> rows;  // the step without communication first
-  BucketForecast forecast;        // with the times of rank 0
+  ddp::BucketForecast forecast;   // with the times of rank 0
 
   double gradient_bytes() const {
     return static_cast<double>(size_of(autograd::dtype_named(run.dtype))) *
            static_cast<double>(run.parameters);
   }
-  BucketStudy bucket_study() const;
+  std::vector<StrategyRow> bucketed() const;  // the rows with a bucket size
+
+  // Seconds of such a row: exposed by the formula, exposed by following its buckets in time, and
+  // its step beyond the one without communication.
+  double by_formula(const StrategyRow& row) const {
+    return forecast.model.exposed_seconds(gradient_bytes(), static_cast<double>(row.calls));
+  }
+  double followed(const StrategyRow& row) const {
+    return forecast.exposed(forecast.size_of(*row.bucket_mb));
+  }
+  double over_compute(const StrategyRow& row) const {
+    return row.step_seconds - rows.front().step_seconds;
+  }
 };
+
+// Predicted and measured exposed communication by the size of a bucket.
+Chart bucket_chart(const DdpFigures& figures);
+Figure bucket_figure(const DdpFigures& figures);
 
 BenchResult result_of(const DdpFigures& figures);
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/profile.hpp"
-#include "cli/bench/training/matrix_libraries.hpp"
 #include "cli/bench/training/step_options.hpp"
 
 namespace ringside::cli {
@@ -13,7 +13,7 @@ namespace ringside::cli {
 // The figures for one number of threads. Times are medians over the steps.
 struct TrainFigures {
   BenchRun run;
-  MatrixLibraries libraries;  // of the CPU
+  autograd::MatrixLibraries libraries;  // of the CPU
   std::vector<autograd::OpTime> ops;
   double step_seconds = 0;
   double gemm_seconds = 0;    // in matrix products during the step; 0: unknown

@@ -22,6 +22,7 @@
 #include "collectives/call.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/selection/calibration_file.hpp"
+#include "collectives/selection/measured_costs.hpp"
 #include "collectives/transport/link.hpp"
 #include "training/product_calibration.hpp"
 
@@ -116,7 +117,7 @@ Json rows_of_job(const BenchOptions& options, int ranks) {
 }
 
 void finish_calibration(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
-  const auto costs = costs_from_rows(options, rows, measure_adding());
+  const auto costs = costs_from_rows(options, rows, collectives::measure_adding());
   collectives::keep_calibration(costs);
   const std::vector<training::ProductSpeed> products = training::measure_products();
   training::keep_products(products);

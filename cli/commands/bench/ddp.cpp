@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "autograd/engine/engine.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "base/clock.hpp"
 #include "cli/bench/training/ddp_report.hpp"
@@ -14,6 +15,8 @@
 #include "cli/commands/bench/step_arguments.hpp"
 #include "cli/pictures/median.hpp"
 #include "collectives/work.hpp"
+#include "parallel/gradient_hooks.hpp"
+#include "parallel/replicate.hpp"
 #include "parallel/tensor_collectives.hpp"
 
 namespace ringside::cli {
@@ -42,6 +45,41 @@ std::vector<StrategyName> names_of(const Arguments& args, const std::vector<doub
     }
   }
   return names;
+}
+
+// Medians over a few backwards of one rank, without communication; all ranks of `world` compute at
+// the same time. On a device this waits for each gradient, so backward takes longer than in a step.
+ddp::BackwardTimes time_backward(const transformer::Model& model, const transformer::Batch& batch,
+                                 ProcessGroup& world) {
+  constexpr int samples = 5;
+  const auto parameters = parallel::trained_parameters(model);
+  const autograd::Device device = parameters[0].tensor.device();
+  std::vector<std::vector<double>> ready(parameters.size());
+  std::vector<double> backward;
+  Clock::time_point began;
+  parallel::GradientHooks hooks;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    hooks.add(parameters[i].tensor, [&, i](const autograd::Tensor&) {
+      synchronise(device);
+      ready[i].push_back(seconds_since(began));
+    });
+  const autograd::Shape shape{batch.sequences, batch.length};
+  for (int sample = 0; sample < samples; ++sample) {
+    for (const auto& parameter : parameters) parameter.tensor.zero_grad();
+    world.barrier();
+    const autograd::Tensor loss = model.loss(autograd::Tensor::from(batch.input, shape),
+                                             autograd::Tensor::from(batch.target, shape));
+    synchronise(device);
+    began = Clock::now();
+    autograd::backward(loss);
+    synchronise(device);
+    backward.push_back(seconds_since(began));
+  }
+  ddp::BackwardTimes times;
+  times.seconds = median(backward);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    times.ready[parameters[i].name] = median(ready[i]);
+  return times;
 }
 
 using AllReduces = std::vector<std::pair<double, double>>;  // bytes and seconds
@@ -77,17 +115,17 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
 
 // Measures backward without communication, and all-reduces over each group. Every rank must call
 // it, before the strategies are made.
-std::vector<BucketForecast> forecasts(const Arguments& args, std::span<ProcessGroup> groups,
-                                      autograd::DType dtype, autograd::Device device) {
+std::vector<ddp::BucketForecast> forecasts(const Arguments& args, std::span<ProcessGroup> groups,
+                                           autograd::DType dtype, autograd::Device device) {
   const transformer::Model model(args.config(), dtype, device);
-  const BackwardTimes times =
+  const ddp::BackwardTimes times =
       time_backward(model, args.sequences(groups[0].rank() * args.batch, args.batch), groups[0]);
   const double bytes =
       static_cast<double>(size_of(dtype)) * static_cast<double>(parameter_count(args.config()));
-  std::vector<BucketForecast> forecasts;
+  std::vector<ddp::BucketForecast> forecasts;
   for (ProcessGroup& group : groups)
-    forecasts.push_back(
-        {bucket_sizes(model, times), times.seconds, time_all_reduces(group, bytes, dtype, device)});
+    forecasts.push_back({ddp::bucket_sizes(model, times), times.seconds,
+                         time_all_reduces(group, bytes, dtype, device)});
   return forecasts;
 }
 
@@ -124,8 +162,7 @@ TracedStrategies trace_typical_steps(StepBench& bench, const std::vector<Strateg
 void write_pictures(const Arguments& args, const DdpFigures& figures,
                     const TracedStrategies& traced) {
   if (!args.svg.empty()) {
-    const std::string drawing =
-        svg_file(figures.run.title(), {bucket_chart(figures.bucket_study())});
+    const std::string drawing = svg_file(figures.run.title(), {bucket_chart(figures)});
     write_text_file(args.svg, drawing, "the drawing");
   }
   if (!args.report.empty()) {
@@ -137,7 +174,7 @@ void write_pictures(const Arguments& args, const DdpFigures& figures,
 void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
   const autograd::DType dtype = autograd::dtype_named(args.dtype);
   const autograd::Device device = device_from(args.device, dtype);
-  const std::vector<BucketForecast> forecast = forecasts(args, groups, dtype, device);
+  const std::vector<ddp::BucketForecast> forecast = forecasts(args, groups, dtype, device);
   std::vector<double> buckets = args.buckets;
   if (buckets.empty()) {
     buckets = forecast[0].sizes_to_measure(sizes_measured);

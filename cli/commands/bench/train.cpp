@@ -15,7 +15,6 @@
 #include "autograd/tensor/storage.hpp"
 #include "base/memory.hpp"
 #include "cli/bench/operands.hpp"
-#include "cli/bench/training/matrix_libraries.hpp"
 #include "cli/bench/training/step_bench.hpp"
 #include "cli/bench/training/train_report.hpp"
 #include "cli/command.hpp"
@@ -64,8 +63,9 @@ class TrainBench {
 
   TrainFigures measure(int threads) {
     training::begin_computing(threads);
-    TrainFigures figures{
-        .run = describe_run(args_, args_.device.name), .libraries = matrix_libraries(), .ops = {}};
+    TrainFigures figures{.run = describe_run(args_, args_.device.name),
+                         .libraries = autograd::matrix_libraries(),
+                         .ops = {}};
     autograd::release_cached_memory();  // of the measurement with another number of threads
     autograd::reset_peak_memory();
     reset_peak_resident_memory();
@@ -206,7 +206,8 @@ void run(const Arguments& args) {
     threads = {1};
     if (args.device.name == "cpu" && std::thread::hardware_concurrency() >= 2) threads.push_back(2);
   }
-  if (const std::string warning = slow_kernel_warning(matrix_libraries()); !warning.empty())
+  if (const std::string warning = slow_kernel_warning(autograd::matrix_libraries());
+      !warning.empty())
     fmt::print(stderr, "ringside: {}\n", warning);
   TrainBench bench(args);
   std::vector<TrainFigures> all;

@@ -1,12 +1,9 @@
 #include "cli/pictures/report/report_figures.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "cli/pictures/numbers.hpp"
+#include "cli/pictures/chart.hpp"
 #include "cli/pictures/palette.hpp"
 
 namespace ringside::cli {
@@ -51,54 +48,6 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
                       bits_per_byte.front().second, bits_per_byte.front().first,
                       bits_per_byte.back().second, bits_per_byte.back().first),
           table_of(chart)};
-}
-
-Chart bucket_chart(const BucketStudy& study) {
-  const double total = study.gradient_bytes, best = study.model.best_bucket_bytes(total);
-  Series formula{"formula: s/(w n) + n o", Series::dashed, {}, 8},
-      followed{"buckets followed in time", Series::line, {}, 8},
-      exposed{"measured: exposed", Series::dots, {}, 5},
-      over{"measured: step minus step without communication", Series::dots, {}, 7};
-  double smallest = best > 0 ? std::min(total / 200, best / 3) : total / 200, largest = total;
-  for (const auto& m : study.measured) {
-    const double bytes = total / m.calls;
-    smallest = std::min(smallest, bytes), largest = std::max(largest, bytes);
-    exposed.points.emplace_back(bytes / 1e6, m.exposed * 1e3);
-    over.points.emplace_back(bytes / 1e6, m.over_compute * 1e3);
-  }
-  for (int i = 0; i <= 60; ++i) {
-    const double bytes = smallest * std::pow(largest / smallest, i / 60.0);
-    formula.points.emplace_back(bytes / 1e6,
-                                study.model.exposed_seconds(total, total / bytes) * 1e3);
-  }
-  for (const auto& [bytes, seconds] : study.followed)
-    followed.points.emplace_back(bytes / 1e6, seconds * 1e3);
-  return {"Exposed communication by bucket size",
-          {"mean bucket size (MB)", true},
-          {"ms per step", true},
-          {formula, followed, exposed, over}};
-}
-
-Figure bucket_figure(const BucketStudy& study) {
-  const auto& [model, total, followed, best_mb, measured] = study;
-  Table table{{words("strategy"), number("calls per step", "", fixed(0)),
-               number("mean bucket (MB)", "", fixed(2)), number("formula (ms)", "", in_ms),
-               number("followed (ms)", "", in_ms), number("exposed (ms)", "", in_ms),
-               number("step minus no communication (ms)", "", in_ms)}};
-  for (const auto& m : measured)
-    table.rows.push_back({m.name, m.calls, total / m.calls / 1e6,
-                          model.exposed_seconds(total, m.calls), m.followed, m.exposed,
-                          m.over_compute});
-  const std::string caption = fmt::format(
-      "s = {:.1f} MB of gradients in n buckets; a call costs o = {:.1f} us and the network reduces "
-      "w = {:.3f} GB/s, as fitted to all-reduces of the same run. The formula holds where backward "
-      "is slower than the network: its best bucket has sqrt(s w o) = {:.2f} MB. The other curve "
-      "follows each bucket from the time when it is ready, and holds on any network: its best "
-      "limit "
-      "is {:g} MB.",
-      total / 1e6, model.overhead * 1e6, model.bandwidth / 1e9,
-      model.best_bucket_bytes(total) / 1e6, best_mb);
-  return {"How large should a bucket be?", draw(bucket_chart(study)), caption, table};
 }
 
 }  // namespace ringside::cli

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/bench/training/ddp_report.hpp"
 #include "tests/cli/bench/run_bench.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -22,6 +23,39 @@ BenchOutcome bench_ddp(std::vector<std::string> options) {
 }
 
 }  // namespace
+
+TEST_CASE("the report of bench ddp shows predicted and measured time by bucket size") {
+  using namespace ringside::cli;
+  // The last of the buckets is ready when backward ends: exposed are 150 us and 1 ns for each byte.
+  const DdpFigures figures{
+      .run = {.model = "lab", .dtype = "fp32", .parameters = 22'750'000},
+      .rows = {{{"none", {}, 0}, {.step_seconds = 0.1}},
+               {{"flat", {}, 0}, {.step_seconds = 0.2, .calls = 1}},
+               {{"bucketed", 10, 0},
+                {.step_seconds = 0.111, .exposed_seconds = 0.009, .calls = 12}},
+               {{"bucketed", 1000, 0},
+                {.step_seconds = 0.098, .exposed_seconds = 0.09, .calls = 1}}},
+      .forecast = {.sizes = {{5, {{91e6, 0.02}}}, {10, {{5e6, 0.02}}}, {1000, {{60e6, 0.02}}}},
+                   .backward = 0.02,
+                   .all_reduces = {},
+                   .model = {150e-6, 1e9}}};
+  const Figure figure = bucket_figure(figures);
+  CHECK(contains(figure.caption,
+                 "s = 91.0 MB of gradients in n buckets; a call costs o = 150.0 us "
+                 "and the network reduces w = 1.000 GB/s"));
+  CHECK(contains(figure.caption, "sqrt(s w o) = 3.69 MB."));
+  CHECK(contains(figure.caption, "its best limit is 10 MB."));
+  CHECK(contains(figure.drawing, "measured: exposed: 9 at 7.583"));
+  CHECK(what_is_malformed(figure.drawing) == "");
+  const std::string table = figure.table.html("");
+  CHECK(contains(table,
+                 "<td>bucketed 10 MB</td><td>12</td><td>7.58</td><td>9.38</td><td>5.15</td>"
+                 "<td>9.00</td><td>11.00</td>"));
+  CHECK(contains(table,
+                 "<td>bucketed 1000 MB</td><td>1</td><td>91.00</td><td>91.15</td>"
+                 "<td>60.15</td><td>90.00</td><td>-2.00</td>"));
+  CHECK(!contains(table, "flat"));
+}
 
 TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each strategy") {
   const TemporaryDirectory directory;

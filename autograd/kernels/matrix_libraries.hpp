@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace ringside::cli {
+namespace ringside::autograd {
 
 struct MatrixLibraries {
   std::string blas, blas_kernel;  // "OpenBLAS 0.3.21", "SkylakeX"; empty: unknown
@@ -24,4 +24,4 @@ std::string in_words(const MatrixLibraries& libraries);
 // or if either is unknown.
 std::string slow_kernel_warning(const MatrixLibraries& libraries);
 
-}  // namespace ringside::cli
+}  // namespace ringside::autograd

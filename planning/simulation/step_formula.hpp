@@ -9,11 +9,11 @@
 #include "planning/model.hpp"
 #include "planning/plan.hpp"
 
-namespace ringside::cli {
+namespace ringside::planning {
 
 struct StepFormula {
-  double tp = 0, dp = 0, pp = 0;             // bytes that a rank sends in a step, the mean of all
-  std::vector<planning::RankMemory> memory;  // [pp coordinate]
+  double tp = 0, dp = 0, pp = 0;   // bytes that a rank sends in a step, the mean of all
+  std::vector<RankMemory> memory;  // [pp coordinate]
 
   // Of the ranks with this pp coordinate: parameters, gradients and the state of AdamW, without the
   // padding of shards and without what is held for a moment only.
@@ -23,10 +23,10 @@ struct StepFormula {
 // `rank_of` is the placement of a pipeline's stages. The padding of shards and the few numbers of
 // the norm and the loss are left out. In a pipeline zero3 gathers at most so often: a block that is
 // still whole from the action before is not gathered again.
-StepFormula step_formula(const planning::Model& model, const planning::Plan& plan,
+StepFormula step_formula(const Model& model, const Plan& plan,
                          const std::vector<int>& rank_of = {});
 
-// The part of the memory with this name: planning::MemoryRow::kind.
-double bytes_of(const planning::RankMemory& memory, std::string_view kind);
+// The part of the memory with this name: MemoryRow::kind.
+double bytes_of(const RankMemory& memory, std::string_view kind);
 
-}  // namespace ringside::cli
+}  // namespace ringside::planning

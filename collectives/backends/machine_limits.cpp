@@ -1,4 +1,4 @@
-#include "cli/bench/limits.hpp"
+#include "collectives/backends/machine_limits.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,13 +11,8 @@
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/group_options.hpp"
 
-namespace ringside::cli {
+namespace ringside::collectives {
 namespace {
-
-using collectives::Backend;
-using collectives::Call;
-using collectives::Chunks;
-using collectives::Collective;
 
 // How often a chunk of the buffer is sent from each rank to the next.
 int chunk_transfers(Collective collective, int ranks) {
@@ -45,14 +40,14 @@ Relay relay_of(const Call& call, int rank, int ranks) {
 
 class BareRing final : public Backend {
  public:
-  explicit BareRing(const collectives::RankInfo& rank_info)
+  explicit BareRing(const RankInfo& rank_info)
       : rank_(rank_info.rank),
         size_(rank_info.size),
-        timeout_(collectives::group_options_from_environment().executor.timeout),
-        mesh_(collectives::connect_mesh(rank_info)) {
+        timeout_(group_options_from_environment().executor.timeout),
+        mesh_(connect_mesh(rank_info)) {
     if (size_ == 1) return;
     for (auto& socket : mesh_.data)
-      if (socket) collectives::set_up_data_socket(*socket);
+      if (socket) set_up_data_socket(*socket);
     right_ = mesh_.data[static_cast<std::size_t>((rank_ + 1) % size_)]->native_handle();
     left_ = mesh_.data[static_cast<std::size_t>((rank_ + size_ - 1) % size_)]->native_handle();
   }
@@ -112,7 +107,7 @@ class BareRing final : public Backend {
 
   int rank_, size_;
   Seconds timeout_;  // how long it waits without any progress
-  collectives::Mesh mesh_;
+  Mesh mesh_;
   int left_ = -1, right_ = -1;
   std::span<std::byte> buffer_;
 };
@@ -144,7 +139,7 @@ class BareCopy final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_bare_ring(const collectives::RankInfo& rank_info) {
+std::unique_ptr<Backend> make_bare_ring(const RankInfo& rank_info) {
   return std::make_unique<BareRing>(rank_info);
 }
 
@@ -152,4 +147,4 @@ std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& barr
   return std::make_unique<BareCopy>(rank, size, barrier);
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside::collectives

@@ -1,4 +1,4 @@
-#include "cli/bench/training/matrix_libraries.hpp"
+#include "autograd/kernels/matrix_libraries.hpp"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
 
-namespace ringside::cli {
+namespace ringside::autograd {
 namespace {
 
 int vector_bits_here() {
@@ -38,14 +38,11 @@ int vector_bits_of(const std::string& kernel) {
 }  // namespace
 
 MatrixLibraries matrix_libraries() {
-  const autograd::BlasInUse blas = autograd::blas_in_use();
-  const bool fp32_by_onednn =
-      std::any_of(autograd::product_kinds.begin(), autograd::product_kinds.end(),
-                  [](const autograd::ProductKind& kind) {
-                    return autograd::library_for(kind) == autograd::MatrixLibrary::onednn;
-                  });
-  return {blas.name, blas.kernel, vector_bits_here(), autograd::why_no_bf16_products(),
-          fp32_by_onednn};
+  const BlasInUse blas = blas_in_use();
+  const bool fp32_by_onednn = std::any_of(
+      product_kinds.begin(), product_kinds.end(),
+      [](const ProductKind& kind) { return library_for(kind) == MatrixLibrary::onednn; });
+  return {blas.name, blas.kernel, vector_bits_here(), why_no_bf16_products(), fp32_by_onednn};
 }
 
 std::string in_words(const MatrixLibraries& libraries) {
@@ -69,4 +66,4 @@ std::string slow_kernel_warning(const MatrixLibraries& libraries) {
       environment("OPENBLAS_CORETYPE") ? "unset OPENBLAS_CORETYPE" : "install a newer OpenBLAS");
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside::autograd

@@ -15,9 +15,9 @@
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/execution/backend.hpp"
 
-namespace ringside::cli {
+namespace ringside::collectives {
 
-std::unique_ptr<collectives::Backend> make_bare_ring(const collectives::RankInfo& rank_info);
-std::unique_ptr<collectives::Backend> make_bare_copy(int rank, int size, std::barrier<>& barrier);
+std::unique_ptr<Backend> make_bare_ring(const RankInfo& rank_info);
+std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& barrier);
 
-}  // namespace ringside::cli
+}  // namespace ringside::collectives

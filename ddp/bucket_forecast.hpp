@@ -1,5 +1,6 @@
-// What every bucket size is predicted to expose, for `ringside bench ddp`: the sizes that it
-// measures are chosen by it, and the report draws it.
+// What every bucket size of a model is predicted to expose, by following the buckets in time
+// (bucket_timeline.hpp) from the moments when a backward completes the gradients. `ringside bench
+// ddp` chooses by it the sizes that it measures, and draws it.
 #pragma once
 
 #include <map>
@@ -8,13 +9,10 @@
 #include <vector>
 
 #include "autograd/nn/module.hpp"
-#include "collectives/process_group.hpp"
 #include "ddp/bucket_model.hpp"
 #include "ddp/bucket_timeline.hpp"
-#include "transformer/data/batches.hpp"
-#include "transformer/model.hpp"
 
-namespace ringside::cli {
+namespace ringside::ddp {
 
 // When the gradients of a model are complete, without communication.
 struct BackwardTimes {
@@ -23,15 +21,10 @@ struct BackwardTimes {
   double seconds = 0;  // of backward
 };
 
-// Medians over a few backwards of one rank, without communication; all ranks of `world` compute at
-// the same time. On a device this waits for each gradient, so backward takes longer than in a step.
-BackwardTimes time_backward(const transformer::Model& model, const transformer::Batch& batch,
-                            collectives::ProcessGroup& world);
-
 // A bucket size, and the buckets that `module` has with it.
 struct BucketSize {
   double mb = 0;
-  std::vector<ddp::ReadyBucket> buckets;
+  std::vector<ReadyBucket> buckets;
 
   double mean_bytes() const;  // of a bucket
 };
@@ -45,11 +38,11 @@ struct BucketForecast {
   std::vector<BucketSize> sizes;                       // at least one, in ascending order
   double backward = 0;                                 // seconds, without communication
   std::vector<std::pair<double, double>> all_reduces;  // measured: bytes, seconds
-  ddp::BucketModel model = ddp::fit_bucket_model(all_reduces);
+  BucketModel model = fit_bucket_model(all_reduces);
 
   // Seconds of communication, by following the buckets in time.
   double exposed(const BucketSize& size) const {
-    return ddp::exposed_seconds(model, size.buckets, backward);
+    return exposed_seconds(model, size.buckets, backward);
   }
   // The size with the least exposed communication; of two that are equal, the larger.
   const BucketSize& best() const;
@@ -60,4 +53,4 @@ struct BucketForecast {
   std::vector<double> sizes_to_measure(std::size_t wanted) const;
 };
 
-}  // namespace ringside::cli
+}  // namespace ringside::ddp

@@ -1,57 +1,17 @@
-#include "cli/bench/training/bucket_forecast.hpp"
+#include "ddp/bucket_forecast.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "autograd/engine/engine.hpp"
-#include "base/clock.hpp"
-#include "cli/bench/training/step_bench.hpp"
-#include "cli/pictures/median.hpp"
 #include "ddp/buckets.hpp"
-#include "parallel/gradient_hooks.hpp"
 #include "parallel/replicate.hpp"
 
-namespace ringside::cli {
-
-using autograd::Tensor;
-
-BackwardTimes time_backward(const transformer::Model& model, const transformer::Batch& batch,
-                            collectives::ProcessGroup& world) {
-  constexpr int samples = 5;
-  const auto parameters = parallel::trained_parameters(model);
-  const autograd::Device device = parameters[0].tensor.device();
-  std::vector<std::vector<double>> ready(parameters.size());
-  std::vector<double> backward;
-  Clock::time_point began;
-  parallel::GradientHooks hooks;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    hooks.add(parameters[i].tensor, [&, i](const Tensor&) {
-      synchronise(device);
-      ready[i].push_back(seconds_since(began));
-    });
-  const autograd::Shape shape{batch.sequences, batch.length};
-  for (int sample = 0; sample < samples; ++sample) {
-    for (const auto& parameter : parameters) parameter.tensor.zero_grad();
-    world.barrier();
-    const Tensor loss =
-        model.loss(Tensor::from(batch.input, shape), Tensor::from(batch.target, shape));
-    synchronise(device);
-    began = Clock::now();
-    autograd::backward(loss);
-    synchronise(device);
-    backward.push_back(seconds_since(began));
-  }
-  BackwardTimes times;
-  times.seconds = median(backward);
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    times.ready[parameters[i].name] = median(ready[i]);
-  return times;
-}
+namespace ringside::ddp {
 
 double BucketSize::mean_bytes() const {
   double sum = 0;
-  for (const ddp::ReadyBucket& bucket : buckets) sum += bucket.bytes;
+  for (const ReadyBucket& bucket : buckets) sum += bucket.bytes;
   return sum / static_cast<double>(buckets.size());
 }
 
@@ -65,9 +25,9 @@ std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const Backw
     for (const double factor : {1.0, 1.5, 2.0, 3.0, 5.0, 7.0}) {
       const double mb = factor * power;
       BucketSize size{mb, {}};
-      for (const ddp::Bucket& bucket : ddp::plan_buckets(module, mb)) {
+      for (const Bucket& bucket : plan_buckets(module, mb)) {
         double last = 0;
-        for (const ddp::BucketEntry& entry : bucket.entries)
+        for (const BucketEntry& entry : bucket.entries)
           last = std::max(last, times.ready.at(entry.parameter.name));
         size.buckets.push_back(
             {static_cast<double>(bucket.elements) * static_cast<double>(size_of(bucket.dtype)),
@@ -99,4 +59,4 @@ std::vector<double> BucketForecast::sizes_to_measure(std::size_t wanted) const {
   return {chosen.begin(), chosen.end()};
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside::ddp

@@ -1,12 +1,11 @@
-#include "cli/bench/training/step_formula.hpp"
+#include "planning/simulation/step_formula.hpp"
 
 #include "planning/simulation/stage_load.hpp"
 
-namespace ringside::cli {
+namespace ringside::planning {
 namespace {
 
 using collectives::Collective;
-using planning::Calls;
 
 // What one of n ranks sends in these calls: a ring sends a buffer twice to sum it on all ranks, and
 // once to gather or scatter it.
@@ -17,28 +16,27 @@ double sent_in(const Calls& calls, int n) {
 
 }  // namespace
 
-double bytes_of(const planning::RankMemory& memory, std::string_view kind) {
+double bytes_of(const RankMemory& memory, std::string_view kind) {
   double bytes = 0;
-  for (const planning::MemoryRow& row : memory.rows)
+  for (const MemoryRow& row : memory.rows)
     if (row.kind == kind) bytes += row.bytes;
   return bytes;
 }
 
 double StepFormula::held(std::size_t coordinate) const {
-  const planning::RankMemory& here = memory.at(coordinate);
+  const RankMemory& here = memory.at(coordinate);
   return bytes_of(here, "parameters") + bytes_of(here, "gradients") +
          bytes_of(here, "optimizer state");
 }
 
-StepFormula step_formula(const planning::Model& model, const planning::Plan& plan,
-                         const std::vector<int>& rank_of) {
-  const int t = plan.mesh.size(planning::Axis::tp), d = plan.mesh.size(planning::Axis::dp),
-            p = plan.mesh.size(planning::Axis::pp);
+StepFormula step_formula(const Model& model, const Plan& plan, const std::vector<int>& rank_of) {
+  const int t = plan.mesh.size(Axis::tp), d = plan.mesh.size(Axis::dp),
+            p = plan.mesh.size(Axis::pp);
   const auto m = static_cast<double>(plan.micro_batches);
   // The machine decides about times only.
-  const auto load = planning::load_of(model, plan, planning::find_machine("laptop"));
+  const auto load = load_of(model, plan, find_machine("laptop"));
   StepFormula formula;
-  for (const planning::StageLoad& stage : load.stages) {
+  for (const StageLoad& stage : load.stages) {
     for (const auto* calls : {&stage.tensor_forward, &stage.tensor_backward})
       for (const Calls& each : *calls) formula.tp += m * sent_in(each, t) / p;
     for (const Calls& each : {stage.gather_forward, stage.gather_backward, stage.scatter})
@@ -53,9 +51,8 @@ StepFormula step_formula(const planning::Model& model, const planning::Plan& pla
   // All micro-batches pass each boundary between stages of different ranks, forward and backward.
   for (std::size_t stage = 1; stage < rank_of.size(); ++stage)
     if (rank_of[stage] != rank_of[stage - 1]) formula.pp += 2 * m * load.message_bytes / p;
-  for (int rank = 0; rank < p; ++rank)
-    formula.memory.push_back(planning::memory_of_rank(model, plan, rank));
+  for (int rank = 0; rank < p; ++rank) formula.memory.push_back(memory_of_rank(model, plan, rank));
   return formula;
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside::planning

@@ -1,0 +1,34 @@
+// What a user learns of the libraries that multiply matrices.
+#include "autograd/kernels/matrix_libraries.hpp"
+
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "tests/text.hpp"
+
+using namespace ringside;
+using namespace ringside::autograd;
+
+TEST_CASE("a warning names a BLAS whose kernel leaves half of the processor unused") {
+  MatrixLibraries libraries{"OpenBLAS 0.3.21", "Haswell", 512, ""};
+  ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  CHECK(slow_kernel_warning(libraries) ==
+        "OpenBLAS 0.3.21 multiplies with its kernel Haswell, whose vectors have 256 bits, but this "
+        "processor has 512: unset OPENBLAS_CORETYPE");
+  ::unsetenv("OPENBLAS_CORETYPE");
+  CHECK(tests::contains(slow_kernel_warning(libraries), "has 512: install a newer OpenBLAS"));
+  CHECK(in_words(libraries) ==
+        "products by OpenBLAS 0.3.21 (Haswell), bf16 by oneDNN; 512-bit vectors");
+  libraries.vector_bits = 256;
+  CHECK(slow_kernel_warning(libraries) == "");
+  libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "", true};
+  CHECK(in_words(libraries) ==
+        "products by OpenBLAS 0.3.21 (SkylakeX) and oneDNN; 512-bit vectors");
+  libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "oneDNN is not installed"};
+  CHECK(slow_kernel_warning(libraries) == "");
+  CHECK(tests::contains(in_words(libraries), ", bf16 as fp32; "));
+  CHECK(slow_kernel_warning({"", "", 512, ""}) == "");                // a BLAS that does not tell
+  CHECK(slow_kernel_warning({"OpenBLAS", "NewOne", 512, ""}) == "");  // a kernel of the future
+  CHECK(in_words({"", "", 0, ""}) == "products by a BLAS, bf16 by oneDNN");
+}
