@@ -1,6 +1,7 @@
 #include "cli/bench/training/step_bench.hpp"
 
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <string_view>
 
@@ -14,9 +15,39 @@
 #include "training/step.hpp"
 
 namespace ringside::cli {
+namespace {
+
+// `figure` is MemoryUse::current or MemoryUse::peak.
+BytesByKind memory_by_kind(std::int64_t autograd::MemoryUse::*figure) {
+  BytesByKind bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<double>(autograd::memory_use(autograd::all_memory_kinds[i]).*figure);
+  return bytes;
+}
+
+BytesByKind current_memory() {
+  return memory_by_kind(&autograd::MemoryUse::current);
+}
+
+BytesByKind operator-(BytesByKind a, const BytesByKind& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return a;
+}
+
+}  // namespace
+
+double of(const BytesByKind& bytes, autograd::MemoryKind kind) {
+  return bytes[static_cast<std::size_t>(kind)];
+}
+
+double held(const BytesByKind& bytes) {
+  using enum autograd::MemoryKind;
+  return of(bytes, parameters) + of(bytes, gradients) + of(bytes, optimizer_state);
+}
 
 void StepBench::add(std::unique_ptr<training::ParallelStrategy> strategy,
                     std::vector<transformer::Batch> batches, collectives::ProcessGroup& group) {
+  const BytesByKind before = current_memory();
   auto model = std::make_unique<transformer::Model>(config_, dtype_, device_, strategy->part(),
                                                     strategy->tensor_division());
   strategy->prepare(*model);
@@ -25,8 +56,10 @@ void StepBench::add(std::unique_ptr<training::ParallelStrategy> strategy,
       [](std::vector<autograd::ParameterGroup> groups) {
         return std::make_unique<autograd::AdamW>(std::move(groups));
       });
-  contenders_.push_back(
-      {&group, std::move(batches), std::move(model), std::move(strategy), std::move(optimizer)});
+  contenders_.push_back({&group, std::move(batches), std::move(model), std::move(strategy),
+                         std::move(optimizer), StepMemory{}});
+  StepMemory& memory = contenders_.back().memory;
+  memory.made = memory.after_step = current_memory() - before;
 }
 
 void StepBench::warm_up(int steps) {
@@ -50,15 +83,24 @@ std::vector<StepFigures> StepBench::measure(int steps) {
 
 double StepBench::step(std::size_t c) {
   Contender& one = contenders_[c];
+  StepMemory& memory = one.memory;
+  // What the other contenders hold does not change during the step.
+  const BytesByKind others = current_memory() - memory.after_step;
+  autograd::reset_peak_memory();
   const auto start = Clock::now();
   const auto ended = [&](std::string_view part) {
-    if (part == "finish gradients") watch_(c, Moment::gradients_finished);
-    if (part == "optimizer") watch_(c, Moment::updated);
+    if (part == "finish gradients") memory.before_update = current_memory() - others;
+    if (part == "optimizer") memory.after_update = current_memory() - others;
   };
   one.loss =
       training::take_step(*one.strategy, *one.model, *one.optimizer, one.batches, 1, ended).loss;
   synchronise(device_);
-  return seconds_since(start);
+  const double seconds = seconds_since(start);
+  memory.after_step = current_memory() - others;
+  memory.peak = memory_by_kind(&autograd::MemoryUse::peak) - others;
+  memory.peak_of_all = static_cast<double>(autograd::memory_use().peak) -
+                       std::accumulate(others.begin(), others.end(), 0.0);
+  return seconds;
 }
 
 StepBench::StepTimes StepBench::timed_step(std::size_t c) {
@@ -67,9 +109,7 @@ StepBench::StepTimes StepBench::timed_step(std::size_t c) {
   const auto times = one.group->times();
   const auto bytes = one.group->traffic().payload_bytes_sent;
   const double waited = one.strategy->communication_seconds();
-  watch_(c, Moment::begin);
   const double seconds = step(c);
-  watch_(c, Moment::end);
   const auto after = one.group->times();
   return {seconds, after.running - times.running, one.strategy->communication_seconds() - waited,
           static_cast<double>(after.calls - times.calls),

@@ -1,16 +1,17 @@
-// The harness of `ringside bench ddp`, `bench zero` and `bench mesh`: measures the training step of
-// several contenders, which take turns step by step, so that changes of the machine affect all
-// alike.
+// The harness of `ringside bench ddp`, `bench zero` and `bench mesh`: measures time, traffic and
+// memory of the training step of several contenders, which take turns step by step, so that changes
+// of the machine affect all alike.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/optim/optimizer.hpp"
+#include "autograd/tensor/storage.hpp"
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
 #include "training/strategies/parallel_strategy.hpp"
@@ -28,12 +29,20 @@ struct StepFigures {
   std::int64_t calls = 0, bytes_sent = 0;  // of this group, per rank and step; bytes: the mean
 };
 
+// Bytes in tensors, by autograd::MemoryKind.
+using BytesByKind = std::array<double, autograd::all_memory_kinds.size()>;
+double of(const BytesByKind& bytes, autograd::MemoryKind kind);
+double held(const BytesByKind& bytes);  // parameters, gradients and optimizer state
+
+// The memory of one contender on this rank in its last step.
+struct StepMemory {
+  BytesByKind made{}, before_update{}, after_update{}, after_step{};
+  BytesByKind peak{};  // of each kind, possibly at different moments
+  double peak_of_all = 0;
+};
+
 class StepBench {
  public:
-  // The moments of a step that watch() tells.
-  enum class Moment { begin, gradients_finished, updated, end };
-  using Watch = std::function<void(std::size_t contender, Moment moment)>;
-
   // All contenders train a model of this configuration. `world` must outlive this object. Every
   // rank must call all functions.
   StepBench(collectives::ProcessGroup& world, const transformer::Config& config,
@@ -45,14 +54,14 @@ class StepBench {
   void add(std::unique_ptr<training::ParallelStrategy> strategy,
            std::vector<transformer::Batch> batches, collectives::ProcessGroup& group);
 
-  void set_watch(Watch watch) { watch_ = std::move(watch); }
-
   void warm_up(int steps);
   // Figures of each contender, the same on every rank.
   std::vector<StepFigures> measure(int steps);
 
   // Of a contender's last step, over all ranks. This communicates.
   double loss(std::size_t contender);
+
+  const StepMemory& memory(std::size_t contender) const { return contenders_[contender].memory; }
 
   // One step of a contender, the one that the trainer takes. Returns seconds. Call a barrier first,
   // so that the ranks begin together.
@@ -66,6 +75,7 @@ class StepBench {
     // Destroyed before the model, from which it removes its hooks.
     std::unique_ptr<training::ParallelStrategy> strategy;
     std::unique_ptr<autograd::Optimizer> optimizer;
+    StepMemory memory;
     double loss = 0;  // of the last step
   };
   // The measurements of one rank in one step of one contender; all doubles, so that they can be
@@ -83,7 +93,6 @@ class StepBench {
   autograd::DType dtype_;
   autograd::Device device_;
   std::vector<Contender> contenders_;
-  Watch watch_ = [](std::size_t, Moment) {};
 };
 
 // Throws Error if the losses of these contenders differ: all see the same batch.

@@ -20,8 +20,7 @@ double bucket_mb_of(const StrategyName& name) {
 
 void add_strategies(StepBench& bench, const StepOptions& options,
                     std::span<collectives::ProcessGroup> groups,
-                    const std::vector<StrategyName>& strategies,
-                    const std::function<void()>& made) {
+                    const std::vector<StrategyName>& strategies) {
   const transformer::Batch batch =
       options.sequences(groups[0].rank() * options.batch, options.batch);
   for (const StrategyName& name : strategies) {
@@ -32,7 +31,6 @@ void add_strategies(StepBench& bench, const StepOptions& options,
     else
       strategy = training::make_strategy(name.strategy, group, bucket_mb_of(name));
     bench.add(std::move(strategy), {batch}, group);
-    made();
   }
 }
 

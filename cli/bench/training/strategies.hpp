@@ -2,7 +2,6 @@
 // on the same batch of their rank.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,10 +28,10 @@ struct StrategyRow : StrategyName, StepFigures {
   double ratio = 0;  // to the step time of the first strategy
 };
 
-// Makes a contender of each strategy; `made` is called after each.
-void add_strategies(
-    StepBench& bench, const StepOptions& options, std::span<collectives::ProcessGroup> groups,
-    const std::vector<StrategyName>& strategies, const std::function<void()>& made = [] {});
+// Makes a contender of each strategy.
+void add_strategies(StepBench& bench, const StepOptions& options,
+                    std::span<collectives::ProcessGroup> groups,
+                    const std::vector<StrategyName>& strategies);
 
 // Measures them, after two steps of each to warm up. Throws Error if their losses differ.
 std::vector<StrategyRow> measure_strategies(StepBench& bench, int steps,

@@ -17,7 +17,6 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "cli/bench/training/step_bench.hpp"
-#include "cli/bench/training/step_formula.hpp"
 #include "cli/bench/training/step_options.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
@@ -27,6 +26,7 @@
 #include "ddp/bucketed.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "planning/simulation/simulation.hpp"
+#include "planning/simulation/step_formula.hpp"
 #include "training/mesh/mesh_plan.hpp"
 #include "training/mesh/mesh_strategy.hpp"
 #include "training/run_plan.hpp"
@@ -134,22 +134,19 @@ struct MeshFigures {
   std::array<double, 3> sent{};          // along tp, dp and pp
   std::vector<double> held = {};         // parameters, gradients and the state of AdamW: the mean
   std::vector<double> activations = {};  // the peak, on the rank with the most
-  StepFormula formula = {};
+  planning::StepFormula formula = {};
 };
 
 // Every rank must call it.
-void add_memory(MeshFigures& figures, ProcessGroup& world) {
-  double held = 0;
-  for (const MemoryKind kind :
-       {MemoryKind::parameters, MemoryKind::gradients, MemoryKind::optimizer_state})
-    held += static_cast<double>(autograd::memory_use(kind).current);
-  const auto activations = static_cast<double>(autograd::memory_use(MemoryKind::activations).peak);
+void add_memory(MeshFigures& figures, const StepMemory& memory, ProcessGroup& world) {
   const parallel::MeshShape& shape = figures.plan.shape;
   const int p = shape.size(Axis::pp);
   for (int i = 0; i < p; ++i) {
     const bool here = shape.coordinate(world.rank(), Axis::pp) == i;
-    figures.held.push_back(over_ranks(here ? held : 0, ReduceOp::sum, world) * p / world.size());
-    figures.activations.push_back(over_ranks(here ? activations : 0, ReduceOp::max, world));
+    const double bytes = here ? held(memory.after_step) : 0,
+                 activations = here ? of(memory.peak, MemoryKind::activations) : 0;
+    figures.held.push_back(over_ranks(bytes, ReduceOp::sum, world) * p / world.size());
+    figures.activations.push_back(over_ranks(activations, ReduceOp::max, world));
   }
 }
 
@@ -172,7 +169,6 @@ MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, Proce
   StepBench bench(world, args.config(), autograd::DType::fp32, device);
   bench.add(std::move(made), batches_of(args, world.size(), plan, strategy.data_rank()), world);
   bench.warm_up(1);
-  autograd::reset_peak_memory();
   const auto before = sent_by(strategy);
   MeshFigures figures{.plan = plan, .step = bench.measure(args.steps)[0]};
   const auto after = sent_by(strategy);
@@ -180,9 +176,9 @@ MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, Proce
   for (std::size_t axis = 0; axis < before.size(); ++axis)
     figures.sent[axis] =
         over_ranks((after[axis] - before[axis]) / args.steps, ReduceOp::avg, world);
-  add_memory(figures, world);
-  figures.formula = step_formula(planning::model_from(args.config(), args.model),
-                                 planned(args, plan, device), plan.schedule.rank_of);
+  add_memory(figures, bench.memory(0), world);
+  figures.formula = planning::step_formula(planning::model_from(args.config(), args.model),
+                                           planned(args, plan, device), plan.schedule.rank_of);
   return figures;
 }
 

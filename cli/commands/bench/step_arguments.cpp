@@ -50,7 +50,7 @@ void add_dtype_option(const Options& option, std::string& dtype) {
       ->capture_default_str();
 }
 
-void run_on_step_ranks(const StepArguments& args, const StepMemory& memory,
+void run_on_step_ranks(const StepArguments& args, const MemoryEstimates& memory,
                        const std::string& advice,
                        const std::function<void(std::span<collectives::ProcessGroup>)>& body) {
   require_processes_for(args.device, args.backends, args.ranks.wanted());

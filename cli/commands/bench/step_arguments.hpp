@@ -38,11 +38,12 @@ void add_strategies_options(const Options& option, StepArguments& args,
 void add_dtype_option(const Options& option, std::string& dtype);
 
 // What a bench needs on each rank, of so many: one estimate for each measurement that it makes.
-using StepMemory = std::function<std::vector<planning::RankMemory>(int ranks, autograd::Device)>;
+using MemoryEstimates =
+    std::function<std::vector<planning::RankMemory>(int ranks, autograd::Device)>;
 
 // Runs `body` on every rank, with one group for each backend, ready to compute on the device.
 // Throws Error with `advice` before that if a rank lacks memory.
-void run_on_step_ranks(const StepArguments& args, const StepMemory& memory,
+void run_on_step_ranks(const StepArguments& args, const MemoryEstimates& memory,
                        const std::string& advice,
                        const std::function<void(std::span<collectives::ProcessGroup>)>& body);
 

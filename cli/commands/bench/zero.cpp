@@ -1,18 +1,16 @@
 // `ringside bench zero`: measures memory, traffic and time of data parallelism and of the stages of
 // ZeRO, beside the formulas.
 #include <algorithm>
-#include <array>
 #include <memory>
-#include <numeric>
 #include <span>
 
 #include "autograd/tensor/storage.hpp"
-#include "cli/bench/training/step_formula.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "ddp/bucketed.hpp"
+#include "planning/simulation/step_formula.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -35,128 +33,61 @@ std::vector<StrategyName> names_of(const Arguments& args) {
   return names;
 }
 
-using BytesByKind = std::array<double, autograd::all_memory_kinds.size()>;
-
-double& of(BytesByKind& bytes, MemoryKind kind) {
-  return bytes[static_cast<std::size_t>(kind)];
-}
-
-// `figure` is MemoryUse::current or MemoryUse::peak.
-BytesByKind memory_by_kind(std::int64_t autograd::MemoryUse::*figure) {
-  BytesByKind bytes{};
-  for (const auto kind : autograd::all_memory_kinds)
-    of(bytes, kind) = static_cast<double>(autograd::memory_use(kind).*figure);
-  return bytes;
-}
-
-BytesByKind current_memory() {
-  return memory_by_kind(&autograd::MemoryUse::current);
-}
-
-BytesByKind operator-(BytesByKind a, const BytesByKind& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
-  return a;
-}
-
-// Memory during one step.
-struct MemoryFigures {
-  BytesByKind made{}, before_step{}, after_step{};
-  BytesByKind peak{};  // of each kind, possibly at different moments
-  double peak_of_all = 0;
-};
-
-// The memory of each strategy on this rank over a step. All strategies are in memory together: what
-// the others hold does not change meanwhile and is subtracted.
-class MemoryWatch {
- public:
-  // Another strategy has been made.
-  void made() {
-    const BytesByKind all = current_memory();
-    held_.push_back(all - before_);
-    figures_.push_back({.made = held_.back()});
-    before_ = all;
+// Of the last step of each strategy, the maximum over all ranks.
+std::vector<StepMemory> memory_of_all_ranks(const StepBench& bench, std::size_t strategies,
+                                            ProcessGroup& group) {
+  std::vector<StepMemory> all;
+  for (std::size_t i = 0; i < strategies; ++i) {
+    StepMemory& memory = all.emplace_back(bench.memory(i));
+    for (BytesByKind* bytes :
+         {&memory.made, &memory.before_update, &memory.after_update, &memory.peak})
+      group.all_reduce(std::span(*bytes), ReduceOp::max);
+    memory.peak_of_all = over_ranks(memory.peak_of_all, ReduceOp::max, group);
   }
-
-  void at(std::size_t strategy, StepBench::Moment moment) {
-    MemoryFigures& figures = figures_[strategy];
-    switch (moment) {
-      case StepBench::Moment::begin:
-        others_ = current_memory() - held_[strategy];
-        autograd::reset_peak_memory();
-        break;
-      case StepBench::Moment::gradients_finished:
-        figures.before_step = current_memory() - others_;
-        break;
-      case StepBench::Moment::updated:
-        figures.after_step = current_memory() - others_;
-        break;
-      case StepBench::Moment::end:
-        held_[strategy] = current_memory() - others_;
-        figures.peak = memory_by_kind(&autograd::MemoryUse::peak) - others_;
-        figures.peak_of_all = static_cast<double>(autograd::memory_use().peak) -
-                              std::accumulate(others_.begin(), others_.end(), 0.0);
-    }
-  }
-
-  // Of the last step of each strategy, the maximum over all ranks.
-  std::vector<MemoryFigures> of_all_ranks(ProcessGroup& group) {
-    for (MemoryFigures& f : figures_) {
-      for (BytesByKind* bytes : {&f.made, &f.before_step, &f.after_step, &f.peak})
-        group.all_reduce(std::span(*bytes), ReduceOp::max);
-      f.peak_of_all = over_ranks(f.peak_of_all, ReduceOp::max, group);
-    }
-    return figures_;
-  }
-
- private:
-  std::vector<MemoryFigures> figures_;
-  std::vector<BytesByKind> held_;  // by strategy, between its steps
-  BytesByKind before_ = current_memory(), others_{};
-};
+  return all;
+}
 
 // What a rank holds at each moment; first by the formula, where only people see it.
-Table moments_of(const StrategyRow& row, MemoryFigures memory, const StepFormula& formula) {
+Table moments_of(const StrategyRow& row, const StepMemory& memory,
+                 const planning::StepFormula& formula) {
   const Show mb = fixed(2, 1e-6);
   Table table{
       {words("strategy", "", 15), words("moment", "moment"),
        number("para-\nmeters", "parameters_bytes", mb), number("gradients", "gradients_bytes", mb),
        number("optimizer\nstate", "optimizer_state_bytes", mb), number("together", "", mb),
        number("acti-\nvations", "activations_bytes", mb), only_in_json("communication_bytes")}};
-  const auto add = [&](const char* moment, BytesByKind& bytes, double together) {
+  const auto add = [&](const char* moment, const BytesByKind& bytes, double together) {
     table.rows.push_back({"", moment, of(bytes, MemoryKind::parameters),
                           of(bytes, MemoryKind::gradients), of(bytes, MemoryKind::optimizer_state),
                           together, of(bytes, MemoryKind::activations),
                           of(bytes, MemoryKind::communication)});
   };
-  const planning::RankMemory& held = formula.memory[0];
-  table.rows.push_back({row.strategy, "by formula", bytes_of(held, "parameters"),
-                        bytes_of(held, "gradients"), bytes_of(held, "optimizer state"),
+  const planning::RankMemory& whole = formula.memory[0];
+  table.rows.push_back({row.strategy, "by formula", bytes_of(whole, "parameters"),
+                        bytes_of(whole, "gradients"), bytes_of(whole, "optimizer state"),
                         formula.held(), Cell(), Cell()});
-  for (const auto& [moment, bytes] : {std::pair("made", &memory.made),
-                                      {"before step", &memory.before_step},
-                                      {"after step", &memory.after_step}})
-    add(moment, *bytes,
-        of(*bytes, MemoryKind::parameters) + of(*bytes, MemoryKind::gradients) +
-            of(*bytes, MemoryKind::optimizer_state));
+  add("made", memory.made, held(memory.made));
+  add("before step", memory.before_update, held(memory.before_update));
+  add("after step", memory.after_update, held(memory.after_update));
   add("peak", memory.peak, memory.peak_of_all);
   return table;
 }
 
 // By the formulas of planning/. zero1_broadcast has an all-reduce, and then a broadcast of each
 // parameter by its owner.
-StepFormula formula_of(const Arguments& args, const std::string& strategy, int ranks,
-                       autograd::Device device) {
-  StepFormula formula =
-      step_formula(planning::model_from(args.config(), args.model),
-                   plan_of_strategy(args, {strategy, args.bucket_mb}, ranks, device));
+planning::StepFormula formula_of(const Arguments& args, const std::string& strategy, int ranks,
+                                 autograd::Device device) {
+  planning::StepFormula formula =
+      planning::step_formula(planning::model_from(args.config(), args.model),
+                             plan_of_strategy(args, {strategy, args.bucket_mb}, ranks, device));
   if (strategy == "zero1_broadcast") formula.dp *= 1.5;
   return formula;
 }
 
 // The figures of one backend. Times are compared with its first strategy.
 BenchResult result_of(const Arguments& args, std::size_t group, const BenchRun& run,
-                      const std::vector<StrategyRow>& rows,
-                      const std::vector<MemoryFigures>& memory, autograd::Device device) {
+                      const std::vector<StrategyRow>& rows, const std::vector<StepMemory>& memory,
+                      autograd::Device device) {
   const auto of_group = [&](const StrategyRow& row) { return row.group == group; };
   const StrategyRow& first = *std::find_if(rows.begin(), rows.end(), of_group);
   Table steps{{words("strategy", "strategy", 15), number("step (ms)", "step_ms", fixed(1)),
@@ -171,7 +102,7 @@ BenchResult result_of(const Arguments& args, std::size_t group, const BenchRun& 
   std::vector<Json> moments;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!of_group(rows[i])) continue;
-    const StepFormula formula = formula_of(args, rows[i].strategy, run.ranks, device);
+    const planning::StepFormula formula = formula_of(args, rows[i].strategy, run.ranks, device);
     const planning::RankMemory& held = formula.memory[0];
     steps.rows.push_back({rows[i].strategy, rows[i].step_seconds * 1e3,
                           rows[i].step_seconds / first.step_seconds, rows[i].exposed_seconds * 1e3,
@@ -200,12 +131,9 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
   const std::vector<StrategyName> names = names_of(args);
   const autograd::Device device = device_from(args.device, autograd::DType::fp32);
   StepBench bench(groups[0], args.config(), autograd::DType::fp32, device);
-  MemoryWatch watch;
-  add_strategies(bench, args, groups, names, [&] { watch.made(); });
-  bench.set_watch(
-      [&](std::size_t strategy, StepBench::Moment moment) { watch.at(strategy, moment); });
+  add_strategies(bench, args, groups, names);
   const std::vector<StrategyRow> rows = measure_strategies(bench, args.steps, names);
-  const std::vector<MemoryFigures> memory = watch.of_all_ranks(groups[0]);
+  const auto memory = memory_of_all_ranks(bench, names.size(), groups[0]);
   if (groups[0].rank() != 0) return;
   std::vector<BenchResult> results;
   for (std::size_t g = 0; g < groups.size(); ++g)
