@@ -10,6 +10,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "collectives/process_group.hpp"
 #include "parallel/mesh_shape.hpp"
@@ -34,14 +35,20 @@ class DeviceMesh {
   // The ranks that differ from this one along `axis` only, in the order of their coordinates. Each
   // group has its own connections, so calls in different groups may run at the same time.
   collectives::ProcessGroup& group(Axis axis);
-  // The ranks that hold one copy of the model together: all with this rank's dp coordinate.
+  // The ranks that differ from this one along any of these axes. The first time that they are asked
+  // for, all ranks must do so at the same point of their calls. If at most one of the axes has more
+  // than one rank, this is group() of that axis.
+  collectives::ProcessGroup& group(const std::vector<Axis>& axes);
+  // The ranks that hold one copy of the model together (MeshShape::model_members).
   collectives::ProcessGroup& model_group() { return model_; }
   collectives::ProcessGroup& world() { return world_; }
+  // All of them.
+  std::vector<collectives::ProcessGroup*> groups();
 
  private:
   collectives::ProcessGroup& world_;
   MeshShape shape_;
-  std::map<Axis, collectives::ProcessGroup> groups_;
+  std::map<std::vector<Axis>, collectives::ProcessGroup> groups_;
   collectives::ProcessGroup model_;
 };
 

@@ -13,34 +13,35 @@ namespace ringside::parallel {
 
 namespace {
 
-struct AxisEntry {
-  Axis axis;
-  std::string_view name, meaning;
-  bool trained = true;  // or else it is known to planning only
-};
-
 // In the order of the enumeration.
 constexpr AxisEntry table[] = {
-    {Axis::pp, "pp", "pipeline parallel"},
-    {Axis::dp, "dp", "data parallel"},
-    {Axis::fsdp, "fsdp", "data parallel with sharded parameters", false},
-    {Axis::tp, "tp", "tensor parallel"},
+    {Axis::pp, "pp", "pipeline parallel", Divides::layers, "blocks of layers",
+     "sends activations on and their gradients back", "none: each rank has parameters of its own"},
+    {Axis::dp, "dp", "data parallel", Divides::batch, "sequences of the batch",
+     "all-reduce of gradients", "mean"},
+    {Axis::fsdp, "fsdp", "data parallel that shards", Divides::batch,
+     "sequences of the batch, and shards of the state",
+     "all-gather of parameters, reduce-scatter of gradients", "mean, of each rank's shard"},
+    {Axis::cp, "cp", "context parallel", Divides::sequence, "tokens of each sequence",
+     "keys and values, or heads, between attentions", "mean, with dp or fsdp"},
+    {Axis::tp, "tp", "tensor parallel", Divides::matrices, "heads and columns of matrices",
+     "all-reduces of activations, two each way in a block",
+     "sum, of what is copied: norms, shared heads"},
 };
 
 constexpr int largest_size = 1'000'000;  // of an axis, and of the whole mesh
 
-std::optional<Axis> axis_named(std::string_view name, Axes known) {
-  for (const Axis axis : axes_of(known))
-    if (name == name_of(axis)) return axis;
+std::optional<Axis> axis_named(std::string_view name) {
+  for (const AxisEntry& entry : table)
+    if (name == entry.name) return entry.axis;
   return std::nullopt;
 }
 
-// "pp (pipeline parallel), dp (data parallel) and tp (tensor parallel)"
-std::string describe_axes(Axes known) {
+// "pp (pipeline parallel), dp (data parallel), ... and tp (tensor parallel)"
+std::string describe_axes() {
   std::vector<std::string> all;
-  for (const Axis axis : axes_of(known))
-    all.push_back(
-        fmt::format("{} ({})", name_of(axis), table[static_cast<std::size_t>(axis)].meaning));
+  for (const AxisEntry& entry : table)
+    all.push_back(fmt::format("{} ({})", entry.name, entry.meaning));
   return enumerate(all);
 }
 
@@ -55,18 +56,15 @@ std::optional<int> size_of(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(Axis axis) {
-  return table[static_cast<std::size_t>(axis)].name;
+std::span<const AxisEntry> all_axes() {
+  return table;
 }
 
-std::vector<Axis> axes_of(Axes known) {
-  std::vector<Axis> axes;
-  for (const AxisEntry& entry : table)
-    if (entry.trained || known == Axes::planned) axes.push_back(entry.axis);
-  return axes;
+const AxisEntry& entry_of(Axis axis) {
+  return table[static_cast<std::size_t>(axis)];
 }
 
-MeshShape::MeshShape(std::string_view text, Axes known, std::string_view option) {
+MeshShape::MeshShape(std::string_view text, std::string_view option) {
   std::int64_t ranks = 1;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -78,9 +76,9 @@ MeshShape::MeshShape(std::string_view text, Axes known, std::string_view option)
             "{0} {1}: expected AXIS=SIZE, got '{2}'; write for example {0} pp=2,dp=2,tp=2", option,
             text, part);
     const std::string_view name = part.substr(0, equals), digits = part.substr(equals + 1);
-    const std::optional<Axis> axis = axis_named(name, known);
+    const std::optional<Axis> axis = axis_named(name);
     require(axis.has_value(), "{} {}: there is no axis '{}'; the axes are {}", option, text, name,
-            describe_axes(known));
+            describe_axes());
     for (const Extent& earlier : extents_)
       require(earlier.axis != *axis, "{} {}: the axis {} is named twice; name it once", option,
               text, name);
@@ -135,6 +133,13 @@ int MeshShape::size(Axis axis) const {
   return i == 0 ? 1 : extents_[i - 1].size;
 }
 
+int MeshShape::size(Divides what) const {
+  int product = 1;
+  for (const AxisEntry& entry : table)
+    if (entry.divides == what) product *= size(entry.axis);
+  return product;
+}
+
 int MeshShape::stride(Axis axis) const {
   int product = 1;
   for (std::size_t i = index(axis); i > 0 && i < extents_.size(); ++i) product *= extents_[i].size;
@@ -157,11 +162,31 @@ std::vector<int> MeshShape::members(int rank, Axis axis) const {
   return parallel::members(sizes(), rank, index(axis));
 }
 
-std::vector<int> MeshShape::model_members(int rank) const {
+std::vector<int> MeshShape::members(int rank, std::span<const Axis> along) const {
   std::vector<int> members;
-  for (int other = 0; other < ranks(); ++other)
-    if (coordinate(other, Axis::dp) == coordinate(rank, Axis::dp)) members.push_back(other);
+  for (int other = 0; other < ranks(); ++other) {
+    bool differs = false;  // along another axis
+    for (const Axis axis : axes())
+      differs = differs || (std::find(along.begin(), along.end(), axis) == along.end() &&
+                            coordinate(other, axis) != coordinate(rank, axis));
+    if (!differs) members.push_back(other);
+  }
   return members;
+}
+
+std::vector<int> MeshShape::model_members(int rank) const {
+  std::vector<Axis> along;
+  for (const AxisEntry& entry : table)
+    if (entry.divides_model()) along.push_back(entry.axis);
+  return members(rank, along);
+}
+
+int MeshShape::data_rank(int rank) const {
+  int data = 0;
+  for (const AxisEntry& entry : table)
+    if (entry.divides == Divides::batch)
+      data = data * size(entry.axis) + coordinate(rank, entry.axis);
+  return data;
 }
 
 std::string MeshShape::text() const {

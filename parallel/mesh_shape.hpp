@@ -12,22 +12,39 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ringside::parallel {
 
-// The ways to divide the work of training: the layers, the batch, the batch and the parameters, the
-// matrices. The table in mesh_shape.cpp says of each how it is called and who knows it: a new axis
-// is one name here and one line there.
-enum class Axis { pp, dp, fsdp, tp };
+// The ways to divide the work of training. All that is particular to one of them is a line of the
+// table in mesh_shape.cpp: a new axis is one name here and one line there.
+enum class Axis { pp, dp, fsdp, cp, tp };
 
-std::string_view name_of(Axis axis);  // "pp", "dp", "fsdp", "tp"
+enum class Divides { layers, batch, sequence, matrices };
 
-// Which axes a text may name: those that the trainer divides by, or all that planning knows.
-enum class Axes { trained, planned };
-std::vector<Axis> axes_of(Axes known);  // from the first of the enumeration to the last
+struct AxisEntry {
+  Axis axis;
+  std::string_view name;       // "tp"
+  std::string_view meaning;    // "tensor parallel"
+  Divides divides;             // what each of its ranks has a part of
+  std::string_view part;       // the same in words: "heads and columns of the matrices"
+  std::string_view calls;      // what its ranks call in a step
+  std::string_view gradients;  // how the gradients of its ranks come together
+
+  // Whether its ranks hold different parameters. The ranks of the other axes hold the same ones
+  // and see different tokens, so the mean over them is the gradient.
+  bool divides_model() const { return divides == Divides::layers || divides == Divides::matrices; }
+};
+
+// From the first of the enumeration to the last.
+std::span<const AxisEntry> all_axes();
+const AxisEntry& entry_of(Axis axis);
+inline std::string_view name_of(Axis axis) {
+  return entry_of(axis).name;
+}
 
 class MeshShape {
  public:
@@ -38,8 +55,7 @@ class MeshShape {
   // tp, which communicates most, belongs there. An axis that is not named has size 1.
   // Throws Error for an unknown axis, an axis named twice, and a size that is not a whole number
   // from 1 to a million. The sentence begins with `option`.
-  explicit MeshShape(std::string_view text, Axes known = Axes::trained,
-                     std::string_view option = "--mesh");
+  explicit MeshShape(std::string_view text, std::string_view option = "--mesh");
 
   // The same mesh with another size of `axis`. An axis that it does not name becomes the first.
   MeshShape with(Axis axis, int size) const;
@@ -49,7 +65,8 @@ class MeshShape {
 
   int ranks() const;  // the product of all sizes
   int size(Axis axis) const;
-  int data_ranks() const { return size(Axis::dp) * size(Axis::fsdp); }
+  int size(Divides what) const;  // the product of the axes that divide it
+  int data_ranks() const { return size(Divides::batch); }
   // From a rank to the next one along `axis`: the product of the sizes after it.
   int stride(Axis axis) const;
   std::vector<Axis> axes() const;  // as the user named them
@@ -66,9 +83,13 @@ class MeshShape {
   // coordinates.
   std::vector<int> members(int rank, Axis axis) const;
 
-  // The ranks that hold one model together: those with the dp coordinate of `rank`, in ascending
-  // order.
+  // The ranks that differ from `rank` along these axes only, itself included, in ascending order.
+  std::vector<int> members(int rank, std::span<const Axis> along) const;
+  // Those that hold one model together: they differ along the axes that divide it.
   std::vector<int> model_members(int rank) const;
+
+  // Which of the data_ranks() shares of a batch `rank` draws.
+  int data_rank(int rank) const;
 
   std::string text() const;              // "pp=2,dp=2,tp=2", or "one device" without axes
   std::string describe(int rank) const;  // "pp=1,dp=0,tp=1": the coordinates in the same order

@@ -49,8 +49,10 @@ class Accountant {
   void add(Axis axis, const char* what, const Quantity& calls, double messages, const Term& bytes,
            double hidden_behind, double share = 1);
   void tensor_traffic();
+  void context_traffic();
   void data_traffic();
   void sharded_traffic();
+  void copies_traffic();
   void pipeline_traffic();
   Level level_along(Axis axis) const;
 
@@ -146,27 +148,54 @@ void Accountant::tensor_traffic() {
       m_ * count, steps, {"D_step", "", m_ * bytes, Unit::bytes, block.source}, 0);
 }
 
-// The gradients of the axis dp, in buckets of 25 MB. They are reduced during the last micro-batch's
-// backward, two thirds of its time; what ZeRO then gathers again is not hidden.
+// A ring passes keys on while attention runs; the other exchanges are waited for.
+void Accountant::context_traffic() {
+  const Quantity blocks("L_stage", part_.blocks);
+  const Term calls = put(context_calls_of_block(plan_)),
+             bytes = put(context_bytes_of_block(model_, plan_));
+  const auto exchange = plan_.context.exchange;
+  const bool is_ring = exchange == context_parallel::Exchange::ring;
+  const double share =
+      attention_flops(model_, plan_).value() / block_forward_flops(model_, plan_).value();
+  add(Axis::cp, name_of(exchange).c_str(), m_ * blocks * calls,
+      is_ring ? 1 : plan_.mesh.size(Axis::cp) - 1,
+      {"D_step", "", m_ * blocks * bytes, Unit::bytes, bytes.source},
+      is_ring ? m_.value() * stage_seconds_ * share : 0);
+}
+
+// Gradients in buckets of 25 MB, where parameters are whole. They are reduced during the last
+// micro-batch's backward, two thirds of its time; what ZeRO then gathers again is not hidden.
 void Accountant::data_traffic() {
-  const Quantity n("n", plan_.mesh.size(Axis::dp)), fsdp("N_fsdp", plan_.mesh.size(Axis::fsdp)),
-      gradient("e_g", plan_.types.gradients), parameter("e", plan_.types.parameters);
+  const Axis axis = plan_.state_axis();
+  const Quantity n("n", plan_.state_ranks()), gradient("e_g", plan_.types.gradients),
+      parameter("e", plan_.types.parameters);
   const Term held = put({"P_stage", "parameters of the busiest stage, on one rank",
-                         stage_parameters(model_, t_, part_) / fsdp, Unit::number, ""});
+                         stage_parameters(model_, t_, part_), Unit::number, ""});
   const Quantity buckets = ceil(gradient * held / plan_.bucket_bytes);
   const double ring = n.value() - 1, backward = stage_seconds_ * 2 / 3;
-  if (plan_.zero == 0) {
-    add(Axis::dp, "all-reduce of gradients", buckets, 2 * ring,
+  if (plan_.stage() == 0) {
+    add(axis, "all-reduce of gradients", buckets, 2 * ring,
         ring_all_reduce_bytes(n, gradient * held), backward);
     return;
   }
   // Stage 2 keeps no whole gradients, so it reduces those of every micro-batch.
-  const Quantity times = plan_.zero == 1 ? Quantity(1) : m_;
+  const Quantity times = plan_.stage() == 1 ? Quantity(1) : m_;
   const double behind = backward * times.value();
-  add(Axis::dp, "reduce-scatter of gradients", times * buckets, ring,
+  add(axis, "reduce-scatter of gradients", times * buckets, ring,
       ring_all_gather_bytes(n, times * gradient * held), behind);
-  add(Axis::dp, "all-gather of parameters", buckets, ring,
-      ring_all_gather_bytes(n, parameter * held), 0);
+  add(axis, "all-gather of parameters", buckets, ring, ring_all_gather_bytes(n, parameter * held),
+      0);
+}
+
+// Copies of a shard of the gradients, along dp in a mesh with fsdp, averaged when backward has
+// ended.
+void Accountant::copies_traffic() {
+  const Quantity n("n", plan_.copies()), shards("N", plan_.state_ranks()),
+      gradient("e_g", plan_.types.gradients);
+  const Term held = put({"P_shard", "parameters of the busiest stage, a rank's shard",
+                         stage_parameters(model_, t_, part_) / shards, Unit::number, ""});
+  add(Axis::dp, "all-reduce of the shard's gradients", 1, 2 * (n.value() - 1),
+      ring_all_reduce_bytes(n, gradient * held), 0);
 }
 
 // Parameters are gathered for forward, and those of the blocks again for backward, one unit ahead
@@ -174,8 +203,8 @@ void Accountant::data_traffic() {
 // block hides one call: the gathers for forward have the time of forward, and the other two share
 // that of backward, twice as long.
 void Accountant::sharded_traffic() {
-  const Axis axis = *shard_axis(plan_);
-  const Quantity n("n", plan_.mesh.size(axis)), gradient("e_g", plan_.types.gradients),
+  const Axis axis = plan_.state_axis();
+  const Quantity n("n", plan_.state_ranks()), gradient("e_g", plan_.types.gradients),
       parameter("e", plan_.types.parameters);
   const ShardedUnits units = sharded_units(model_, t_, part_);
   const Term held = put({"P_stage", "parameters of the busiest stage, whole",
@@ -209,8 +238,10 @@ void Accountant::pipeline_traffic() {
 void Accountant::traffic() {
   section("Communication of a rank of the busiest stage");
   if (t_.value() > 1) tensor_traffic();
-  if (shard_axis(plan_)) sharded_traffic();
-  if (plan_.mesh.size(Axis::dp) > 1 && plan_.zero < 3) data_traffic();
+  if (plan_.mesh.size(Axis::cp) > 1) context_traffic();
+  if (plan_.shards_parameters()) sharded_traffic();
+  if (plan_.state_ranks() > 1 && plan_.stage() < 3) data_traffic();
+  if (plan_.copies() > 1) copies_traffic();
   if (plan_.mesh.size(Axis::pp) > 1) pipeline_traffic();
   if (account_.derivation.back().terms.empty()) account_.derivation.pop_back();
 }
@@ -244,7 +275,7 @@ void Accountant::time() {
   auto& rows = account_.time;
   rows.push_back({"matrix products", m_.value() * stage_seconds_ - other_ops});
   if (other_ops > 0) rows.push_back({"other ops (memory bandwidth)", other_ops});
-  for (const char* axis : {"tp", "dp", "fsdp", "pp"}) {
+  for (const char* axis : {"tp", "cp", "dp", "fsdp", "pp"}) {
     double seconds = 0;
     for (const Sent& each : account_.traffic)
       if (each.axis == axis) seconds += each.exposed();

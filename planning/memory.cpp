@@ -137,7 +137,7 @@ RankMemory memory_of_rank(const Model& model, const Plan& plan, std::int64_t ind
   const Term held = memory.terms.back();
   rows.state(held);
   if (shards_of(plan).parameters > 1) rows.units(part);
-  if (plan.zero == 2 && plan.mesh.size(Axis::dp) > 1) rows.buckets(part, held);
+  if (plan.stage() == 2 && plan.state_ranks() > 1) rows.buckets(part, held);
   rows.activations(part);
   return memory;
 }

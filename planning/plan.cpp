@@ -29,11 +29,6 @@ Types types_of(autograd::DType dtype) {
   return {.parameters = bytes, .gradients = bytes, .activations = bytes};
 }
 
-std::optional<Axis> shard_axis(const Plan& plan) {
-  if (plan.mesh.size(Axis::fsdp) > 1) return Axis::fsdp;
-  return plan.zero == 3 && plan.mesh.size(Axis::dp) > 1 ? std::optional(Axis::dp) : std::nullopt;
-}
-
 int stages_per_rank(const Plan& plan) {
   return plan.schedule == "zb_v" ? 2 : static_cast<int>(plan.chunks);
 }
@@ -125,14 +120,19 @@ void validate(const Plan& plan, const Model& model) {
   require(plan.schedule != "interleaved" || plan.micro_batches % p == 0,
           "the interleaved schedule needs a multiple of pp={} micro-batches, not {}", p,
           plan.micro_batches);
-  require(plan.zero < 3 || plan.mesh.size(Axis::dp) == 1 || plan.mesh.size(Axis::fsdp) == 1,
-          "both --zero 3 and the axis fsdp shard the parameters: leave out one of them");
   require(!plan.sequence_parallel || t > 1,
           "--sequence-parallel needs tensor parallel: tp=2 or "
           "more in --mesh");
-  require(!plan.sequence_parallel || plan.sequence % t == 0,
+  const int c = plan.mesh.size(Axis::cp);
+  require(
+      c == 1 || model.kind == Model::Kind::llama,
+      "context parallel is known for models with fused attention only, not for {}: leave out cp",
+      model.name);
+  context_parallel::require_divisible(plan.context, c, plan.sequence, model.heads / t,
+                                      std::max<std::int64_t>(1, model.kv_heads / t));
+  require(!plan.sequence_parallel || plan.rank_sequence() % t == 0,
           "sequence parallel divides a sequence of {} tokens by tp={}, which leaves a remainder",
-          plan.sequence, t);
+          plan.rank_sequence(), t);
 }
 
 }  // namespace ringside::planning

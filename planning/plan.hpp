@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "autograd/tensor/device.hpp"
 #include "autograd/tensor/dtype.hpp"
+#include "parallel/context/order.hpp"
 #include "parallel/mesh_shape.hpp"
 #include "planning/model.hpp"
 
@@ -41,7 +41,8 @@ struct Plan {
   std::int64_t micro_batch = 1;    // sequences
   std::int64_t micro_batches = 1;  // of one data-parallel rank and step
   std::int64_t sequence = 1024;    // tokens
-  int zero = 0;                    // stage of ZeRO over the axis dp; fsdp is always stage 3
+  context_parallel::ContextOptions context = {};  // of the axis cp
+  int zero = 0;                                   // stage of ZeRO; fsdp without a stage is stage 3
   Recompute recompute = Recompute::none;
   bool sequence_parallel = false;
   Types types = {};
@@ -50,6 +51,23 @@ struct Plan {
   autograd::Device device = autograd::Device::cpu;  // where Ringside trains it
   // How many axes of a torus carry an axis of the mesh: FSDP and tensor parallel.
   double torus_fsdp = 1, torus_tp = 1;
+
+  // ZeRO divides the state over the axis fsdp, or dp in a mesh without it, and over cp, whose ranks
+  // hold the same parameters. In a mesh with fsdp the ranks of dp hold copies of its shards.
+  bool has_fsdp() const { return mesh.size(Axis::fsdp) > 1; }
+  Axis state_axis() const {
+    if (has_fsdp()) return Axis::fsdp;
+    return mesh.size(Axis::dp) > 1 || mesh.size(Axis::cp) == 1 ? Axis::dp : Axis::cp;
+  }
+  std::int64_t state_ranks() const {
+    return mesh.size(has_fsdp() ? Axis::fsdp : Axis::dp) * mesh.size(Axis::cp);
+  }
+  int stage() const { return zero == 0 && has_fsdp() ? 3 : zero; }
+  bool shards_parameters() const { return stage() == 3 && state_ranks() > 1; }
+  std::int64_t copies() const { return has_fsdp() ? mesh.size(Axis::dp) : 1; }
+
+  // Tokens of a sequence on one rank, outside of the parts that sequence parallel divides.
+  std::int64_t rank_sequence() const { return sequence / mesh.size(Axis::cp); }
 
   std::int64_t batch() const { return mesh.data_ranks() * micro_batch * micro_batches; }
 };
@@ -61,11 +79,8 @@ std::vector<std::string> schedule_names();
 
 // Reads --mesh of a plan; without text it is one device.
 inline MeshShape planned_mesh(std::string_view text) {
-  return text.empty() ? MeshShape() : MeshShape(text, parallel::Axes::planned);
+  return text.empty() ? MeshShape() : MeshShape(text);
 }
-
-// The axis that divides the parameters: fsdp, or dp under ZeRO stage 3.
-std::optional<Axis> shard_axis(const Plan& plan);
 
 // Stages on a rank of the pipeline: v of the interleaved schedule, 2 of zb_v.
 int stages_per_rank(const Plan& plan);

@@ -22,6 +22,7 @@ planning::Plan run_plan(const TrainerOptions& options, autograd::DType dtype,
   if (mesh) {
     plan.mesh = mesh->shape;
     plan.sequence_parallel = mesh->sequence_parallel;
+    plan.context = mesh->context;
   }
   if (mesh && mesh->schedule.stages() > 0) {
     plan.schedule = mesh->schedule_name;

@@ -88,6 +88,8 @@ Options shared_options(const Plan& plan) {
   add("--bucket-mb", plan.bucket_mb);
   add("--mesh", plan.mesh ? mesh.shape.text() : "not given");
   add("--sequence-parallel", given(mesh.sequence_parallel));
+  add("--context", context_parallel::name_of(mesh.context.exchange));
+  add("--token-order", context_parallel::name_of(mesh.context.order));
   add("--schedule", mesh.schedule_name.empty() ? "not given" : mesh.schedule_name);
   add("--stages-per-rank", pipeline_ranks > 0 ? mesh.schedule.stages() / pipeline_ranks : 1);
 

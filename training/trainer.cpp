@@ -183,9 +183,11 @@ std::vector<transformer::Batch> Trainer::draw_micro_batches() const {
   const transformer::Share share =
       transformer::share_of_batch(options_.batch, strategy_.data_rank(), strategy_.data_ranks());
   const std::int64_t parts = options_.accumulate, count = share.count / parts;
+  const auto tokens = strategy_.tokens_of(options_.sequence);
   std::vector<transformer::Batch> micro_batches;
   for (std::int64_t part = 0; part < parts; ++part)
-    micro_batches.push_back(training_.draw(steps_taken_, {share.first + part * count, count}));
+    micro_batches.push_back(
+        training_.draw(steps_taken_, {share.first + part * count, count}, tokens));
   return micro_batches;
 }
 
@@ -199,14 +201,15 @@ std::optional<double> Trainer::validate() {
   // If a forward pass communicates, every rank must run as many as the rank with the largest share.
   const std::int64_t largest_share = (windows + ranks - 1) / ranks;
 
+  const auto tokens = strategy_.tokens_of(options_.sequence);
   double sum = 0;  // of the losses of the windows
   for (std::int64_t done = 0; done < largest_share; done += at_once) {
     const transformer::Share share{first + done, std::min(at_once, end - first - done)};
     if (share.count > 0)
-      sum += strategy_.loss_of(model_, validation_->consecutive(share)) *
+      sum += strategy_.loss_of(model_, validation_->consecutive(share, tokens)) *
              static_cast<double>(share.count);
     else if (strategy_.forward_communicates())
-      (void)strategy_.loss_of(model_, validation_->consecutive({0, 1}));
+      (void)strategy_.loss_of(model_, validation_->consecutive({0, 1}, tokens));
   }
   const double nats_per_token =
       strategy_.average(sum) * static_cast<double>(ranks) / static_cast<double>(windows);

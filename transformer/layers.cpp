@@ -53,11 +53,13 @@ Tensor Attention::forward(const Tensor& x, const RopeTable& table, KvCache* cach
     auto qkv = division_.column(x, {&q_proj, &k_proj, &v_proj});
     Tensor &q = qkv[0], &k = qkv[1], &v = qkv[2];
     const std::int64_t first = cache == nullptr ? 0 : cache->length;
-    q = autograd::rope(split_heads(q, heads_, head_size_), table, first);
-    k = autograd::rope(split_heads(k, kv_heads_, head_size_), table, first);
+    const RopeTable here = division_.positions(table, q.size(1));
+    q = autograd::rope(split_heads(q, heads_, head_size_), here, first);
+    k = autograd::rope(split_heads(k, kv_heads_, head_size_), here, first);
     v = split_heads(v, kv_heads_, head_size_);
     if (cache != nullptr) append_to_cache(*cache, k, v);
-    const Tensor attended = autograd::causal_attention(q, k, v);  // [B, H, T, D]
+    // With a cache there are more keys than queries, and no other ranks.
+    const Tensor attended = division_.attention(q, k, v);  // [B, H, T, D]
     const Tensor of_heads =
         attended.transpose(1, 2).reshape({q.size(0), q.size(2), heads_ * head_size_});
     return division_.row(of_heads, o_proj);

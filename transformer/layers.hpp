@@ -5,7 +5,8 @@
 //
 // With a TensorDivision of t ranks, a rank has H / t heads, H_kv / t key and value heads (but at
 // least 1) and d_ff / t numbers inside the feed-forward part. It must outlive the layers. If it
-// divides the sequence, x and y have T / t tokens.
+// divides the sequence, x and y have T / t tokens. With context parallel T are the tokens of a
+// rank.
 #pragma once
 
 #include "autograd/nn/layers.hpp"

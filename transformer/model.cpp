@@ -110,7 +110,7 @@ Tensor Model::run_blocks(Tensor x, std::size_t first, std::size_t end,
 }
 
 Tensor Model::hidden(const Tensor& tokens, std::vector<KvCache>* caches) const {
-  require(caches == nullptr || part_.tensor_ranks == 1,
+  require(caches == nullptr || (part_.tensor_ranks == 1 && !division_.divides_context()),
           "generation with a KV cache needs a model that is not divided among ranks");
   return model_.with_hooks([&] {
     const std::int64_t cached = caches == nullptr ? 0 : caches->front().length;

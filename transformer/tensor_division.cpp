@@ -26,4 +26,13 @@ Tensor TensorDivision::cross_entropy(const Tensor& x, const Tensor& weight, cons
   return autograd::linear_cross_entropy(x, weight, targets);
 }
 
+Tensor TensorDivision::attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  return autograd::causal_attention(q, k, v);
+}
+
+autograd::RopeTable TensorDivision::positions(const autograd::RopeTable& table,
+                                              std::int64_t) const {
+  return table;
+}
+
 }  // namespace ringside::transformer

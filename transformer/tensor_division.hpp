@@ -1,18 +1,20 @@
-// TensorDivision: what a model asks of the ranks that share its matrices (tensor parallel). Nothing
-// else in the layers knows that there are other ranks.
+// TensorDivision: what a model asks of the ranks that share its matrices (tensor parallel) and the
+// tokens of its sequences (context parallel). Nothing else in the layers knows that there are other
+// ranks.
 //
 //     x ── column ──┬── q, k, v: some heads ── attention ──┬── row: o ───── y
 //                   └── gate, up: some of d_ff ── swiglu ──┴── row: down ── y
 //
 // The names are those of Shoeybi et al., "Megatron-LM" (2019), section 3: docs/tensor_parallel.md.
 // The default is one rank, which holds everything: plain layers. training/mesh/group_division gives
-// the layers of parallel/tensor/ for them.
+// the layers of parallel/tensor/ and the attention of parallel/context/ for them.
 #pragma once
 
 #include <initializer_list>
 #include <vector>
 
 #include "autograd/nn/layers.hpp"
+#include "autograd/ops/ops.hpp"
 #include "autograd/tensor/tensor.hpp"
 
 namespace ringside::transformer {
@@ -38,6 +40,18 @@ class TensorDivision {
   virtual autograd::Tensor cross_entropy(const autograd::Tensor& x, const autograd::Tensor& weight,
                                          const autograd::Tensor& targets,
                                          autograd::VocabularyRange range) const;
+
+  // Causal attention: q [B, H, T, D], k and v [B, H_kv, T, D] of this rank's tokens and heads,
+  // after the rotation -> y [B, H, T, D]. Where the ranks of context parallel have T of the tokens
+  // each, a query sees the keys of all of them up to its own position.
+  virtual autograd::Tensor attention(const autograd::Tensor& q, const autograd::Tensor& k,
+                                     const autograd::Tensor& v) const;
+  // The rows of `table` that are the positions of this rank's tokens, in their order: the first
+  // `tokens` rows where no rank has only some of a sequence.
+  virtual autograd::RopeTable positions(const autograd::RopeTable& table,
+                                        std::int64_t tokens) const;
+  // Whether a rank has only some tokens of every sequence, from the embedding to the loss.
+  virtual bool divides_context() const { return false; }
 
   // Whether row and embedding leave a rank 1/size() of the tokens, and column and cross_entropy
   // gather them (sequence parallel). The gradients of norms are then sums over a rank's tokens.

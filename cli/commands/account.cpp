@@ -37,7 +37,7 @@ struct AccountArguments {
 
 // Refuses torus axes other than those of the question.
 void take_torus(const std::string& text, Plan& plan) {
-  const MeshShape torus(text, parallel::Axes::planned, "--torus");
+  const MeshShape torus(text, "--torus");
   for (const Axis axis : torus.axes())
     if (axis != Axis::fsdp && axis != Axis::tp)
       throw UsageError(

@@ -79,16 +79,19 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   add_link_option(command);
   option("--parallel NAME", args.plan.strategy,
          fmt::format("The parallel strategy: {}, or one of your own: a file NAME.so [one rank: "
-                     "single; else flat]",
+                     "single; --mesh with fsdp: zero3; else flat]",
                      fmt::join(training::strategy_names(), ", ")),
          strategy_name());
   option("--mesh AXES", args.mesh,
          "Ranks in a grid, such as pp=2,dp=2,tp=2: tp ranks divide every matrix (tensor parallel), "
-         "pp ranks the layers (pipeline parallel), dp ranks the batch, with --parallel among them. "
-         "The last axis varies fastest [all ranks are dp]");
+         "pp ranks the layers (pipeline parallel), cp ranks the tokens of each sequence (context "
+         "parallel), dp and fsdp ranks the batch. dp ranks hold copies, fsdp ranks shards (zero1, "
+         "zero2 or zero3); without fsdp --parallel works along dp. The last axis varies fastest "
+         "[all ranks are dp]");
   option.flag("--sequence-parallel", args.sequence_parallel,
               "The tp ranks of --mesh also divide the tokens of each sequence between matrices: "
               "less memory, the same bytes on the wire");
+  args.context.add_to(option);
   option("--schedule NAME", args.schedule,
          fmt::format("The order of micro-batches in the pipeline of --mesh: {}, or csv:FILE; "
                      "`ringside step pipeline` draws them [1f1b]",

@@ -8,7 +8,7 @@ namespace ringside::cli {
 
 int colour_of(std::string_view meaning) {
   // The calls of an axis have the colour of what they move, where that is one thing.
-  static constexpr std::array<std::pair<std::string_view, int>, 23> colours{
+  static constexpr std::array<std::pair<std::string_view, int>, 24> colours{
       {{"forward", 0},
        {"activations", 0},
        {"matrix products", 0},
@@ -22,6 +22,7 @@ int colour_of(std::string_view meaning) {
        {"optimizer (memory bandwidth)", 3},
        {"parameters", 4},
        {"fsdp communication, exposed", 4},
+       {"cp communication, exposed", 2},
        {"exposed communication", 5},
        {"pp communication, exposed", 5},
        {"gradients under way", 5},

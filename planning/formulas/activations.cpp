@@ -59,15 +59,19 @@ Term gpt_block(const Symbols& x, const Plan& plan) {
 // second norm, both in the residual stream; both normed inputs; q, k, v and the output of
 // attention; gate, up and their product; one number per head and per norm.
 //
-// Sequence parallel divides the residual stream. Ringside keeps the normed inputs whole; others
-// gather them again in backward.
+// Context parallel with all_gather keeps the keys and values of all ranks. Sequence parallel
+// divides the residual stream. Ringside keeps the normed inputs whole; others gather them again in
+// backward.
 Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
   const Quantity &h = x.h, &q = x.q, &kv = x.kv, &f = x.f, &a = x.a, &t = x.t;
   const char* const source = "counted op by op in planning/formulas/activations.cpp";
   if (plan.recompute == Recompute::full)
     return {"A_block", "activations of a block, for one micro-batch: its input",
             x.tokens * x.e * x.stream, Unit::bytes, source};
-  const Quantity divided = 2 * q + 2 * kv + 3 * f + a;
+  const bool gathers = plan.context.exchange == context_parallel::Exchange::all_gather &&
+                       plan.mesh.size(Axis::cp) > 1;
+  const Quantity c("c", gathers ? plan.mesh.size(Axis::cp) : 1);
+  const Quantity divided = 2 * q + (gathers ? 2 * c * kv : 2 * kv) + 3 * f + a;
   const Quantity each = !plan.sequence_parallel ? 4 * h + 2 + divided / t
                         : model.own             ? 2 * h + 2 + (2 * h + divided) / t
                                                 : (4 * h + 2 + divided) / t;
@@ -76,8 +80,8 @@ Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
 }
 
 Quantity rows_of_logits(const Model& model, const Plan& plan) {
-  return {"R", autograd::cross_entropy_rows(plan.sequence * plan.micro_batch, model.vocabulary,
-                                            plan.device)};
+  return {"R", autograd::cross_entropy_rows(plan.rank_sequence() * plan.micro_batch,
+                                            model.vocabulary, plan.device)};
 }
 
 }  // namespace

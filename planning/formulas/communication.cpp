@@ -65,6 +65,42 @@ Term tensor_bytes_of_cross_entropy(const Plan& plan) {
           "Shoeybi et al. 2019 (Megatron-LM), section 3"};
 }
 
+// Forward, and backward, where keys travel again in a ring and their gradients with them.
+//
+//                 forward                            backward
+//     all_gather  an all-gather                      a reduce-scatter
+//     ring        c - 1 exchanges                    c - 1, and c of gradients
+//     ulysses     all-to-all of q, k, v and y        the same four
+Term context_calls_of_block(const Plan& plan) {
+  const Quantity c("c", plan.mesh.size(Axis::cp));
+  const bool again = plan.recompute == Recompute::full;
+  Quantity forward = 1, backward = 1;
+  if (plan.context.exchange == context_parallel::Exchange::ring)
+    forward = c - 1, backward = 2 * c - 1;
+  if (plan.context.exchange == context_parallel::Exchange::ulysses) forward = backward = 4;
+  return {"calls", "context-parallel calls of a block, one micro-batch",
+          again ? 2 * forward + backward : forward + backward, Unit::number,
+          "parallel/context/attention.hpp"};
+}
+
+// Gradients in a ring are of the compute dtype, at least fp32.
+Term context_bytes_of_block(const Model& model, const Plan& plan) {
+  const Quantity c("c", plan.mesh.size(Axis::cp)),
+      t = tensor_ranks(plan), tokens = micro_batch_tokens(plan), e("e", plan.types.activations),
+      e_g("e_g", std::max(4.0, plan.types.activations)), q("q", model.q_width()),
+      kv("kv", std::max(model.kv_width(), model.head_size * plan.mesh.size(Axis::tp)));
+  const Quantity own = 2 * tokens * kv / t;  // numbers of this rank's keys and values
+  Quantity forward = (c - 1) * e * own, backward = forward;
+  if (plan.context.exchange == context_parallel::Exchange::ring)
+    backward = (c - 1) * e * own + c * e_g * own;
+  if (plan.context.exchange == context_parallel::Exchange::ulysses)
+    forward = backward = (c - 1) / c * e * tokens * (2 * q + 2 * kv) / t;
+  const bool again = plan.recompute == Recompute::full;
+  return {"D_cp", "sent for a block by a context-parallel rank, one micro-batch",
+          again ? 2 * forward + backward : forward + backward, Unit::bytes,
+          "parallel/context/attention.hpp"};
+}
+
 double calls_behind_blocks(double units, double blocks, bool has_head) {
   return std::max(0.0, std::min(units, has_head ? blocks + 1 : blocks) - 1);
 }

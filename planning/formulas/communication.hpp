@@ -40,6 +40,10 @@ struct ShardedUnits {
 };
 ShardedUnits sharded_units(const Model& model, const Quantity& t, const PipelinePart& part);
 
+// Context parallel: calls of a block's attention, and what a rank sends in them, one micro-batch.
+Term context_calls_of_block(const Plan& plan);
+Term context_bytes_of_block(const Model& model, const Plan& plan);
+
 // Pipeline parallel: one message to a neighbouring stage.
 Term boundary_bytes(const Model& model, const Plan& plan);
 

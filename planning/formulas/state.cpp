@@ -5,14 +5,12 @@ namespace {
 constexpr const char* zero = "Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1";
 }
 
-// Stage 1 divides the optimizer's state over the axis dp, stage 2 the gradients too, stage 3 the
-// parameters too. The axis fsdp divides all three.
+// Stage 1 divides the optimizer's state, stage 2 the gradients too, stage 3 the parameters too.
 Shards shards_of(const Plan& plan) {
-  const auto dp = static_cast<double>(plan.mesh.size(Axis::dp)),
-             fsdp = static_cast<double>(plan.mesh.size(Axis::fsdp));
-  return {.parameters = fsdp * (plan.zero >= 3 ? dp : 1),
-          .gradients = fsdp * (plan.zero >= 2 ? dp : 1),
-          .optimizer = fsdp * (plan.zero >= 1 ? dp : 1)};
+  const auto n = static_cast<double>(plan.state_ranks());
+  return {.parameters = plan.stage() >= 3 ? n : 1,
+          .gradients = plan.stage() >= 2 ? n : 1,
+          .optimizer = plan.stage() >= 1 ? n : 1};
 }
 
 Term parameter_bytes(const Quantity& parameters, const Types& types, double shards) {

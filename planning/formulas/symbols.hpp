@@ -11,9 +11,9 @@ inline Quantity tensor_ranks(const Plan& plan) {
   return {"t", plan.mesh.size(Axis::tp)};
 }
 
-// The tokens of a micro-batch, all its sequences together.
+// The tokens of a micro-batch on one rank, all its sequences together.
 inline Quantity micro_batch_tokens(const Plan& plan) {
-  return {"T", plan.sequence * plan.micro_batch};
+  return {"T", plan.rank_sequence() * plan.micro_batch};
 }
 
 }  // namespace ringside::planning

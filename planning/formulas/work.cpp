@@ -10,23 +10,22 @@ namespace {
 
 constexpr const char* narayanan = "Narayanan et al. 2021, appendix";
 
-// The two products of attention: queries with keys, scores with values.
-Quantity attention_flops(const Model& model, const Plan& plan) {
-  const Quantity s("s", plan.sequence), q("q", model.q_width());
-  return 4 * micro_batch_tokens(plan) * s * q;
-}
-
 double head_width(const Model& model, const Plan& plan) {
-  return std::min({static_cast<double>(plan.sequence * plan.micro_batch),
+  return std::min({static_cast<double>(plan.rank_sequence() * plan.micro_batch),
                    static_cast<double>(model.d_model),
                    static_cast<double>(model.vocabulary) / tensor_ranks(plan).value()});
 }
 
 Quantity micro_batches_of_all(const Plan& plan) {
-  return {"n", plan.micro_batches * plan.mesh.data_ranks()};
+  return {"n", plan.micro_batches * plan.mesh.data_ranks() * plan.mesh.size(Axis::cp)};
 }
 
 }  // namespace
+
+Quantity attention_flops(const Model& model, const Plan& plan) {
+  const Quantity s("s", plan.sequence), q("q", model.q_width());
+  return 4 * micro_batch_tokens(plan) * s * q;
+}
 
 Term block_forward_flops(const Model& model, const Plan& plan) {
   const Quantity products = 2 * micro_batch_tokens(plan) * block_matrices(model);

@@ -11,6 +11,9 @@
 
 namespace ringside::planning {
 
+// The two products of attention, forward of a block, one micro-batch: queries with keys, scores
+// with values.
+Quantity attention_flops(const Model& model, const Plan& plan);
 // Forward of one micro-batch through one block: its matrices, and both products of attention. The
 // half of the scores that a causal mask discards is counted, as in the papers.
 Term block_forward_flops(const Model& model, const Plan& plan);

@@ -42,8 +42,8 @@ class MeshRanks {
   RankGroup fsdp_group(std::int64_t pp, std::int64_t data) const {
     return {rank(pp, data / fsdp_.size * fsdp_.size), fsdp_.size, fsdp_.stride};
   }
-  // Those that shard each other's parameters along this axis.
-  RankGroup shard_group(std::string_view axis, std::int64_t pp, std::int64_t data) const {
+  // Those that shard the state, or reduce gradients, along this axis.
+  RankGroup state_group(std::string_view axis, std::int64_t pp, std::int64_t data) const {
     return axis == "dp" ? dp_group(pp, data) : fsdp_group(pp, data);
   }
 

@@ -28,9 +28,8 @@ class Replicas {
       replica.units.push_back(mesh_.tensor_group(rank, data));
     for (std::size_t stage = 0; stage < load_.stages.size(); ++stage)
       replica.stages.push_back(times_of(stage, data));
-    replica.reduce_group = mesh_.dp_group(0, data).first;
-    replica.shard_group =
-        load_.shard_axis.empty() ? data : mesh_.shard_group(load_.shard_axis, 0, data).first;
+    replica.reduce_group = mesh_.state_group(load_.state_axis, 0, data).first;
+    replica.shard_group = load_.has_shards ? replica.reduce_group : data;
     return replica;
   }
 
@@ -42,7 +41,7 @@ class Replicas {
 
   UnitCalls units_of(const Calls& calls, const RankGroup& group) {
     if (calls.count == 0) return {};
-    return {calls.count, seconds_of(calls, load_.shard_axis, group) / calls.count, calls.hidden};
+    return {calls.count, seconds_of(calls, load_.state_axis, group) / calls.count, calls.hidden};
   }
 
   double message_seconds(int from, int to, std::int64_t data) const {
@@ -54,8 +53,8 @@ class Replicas {
   StageTimes times_of(std::size_t stage, std::int64_t data) {
     const StageLoad& load = load_.stages[stage];
     const int rank = rank_of_[stage];
-    const RankGroup tensor = mesh_.tensor_group(rank, data), dp = mesh_.dp_group(rank, data),
-                    shards = mesh_.shard_group(load_.shard_axis, rank, data);
+    const RankGroup tensor = mesh_.tensor_group(rank, data),
+                    shards = mesh_.state_group(load_.state_axis, rank, data);
     StageTimes times{.forward = load.forward, .input = load.input, .weight = load.weight};
     for (const Calls& calls : load.tensor_forward)
       times.tensor_forward += seconds_of(calls, "tp", tensor);
@@ -68,8 +67,9 @@ class Replicas {
     if (stage + 1 < load_.stages.size())
       times.message_on = message_seconds(rank, rank_of_[stage + 1], data);
     if (stage > 0) times.message_back = message_seconds(rank, rank_of_[stage - 1], data);
-    times.buckets = silent_ == "dp" ? 0 : static_cast<int>(load.reduce.count);
-    if (times.buckets > 0) times.bucket = seconds_of(load.reduce, "dp", dp) / times.buckets;
+    times.buckets = silent_ == load_.state_axis ? 0 : static_cast<int>(load.reduce.count);
+    if (times.buckets > 0)
+      times.bucket = seconds_of(load.reduce, load_.state_axis, shards) / times.buckets;
     times.reduces_each = load.reduces_each;
     return times;
   }

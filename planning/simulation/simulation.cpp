@@ -48,11 +48,14 @@ double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& 
       gather(optimizer.size());
   for (std::size_t stage = 0; stage < load.stages.size(); ++stage) {
     const int rank = input.lowered.rank_of[stage];
-    const Calls& calls = load.stages[stage].gather_updated;
+    const auto seconds = [&](const Calls& calls, const std::string& axis) {
+      if (calls.count == 0 || silent == axis) return 0.0;
+      return calls.count * network.collective_seconds(calls.collective,
+                                                      mesh.state_group(axis, rank, 0), calls.bytes);
+    };
     optimizer[rank] += load.stages[stage].optimizer;
-    if (calls.count > 0 && silent != "dp")
-      gather[rank] += calls.count * network.collective_seconds(calls.collective,
-                                                               mesh.dp_group(rank, 0), calls.bytes);
+    gather[rank] += seconds(load.stages[stage].gather_updated, load.state_axis) +
+                    seconds(load.stages[stage].average_copies, "dp");
   }
   double longest = 0;
   for (const Replica& replica : input.replicas)
@@ -82,16 +85,17 @@ class Loads {
     for (int rank = 0; rank < schedule_.ranks(); ++rank) {
       sent_.clear();
       const RankGroup dp = mesh_.dp_group(rank, 0),
-                      shards = mesh_.shard_group(load_.shard_axis, rank, 0);
+                      shards = mesh_.state_group(load_.state_axis, rank, 0);
       const auto m = static_cast<double>(plan_.micro_batches);
       for (const int stage : stages_of(schedule_, rank)) {
         const StageLoad& each = load_.stages[stage];
         for (const auto* calls : {&each.tensor_forward, &each.tensor_backward})
           for (const Calls& call : *calls) add("tp", call, mesh_.tensor_group(rank, 0), m);
         for (const Calls* call : {&each.gather_forward, &each.gather_backward, &each.scatter})
-          add(load_.shard_axis, *call, shards, m);
-        add("dp", each.reduce, dp, each.reduces_each ? m : 1);
-        add("dp", each.gather_updated, dp, 1);
+          add(load_.state_axis, *call, shards, m);
+        add(load_.state_axis, each.reduce, shards, each.reduces_each ? m : 1);
+        add(load_.state_axis, each.gather_updated, shards, 1);
+        add("dp", each.average_copies, dp, 1);
         message(stage, stage + 1, m);
         message(stage, stage - 1, m);
       }
@@ -145,7 +149,7 @@ class Loads {
 Transfers transfers_of(const Plan& plan, const PlanLoad& load) {
   Transfers transfers{load.message_bytes, {}};
   for (const StageLoad& stage : load.stages)
-    transfers.bucket_bytes.push_back(ring_bytes(stage.reduce, plan.mesh.size(Axis::dp)));
+    transfers.bucket_bytes.push_back(ring_bytes(stage.reduce, plan.mesh.size(plan.state_axis())));
   return transfers;
 }
 
@@ -180,6 +184,10 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   validate(plan, model);
   require(model.has_blocks(), "only the state of {} is known, so its step cannot be simulated",
           model.name);
+  require(plan.mesh.size(Axis::cp) == 1,
+          "the axis cp is not simulated: leave it out of --mesh {}, or ask ringside account, which "
+          "knows its bytes and memory",
+          plan.mesh.text());
   machine.level_for(plan.mesh.ranks());
   require_ranks(plan, options.stragglers);
   Simulation result;

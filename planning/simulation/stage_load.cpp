@@ -79,7 +79,7 @@ void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& st
                     StageLoad& load) {
   const Quantity t = tensor_ranks(plan);
   const double whole = stage_parameters(model, t, stage).value();
-  if (shard_axis(plan)) {
+  if (plan.shards_parameters()) {
     const ShardedUnits units = sharded_units(model, t, stage);
     const double again = units.parameters_again.value();
     load.gather_forward = {Collective::all_gather, units.count,
@@ -89,17 +89,19 @@ void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& st
     load.scatter = {Collective::reduce_scatter, units.count,
                     plan.types.gradients * whole / units.count, units.hidden};
   }
-  const double held = whole / static_cast<double>(plan.mesh.size(Axis::fsdp));
-  if (plan.mesh.size(Axis::dp) > 1 && plan.zero < 3) {
-    const double gradients = plan.types.gradients * held,
+  if (plan.state_ranks() > 1 && plan.stage() < 3) {
+    const double gradients = plan.types.gradients * whole,
                  buckets = std::ceil(gradients / plan.bucket_bytes);
-    const Collective kind = plan.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
+    const Collective kind = plan.stage() == 0 ? Collective::all_reduce : Collective::reduce_scatter;
     load.reduce = {kind, buckets, gradients / buckets};
-    load.reduces_each = plan.zero == 2;
-    if (plan.zero > 0)
+    load.reduces_each = plan.stage() == 2;
+    if (plan.stage() > 0)
       load.gather_updated = {Collective::all_gather, buckets,
-                             plan.types.parameters * held / buckets};
+                             plan.types.parameters * whole / buckets};
   }
+  if (plan.copies() > 1)
+    load.average_copies = {Collective::all_reduce, 1,
+                           plan.types.gradients * whole / static_cast<double>(plan.state_ranks())};
 }
 
 }  // namespace
@@ -122,7 +124,8 @@ void take_measured(const std::vector<MeasuredStage>& measured, PlanLoad& load) {
 
 PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
   PlanLoad load;
-  if (const auto axis = shard_axis(plan)) load.shard_axis = name_of(*axis);
+  load.state_axis = name_of(plan.state_axis());
+  load.has_shards = plan.shards_parameters();
   if (plan.mesh.size(Axis::pp) > 1) load.message_bytes = boundary_bytes(model, plan).value();
   const Quantity t = tensor_ranks(plan);
   for (const PipelinePart& stage : stages_of(model, plan)) {

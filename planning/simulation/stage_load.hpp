@@ -31,18 +31,22 @@ struct StageLoad {
   // Sharded parameters (fsdp, or ZeRO stage 3), of one micro-batch: while a block computes, the
   // next unit is gathered, or the gradients of the one before are reduced.
   Calls gather_forward, gather_backward, scatter;
-  // The axis dp: gradients in buckets. ZeRO stage 2 reduces those of every micro-batch.
+  // Where parameters are whole: gradients in buckets. ZeRO stage 2 reduces those of every
+  // micro-batch.
   Calls reduce;
   bool reduces_each = false;
   // What ZeRO stages 1 and 2 gather after the optimizer's step.
   Calls gather_updated;
+  // Along dp in a mesh with fsdp, when all gradients are reduced: the copies of a shard.
+  Calls average_copies;
   double optimizer = 0;  // seconds
 };
 
 struct PlanLoad {
   std::vector<StageLoad> stages;  // in the order of forward
   double message_bytes = 0;       // of one micro-batch, between neighbouring stages
-  std::string shard_axis;         // "fsdp" or "dp" if parameters are sharded, else empty
+  std::string state_axis;         // the axis that shards or reduces: "fsdp" or "dp"
+  bool has_shards = false;        // of parameters
 };
 
 // Seconds that a rank computed for one micro-batch of a stage, without what it waited for, and its

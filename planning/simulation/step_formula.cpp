@@ -1,5 +1,6 @@
 #include "planning/simulation/step_formula.hpp"
 
+#include "planning/formulas/communication.hpp"
 #include "planning/simulation/stage_load.hpp"
 
 namespace ringside::planning {
@@ -30,27 +31,33 @@ double StepFormula::held(std::size_t coordinate) const {
 }
 
 StepFormula step_formula(const Model& model, const Plan& plan, const std::vector<int>& rank_of) {
-  const int t = plan.mesh.size(Axis::tp), d = plan.mesh.size(Axis::dp),
-            p = plan.mesh.size(Axis::pp);
+  const int t = plan.mesh.size(Axis::tp), n = static_cast<int>(plan.state_ranks()),
+            c = plan.mesh.size(Axis::cp), p = plan.mesh.size(Axis::pp);
   const auto m = static_cast<double>(plan.micro_batches);
   // The machine decides about times only.
   const auto load = load_of(model, plan, find_machine("laptop"));
   StepFormula formula;
+  for (const parallel::AxisEntry& entry : parallel::all_axes()) formula.sent[entry.axis] = 0;
+  double &tp = formula.sent[Axis::tp], &pp = formula.sent[Axis::pp], &cp = formula.sent[Axis::cp],
+         &copies = formula.sent[Axis::dp], &state = formula.sent[plan.state_axis()];
+  if (c > 1)
+    cp = m * static_cast<double>(model.layers) * context_bytes_of_block(model, plan).value() / p;
   for (const StageLoad& stage : load.stages) {
     for (const auto* calls : {&stage.tensor_forward, &stage.tensor_backward})
-      for (const Calls& each : *calls) formula.tp += m * sent_in(each, t) / p;
+      for (const Calls& each : *calls) tp += m * sent_in(each, t) / p;
     for (const Calls& each : {stage.gather_forward, stage.gather_backward, stage.scatter})
-      formula.dp += m * sent_in(each, d) / p;
-    formula.dp += (stage.reduces_each ? m : 1) * sent_in(stage.reduce, d) / p;
-    formula.dp += sent_in(stage.gather_updated, d) / p;
+      state += m * sent_in(each, n) / p;
+    state += (stage.reduces_each ? m : 1) * sent_in(stage.reduce, n) / p;
+    state += sent_in(stage.gather_updated, n) / p;
+    copies += sent_in(stage.average_copies, static_cast<int>(plan.copies())) / p;
   }
   // The gradients of the norms, two in a layer and one before the head, are added once a step.
   const auto norms = static_cast<double>((2 * model.layers + 1) * model.d_model);
   if (plan.sequence_parallel)
-    formula.tp += sent_in({Collective::all_reduce, 1, plan.types.gradients * norms}, t) / p;
+    tp += sent_in({Collective::all_reduce, 1, plan.types.gradients * norms}, t) / p;
   // All micro-batches pass each boundary between stages of different ranks, forward and backward.
   for (std::size_t stage = 1; stage < rank_of.size(); ++stage)
-    if (rank_of[stage] != rank_of[stage - 1]) formula.pp += 2 * m * load.message_bytes / p;
+    if (rank_of[stage] != rank_of[stage - 1]) pp += 2 * m * load.message_bytes / p;
   for (int rank = 0; rank < p; ++rank) formula.memory.push_back(memory_of_rank(model, plan, rank));
   return formula;
 }

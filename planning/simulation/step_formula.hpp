@@ -2,6 +2,7 @@
 // measured.
 #pragma once
 
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -12,7 +13,8 @@
 namespace ringside::planning {
 
 struct StepFormula {
-  double tp = 0, dp = 0, pp = 0;   // bytes that a rank sends in a step, the mean of all
+  // Bytes that a rank sends in a step along an axis, the mean of all; 0 for an axis of one rank.
+  std::map<Axis, double> sent;
   std::vector<RankMemory> memory;  // [pp coordinate]
 
   // Of the ranks with this pp coordinate: parameters, gradients and the state of AdamW, without the

@@ -16,12 +16,12 @@ using parallel::MeshShape;
 
 namespace {
 
-constexpr Axis every_axis[] = {Axis::pp, Axis::dp, Axis::tp};
+constexpr Axis every_axis[] = {Axis::pp, Axis::dp, Axis::fsdp, Axis::cp, Axis::tp};
 
 // Meshes of 4 = 2 x 2, 6 = 2 x 3 and 3 x 2, and 8 = 2 x 2 x 2 ranks, and one with an axis of
 // size 1.
-const std::vector<std::string> meshes{"dp=2,tp=2", "dp=2,tp=3", "tp=3,pp=2", "pp=2,dp=2,tp=2",
-                                      "pp=1,tp=2,dp=2"};
+const std::vector<std::string> meshes{"dp=2,tp=2",      "dp=2,tp=3",      "tp=3,pp=2",
+                                      "pp=2,dp=2,tp=2", "pp=1,tp=2,dp=2", "dp=2,fsdp=2,cp=2"};
 
 std::string message_of(const std::function<void()>& body) {
   try {
@@ -63,6 +63,28 @@ TEST_CASE("the last axis of a mesh varies fastest") {
   CHECK(cube.members(5, Axis::tp) == std::vector{4, 5});
   CHECK(cube.model_members(5) == std::vector{0, 1, 4, 5});
   CHECK(cube.describe(5) == "pp=1,dp=0,tp=1");
+
+  const MeshShape hybrid("fsdp=2,dp=3,cp=2");
+  CHECK(hybrid.data_ranks() == 6);
+  CHECK(hybrid.size(parallel::Divides::sequence) == 2);
+  CHECK(hybrid.data_rank(7) == 1);  // fsdp=1, dp=0: dp counts first, whatever the order of the text
+  CHECK(hybrid.data_rank(6) == 1);
+  CHECK(hybrid.data_rank(2) == 2);
+  CHECK(hybrid.members(7, std::vector{Axis::fsdp, Axis::cp}) == std::vector{0, 1, 6, 7});
+  CHECK(hybrid.model_members(7) == std::vector{7});
+}
+
+TEST_CASE("the table of axes is in the order of the enumeration, and complete") {
+  int index = 0;
+  for (const parallel::AxisEntry& entry : parallel::all_axes()) {
+    CHECK(static_cast<int>(entry.axis) == index++);
+    CHECK(&parallel::entry_of(entry.axis) == &entry);
+    CHECK(MeshShape(fmt::format("{}=2", entry.name)).size(entry.axis) == 2);
+    CHECK(MeshShape(fmt::format("{}=2", entry.name)).size(entry.divides) == 2);
+    CHECK_FALSE(entry.part.empty());
+    CHECK_FALSE(entry.calls.empty());
+    CHECK_FALSE(entry.gradients.empty());
+  }
 }
 
 TEST_CASE("no group of a mesh exists twice, and every rank is in one group along each axis") {
@@ -86,7 +108,8 @@ TEST_CASE("no group of a mesh exists twice, and every rank is in one group along
 TEST_CASE("a mesh that cannot be is refused with a sentence") {
   CHECK(refusal("pp=2,xp=2") ==
         "--mesh pp=2,xp=2: there is no axis 'xp'; the axes are pp (pipeline parallel), dp (data "
-        "parallel) and tp (tensor parallel)");
+        "parallel), fsdp (data parallel that shards), cp (context parallel) and tp (tensor "
+        "parallel)");
   CHECK(refusal("tp=2,tp=2") == "--mesh tp=2,tp=2: the axis tp is named twice; name it once");
   CHECK(refusal("tp=0") == "--mesh tp=0: expected a size of tp from 1 to 1000000, got '0'");
   CHECK(refusal("tp=-2") == "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'");
@@ -131,6 +154,9 @@ TEST_CASE("the groups of a mesh hold their members in order") {
                 mesh.group(axis).rank(), mesh.coordinate(axis));
       }
       must_consist_of(mesh.model_group(), shape.model_members(world.rank()));
+      const std::vector<Axis> data{Axis::dp, Axis::fsdp};
+      must_consist_of(mesh.group(data), shape.members(world.rank(), data));
+      require(&mesh.group(data) == &mesh.group(data), "a group of two axes was made twice");
     });
   }
 }

@@ -178,9 +178,17 @@ TEST_CASE("a plan that does not divide the model is refused") {
   CHECK(tests::contains(plan_error("llama3-8b", {}, "tp=8,"), "expected AXIS=SIZE, got ''"));
   CHECK(plan_error("llama3-8b", {}, "tp=-2") ==
         "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'");
-  CHECK(plan_error("llama3-8b", {}, "cp=2") ==
-        "--mesh cp=2: there is no axis 'cp'; the axes are pp (pipeline parallel), dp (data "
-        "parallel), fsdp (data parallel with sharded parameters) and tp (tensor parallel)");
+  CHECK(plan_error("llama3-8b", {}, "ep=2") ==
+        "--mesh ep=2: there is no axis 'ep'; the axes are pp (pipeline parallel), dp (data "
+        "parallel), fsdp (data parallel that shards), cp (context parallel) and tp (tensor "
+        "parallel)");
+  CHECK(plan_error("korthikanti-175b", {.sequence = 2048}, "cp=2") ==
+        "context parallel is known for models with fused attention only, not for korthikanti-175b: "
+        "leave "
+        "out cp");
+  CHECK(plan_error("llama3-8b", {.sequence = 8190}, "cp=4") ==
+        "sequences of 8190 tokens do not divide into 8 equal pieces, which zigzag order needs on 4 "
+        "context-parallel ranks: choose a --sequence that is a multiple of 8");
   // 8 key heads are replicated twice on 16 ranks; 24 ranks would share them unevenly.
   CHECK(plan_error("llama3-405b", {}, "tp=16") == "no error");
 }

@@ -145,9 +145,7 @@ TEST_CASE("8 x H100: 450 GB/s line rate, 370 by a ring, 480 with in-network redu
 TEST_CASE("16,384 ranks with congestion") {
   Model model = find_model("llama3-405b");
   model.layers = 128;
-  const Plan plan{.mesh = MeshShape("pp=16,dp=128,tp=8", parallel::Axes::planned),
-                  .micro_batches = 32,
-                  .sequence = 8192};
+  const Plan plan{.mesh = MeshShape("pp=16,dp=128,tp=8"), .micro_batches = 32, .sequence = 8192};
   SimulationOptions options;
   options.congestion = true;
   const Simulation shared = simulate(model, plan, find_machine("llama3"), options);

@@ -63,9 +63,7 @@ double exposed_along(const Simulation& simulation, const char* axis) {
 
 // The plan of the specification: 16,384 ranks.
 Plan large_plan() {
-  return {.mesh = MeshShape("pp=16,dp=128,tp=8", parallel::Axes::planned),
-          .micro_batches = 32,
-          .sequence = 8192};
+  return {.mesh = MeshShape("pp=16,dp=128,tp=8"), .micro_batches = 32, .sequence = 8192};
 }
 Model large_model() {
   Model model = find_model("llama3-405b");
@@ -351,7 +349,7 @@ TEST_CASE("another topology, another time") {
   machine.levels[0].in_network_efficiency = 0.61;
   CHECK(simulate(model, plan, machine).step < slower.step);
   // Tensor parallel across servers.
-  plan.mesh = MeshShape("tp=8,dp=8,pp=4", parallel::Axes::planned);
+  plan.mesh = MeshShape("tp=8,dp=8,pp=4");
   CHECK(exposed_along(simulate(model, plan, machine), "tp") > 5 * exposed_along(slower, "tp"));
 }
 

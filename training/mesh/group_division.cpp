@@ -1,6 +1,7 @@
 #include "training/mesh/group_division.hpp"
 
 #include "autograd/ops/ops.hpp"
+#include "parallel/context/attention.hpp"
 #include "parallel/differentiable.hpp"
 #include "parallel/tensor/linear.hpp"
 
@@ -42,6 +43,31 @@ Tensor GroupDivision::cross_entropy(const Tensor& x, const Tensor& weight, const
                                     VocabularyRange range) const {
   if (size() == 1) return TensorDivision::cross_entropy(x, weight, targets, range);
   return tp::cross_entropy(x, weight, targets, range.whole, group_, "rows of logits", tokens());
+}
+
+Tensor GroupDivision::attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  if (!divides_context()) return TensorDivision::attention(q, k, v);
+  return context_parallel::attention(q, k, v, context_, context_group_);
+}
+
+autograd::RopeTable GroupDivision::positions(const autograd::RopeTable& table,
+                                             std::int64_t tokens) const {
+  if (!divides_context()) return table;
+  autograd::RopeTable& own = positions_[tokens];
+  if (own.cos.defined()) return own;
+  const int ranks = context_group_.size();
+  const std::int64_t length = tokens * ranks / context_parallel::piece_count(context_.order, ranks);
+  for (const auto& [part, whole] :
+       {std::pair(&own.cos, &table.cos), std::pair(&own.sin, &table.sin)}) {
+    *part = Tensor::empty({tokens, whole->size(1)}, whole->dtype(), whole->device());
+    std::int64_t begin = 0;
+    for (const int piece :
+         context_parallel::pieces_of(context_.order, ranks, context_group_.rank())) {
+      part->narrow(0, begin, length).copy_(whole->narrow(0, piece * length, length));
+      begin += length;
+    }
+  }
+  return own;
 }
 
 }  // namespace ringside::training

@@ -8,6 +8,7 @@
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "parallel/pipeline/lower.hpp"
 #include "parallel/pipeline/proof/verify.hpp"
+#include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::training {
 
@@ -16,8 +17,17 @@ using transformer::Config;
 using transformer::ModelPart;
 
 std::string MeshPlan::text() const {
-  return fmt::format("mesh {}{}{}", shape.text(), sequence_parallel ? ", sequence parallel" : "",
-                     schedule_name.empty() ? "" : ", " + schedule_name);
+  std::string text = fmt::format("mesh {}", shape.text());
+  if (sequence_parallel) text += ", sequence parallel";
+  if (!schedule_name.empty()) text += ", " + schedule_name;
+  if (shape.size(Axis::cp) > 1)
+    text += fmt::format(", {}, {} order", name_of(context.exchange), name_of(context.order));
+  return text;
+}
+
+GradientAxes gradient_axes(const parallel::MeshShape& shape) {
+  if (shape.size(Axis::fsdp) > 1) return {{Axis::fsdp, Axis::cp}, Axis::dp};
+  return {{Axis::dp, Axis::cp}, Axis::fsdp};
 }
 
 void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_batches,
@@ -61,18 +71,27 @@ void require_divisible(const MeshPlan& plan, const Config& config, const Trainer
           "--sequence-parallel divides sequences among tensor-parallel ranks, but --mesh {} has no "
           "tp: add tp=2, or leave out --sequence-parallel",
           plan.shape.text());
-  require(!plan.sequence_parallel || options.sequence % tensor_ranks == 0,
+  const int context_ranks = plan.shape.size(Axis::cp);
+  context_parallel::require_divisible(plan.context, context_ranks, options.sequence,
+                                      config.heads / tensor_ranks,
+                                      std::max<std::int64_t>(1, config.kv_heads / tensor_ranks));
+  require(!plan.sequence_parallel || options.sequence / context_ranks % tensor_ranks == 0,
           "sequences of {} tokens cannot be divided among {} tensor-parallel ranks: choose a "
           "--sequence that is a multiple of {}, or leave out --sequence-parallel",
-          options.sequence, tensor_ranks, tensor_ranks);
+          options.sequence / context_ranks, tensor_ranks, tensor_ranks * context_ranks);
   require(!plan.divides_model() || strategy != "zero1_broadcast",
           "--parallel zero1_broadcast gives every parameter one owner, and ranks that share a "
           "matrix could choose different ones: use zero1 on --mesh {}",
           plan.shape.text());
-  require(strategy != "single" || plan.data_ranks() == 1,
+  require(strategy != "single" || plan.gradient_ranks() == 1,
           "--parallel single trains one copy of the model, but --mesh {} has {}: choose another "
           "strategy",
-          plan.shape.text(), plan.data_ranks());
+          plan.shape.text(), plan.gradient_ranks());
+  require(plan.shape.size(Axis::fsdp) == 1 || is_strategy_library(strategy) ||
+              strategy == "zero1" || strategy == "zero2" || strategy == "zero3",
+          "the ranks of fsdp in --mesh {} shard the state, and --parallel {} shards nothing: "
+          "choose zero1, zero2 or zero3, or name the axis dp",
+          plan.shape.text(), strategy);
 }
 
 }  // namespace ringside::training

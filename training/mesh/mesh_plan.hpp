@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "parallel/context/order.hpp"
 #include "parallel/mesh_shape.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "training/trainer.hpp"
@@ -17,12 +19,26 @@ struct MeshPlan {
   // The schedule of the pipeline with its messages, and its name; empty without a pp axis.
   pipeline_parallel::Schedule schedule = {};
   std::string schedule_name = {};
+  context_parallel::ContextOptions context = {};  // of the cp axis
 
-  int data_ranks() const { return shape.size(parallel::Axis::dp); }
+  int data_ranks() const { return shape.data_ranks(); }
+  // The ranks that hold the same part of the model and average its gradients.
+  int gradient_ranks() const { return data_ranks() * shape.size(parallel::Divides::sequence); }
   // Whether ranks hold different parts of the model.
-  bool divides_model() const { return shape.ranks() > data_ranks(); }
+  bool divides_model() const { return shape.ranks() > gradient_ranks(); }
   std::string text() const;  // "mesh dp=2,tp=2, sequence parallel"
 };
+
+// The axes over which gradients are averaged. The data-parallel strategy works along `inner`, where
+// those of ZeRO shard: fsdp, or dp in a mesh without fsdp; and cp, whose ranks hold the same
+// parameters. What it leaves on a rank is then averaged along `copies`: dp in a mesh with fsdp, or
+// an axis of one rank. Zhao et al., "PyTorch FSDP" (2023), section 3.2.2, names this hybrid
+// sharding.
+struct GradientAxes {
+  std::vector<parallel::Axis> inner;
+  parallel::Axis copies;
+};
+GradientAxes gradient_axes(const parallel::MeshShape& shape);
 
 // Gives a mesh with a pp axis its schedule: a name of the catalogue, or "csv:FILE".
 // stages_per_rank 0 is the schedule's default. Throws Error, one sentence that says what would fit,

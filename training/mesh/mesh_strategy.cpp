@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "autograd/optim/clip.hpp"
+#include "parallel/replicate.hpp"
 #include "parallel/tensor_collectives.hpp"
 #include "training/mesh/group_division.hpp"
 #include "training/strategies/parallel_strategies.hpp"
@@ -43,11 +44,14 @@ MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
                            double bucket_mb)
     : plan_(plan),
       mesh_(world, plan.shape),
+      inner_group_(mesh_.group(gradient_axes(plan.shape).inner)),
+      copies_(mesh_.group(gradient_axes(plan.shape).copies)),
       table_(config),
       parts_(parts_of_model(plan, config, world.rank())),
       part_(part_of_rank(plan, config, world.rank())),
-      division_(std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel)),
-      inner_(make_strategy(inner, mesh_.group(Axis::dp), bucket_mb, vocabulary_matrices(plan))) {
+      division_(std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel,
+                                                mesh_.group(Axis::cp), plan.context)),
+      inner_(make_strategy(inner, inner_group_, bucket_mb, vocabulary_matrices(plan))) {
   const int tensor_ranks = mesh_.size(Axis::tp);
   const int kv_copies = table_.entry("model.layers.0.self_attn.k_proj.weight").copies(tensor_ranks);
   if (kv_copies > 1) kv_copies_ = mesh_.group(Axis::tp).split(part_.tensor_rank / kv_copies);
@@ -59,6 +63,23 @@ MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
 }
 
 MeshStrategy::~MeshStrategy() = default;
+
+std::vector<transformer::TokenRange> MeshStrategy::tokens_of(std::int64_t length) const {
+  const int ranks = mesh_.size(Axis::cp);
+  if (ranks == 1) return {{0, length}};
+  const std::int64_t each = length / context_parallel::piece_count(plan_.context.order, ranks);
+  std::vector<transformer::TokenRange> tokens;
+  for (const int piece :
+       context_parallel::pieces_of(plan_.context.order, ranks, mesh_.coordinate(Axis::cp)))
+    tokens.push_back({piece * each, each});
+  return tokens;
+}
+
+// Every rank gets the parameters of rank 0: first along the copies, then in the inner group.
+void MeshStrategy::prepare(autograd::Module& model) {
+  if (copies_.size() > 1) parallel::replicate(model, copies_);
+  inner_->prepare(model);
+}
 
 // --- Forward and backward
 
@@ -78,14 +99,17 @@ std::unique_ptr<Optimizer> MeshStrategy::make_optimizer(
     std::vector<autograd::ParameterGroup> groups, const MakeOptimizer& make) {
   std::unique_ptr<Optimizer> optimizer = inner_->make_optimizer(std::move(groups), make);
   GradientSum norms{mesh_.group(Axis::tp), "gradients of norms", {}};
-  std::vector<Tensor> shared_heads, tied;
+  std::vector<Tensor> all, shared_heads, tied;
   for (const auto& [name, tensor] : inner_->local_parameters(*optimizer).tensors) {
+    all.push_back(tensor);
     const ParameterEntry& entry = table_.entry(name);
     if (entry.is_norm() && division_->divides_sequence()) norms.parameters.push_back(tensor);
     if (!entry.is_norm() && entry.copies(part_.tensor_ranks) > 1) shared_heads.push_back(tensor);
     if (entry.tied) tied.push_back(tensor);
   }
   sums_.clear();
+  if (copies_.size() > 1)
+    sums_.push_back({copies_, "gradients of this shard", std::move(all), ReduceOp::avg});
   sums_.push_back(std::move(norms));
   if (kv_copies_)
     sums_.push_back({*kv_copies_, "gradients of shared heads", std::move(shared_heads)});
@@ -116,7 +140,7 @@ void MeshStrategy::add_gradients(const GradientSum& sum) const {
     }
   };
   for_each_view([](const Tensor& view, const Tensor& gradient) { view.copy_(gradient); });
-  sum.group.all_reduce(parallel::buffer_of(flat, sum.label), ReduceOp::sum, sum.label);
+  sum.group.all_reduce(parallel::buffer_of(flat, sum.label), sum.op, sum.label);
   for_each_view([](const Tensor& view, const Tensor& gradient) { gradient.copy_(view); });
 }
 
@@ -132,13 +156,30 @@ double MeshStrategy::gradient_norm(const Optimizer& optimizer) {
       squares[static_cast<std::size_t>(&entry - table_.entries().data())] +=
           autograd::grad_norm_squared({&tensor, 1});
   }
-  ProcessGroup& group = local.is_sharded ? mesh_.world() : mesh_.model_group();
-  group.all_reduce(std::span(squares), ReduceOp::sum, "squares of the gradients");
+  norm_group(local.is_sharded)
+      .all_reduce(std::span(squares), ReduceOp::sum, "squares of the gradients");
   double sum = 0;
   for (const bool decayed : {true, false})
     for (std::size_t i = 0; i < squares.size(); ++i)
       if (table_.entries()[i].is_decayed() == decayed) sum += squares[i];
   return std::sqrt(sum);
+}
+
+// The ranks that hold every gradient once: those of a model, and with shards of all its shards.
+ProcessGroup& MeshStrategy::norm_group(bool is_sharded) {
+  if (!is_sharded) return mesh_.model_group();
+  if (copies_.size() == 1) return mesh_.world();
+  std::vector<Axis> along;
+  for (const parallel::AxisEntry& entry : parallel::all_axes())
+    if (entry.axis != gradient_axes(plan_.shape).copies) along.push_back(entry.axis);
+  return mesh_.group(along);
+}
+
+double MeshStrategy::average(double value) {
+  value = inner_->average(value);
+  if (copies_.size() > 1)
+    copies_.all_reduce(std::span(&value, 1), ReduceOp::avg, "loss of all ranks");
+  return value;
 }
 
 bool MeshStrategy::same_everywhere(double integer) {
@@ -155,12 +196,12 @@ autograd::DType MeshStrategy::dtype_of(const Optimizer& optimizer) const {
   return autograd::DType::fp32;
 }
 
-// The ranks with dp coordinate 0 hold everything once; the others only help the inner strategy to
-// gather what it shards.
+// The first ranks of their inner group and of their copies hold everything once. The others only
+// help the inner strategy to gather what it shards.
 void MeshStrategy::collect(const std::vector<WholeTensor>& order,
                            const std::function<void(const SeeTensor&)>& visit,
                            const SeeTensor& see) const {
-  if (mesh_.coordinate(Axis::dp) != 0) return visit([](const NamedTensor&) {});
+  if (inner_group_.rank() != 0 || copies_.rank() != 0) return visit([](const NamedTensor&) {});
   collect_whole(order, parts_, mesh_.model_group(), visit, see);
 }
 
@@ -192,22 +233,29 @@ void MeshStrategy::fill_state(Optimizer& optimizer, const SeeTensor& fill) const
 
 // --- All groups
 
-std::vector<ProcessGroup*> MeshStrategy::groups() const {
-  std::vector<ProcessGroup*> all = {&mesh_.world(), &mesh_.model_group(), &mesh_.group(Axis::pp),
-                                    &mesh_.group(Axis::dp), &mesh_.group(Axis::tp)};
-  for (auto* copies : {&kv_copies_, &tied_copies_})
-    if (*copies) all.push_back(&**copies);
-  return all;
-}
-
 std::vector<SecondsAlong> MeshStrategy::communication_by_axis() const {
   const auto blocked = [](const ProcessGroup& group) { return group.times().blocked; };
   const auto of_copies = [&](const auto& group) { return group ? blocked(*group) : 0; };
-  const double messages = pipeline_ ? pipeline_->seconds_waited() : 0;
-  return {{"tp", blocked(mesh_.group(Axis::tp)) + of_copies(kv_copies_)},
-          {"pp", blocked(mesh_.group(Axis::pp)) + of_copies(tied_copies_) + messages},
-          {"dp", blocked(mesh_.group(Axis::dp))},
-          {"all ranks", blocked(mesh_.world()) + blocked(mesh_.model_group())}};
+  double everywhere = 0;
+  for (const ProcessGroup* group : mesh_.groups()) everywhere += blocked(*group);
+  std::vector<SecondsAlong> all;
+  const auto outermost_first = parallel::all_axes();
+  for (auto entry = outermost_first.rbegin(); entry != outermost_first.rend(); ++entry) {
+    const Axis axis = entry->axis;
+    const ProcessGroup& group = mesh_.group(axis);
+    double seconds = blocked(group);
+    // What the inner strategy averages over dp or fsdp and cp together counts for the first.
+    const bool also_inner = axis == gradient_axes(plan_.shape).inner.front() &&
+                            &group != &inner_group_ && mesh_.size(axis) > 1;
+    if (also_inner) seconds += blocked(inner_group_);
+    everywhere -= seconds;
+    if (axis == Axis::tp) seconds += of_copies(kv_copies_);
+    if (axis == Axis::pp)
+      seconds += of_copies(tied_copies_) + (pipeline_ ? pipeline_->seconds_waited() : 0);
+    all.emplace_back(entry->name, seconds);
+  }
+  all.emplace_back("all ranks", everywhere);
+  return all;
 }
 
 double MeshStrategy::communication_seconds() const {
@@ -221,7 +269,9 @@ void MeshStrategy::give_up(const std::string& cause) noexcept {
   const int rank = mesh_.world().rank();
   const std::string told =
       fmt::format("rank {} ({}) gave up: {}", rank, mesh_.describe(rank), cause);
-  for (ProcessGroup* group : groups()) group->abort(told);
+  for (ProcessGroup* group : mesh_.groups()) group->abort(told);
+  for (auto* copies : {&kv_copies_, &tied_copies_})
+    if (*copies) (*copies)->abort(told);
 }
 
 }  // namespace ringside::training

@@ -1,15 +1,16 @@
 // MeshStrategy: the parallel strategy of `ringside train --mesh`. Matrices are divided along tp and
-// layers along pp; along dp an ordinary data-parallel strategy averages gradients.
+// layers along pp; along dp or fsdp an ordinary data-parallel strategy averages gradients.
 //
-//     a step    backward            the inner strategy averages over the ranks of dp
+//     a step    backward            the inner strategy averages along fsdp, or dp without fsdp, and cp
 //               inner finish
+//               copies              with fsdp: along dp, what the inner strategy left on this rank
 //               sums                over ranks that hold copies of the same elements, but saw
 //                                   different tokens, heads or layers:
 //                                     norms          over tp, if the sequence is divided
 //                                     key, value     over the tp ranks that share a head
 //                                     tied matrix    over the first and the last stage
 //               norm                every element once: the squares are added up over the ranks of
-//                                   a model, and over dp too if gradients are sharded
+//                                   a model, and of its shards if gradients are sharded
 //               clip, step          the same on all ranks
 //
 // All of this works on what the inner strategy leaves on a rank: whole gradients, or shards (ZeRO).
@@ -42,13 +43,14 @@ class MeshStrategy final : public ParallelStrategy {
                const transformer::Config& config, const std::string& inner, double bucket_mb);
   ~MeshStrategy() override;
 
-  int data_rank() const override { return inner_->data_rank(); }
-  int data_ranks() const override { return inner_->data_ranks(); }
+  int data_rank() const override { return plan_.shape.data_rank(mesh_.world().rank()); }
+  int data_ranks() const override { return plan_.data_ranks(); }
+  std::vector<transformer::TokenRange> tokens_of(std::int64_t length) const override;
   bool writes() const override { return mesh_.world().rank() == 0; }
   transformer::ModelPart part() const override { return part_; }
   const transformer::TensorDivision* tensor_division() const override { return division_.get(); }
 
-  void prepare(autograd::Module& model) override { inner_->prepare(model); }
+  void prepare(autograd::Module& model) override;
   std::shared_ptr<void> no_sync() override { return inner_->no_sync(); }
   double run_batches(const transformer::Model& model,
                      std::span<const transformer::Batch> micro_batches) override;
@@ -65,7 +67,7 @@ class MeshStrategy final : public ParallelStrategy {
     inner_->clear_gradients(optimizer);
   }
 
-  double average(double value) override { return inner_->average(value); }
+  double average(double value) override;
   bool same_everywhere(double integer) override;
 
   // Whole tensors on rank 0 of the world, in the order of a single process. Every trained parameter
@@ -84,15 +86,16 @@ class MeshStrategy final : public ParallelStrategy {
   const PipelineRun* pipeline() const { return pipeline_.get(); }  // nullptr without a pp axis
 
  private:
-  // Gradients whose copies are added up over a group after backward.
+  // Gradients whose copies are added up, or averaged, over a group after backward.
   struct GradientSum {
     collectives::ProcessGroup& group;
     std::string label;
     std::vector<autograd::Tensor> parameters;
+    collectives::ReduceOp op = collectives::ReduceOp::sum;
   };
 
-  std::vector<collectives::ProcessGroup*> groups() const;  // all that this rank is in
   void add_gradients(const GradientSum& sum) const;
+  collectives::ProcessGroup& norm_group(bool is_sharded);
   autograd::DType dtype_of(const autograd::Optimizer& optimizer) const;
   void collect(const std::vector<WholeTensor>& order,
                const std::function<void(const SeeTensor&)>& visit, const SeeTensor& see) const;
@@ -100,6 +103,8 @@ class MeshStrategy final : public ParallelStrategy {
   MeshPlan plan_;
   // Calls change a group, but not what it is: visiting tensors is const.
   mutable parallel::DeviceMesh mesh_;
+  // The ranks that the inner strategy works with, and those with copies of what it leaves here.
+  collectives::ProcessGroup &inner_group_, &copies_;
   transformer::ParameterTable table_;
   std::vector<transformer::ModelPart> parts_;  // [rank of mesh_.model_group()]
   transformer::ModelPart part_;                // of this rank

@@ -21,6 +21,10 @@ Tensor forward(const transformer::Model& model, const transformer::Batch& batch)
 
 }  // namespace
 
+std::vector<transformer::TokenRange> ParallelStrategy::tokens_of(std::int64_t length) const {
+  return {{0, length}};
+}
+
 double ParallelStrategy::run_batches(const transformer::Model& model,
                                      std::span<const transformer::Batch> micro_batches) {
   const auto parts = static_cast<double>(micro_batches.size());

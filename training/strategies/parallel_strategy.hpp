@@ -30,6 +30,7 @@ namespace ringside::transformer {
 class Model;
 class TensorDivision;
 struct Batch;
+struct TokenRange;
 }  // namespace ringside::transformer
 
 namespace ringside::training {
@@ -48,6 +49,9 @@ class ParallelStrategy {
   // one model draw the same share.
   virtual int data_rank() const = 0;
   virtual int data_ranks() const = 0;
+  // Which tokens of each of its sequences, of `length`, this rank draws, ascending: by default all.
+  virtual std::vector<transformer::TokenRange> tokens_of(std::int64_t length) const;
+
   // Whether this is the one rank that prints and saves.
   virtual bool writes() const { return data_rank() == 0; }
 
@@ -74,8 +78,8 @@ class ParallelStrategy {
   virtual std::shared_ptr<void> no_sync() { return nullptr; }
 
   // Called once, after the last backward of a step. Afterwards each gradient is the mean of the
-  // ranks' gradients. All ranks have equal shares of the batch and each loss is a mean, so this is
-  // the gradient of the mean over the whole batch.
+  // ranks' gradients. All ranks have equally many tokens of the batch and each loss is a mean, so
+  // this is the gradient of the mean over the whole batch.
   virtual void finish_gradients() = 0;
 
   // Makes the optimizer for the parameters that this rank updates: by default all of them. A

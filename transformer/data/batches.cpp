@@ -23,14 +23,22 @@ Batches::Batches(const PackedTokens& text, std::int64_t length, std::uint64_t se
           length, text.size(), text.bytes_per_id() == 1 ? "bytes" : "tokens", length + 1);
 }
 
-Batch Batches::draw(std::int64_t step, Share share) const {
+Batch Batches::empty(Share share, std::span<const TokenRange> tokens) const {
   Batch batch{.sequences = share.count, .length = length_, .input = {}, .target = {}};
+  if (tokens.empty()) return batch;
+  batch.length = 0;
+  for (const TokenRange& range : tokens) batch.length += range.count;
+  return batch;
+}
+
+Batch Batches::draw(std::int64_t step, Share share, std::span<const TokenRange> tokens) const {
+  Batch batch = empty(share, tokens);
   const std::uint64_t starts =
       text_->size() - static_cast<std::uint64_t>(length_);  // 0 .. size - length - 1
   for (std::int64_t i = share.first; i < share.first + share.count; ++i) {
     append(random_below(starts, seed_, static_cast<std::uint64_t>(step),
                         static_cast<std::uint64_t>(i)),
-           batch);
+           tokens, batch);
   }
   return batch;
 }
@@ -39,19 +47,23 @@ std::int64_t Batches::windows() const {
   return static_cast<std::int64_t>(text_->size() - 1) / length_;
 }
 
-Batch Batches::consecutive(Share share) const {
+Batch Batches::consecutive(Share share, std::span<const TokenRange> tokens) const {
   require(share.first >= 0 && share.first + share.count <= windows(),
           "windows {} to {} were asked for, but the text holds {}", share.first,
           share.first + share.count - 1, windows());
-  Batch batch{.sequences = share.count, .length = length_, .input = {}, .target = {}};
+  Batch batch = empty(share, tokens);
   for (std::int64_t i = share.first; i < share.first + share.count; ++i)
-    append(static_cast<std::uint64_t>(i * length_), batch);
+    append(static_cast<std::uint64_t>(i * length_), tokens, batch);
   return batch;
 }
 
-void Batches::append(std::uint64_t start, Batch& batch) const {
-  text_->append_to(batch.input, start, static_cast<std::size_t>(length_));
-  text_->append_to(batch.target, start + 1, static_cast<std::size_t>(length_));
+void Batches::append(std::uint64_t start, std::span<const TokenRange> tokens, Batch& batch) const {
+  const TokenRange all{0, length_};
+  for (const auto& [first, count] : tokens.empty() ? std::span(&all, 1) : tokens) {
+    const std::uint64_t from = start + static_cast<std::uint64_t>(first);
+    text_->append_to(batch.input, from, static_cast<std::size_t>(count));
+    text_->append_to(batch.target, from + 1, static_cast<std::size_t>(count));
+  }
 }
 
 }  // namespace ringside::transformer

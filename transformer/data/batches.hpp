@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "transformer/data/packed_tokens.hpp"
@@ -24,6 +25,11 @@ struct Share {
   std::int64_t first = 0, count = 0;
 };
 
+// Tokens first .. first + count - 1 of each sequence.
+struct TokenRange {
+  std::int64_t first = 0, count = 0;
+};
+
 // The share of rank `rank` of `ranks`: batch / ranks sequences. Throws Error if the batch does not
 // divide evenly: the mean of the ranks' means is the mean over the batch only for equal shares.
 Share share_of_batch(std::int64_t batch, int rank, int ranks);
@@ -37,16 +43,18 @@ class Batches {
   Batches(const PackedTokens& text, std::int64_t length, std::uint64_t seed);
   Batches(PackedTokens&& text, std::int64_t length, std::uint64_t seed) = delete;
 
-  // The sequences of `share` from the global batch of `step`.
-  Batch draw(std::int64_t step, Share share) const;
+  // The sequences of `share` from the global batch of `step`. With `tokens`, ascending, only these
+  // of each sequence and their targets, and length is their count; without, all.
+  Batch draw(std::int64_t step, Share share, std::span<const TokenRange> tokens = {}) const;
 
   // The windows of `share` from all windows that lie end to end from the beginning of the text. For
   // validation.
-  Batch consecutive(Share share) const;
+  Batch consecutive(Share share, std::span<const TokenRange> tokens = {}) const;
   std::int64_t windows() const;  // how many fit without overlap; at least 1
 
  private:
-  void append(std::uint64_t start, Batch& batch) const;
+  Batch empty(Share share, std::span<const TokenRange> tokens) const;
+  void append(std::uint64_t start, std::span<const TokenRange> tokens, Batch& batch) const;
   const PackedTokens* text_;
   std::int64_t length_;
   std::uint64_t seed_;

@@ -1,8 +1,8 @@
 // `ringside bench mesh`: every mesh of n ranks side by side: the time of a step, the bytes along
 // each axis and the memory of a rank, beside the formulas.
 #include <algorithm>
-#include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +20,8 @@
 #include "cli/bench/training/step_options.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
+#include "cli/commands/options/context_options.hpp"
+#include "cli/commands/options/options.hpp"
 #include "cli/pictures/simulation/prediction.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "collectives/execution/traffic.hpp"
@@ -48,6 +50,8 @@ struct Arguments : StepArguments {
   std::optional<std::int64_t> micro_batches;
   int stages_per_rank = 0;
   bool predict = false;
+  std::vector<std::string> meshes;  // empty: every one of pp, dp and tp
+  ContextArguments context;
 };
 
 struct Meshes {
@@ -64,11 +68,18 @@ training::TrainerOptions options_on(const Arguments& args, const training::MeshP
   return options;
 }
 
+// A mesh with fsdp needs a strategy that shards.
+std::string strategy_on(const Arguments& args, const training::MeshPlan& plan) {
+  const bool shards = plan.shape.size(Axis::fsdp) > 1;
+  return shards && !args.inner.starts_with("zero") ? "zero3" : args.inner;
+}
+
 // As planning/ accounts for it.
 planning::Plan planned(const Arguments& args, const training::MeshPlan& plan,
                        autograd::Device device) {
   return training::run_plan(options_on(args, plan), autograd::DType::fp32, device,
-                            plan.data_ranks(), args.inner, ddp::Bucketed::default_bucket_mb, &plan);
+                            plan.data_ranks(), strategy_on(args, plan),
+                            ddp::Bucketed::default_bucket_mb, &plan);
 }
 
 // "pp=2,tp=2": axes of one rank are left out.
@@ -79,8 +90,10 @@ std::string mesh_text(int p, int d, int t) {
   return axes.empty() ? "dp=1" : fmt::format("{}", fmt::join(axes, ","));
 }
 
-training::MeshPlan plan_of(const Arguments& args, const std::string& mesh) {
+training::MeshPlan plan_of(const Arguments& args, const std::string& mesh, int ranks) {
   training::MeshPlan plan{parallel::MeshShape(mesh)};
+  plan.shape.require_ranks(ranks);
+  plan.context = args.context.options();
   plan.sequence_parallel = args.sequence_parallel && plan.shape.size(Axis::tp) > 1;
   const std::int64_t share = args.batch * plan.shape.ranks() / plan.data_ranks();
   const int p = plan.shape.size(Axis::pp);
@@ -92,19 +105,21 @@ training::MeshPlan plan_of(const Arguments& args, const std::string& mesh) {
             share, count);
     training::plan_schedule(plan, args.schedule, count, args.stages_per_rank);
   }
-  require_divisible(plan, args.config(), options_on(args, plan), args.inner);
+  require_divisible(plan, args.config(), options_on(args, plan), strategy_on(args, plan));
   return plan;
 }
 
 // Every mesh of so many ranks: first without a pipeline, from data parallel to tensor parallel.
 Meshes meshes_of(const Arguments& args, int ranks) {
   Meshes meshes;
+  for (const std::string& mesh : args.meshes) meshes.plans.push_back(plan_of(args, mesh, ranks));
+  if (!args.meshes.empty()) return meshes;
   for (int p = 1; p <= ranks; ++p)
     for (int t = 1; t <= ranks / p; ++t) {
       if (ranks % (p * t) != 0) continue;
       const std::string mesh = mesh_text(p, ranks / (p * t), t);
       try {
-        meshes.plans.push_back(plan_of(args, mesh));
+        meshes.plans.push_back(plan_of(args, mesh, ranks));
       } catch (const Error& error) {
         meshes.left_out.push_back(fmt::format("{} is left out: {}", mesh, error.what()));
       }
@@ -114,24 +129,40 @@ Meshes meshes_of(const Arguments& args, int ranks) {
   return meshes;
 }
 
-// The micro-batches of a data rank.
+// These tokens of each sequence.
+Batch part_of(const Batch& batch, const std::vector<transformer::TokenRange>& tokens) {
+  Batch part{.sequences = batch.sequences, .length = 0, .input = {}, .target = {}};
+  for (const auto& [first, count] : tokens) part.length += count;
+  for (std::int64_t sequence = 0; sequence < batch.sequences; ++sequence)
+    for (const auto& [first, count] : tokens)
+      for (std::int64_t i = first; i < first + count; ++i) {
+        const auto at = static_cast<std::size_t>(sequence * batch.length + i);
+        part.input.push_back(batch.input[at]), part.target.push_back(batch.target[at]);
+      }
+  return part;
+}
+
+// The micro-batches of a data rank, and of their tokens those of this rank.
 std::vector<Batch> batches_of(const Arguments& args, int ranks, const training::MeshPlan& plan,
-                              int data_rank) {
+                              const training::MeshStrategy& strategy) {
   const std::int64_t count = std::max(1, plan.schedule.micro_batches);
   const std::int64_t each = args.batch * ranks / plan.data_ranks() / count;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < count; ++i)
-    batches.push_back(args.sequences((data_rank * count + i) * each, each));
+    batches.push_back(part_of(args.sequences((strategy.data_rank() * count + i) * each, each),
+                              strategy.tokens_of(args.sequence)));
   return batches;
 }
+
+using BytesAlong = std::map<Axis, double>;
 
 // What was measured of one mesh: bytes that a rank sends along each axis in a step, the mean of the
 // ranks; and for each pp coordinate the bytes that its ranks hold.
 struct MeshFigures {
   training::MeshPlan plan;
   StepFigures step;
-  double loss = 0;                       // of the last step
-  std::array<double, 3> sent{};          // along tp, dp and pp
+  double loss = 0;  // of the last step
+  BytesAlong sent = {};
   std::vector<double> held = {};         // parameters, gradients and the state of AdamW: the mean
   std::vector<double> activations = {};  // the peak, on the rank with the most
   planning::StepFormula formula = {};
@@ -150,32 +181,39 @@ void add_memory(MeshFigures& figures, const StepMemory& memory, ProcessGroup& wo
   }
 }
 
-// Bytes that this rank has sent along tp, dp and pp.
-std::array<double, 3> sent_by(training::MeshStrategy& strategy) {
-  const auto along = [&](Axis axis) {
-    return static_cast<double>(strategy.mesh().group(axis).traffic().payload_bytes_sent);
+// Bytes that this rank has sent along each axis. Gradients that are averaged along two axes
+// together count for the first.
+BytesAlong sent_by(training::MeshStrategy& strategy) {
+  parallel::DeviceMesh& mesh = strategy.mesh();
+  const auto sent = [](const ProcessGroup& group) {
+    return static_cast<double>(group.traffic().payload_bytes_sent);
   };
+  BytesAlong bytes;
+  for (const parallel::AxisEntry& entry : parallel::all_axes())
+    bytes[entry.axis] = sent(mesh.group(entry.axis));
+  const auto inner = training::gradient_axes(mesh.shape()).inner;
+  if (std::ranges::all_of(inner, [&](Axis axis) { return mesh.size(axis) > 1; }))
+    bytes[inner.front()] += sent(mesh.group(inner));
   const training::PipelineRun* const pipeline = strategy.pipeline();
-  return {along(Axis::tp), along(Axis::dp),
-          pipeline ? static_cast<double>(pipeline->lanes().bytes_sent()) : 0};
+  bytes[Axis::pp] = pipeline ? static_cast<double>(pipeline->lanes().bytes_sent()) : 0;
+  return bytes;
 }
 
 // One mesh, after a step to warm up.
 MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, ProcessGroup& world) {
   const autograd::Device device = device_from(args.device, autograd::DType::fp32);
-  auto made = std::make_unique<training::MeshStrategy>(world, plan, args.config(), args.inner,
-                                                       ddp::Bucketed::default_bucket_mb);
+  auto made = std::make_unique<training::MeshStrategy>(
+      world, plan, args.config(), strategy_on(args, plan), ddp::Bucketed::default_bucket_mb);
   training::MeshStrategy& strategy = *made;
   StepBench bench(world, args.config(), autograd::DType::fp32, device);
-  bench.add(std::move(made), batches_of(args, world.size(), plan, strategy.data_rank()), world);
+  bench.add(std::move(made), batches_of(args, world.size(), plan, strategy), world);
   bench.warm_up(1);
-  const auto before = sent_by(strategy);
+  BytesAlong before = sent_by(strategy);
   MeshFigures figures{.plan = plan, .step = bench.measure(args.steps)[0]};
-  const auto after = sent_by(strategy);
+  BytesAlong after = sent_by(strategy);
   figures.loss = bench.loss(0);
-  for (std::size_t axis = 0; axis < before.size(); ++axis)
-    figures.sent[axis] =
-        over_ranks((after[axis] - before[axis]) / args.steps, ReduceOp::avg, world);
+  for (const auto& [axis, bytes] : after)
+    figures.sent[axis] = over_ranks((bytes - before[axis]) / args.steps, ReduceOp::avg, world);
   add_memory(figures, bench.memory(0), world);
   figures.formula = planning::step_formula(planning::model_from(args.config(), args.model),
                                            planned(args, plan, device), plan.schedule.rank_of);
@@ -208,12 +246,20 @@ Table steps_of(const std::vector<MeshFigures>& all) {
   Table table{{words("mesh", "mesh"), only_in_json("sequence_parallel"), only_in_json("schedule"),
                number("micro-\nbatches", "micro_batches"),
                number("step\n(ms)", "step_ms", fixed(1)), only_in_json("communication_ms"),
-               number("tp", "tp_bytes_sent", mb), in_brackets("formula_tp_bytes_sent", mb),
-               number("dp", "dp_bytes_sent", mb), in_brackets("formula_dp_bytes_sent", mb),
-               number("pp", "pp_bytes_sent", mb), in_brackets("formula_pp_bytes_sent", mb),
                only_in_json("held_bytes"), only_in_json("formula_held_bytes"),
                only_in_json("peak_activations_bytes"),
                only_in_json("estimated_peak_activations_bytes")}};
+  // A column for each axis that a mesh has, the innermost first.
+  const std::vector<parallel::AxisEntry> axes(parallel::all_axes().rbegin(),
+                                              parallel::all_axes().rend());
+  for (const parallel::AxisEntry& entry : axes) {
+    const std::string key = fmt::format("{}_bytes_sent", entry.name);
+    const bool is_shown = std::ranges::any_of(
+        all, [&](const MeshFigures& f) { return f.plan.shape.size(entry.axis) > 1; });
+    table.head.push_back(is_shown ? number(std::string(entry.name), key, mb) : only_in_json(key));
+    table.head.push_back(is_shown ? in_brackets("formula_" + key, mb)
+                                  : only_in_json("formula_" + key));
+  }
   for (const MeshFigures& f : all) {
     double held = 0, held_by_formula = 0, activations = 0, estimated = 0;
     for (std::size_t i = 0; i < f.held.size(); ++i) {
@@ -224,9 +270,12 @@ Table steps_of(const std::vector<MeshFigures>& all) {
     }
     table.rows.push_back({f.plan.shape.text(), f.plan.sequence_parallel, f.plan.schedule_name,
                           std::max(1, f.plan.schedule.micro_batches), f.step.step_seconds * 1e3,
-                          f.step.exposed_seconds * 1e3, f.sent[0], f.formula.tp, f.sent[1],
-                          f.formula.dp, f.sent[2], f.formula.pp, held, held_by_formula, activations,
+                          f.step.exposed_seconds * 1e3, held, held_by_formula, activations,
                           estimated});
+    for (const parallel::AxisEntry& entry : axes) {
+      table.rows.back().push_back(f.sent.at(entry.axis));
+      table.rows.back().push_back(f.formula.sent.at(entry.axis));
+    }
   }
   return table;
 }
@@ -331,6 +380,10 @@ void add_bench_mesh_command(CLI::App& bench) {
          fmt::format("The order of micro-batches in a pipeline: {}, or csv:FILE",
                      pipeline_parallel::schedule_names()))
       ->capture_default_str();
+  option("--mesh AXES", args.meshes,
+         "Meshes to measure, such as dp=2,fsdp=2 or cp=4 [every one of pp, dp and tp]")
+      ->delimiter(' ');
+  args.context.add_to(option);
   option("--micro-batches K", args.micro_batches,
          "Micro-batches of each data rank in a pipeline [--batch times the pp ranks]",
          at_least_one("micro-batch"));

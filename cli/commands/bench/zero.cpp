@@ -80,7 +80,7 @@ planning::StepFormula formula_of(const Arguments& args, const std::string& strat
   planning::StepFormula formula =
       planning::step_formula(planning::model_from(args.config(), args.model),
                              plan_of_strategy(args, {strategy, args.bucket_mb}, ranks, device));
-  if (strategy == "zero1_broadcast") formula.dp *= 1.5;
+  if (strategy == "zero1_broadcast") formula.sent[parallel::Axis::dp] *= 1.5;
   return formula;
 }
 
@@ -104,11 +104,11 @@ BenchResult result_of(const Arguments& args, std::size_t group, const BenchRun& 
     if (!of_group(rows[i])) continue;
     const planning::StepFormula formula = formula_of(args, rows[i].strategy, run.ranks, device);
     const planning::RankMemory& held = formula.memory[0];
-    steps.rows.push_back({rows[i].strategy, rows[i].step_seconds * 1e3,
-                          rows[i].step_seconds / first.step_seconds, rows[i].exposed_seconds * 1e3,
-                          rows[i].bytes_sent, formula.dp, rows[i].bytes_sent,
-                          bytes_of(held, "parameters"), bytes_of(held, "gradients"),
-                          bytes_of(held, "optimizer state"), memory[i].peak_of_all});
+    steps.rows.push_back(
+        {rows[i].strategy, rows[i].step_seconds * 1e3, rows[i].step_seconds / first.step_seconds,
+         rows[i].exposed_seconds * 1e3, rows[i].bytes_sent, formula.sent.at(parallel::Axis::dp),
+         rows[i].bytes_sent, bytes_of(held, "parameters"), bytes_of(held, "gradients"),
+         bytes_of(held, "optimizer state"), memory[i].peak_of_all});
     const Table table = moments_of(rows[i], memory[i], formula);
     all_moments.head = table.head;
     all_moments.rows.insert(all_moments.rows.end(), table.rows.begin(), table.rows.end());

@@ -32,11 +32,14 @@ void PlanOptions::add_to(CLI::App& command, bool files) {
   option("--batch N", batch, "Sequences of a step over all ranks; instead of --micro-batches",
          positive);
   option("--sequence N", given.sequence, "Tokens of a sequence [the model's longest]", positive);
-  option("--zero STAGE", given.zero, "Stage of ZeRO over the axis dp, 0 to 3 [0]", in_range(0, 3));
+  option("--zero STAGE", given.zero,
+         "Stage of ZeRO over fsdp, or dp in a mesh without it, 0 to 3 [0; with fsdp 3]",
+         in_range(0, 3));
   option("--recompute NAME", recompute,
          "Activations to compute again: none, selective, full [none]", one_of(recompute_names()));
   option.flag("--sequence-parallel", given.sequence_parallel,
               "Divide what tensor parallel leaves whole by the sequence");
+  context.add_to(option);
   for (const auto& [name, value, what] : {std::tuple("--parameters", &parameters, "parameters"),
                                           std::tuple("--gradients", &gradients, "gradients"),
                                           std::tuple("--activations", &activations, "activations")})
@@ -68,6 +71,7 @@ Plan PlanOptions::plan(const Model& of) const {
   const auto named = std::ranges::find(recompute_names(), recompute);
   plan.recompute = static_cast<Recompute>(named - recompute_names().begin());
   plan.types = types();
+  plan.context = context.options();
   if (batch > 0) {
     const std::int64_t at_once = plan.mesh.data_ranks() * plan.micro_batch;
     require(batch % at_once == 0,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/commands/options/cli11_names.hpp"
+#include "cli/commands/options/context_options.hpp"
 #include "planning/plan.hpp"
 
 namespace ringside::cli {
@@ -14,6 +15,7 @@ struct PlanOptions {
   std::string parameters, gradients, activations;  // types; empty: the model's default
   std::int64_t batch = 0;                          // 0: as the micro-batches make it
   planning::Plan given{.sequence = 0};             // what options fill directly
+  ContextArguments context;
 
   // Declares all of them. With `files`, --schedule also takes csv:FILE.
   void add_to(CLI::App& command, bool files = false);

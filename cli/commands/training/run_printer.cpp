@@ -42,7 +42,8 @@ void RunPrinter::print_waiting() const {
   fmt::print("waited   {:.1f} s on rank 0: {}\n", waited, fmt::join(parts, ", "));
   // The strategy divides the work along dp: its advice helps if most is waited for there.
   const auto longest = std::ranges::max_element(by_axis, {}, &training::SecondsAlong::second);
-  if (longest->first == "dp") fmt::print("         dp: {}\n", waits_in_words(strategy_));
+  if (longest->first == "dp" || longest->first == "fsdp")
+    fmt::print("         {}: {}\n", longest->first, waits_in_words(strategy_));
 }
 
 void RunPrinter::print_summary(std::optional<double> validation) const {

@@ -145,10 +145,17 @@ void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
 void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
   if (args.sequence_parallel && !args.mesh)
     throw UsageError("--sequence-parallel needs a mesh: add --mesh tp=2, for example");
+  const bool has_context =
+      args.mesh && parallel::MeshShape(*args.mesh).size(parallel::Axis::cp) > 1;
+  for (const char* flag : {"--context", "--token-order"})
+    if (args.has(flag) && !has_context)
+      throw UsageError(
+          fmt::format("{} needs context parallel: add --mesh cp=2, for example", flag));
   if (!args.mesh) return;
   plan.mesh = training::MeshPlan{parallel::MeshShape(*args.mesh), args.sequence_parallel};
+  plan.mesh->context = args.context.options();
   plan.mesh->shape.require_ranks(ranks);
-  if (plan.divides_model() && plan.sample_tokens > 0)
+  if ((plan.divides_model() || has_context) && plan.sample_tokens > 0)
     throw UsageError(
         "generation on a mesh is not supported: leave out --sample, save the model with --save DIR "
         "and run ringside generate --init DIR");
@@ -170,11 +177,20 @@ void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine
                 TrainingPlan& plan) {
   plan.device = device_from(args.device, plan.dtype);
   require_processes_for(args.device, {args.ranks.backend}, ranks);
-  const int data_ranks = plan.data_ranks(ranks);
-  if (!args.has("--parallel")) plan.strategy = data_ranks == 1 ? "single" : "flat";
-  if (plan.strategy == "single" && data_ranks > 1) {
+  if (plan.mesh && plan.mesh->shape.size(parallel::Axis::cp) > 1 &&
+      plan.device != autograd::Device::cpu) {
+    auto& exchange = plan.mesh->context.exchange;
+    if (!args.has("--context")) exchange = context_parallel::Exchange::all_gather;
+    if (exchange == context_parallel::Exchange::ring)
+      throw UsageError(
+          "--context ring merges blocks on the CPU only: choose all_gather or ulysses");
+  }
+  const int copies = plan.mesh ? plan.mesh->gradient_ranks() : ranks;
+  const bool shards = plan.mesh && plan.mesh->shape.size(parallel::Axis::fsdp) > 1;
+  if (!args.has("--parallel")) plan.strategy = shards ? "zero3" : copies == 1 ? "single" : "flat";
+  if (plan.strategy == "single" && copies > 1) {
     throw UsageError(fmt::format(
-        "--parallel single trains on one rank, not on {}: choose another strategy", data_ranks));
+        "--parallel single trains on one rank, not on {}: choose another strategy", copies));
   }
   training::find_strategy(
       plan.strategy);  // what is wrong with a library is said before ranks start

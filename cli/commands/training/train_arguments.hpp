@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "cli/commands/options/context_options.hpp"
 #include "cli/commands/training/device_option.hpp"
 #include "cli/commands/training/training_plan.hpp"
 #include "cli/launcher/ranks.hpp"
@@ -24,6 +25,7 @@ struct TrainArguments {
   std::optional<std::int64_t> eval_batches;
   std::optional<int> threads, stages_per_rank;
   bool sequence_parallel = false;
+  ContextArguments context;
 
   bool has(const std::string& option) const { return given.contains(option); }
 };

@@ -45,6 +45,24 @@ void check_memory(const nlohmann::json& row, int pipeline_ranks) {
 
 }  // namespace
 
+// The norm and the loss, a few numbers, are in no formula.
+TEST_CASE("bench mesh measures the meshes that are named, with shards, copies and sequences") {
+  const BenchOutcome bench =
+      bench_mesh({"-n", "4", "--batch", "2", "--mesh", "dp=2,fsdp=2", "--mesh", "fsdp=2,tp=2",
+                  "--mesh", "fsdp=2,cp=2", "--mesh", "cp=2,tp=2", "--parallel", "zero2"});
+  REQUIRE(bench.rows.size() == 4);
+  for (const auto& row : bench.rows) {
+    CAPTURE(row["mesh"]);
+    for (const char* axis : {"dp", "fsdp", "cp", "tp"}) {
+      CAPTURE(axis);
+      const auto sent = row[std::string(axis) + "_bytes_sent"].get<double>(),
+                 formula = row["formula_" + std::string(axis) + "_bytes_sent"].get<double>();
+      CHECK((sent > 0) == contains("," + row["mesh"].get<std::string>(), "," + std::string(axis)));
+      CHECK(sent == doctest::Approx(formula).epsilon(0.01));
+    }
+  }
+}
+
 TEST_CASE("bench mesh measures data, tensor and pipeline parallel ranks beside the formulas") {
   const BenchOutcome bench = bench_mesh({"-n", "2", "--batch", "2"});
   REQUIRE(bench.rows.size() == 3);

@@ -180,8 +180,6 @@ TEST_CASE("wrong arguments get one sentence") {
         "data-parallel ranks\n");
   CHECK(error_of({"--model", "lab", "--mesh", "tp=3"}) ==
         "ringside: the 16 heads of lab do not divide by tp=3\n");
-  CHECK(error_of({"--model", "lab", "--mesh", "fsdp=2,dp=2", "--zero", "3"}) ==
-        "ringside: both --zero 3 and the axis fsdp shard the parameters: leave out one of them\n");
   CHECK(
       error_of({"--ask", "fsdp-devices", "--model", "xxl", "--tokens", "100000"}) ==
       "ringside: half of the activations of 100000 tokens take 877.4 GB, more than the 80 GB of a "

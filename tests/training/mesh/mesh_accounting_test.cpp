@@ -11,6 +11,8 @@
 //           divided sequences  the same, and the norms' gradients      2 (t-1)/t (2 L + 1) d e
 //     dp    bucketed           this rank's gradients                          2 (p-1)/p n
 //           zero1              the same, padded                               2 (p-1)/p n
+//           with fsdp          a shard of the gradients                       2 (p-1)/p n / fsdp
+//     fsdp  zero1, zero2       this rank's gradients, then parameters         2 (p-1)/p n
 //
 // Chunks of a ring differ by one element where p does not divide them, so the ranks of an axis are
 // added up: then the formulas hold to the byte.
@@ -34,7 +36,7 @@ collectives::GroupOptions ring() {
 
 struct Measured {
   // Of one step, of all ranks of the mesh together.
-  std::uint64_t tp = 0, dp = 0, model = 0;
+  std::uint64_t tp = 0, dp = 0, fsdp = 0, model = 0;
 };
 
 // The second step: the first one may allocate.
@@ -53,6 +55,7 @@ Measured bytes_of_step(const Problem& problem, const MeshCase& mesh) {
           auto& of = strategy->mesh();
           return Measured{of.group(Axis::tp).traffic().payload_bytes_sent,
                           of.group(Axis::dp).traffic().payload_bytes_sent,
+                          of.group(Axis::fsdp).traffic().payload_bytes_sent,
                           of.model_group().traffic().payload_bytes_sent};
         };
         const Measured before = sent();
@@ -61,6 +64,7 @@ Measured bytes_of_step(const Problem& problem, const MeshCase& mesh) {
         const std::lock_guard lock(guard);
         all.tp += after.tp - before.tp;
         all.dp += after.dp - before.dp;
+        all.fsdp += after.fsdp - before.fsdp;
         all.model += after.model - before.model;
       },
       ring());
@@ -152,6 +156,42 @@ TEST_CASE("bytes along dp are those of this rank's part of the gradients, and on
   }
 }
 
+// A step reduces whole gradients along fsdp and gathers whole parameters, and along dp it averages
+// one shard. Only the loss and padding are beside that.
+TEST_CASE("bytes along fsdp are those of the whole model, along dp those of a shard") {
+  Problem problem;
+  problem.layers = 3;
+  problem.steps = 2;
+  const Model model(problem.config(), problem.dtype);
+  std::uint64_t bytes = 0;
+  for (const auto& [name, tensor] : model.named_parameters())
+    bytes += static_cast<std::uint64_t>(tensor.elements()) * 8;
+  for (const auto& [mesh, copies, shards] :
+       std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>{
+           {"dp=2,fsdp=2", 2, 2}, {"dp=2,fsdp=3", 2, 3}, {"fsdp=2,dp=3", 3, 2}, {"fsdp=4", 1, 4}})
+    for (const std::string inner : {"zero1", "zero2", "zero3"}) {
+      CAPTURE(mesh);
+      CAPTURE(inner);
+      const Measured sent = bytes_of_step(problem, {mesh, inner});
+      const std::uint64_t padded = static_cast<std::uint64_t>(
+          zero::ShardPlan(ddp::plan_buckets(model, bucket_mb), 0, static_cast<int>(shards))
+              .padded_bytes());
+      // All ranks of a shard group together: (n-1)/n for each of them; the loss; and the squares of
+      // each parameter's gradient, unless they are added up over the world.
+      const transformer::ParameterTable table(problem.config());
+      const auto entries = table.entries().size();
+      const std::uint64_t loss = copies * 2 * (shards - 1) * 8 * (1 + (copies > 1 ? entries : 0));
+      if (inner == "zero3") {
+        // Blocks are gathered twice and the edges once.
+        CHECK(sent.fsdp > copies * (shards - 1) * 2 * bytes);
+        CHECK(sent.fsdp < copies * (shards - 1) * 3 * (bytes + bytes / 20));
+      } else {
+        CHECK(sent.fsdp == copies * (shards - 1) * 2 * padded + loss);
+      }
+      CHECK(sent.dp == (copies - 1) * 2 * (bytes + shards * 8));
+    }
+}
+
 TEST_CASE("parameters, gradients and state of a rank are the table's bytes") {
   Problem problem;
   problem.layers = 3;
@@ -214,6 +254,13 @@ TEST_CASE("the memory of a plan is what the ledger of each rank has at its peak"
                                                     {"dp=2,tp=2", "zero1", false},
                                                     {"dp=2,tp=2", "zero2", false},
                                                     {"dp=2,tp=2", "zero3", false},
+                                                    {"dp=2,fsdp=2", "zero1", false},
+                                                    {"dp=2,fsdp=2", "zero2", false},
+                                                    {"dp=2,fsdp=2", "zero3", false},
+                                                    {"fsdp=2,tp=2", "zero3", false},
+                                                    {"cp=2", "bucketed", false},
+                                                    {"cp=2", "zero3", false},
+                                                    {"fsdp=2,cp=2", "zero2", false},
                                                     {"tp=2", "single", false},
                                                     {"tp=4", "single", true}})
     for (const bool tied : {false, true}) {

@@ -28,6 +28,14 @@ inline Bits bits_of(const ParallelStrategy::LocalParameters& local,
   return bits;
 }
 
+// Whether two ranks hold the same shards: those of other coordinates along the inner axes hold
+// others.
+inline bool same_shards(const parallel::MeshShape& shape, int a, int b) {
+  for (const Axis axis : training::gradient_axes(shape).inner)
+    if (shape.coordinate(a, axis) != shape.coordinate(b, axis)) return false;
+  return true;
+}
+
 // Ranks that hold the same elements of a parameter must hold the same bits.
 inline void check_copies(const MeshCase& mesh, const Config& config, bool sharded,
                          const std::vector<Bits>& bits) {
@@ -37,7 +45,7 @@ inline void check_copies(const MeshCase& mesh, const Config& config, bool sharde
   int compared = 0, tied = 0;
   for (int a = 0; a < shape.ranks(); ++a)
     for (int b = a + 1; b < shape.ranks(); ++b) {
-      if (sharded && shape.coordinate(a, Axis::dp) != shape.coordinate(b, Axis::dp)) continue;
+      if (sharded && !same_shards(shape, a, b)) continue;
       const auto part_a = training::part_of_rank(plan, config, a),
                  part_b = training::part_of_rank(plan, config, b);
       for (const ParameterEntry& entry : table.entries()) {
@@ -61,7 +69,8 @@ inline void check_copies(const MeshCase& mesh, const Config& config, bool sharde
   const bool has_tied_copies =
       config.tied_head && !rank_of.empty() && rank_of.front() != rank_of.back();
   const bool has_copies =
-      shape.size(Axis::tp) > 1 || has_tied_copies || (shape.size(Axis::dp) > 1 && !sharded);
+      shape.size(Axis::tp) > 1 || has_tied_copies ||
+      (sharded ? shape.size(training::gradient_axes(shape).copies) > 1 : plan.gradient_ranks() > 1);
   if (has_copies) CHECK(compared > 0);
   if (has_tied_copies) CHECK(tied > 0);
 }
@@ -87,6 +96,8 @@ inline void check(const Problem& problem, const MeshCase& given, const History& 
   CAPTURE(mesh.inner);
   CAPTURE(mesh.sequence_parallel);
   CAPTURE(mesh.transport);
+  CAPTURE(name_of(mesh.context.exchange));
+  CAPTURE(name_of(mesh.context.order));
   CAPTURE(problem.kv_heads);
   CAPTURE(problem.tied);
   CAPTURE(problem.accumulate);
@@ -127,7 +138,7 @@ inline std::int64_t micro_batches_for(const std::string& schedule,
                                       const parallel::MeshShape& shape) {
   const int ranks = shape.size(Axis::pp);
   if (ranks == 1) return 1;
-  const std::int64_t share = 24 / shape.size(Axis::dp);
+  const std::int64_t share = 24 / shape.data_ranks();
   for (const pipeline_parallel::Generator& generator : pipeline_parallel::all_generators())
     for (const std::int64_t count : {4, 6, 8, 3, 12, 2})
       if (generator.name == schedule && share % count == 0 &&

@@ -39,6 +39,7 @@ struct Problem {
   training::OptimizerKind optimizer = training::OptimizerKind::sgd;
   bool checkpoint_activations = false;
   double learning_rate = 0.3;
+  std::int64_t sequence = 12;
 
   Config config() const {
     return {.vocabulary = 257,
@@ -47,7 +48,7 @@ struct Problem {
             .heads = 12,
             .kv_heads = kv_heads,
             .d_ff = 24,
-            .sequence = 12,
+            .sequence = sequence,
             .tied_head = tied};
   }
 
@@ -57,7 +58,7 @@ struct Problem {
     options.batch = 24;
     options.accumulate = accumulate;
     options.checkpoint_activations = checkpoint_activations;
-    options.sequence = 12;
+    options.sequence = sequence;
     options.optimizer = optimizer;
     options.learning_rate = learning_rate;
     options.min_learning_rate = learning_rate / 3;
@@ -66,7 +67,8 @@ struct Problem {
   }
 
   auto key() const {
-    return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer, learning_rate);
+    return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer, learning_rate,
+                      sequence);
   }
 };
 
@@ -80,10 +82,12 @@ struct MeshCase {
   std::int64_t micro_batches = 1;  // of the problem, for the schedule
   int stages_per_rank = 0;         // the schedule's default
   std::string transport = "threads";
+  context_parallel::ContextOptions context = {};
 
   training::MeshPlan plan() const {
     training::MeshPlan plan{parallel::MeshShape(mesh), sequence_parallel};
     training::plan_schedule(plan, schedule, micro_batches, stages_per_rank);
+    plan.context = context;
     return plan;
   }
 };

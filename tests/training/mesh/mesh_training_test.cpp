@@ -18,6 +18,23 @@ TEST_CASE("mesh: the other strategies, and micro-batches, on two by two ranks") 
   check(problem, {"tp=4", "single", true}, 1e-12);
 }
 
+// fsdp shards, and dp copies: HSDP.
+TEST_CASE("mesh: shards along fsdp, copies along dp, with every stage of ZeRO") {
+  Problem problem;
+  problem.layers = 3;
+  problem.steps = 4;
+  problem.kv_heads = 2;
+  problem.tied = true;
+  for (const std::string mesh :
+       {"fsdp=2", "fsdp=3", "dp=2,fsdp=2", "fsdp=2,dp=2", "dp=3,fsdp=2", "fsdp=2,tp=2",
+        "dp=2,fsdp=2,tp=2", "tp=2,fsdp=2,dp=2", "dp=2,fsdp=4", "pp=2,dp=2,fsdp=2"})
+    for (const std::string inner : {"zero1", "zero2", "zero3"}) {
+      const std::int64_t share = 24 / parallel::MeshShape(mesh).data_ranks();
+      problem.accumulate = mesh[0] == 'p' ? 2 : inner != "zero2" ? 1 : share % 3 == 0 ? 3 : 2;
+      check(problem, {mesh, inner, mesh.find("tp") != mesh.npos && inner == "zero2"}, 1e-12);
+    }
+}
+
 // Sub-groups, lanes and asynchronous sends over sockets and shared memory.
 TEST_CASE("mesh: over threads, tcp and shm, on 2, 3, 4 and 8 ranks") {
   for (const char* const transport : {"threads", "tcp", "shm"}) {
@@ -31,6 +48,7 @@ TEST_CASE("mesh: over threads, tcp and shm, on 2, 3, 4 and 8 ranks") {
                                                       {"pp=3", "single", false, "interleaved"},
                                                       {"pp=2,tp=2", "single", true, "zb_h1"},
                                                       {"dp=2,tp=2", "zero3", true},
+                                                      {"dp=2,fsdp=2", "zero2"},
                                                       {"pp=2,dp=2,tp=2", "zero1", true, "1f1b"}}) {
       MeshCase mesh = each;
       mesh.transport = transport;

@@ -90,6 +90,40 @@ TEST_CASE("train: a mesh says before the run what each kind of stage needs") {
                  "4 ranks of"));
 }
 
+// fsdp shards by zero3 if --parallel does not say otherwise; cp exchanges by a ring in zigzag
+// order.
+TEST_CASE("train: shards, copies and divided sequences give the same numbers as one rank") {
+  const Training training({"--steps", "4", "--dtype", "fp64", "--optimizer", "sgd"});
+  const Outcome alone =
+      training.run({"--save", training.path("alone").string(), "--eval-every", "2"});
+  CHECK(alone.err == "");
+  const auto held_out = [](const Outcome& run) {
+    return run.out.substr(run.out.find("held out ")).substr(0, 40);
+  };
+  for (const auto& [mesh, says, more] : std::vector<std::tuple<std::string, std::string, Command>>{
+           {"fsdp=2,tp=2", "mesh fsdp=2,tp=2, zero3", {}},
+           {"dp=2,fsdp=2", "mesh dp=2,fsdp=2, zero2", {"--parallel", "zero2"}},
+           {"cp=2,tp=2", "mesh cp=2,tp=2, ring, zigzag order, flat", {}},
+           {"fsdp=2,cp=2",
+            "mesh fsdp=2,cp=2, all_gather, contiguous order, zero3",
+            {"--context", "all_gather", "--token-order", "contiguous"}},
+           {"dp=2,cp=2",
+            "mesh dp=2,cp=2, ulysses, zigzag order, bucketed",
+            {"--context", "ulysses", "--parallel", "bucketed"}}}) {
+    CAPTURE(mesh);
+    Command options = {"-n",           "4",      "--mesh",
+                       mesh,           "--save", training.path("mesh").string(),
+                       "--eval-every", "2",      "--overwrite"};
+    options.insert(options.end(), more.begin(), more.end());
+    const Outcome run = training.run(options);
+    CHECK(run.err == "");
+    CHECK(contains(run.out, says));
+    CHECK(largest_difference_of(training.path("alone") / "model.safetensors",
+                                training.path("mesh") / "model.safetensors") < 1e-12);
+    CHECK(held_out(run) == held_out(alone));
+  }
+}
+
 TEST_CASE("train: what a mesh cannot divide is refused with what would fit") {
   const Training training({"--steps", "2"});
   CHECK(contains(refusal(training, {"-n", "4", "--mesh", "tp=2"}),
@@ -113,6 +147,23 @@ TEST_CASE("train: what a mesh cannot divide is refused with what would fit") {
   CHECK(contains(refusal(training, {"-n", "2", "--mesh", "tp=2", "--sample", "5"}),
                  "generation on a mesh is not supported: leave out --sample, save the model with "
                  "--save DIR and run ringside generate --init DIR"));
+  CHECK(contains(refusal(training, {"-n", "2", "--mesh", "fsdp=2", "--parallel", "bucketed"}),
+                 "the ranks of fsdp in --mesh fsdp=2 shard the state, and --parallel bucketed "
+                 "shards nothing: choose zero1, zero2 or zero3, or name the axis dp"));
+  CHECK(contains(refusal(training, {"-n", "2", "--mesh", "dp=2", "--context", "ring"}),
+                 "--context needs context parallel: add --mesh cp=2, for example"));
+  CHECK(contains(refusal(training, {"-n", "2", "--token-order", "zigzag"}),
+                 "--token-order needs context parallel: add --mesh cp=2, for example"));
+  CHECK(contains(refusal(training, {"-n", "2", "--mesh", "cp=2", "--sequence", "10"}),
+                 "sequences of 10 tokens do not divide into 4 equal pieces, which zigzag order "
+                 "needs on 2 context-parallel ranks: choose a --sequence that is a multiple of 4"));
+  CHECK(contains(refusal(training, {"-n", "2", "--mesh", "cp=2", "--parallel", "single"}),
+                 "--parallel single trains on one rank, not on 2: choose another strategy"));
+  CHECK(contains(refusal(training, {"-n", "2", "--mesh", "cp=2", "--sample", "5"}),
+                 "generation on a mesh is not supported"));
+  CHECK(contains(
+      refusal(training, {"-n", "2", "--mesh", "cp=2", "--context", "ring", "--device", "emulated"}),
+      "--context ring merges blocks on the CPU only: choose all_gather or ulysses"));
   CHECK(contains(refusal(training, {"-n", "6", "--mesh", "dp=3,tp=2", "--batch", "10"}),
                  "10 sequences"));
   CHECK(contains(refusal(training, {"-n", "2", "--mesh", "tp=2", "--memory-limit", "0.00001"}),
@@ -121,36 +172,41 @@ TEST_CASE("train: what a mesh cannot divide is refused with what would fit") {
 
 TEST_CASE("train: a rank of a mesh that dies is named with its coordinates") {
   const Training training({});
-  Program program({ringside_binary,
-                   "train",
-                   "--data",
-                   training.path("text.txt").string(),
-                   "--d-model",
-                   "16",
-                   "--layers",
-                   "1",
-                   "--heads",
-                   "2",
-                   "--d-ff",
-                   "20",
-                   "--sequence",
-                   "12",
-                   "--batch",
-                   "12",
-                   "--threads",
-                   "1",
-                   "--steps",
-                   "100000",
-                   "-n",
-                   "4",
-                   "--mesh",
-                   "dp=2,tp=2",
-                   "--parallel",
-                   "bucketed"});
-  REQUIRE(program.wait_for("step      1/100000", Seconds(30)));
-  for (const pid_t process : program.processes_of_rank(3)) ::kill(process, SIGKILL);
-  const Outcome outcome = program.wait();
-  CHECK(contains(outcome.err, "rank 3 (dp=1,tp=1) was killed by signal 9 (SIGKILL)"));
-  CHECK(outcome.exit_code == 137);
-  CHECK(outcome.survivors == "");
+  for (const auto& [mesh, place] :
+       std::vector<std::pair<std::string, std::string>>{{"dp=2,tp=2", "dp=1,tp=1"},
+                                                        {"fsdp=2,cp=2", "fsdp=1,cp=1"},
+                                                        {"dp=2,fsdp=2", "dp=1,fsdp=1"}}) {
+    CAPTURE(mesh);
+    Program program({ringside_binary,
+                     "train",
+                     "--data",
+                     training.path("text.txt").string(),
+                     "--d-model",
+                     "16",
+                     "--layers",
+                     "1",
+                     "--heads",
+                     "2",
+                     "--d-ff",
+                     "20",
+                     "--sequence",
+                     "12",
+                     "--batch",
+                     "12",
+                     "--threads",
+                     "1",
+                     "--steps",
+                     "100000",
+                     "-n",
+                     "4",
+                     "--mesh",
+                     mesh});
+    REQUIRE(program.wait_for("step      1/100000", Seconds(30)));
+    for (const pid_t process : program.processes_of_rank(3)) ::kill(process, SIGKILL);
+    const Outcome outcome = program.wait();
+    CHECK(
+        contains(outcome.err, fmt::format("rank 3 ({}) was killed by signal 9 (SIGKILL)", place)));
+    CHECK(outcome.exit_code == 137);
+    CHECK(outcome.survivors == "");
+  }
 }
