@@ -44,8 +44,11 @@ void scores_of(const Tensor& q, const T* q_head, const Tensor& k, const T* k_hea
 // logarithm replaces log_sum. Returns the factor of the output that was there.
 template <class T>
 T merge_row(T* row, std::int64_t visible, std::int64_t width, T& log_sum) {
-  const T largest = *std::max_element(row, row + visible);
+  T largest = row[0];
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t j = 0; j < visible; ++j) largest = largest < row[j] ? row[j] : largest;
   T total = 0;
+#pragma omp simd reduction(+ : total)
   for (std::int64_t j = 0; j < visible; ++j) {
     row[j] = fast_exp(row[j] - largest);
     total += row[j];
@@ -53,6 +56,7 @@ T merge_row(T* row, std::int64_t visible, std::int64_t width, T& log_sum) {
   const T here = largest + std::log(total), before = log_sum, top = std::max(here, before);
   log_sum = top + std::log(std::exp(here - top) + std::exp(before - top));
   const T scale = std::exp(largest - log_sum);
+#pragma omp simd
   for (std::int64_t j = 0; j < visible; ++j) row[j] *= scale;
   std::fill(row + visible, row + width, T(0));
   return std::exp(before - log_sum);
@@ -183,6 +187,7 @@ void add_attention_block_gradients(const Tensor& q_stored, const Tensor& k_store
               const std::int64_t visible = causal ? begin + r + 1 : width;
               T *const p_row = p + r * width, *const dp_row = dp + r * width;
               const T shift = log_sum[begin + r], less = row_delta[begin + r];
+#pragma omp simd
               for (std::int64_t j = 0; j < visible; ++j) {
                 p_row[j] = fast_exp(p_row[j] - shift);
                 dp_row[j] = p_row[j] * (dp_row[j] - less) * scale;

@@ -1,8 +1,8 @@
 // MeshStrategy: the parallel strategy of `ringside train --mesh`. Matrices are divided along tp and
 // layers along pp; along dp or fsdp an ordinary data-parallel strategy averages gradients.
 //
-//     a step    backward            the inner strategy averages along fsdp, or dp without fsdp, and cp
-//               inner finish
+//     a step    backward            the inner strategy averages along fsdp, or dp without fsdp, and
+//               inner finish        along cp
 //               copies              with fsdp: along dp, what the inner strategy left on this rank
 //               sums                over ranks that hold copies of the same elements, but saw
 //                                   different tokens, heads or layers:

@@ -160,6 +160,9 @@ std::string plan_text(const Plan& plan, bool has_blocks) {
   std::string text = plan.mesh.text();
   if (plan.mesh.ranks() > 1) text += fmt::format(" ({} devices)", plan.mesh.ranks());
   if (plan.zero > 0) text += fmt::format(", ZeRO stage {}", plan.zero);
+  if (plan.mesh.size(parallel::Axis::cp) > 1)
+    text +=
+        fmt::format(", {}, {} order", name_of(plan.context.exchange), name_of(plan.context.order));
   if (!has_blocks) return text;
   text += fmt::format(", {} of {} of {} tokens", counted(plan.micro_batches, "micro-batch"),
                       counted(plan.micro_batch, "sequence"), plan.sequence);
@@ -244,6 +247,9 @@ Json plan_json(const planning::Model& model, const planning::Machine& machine, c
 Json account_json(const Account& account) {
   const Plan& plan = account.plan;
   Json json = plan_json(account.model, account.machine, plan);
+  if (plan.mesh.size(parallel::Axis::cp) > 1)
+    json.update({{"context", name_of(plan.context.exchange)},
+                 {"token_order", name_of(plan.context.order)}});
   json.update({{"zero", plan.zero},
                {"recompute", name_of(plan.recompute)},
                {"sequence_parallel", plan.sequence_parallel},

@@ -108,6 +108,27 @@ TEST_CASE("every model and machine of the list can be accounted for") {
   }
 }
 
+// 32 blocks of 8 key heads of 128, 32768 tokens in bf16: S = 32768 * 2 * 1024 * 2 bytes of keys and
+// values. A rank sends 3/4 S in forward; 3/4 S, and 4/4 S in fp32, in backward.
+TEST_CASE("context parallel, and copies of shards, are accounted for") {
+  const auto sent = [](std::vector<std::string> options, const std::string& axis) {
+    options.insert(options.begin(), {"--model", "llama3-8b", "--sequence", "32768", "--json", "-"});
+    const auto json = nlohmann::json::parse(account(options).out);
+    double bytes = 0;
+    for (const auto& each : json.at("traffic"))
+      if (each.at("axis") == axis) bytes += each.at("sent_bytes").get<double>();
+    return bytes;
+  };
+  const double s = 32768.0 * 2 * 1024 * 2;
+  CHECK(sent({"--mesh", "fsdp=4,cp=4"}, "cp") == doctest::Approx(32 * s * (0.75 + 0.75 + 2)));
+  CHECK(sent({"--mesh", "fsdp=4,cp=4", "--context", "all_gather"}, "cp") ==
+        doctest::Approx(32 * s * 1.5));
+  CHECK(sent({"--mesh", "fsdp=4,cp=4", "--context", "ulysses"}, "cp") ==
+        doctest::Approx(32 * 2 * 0.75 * (2 * 4096 + 2 * 1024) * 2 * 32768 / 4));
+  // 8,030,261,248 parameters in 4 x 4 shards, two copies of each.
+  CHECK(sent({"--mesh", "dp=2,fsdp=4,cp=4"}, "dp") == doctest::Approx(8030261248.0 / 16 * 2));
+}
+
 TEST_CASE("--fit lists meshes, or says how much memory would do") {
   const std::string fits =
       output_of({"--model", "llama3-8b", "--fit", "--devices", "16", "--memory", "80GB"});

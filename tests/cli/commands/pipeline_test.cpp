@@ -159,6 +159,14 @@ TEST_CASE("the pictures of docs/pipeline_parallel.md are what the program draws"
   }
 }
 
+TEST_CASE("the picture of docs/context_parallel.md is what the program draws") {
+  const TemporaryFile svg(".svg");
+  CHECK(ringside_with({"step", "context", "-n", "4", "--zigzag", "--svg", svg.path}).exit_code ==
+        0);
+  CHECK_MESSAGE(read_file(svg.path) == read_file(RINGSIDE_DOCS "/context_zigzag.svg"),
+                "draw it again: ringside step context -n 4 --zigzag --svg docs/context_zigzag.svg");
+}
+
 TEST_CASE("step pipeline draws, and writes files that it reads again") {
   const TemporaryFile csv(".csv"), svg(".svg"), json(".json");
   const Outcome outcome =

@@ -62,6 +62,7 @@ TEST_CASE(
                                     {"pp=2,cp=2", "zero3", "zb_v", false, 4},
                                     {"pp=3,cp=2", "bucketed", "gpipe", false, 3},
                                     {"pp=2,cp=2,tp=2", "bucketed", "1f1b", true, 2},
+                                    {"pp=2,fsdp=2,cp=2,tp=2", "zero3", "1f1b", true, 2},
                                     {"pp=2,dp=2,cp=2", "zero1", "1f1b", false, 2}};
   std::size_t turn = 0;
   for (const Mesh& mesh : meshes)
