@@ -28,7 +28,6 @@ list(APPEND stand_alone
   autograd/ops/reduce.cpp
   planning/formulas/work.cpp
   cli/commands/account.cpp
-  cli/pictures/account/account_page.cpp
   cli/bench/plot.cpp
   cli/bench/report.cpp
   exercises/judge/ddp/order_of_calls.cpp

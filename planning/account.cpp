@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "planning/formulas/activations.hpp"
+#include "planning/formulas/bounds.hpp"
 #include "planning/formulas/communication.hpp"
+#include "planning/formulas/devices.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/pipeline.hpp"
 #include "planning/formulas/state.hpp"
@@ -32,6 +35,8 @@ class Accountant {
   void work();
   void traffic();
   void time();
+  void devices();
+  void least_batch();
 
  private:
   void section(const std::string& title) { account_.derivation.push_back({title, {}}); }
@@ -285,6 +290,42 @@ void Accountant::time() {
   rows.push_back({"optimizer (memory bandwidth)", update.value()});
 }
 
+// How many devices would do under FSDP alone, each with the activations of one micro-batch.
+void Accountant::devices() {
+  section("Devices");
+  const Quantity state("M_state", account_.state_bytes), memory("M_device", machine_.memory);
+  put(devices_for_state(state, memory));
+  if (!model_.has_blocks()) return;
+  Plan alone = plan_;
+  alone.mesh = {}, alone.sequence_parallel = false;
+  const Term block = put(block_activations(model_, alone));
+  const Term kept = put({"A_alone", "activations of a device's micro-batch, all blocks",
+                         Quantity("L", model_.layers) * block, Unit::bytes, block.source});
+  if (kept.value() / 2 >= memory.value()) return;
+  const Term count = put(fsdp_devices(state, kept, memory));
+  put(fsdp_bytes(state, kept, Quantity("N", count.value())));
+}
+
+// Which batch is large enough to hide what FSDP and tensor parallel send.
+void Accountant::least_batch() {
+  const SplitInput split{
+      .width = static_cast<double>(model_.d_model),
+      .inner = static_cast<double>(model_.d_ff),
+      .fsdp = static_cast<double>(plan_.mesh.size(Axis::fsdp)),
+      .tensor = t_.value(),
+      .peak = machine_.peak,
+      .bandwidth = machine_.levels.front().bytes_per_second * machine_.levels.front().efficiency,
+      .torus_fsdp = plan_.torus_fsdp,
+      .torus_tensor = plan_.torus_tp};
+  if (split.fsdp == 1 || split.tensor == 1 || model_.d_ff == 0) return;
+  section("Least batch, for two matrices of a block, forward");
+  for (const Term& term : {split_compute_seconds(split, account_.tokens), split_fsdp_seconds(split),
+                           split_tensor_seconds(split, account_.tokens),
+                           tokens_if_overlapped(split), tokens_if_added(split),
+                           tokens_at_best_split(split), best_fsdp(split), largest_tensor(split)})
+    put(term);
+}
+
 }  // namespace
 
 double Account::most_memory() const {
@@ -305,10 +346,12 @@ Account account(const Model& model, const Plan& plan, const Machine& machine) {
   Accountant accountant(result);
   accountant.parameters();
   accountant.memory();
+  accountant.devices();
   if (!model.has_blocks()) return result;
   accountant.work();
   accountant.traffic();
   accountant.time();
+  accountant.least_batch();
   return result;
 }
 

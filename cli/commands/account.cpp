@@ -13,8 +13,7 @@
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/plan_options.hpp"
 #include "cli/pictures/account/account.hpp"
-#include "cli/pictures/account/account_page.hpp"
-#include "cli/pictures/account/account_questions.hpp"
+#include "cli/pictures/account/account_report.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/report/report.hpp"
@@ -29,13 +28,12 @@ using namespace planning;
 
 struct AccountArguments {
   PlanOptions plan;
-  std::string machine = "h100", torus, memory, ask, json, html;
+  std::string machine = "h100", torus, memory, json, html;
   std::int64_t devices = 8;
-  double tokens = 4096;
   bool fit = false, explain = false, list = false;
 };
 
-// Refuses torus axes other than those of the question.
+// Refuses torus axes other than those of the least batch.
 void take_torus(const std::string& text, Plan& plan) {
   const MeshShape torus(text, "--torus");
   for (const Axis axis : torus.axes())
@@ -77,16 +75,6 @@ void print(const AccountArguments& args, const std::string& text,
   std::fflush(out);
 }
 
-void answer_question(const AccountArguments& args, const Model& model, const Machine& machine) {
-  const Answer answer = answer_to(args.ask, {model, plan_from(args, model), machine, args.tokens});
-  print(args, answer.text, answer.derivation, machine);
-  if (args.json.empty()) return;
-  Json json = {{"question", args.ask}, {"model", model.name}, {"machine", machine.name}};
-  json.update(answer.figures);
-  json["formulas"] = derivation_json(answer.derivation);
-  write_json_file(args.json, json);
-}
-
 void list_plans(const AccountArguments& args, const Model& model, const Machine& machine) {
   const FitOptions options{
       .devices = args.devices,
@@ -109,14 +97,16 @@ void list_plans(const AccountArguments& args, const Model& model, const Machine&
 
 void account_for(const AccountArguments& args, const Model& model, const Machine& machine) {
   const Account result = account(model, plan_from(args, model), machine);
-  print(args, account_text(result), result.derivation, machine);
+  Report report = account_report(result);
+  print(args, text_of(report), result.derivation, machine);
   if (!args.json.empty()) {
     Json json = account_json(result);
     json["formulas"] = derivation_json(result.derivation);
     write_json_file(args.json, json);
   }
   if (args.html.empty()) return;
-  write_report(args.html, account_page(result));
+  report.facts.emplace_back("figures", sources_text(machine));
+  write_report(args.html, report);
   fmt::print(file_beside(args.json), "{}", page_line("report", args.html));
 }
 
@@ -128,7 +118,6 @@ void run(const AccountArguments& args) {
   Machine machine = find_machine(args.machine);
   if (!args.memory.empty()) machine.memory = static_cast<double>(parse_bytes(args.memory));
   require(machine.memory > 0, "--memory {}: a device needs memory", args.memory);
-  if (!args.ask.empty()) return answer_question(args, model, machine);
   if (args.fit) return list_plans(args, model, machine);
   account_for(args, model, machine);
 }
@@ -145,11 +134,8 @@ void add_account_command(CLI::App& app) {
   args.plan.add_to(option.command());
   option.flag("--fit", args.fit, "List the meshes of --devices that fit, the fastest first");
   option("--devices N", args.devices, "Number of devices for --fit [8]", in_range(1, 100'000));
-  option("--ask QUESTION", args.ask, "A question of the course: see below",
-         one_of(question_names()));
-  option("--tokens N", args.tokens, "Tokens of a device, for a question [4096]", positive());
   option("--torus AXES", args.torus,
-         "Axes of a torus that carry fsdp and tp, for a question [1 each]");
+         "Axes of a torus that carry fsdp and tp, for the least batch [1 each]");
   option.flag("--list", args.list, "List the models and machines with their sources");
   option.flag("--explain", args.explain, "Print every formula, its numbers and its source");
   add_json_option(option.command(), args.json);

@@ -13,13 +13,12 @@
 #include "cli/commands/options/plan_options.hpp"
 #include "cli/pictures/account/account.hpp"
 #include "cli/pictures/json_file.hpp"
-#include "cli/pictures/pipeline/pipeline_drawing.hpp"
+#include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "cli/pictures/report/report.hpp"
 #include "cli/pictures/simulation/collective_curves.hpp"
 #include "cli/pictures/simulation/recorded_step.hpp"
 #include "cli/pictures/simulation/simulated_traces.hpp"
-#include "cli/pictures/simulation/simulation_page.hpp"
-#include "cli/pictures/simulation/simulation_view.hpp"
+#include "cli/pictures/simulation/simulation_report.hpp"
 #include "cli/pictures/text_file.hpp"
 #include "planning/simulation/simulation.hpp"
 
@@ -73,7 +72,8 @@ void simulate_plan(const SimulateArguments& args) {
   options.schedule_file = args.plan.schedule_file();
   if (!args.measured.empty()) options.measured = stages_of_trace(read_traces(args.measured));
   const auto simulation = simulate(model, args.plan.plan(model), machine, options);
-  std::string text = simulation_text(simulation);
+  Report report = simulation_report(simulation);
+  std::string text = text_of(report);
   Json json = simulation_json(simulation);
   const auto traces = simulated_traces(simulation);
   if (!args.against.empty()) {
@@ -96,7 +96,8 @@ void simulate_plan(const SimulateArguments& args) {
     announce(args, "trace, for ui.perfetto.dev or chrome://tracing", args.trace);
   }
   if (!args.html.empty()) {
-    write_report(args.html, simulation_page(simulation));
+    report.figures.insert(report.figures.begin(), simulation_lanes(simulation));
+    write_report(args.html, report);
     announce(args, "report, to open in a browser", args.html);
   }
   std::fflush(file_beside(args.json));

@@ -57,22 +57,6 @@ Json json_of_states(const std::vector<RankState>& states) {
   return rows;
 }
 
-Json json_of_messages(const std::vector<Schedule>& schedules, int step) {
-  Json messages = Json::array();
-  for (size_t rank = 0; rank < schedules.size(); ++rank) {
-    const std::optional<Send>& send = schedules[rank].steps[step].send;
-    if (!send) continue;
-    const Action action = schedules[send->to].steps[step].receive->action;
-    messages.push_back({{"from", rank},
-                        {"to", send->to},
-                        {"first_chunk", send->chunks.first},
-                        {"taken_from", send->input.value_or(send->chunks.first)},
-                        {"chunks", send->chunks.count},
-                        {"action", action == Action::add ? "add" : "overwrite"}});
-  }
-  return messages;
-}
-
 // Draws each step as it runs; returns the same as JSON.
 Json draw_all_steps(const StepTable& table, Collective collective,
                     const std::vector<Schedule>& schedules) {
@@ -86,7 +70,7 @@ Json draw_all_steps(const StepTable& table, Collective collective,
     run_step(schedules, step, states);
     table.draw_step(schedules, step, states);
     json["steps"].push_back({{"step", step},
-                             {"messages", json_of_messages(schedules, step)},
+                             {"messages", messages_of(schedules, step)},
                              {"ranks", json_of_states(states)}});
   }
   return json;

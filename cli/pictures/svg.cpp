@@ -19,7 +19,7 @@ std::string escaped(const std::string& text) {
     if (found != std::end(entities))
       safe += found->second;
     else
-      safe += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+      safe += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? '?' : c;
   }
   return safe;
 }

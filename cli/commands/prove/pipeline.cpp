@@ -50,7 +50,7 @@ std::vector<PipelineProof> proofs_of(const PipelineOptions& options) {
 
 void prove_all(const PipelineOptions& options) {
   const std::vector<PipelineProof> proofs = proofs_of(options);
-  if (proofs.size() == 1 && proofs[0].cases == 0) fail("{}", proofs[0].refusal);
+  if (proofs.size() == 1 && proofs[0].findings.cases == 0) fail("{}", proofs[0].refusal);
   report_proofs(proofs, options.json, "schedules");
 }
 

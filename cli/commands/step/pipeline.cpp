@@ -13,7 +13,6 @@
 #include "cli/commands/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "cli/pictures/pipeline/pipeline_drawing.hpp"
 #include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "cli/pictures/player/player_data.hpp"
 #include "cli/pictures/player/player_page.hpp"
@@ -37,7 +36,6 @@ struct PipelineOptions {
   int micro_batches = 0;
   int stages_per_rank = 0;
   Durations durations;
-  bool list = false;
   std::string svg, csv, json, html;
 };
 
@@ -143,11 +141,7 @@ void draw(const PipelineOptions& options) {
   std::ostream& out = stream_beside(options.json);
   const int width = terminal_columns(STDOUT_FILENO).value_or(80);
   out << title_of(name, schedule, options.durations) << "\n" << legend_of(schedule) << "\n";
-  if (options.list) {
-    list_pipeline(out, timed, width);
-  } else {
-    draw_pipeline(out, timed, width, wants_colour() && !is_stdout(options.json));
-  }
+  draw_pipeline(out, timed, width, wants_colour() && !is_stdout(options.json));
   out << "\n";
   print_figures(out, name, timed, options.durations);
   out << "proved: each action once, in order, and no deadlock\n";
@@ -182,8 +176,6 @@ void add_step_pipeline_command(CLI::App& step) {
          "Duration of the whole backward of a stage, I and W [2]");
   option("--weight T", args.durations.weight, "The part of it that W takes [1]");
   option("--message T", args.durations.message, "Time of a message between two ranks [0]");
-  option.flag("--list", args.list,
-              "A table instead of the picture: which action starts when, and what is sent");
   option("--svg FILE", args.svg, "Draw the picture to this file");
   option("--html FILE", args.html,
          "Write a page that plays all pipeline schedules and collectives in a browser, "

@@ -1,5 +1,5 @@
-// The picture of a pipeline schedule in the terminal: a row for each rank, time to the right, a box
-// for each computation.
+// The picture of a pipeline schedule, in the terminal and as an SVG file: a row for each rank, time
+// to the right, a box for each computation.
 //
 //     time     0         10        20
 //     rank 0   F0F1F2F3            B0──F4B1──
@@ -45,5 +45,9 @@ double scale_for(const TimedSchedule& timed,
 // Writes lines of at most `width` columns. A time that does not fit goes on below. `colour` fills
 // the boxes: forward blue, backward or I orange, W green; a rank's stages in turn dark and light.
 void draw_pipeline(std::ostream& out, const TimedSchedule& timed, int width, bool colour);
+
+// A file of its own, with the micro-batch of each computation in its box. Forward is blue, backward
+// or I orange, W green; a rank's stages are in turn strong and pale. `title` is for screen readers.
+std::string svg_of_pipeline(const TimedSchedule& timed, const std::string& title);
 
 }  // namespace ringside::cli

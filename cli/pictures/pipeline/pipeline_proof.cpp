@@ -8,8 +8,6 @@
 
 #include "base/clock.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "cli/pictures/schedule/proof.hpp"
-#include "cli/pictures/table.hpp"
 #include "parallel/pipeline/lower.hpp"
 #include "parallel/pipeline/proof/formulas.hpp"
 #include "parallel/pipeline/proof/verify.hpp"
@@ -49,13 +47,12 @@ void prove_case(PipelineProof& proof, const Setting& setting, const Schedule& sc
                 const std::string& label) {
   std::vector<std::string> found = verify(schedule);
   if (found.empty()) found = faults_of_figures(setting, schedule);
-  proof.cases += 1;
-  proof.failed += found.empty() ? 0 : 1;
-  for (const std::string& sentence : found) proof.findings.push_back(label + ": " + sentence);
+  for (std::string& sentence : found) sentence = label + ": " + sentence;
+  proof.findings.add_case(found);
 }
 
 void take_example(PipelineProof& proof, const Schedule& schedule) {
-  if (!proof.holds()) return;
+  if (!proof.findings.hold()) return;
   proof.ranks = schedule.ranks();
   proof.micro_batches = schedule.micro_batches;
   proof.example_stages_per_rank = schedule.stages() / schedule.ranks();
@@ -67,31 +64,6 @@ void take_example(PipelineProof& proof, const Schedule& schedule) {
 std::string text_of_range(Range range) {
   return range.first == range.last ? fmt::to_string(range.first)
                                    : fmt::format("{}-{}", range.first, range.last);
-}
-
-// The figures of the example are there if the proof holds.
-Table table_of(const std::vector<PipelineProof>& proofs) {
-  Table table{
-      {words("schedule", "schedule"), "stages", only_in_json("fewest_stages_per_rank"),
-       only_in_json("most_stages_per_rank"), only_in_json("cases"), only_in_json("refused"),
-       only_in_json("failed"), only_in_json("holds"), number("proved", ""), only_in_json("ranks"),
-       only_in_json("micro_batches"), only_in_json("stages_per_rank"),
-       number("bubble", "bubble", fixed(1, 100, " %")), words("by formula"),
-       number("holds", "most_in_flight"), words("by formula"), only_in_json("time_us")},
-      {},
-      0};
-  for (const PipelineProof& proof : proofs) {
-    const bool shown = proof.holds() && proof.cases > 0;
-    const auto example = [&](Cell figure) { return shown ? figure : Cell(nullptr); };
-    table.rows.push_back(
-        {proof.schedule, text_of_range(proof.stages_per_rank), proof.stages_per_rank.first,
-         proof.stages_per_rank.last, proof.cases, proof.refused, proof.failed, proof.holds(),
-         fmt::format("{} of {}", proof.cases - proof.failed, proof.cases), proof.ranks,
-         proof.micro_batches, proof.example_stages_per_rank, example(proof.bubble),
-         example(bubble_formula(proof.schedule)), example(proof.most_in_flight),
-         example(in_flight_formula(proof.schedule)), proof.time_ms * 1e3});
-  }
-  return table;
 }
 
 }  // namespace
@@ -120,8 +92,8 @@ PipelineProof prove(const Generator& generator, const PipelineCases& cases) {
       }
     }
   }
-  if (proof.cases > 0) take_example(proof, example);
-  proof.time_ms = seconds_since(start) * 1e3;
+  if (proof.findings.cases > 0) take_example(proof, example);
+  proof.findings.time_ms = seconds_since(start) * 1e3;
   return proof;
 }
 
@@ -132,20 +104,47 @@ PipelineProof prove(const std::string& name, const Schedule& schedule) {
   prove_case(proof, {name, schedule.ranks(), schedule.micro_batches, stages_per_rank}, schedule,
              name);
   take_example(proof, schedule);
-  proof.time_ms = seconds_since(start) * 1e3;
+  proof.findings.time_ms = seconds_since(start) * 1e3;
   return proof;
 }
 
-void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
+// The figures of the example are there if the proof holds.
+Table table_of(const std::vector<PipelineProof>& proofs) {
+  Table table{
+      {words("schedule", "schedule"), "stages", only_in_json("fewest_stages_per_rank"),
+       only_in_json("most_stages_per_rank"), only_in_json("cases"), only_in_json("refused"),
+       only_in_json("failed"), only_in_json("holds"), number("proved", ""), only_in_json("ranks"),
+       only_in_json("micro_batches"), only_in_json("stages_per_rank"),
+       number("bubble", "bubble", fixed(1, 100, " %")), words("by formula"),
+       number("holds", "most_in_flight"), words("by formula"), only_in_json("time_us")},
+      {},
+      0};
+  for (const PipelineProof& proof : proofs) {
+    const bool shown = proof.findings.hold() && proof.findings.cases > 0;
+    const auto example = [&](Cell figure) { return shown ? figure : Cell(nullptr); };
+    table.rows.push_back(
+        {proof.schedule, text_of_range(proof.stages_per_rank), proof.stages_per_rank.first,
+         proof.stages_per_rank.last, proof.findings.cases, proof.refused, proof.findings.failed,
+         proof.findings.hold(),
+         fmt::format("{} of {}", proof.findings.cases - proof.findings.failed,
+                     proof.findings.cases),
+         proof.ranks, proof.micro_batches, proof.example_stages_per_rank, example(proof.bubble),
+         example(bubble_formula(proof.schedule)), example(proof.most_in_flight),
+         example(in_flight_formula(proof.schedule)), proof.findings.time_ms * 1e3});
+  }
+  return table;
+}
+
+void print_table(std::ostream& out, const std::vector<PipelineProof>& proofs) {
   out << table_of(proofs).text();
   int cases = 0, refused = 0;
   double time_ms = 0;
   const PipelineProof* example = nullptr;
   for (const PipelineProof& proof : proofs) {
-    cases += proof.cases;
+    cases += proof.findings.cases;
     refused += proof.refused;
-    time_ms += proof.time_ms;
-    if (!example && proof.holds() && proof.cases > 0) example = &proof;
+    time_ms += proof.findings.time_ms;
+    if (!example && proof.findings.hold() && proof.findings.cases > 0) example = &proof;
   }
   if (example)
     out << fmt::format(
@@ -157,13 +156,6 @@ void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs) {
     out << fmt::format(" {} left out: their micro-batches are not a multiple of\nthe ranks.",
                        refused);
   out << "\n";
-  for (const PipelineProof& proof : proofs) print_findings(out, proof.findings);
-}
-
-Json json_of(const PipelineProof& proof) {
-  Json json = table_of({proof}).json().front();
-  json["findings"] = proof.findings;
-  return json;
 }
 
 }  // namespace ringside::cli

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <iosfwd>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/schedule/proof.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 
 namespace ringside::cli {
@@ -25,18 +24,13 @@ struct PipelineCases {
 struct PipelineProof {
   std::string schedule;
   Range stages_per_rank{1, 1};
-  int cases = 0;
-  int refused = 0;                      // cases that the schedule does not serve
-  std::string refusal{};                // why it does not, for the last of them
-  int failed = 0;                       // cases with findings
-  std::vector<std::string> findings{};  // sentences, each with its case
+  Findings findings{};    // each sentence with its case
+  int refused = 0;        // cases that the schedule does not serve
+  std::string refusal{};  // why it does not, for the last of them
   // The example, whose figures the table has beside the formulas: the last case.
   int ranks = 0, micro_batches = 0, example_stages_per_rank = 0;
   double bubble = 0;
   int most_in_flight = 0;  // on the rank that holds most
-  double time_ms = 0;      // of the proof
-
-  bool holds() const { return failed == 0; }
 };
 
 // Proves every case of the ranges: verify(), and bubble and activations equal to the formulas
@@ -46,9 +40,9 @@ PipelineProof prove(const pipeline_parallel::Generator& generator, const Pipelin
 // A single schedule, from a file.
 PipelineProof prove(const std::string& name, const pipeline_parallel::Schedule& schedule);
 
-// A line for each proof, and below the table the first findings of each failed proof.
-void print_proofs(std::ostream& out, const std::vector<PipelineProof>& proofs);
+// A line for each proof, and what its columns mean.
+void print_table(std::ostream& out, const std::vector<PipelineProof>& proofs);
 
-Json json_of(const PipelineProof& proof);
+Table table_of(const std::vector<PipelineProof>& proofs);
 
 }  // namespace ringside::cli

@@ -6,10 +6,10 @@
 //         "plays": {"4": {"8": {                       by ranks and micro-batches
 //            "boxes": [["0F0", 0, 1, false], ...], ...],  [rank]: action as in csv.hpp, start, end;
 //                                                      true: drawn pale, as a second stage
-//            "steps": [                                from one start or end to the next
-//              {"says": "...", "until": 1,             time at the end of the step
-//               "held": [1, 0, 0, 0],                  [rank]: activations after the step
-//               "messages": [{"from": 0, "to": 1, "label": "F0", "words": ...}]}, ...]}}}}]}
+//            "messages": [{"from": 0, "to": 1, "label": "F0", "arrives": 1}, ...],
+//            "bubble": 0.2727}}}}]}
+//
+// The page's script finds the steps in them: from one start, end or arrival to the next.
 #pragma once
 
 #include <string>

@@ -10,7 +10,10 @@ let timer = 0;
 const isPipeline = () => shown.microBatches !== null;
 const playOf = () => {
   const play = shown.algorithm.plays[shown.ranks];
-  return isPipeline() ? play[shown.microBatches] : play;
+  if (!isPipeline()) return play;
+  const timed = play[shown.microBatches];
+  timed.steps = timed.steps || stepsOf(timed);
+  return timed;
 };
 const stepCount = () => playOf().steps.length;
 // The step that led to the position; none at the start.
@@ -18,7 +21,8 @@ const stepAt = position => position === 0 ? null : playOf().steps[position - 1];
 const cellsAt = position => position === 0 ? playOf().start : stepAt(position).cells;
 const colourOf = rank => `var(--c${rank % 8})`;
 // Of a message: its sender's; in a pipeline that of the forwards, or of the backwards.
-const senderColour = message => isPipeline() ? (message.label[0] === 'F' ? 0 : 1) : message.from % 8;
+const goesForward = message => message.label[0] === 'F';
+const senderColour = message => isPipeline() ? (goesForward(message) ? 0 : 1) : message.from % 8;
 
 // ---- The ring ----
 
@@ -65,8 +69,10 @@ function curve(message) {
   return `M ${start.x} ${start.y} Q ${middle.x} ${middle.y} ${end.x} ${end.y}`;
 }
 
-function labelText(message) {
-  return message.label.replace('-', '–');
+// "F3" in a pipeline; else the chunks that a message takes from its sender: "3", "4–7", "".
+function labelText({ label, taken_from: first, chunks }) {
+  if (label || chunks === 0) return label || '';
+  return chunks === 1 ? `${first}` : `${first}–${first + chunks - 1}`;
 }
 
 // The messages of `step` with their labels at `travel`, from 0 (sender) to 1 (receiver); if it is
@@ -83,7 +89,7 @@ function drawRing(step, travel) {
   for (const message of messages)
     svg += `<path class="arrow" d="${curve(message)}" stroke="${colourOf(senderColour(message))}"
       marker-end="url(#head${senderColour(message)})"/>`;
-  const busy = new Set(messages.flatMap(message => [message.from, message.to]));
+  const busy = new Set(messages.flatMap(message => [message.from, message.to]).concat(step?.busy || []));
   for (let rank = 0; rank < shown.ranks; ++rank) {
     const { x, y } = placeOf(rank);
     svg += `<g class="node ${step && !busy.has(rank) ? 'idle' : ''}"><circle cx="${x}" cy="${y}"
@@ -94,8 +100,9 @@ function drawRing(step, travel) {
   messages.forEach((message, i) => {
     const text = labelText(message), width = 18 + 8.5 * text.length;
     const length = paths[i].getTotalLength();
-    const { x, y } = paths[i].getPointAtLength(
+    const { x: middle, y } = paths[i].getPointAtLength(
       travel === null ? Math.min(0.5 * length, 40) : travel * length);
+    const x = Math.max(width / 2 + 2, Math.min(2 * centre - width / 2 - 2, middle));
     ring.insertAdjacentHTML('beforeend', `<g class="label"><rect x="${x - width / 2}" y="${y - 12}"
       width="${width}" height="24" rx="7" stroke="${colourOf(senderColour(message))}"/>
       <text x="${x}" y="${y}">${escaped(text)}</text></g>`);
@@ -105,7 +112,9 @@ function drawRing(step, travel) {
 }
 
 function sentenceOf(message) {
-  return `rank ${message.from} sends ${message.words} to rank ${message.to}`;
+  const words = message.words ||
+    `${goesForward(message) ? 'activations' : 'gradients'} of micro-batch ${message.label.slice(1)}`;
+  return `rank ${message.from} sends ${words} to rank ${message.to}`;
 }
 
 // ---- The table ----
@@ -146,10 +155,10 @@ function notation() {
 function touchedBy(step) {
   const sent = new Set(), received = new Map();
   for (const message of step ? step.messages : []) {
-    const whole = message.count === 0;  // without payload: the one cell of the rank
-    for (let i = 0; i < (whole ? 1 : message.count); ++i) {
+    const whole = message.chunks === 0;  // without payload: the one cell of the rank
+    for (let i = 0; i < (whole ? 1 : message.chunks); ++i) {
       sent.add(`${message.from}/${whole ? 0 : message.taken_from + i}`);
-      received.set(`${message.to}/${whole ? 0 : message.first + i}`,
+      received.set(`${message.to}/${whole ? 0 : message.first_chunk + i}`,
         message.action === 'add' ? 'added' : 'replaced');
     }
   }

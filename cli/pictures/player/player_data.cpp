@@ -27,26 +27,6 @@ Json columns_of(Collective collective, int chunks) {
   return columns;
 }
 
-Json messages_of(const std::vector<Schedule>& schedules, int step) {
-  Json messages = Json::array();
-  for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
-    const std::optional<Send>& send = schedules[rank].steps[step].send;
-    if (!send) continue;
-    const Action action = schedules[send->to].steps[step].receive->action;
-    const ChunkRange taken{send->input.value_or(send->chunks.first), send->chunks.count};
-    messages.push_back({{"from", rank},
-                        {"to", send->to},
-                        {"words", in_words(*send)},
-                        {"label", range_text(taken)},
-                        {"input", send->input.has_value()},
-                        {"taken_from", taken.first},
-                        {"first", send->chunks.first},
-                        {"count", send->chunks.count},
-                        {"action", action == Action::add ? "add" : "overwrite"}});
-  }
-  return messages;
-}
-
 Json play_of(const Algorithm& algorithm, int ranks, int root) {
   const std::vector<Schedule> schedules = make_schedules(algorithm, ranks, root);
   const Collective collective = algorithm.collective;
@@ -103,6 +83,24 @@ Json family_of(Collective collective, const PlayerChoice& choice) {
 }
 
 }  // namespace
+
+Json messages_of(const std::vector<Schedule>& schedules, int step) {
+  Json messages = Json::array();
+  for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
+    const std::optional<Send>& send = schedules[rank].steps[step].send;
+    if (!send) continue;
+    const Action action = schedules[send->to].steps[step].receive->action;
+    messages.push_back({{"from", rank},
+                        {"to", send->to},
+                        {"first_chunk", send->chunks.first},
+                        {"taken_from", send->input.value_or(send->chunks.first)},
+                        {"chunks", send->chunks.count},
+                        {"action", action == Action::add ? "add" : "overwrite"},
+                        {"input", send->input.has_value()},
+                        {"words", in_words(*send)}});
+  }
+  return messages;
+}
 
 std::vector<int> played_ranks(int chosen) {
   std::vector<int> ranks(7);

@@ -14,10 +14,10 @@
 //               "start": [["0", ...], ...],        [rank][column], "0+3": parts joined by +
 //               "steps": [
 //                 {"says": "what arrives is added",
-//                  "messages": [{"from": 0, "to": 1, "words": "chunk 3", "label": "3",
+//                  "messages": [{"from": 0, "to": 1, "first_chunk": 3, "taken_from": 3,
+//                                "chunks": 1, "action": "add",
 //                                "input": false,   it sends what the rank holds, not its input
-//                                "taken_from": 3, "first": 3, "count": 1,
-//                                "action": "add"}, ...],
+//                                "words": "chunk 3"}, ...],
 //                  "cells": [["0", ...], ...]}, ...]}},        after the step
 //            "costs": {"4": [[[6, 1536]], ...]}}, ...]}, ...],   [size][line]: messages, bytes
 //      "sizes": [1024, ...],                       of the buffer, in bytes
@@ -45,6 +45,9 @@ struct PlayerChoice {
 };
 
 inline constexpr int most_played_ranks = 16;
+
+// The messages of a step, as `ringside step --json` writes them too.
+Json messages_of(const std::vector<collectives::Schedule>& schedules, int step);
 
 // The numbers of ranks that the page offers: 2 to 8, and that of the choice.
 std::vector<int> played_ranks(int chosen);

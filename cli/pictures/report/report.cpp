@@ -8,6 +8,7 @@
 #include "cli/pictures/report/page/report_page.hpp"
 #include "cli/pictures/svg.hpp"
 #include "cli/pictures/text_file.hpp"
+#include "cli/pictures/wrap.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -30,6 +31,18 @@ std::string html(const Figure& figure) {
 }
 
 }  // namespace
+
+std::string text_of(const Report& report) {
+  std::string text;
+  for (const auto& [name, value] : report.facts)
+    text += fmt::format("{:9}{}\n", name, wrap(value, 80, 9));
+  for (const Figure& figure : report.figures) {
+    text += fmt::format("\n{}\n{}", figure.title, figure.table.text());
+    for (const std::string& line : lines_of(figure.caption))
+      text += fmt::format("  {}\n", wrap(line, 80, 2));
+  }
+  return text;
+}
 
 std::string html(const Report& report) {
   std::string page = fmt::format(

@@ -16,7 +16,7 @@ namespace ringside::cli {
 struct Figure {
   std::string title;
   std::string drawing;      // HTML; empty: the figure is its table
-  std::string caption;      // one or two sentences
+  std::string caption;      // one or two sentences, or lines
   Table table;              // all numbers of the drawing; a reader unfolds it
   std::string choice = {};  // "step 3": the page shows the figures of one choice at a time
 };
@@ -26,6 +26,9 @@ struct Report {
   std::vector<std::pair<std::string, std::string>> facts;  // "ranks", "2 over shm"
   std::vector<Figure> figures;
 };
+
+// For a terminal: the facts, then each figure's title, table and caption. Lines fit 80 columns.
+std::string text_of(const Report& report);
 
 // The page. It is well-formed like XML: every tag is closed, every attribute quoted.
 std::string html(const Report& report);

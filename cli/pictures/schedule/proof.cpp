@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
-#include "cli/pictures/table.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::cli {
@@ -39,6 +38,37 @@ void count_costs(Proof& proof) {
   }
 }
 
+}  // namespace
+
+void Findings::add_case(const std::vector<std::string>& found) {
+  cases += 1;
+  failed += found.empty() ? 0 : 1;
+  sentences.insert(sentences.end(), found.begin(), found.end());
+}
+
+Proof prove(const Algorithm& algorithm, int max_size) {
+  Proof proof{.algorithm = algorithm, .max_size = max_size};
+  const auto start = Clock::now();
+  for (int size = 1; size <= max_size; ++size) {
+    const int roots = has_root(algorithm.collective) ? size : 1;
+    for (int root = 0; root < roots; ++root)
+      proof.findings.add_case(findings_of_case(algorithm, size, root));
+  }
+  if (proof.findings.hold()) count_costs(proof);
+  proof.findings.time_ms = seconds_since(start) * 1e3;
+  return proof;
+}
+
+void print_findings(std::ostream& out, const Findings& findings) {
+  const auto& sentences = findings.sentences;
+  if (sentences.empty()) return;
+  constexpr size_t shown = 10;
+  out << "\n";
+  for (size_t i = 0; i < std::min(shown, sentences.size()); ++i) out << sentences[i] << "\n";
+  if (sentences.size() > shown)
+    out << fmt::format("... and {} more; --json FILE writes all\n", sentences.size() - shown);
+}
+
 // The costs are there if the proof holds.
 Table table_of(const std::vector<Proof>& proofs) {
   Table table{{only_in_json("collective"), words("algorithm", "algorithm", 18),
@@ -49,49 +79,22 @@ Table table_of(const std::vector<Proof>& proofs) {
                number("proved in", "", fixed(0, 1, " ms"), 9)}};
   for (const Proof& proof : proofs) {
     const Collective collective = proof.algorithm.collective;
-    const auto cost = [&](Cell figure) { return proof.holds() ? figure : Cell(nullptr); };
+    const Findings& findings = proof.findings;
+    const auto cost = [&](Cell figure) { return findings.hold() ? figure : Cell(nullptr); };
     const std::string verdict =
-        proof.holds() ? "proved"
-                      : fmt::format("NO: {} of {} cases fail", proof.failed, proof.cases);
-    table.rows.push_back({name_of(collective), proof.algorithm.name,
-                          fmt::format("1-{}", proof.max_size), proof.max_size, proof.cases,
-                          proof.holds(), promise_of(collective), has_root(collective) ? "all" : "-",
-                          verdict, cost(proof.steps), cost(proof.chunks), cost(proof.chunks_sent),
-                          cost(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)),
-                          proof.time_ms * 1e3, proof.time_ms});
+        findings.hold() ? "proved"
+                        : fmt::format("NO: {} of {} cases fail", findings.failed, findings.cases);
+    table.rows.push_back(
+        {name_of(collective), proof.algorithm.name, fmt::format("1-{}", proof.max_size),
+         proof.max_size, findings.cases, findings.hold(), promise_of(collective),
+         has_root(collective) ? "all" : "-", verdict, cost(proof.steps), cost(proof.chunks),
+         cost(proof.chunks_sent), cost(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)),
+         findings.time_ms * 1e3, findings.time_ms});
   }
   return table;
 }
 
-}  // namespace
-
-Proof prove(const Algorithm& algorithm, int max_size) {
-  Proof proof{.algorithm = algorithm, .max_size = max_size};
-  const auto start = Clock::now();
-  for (int size = 1; size <= max_size; ++size) {
-    const int roots = has_root(algorithm.collective) ? size : 1;
-    for (int root = 0; root < roots; ++root) {
-      const std::vector<std::string> found = findings_of_case(algorithm, size, root);
-      proof.findings.insert(proof.findings.end(), found.begin(), found.end());
-      proof.cases += 1;
-      proof.failed += found.empty() ? 0 : 1;
-    }
-  }
-  if (proof.holds()) count_costs(proof);
-  proof.time_ms = seconds_since(start) * 1e3;
-  return proof;
-}
-
-void print_findings(std::ostream& out, const std::vector<std::string>& findings) {
-  if (findings.empty()) return;
-  constexpr size_t shown = 10;
-  out << "\n";
-  for (size_t i = 0; i < std::min(shown, findings.size()); ++i) out << findings[i] << "\n";
-  if (findings.size() > shown)
-    out << fmt::format("... and {} more; --json FILE writes all\n", findings.size() - shown);
-}
-
-void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
+void print_table(std::ostream& out, const std::vector<Proof>& proofs) {
   const Table table = table_of(proofs);
   out << table.head_line();
   for (std::size_t i = 0; i < proofs.size(); ++i) {
@@ -105,13 +108,6 @@ void print_proofs(std::ostream& out, const std::vector<Proof>& proofs) {
         "\nsteps and sent are for {} ranks. sent: the chunks sent by the rank that sends\n"
         "most / the chunks of the buffer.\n",
         proofs[0].max_size);
-  for (const Proof& proof : proofs) print_findings(out, proof.findings);
-}
-
-Json json_of(const Proof& proof) {
-  Json json = table_of({proof}).json().front();
-  json["findings"] = proof.findings;
-  return json;
 }
 
 }  // namespace ringside::cli

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "cli/pictures/json_file.hpp"
-#include "cli/pictures/pipeline/pipeline_drawing.hpp"
 #include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "cli/pictures/pipeline/pipeline_proof.hpp"
 #include "parallel/pipeline/csv.hpp"
@@ -92,9 +91,6 @@ TEST_CASE("no line is wider than the terminal, and what does not fit goes on bel
         const TimedSchedule schedule = timed(std::string(generator.name), 4, micro_batches);
         CHECK(longest_line(drawn(schedule, width)) <= width);
         CHECK(longest_line(drawn(schedule, width, true)) <= width);
-        std::ostringstream listed;
-        list_pipeline(listed, schedule, width);
-        CHECK(longest_line(listed.str()) <= width);
       }
     }
   }
@@ -113,19 +109,6 @@ TEST_CASE("with colour the boxes stand in the same columns") {
   std::istringstream expected(drawn(schedule, 80)), got(plain);
   for (std::string a, b; std::getline(expected, a) && std::getline(got, b);)
     CHECK(a == b.substr(0, b.find_last_not_of(' ') + 1));
-}
-
-TEST_CASE("the table has a row for each moment, with what is sent") {
-  std::ostringstream out;
-  list_pipeline(out, timed("1f1b", 2, 2), 80);
-  CHECK(out.str() ==
-        "    time  rank 0   rank 1\n"
-        "       0  0F0 ▶1   ·\n"
-        "       1  0F1 ▶1   1F0\n"
-        "       2  ·        1B0 ▶0\n"
-        "       4  0B0      1F1\n"
-        "       5  │        1B1 ▶0\n"
-        "       7  0B1      ·\n");
 }
 
 TEST_CASE("the SVG is well-formed and has a box for each computation") {
@@ -231,10 +214,10 @@ TEST_CASE("prove counts a generator that is wrong, and one whose figures differ"
     return actions;
   };
   const PipelineProof proof = prove(wrong, {.ranks = {2, 2}, .micro_batches = {2, 4}});
-  CHECK(proof.cases == 3);
-  CHECK(proof.failed == 1);
-  REQUIRE(proof.findings.size() == 1);
-  CHECK(proof.findings[0] ==
+  CHECK(proof.findings.cases == 3);
+  CHECK(proof.findings.failed == 1);
+  REQUIRE(proof.findings.sentences.size() == 1);
+  CHECK(proof.findings.sentences[0] ==
         "1f1b, 2 ranks, 3 micro-batches, 1 stage per rank: rank 1 runs 1B0 before 1F0, whose "
         "activations backward needs");
 
@@ -242,8 +225,9 @@ TEST_CASE("prove counts a generator that is wrong, and one whose figures differ"
   gpipe_twice.name = "1f1b";
   const PipelineProof holds_too_much =
       prove(gpipe_twice, {.ranks = {2, 2}, .micro_batches = {4, 4}});
-  REQUIRE(holds_too_much.findings.size() == 2);
-  CHECK(contains(holds_too_much.findings[0], "rank 0 holds 4 activations, by the formula 2"));
+  REQUIRE(holds_too_much.findings.sentences.size() == 2);
+  CHECK(contains(holds_too_much.findings.sentences[0],
+                 "rank 0 holds 4 activations, by the formula 2"));
 }
 
 TEST_CASE("wrong arguments get a sentence") {

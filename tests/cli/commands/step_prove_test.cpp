@@ -218,8 +218,10 @@ TEST_CASE("ringside step --json writes the same steps") {
   CHECK(json["chunks"] == 1);
   CHECK(json["start"][1]["chunks"].dump() == "[[1]]");
   REQUIRE(json["steps"].size() == 2);
-  CHECK(json["steps"][0]["messages"].dump() ==
-        R"([{"from":0,"to":2,"first_chunk":0,"taken_from":0,"chunks":1,"action":"add"}])");
+  CHECK(
+      json["steps"][0]["messages"].dump() ==
+      R"([{"from":0,"to":2,"first_chunk":0,"taken_from":0,"chunks":1,"action":"add",)"
+        R"("input":false,"words":"chunk 0"}])");
   CHECK(json["steps"][1]["ranks"][2]["chunks"].dump() == "[[0,1,2]]");
   CHECK(json["steps"][1]["ranks"][2]["heard_from"].dump() == "[0,1,2]");
   CHECK(json["findings"].empty());
@@ -281,30 +283,31 @@ TEST_CASE("prove finds an algorithm that is wrong from three ranks on") {
                            return schedule;
                          }};
   const Proof proof = prove(broken, 5);
-  CHECK_FALSE(proof.holds());
-  CHECK(proof.cases == 5);
-  CHECK(proof.failed == 3);
-  REQUIRE_FALSE(proof.findings.empty());
-  CHECK(proof.findings[0] ==
+  CHECK_FALSE(proof.findings.hold());
+  CHECK(proof.findings.cases == 5);
+  CHECK(proof.findings.failed == 3);
+  REQUIRE_FALSE(proof.findings.sentences.empty());
+  CHECK(proof.findings.sentences[0] ==
         "left_ring all_reduce, 3 ranks: step 0: rank 0 sends chunk 2 to rank 2, but rank 2 expects "
         "chunk 0 from rank 1");
 
   std::ostringstream out;
-  print_proofs(out, {proof});
+  print_table(out, {proof});
+  print_findings(out, proof.findings);
   CHECK(contains(out.str(), "NO: 3 of 5 cases fail"));
-  CHECK(contains(out.str(), proof.findings[9]));
-  CHECK_FALSE(contains(out.str(), proof.findings[10] + "\n"));
+  CHECK(contains(out.str(), proof.findings.sentences[9]));
+  CHECK_FALSE(contains(out.str(), proof.findings.sentences[10] + "\n"));
   CHECK(contains(out.str(), fmt::format("... and {} more; --json FILE writes all",
-                                        proof.findings.size() - 10)));
-  CHECK(json_of(proof)["holds"] == false);
+                                        proof.findings.sentences.size() - 10)));
+  CHECK(table_of({proof}).json()[0]["holds"] == false);
 }
 
 TEST_CASE("prove tries every root of a collective with a root") {
-  CHECK(prove(find_algorithm(Collective::broadcast), 5).cases == 1 + 2 + 3 + 4 + 5);
+  CHECK(prove(find_algorithm(Collective::broadcast), 5).findings.cases == 1 + 2 + 3 + 4 + 5);
   const Algorithm only_root_0{Collective::broadcast, "only_root_0", [](int size, int rank, int) {
                                 return find_algorithm(Collective::broadcast).make(size, rank, 0);
                               }};
-  CHECK(prove(only_root_0, 4).failed == 0 + 1 + 2 + 3);
+  CHECK(prove(only_root_0, 4).findings.failed == 0 + 1 + 2 + 3);
 }
 
 TEST_CASE("prove reports an algorithm that throws") {
@@ -312,8 +315,8 @@ TEST_CASE("prove reports an algorithm that throws") {
                                throw Error("the exercise is not solved yet");
                              }};
   const Proof proof = prove(unfinished, 2);
-  CHECK(proof.failed == 2);
-  CHECK(proof.findings[0] ==
+  CHECK(proof.findings.failed == 2);
+  CHECK(proof.findings.sentences[0] ==
         "unfinished barrier, 1 rank: it throws: the exercise is not solved yet");
 }
 
