@@ -16,10 +16,12 @@
 #include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "cli/pictures/report/report.hpp"
 #include "cli/pictures/simulation/collective_curves.hpp"
-#include "cli/pictures/simulation/recorded_step.hpp"
+#include "cli/pictures/simulation/comparison.hpp"
 #include "cli/pictures/simulation/simulated_traces.hpp"
 #include "cli/pictures/simulation/simulation_report.hpp"
 #include "cli/pictures/text_file.hpp"
+#include "collectives/trace/trace_file.hpp"
+#include "planning/simulation/recorded_step.hpp"
 #include "planning/simulation/simulation.hpp"
 
 namespace ringside::cli {
@@ -70,18 +72,20 @@ void simulate_plan(const SimulateArguments& args) {
   options.stragglers.jitter = args.jitter, options.stragglers.seed = args.seed;
   options.fold = !args.every_rank, options.congestion = args.congestion;
   options.schedule_file = args.plan.schedule_file();
-  if (!args.measured.empty()) options.measured = stages_of_trace(read_traces(args.measured));
+  if (!args.measured.empty())
+    options.measured = planning::stages_of_trace(planning::read_traces(args.measured));
   const auto simulation = simulate(model, args.plan.plan(model), machine, options);
   Report report = simulation_report(simulation);
   std::string text = text_of(report);
   Json json = simulation_json(simulation);
   const auto traces = simulated_traces(simulation);
   if (!args.against.empty()) {
-    const auto measured = read_traces(args.against);
+    const auto measured = planning::read_traces(args.against);
     require(static_cast<std::int64_t>(measured.size()) == simulation.plan.mesh.ranks(),
             "{} has traces of {} ranks, but the mesh has {}: name the mesh of that run",
             args.against, measured.size(), simulation.plan.mesh.ranks());
-    const StepParts predicted = step_parts(traces), seen = step_parts(measured);
+    const planning::StepParts predicted = planning::step_parts(traces),
+                              seen = planning::step_parts(measured);
     text += comparison_text(predicted, seen);
     json["against"] = comparison_json(predicted, seen);
   }
@@ -92,7 +96,7 @@ void simulate_plan(const SimulateArguments& args) {
     announce(args, "drawing", args.svg);
   }
   if (!args.trace.empty()) {
-    write_json_file(args.trace, chrome_trace(traces));
+    write_json_file(args.trace, collectives::chrome_trace(traces));
     announce(args, "trace, for ui.perfetto.dev or chrome://tracing", args.trace);
   }
   if (!args.html.empty()) {

@@ -9,7 +9,7 @@
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/lanes.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "cli/pictures/report/traced_steps.hpp"
+#include "collectives/trace/traced_steps.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -69,13 +69,14 @@ Json ops_of(const RankTrace& trace, const Window& window) {
 Json details_of(const std::vector<RankTrace>& ranks, const Window& window, double scale,
                 bool one_group) {
   Json of_ranks = Json::array();
-  const auto steps = one_group ? traced_steps(ranks) : std::vector<TracedStep>();
+  const auto steps =
+      one_group ? collectives::traced_steps(ranks) : std::vector<collectives::TracedStep>();
   for (const auto& trace : ranks) {
     Json of_rank = {{"rank", trace.rank}, {"ops", ops_of(trace, window)}, {"steps", Json::array()}};
     const auto calls_before = std::ranges::count_if(trace.spans, [&](const TracedSpan& span) {
       return span.kind == Trace::Kind::call && span.start < window.begin;
     });
-    for (const TracedStep& step : steps)
+    for (const collectives::TracedStep& step : steps)
       if (step.to == trace.rank && step.call >= calls_before && step.arrived <= window.end)
         of_rank["steps"].push_back({step.step, step.from, ms_since(window, step.sent),
                                     ms_since(window, step.began), ms_since(window, step.arrived),

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/rank_trace.hpp"
 #include "cli/pictures/report/report.hpp"
-#include "cli/pictures/report/trace_file.hpp"
 
 namespace ringside::cli {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/rank_trace.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/report/report.hpp"
-#include "cli/pictures/report/trace_file.hpp"
 #include "ddp/bucket_forecast.hpp"
 
 namespace ringside::cli {

@@ -14,6 +14,7 @@
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
 #include "cli/pictures/median.hpp"
+#include "collectives/trace/trace_file.hpp"
 #include "collectives/work.hpp"
 #include "parallel/gradient_hooks.hpp"
 #include "parallel/replicate.hpp"

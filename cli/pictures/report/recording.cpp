@@ -54,7 +54,7 @@ void Recording::write(collectives::ProcessGroup& group, const std::string& title
   const auto ranks = gather_traces(trace_, group);
   if (group.rank() != 0) return;
   if (!plan_.trace.empty()) {
-    write_json_file(plan_.trace.string(), chrome_trace(ranks, plan_.one_group));
+    write_json_file(plan_.trace.string(), collectives::chrome_trace(ranks, plan_.one_group));
     fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", plan_.trace.string());
   }
   if (!plan_.report.empty()) {

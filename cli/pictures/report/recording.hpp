@@ -20,8 +20,8 @@
 
 #include "autograd/kernels/profile.hpp"
 #include "base/trace.hpp"
-#include "cli/pictures/report/trace_file.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/trace/trace_file.hpp"
 #include "training/trainer.hpp"
 
 namespace ringside::cli {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/rank_trace.hpp"
 #include "cli/pictures/report/report.hpp"
-#include "cli/pictures/report/trace_file.hpp"
 
 namespace ringside::cli {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "base/rank_trace.hpp"
 #include "cli/pictures/pipeline/pipeline_picture.hpp"
-#include "cli/pictures/report/trace_file.hpp"
 #include "planning/simulation/simulation.hpp"
 
 namespace ringside::cli {

@@ -1,16 +1,20 @@
 // The traces of all ranks are gathered on one clock and written in Chrome's format.
-#include "cli/pictures/report/trace_file.hpp"
+#include "collectives/trace/trace_file.hpp"
 
 #include <cmath>
 #include <map>
 #include <set>
 #include <thread>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
-using namespace ringside::cli;
+using namespace ringside::collectives;
 using namespace ringside::tests;
+
+using Json = nlohmann::ordered_json;
 
 namespace {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/pictures/report/trace_file.hpp"
+#include "base/rank_trace.hpp"
 
-namespace ringside::cli {
+namespace ringside::collectives {
 
 // Times in seconds, as in the traces. A long message travels in slices, and a long call runs its
 // schedule once for each segment of a few slices (docs/design.md): a step then occurs once for each
@@ -30,4 +30,4 @@ struct TracedStep {
 // those of the traces.
 std::vector<TracedStep> traced_steps(const std::vector<RankTrace>& ranks);
 
-}  // namespace ringside::cli
+}  // namespace ringside::collectives

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/pictures/json_file.hpp"
-#include "cli/pictures/report/trace_file.hpp"
+#include "base/rank_trace.hpp"
 #include "planning/simulation/stage_load.hpp"
 
-namespace ringside::cli {
+namespace ringside::planning {
 
 // A trace file of `ringside train --trace`. Throws Error with the place of what is missing.
 std::vector<RankTrace> read_traces(const std::filesystem::path& path);
@@ -24,10 +23,6 @@ StepParts step_parts(const std::vector<RankTrace>& ranks);
 // The computations of each stage: means over ranks, micro-batches and steps, without the waits
 // within them. A run without a pipeline has one stage. Throws Error if a stage has no forward or no
 // backward.
-std::vector<planning::MeasuredStage> stages_of_trace(const std::vector<RankTrace>& ranks);
+std::vector<MeasuredStage> stages_of_trace(const std::vector<RankTrace>& ranks);
 
-// Predicted beside measured.
-std::string comparison_text(const StepParts& predicted, const StepParts& measured);
-Json comparison_json(const StepParts& predicted, const StepParts& measured);
-
-}  // namespace ringside::cli
+}  // namespace ringside::planning

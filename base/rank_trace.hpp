@@ -1,5 +1,5 @@
-// The traces of all ranks, gathered on rank 0 with times on one clock, and written in a format that
-// Perfetto (ui.perfetto.dev) and chrome://tracing open: one process per rank, one thread per track.
+// The trace of a rank with times in seconds on one clock, as it is read, drawn and compared: from
+// ranks that ran (collectives/trace/trace_file.hpp), from a file, or from a simulation.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,8 @@
 #include <vector>
 
 #include "base/trace.hpp"
-#include "cli/pictures/json_file.hpp"
-#include "collectives/process_group.hpp"
 
-namespace ringside::cli {
+namespace ringside {
 
 // Times are in seconds on the clock of rank 0, since the earliest start on any rank.
 struct TracedSpan {
@@ -69,19 +67,4 @@ const char* class_of(const TracedSpan& span);
 // The seconds of a span in which its rank does not wait.
 double busy_seconds(const RankTrace& trace, const TracedSpan& span);
 
-// Every rank must call it while no asynchronous call is running. Rank 0 gets the traces of all
-// ranks, the others none.
-//
-// Ranks of one machine share its monotonic clock. For a rank of another machine, the offset from
-// rank 0's clock is estimated from round trips (Cristian, "Probabilistic clock synchronization",
-// Distributed Computing 3, 1989). Its error is at most half of the shortest round trip.
-// `always_estimate` is for the test.
-std::vector<RankTrace> gather_traces(const Trace& mine, collectives::ProcessGroup& group,
-                                     bool always_estimate = false);
-
-// The traces in Chrome's JSON object format, with times in microseconds. If all ranks make the same
-// calls, in one group, a call contains its steps (traced_steps.hpp), each with an arrow (flow
-// events) from the sender to the receiver.
-Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group = false);
-
-}  // namespace ringside::cli
+}  // namespace ringside

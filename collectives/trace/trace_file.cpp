@@ -1,18 +1,21 @@
-#include "cli/pictures/report/trace_file.hpp"
+#include "collectives/trace/trace_file.hpp"
 
 #include <algorithm>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <span>
 #include <utility>
 
-#include "cli/pictures/report/traced_steps.hpp"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-namespace ringside::cli {
+#include "collectives/trace/traced_steps.hpp"
+
+namespace ringside::collectives {
 namespace {
 
-using collectives::DataType;
-using collectives::ProcessGroup;
+using Json = nlohmann::ordered_json;
 
 double on_own_clock(Clock::time_point time) {
   return Seconds(time.time_since_epoch()).count();
@@ -181,30 +184,6 @@ void add_step(Json& events, int number, const TracedStep& step) {
 
 }  // namespace
 
-void sort_spans(RankTrace& trace) {
-  std::ranges::stable_sort(trace.spans, [](const TracedSpan& a, const TracedSpan& b) {
-    return a.start != b.start ? a.start < b.start : a.end > b.end;
-  });
-}
-
-const char* class_of(const TracedSpan& span) {
-  if (span.kind == Trace::Kind::op) return "other";
-  if (span.kind == Trace::Kind::call) return "call";
-  if (span.kind == Trace::Kind::wait) return "wait";
-  if (span.name == "forward") return "forward";
-  if (span.name == "backward weight") return "weight";
-  if (span.name.starts_with("backward")) return "backward";
-  return span.name == "optimizer" || span.name == "clip" ? "optimizer" : "other";
-}
-
-double busy_seconds(const RankTrace& trace, const TracedSpan& span) {
-  double busy = span.seconds();
-  for (const TracedSpan& wait : trace.spans)
-    if (wait.kind == Trace::Kind::wait)
-      busy -= std::max(0.0, std::min(span.end, wait.end) - std::max(span.start, wait.start));
-  return busy;
-}
-
 std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, bool always_estimate) {
   std::string text = packed(mine, offset_to_rank_0(group, always_estimate));
   const auto size = static_cast<std::size_t>(group.size());
@@ -237,4 +216,4 @@ Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group) {
   return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside::collectives

@@ -1,8 +1,8 @@
-#include "cli/pictures/report/traced_steps.hpp"
+#include "collectives/trace/traced_steps.hpp"
 
 #include <algorithm>
 
-namespace ringside::cli {
+namespace ringside::collectives {
 namespace {
 
 // The messages that a rank sent to `peer`, or received from it, in their order.
@@ -64,4 +64,4 @@ std::vector<TracedStep> traced_steps(const std::vector<RankTrace>& ranks) {
   return all;
 }
 
-}  // namespace ringside::cli
+}  // namespace ringside::collectives

@@ -1,4 +1,4 @@
-#include "cli/pictures/simulation/recorded_step.hpp"
+#include "planning/simulation/recorded_step.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -9,16 +9,15 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "cli/pictures/account/account.hpp"
 #include "planning/json_fields.hpp"
 
-namespace ringside::cli {
+namespace ringside::planning {
 
 std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
-  const nlohmann::json json = planning::read_json_file(path);
-  planning::JsonFields file(json, path.string() + ": ");
+  const nlohmann::json json = read_json_file(path);
+  JsonFields file(json, path.string() + ": ");
   std::map<int, RankTrace> ranks;
-  for (planning::JsonFields& event : file.list("traceEvents")) {
+  for (JsonFields& event : file.list("traceEvents")) {
     if (event.text("ph") != "X") continue;
     const std::string kind = event.text("cat");
     TracedSpan span;
@@ -29,9 +28,9 @@ std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
                                   : Trace::Kind::op;
     span.name = event.text("name");
     if (event.has("args")) span.about = event.object("args").text("data", "");
-    span.start = event.number("ts", planning::range::not_negative) * 1e-6;
-    span.end = span.start + event.number("dur", planning::range::not_negative) * 1e-6;
-    const auto rank = static_cast<int>(event.number("pid", planning::range::not_negative));
+    span.start = event.number("ts", range::not_negative) * 1e-6;
+    span.end = span.start + event.number("dur", range::not_negative) * 1e-6;
+    const auto rank = static_cast<int>(event.number("pid", range::not_negative));
     ranks[rank].rank = rank;
     ranks[rank].spans.push_back(std::move(span));
   }
@@ -82,22 +81,6 @@ void add_rank(const RankTrace& trace, std::map<int, StageMeans>& stages) {
     stages[stage]["update"].add(update / std::max(1.0, steps) / static_cast<double>(here.size()));
 }
 
-// A row for each part of a step.
-Table comparison(const StepParts& predicted, const StepParts& measured) {
-  Table table{{only_in_json("part"), words(""),
-               number("predicted", "predicted_seconds", scaled(1e3)),
-               number("measured", "measured_seconds", scaled(1e3)), number("ratio", "", fixed(2))}};
-  for (const auto& [part, name] : {std::pair("step", "step"),
-                                   {"forward", "forward"},
-                                   {"backward", "backward"},
-                                   {"update", "clip and optimizer"},
-                                   {"waits", "waits for communication"}}) {
-    const double a = predicted.at(part), b = measured.at(part);
-    table.rows.push_back({part, name, a, b, b > 0 ? Cell(a / b) : Cell()});
-  }
-  return table;
-}
-
 }  // namespace
 
 StepParts step_parts(const std::vector<RankTrace>& ranks) {
@@ -116,10 +99,10 @@ StepParts step_parts(const std::vector<RankTrace>& ranks) {
   return parts;
 }
 
-std::vector<planning::MeasuredStage> stages_of_trace(const std::vector<RankTrace>& ranks) {
+std::vector<MeasuredStage> stages_of_trace(const std::vector<RankTrace>& ranks) {
   std::map<int, StageMeans> stages;
   for (const RankTrace& trace : ranks) add_rank(trace, stages);
-  std::vector<planning::MeasuredStage> measured;
+  std::vector<MeasuredStage> measured;
   for (auto& [stage, means] : stages) {
     require(stage == static_cast<int>(measured.size()),
             "the trace shows stage {} but not stage {}: it must be one of all ranks", stage,
@@ -136,19 +119,4 @@ std::vector<planning::MeasuredStage> stages_of_trace(const std::vector<RankTrace
   return measured;
 }
 
-std::string comparison_text(const StepParts& predicted, const StepParts& measured) {
-  return "\nPredicted beside measured: a rank's mean, ms\n" +
-         comparison(predicted, measured).text();
-}
-
-Json comparison_json(const StepParts& predicted, const StepParts& measured) {
-  Json json;
-  for (Json& row : comparison(predicted, measured).json()) {
-    const std::string part = row.at("part");
-    row.erase("part");
-    json[part] = row;
-  }
-  return json;
-}
-
-}  // namespace ringside::cli
+}  // namespace ringside::planning

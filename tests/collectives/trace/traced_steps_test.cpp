@@ -1,15 +1,16 @@
 // The steps of traced calls: which rank sent what to which, and when.
-#include "cli/pictures/report/traced_steps.hpp"
+#include "collectives/trace/traced_steps.hpp"
 
 #include <array>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "collectives/trace/trace_file.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
-using namespace ringside::cli;
+using namespace ringside::collectives;
 using namespace ringside::tests;
 
 namespace {

@@ -1,0 +1,31 @@
+#include "base/rank_trace.hpp"
+
+#include <algorithm>
+
+namespace ringside {
+
+void sort_spans(RankTrace& trace) {
+  std::ranges::stable_sort(trace.spans, [](const TracedSpan& a, const TracedSpan& b) {
+    return a.start != b.start ? a.start < b.start : a.end > b.end;
+  });
+}
+
+const char* class_of(const TracedSpan& span) {
+  if (span.kind == Trace::Kind::op) return "other";
+  if (span.kind == Trace::Kind::call) return "call";
+  if (span.kind == Trace::Kind::wait) return "wait";
+  if (span.name == "forward") return "forward";
+  if (span.name == "backward weight") return "weight";
+  if (span.name.starts_with("backward")) return "backward";
+  return span.name == "optimizer" || span.name == "clip" ? "optimizer" : "other";
+}
+
+double busy_seconds(const RankTrace& trace, const TracedSpan& span) {
+  double busy = span.seconds();
+  for (const TracedSpan& wait : trace.spans)
+    if (wait.kind == Trace::Kind::wait)
+      busy -= std::max(0.0, std::min(span.end, wait.end) - std::max(span.start, wait.start));
+  return busy;
+}
+
+}  // namespace ringside

@@ -1,0 +1,29 @@
+// The traces of all ranks, gathered on rank 0 with times on one clock, and written in a format that
+// Perfetto (ui.perfetto.dev) and chrome://tracing open: one process per rank, one thread per track.
+#pragma once
+
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/rank_trace.hpp"
+#include "collectives/process_group.hpp"
+
+namespace ringside::collectives {
+
+// Every rank must call it while no asynchronous call is running. Rank 0 gets the traces of all
+// ranks, the others none.
+//
+// Ranks of one machine share its monotonic clock. For a rank of another machine, the offset from
+// rank 0's clock is estimated from round trips (Cristian, "Probabilistic clock synchronization",
+// Distributed Computing 3, 1989). Its error is at most half of the shortest round trip.
+// `always_estimate` is for the test.
+std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group,
+                                     bool always_estimate = false);
+
+// The traces in Chrome's JSON object format, with times in microseconds. If all ranks make the same
+// calls, in one group, a call contains its steps (traced_steps.hpp), each with an arrow (flow
+// events) from the sender to the receiver.
+nlohmann::ordered_json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group = false);
+
+}  // namespace ringside::collectives
