@@ -46,6 +46,13 @@ void AtomicFile::write(std::string_view text) {
   write(std::as_bytes(std::span(text)));
 }
 
+void AtomicFile::rewrite(std::uint64_t first, std::string_view text) {
+  const bool there = ::fseeko(file_, static_cast<off_t>(first), SEEK_SET) == 0;
+  require(there, "cannot write {}: {}", path_.string(), std::strerror(errno));
+  write(text);
+  ::fseeko(file_, 0, SEEK_END);
+}
+
 void AtomicFile::commit() {
   // Without fsync, a crash of the machine could keep the rename but lose the bytes.
   const bool kept = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;

@@ -1,6 +1,7 @@
 // Files that appear complete or not at all.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -25,6 +26,7 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  void rewrite(std::uint64_t first, std::string_view text);  // over bytes that were written before
   void commit();
 
  private:

@@ -31,6 +31,7 @@ struct EvalArguments {
   std::int64_t sequence = 0, batch = 8;
   int threads = 1;
   std::optional<double> memory_limit;
+  bool accept_changes = false;
   DeviceOption device;
 };
 
@@ -91,6 +92,7 @@ void evaluate(const EvalArguments& args) {
   check_memory(args, config, dtype, device, sequences);
   take_device(device);
   const transformer::Model model(config, dtype, device);
+  if (!args.accept_changes) transformer::require_unchanged(args.init);
   transformer::load_parameters(args.init, model);
   const transformer::EvaluateOptions options{
       .gradients = !args.grads.empty(), .logits = !args.logits.empty(), .at_once = args.batch};
@@ -117,6 +119,8 @@ void add_eval_command(CLI::App& app) {
   EvalArguments& args = *option.args;
   option("--init DIR", args.init, "The checkpoint's folder: config.json and model.safetensors")
       ->required();
+  option.flag("--accept-changes", args.accept_changes,
+              "Use the checkpoint although its files were changed after it was saved");
   option("--tokens FILE", args.tokens, "The tokens; formats: see below")->required();
   option("--json FILE", args.json, "Write loss and log-probabilities to this file");
   option("--grads FILE", args.grads, "Write all gradients to this file, as safetensors");

@@ -30,6 +30,7 @@ struct GenerateArguments {
   std::int64_t tokens = 200;
   int threads = 1;
   std::optional<double> memory_limit;
+  bool accept_changes = false;
   DeviceOption device;
   transformer::SampleOptions sample;
 };
@@ -76,6 +77,7 @@ void generate(const GenerateArguments& args) {
       1, args.memory_limit, "choose a smaller model", device);
   take_device(device);
   const transformer::Model model(config, dtype, device);
+  if (!args.accept_changes) transformer::require_unchanged(args.init);
   transformer::load_parameters(args.init, model);
   const auto text = transformer::generate(model, tokens, args.tokens, args.sample);
   tokens.insert(tokens.end(), text.begin(), text.end());
@@ -90,6 +92,8 @@ void add_generate_command(CLI::App& app) {
   GenerateArguments& args = *option.args;
   option("--init DIR", args.init, "The checkpoint's folder: config.json and model.safetensors")
       ->required();
+  option.flag("--accept-changes", args.accept_changes,
+              "Use the checkpoint although its files were changed after it was saved");
   CLI::Option* prompt =
       option("--prompt TEXT", args.prompt, "The beginning of the text [an empty line]");
   option("--prompt-file FILE", args.prompt_file, "Read the beginning from this file instead")

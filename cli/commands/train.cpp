@@ -130,6 +130,8 @@ void add_model_options(CLI::App& command, TrainArguments& args) {
   option("--resume DIR", args.resume,
          "Continue the run that was saved in this folder, and save there. Options that are not "
          "given keep their values");
+  option.flag("--accept-changes", args.accept_changes,
+              "Use the checkpoint although its files were changed after it was saved");
   option("--dtype TYPE", args.dtype,
          "fp32, fp64 or bf16. bf16 stores weights, activations and gradients in 16 bits; sums and "
          "the optimizer use fp32 [fp32]",

@@ -81,8 +81,8 @@ SavedRun saved_run_from(const transformer::Metadata& metadata) {
   // Files from before there were tokenizers have no such entry.
   if (metadata.contains("tokenizer"))
     run.tokenizer = number_of<std::uint32_t>(metadata, "tokenizer");
-  run.checksums = {.parameters = number_of<std::uint64_t>(metadata, "parameters"),
-                   .state = number_of<std::uint64_t>(metadata, "state")};
+  run.checksums = Checksums{.parameters = number_of<std::uint64_t>(metadata, "parameters"),
+                            .state = number_of<std::uint64_t>(metadata, "state")};
   for_each_trainer_option([&](const char*, const char* key, auto field) {
     using Value = std::decay_t<decltype(run.options.*field)>;
     run.options.*field = number_of<Value>(metadata, key);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct SavedRun {
   std::uint32_t text = 0;                   // fingerprint of the text
   std::uint32_t tokenizer = 0;              // fingerprint of the vocabulary; 0: bytes
   std::vector<std::filesystem::path> data;  // the files of the text; empty: unknown, or default
-  Checksums checksums;
-  std::filesystem::path directory, file;  // the checkpoint, and its state file
+  std::optional<Checksums> checksums;       // none: do not check
+  std::filesystem::path directory, file;    // the checkpoint, and its state file
 };
 
 // The metadata of a state file.

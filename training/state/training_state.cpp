@@ -192,7 +192,8 @@ void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
   // Only rank 0 sees sharded parameters. If it throws, the others fail in their next collective.
   const Inventory parameters =
       inventory_of([&](const SeeTensor& see) { trainer.strategy().visit_parameters(model, see); });
-  require(parameters.arrays.empty() || parameters.checksum == run.checksums.parameters,
+  require(!run.checksums || parameters.arrays.empty() ||
+              parameters.checksum == run.checksums->parameters,
           "the parameters in {} are not those that {} was saved with: one of the files was changed "
           "or is damaged; use --init to start from the parameters alone",
           run.directory.string(), run.file.filename().string());
@@ -208,7 +209,7 @@ void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
     });
     for (const auto& [name, entry] : file.entries())
       require(known.contains(name), "it has '{}', which the optimizer does not have", name);
-    require(state.checksum == run.checksums.state,
+    require(!run.checksums || state.checksum == run.checksums->state,
             "its numbers are not those that were saved: the file is damaged");
     const std::uint64_t folded = (state.checksum ^ state.checksum >> 32) & 0xffffffff;
     trainer.require_same_everywhere(static_cast<double>(folded), "the same checkpoint");

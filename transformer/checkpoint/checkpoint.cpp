@@ -17,6 +17,9 @@ using autograd::Tensor;
 
 namespace fs = std::filesystem;
 
+// In the metadata of model.safetensors: what config.json was saved with.
+constexpr const char* config_key = "config";
+
 void save_checkpoint(const fs::path& directory, const Model& model, const Metadata& more,
                      const VisitTensors& visit) {
   std::error_code error;
@@ -29,6 +32,7 @@ void save_checkpoint(const fs::path& directory, const Model& model, const Metada
   save_config(directory, model.config(), model.dtype());
   Metadata metadata = more;
   metadata["format"] = "pt";  // transformers requires this entry
+  metadata[config_key] = config_text(model.config(), model.dtype());
   SafetensorsWriter file(directory / "model.safetensors", arrays, metadata);
   const auto write = [&](const NamedTensor& whole) {
     const Tensor on_cpu = whole.tensor.to(Device::cpu);
@@ -90,6 +94,31 @@ void load_parameters(const fs::path& directory, const Model& model) {
     read_tensor(files.holding(entry.name), entry.name,
                 entry.region(model.part().tensor_rank, model.part().tensor_ranks), tensor);
   }
+}
+
+void require_unchanged(const fs::path& directory, const std::vector<std::string>& more) {
+  std::vector<std::string> changes;
+  const auto add = [&](const std::string& file, const std::vector<std::string>& names) {
+    constexpr std::size_t most_named = 4;
+    const auto named = std::min(names.size(), most_named);
+    if (!names.empty())
+      changes.push_back(fmt::format("{}: {}{}", file,
+                                    fmt::join(names.begin(), names.begin() + named, ", "),
+                                    names.size() > named ? ", ..." : ""));
+  };
+  ModelFiles files(directory);
+  std::set<SafetensorsFile*> opened;
+  for (const std::string& name : files.names()) opened.insert(&files.holding(name));
+  for (SafetensorsFile* file : opened) {
+    if (const auto saved = file->metadata().find(config_key); saved != file->metadata().end())
+      add("config.json", changes_of_config(directory, saved->second));
+    add(file->path().filename().string(), file->changes());
+  }
+  for (const std::string& name : more) add(name, SafetensorsFile(directory / name).changes());
+  require(changes.empty(),
+          "the checkpoint in {} was changed or damaged after it was saved ({}): restore it, or use "
+          "it as it is with --accept-changes",
+          directory.string(), fmt::join(changes, "; "));
 }
 
 }  // namespace ringside::transformer

@@ -7,6 +7,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "autograd/tensor/tensor.hpp"
 #include "transformer/checkpoint/config_file.hpp"
@@ -31,5 +33,11 @@ void save_checkpoint(const std::filesystem::path& directory, const Model& model,
 // converted to the model's dtype. Throws Error that names the array if one is missing, has another
 // shape, or is not a parameter of the model. Some parameters may have been loaded by then.
 void load_parameters(const std::filesystem::path& directory, const Model& model);
+
+// Throws Error that names what is not as save_checkpoint() left it: keys of config.json, arrays,
+// metadata. Reads all files of the model, and `more` in the same folder. A checkpoint without
+// checksums, of another program or an older version, passes.
+void require_unchanged(const std::filesystem::path& directory,
+                       const std::vector<std::string>& more = {});
 
 }  // namespace ringside::transformer

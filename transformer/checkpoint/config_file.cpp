@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -277,6 +278,27 @@ void save_config(const fs::path& directory, const Config& config, DType dtype) {
   AtomicFile file(directory / "config.json");
   file.write(config_json(config, dtype).dump(2) + "\n");
   file.commit();
+}
+
+std::string config_text(const Config& config, DType dtype) {
+  return config_json(config, dtype).dump();
+}
+
+std::vector<std::string> changes_of_config(const fs::path& directory, const std::string& saved) {
+  const Json now = read_json(directory / "config.json");
+  const Json then = parse_strictly(saved, "the saved configuration", 8);
+  std::vector<std::string> changes;
+  const auto value = [](const Json& json, const std::string& key) {
+    return json.contains(key) ? shown(json[key]) : "not there";
+  };
+  std::set<std::string> keys;
+  for (const Json* json : {&now, &then})
+    for (const auto& [key, ignored] : json->items()) keys.insert(key);
+  for (const std::string& key : keys)
+    if (value(now, key) != value(then, key))
+      changes.push_back(
+          fmt::format("{} is {} and was {}", shown(key), value(now, key), value(then, key)));
+  return changes;
 }
 
 }  // namespace ringside::transformer

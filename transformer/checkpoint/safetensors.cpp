@@ -13,6 +13,8 @@
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
+#include "base/sha256.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {
@@ -36,6 +38,26 @@ constexpr std::array<TypeName, 7> type_names = {{{StoredType::f32, "F32", 4},
                                                  {StoredType::i32, "I32", 4},
                                                  {StoredType::i64, "I64", 8},
                                                  {StoredType::u8, "U8", 1}}};
+
+constexpr const char* checksums_key = "sha256";  // in the metadata
+
+// The checksum of an array begins with what the header says about it.
+Sha256 hash_beginning(StoredType type, const std::vector<std::int64_t>& shape) {
+  Sha256 hash;
+  hash.add(fmt::format("{} [{}]", safetensors_name(type), fmt::join(shape, ", ")));
+  return hash;
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::map<std::string, std::string> checksums_of(const Metadata& metadata) {
+  std::map<std::string, std::string> checksums;
+  for (const auto& [key, value] : metadata)
+    if (key != checksums_key) checksums["metadata " + key] = hexadecimal(sha256(value));
+  return checksums;
+}
 
 constexpr std::uint64_t longest_header = 100'000'000;  // the format's own limit
 
@@ -158,11 +180,22 @@ const char* safetensors_name(StoredType type) {
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      std::vector<ArrayView> arrays, const Metadata& metadata)
-    : arrays_(std::move(arrays)), file_(path) {
-  const std::string header = header_of(arrays_, metadata);
-  const std::uint64_t length = header.size();
+    : arrays_(std::move(arrays)),
+      metadata_(metadata),
+      checksums_(checksums_of(metadata)),
+      file_(path) {
+  for (const ArrayView& array : arrays_) checksums_[array.name] = hexadecimal(Digest{});
+  const std::string text = header();
+  const std::uint64_t length = text.size();
   file_.write(std::as_bytes(std::span(&length, 1)));
-  file_.write(header);
+  file_.write(text);
+}
+
+std::string SafetensorsWriter::header() const {
+  if (metadata_.empty()) return header_of(arrays_, metadata_);
+  Metadata all = metadata_;
+  all[checksums_key] = Json(checksums_).dump(-1, ' ', true, Json::error_handler_t::replace);
+  return header_of(arrays_, all);
 }
 
 void SafetensorsWriter::write(const std::string& name, std::span<const std::byte> bytes) {
@@ -174,11 +207,15 @@ void SafetensorsWriter::write(const std::string& name, std::span<const std::byte
           "the array '{}' has shape [{}] but {} bytes", name, fmt::join(array.shape, ", "),
           bytes.size());
   file_.write(bytes);
+  Sha256 hash = hash_beginning(array.type, array.shape);
+  hash.add(as_text(bytes));
+  checksums_[name] = hexadecimal(hash.digest());
 }
 
 void SafetensorsWriter::commit() {
   require(written_ == arrays_.size(), "only {} of {} arrays were written", written_,
           arrays_.size());
+  file_.rewrite(sizeof(std::uint64_t), header());
   file_.commit();
 }
 
@@ -252,6 +289,31 @@ void SafetensorsFile::read_part(const std::string& name, std::uint64_t first,
   file_.read(reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size()));
   require(file_.good(), "'{}' cannot be read from {}: the file has changed since it was opened",
           name, path_.string());
+}
+
+std::vector<std::string> SafetensorsFile::changes() {
+  const auto stored = metadata_.find(checksums_key);
+  if (stored == metadata_.end()) return {};
+  auto now = checksums_of(metadata_);
+  std::vector<std::byte> buffer(1 << 20);
+  for (const auto& [name, array] : entries_) {
+    Sha256 hash = hash_beginning(array.type, array.shape);
+    for (std::uint64_t first = 0; first < array.bytes(); first += buffer.size()) {
+      const auto piece =
+          std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), array.bytes() - first));
+      read_part(name, first, piece);
+      hash.add(as_text(piece));
+    }
+    now[name] = hexadecimal(hash.digest());
+  }
+  const Json then = Json::parse(stored->second, nullptr, false);
+  if (!then.is_object()) return {fmt::format("metadata {}", checksums_key)};
+  std::vector<std::string> changed;
+  for (const auto& [name, checksum] : now)
+    if (!then.contains(name) || then[name] != checksum) changed.push_back(printable_line(name));
+  for (const auto& [name, checksum] : then.items())
+    if (!now.contains(name)) changed.push_back(printable_line(name) + ", which is missing");
+  return changed;
 }
 
 }  // namespace ringside::transformer

@@ -9,6 +9,10 @@
 //     └──────────┴────────────────────────────────────────────┴───────────────────────────────┘
 //
 // data_offsets count from the end of the header. Source: the README of huggingface/safetensors.
+//
+// In files that Ringside writes with metadata, the entry "sha256" of __metadata__ holds a checksum
+// of every array and of every other entry: {"model.norm.weight": "9f86d0...", "metadata step":
+// "4ec959...", ...}.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +60,11 @@ class SafetensorsWriter {
   void commit();  // renames the file; without it, the destructor deletes what was written
 
  private:
+  std::string header() const;  // of the same length before and after the checksums are known
+
   std::vector<ArrayView> arrays_;
+  Metadata metadata_;
+  std::map<std::string, std::string> checksums_;
   std::size_t written_ = 0;
   AtomicFile file_;
 };
@@ -88,6 +96,10 @@ class SafetensorsFile {
   void read(const std::string& name, std::span<std::byte> into);
   // Reads a part of it, from its byte `first` on, as many bytes as `into` has.
   void read_part(const std::string& name, std::uint64_t first, std::span<std::byte> into);
+
+  // What is not as it was written, a few words each: "model.norm.weight", "metadata step". Reads
+  // the whole file. Empty if the file has no checksums, as those of other programs.
+  std::vector<std::string> changes();
 
  private:
   std::filesystem::path path_;

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 // What the checkpoint has, and where it is.
 const std::set<std::string> left_out = {
-    "model", "d-model", "layers",    "heads",     "kv-heads", "d-ff",     "vocabulary",
-    "init",  "resume",  "tied-head", "tokenizer", "save",     "overwrite"};
+    "model", "d-model", "layers",    "heads",     "kv-heads", "d-ff",      "vocabulary",
+    "init",  "resume",  "tied-head", "tokenizer", "save",     "overwrite", "accept-changes"};
 
 std::string for_shell(const std::string& word) {
   constexpr const char* plain =

@@ -102,6 +102,7 @@ void resume(const TrainArguments& args, TrainingPlan& plan) {
   if (args.init)
     throw UsageError("--resume continues a run and --init starts one: choose one of them");
   plan.resumed = training::read_run(*args.resume);
+  if (args.accept_changes) plan.resumed->checksums.reset();
   training::require_vocabulary_of(*plan.resumed, plan.vocabulary->fingerprint());
   if (plan.data.empty()) plan.data = plan.resumed->data;
   plan.dtype = plan.resumed->dtype;
@@ -121,6 +122,16 @@ void resume(const TrainArguments& args, TrainingPlan& plan) {
           plan.resumed->step);
 }
 
+// One rank of each machine reads the files that the run starts from.
+void require_unchanged_files(const TrainArguments& args) {
+  const auto& checkpoint = args.resume ? args.resume : args.init;
+  if (!checkpoint || args.accept_changes || another_rank_reports()) return;
+  transformer::require_unchanged(
+      *checkpoint, args.resume
+                       ? std::vector{training::read_run(*args.resume).file.filename().string()}
+                       : std::vector<std::string>());
+}
+
 // The model and the training options.
 void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
   plan.vocabulary = vocabulary_from(args);
@@ -130,6 +141,7 @@ void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
                     : names_sizes(args) ? "custom"
                                         : args.model.value_or("tiny");
   plan.init = args.init ? *args.init : args.resume.value_or("");
+  require_unchanged_files(args);
   if (args.resume) {
     resume(args, plan);
   } else {

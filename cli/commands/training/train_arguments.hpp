@@ -24,7 +24,7 @@ struct TrainArguments {
       trace_steps;
   std::optional<std::int64_t> eval_batches;
   std::optional<int> threads, stages_per_rank;
-  bool sequence_parallel = false;
+  bool sequence_parallel = false, accept_changes = false;
   ContextArguments context;
 
   bool has(const std::string& option) const { return given.contains(option); }

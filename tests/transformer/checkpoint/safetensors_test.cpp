@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "tests/text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside;
@@ -91,6 +92,30 @@ TEST_CASE("the file has the bytes that the format prescribes") {
   const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   CHECK(bytes == file_of(header + std::string((8 - header.size() % 8) % 8, ' '),
                          std::string("\0\0\x80\x3f", 4)));
+}
+
+TEST_CASE("a file names what was changed in it after it was written") {
+  TemporaryDirectory directory;
+  const auto path = directory.path() / "f";
+  const std::vector<float> values = {1, 2};
+  const auto changes_after = [&](const std::string& from, const std::string& to) {
+    write_safetensors(
+        path, {view("x", StoredType::f32, {2}, values), view("y", StoredType::f32, {1, 2}, values)},
+        {{"step", "12"}, {"format", "pt"}});
+    std::string bytes = ringside::tests::read_file(path);
+    if (!from.empty()) bytes.replace(bytes.rfind(from), from.size(), to);
+    directory.write("f", bytes);
+    return SafetensorsFile(path).changes();
+  };
+  using Names = std::vector<std::string>;
+  CHECK(changes_after("", "") == Names{});
+  CHECK(changes_after("\"12\"", "\"13\"") == Names{"metadata step"});
+  CHECK(changes_after(std::string("\0\0\x80\x3f", 4), std::string("\0\0\x80\x7f", 4)) ==
+        Names{"y"});
+  CHECK(changes_after("[1,2]", "[2,1]") == Names{"y"});
+  CHECK(changes_after("\"step\"", "\"stop\"") ==
+        Names{"metadata stop", "metadata step, which is missing"});
+  CHECK(changes_after("\"sha256\":", "\"sha000\":") == Names{});  // as before there were checksums
 }
 
 TEST_CASE("after a failed write the old file is unchanged") {

@@ -243,24 +243,70 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a sharded run with a changed checkpoint is refused") {
+TEST_CASE("a changed checkpoint is refused by the name of what was changed") {
   const Training training({"--steps", "4", "--stop-at", "2", "-n", "2"});
   const auto folder = training.path("saved");
   REQUIRE(training.run({"--parallel", "zero3", "--save", folder.string()}).exit_code == 0);
-  {  // change one number of the parameters
-    std::fstream file(folder / "model.safetensors",
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(-3, std::ios::end);
-    file.put(static_cast<char>(0x41));
-  }
-  const Outcome outcome = run_program(
-      {ringside_binary, "train", "--resume", folder.string(), "--data",
-       training.path("text.txt").string(), "--stop-at", "4", "-n", "2", "--parallel", "zero3"},
-      {}, Seconds(60));
-  CHECK(outcome.exit_code != 0);
-  CHECK(contains(outcome.err, "the parameters in "));
-  CHECK(contains(outcome.err, "are not those that training-2.safetensors was saved with"));
-  CHECK(outcome.survivors == "");
+  // Replaces a text of a file by another one of the same length.
+  const auto edit = [&](const char* file, const std::string& from, const std::string& to) {
+    std::string bytes = read_file(folder / file);
+    REQUIRE(contains(bytes, from));
+    std::ofstream(folder / file, std::ios::binary)
+        << bytes.replace(bytes.find(from), from.size(), to);
+  };
+  const auto flip_exponent_bit = [&] {  // of the last parameter
+    std::string bytes = read_file(folder / "model.safetensors");
+    bytes.back() = static_cast<char>(bytes.back() ^ 0x20);
+    std::ofstream(folder / "model.safetensors", std::ios::binary) << bytes;
+  };
+  const auto run_with = [&](Command command, bool accept) {
+    command.insert(command.begin(), ringside_binary);
+    if (accept) command.emplace_back("--accept-changes");
+    return run_program(command, {}, Seconds(60));
+  };
+  const Command resume{"train",
+                       "--resume",
+                       folder.string(),
+                       "--data",
+                       training.path("text.txt").string(),
+                       "--stop-at",
+                       "3",
+                       "-n",
+                       "2",
+                       "--parallel",
+                       "zero3",
+                       "--save",
+                       training.path("other").string()},
+      generate{"generate", "--init", folder.string(), "--tokens", "3", "--temperature", "0"};
+  const auto expect = [&](const Command& command, const std::string& change) {
+    const Outcome outcome = run_with(command, false);
+    CHECK(outcome.exit_code == 1);
+    CHECK(outcome.err ==
+          fmt::format("ringside: the checkpoint in {} was changed or damaged after it was saved "
+                      "({}): restore it, or use it as it is with --accept-changes\n",
+                      folder.string(), change));
+    CHECK(outcome.survivors == "");
+    const Outcome accepted = run_with(command, true);
+    CHECK(accepted.err == "");
+    CHECK(accepted.exit_code == 0);
+    std::filesystem::remove_all(training.path("other"));
+  };
+  REQUIRE(run_with(generate, false).exit_code == 0);
+  edit("config.json", "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 1e-01");
+  expect(resume, "config.json: \"rms_norm_eps\" is 0.1 and was 1e-05");
+  expect(generate, "config.json: \"rms_norm_eps\" is 0.1 and was 1e-05");
+  edit("config.json", "\"rms_norm_eps\": 1e-01", "\"rms_norm_eps\": 1e-05");
+  edit("training-2.safetensors", "\"step\":\"2\"", "\"step\":\"1\"");
+  expect(resume, "training-2.safetensors: metadata step");
+  edit("training-2.safetensors", "\"step\":\"1\"", "\"step\":\"2\"");
+  flip_exponent_bit();
+  expect(generate, "model.safetensors: lm_head.weight");
+  expect(resume, "model.safetensors: lm_head.weight");
+  flip_exponent_bit();
+  // As an older version wrote it.
+  for (const char* file : {"model.safetensors", "training-2.safetensors"})
+    edit(file, "\"sha256\":", "\"sha000\":");
+  CHECK(run_with(resume, false).exit_code == 0);
 }
 
 }  // namespace ringside::cli
