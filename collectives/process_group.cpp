@@ -146,12 +146,9 @@ ProcessGroup ProcessGroup::split(int color, int key) {
   // The name ends with the members' ranks in the job, so that an error can be read without it.
   for (int& r : members)
     if (!state_->ranks_of_job.empty()) r = state_->ranks_of_job[static_cast<std::size_t>(r)];
-  constexpr std::size_t most = 16;
   const std::string outer = state_->name.substr(0, state_->name.find('@'));
-  const auto name =
-      fmt::format("{}{}split{}.color{}@{}{}", outer, outer.empty() ? "" : ".", ++state_->splits,
-                  color, fmt::join(std::span(members).first(std::min(members.size(), most)), ","),
-                  members.size() > most ? "..." : "");
+  const auto name = fmt::format("{}{}split{}.color{}@{}", outer, outer.empty() ? "" : ".",
+                                ++state_->splits, color, fmt::join(members, ","));
   ProcessGroup group(state_->calls.backend().connect_sub_group(name, my_rank, endpoints),
                      state_->algorithms);
   group.state_->name = name;
@@ -189,9 +186,13 @@ std::size_t ProcessGroup::block_begin(std::size_t count, int r) const {
 void ProcessGroup::finish() {
   const CallHistory ours = state_->made;
   const auto made = values_of_all_ranks(*this, ours, "the calls of all ranks");
+  const auto& of_job = state_->ranks_of_job;
+  const auto in_job = [&](int r) {
+    return of_job.empty() ? r : of_job[static_cast<std::size_t>(r)];
+  };
   for (int r = 0; r < size(); ++r)
     if (const auto number = ours.first_difference(made[r]))
-      check_call(*number, ours.at(*number), made[r].at(*number), rank(), r);
+      check_call(*number, ours.at(*number), made[r].at(*number), in_job(rank()), in_job(r));
 }
 
 void ProcessGroup::abort(const std::string& cause) noexcept {

@@ -44,10 +44,11 @@ void ControlChannel::explain(int peer, const std::string& symptom) {
   listen();
   while (!deadline.expired() && !peers_[peer].said_goodbye) listen(deadline.remaining());
   if (peers_[peer].said_goodbye)
-    throw RankFailure(
-        peer,
-        fmt::format("rank {} has left the group, and rank {} still waits for it", peer, rank_));
-  throw RankFailure(peer, fmt::format("the connection to rank {} broke: {}", peer, symptom));
+    throw RankFailure(peer,
+                      fmt::format("rank {} has left the group, and rank {} still waits for it",
+                                  in_job(peer), in_job(rank_)));
+  throw RankFailure(peer,
+                    fmt::format("the connection to rank {} broke: {}", in_job(peer), symptom));
 }
 
 void ControlChannel::abort(const RankFailure& cause) noexcept {
@@ -89,7 +90,8 @@ void ControlChannel::accept(int r, const ControlMessage& message) {
     peer.said_goodbye = true;
     const std::string cause = printable_line(message.text);
     if (!failure_)
-      failure_ = RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, r), cause);
+      failure_ =
+          RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, in_job(r)), cause);
     return;
   }
   if (message.kind == ControlMessage::goodbye) peer.said_goodbye = true;
@@ -105,7 +107,7 @@ void ControlChannel::lost(int peer) {
     note_failure(peer,
                  fmt::format("rank {} is gone: its connection closed without a goodbye, as when a "
                              "process is killed or crashes",
-                             peer));
+                             in_job(peer)));
 }
 
 void ControlChannel::note_failure(int peer, const std::string& sentence) {

@@ -1,5 +1,7 @@
 #include "collectives/diagnostics/flight_recorder.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -66,17 +68,36 @@ void remove_recorder(FlightRecorder* recorder) {
   while (handlers_running.load() > 0) std::this_thread::yield();
 }
 
+// Keeps the first 16 ranks of a sub-group's name.
+std::string shortened(std::string_view name) {
+  std::size_t end = name.find('@');
+  for (int kept = 0; end < name.size() && kept < 16; ++kept) end = name.find(',', end + 1);
+  return end < name.size() ? fmt::format("{}...", name.substr(0, end)) : std::string(name);
+}
+
 }  // namespace
 
-std::string sub_group_in_words(std::string_view name) {
+std::vector<int> ranks_of_sub_group(std::string_view name) {
+  std::vector<int> ranks;
+  for (std::size_t begin = name.find('@'); begin < name.size();) {
+    const std::size_t end = std::min(name.find(',', ++begin), name.size());
+    std::from_chars(name.data() + begin, name.data() + end, ranks.emplace_back());
+    begin = end;
+  }
+  return ranks;
+}
+
+std::string sub_group_in_words(std::string_view full) {
+  const std::string name = shortened(full);
   const std::size_t at = name.find('@');
-  if (at == std::string_view::npos) return std::string(name);
+  if (at == std::string::npos) return name;
   return fmt::format("{} (ranks {} of the job)", name.substr(0, at), name.substr(at + 1));
 }
 
 FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& folder,
-                               std::string_view group)
+                               std::string_view full_group)
     : folder_(folder.string()) {
+  const std::string group = shortened(full_group);
   header_.rank = rank;
   header_.size = size;
   header_.pid = ::getpid();

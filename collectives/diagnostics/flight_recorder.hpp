@@ -45,8 +45,10 @@ struct FlightHeader {
 };
 
 // In a sub-group ranks count from 0, so its name lists its members' ranks in the job:
-// "split1.color0@2,3" is "split1.color0 (ranks 2,3 of the job)".
+// "split1.color0@2,3" is "split1.color0 (ranks 2,3 of the job)". Of a large group, in words and in
+// the name of its files, the first 16.
 std::string sub_group_in_words(std::string_view name);
+std::vector<int> ranks_of_sub_group(std::string_view name);  // {2, 3}
 
 class FlightRecorder {
  public:

@@ -35,6 +35,7 @@ class ScheduleBackend final : public Backend {
     try {
       const Schedule& schedule = schedule_of(call);
       watchdog_.set_steps(schedule.steps.size());
+      watchdog_.listen_sometimes();
       const Chunks chunks = chunks_of(call, schedule);
       executor_->run({schedule, call, number, chunks,
                       buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
@@ -59,6 +60,7 @@ class ScheduleBackend final : public Backend {
     options.group = name;
     const auto check = [this] { connections_.control->listen(); };  // a member may have died
     Connections inner = connections_.connector->connect(name, rank, members, check);
+    inner.control->set_ranks_of_job(ranks_of_sub_group(name));
     if (connections_.wire) inner = behind_wire(std::move(inner), connections_.wire);
     return std::make_unique<ScheduleBackend>(std::move(inner), options);
   }

@@ -25,6 +25,13 @@ void Watchdog::begin(std::uint64_t sequence, const Call& call) {
   if (call.collective != Collective::point_to_point) control_.history().add(sequence, call);
 }
 
+// While messages arrive in time, nobody asks the control channel.
+void Watchdog::listen_sometimes() {
+  if (seconds_since(listened_) < Position::every.count()) return;
+  listened_ = Clock::now();
+  control_.listen();
+}
+
 // In the schedule. Announcements have one header for all ranks, and two ranks meet in this step.
 std::uint32_t Watchdog::step_of(const MessageHeader& header, int peer) const {
   return header.announced() ? static_cast<std::uint32_t>(rank() + peer) : header.step;
@@ -98,7 +105,7 @@ void Watchdog::note_completion(const Completion& completion) {
     receive_ = {};
   }
   if (warned_)
-    options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", rank(),
+    options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", in_job(rank()),
                               seconds_since(wait_start_), record_->sequence));
 }
 
@@ -130,7 +137,7 @@ void Watchdog::exchange_positions() {
   for (int r = 0; r < size(); ++r)
     if (positions[r].recent() && positions[r].sequence == record_->sequence &&
         numbered_alike(record_->call, positions[r].call))
-      check_call(record_->sequence, record_->call, positions[r].call, rank(), r);
+      check_call(record_->sequence, record_->call, positions[r].call, in_job(rank()), in_job(r));
   compare_histories(positions);
 }
 
@@ -141,7 +148,7 @@ void Watchdog::compare_histories(const std::vector<Position>& positions) const {
   for (int r = 0; r < size(); ++r) {
     const CallHistory& theirs = positions[r].made;
     if (const auto number = ours.first_difference(theirs))
-      check_call(*number, ours.at(*number), theirs.at(*number), rank(), r);
+      check_call(*number, ours.at(*number), theirs.at(*number), in_job(rank()), in_job(r));
   }
 }
 
@@ -161,14 +168,16 @@ Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const 
     if (!positions[r].recent())
       known.silent.push_back(r);
     else if (r < 16)
-      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}", r,
-                                    positions[r].waiting_for, positions[r].step + 1,
+      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}", in_job(r),
+                                    in_job(positions[r].waiting_for), positions[r].step + 1,
                                     positions[r].sequence));
   }
-  if (!known.silent.empty())
+  std::vector<int> silent;
+  for (const int r : known.silent) silent.push_back(in_job(r));
+  if (!silent.empty())
     known.silence =
         fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives",
-                    fmt::join(known.silent, ", "), known.silent.size() == 1 ? "does" : "do");
+                    fmt::join(silent, ", "), silent.size() == 1 ? "does" : "do");
   known.waiting = fmt::format("{}", fmt::join(waiting, "; "));
   return known;
 }
@@ -186,25 +195,26 @@ void Watchdog::warn_of_wait(double seconds) {
   const Others known = others(control_.positions(Seconds(0)));
   const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
   options_.warn(fmt::format(
-      "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}", rank(),
-      awaited_.peer, seconds, where(), options_.timeout.count(), known.silence, between,
-      known.waiting));
+      "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}",
+      in_job(rank()), in_job(awaited_.peer), seconds, where(), options_.timeout.count(),
+      known.silence, between, known.waiting));
 }
 
 // Throws, unless a debugger holds a rank: then the wait begins again.
 void Watchdog::time_out() {
   if (const auto held = control_.rank_in_debugger()) {
     options_.warn(fmt::format("rank {} goes on waiting in call #{}: a debugger holds rank {}",
-                              rank(), record_->sequence, *held));
+                              in_job(rank()), record_->sequence, in_job(*held)));
     wait_start_ = Clock::now();
     return;
   }
   const Others known = others(control_.positions(1.2 * Position::every));
   const int blamed = known.silent.empty() ? awaited_.peer : known.silent.front();
-  throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
-                                        known.silence, known.silence.empty() ? "" : "; ", rank(),
-                                        awaited_.peer, options_.timeout.count(),
-                                        known.waiting.empty() ? "" : "; ", known.waiting));
+  throw RankFailure(
+      blamed,
+      fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}", known.silence,
+                  known.silence.empty() ? "" : "; ", in_job(rank()), in_job(awaited_.peer),
+                  options_.timeout.count(), known.waiting.empty() ? "" : "; ", known.waiting));
 }
 
 // Throws what ended the call: where the histories tell that the ranks made different calls before,
@@ -229,7 +239,8 @@ void Watchdog::give_up() {
   try {
     rethrow_first_cause();
   } catch (const RankFailure& failure) {
-    const auto text = fmt::format("{} [rank {} was in {}]", failure.what(), rank(), where());
+    const auto text =
+        fmt::format("{} [rank {} was in {}]", failure.what(), in_job(rank()), where());
     const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
     abort(told);
     throw told;
@@ -246,8 +257,8 @@ void Watchdog::give_up() {
 }
 
 void Watchdog::fail_here(const char* reason) {
-  const RankFailure failure(rank(),
-                            fmt::format("rank {} failed in {}: {}", rank(), where(), reason));
+  const RankFailure failure(
+      rank(), fmt::format("rank {} failed in {}: {}", in_job(rank()), where(), reason));
   abort(failure);
   throw failure;
 }

@@ -39,6 +39,9 @@ class Watchdog final : public Transport {
   // A call begins. Throws the first failure, if there was one.
   void begin(std::uint64_t sequence, const Call& call);
   void set_steps(std::size_t steps) { record_->steps = static_cast<std::uint32_t>(steps); }
+  // Hears of failures although nothing is late: at most once in a while, since it costs system
+  // calls.
+  void listen_sometimes();
   void end() { recorder_.end(FlightEntry::done); }
 
   // Called in the handler of any exception that ends the call: tells every other rank the cause,
@@ -90,6 +93,7 @@ class Watchdog final : public Transport {
   Position position() const;
   Others others(const std::vector<Position>& positions) const;
   std::string where() const;
+  int in_job(int r) const { return control_.in_job(r); }
   void warn_of_wait(double seconds);
   void time_out();
   [[noreturn]] void rethrow_first_cause();
@@ -104,7 +108,8 @@ class Watchdog final : public Transport {
   std::deque<Posted> sends_;
   Posted receive_, awaited_;
   Clock::time_point wait_start_, looked_;
-  Clock::time_point told_;  // when this rank last told its position
+  Clock::time_point listened_;  // when listen_sometimes() last did
+  Clock::time_point told_;      // when this rank last told its position
   bool warned_ = false;
   FirstFailure failure_;
   Interruption<RankFailure> interruption_;

@@ -1,6 +1,8 @@
 #include "collectives/selection/calibration.hpp"
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <thread>
 
 #include "collectives/algorithms/catalogue.hpp"
@@ -122,6 +124,10 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
     costs.common.slice_bytes =
         executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
     costs.common.announced_bytes = transport.announced_bytes();
+    // The bytes between two members are sent too.
+    constexpr std::size_t gap = offsetof(CostParameters, cores) + sizeof costs.common.cores;
+    std::memset(reinterpret_cast<std::byte*>(&costs.common) + gap, 0,
+                offsetof(CostParameters, slice_bytes) - gap);
   }
   const Algorithm& tree = find_algorithm(Collective::broadcast, "binomial");
   Call call{.collective = Collective::broadcast,

@@ -10,7 +10,9 @@
 
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
+#include "collectives/diagnostics/socket_control_channel.hpp"
 #include "collectives/execution/executor_options.hpp"
+#include "collectives/transport/tcp.hpp"
 #include "collectives/transport/transport.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
@@ -516,6 +518,34 @@ TEST_CASE("a rank whose connections are all reset is reported as gone") {
   check_all_say(outcomes,
                 "rank 2 is gone: its connection closed without a goodbye, as when a process is "
                 "killed or crashes");
+}
+
+TEST_CASE("a lost control connection is noticed while data flows") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int rank) {
+    Mesh mesh = connect_mesh(rank_info_of(rank, 3, port));
+    const auto release = [](std::vector<std::optional<Mesh::Socket>>& sockets) {
+      std::vector<FileDescriptor> descriptors;
+      for (auto& socket : sockets)
+        descriptors.push_back(socket ? FileDescriptor(socket->release()) : FileDescriptor());
+      return descriptors;
+    };
+    auto control = release(mesh.control);
+    const FileDescriptor to_rank_0(rank == 2 ? ::dup(control[0].get()) : -1);
+    ProcessGroup group(
+        make_schedule_backend({make_tcp_transport(rank, job_number("test"), release(mesh.data)),
+                               make_socket_control_channel(rank, std::move(control)), nullptr}));
+    std::vector<float> x(100);
+    const Deadline deadline = Deadline::after(Seconds(5));
+    for (int call = 0; !deadline.expired(); ++call) {
+      if (call == 20 && rank == 2) ::shutdown(to_rank_0.get(), SHUT_RDWR);
+      group.all_reduce(std::span(x));
+    }
+  });
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, " is gone: its connection closed without a goodbye"));
+  }
 }
 
 TEST_CASE("a rank that sends half a header is named at the deadline") {

@@ -1,6 +1,7 @@
 // Sub-groups: their members, and their use side by side.
 #include <filesystem>
 #include <numeric>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -112,6 +113,25 @@ TEST_CASE("sub-groups use the algorithms that are forced in their parent") {
     CHECK(contains(text, "all_reduce of 10 fp32 (sum, recursive_doubling)"));
 }
 
+TEST_CASE("what a sub-group says names ranks by their numbers in the job") {
+  GroupOptions options;
+  options.executor.timeout = Seconds(1);
+  const auto body = [](ProcessGroup& world) {
+    ProcessGroup half = world.split(world.rank() / 2), pair = half.split(0);
+    if (world.rank() != 3) sum_in(pair, 1);
+    if (world.rank() == 3) std::this_thread::sleep_for(std::chrono::seconds(4));
+  };
+  for (const auto& outcomes : {run_tcp(4, body, options), run_shm(4, body, options)}) {
+    CAPTURE(outcomes[2]);
+    CHECK(outcomes[2].starts_with(
+        "rank 3 does not answer: stopped, stuck, or busy outside of the collectives; nothing came "
+        "to rank 2 from rank 3 for 1.0 s"));
+    CHECK(contains(outcomes[2],
+                   "[rank 2 was in call #1 of sub-group split1.color1.split1.color0 (ranks 2,3 of "
+                   "the job)"));
+  }
+}
+
 TEST_CASE("a failure names its sub-group and leaves other sub-groups alone") {
   GroupOptions options;
   options.executor.timeout = Seconds(20);
@@ -125,7 +145,7 @@ TEST_CASE("a failure names its sub-group and leaves other sub-groups alone") {
     CHECK(outcomes[0] == "");
     CHECK(outcomes[2] == "");
     CHECK(contains(outcomes[3],
-                   "rank 1 has had enough (as rank 0 tells) [rank 1 was in call #1 of sub-group "
+                   "rank 1 has had enough (as rank 1 tells) [rank 3 was in call #1 of sub-group "
                    "split1.color1 (ranks 1,3 of the job), all_reduce of"));
   }
 }
