@@ -3,8 +3,9 @@
 
 namespace ringside::training {
 
-// From now on SIGINT and SIGTERM are noted instead of ending the process. A second one ends it at
-// once. A signal that the process ignores stays ignored (nohup). May be called several times.
+// From now on SIGINT, SIGTERM and SIGHUP (the terminal is gone) are noted instead of ending the
+// process. A second one ends it at once. A signal that the process ignores stays ignored (nohup).
+// May be called several times.
 void catch_interrupts();
 
 // The first signal that was noted, or 0.

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/words.hpp"
+#include "parallel/pipeline/csv.hpp"
 #include "training/run_options.hpp"
 
 namespace ringside::training {
@@ -90,7 +92,12 @@ Options shared_options(const Plan& plan) {
   add("--sequence-parallel", given(mesh.sequence_parallel));
   add("--context", context_parallel::name_of(mesh.context.exchange));
   add("--token-order", context_parallel::name_of(mesh.context.order));
-  add("--schedule", mesh.schedule_name.empty() ? "not given" : mesh.schedule_name);
+  // A file of the same name may differ between hosts.
+  const bool of_file = mesh.schedule_name.starts_with("csv:");
+  const auto content = hash_of_text(pipeline_parallel::csv_of(mesh.schedule)) >> 32;
+  add("--schedule", of_file ? fmt::format("{} ({:08x})", mesh.schedule_name, content)
+                    : mesh.schedule_name.empty() ? "not given"
+                                                 : mesh.schedule_name);
   add("--stages-per-rank", pipeline_ranks > 0 ? mesh.schedule.stages() / pipeline_ranks : 1);
 
   for_each_trainer_option([&](std::string_view flag, const char*, auto field) {

@@ -1,6 +1,8 @@
 // Writes a whole file at once, a drawing or a report, and says where it is.
 #pragma once
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -10,11 +12,11 @@ namespace ringside::cli {
 
 // Throws Error that names the file and `what` ("the report") if the file cannot be written.
 inline void write_text_file(const std::string& path, const std::string& text, const char* what) {
+  errno = 0;
   std::ofstream file(path);
   file << text;
   file.close();
-  require(!file.fail(), "cannot write {} to {}: does its folder exist, and may you write there?",
-          what, path);
+  require(!file.fail(), "cannot write {} to {}: {}", what, path, std::strerror(errno));
 }
 
 // "report, to open in a browser: step.html": how every command says where a page is.

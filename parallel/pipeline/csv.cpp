@@ -37,6 +37,8 @@ std::optional<int> take_number(std::string_view& text) {
   return number;
 }
 
+constexpr int most_of_a_kind = 65536;  // stages, or micro-batches
+
 // None if the cell is no action.
 std::optional<Action> action_in(std::string_view cell) {
   const std::optional<int> stage = take_number(cell);
@@ -82,13 +84,16 @@ struct Parser {
     ++cells;
     schedule.actions.back().push_back(*action);
     place(action->stage, at);
+    if (action->micro_batch >= most_of_a_kind)
+      fail_at(at, fmt::format("expected a micro-batch from 0 to {}, got {}", most_of_a_kind - 1,
+                              action->micro_batch));
     schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);
   }
 
   void place(int stage, CellIndex at) {
-    constexpr int most = 65536;
-    if (stage >= most)
-      fail_at(at, fmt::format("expected a stage from 0 to {}, got {}", most - 1, stage));
+    if (stage >= most_of_a_kind)
+      fail_at(at,
+              fmt::format("expected a stage from 0 to {}, got {}", most_of_a_kind - 1, stage));
     const int rank = schedule.ranks() - 1;
     if (stage >= schedule.stages()) {
       schedule.rank_of.resize(stage + 1, -1);

@@ -233,6 +233,19 @@ std::vector<Change> changes_of_a_plan() {
 
 }  // namespace
 
+TEST_CASE("another csv file of the same name is another schedule") {
+  TrainingPlan plan = plan_on_a_mesh(), other = plan_on_a_mesh();
+  plan_schedule(*other.mesh, "gpipe", 4);
+  plan.mesh->schedule_name = other.mesh->schedule_name = "csv:schedule.csv";
+  const auto schedule_of = [](const TrainingPlan& of) {
+    for (const auto& [name, value] : ringside::cli::shared_options(of, {}))
+      if (name == "--schedule") return value;
+    return std::string();
+  };
+  CHECK(schedule_of(plan).starts_with("csv:schedule.csv with the fingerprint "));
+  CHECK(schedule_of(plan) != schedule_of(other));
+}
+
 TEST_CASE("each option that differs is named alone with the ranks and their values") {
   const ringside::training::Options common = ringside::cli::shared_options(plan_on_a_mesh(), {});
   std::vector<std::string> compared, changed;

@@ -81,6 +81,12 @@ TEST_CASE("an error names file, line and column, and what was expected") {
   CHECK(error_of("0F\x1b[31m\n").ends_with("got \"0F\\x1b[31m\""));
 }
 
+TEST_CASE("a micro-batch beyond what a schedule can have is an error and does not overflow") {
+  CHECK(error_of("0F2147483647\n")
+            .ends_with("expected a micro-batch from 0 to 65535, got 2147483647"));
+  CHECK(error_of("65536F0\n").ends_with("expected a stage from 0 to 65535, got 65536"));
+}
+
 TEST_CASE("csv:FILE is the name of a schedule, and must fit the run") {
   const std::string path = "/tmp/ringside_csv_test_" + std::to_string(getpid()) + ".csv";
   std::ofstream(path) << csv_of(make_schedule("interleaved", 2, 4, 3));

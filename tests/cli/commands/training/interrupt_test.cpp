@@ -63,6 +63,7 @@ void check_interruption(const Command& options, int signal) {
 
 TEST_CASE("an interrupted run saves what a run that stops there saves and says how to go on") {
   check_interruption({}, SIGINT);
+  check_interruption({"-n", "2", "--backend", "tcp"}, SIGHUP);
   check_interruption({"-n", "2", "--backend", "shm", "--parallel", "bucketed"}, SIGINT);
   check_interruption({"-n", "3", "--backend", "tcp", "--parallel", "zero3"}, SIGTERM);
   check_interruption({"-n", "4", "--backend", "threads", "--parallel", "zero1"}, SIGINT);

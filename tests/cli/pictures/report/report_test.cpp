@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/report/report_figures.hpp"
+#include "cli/pictures/text_file.hpp"
 #include "cli/pictures/tracks_figure.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/text.hpp"
@@ -147,9 +148,13 @@ TEST_CASE("drawing nothing is an error") {
   CHECK_THROWS_WITH_AS(draw(chart),
                        "there is nothing to draw: the axis can show none of the values", Error);
   CHECK_THROWS_WITH_AS(write_report("/nowhere/report.html", {"x", {}, {}}),
-                       "cannot write the report to /nowhere/report.html: does its folder exist, "
-                       "and may you write there?",
+                       "cannot write the report to /nowhere/report.html: No such file or directory",
                        Error);
+}
+
+TEST_CASE("a full disk is named as the reason") {
+  CHECK_THROWS_WITH_AS(write_text_file("/dev/full", std::string(100000, 'x'), "the report"),
+                       "cannot write the report to /dev/full: No space left on device", Error);
 }
 
 TEST_CASE("the check for well-formed pages finds errors") {
