@@ -133,6 +133,8 @@ struct Parser {
 
   Schedule finished() const {
     require(!schedule.actions.empty(), "{}: expected one row per rank, got an empty file", name);
+    require(schedule.micro_batches > 0,
+            "{}: expected the actions of at least one micro-batch, got none", name);
     for (int stage = 0; stage < schedule.stages(); ++stage) {
       require(schedule.rank_of[stage] >= 0,
               "{}: expected stages 0 to {}, got no action of stage {} in any row", name,

@@ -87,6 +87,11 @@ TEST_CASE("a micro-batch beyond what a schedule can have is an error and does no
   CHECK(error_of("65536F0\n").ends_with("expected a stage from 0 to 65535, got 65536"));
 }
 
+TEST_CASE("a schedule without a micro-batch is an error") {
+  CHECK(error_of("0REDUCE_GRAD\n")
+            .ends_with("expected the actions of at least one micro-batch, got none"));
+}
+
 TEST_CASE("csv:FILE is the name of a schedule, and must fit the run") {
   const std::string path = "/tmp/ringside_csv_test_" + std::to_string(getpid()) + ".csv";
   std::ofstream(path) << csv_of(make_schedule("interleaved", 2, 4, 3));
