@@ -92,8 +92,7 @@ struct Parser {
 
   void place(int stage, CellIndex at) {
     if (stage >= most_of_a_kind)
-      fail_at(at,
-              fmt::format("expected a stage from 0 to {}, got {}", most_of_a_kind - 1, stage));
+      fail_at(at, fmt::format("expected a stage from 0 to {}, got {}", most_of_a_kind - 1, stage));
     const int rank = schedule.ranks() - 1;
     if (stage >= schedule.stages()) {
       schedule.rank_of.resize(stage + 1, -1);
