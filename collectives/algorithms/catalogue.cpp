@@ -8,11 +8,16 @@
 #include "collectives/algorithms/direct/linear.hpp"
 #include "collectives/algorithms/direct/pairwise.hpp"
 #include "collectives/algorithms/doubling/barrier.hpp"
+#include "collectives/algorithms/doubling/bruck.hpp"
 #include "collectives/algorithms/doubling/halving_doubling.hpp"
+#include "collectives/algorithms/doubling/pat.hpp"
 #include "collectives/algorithms/doubling/recursive_doubling.hpp"
+#include "collectives/algorithms/hierarchical/hierarchical.hpp"
 #include "collectives/algorithms/ring/chain.hpp"
 #include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/algorithms/tree/binomial.hpp"
+#include "collectives/algorithms/tree/binomial_blocks.hpp"
+#include "collectives/algorithms/tree/double_tree.hpp"
 
 namespace ringside::collectives {
 
@@ -20,6 +25,12 @@ namespace ringside::collectives {
 template <Schedule (*schedule)(int size, int rank)>
 static Schedule rootless(int size, int rank, int /*root*/) {
   return schedule(size, rank);
+}
+
+// Rings in the rows and in the columns of a grid that is as square as possible.
+static Schedule hierarchical_all_reduce(int size, int rank) {
+  return hierarchical_all_reduce_of(size, rank, square_grid(size), ring_reduce_scatter,
+                                    ring_all_reduce, ring_all_gather);
 }
 
 const std::vector<Algorithm>& all_algorithms() {
@@ -31,21 +42,32 @@ const std::vector<Algorithm>& all_algorithms() {
       {all_reduce, "recursive_doubling", rootless<recursive_doubling_all_reduce>},
       {all_reduce, "two_shot", rootless<two_shot_all_reduce>},
       {all_reduce, "one_shot", rootless<one_shot_all_reduce>},
+      {all_reduce, "double_tree", rootless<double_tree_all_reduce>},
+      {all_reduce, "hierarchical", rootless<hierarchical_all_reduce>},
       {all_reduce, "naive", rootless<naive_all_reduce>, cautionary},
       {reduce_scatter, "ring", rootless<ring_reduce_scatter>},
       {reduce_scatter, "halving", rootless<halving_reduce_scatter>},
       {reduce_scatter, "direct", rootless<direct_reduce_scatter>},
+      {reduce_scatter, "pat", rootless<pat_reduce_scatter>},
       {all_gather, "ring", rootless<ring_all_gather>},
       {all_gather, "doubling", rootless<doubling_all_gather>},
       {all_gather, "direct", rootless<direct_all_gather>},
+      {all_gather, "bruck", rootless<bruck_all_gather>},
+      {all_gather, "pat", rootless<pat_all_gather>},
       {broadcast, "binomial", binomial_broadcast},
       {broadcast, "chain", chain_broadcast},
+      {broadcast, "double_tree", double_tree_broadcast},
+      {broadcast, "binary_tree", binary_tree_broadcast},
       {broadcast, "linear", linear_broadcast, cautionary},
       {reduce, "binomial", binomial_reduce},
       {reduce, "chain", chain_reduce},
+      {reduce, "double_tree", double_tree_reduce},
+      {reduce, "binary_tree", binary_tree_reduce},
       {reduce, "linear", linear_reduce, cautionary},
       {gather, "linear", linear_gather},
+      {gather, "binomial", binomial_gather},
       {scatter, "linear", linear_scatter},
+      {scatter, "binomial", binomial_scatter},
       {all_to_all, "pairwise", rootless<pairwise_all_to_all>},
       {barrier, "dissemination", rootless<dissemination_barrier>},
   };

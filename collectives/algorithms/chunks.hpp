@@ -35,10 +35,16 @@ class Chunks {
   std::size_t begin(int i) const {
     return unit_ * (static_cast<std::size_t>(i) * floor_ + std::min<std::size_t>(i, remainder_));
   }
+  // Of a range that is not circular.
   std::size_t begin(ChunkRange range) const { return begin(range.first); }
   std::size_t size(int i) const { return begin(i + 1) - begin(i); }
   std::size_t size(ChunkRange range) const {
-    return begin(range.first + range.count) - begin(range.first);
+    std::size_t elements = 0;
+    for (int i = 0; i < range.pieces(); ++i) {
+      const ChunkRange piece = range.piece(i);
+      elements += begin(piece.first + piece.count) - begin(piece.first);
+    }
+    return elements;
   }
 
  private:

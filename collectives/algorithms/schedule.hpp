@@ -20,15 +20,53 @@
 
 namespace ringside::collectives {
 
+// `n` modulo `size`, never negative: wrap(-1, 4) is 3, the left neighbour of rank 0.
+constexpr int wrap(int n, int size) {
+  return (n % size + size) % size;
+}
+
 // Chunks first, first+1, ..., first+count-1. A message of 0 chunks has no payload, as in a barrier.
+//
+// With a `modulus` the range is CIRCULAR: its chunks are first, first+stride, first+2 stride, ...
+// modulo the modulus, so that one message can take chunks that do not lie side by side. In
+// memory such a range is some PIECES, ranges that are not circular:
+//
+//     circular(6, 4, 1, 8)       chunks 6, 7, 0, 1      pieces 6-7 and 0-1
+//     circular(1, 3, 4, 9)       chunks 1, 5, 0         pieces 1, 5 and 0
 struct ChunkRange {
   int first = 0;
   int count = 1;
+  int stride = 1;
+  int modulus = 0;  // 0: not circular
   bool operator==(const ChunkRange&) const = default;
+
+  // The chunk number `i` of the range.
+  constexpr int at(int i) const {
+    return modulus == 0 ? first + i : wrap(first + i * stride, modulus);
+  }
+  constexpr int pieces() const { return modulus == 0 ? 1 : stride == 1 ? 2 : count; }
+  constexpr ChunkRange piece(int i) const {
+    if (modulus == 0) return {first, count};
+    if (stride != 1) return {at(i), 1};
+    const int before_the_end = modulus - first;
+    return i == 0 ? ChunkRange{first, before_the_end} : ChunkRange{0, count - before_the_end};
+  }
 };
 
+// The circular range of `count` chunks from `first` on, which may lie outside of 0 .. modulus-1.
+// Chunks that lie side by side become an ordinary range, in ascending order.
+constexpr ChunkRange circular(int first, int count, int stride, int modulus) {
+  if (stride == -1) return circular(first - count + 1, count, 1, modulus);
+  const int begin = wrap(first, modulus);
+  if (count <= 1 || (stride == 1 && begin + count <= modulus)) return {begin, count};
+  return {begin, count, stride, modulus};
+}
+
 constexpr bool contains(ChunkRange range, int chunk) {
-  return chunk >= range.first && chunk < range.first + range.count;
+  if (range.modulus == 0) return chunk >= range.first && chunk < range.first + range.count;
+  for (int i = 0; i < range.count; ++i)
+    if (range.at(i) == chunk) return true;
+  return false;
 }
 
 // What the receiver does: replace what it holds, or combine both with the call's reduction.
@@ -40,6 +78,13 @@ struct Send {
   std::optional<int> input{};  // send the rank's original input, from this chunk on; none: send
                                // what the rank holds now
   bool operator==(const Send&) const = default;
+
+  // The chunks as the sender names them.
+  constexpr ChunkRange taken() const {
+    ChunkRange range = chunks;
+    range.first = input.value_or(chunks.first);
+    return range;
+  }
 };
 
 struct Receive {
@@ -61,10 +106,5 @@ struct Schedule {
   int chunks = 1;  // how many chunks the buffer has, the same on every rank
   std::vector<Step> steps;
 };
-
-// `n` modulo `size`, never negative: wrap(-1, 4) is 3, the left neighbour of rank 0.
-constexpr int wrap(int n, int size) {
-  return (n % size + size) % size;
-}
 
 }  // namespace ringside::collectives

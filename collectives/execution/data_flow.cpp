@@ -5,16 +5,13 @@
 namespace ringside::collectives {
 namespace {
 
-ChunkRange source_of(const Send& send) {
-  return {send.input.value_or(send.chunks.first), send.chunks.count};
-}
-
 // Where the data lies at each step.
 void locate_data(DataFlow& flow, const Schedule& schedule, bool in_place) {
   flow.received.assign(schedule.chunks, false);
   const auto received = [&](ChunkRange range) {
-    return std::count(flow.received.begin() + range.first,
-                      flow.received.begin() + range.first + range.count, true);
+    int chunks = 0;
+    for (int i = 0; i < range.count; ++i) chunks += flow.received[range.at(i)] ? 1 : 0;
+    return chunks;
   };
   const auto mixed = [&](ChunkRange range) {
     return received(range) > 0 && received(range) < range.count;
@@ -24,13 +21,13 @@ void locate_data(DataFlow& flow, const Schedule& schedule, bool in_place) {
     flow.first_touch.push_back(receive && received(receive->chunks) == 0);
     if (send) {
       flow.single_chunks = flow.single_chunks && send->chunks.count <= 1;
-      if (send->input && in_place && received(source_of(*send)) > 0) flow.keeps_input = true;
+      if (send->input && in_place && received(send->taken()) > 0) flow.keeps_input = true;
       if (!send->input && mixed(send->chunks)) flow.starts_in_output = true;
     }
     if (receive) {
       flow.single_chunks = flow.single_chunks && receive->chunks.count <= 1;
       if (receive->action == Action::add && mixed(receive->chunks)) flow.starts_in_output = true;
-      std::fill_n(flow.received.begin() + receive->chunks.first, receive->chunks.count, true);
+      for (int i = 0; i < receive->chunks.count; ++i) flow.received[receive->chunks.at(i)] = true;
     }
   }
   if (!flow.starts_in_output) return;
@@ -43,7 +40,7 @@ void locate_data(DataFlow& flow, const Schedule& schedule, bool in_place) {
 ChunkRange reads(const DataFlow& flow, const Schedule& schedule, bool in_place, int s) {
   const std::optional<Send>& send = schedule.steps[s].send;
   const bool from_other_memory = flow.from_input[s] && (!in_place || flow.keeps_input);
-  return send && !from_other_memory ? source_of(*send) : ChunkRange{0, 0};
+  return send && !from_other_memory ? send->taken() : ChunkRange{0, 0};
 }
 
 // The last step so far that touched each chunk. With these tables the time of data_flow() grows
@@ -52,12 +49,12 @@ class LastStep {
  public:
   explicit LastStep(int chunks) : step_(chunks, DataFlow::none) {}
   void touch(ChunkRange range, int step) {
-    std::fill_n(step_.begin() + range.first, range.count, step);
+    for (int i = 0; i < range.count; ++i) step_[range.at(i)] = step;
     latest_ = step;
   }
   int of(ChunkRange range) const {
     int last = DataFlow::none;
-    for (int c = range.first; c < range.first + range.count; ++c) last = std::max(last, step_[c]);
+    for (int i = 0; i < range.count; ++i) last = std::max(last, step_[range.at(i)]);
     return last;
   }
   int of_all() const { return latest_; }

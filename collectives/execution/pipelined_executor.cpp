@@ -57,17 +57,20 @@ struct Slicing {
     segments = task.schedule.steps.empty() ? 0 : (longest + segment_slices - 1) / segment_slices;
   }
 
+  // A slice lies side by side in memory, so each piece of a range has slices of its own.
   int slices_of(ChunkRange range) const {
-    const std::size_t slices = (chunks.size(range) + slice_elements - 1) / slice_elements;
-    return std::max<int>(1, static_cast<int>(slices));
+    int slices = 0;
+    for (int i = 0; i < range.pieces(); ++i) slices += slices_of_piece(range.piece(i));
+    return slices;
   }
   std::size_t bytes_of(ChunkRange range, int slice) const {
-    const std::size_t begin = slice * slice_elements;
-    return std::min(slice_elements, chunks.size(range) - begin) * element;
+    const Place place = place_of(range, slice);
+    return std::min(slice_elements, chunks.size(place.piece) - place.begin) * element;
   }
   // In bytes, from the beginning of a buffer that holds the chunks of `within`.
   std::size_t offset_of(ChunkRange range, int slice, ChunkRange within) const {
-    return (chunks.begin(range) - chunks.begin(within) + slice * slice_elements) * element;
+    const Place place = place_of(range, slice);
+    return (chunks.begin(place.piece) - chunks.begin(within) + place.begin) * element;
   }
   // Scratch memory has room for one segment of every chunk.
   std::size_t scratch_offset_of(ChunkRange range, int slice) const {
@@ -83,6 +86,23 @@ struct Slicing {
   std::size_t slice_elements;
   int segment_slices;
   int segments;
+
+ private:
+  struct Place {
+    ChunkRange piece;
+    std::size_t begin;  // the first element, counted from that of the piece
+  };
+
+  int slices_of_piece(ChunkRange piece) const {
+    const std::size_t slices = (chunks.size(piece) + slice_elements - 1) / slice_elements;
+    return std::max<int>(1, static_cast<int>(slices));
+  }
+  Place place_of(ChunkRange range, int slice) const {
+    int i = 0;
+    for (; i + 1 < range.pieces() && slice >= slices_of_piece(range.piece(i)); ++i)
+      slice -= slices_of_piece(range.piece(i));
+    return {range.piece(i), slice * slice_elements};
+  }
 };
 
 // The data path of one call, from its first slice to its last.
@@ -228,7 +248,7 @@ class Pipeline {
 
   std::span<const std::byte> payload_of(const Cursor& at) const {
     const Send& send = *step(at).send;
-    const ChunkRange source{send.input.value_or(send.chunks.first), send.chunks.count};
+    const ChunkRange source = send.taken();
     if (source.count == 0) return {};
     return {flow_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
             slicing_.bytes_of(source, at.slice)};

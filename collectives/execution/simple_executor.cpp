@@ -64,21 +64,32 @@ class SimpleExecutor final : public Executor {
     }
   }
 
-  // What a send carries: what this rank holds now, or its input as it was given.
+  // What a send carries: what this rank holds now, or its input as it was given. A circular range
+  // is packed, so that its pieces are side by side.
   std::span<const std::byte> outgoing(const Task& task, const Send& send) {
-    if (!send.input) return held(task, send.chunks);
-    const ChunkRange chunks{*send.input, send.chunks.count};
-    return bytes_of(task, task.buffers.input, task.buffers.given.first, chunks);
+    const ChunkRange taken = send.taken();
+    if (send.input) return bytes_of(task, task.buffers.input, task.buffers.given.first, taken);
+    if (taken.pieces() == 1) return held(task, taken);
+    packed_.clear();
+    for (int i = 0; i < taken.pieces(); ++i) {
+      const auto piece = held(task, taken.piece(i));
+      packed_.insert(packed_.end(), piece.begin(), piece.end());
+    }
+    return packed_;
   }
 
   // Adds the message that has arrived to what this rank holds, or replaces that.
   void apply(const Task& task, const Receive& receive) {
-    const auto into = held(task, receive.chunks);
-    if (receive.action == Action::overwrite)
-      copy(incoming_, into);
-    else
-      combine(task.call.type, task.call.reduce, into.data(), into.data(), incoming_.data(),
-              into.size() / size_of(task.call.type));
+    std::span<const std::byte> arrived = incoming_;
+    for (int i = 0; i < receive.chunks.pieces(); ++i) {
+      const auto into = held(task, receive.chunks.piece(i));
+      if (receive.action == Action::overwrite)
+        copy(arrived.first(into.size()), into);
+      else
+        combine(task.call.type, task.call.reduce, into.data(), into.data(), arrived.data(),
+                into.size() / size_of(task.call.type));
+      arrived = arrived.subspan(into.size());
+    }
   }
 
   std::span<std::byte> held(const Task& task, ChunkRange range) {
@@ -87,6 +98,7 @@ class SimpleExecutor final : public Executor {
 
   std::vector<std::byte> workspace_;  // all chunks of the buffer
   std::vector<std::byte> incoming_;   // the message that arrived in this step
+  std::vector<std::byte> packed_;     // the message that leaves in this step, if it is circular
 };
 
 std::unique_ptr<Executor> make_simple_executor(Transport& transport) {

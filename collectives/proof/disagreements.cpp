@@ -1,6 +1,9 @@
 #include "collectives/proof/disagreements.hpp"
 
+#include <set>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace ringside::collectives {
 
@@ -9,12 +12,23 @@ namespace {
 std::string in_words(const ChunkRange& range) {
   if (range.count == 0) return "a message without payload";
   if (range.count == 1) return fmt::format("chunk {}", range.first);
-  return fmt::format("chunks {} to {}", range.first, range.first + range.count - 1);
+  if (range.modulus == 0)
+    return fmt::format("chunks {} to {}", range.first, range.first + range.count - 1);
+  std::vector<int> chunks;
+  for (int i = 0; i < range.count; ++i) chunks.push_back(range.at(i));
+  return fmt::format("chunks {}", fmt::join(chunks, ", "));
 }
 
 bool lies_within(ChunkRange range, int chunks) {
+  if (range.modulus != 0) return range.count >= 0 && range.modulus > 0 && range.modulus <= chunks;
   return range.first >= 0 && range.count >= 0 && range.count <= chunks &&
          range.first <= chunks - range.count;
+}
+
+bool names_a_chunk_twice(ChunkRange range) {
+  std::set<int> names;
+  for (int i = 0; i < range.count; ++i) names.insert(range.at(i));
+  return static_cast<int>(names.size()) != range.count;
 }
 
 // Checks one end of a message by itself: its peer and its chunks must exist. Returns what is wrong,
@@ -23,7 +37,10 @@ std::string fault_of_end(int rank, const char* act, const char* preposition, int
                          ChunkRange range, int size, int chunks) {
   std::string but;
   if (peer < 0 || peer >= size) but = fmt::format("the ranks are 0 to {}", size - 1);
-  if (!lies_within(range, chunks)) but = fmt::format("the chunks are 0 to {}", chunks - 1);
+  if (!lies_within(range, chunks))
+    but = fmt::format("the chunks are 0 to {}", chunks - 1);
+  else if (names_a_chunk_twice(range))
+    but = "a message takes a chunk once";
   return but.empty() ? ""
                      : fmt::format("rank {} {} {} {} rank {}, but {}", rank, act, in_words(range),
                                    preposition, peer, but);
@@ -36,7 +53,7 @@ std::string fault_of_send(const std::vector<Schedule>& schedules, int step, int 
   const int chunks = schedules[rank].chunks;
   const std::string fault = fault_of_end(rank, "sends", "to", send->to, send->chunks, size, chunks);
   if (!fault.empty()) return fault;
-  if (send->input && !lies_within({*send->input, send->chunks.count}, chunks))
+  if (send->input && !lies_within(send->taken(), chunks))
     return fmt::format("rank {} sends {} to rank {}, but the chunks are 0 to {}", rank,
                        in_words(*send), send->to, chunks - 1);
 
@@ -75,7 +92,7 @@ const Step& step_of(const std::vector<Schedule>& schedules, int step, int rank) 
 
 std::string in_words(const Send& send) {
   if (!send.input || send.chunks.count == 0) return in_words(send.chunks);
-  const std::string taken = in_words(ChunkRange{*send.input, send.chunks.count}) + " of its input";
+  const std::string taken = in_words(send.taken()) + " of its input";
   return *send.input == send.chunks.first ? taken
                                           : fmt::format("{} as {}", taken, in_words(send.chunks));
 }

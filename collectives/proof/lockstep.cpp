@@ -28,21 +28,21 @@ std::uint64_t fingerprint_of_sum(std::uint64_t a, std::uint64_t b) {
 }
 
 Message pack(int rank, const RankState& sender, const Send& send) {
-  const int first = send.input.value_or(send.chunks.first), end = first + send.chunks.count;
   const auto& source = send.input ? sender.input : sender.chunks;
-  Message message{.chunks = {source.begin() + first, source.begin() + end},
-                  .sums = {},
-                  .heard_from = sender.heard_from};
-  for (int chunk = first; chunk < end; ++chunk)
-    message.sums.push_back(send.input ? fingerprint_of_input(rank) : sender.sums[chunk]);
+  const ChunkRange taken = send.taken();
+  Message message{.chunks = {}, .sums = {}, .heard_from = sender.heard_from};
+  for (int i = 0; i < taken.count; ++i) {
+    message.chunks.push_back(source[taken.at(i)]);
+    message.sums.push_back(send.input ? fingerprint_of_input(rank) : sender.sums[taken.at(i)]);
+  }
   return message;
 }
 
 void deliver(const Message& message, const Receive& receive, RankState& receiver) {
   for (int i = 0; i < receive.chunks.count; ++i) {
     const std::vector<double>& incoming = message.chunks[i];
-    std::vector<double>& held = receiver.chunks[receive.chunks.first + i];
-    std::uint64_t& sum = receiver.sums[receive.chunks.first + i];
+    std::vector<double>& held = receiver.chunks[receive.chunks.at(i)];
+    std::uint64_t& sum = receiver.sums[receive.chunks.at(i)];
     if (receive.action == Action::overwrite) {
       held = incoming;
       sum = message.sums[i];

@@ -76,6 +76,7 @@ void values() {
                             .count = 5,
                             .label = {}});
   look_at(collectives::ChunkRange{4, 4});
+  look_at(collectives::circular(6, 3, 1, 8));
   look_at(collectives::Chunks::even(10, 4));
 }
 

@@ -113,14 +113,15 @@ TEST_CASE("gdb prints a call with the name of its algorithm, and chunks") {
   if (!can_debug()) return;
   const std::string out =
       gdb("values",
-          looks_at({"collectives::Call", "collectives::ChunkRange", "collectives::Chunks"}, 4));
+          looks_at({"collectives::Call", "collectives::ChunkRange", "collectives::Chunks"}, 5));
   CHECK(contains(out,
                  "$1 = all_reduce of 100 bf16 (sum, ring) for model.norm.weight = {collective "
                  "= all_reduce, algorithm = ring, type = bf16, reduce = sum, root = 0, count "
                  "= 100, peer = 0, label = model.norm.weight}\n"));
   CHECK(contains(out, "$2 = broadcast of 5 fp32 from rank 2 (chain) = {"));
   CHECK(contains(out, "$3 = chunks 4-7\n"));
-  CHECK(contains(out, "$4 = 10 elements in 4 chunks: 3, 3, 2, 2\n"));
+  CHECK(contains(out, "$4 = chunks 6,7,0\n"));
+  CHECK(contains(out, "$5 = 10 elements in 4 chunks: 3, 3, 2, 2\n"));
 }
 
 TEST_CASE("ring tells the call and the step of ranks that are threads") {

@@ -69,12 +69,6 @@ function curve(message) {
   return `M ${start.x} ${start.y} Q ${middle.x} ${middle.y} ${end.x} ${end.y}`;
 }
 
-// "F3" in a pipeline; else the chunks that a message takes from its sender: "3", "4–7", "".
-function labelText({ label, taken_from: first, chunks }) {
-  if (label || chunks === 0) return label || '';
-  return chunks === 1 ? `${first}` : `${first}–${first + chunks - 1}`;
-}
-
 // The messages of `step` with their labels at `travel`, from 0 (sender) to 1 (receiver); if it is
 // null, near the sender: no rank sends two messages in a step, so labels lie apart.
 function drawRing(step, travel) {
@@ -98,7 +92,7 @@ function drawRing(step, travel) {
   ring.innerHTML = svg;
   const paths = [...ring.querySelectorAll('.arrow')];
   messages.forEach((message, i) => {
-    const text = labelText(message), width = 18 + 8.5 * text.length;
+    const text = message.label, width = 18 + 8.5 * text.length;
     const length = paths[i].getTotalLength();
     const { x: middle, y } = paths[i].getPointAtLength(
       travel === null ? Math.min(0.5 * length, 40) : travel * length);
@@ -155,19 +149,17 @@ function notation() {
 function touchedBy(step) {
   const sent = new Set(), received = new Map();
   for (const message of step ? step.messages : []) {
-    const whole = message.chunks === 0;  // without payload: the one cell of the rank
-    for (let i = 0; i < (whole ? 1 : message.chunks); ++i) {
-      sent.add(`${message.from}/${whole ? 0 : message.taken_from + i}`);
-      received.set(`${message.to}/${whole ? 0 : message.first_chunk + i}`,
-        message.action === 'add' ? 'added' : 'replaced');
-    }
+    const whole = message.chunks.length === 0;  // without payload: the one cell of the rank
+    for (const chunk of whole ? [0] : message.taken) sent.add(`${message.from}/${chunk}`);
+    for (const chunk of whole ? [0] : message.chunks)
+      received.set(`${message.to}/${chunk}`, message.action === 'add' ? 'added' : 'replaced');
   }
   return { sent, received };
 }
 
 function destinationOf(message) {
   const row = `<span class="row">${shown.family.row}</span>`;
-  return `${escaped(labelText(message))} → ${row} ${message.to}`;
+  return `${escaped(message.label)} → ${row} ${message.to}`;
 }
 
 // The cells at a position. While messages travel, `leaving` is the step that is under way.

@@ -90,13 +90,18 @@ Json messages_of(const std::vector<Schedule>& schedules, int step) {
     const std::optional<Send>& send = schedules[rank].steps[step].send;
     if (!send) continue;
     const Action action = schedules[send->to].steps[step].receive->action;
+    std::vector<int> taken, chunks;
+    for (int i = 0; i < send->chunks.count; ++i) {
+      taken.push_back(send->taken().at(i));
+      chunks.push_back(send->chunks.at(i));
+    }
     messages.push_back({{"from", rank},
                         {"to", send->to},
-                        {"first_chunk", send->chunks.first},
-                        {"taken_from", send->input.value_or(send->chunks.first)},
-                        {"chunks", send->chunks.count},
+                        {"taken", taken},
+                        {"chunks", chunks},
                         {"action", action == Action::add ? "add" : "overwrite"},
                         {"input", send->input.has_value()},
+                        {"label", range_text(send->taken())},
                         {"words", in_words(*send)}});
   }
   return messages;

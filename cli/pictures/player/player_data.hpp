@@ -14,10 +14,11 @@
 //               "start": [["0", ...], ...],        [rank][column], "0+3": parts joined by +
 //               "steps": [
 //                 {"says": "what arrives is added",
-//                  "messages": [{"from": 0, "to": 1, "first_chunk": 3, "taken_from": 3,
-//                                "chunks": 1, "action": "add",
+//                  "messages": [{"from": 0, "to": 1,
+//                                "taken": [3], "chunks": [3],   as sender and receiver name them
+//                                "action": "add",
 //                                "input": false,   it sends what the rank holds, not its input
-//                                "words": "chunk 3"}, ...],
+//                                "label": "3", "words": "chunk 3"}, ...],
 //                  "cells": [["0", ...], ...]}, ...]}},        after the step
 //            "costs": {"4": [[[6, 1536]], ...]}}, ...]}, ...],   [size][line]: messages, bytes
 //      "sizes": [1024, ...],                       of the buffer, in bytes

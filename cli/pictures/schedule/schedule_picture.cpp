@@ -144,8 +144,10 @@ class Picture {
     for (int rank = 0; rank < static_cast<int>(states.size()); ++rank) {
       const std::optional<Send>& send = schedules_[rank].steps[step].send;
       if (!send || send->to == rank) continue;
-      const int count = std::max(1, send->chunks.count), taken = send->input.value_or(first(*send));
-      const Place from = at(rank, taken, step), to = at(send->to, first(*send), step + 1);
+      const ChunkRange taken = is_barrier() ? ChunkRange{} : send->taken(),
+                       into = is_barrier() ? ChunkRange{} : send->chunks;
+      const int count = taken.piece(0).count;  // the line joins the first piece
+      const Place from = at(rank, taken.first, step), to = at(send->to, into.first, step + 1);
       lines += fmt::format(
           "<line x1=\"{:g}\" y1=\"{:g}\" x2=\"{:g}\" y2=\"{:g}\" stroke=\"var(--c{})\" "
           "marker-end=\"url(#head{})\" />\n",
@@ -153,18 +155,20 @@ class Picture {
           rank);
       if (send->chunks.count == 0) continue;
       flying += fmt::format("<g class=\"fly fly{}\" style=\"--x:{:g}px;--y:{:g}px\">", step + 1,
-                            from.x - to.x, from.y - to.y) +
-                rect({to.x + 1, to.y}, count * cell - 2, cell, "class=\"paper\"");
-      for (int i = 0; i < count; ++i) {
+                            from.x - to.x, from.y - to.y);
+      for (int i = 0; i < into.pieces(); ++i) {
+        const ChunkRange piece = into.piece(i);
+        const Place place = at(send->to, piece.first, step + 1);
+        flying += rect({place.x + 1, place.y}, piece.count * cell - 2, cell, "class=\"paper\"");
+      }
+      for (int i = 0; i < into.count; ++i) {
         const auto& source = send->input ? states[rank].input : states[rank].chunks;
-        flying += stripes(source[taken + i], {to.x + i * cell, to.y});
+        flying += stripes(source[taken.at(i)], at(send->to, into.at(i), step + 1));
       }
       flying += "</g>\n";
     }
     return fmt::format("<g class=\"row{}\">\n{}</g>\n{}", step + 1, lines, flying);
   }
-
-  int first(const Send& send) const { return is_barrier() ? 0 : send.chunks.first; }
 
   static std::string arrow_heads() {
     std::string svg = "<defs>";

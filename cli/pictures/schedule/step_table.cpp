@@ -19,8 +19,16 @@ using namespace collectives;
 
 std::string range_text(ChunkRange range) {
   if (range.count == 0) return "";
-  return range.count == 1 ? fmt::to_string(range.first)
-                          : fmt::format("{}-{}", range.first, range.first + range.count - 1);
+  if (range.pieces() > 3)
+    return fmt::format("{},{}..{}", range.at(0), range.at(1), range.at(range.count - 1));
+  std::vector<std::string> pieces;
+  for (int i = 0; i < range.pieces(); ++i) {
+    const ChunkRange piece = range.piece(i);
+    pieces.push_back(piece.count == 1
+                         ? fmt::to_string(piece.first)
+                         : fmt::format("{}-{}", piece.first, piece.first + piece.count - 1));
+  }
+  return fmt::format("{}", fmt::join(pieces, ","));
 }
 
 namespace {
@@ -62,14 +70,9 @@ int widest_cell(Collective collective, int size, CellNotation notation) {
       std::max(cell_text(everyone, notation).size(), cell_text(every_other, notation).size()));
 }
 
-// A message is labelled with the chunks that it takes from its sender.
-ChunkRange taken(const Send& send) {
-  return {send.input.value_or(send.chunks.first), send.chunks.count};
-}
-
-// "─3─▶", for several chunks "─4-7─▶", without payload "───▶".
+// "─3─▶", for several chunks "─4-7─▶", without payload "───▶": the chunks as the sender names them.
 std::string arrow(const Send& send) {
-  return fmt::format("─{}─▶", send.chunks.count == 0 ? "─" : range_text(taken(send)));
+  return fmt::format("─{}─▶", send.chunks.count == 0 ? "─" : range_text(send.taken()));
 }
 
 }  // namespace

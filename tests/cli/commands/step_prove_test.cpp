@@ -219,8 +219,8 @@ TEST_CASE("ringside step --json writes the same steps") {
   CHECK(json["start"][1]["chunks"].dump() == "[[1]]");
   REQUIRE(json["steps"].size() == 2);
   CHECK(json["steps"][0]["messages"].dump() ==
-        R"([{"from":0,"to":2,"first_chunk":0,"taken_from":0,"chunks":1,"action":"add",)"
-        R"("input":false,"words":"chunk 0"}])");
+        R"([{"from":0,"to":2,"taken":[0],"chunks":[0],"action":"add",)"
+        R"("input":false,"label":"0","words":"chunk 0"}])");
   CHECK(json["steps"][1]["ranks"][2]["chunks"].dump() == "[[0,1,2]]");
   CHECK(json["steps"][1]["ranks"][2]["heard_from"].dump() == "[0,1,2]");
   CHECK(json["findings"].empty());

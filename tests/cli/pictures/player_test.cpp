@@ -83,10 +83,10 @@ std::string what_is_wrong(const Json& play, bool barrier) {
     const Held before = now;
     for (const Json& message : step["messages"]) {
       const std::size_t from = message["from"], to = message["to"];
-      const int count = barrier ? 1 : message["chunks"].get<int>();
-      for (int i = 0; i < count; ++i) {
-        const std::size_t source = barrier ? 0 : message["taken_from"].get<int>() + i;
-        const std::size_t target = barrier ? 0 : message["first_chunk"].get<int>() + i;
+      const std::size_t count = barrier ? 1 : message["chunks"].size();
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t source = barrier ? 0 : message["taken"][i].get<std::size_t>();
+        const std::size_t target = barrier ? 0 : message["chunks"][i].get<std::size_t>();
         const auto& sent = message["input"] ? start[from][source] : before[from][source];
         auto& held = now[to][target];
         if (barrier) {
@@ -132,8 +132,13 @@ TEST_CASE("the page of step has every algorithm, and its messages are those of t
           CHECK(send.to == message["to"]);
           CHECK(send.input.has_value() == message["input"]);
           CHECK(receive.from == message["from"]);
-          CHECK(receive.chunks == ChunkRange{message["first_chunk"], message["chunks"]});
-          CHECK(send.input.value_or(send.chunks.first) == message["taken_from"]);
+          std::vector<int> taken, chunks;
+          for (int i = 0; i < receive.chunks.count; ++i) {
+            taken.push_back(send.taken().at(i));
+            chunks.push_back(receive.chunks.at(i));
+          }
+          CHECK(message["taken"] == Json(taken));
+          CHECK(message["chunks"] == Json(chunks));
           CHECK((receive.action == Action::add) == (message["action"] == "add"));
         }
       }

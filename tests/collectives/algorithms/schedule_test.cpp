@@ -253,7 +253,9 @@ TEST_CASE("the catalogue lists the names that exist when a name is wrong") {
       Error);
   CHECK_THROWS_WITH_AS(
       find_algorithm(Collective::reduce, "ring"),
-      "there is no algorithm named 'ring' for reduce; there are binomial, chain, linear", Error);
+      "there is no algorithm named 'ring' for reduce; there are binomial, chain, double_tree, "
+      "binary_tree, linear",
+      Error);
 }
 
 TEST_CASE("schedules need at least one rank, and a root that is one of them") {

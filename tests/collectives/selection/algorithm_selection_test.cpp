@@ -54,7 +54,7 @@ TEST_CASE("an unknown name is an error that lists the known ones") {
                        Error);
   CHECK_THROWS_WITH_AS(
       AlgorithmSelection("reduce_scatter=tree"),
-      "there is no algorithm named 'tree' for reduce_scatter; there are ring, halving, direct",
+      "there is no algorithm named 'tree' for reduce_scatter; there are ring, halving, direct, pat",
       Error);
   CHECK_THROWS_AS(AlgorithmSelection("allreduce=ring"), Error);
   CHECK_THROWS_AS(AlgorithmSelection("all_reduce="), Error);

@@ -59,9 +59,7 @@ def arrow(step):
     send = values.optional(step["send"])
     if send is None:
         return ""
-    first, count = values.chunk_range(send["chunks"])
-    taken = values.optional(send["input"])
-    text = values.range_text(first if taken is None else int(taken), count)
+    text = values.range_text(send["chunks"], values.optional(send["input"]))
     return f"─{text or '─'}─▶ rank {int(send['to'])}"
 
 

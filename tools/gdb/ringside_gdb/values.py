@@ -58,18 +58,23 @@ def chunk_range(value):
     return int(value["first"]), int(value["count"])
 
 
-def range_text(first, count):
+def range_text(value, first=None):
+    """A ChunkRange, or another that begins with chunk `first`: "4-7", or "6,7,0" if it is circular."""
+    (begin, count), modulus = chunk_range(value), int(value["modulus"])
+    begin = begin if first is None else int(first)
+    if modulus > 0:
+        return ",".join(str((begin + i * int(value["stride"])) % modulus) for i in range(count))
     if count == 0:
         return ""
-    return str(first) if count == 1 else f"{first}-{first + count - 1}"
+    return str(begin) if count == 1 else f"{begin}-{begin + count - 1}"
 
 
 def chunks_text(value):
     """A ChunkRange in words."""
-    first, count = chunk_range(value)
+    count = chunk_range(value)[1]
     if count == 0:
         return "a message without payload"
-    return f"chunk{'' if count == 1 else 's'} {range_text(first, count)}"
+    return f"chunk{'' if count == 1 else 's'} {range_text(value)}"
 
 
 def contributions(state):
