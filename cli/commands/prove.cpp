@@ -25,6 +25,7 @@ struct ProveOptions {
   std::string collective;
   std::string algorithm;
   int max_size = 64;
+  bool bounds = false;
   std::string json;
 };
 
@@ -48,6 +49,12 @@ std::vector<Algorithm> selected(const ProveOptions& options) {
 }
 
 void prove_all(const ProveOptions& options) {
+  if (options.bounds) {
+    const BoundsReport report = report_bounds(selected(options), options.max_size);
+    stream_beside(options.json) << report.text;
+    if (!options.json.empty()) write_json_file(options.json, report.json);
+    return;
+  }
   std::vector<Proof> proofs;
   for (const Algorithm& algorithm : selected(options))
     proofs.push_back(prove(algorithm, options.max_size));
@@ -66,6 +73,9 @@ void add_prove_command(CLI::App& app) {
   option("--algorithm NAME", args.algorithm, "Only algorithms of this name, such as ring");
   option("--max-size N", args.max_size,
          "Prove for every number of ranks from 1 to N, at most 256 [64]", in_range(1, 256));
+  option.flag("--bounds", args.bounds,
+              "Count steps, bytes and additions on --max-size ranks beside the "
+              "lower bounds, and prove nothing");
   add_json_option(option.command(), args.json);
   add_commands(option.command(), "prove");
 }

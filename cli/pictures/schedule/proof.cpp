@@ -5,8 +5,10 @@
 #include <ostream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/clock.hpp"
+#include "collectives/proof/bounds.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::cli {
@@ -92,6 +94,45 @@ Table table_of(const std::vector<Proof>& proofs) {
          findings.time_ms * 1e3, findings.time_ms});
   }
   return table;
+}
+
+BoundsReport report_bounds(const std::vector<Algorithm>& algorithms, int size) {
+  Table table{{only_in_json("collective"), words("algorithm", "algorithm", 18),
+               only_in_json("ranks"), number("steps", "steps", {}, 5), only_in_json("steps_bound"),
+               words("", "", 9), number("bytes", "buffers_busiest", fixed(2), 6),
+               only_in_json("buffers_busiest_bound"), words("", "", 9),
+               number("added", "added_busiest", fixed(2), 6), only_in_json("added_busiest_bound"),
+               words("", "", 9), only_in_json("dominated_by")}};
+  std::string text = table.head_line(), dominated;
+  const Algorithm* before = nullptr;
+  for (const Algorithm& algorithm : algorithms) {
+    const Collective collective = algorithm.collective;
+    const Figures figures = figures_of(make_schedules(algorithm, size)),
+                  least = lower_bounds(collective, size);
+    std::vector<std::string_view> by;
+    for (const Algorithm& other : all_algorithms())
+      if (other.collective == collective &&
+          dominates(figures_of(make_schedules(other, size)), figures))
+        by.push_back(other.name);
+    table.rows.push_back({name_of(collective), algorithm.name, size, figures.steps, least.steps,
+                          beside_bound(figures.steps, least.steps), figures.bytes, least.bytes,
+                          beside_bound(figures.bytes, least.bytes), figures.added, least.added,
+                          beside_bound(figures.added, least.added),
+                          fmt::format("{}", fmt::join(by, ","))});
+    if (!before || before->collective != collective)
+      text += fmt::format("{}: at least {} steps, {:.2f} n bytes, {:.2f} n added\n",
+                          name_of(collective), least.steps, least.bytes, least.added);
+    text += table.line_of(table.rows.back());
+    if (!by.empty()) dominated += fmt::format("  {}: {}\n", algorithm.title(), fmt::join(by, ", "));
+    before = &algorithm;
+  }
+  text += fmt::format(
+      "\nFor {} ranks and a buffer of n bytes. bytes: sent or received by the busiest rank.\n"
+      "added: elements that the busiest rank adds. Each is beside the least that is possible.\n",
+      size);
+  if (!dominated.empty())
+    text += "\nDominated, so no worse in any of the three and better in one is:\n" + dominated;
+  return {text, table.json()};
 }
 
 void print_table(std::ostream& out, const std::vector<Proof>& proofs) {

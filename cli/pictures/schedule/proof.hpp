@@ -37,6 +37,14 @@ struct Proof {
 // becomes a finding.
 Proof prove(const collectives::Algorithm& algorithm, int max_size);
 
+// The algorithms on `size` ranks beside the lower bounds of their collectives, and which of them
+// another one dominates.
+struct BoundsReport {
+  std::string text;
+  Json json;
+};
+BoundsReport report_bounds(const std::vector<collectives::Algorithm>& algorithms, int size);
+
 // A line for each proof, and what its columns mean.
 void print_table(std::ostream& out, const std::vector<Proof>& proofs);
 
