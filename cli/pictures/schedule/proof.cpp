@@ -123,12 +123,14 @@ BoundsReport report_bounds(const std::vector<Algorithm>& algorithms, int size) {
       text += fmt::format("{}: at least {} steps, {:.2f} n bytes, {:.2f} n added\n",
                           name_of(collective), least.steps, least.bytes, least.added);
     text += table.line_of(table.rows.back());
-    if (!by.empty()) dominated += fmt::format("  {}: {}\n", algorithm.title(), fmt::join(by, ", "));
+    if (!by.empty())
+      dominated += fmt::format("  {}: {}{}\n", algorithm.title(), by.front(),
+                               by.size() > 1 ? fmt::format(" and {} more", by.size() - 1) : "");
     before = &algorithm;
   }
   text += fmt::format(
-      "\nFor {} ranks and a buffer of n bytes. bytes: sent or received by the busiest rank.\n"
-      "added: elements that the busiest rank adds. Each is beside the least that is possible.\n",
+      "\nFor {} ranks and a buffer of n bytes. bytes: what the busiest rank sends or\n"
+      "receives. added: what the busiest rank adds. Each is beside its lower bound.\n",
       size);
   if (!dominated.empty())
     text += "\nDominated, so no worse in any of the three and better in one is:\n" + dominated;
