@@ -121,10 +121,12 @@ void Accountant::work() {
                        .value();
 }
 
-// The network that joins the ranks of an axis.
+// The network that joins the ranks of an axis: of messages along pp, else of a ring.
 Level Accountant::level_along(Axis axis) const {
-  const std::int64_t stride = plan_.mesh.stride(axis);
-  return machine_.level_along(machine_.level_index_for(stride * plan_.mesh.size(axis)), stride);
+  const std::int64_t stride = plan_.mesh.stride(axis), count = plan_.mesh.size(axis);
+  const std::size_t index = machine_.level_index_for(stride * count);
+  return axis == Axis::pp ? machine_.level_along(index, stride)
+                          : machine_.level_of_ring(index, count, stride);
 }
 
 void Accountant::add(Axis axis, const char* what, const Quantity& calls, double messages,
@@ -179,7 +181,13 @@ void Accountant::data_traffic() {
   const Quantity buckets = ceil(gradient * held / plan_.bucket_bytes);
   const double ring = n.value() - 1, backward = stage_seconds_ * 2 / 3;
   if (plan_.stage() == 0) {
-    add(axis, "all-reduce of gradients", buckets, 2 * ring,
+    const std::int64_t stride = plan_.mesh.stride(axis), ranks = plan_.mesh.size(axis);
+    const double tree =
+        machine_.tree_latency(machine_.level_index_for(stride * ranks), ranks, stride);
+    // The hops of a ring, or of a tree between servers.
+    const double hops =
+        tree > 0 ? std::min(2 * ring, tree / level_along(axis).latency) : 2 * ring;
+    add(axis, "all-reduce of gradients", buckets, hops,
         ring_all_reduce_bytes(n, gradient * held), backward);
     return;
   }

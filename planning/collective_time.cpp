@@ -73,10 +73,6 @@ constexpr ClosedForm closed_forms[] = {
 
 }  // namespace
 
-CostParameters costs_on(const Machine& machine, std::int64_t ranks) {
-  return costs_on(machine.level_for(ranks));
-}
-
 CostParameters costs_on(const Level& level) {
   return {.alpha = level.latency, .beta = 1 / level.rate(), .overhead = level.latency};
 }
@@ -108,29 +104,44 @@ Term in_network_all_reduce(double bytes, const Level& level) {
           "Graham et al. 2016 (SHARP)"};
 }
 
-double collective_seconds(Collective collective, std::int64_t ranks, double bytes,
-                          const Level& level) {
+Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t stride,
+                            double bytes, const Machine& machine) {
+  const Level ring = machine.level_of_ring(index, ranks, stride);
+  const Quantity hops("hops", machine.tree_latency(index, ranks, stride)), size("D", bytes),
+      rate("W", ring.rate());
+  return {"t", "all-reduce by two binary trees over " + ring.name, hops + 2 * size / rate,
+          Unit::seconds, "Sanders, Speck and Traeff 2009"};
+}
+
+double collective_seconds(Collective collective, std::size_t index, std::int64_t ranks,
+                          std::int64_t stride, double bytes, const Machine& machine) {
+  const Level level = machine.level_of_ring(index, ranks, stride);
   const CostParameters costs = costs_on(level);
-  double ring = 0;
+  double best = 0;
   if (ranks <= most_ranks_walked) {
-    ring = collectives::cost_of(collectives::find_algorithm(collective, "ring"),
+    best = collectives::cost_of(collectives::find_algorithm(collective, "ring"),
                                 static_cast<int>(ranks),
                                 static_cast<std::uint64_t>(std::llround(bytes)), costs)
                .seconds;
   } else {
     // Half of an all-reduce: it gathers, or it scatters the sums.
-    ring = all_reduce_closed_form("ring", ranks, bytes, costs).value() /
+    best = all_reduce_closed_form("ring", ranks, bytes, costs).value() /
            (collective == Collective::all_reduce ? 1 : 2);
   }
-  if (collective != Collective::all_reduce || level.in_network_efficiency == 0) return ring;
-  return std::min(ring, in_network_all_reduce(bytes, level).value());
+  if (collective != Collective::all_reduce) return best;
+  if (index > 0)
+    best = std::min(best, double_tree_all_reduce(index, ranks, stride, bytes, machine).value());
+  if (level.in_network_efficiency > 0)
+    best = std::min(best, in_network_all_reduce(bytes, machine.level_along(index, stride)).value());
+  return best;
 }
 
 CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
                                const Machine& machine) {
   const auto size = static_cast<double>(bytes);
+  const std::size_t index = machine.level_index_for(ranks);
   if (algorithm == "in_network") {
-    const Level& level = machine.level_for(ranks);
+    const Level& level = machine.levels[index];
     require(
         level.in_network_efficiency > 0,
         "the switches of {} on {} do not add up: give the level an in_network_efficiency in the "
@@ -138,8 +149,18 @@ CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, s
         level.name, machine.name);
     return {std::string(algorithm), ranks, bytes, in_network_all_reduce(size, level).value()};
   }
+  if (algorithm == "double_tree") {
+    require(index > 0,
+            "double_tree joins servers, but one server of {} holds all {} ranks: leave "
+            "out double_tree, or give more than {} ranks",
+            machine.name, ranks, machine.levels.front().group);
+    return {std::string(algorithm), ranks, bytes,
+            double_tree_all_reduce(index, ranks, 1, size, machine).value()};
+  }
   const auto& found = collectives::find_algorithm(Collective::all_reduce, algorithm);
-  const CostParameters costs = costs_on(machine, ranks);
+  const CostParameters costs = algorithm == "ring"
+                                   ? costs_on(machine.level_of_ring(index, ranks, 1))
+                                   : costs_on(machine.levels[index]);
   const bool walked = ranks <= most_ranks_walked;
   const double seconds =
       walked ? collectives::cost_of(found, static_cast<int>(ranks), bytes, costs).seconds

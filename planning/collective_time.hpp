@@ -3,9 +3,15 @@
 // Up to 64 ranks the schedules of all ranks are walked (collectives/selection/cost_model.hpp).
 // Beyond, a closed form is computed. Where both apply they agree (tests/planning/).
 //
-// All messages cost what they cost on the innermost network that holds all ranks: in a ring over
-// several servers the slowest link is part of every step. Each rank has a port of its own in each
-// direction, and the network has no contention.
+// All messages cost what they cost on the innermost network that holds all ranks. Each rank has a
+// card of its own in each direction, and the network has no contention. A ring over several servers
+// has a channel for each rank of a server, so all their cards carry it (Machine::level_of_ring).
+// Other algorithms exchange with one partner at a time, over one card.
+//
+// Over several servers there is also the "double_tree": two binary trees, each for half of the
+// buffer, in which every server is inside of one and a leaf of the other. It sends what a ring
+// sends, and takes 2 log2 of the servers instead of 2 (n-1) hops. Slices are taken to be small: the
+// time in which the first one goes up and down is that of its hops.
 //
 // Where the switches of that network add up, an all-reduce can also be "in_network": every rank
 // sends its buffer to the switch once, and receives the sum once. For n ranks a ring sends 2
@@ -23,9 +29,7 @@
 
 namespace ringside::planning {
 
-// alpha and beta of the network between `ranks` devices. Additions are free: a device adds what has
-// arrived while more arrives.
-collectives::CostParameters costs_on(const Machine& machine, std::int64_t ranks);
+// alpha and beta of a level. Additions are free: a device adds what has arrived while more arrives.
 collectives::CostParameters costs_on(const Level& level);
 
 // The all-reduce algorithms with a closed form.
@@ -40,10 +44,16 @@ Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, doub
 // in_network_efficiency.
 Term in_network_all_reduce(double bytes, const Level& level);
 
+// Seconds of a double_tree all-reduce of `bytes` bytes on `ranks` ranks, `stride` apart, of several
+// groups of level `index` - 1.
+Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t stride,
+                            double bytes, const Machine& machine);
+
 // Seconds of an all_reduce, all_gather or reduce_scatter of a buffer of `bytes` (whole, on all
-// ranks together) on `ranks` ranks of a level: the ring, or in_network where that is faster.
-double collective_seconds(collectives::Collective collective, std::int64_t ranks, double bytes,
-                          const Level& level);
+// ranks together) on `ranks` ranks of level `index`, `stride` apart: the ring, or for an all-reduce
+// double_tree or in_network where that is faster.
+double collective_seconds(collectives::Collective collective, std::size_t index, std::int64_t ranks,
+                          std::int64_t stride, double bytes, const Machine& machine);
 
 struct CollectiveTime {
   std::string algorithm;
@@ -60,9 +70,9 @@ struct CollectiveTime {
 
 inline constexpr std::int64_t most_ranks_walked = 64;
 
-// `algorithm` is one of the catalogue's, or "in_network". Throws Error if there is no such
-// algorithm, no closed form for so many ranks, the machine has fewer devices, or its switches do
-// not add up.
+// `algorithm` is one of the catalogue's, "double_tree" or "in_network". Throws Error if there is no
+// such algorithm, no closed form for so many ranks, the machine has fewer devices, its switches do
+// not add up, or one server holds all ranks of a tree.
 CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
                                const Machine& machine);
 

@@ -1,5 +1,6 @@
 #include "planning/machine.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -97,6 +98,42 @@ Level Machine::level_along(std::size_t index, std::int64_t stride) const {
   Level level = levels[index];
   if (level.rails && stride % levels[index - 1].group == 0) level.oversubscription = 1;
   return level;
+}
+
+std::int64_t Machine::ranks_on_server(std::int64_t count, std::int64_t stride) const {
+  return std::clamp<std::int64_t>(levels.front().group / stride, 1, count);
+}
+
+Level Machine::level_of_ring(std::size_t index, std::int64_t count, std::int64_t stride) const {
+  Level ring = level_along(index, stride);
+  const std::int64_t channels = ranks_on_server(count, stride);
+  if (index == 0) return ring;
+  if (ring.rails && channels > 1) ring.oversubscription = 1;  // each channel stays on its rail
+  ring.bytes_per_second *= static_cast<double>(channels);
+  // Of all hops, those that leave a group of level i - 1.
+  double latency = 0;
+  std::int64_t hops = count;
+  for (std::size_t i = 0; i <= index; ++i) {
+    const std::int64_t group = levels[i].group,
+                       leaving = i == index ? 0 : (count * stride + group - 1) / group;
+    latency += static_cast<double>(hops - std::min(hops, leaving)) * levels[i].latency;
+    hops = std::min(hops, leaving);
+    if (i == index || levels[i].group < 2 * stride) continue;
+    Level inside = level_along(i, stride);
+    if (i > 0) inside.bytes_per_second *= static_cast<double>(channels);
+    if (inside.rate() >= ring.rate()) continue;
+    ring.bytes_per_second = inside.bytes_per_second, ring.efficiency = inside.efficiency;
+    ring.oversubscription = inside.oversubscription;
+  }
+  ring.latency = latency / static_cast<double>(count);
+  return ring;
+}
+
+double Machine::tree_latency(std::size_t index, std::int64_t count, std::int64_t stride) const {
+  if (index == 0) return 0;
+  const auto inside = static_cast<double>(ranks_on_server(count, stride)),
+             depth = std::ceil(std::log2(static_cast<double>(count) / inside));
+  return 2 * (depth * levels[index].latency + (inside - 1) * levels.front().latency);
 }
 
 double Machine::matmul_efficiency_at(double width) const {

@@ -74,6 +74,21 @@ struct Machine {
   // Level `index` as ranks `stride` apart see it: on one rail nothing is oversubscribed.
   Level level_along(std::size_t index, std::int64_t stride) const;
 
+  // The ranks of a group, `stride` apart, that stand on one server (level 0). Each has a card of
+  // its own to the levels above.
+  std::int64_t ranks_on_server(std::int64_t count, std::int64_t stride) const;
+
+  // What a ring of `count` ranks, `stride` apart, makes of the levels up to `index`. It is divided
+  // into one channel for each rank of a server: a ring that leaves the server by the card of that
+  // rank, and comes in by the same rail (NCCL's channels). So servers exchange at the rate of all
+  // these cards, at most at that of the levels inside. The latency is the mean of the ring's hops,
+  // because each chunk takes them all.
+  Level level_of_ring(std::size_t index, std::int64_t count, std::int64_t stride) const;
+
+  // Seconds of the hops up and down a double binary tree over the servers of the same group, with a
+  // chain inside of each. 0 if the group is on one server.
+  double tree_latency(std::size_t index, std::int64_t count, std::int64_t stride) const;
+
   // The share of the peak that products of matrices reach whose shortest side is `width`.
   double matmul_efficiency_at(double width) const;
 };

@@ -120,6 +120,7 @@ void simulate_collective(const SimulateArguments& args) {
     std::vector<std::string> algorithms = args.algorithms;
     if (algorithms.empty()) {
       algorithms = planning::closed_form_names();
+      if (machine.level_index_for(ranks) > 0) algorithms.emplace_back("double_tree");
       if (machine.level_for(ranks).in_network_efficiency > 0) algorithms.emplace_back("in_network");
     }
     const auto times = collective_times(algorithms, args.bytes, ranks, machine);
@@ -164,9 +165,11 @@ void add_collective_options(CLI::App& command, SimulateArguments& args) {
   option("-n,--ranks N,...", args.ranks, "Of a collective: numbers of ranks, at least 2 [8]",
          in_range(2, 1e6));
   option("--algorithm NAME,...", args.algorithms,
-         fmt::format("Of a collective: algorithms; beyond {} ranks only those of the "
-                     "default [{}, and in_network where switches add up]",
-                     planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")));
+         fmt::format(
+             "Of a collective: algorithms; beyond {} ranks only those of the "
+             "default [{}, double_tree over several servers, and in_network where switches add up]",
+             planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")))
+      ->delimiter(',');
   option("--bytes SIZE,...", args.bytes, "Of a collective: sizes of the buffer [1KB to 1GB]");
 }
 

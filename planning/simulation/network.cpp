@@ -25,11 +25,12 @@ double Network::message_seconds(std::int64_t from, std::int64_t to, double bytes
 double Network::collective_seconds(collectives::Collective collective, const RankGroup& group,
                                    double bytes) {
   if (group.count < 2) return 0;
-  const Level level = level_along(group);
-  const auto [known, is_new] =
-      known_.try_emplace({collective, group.count, level_of(group), 1 / level.rate(), bytes}, 0.0);
-  if (is_new) known->second = planning::collective_seconds(collective, group.count, bytes, level);
-  return known->second;
+  const Level ring = level_of_ring(group);
+  const auto [known, is_new] = known_.try_emplace(
+      {collective, group.count, level_of(group), 1 / ring.rate(), ring.latency, bytes}, 0.0);
+  if (!is_new) return known->second;
+  return known->second = planning::collective_seconds(collective, level_of(group), group.count,
+                                                      group.stride, bytes, machine_);
 }
 
 }  // namespace ringside::planning

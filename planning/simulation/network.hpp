@@ -30,6 +30,11 @@ class Network {
     return machine_.level_along(level_of(group), group.stride);
   }
 
+  // What a ring of the group makes of the levels up to that one.
+  Level level_of_ring(const RankGroup& group) const {
+    return machine_.level_of_ring(level_of(group), group.count, group.stride);
+  }
+
   // Seconds from the send until the message of `bytes` has arrived.
   double message_seconds(std::int64_t from, std::int64_t to, double bytes) const;
 
@@ -44,8 +49,9 @@ class Network {
 
  private:
   const Machine& machine_;
-  // By the collective, ranks, level, seconds of a byte there, and bytes.
-  std::map<std::tuple<collectives::Collective, std::int64_t, std::size_t, double, double>, double>
+  // By the collective, ranks, level, seconds of a byte and of a hop there, and bytes.
+  std::map<std::tuple<collectives::Collective, std::int64_t, std::size_t, double, double, double>,
+           double>
       known_;
 };
 

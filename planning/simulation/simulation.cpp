@@ -107,7 +107,8 @@ class Loads {
  private:
   void add(const std::string& axis, const Calls& calls, const RankGroup& group, double times) {
     if (calls.count == 0 || group.count < 2) return;
-    sends(axis, group, times * calls.count * ring_bytes(calls, group.count));
+    sends(axis, group, times * calls.count * ring_bytes(calls, group.count),
+          network_.level_of_ring(group));
   }
 
   void message(int stage, int other, double times) {
@@ -115,11 +116,11 @@ class Loads {
     const int from = schedule_.rank_of[stage], to = schedule_.rank_of[other];
     if (from == to) return;
     const std::int64_t a = mesh_.rank(std::min(from, to), 0), b = mesh_.rank(std::max(from, to), 0);
-    sends("pp", {a, 2, b - a}, times * load_.message_bytes);
+    const RankGroup both{a, 2, b - a};
+    sends("pp", both, times * load_.message_bytes, network_.level_along(both));
   }
 
-  void sends(const std::string& axis, const RankGroup& group, double bytes) {
-    const Level level = network_.level_along(group);
+  void sends(const std::string& axis, const RankGroup& group, double bytes, const Level& level) {
     auto& load = sent_.try_emplace({network_.level_of(group), axis}, LinkLoad{level.name, axis})
                      .first->second;
     load.bytes += bytes, load.seconds += bytes / level.rate();

@@ -56,8 +56,32 @@ TEST_CASE("8 x H100: a large ring all-reduce reaches 370 of 450 GB/s") {
   CHECK(all_reduce_time("ring", 8, 16'000'000'000, wires).busbw() / 1e9 ==
         doctest::Approx(450).epsilon(1e-6));
   // Another network, another time.
-  CHECK(all_reduce_time("ring", 16, 16'000'000'000, find_machine("h100")).seconds >
-        5 * time.seconds);
+  Machine narrow = find_machine("h100");
+  narrow.levels[1].bytes_per_second /= 8;
+  CHECK(all_reduce_time("ring", 16, 16'000'000'000, narrow).seconds > 5 * time.seconds);
+}
+
+TEST_CASE("NCCL over several servers: 370 GB/s on 16 GPUs, 300 to 350 on 1,984") {
+  const Machine h100 = find_machine("h100");
+  const auto busbw = [&](const char* algorithm, std::int64_t ranks, std::uint64_t bytes) {
+    return all_reduce_time(algorithm, ranks, bytes, h100).busbw() / 1e9;
+  };
+  // Issue 290 of NVIDIA/nccl-tests.
+  CHECK(busbw("ring", 16, 1'000'000'000) == doctest::Approx(370).epsilon(0.1));
+  CHECK(busbw("ring", 16, 16'000'000'000) == doctest::Approx(370).epsilon(0.05));
+  // Issue 283: 248 servers, 512 MiB. A ring would take 3,966 hops.
+  CHECK(busbw("double_tree", 1984, 512 << 20) > 300);
+  CHECK(busbw("double_tree", 1984, 512 << 20) < 350);
+  CHECK(busbw("ring", 1984, 512 << 20) < 100);
+  // A message over one card is not faster than that card.
+  CHECK(busbw("halving_doubling", 16, 16'000'000'000) < 50);
+  // Up and down 3 levels of servers, and 7 hops inside: by hand.
+  CHECK(h100.tree_latency(1, 64, 1) == doctest::Approx(2 * (3 * 6e-6 + 7 * 3e-6)));
+  CHECK(h100.tree_latency(1, 8, 8) == doctest::Approx(2 * 3 * 6e-6));
+  CHECK_THROWS_WITH_AS(all_reduce_time("double_tree", 8, 1000, h100),
+                       "double_tree joins servers, but one server of h100 holds all 8 ranks: leave "
+                       "out double_tree, or give more than 8 ranks",
+                       Error);
 }
 
 TEST_CASE("few bytes want few steps, many bytes want few bytes") {

@@ -94,7 +94,8 @@ TEST_CASE("what arrives shares the receiver's port, and its server's downlink") 
 
 TEST_CASE("where nothing is shared, congestion changes nothing") {
   for (const char* machine : {"h100", "a100"})
-    for (const char* mesh : {"pp=4", "pp=4,tp=8", "dp=16,tp=8", "dp=64"}) {
+    for (const char* mesh :
+         {"pp=4", "pp=4,tp=8", "dp=16,tp=8", "dp=64", "dp=24,tp=2", "tp=4,dp=16"}) {
       CAPTURE(machine);
       CAPTURE(mesh);
       const double alone = step_of(mesh, find_machine(machine), false);

@@ -48,13 +48,36 @@ TEST_CASE("ranks of one rail have the full bandwidth, and those of several rails
   CHECK(seconds_along("dp", along, without) > 3 * seconds_along("dp", along, full));
   CHECK(step_of(plan_on(along), with) == step_of(plan_on(along), full));
   CHECK(step_of(plan_on(along), without) > step_of(plan_on(along), full));
-  // Here the ranks of a group are neighbours, so a ring goes from rail to rail.
+  // Here the ranks of a group are neighbours: each channel of their ring stays on its rail.
   const char* across = "tp=8,dp=16";
-  CHECK(seconds_along("dp", across, with) == seconds_along("dp", across, without));
+  CHECK(seconds_along("dp", across, with) == seconds_along("dp", across, full));
+  CHECK(seconds_along("dp", across, without) > 3 * seconds_along("dp", across, full));
   // Tensor ranks are 16 apart: two servers further, on the same rail.
   CHECK(seconds_along("tp", across, with) == seconds_along("tp", across, full));
   CHECK(step_of(plan_on(across), with) < step_of(plan_on(across), without));
-  CHECK(step_of(plan_on(across), with) > step_of(plan_on(across), full));
+  CHECK(step_of(plan_on(across), with) == step_of(plan_on(across), full));
+}
+
+TEST_CASE("a ring over several servers has a channel for each rank of a server") {
+  const Machine h100 = find_machine("h100");
+  const auto ring = [&](std::int64_t count, std::int64_t stride) {
+    return h100.level_of_ring(h100.level_index_for(count * stride), count, stride);
+  };
+  CHECK(ring(8, 1).rate() == 450e9 * 0.82);
+  CHECK(ring(16, 1).rate() == doctest::Approx(8 * 50e9 * 0.9));
+  CHECK(ring(8, 2).rate() == doctest::Approx(4 * 50e9 * 0.9));
+  CHECK(ring(4, 8).rate() == doctest::Approx(50e9 * 0.9));
+  CHECK(ring(4, 16).rate() == doctest::Approx(50e9 * 0.9));
+  // Two of 16 hops leave a server.
+  CHECK(ring(16, 1).latency == doctest::Approx((14 * 3e-6 + 2 * 6e-6) / 16));
+  CHECK(ring(4, 8).latency == doctest::Approx(6e-6));
+  // Faster cards do not help beyond NVLink.
+  Machine wide = h100;
+  wide.levels[1].bytes_per_second *= 4;
+  CHECK(wide.level_of_ring(1, 16, 1).rate() == 450e9 * 0.82);
+  // A third level: its cards are the same, and the pods are oversubscribed.
+  const Machine llama3 = find_machine("llama3");
+  CHECK(llama3.level_of_ring(2, 6144, 1).rate() == doctest::Approx(8 * 50e9 * 0.9 / 7));
 }
 
 TEST_CASE("flows along a rail do not share the uplink of their server") {

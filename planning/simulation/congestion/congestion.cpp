@@ -191,20 +191,20 @@ class Walk {
     put(rings_[{group, event.rank}], transfers_.size() - 1);
   }
 
-  // The ring runs at the rate of its slowest link, so all links carry the same flow. Its latencies
+  // The ring runs at the rate of its slowest hop, so all hops carry the same flow. Its latencies
   // are those of longest_path(): what the bucket takes beyond its bytes.
   void add_ring(Transfer& transfer, const std::vector<std::size_t>& members, int stage) {
-    double slowest = std::numeric_limits<double>::infinity();
-    const std::size_t n = members.size();
-    for (std::size_t m = 0; m < n; ++m) {
-      const RankGroup& from = input_.replicas[members[m]].units[transfer.rank];
-      const RankGroup& to = input_.replicas[members[(m + 1) % n]].units[transfer.rank];
-      network_.add_path(transfer.path, from.first, to.first, static_cast<double>(from.count));
-      slowest = std::min(slowest, network_.undisturbed_rate(from.first, to.first));
-    }
+    const auto unit = [&](std::size_t m) -> const RankGroup& {
+      return input_.replicas[members[m]].units[transfer.rank];
+    };
+    const auto n = static_cast<std::int64_t>(members.size());
+    const RankGroup group{unit(0).first, n, unit(1).first - unit(0).first};
+    for (std::int64_t place = 0; place < n; ++place)
+      network_.add_hop(transfer.path, group, place, static_cast<double>(unit(0).count));
     transfer.bytes = sizes_.bucket_bytes[stage];
-    transfer.latency = std::max(
-        0.0, input_.replicas[members.front()].stages[stage].bucket - transfer.bytes / slowest);
+    const double undisturbed = transfer.bytes / network_.undisturbed_rate(group);
+    transfer.latency =
+        std::max(0.0, input_.replicas[members.front()].stages[stage].bucket - undisturbed);
   }
 
   void put(Line& line, std::size_t id) {

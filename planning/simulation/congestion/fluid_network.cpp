@@ -14,31 +14,40 @@ double FluidNetwork::latency(std::int64_t from, std::int64_t to) const {
   return machine_.levels[level_between(from, to)].latency;
 }
 
-double FluidNetwork::undisturbed_rate(std::int64_t from, std::int64_t to) const {
-  return machine_.level_along(level_between(from, to), from - to).rate();
-}
-
 std::size_t FluidNetwork::link(Kind kind, std::size_t level, std::int64_t owner, double capacity) {
   const auto [at, is_new] = known_.try_emplace({kind, level, owner}, capacity_.size());
   if (is_new) capacity_.push_back(capacity);
   return at->second;
 }
 
-void FluidNetwork::add_path(FlowPath& path, std::int64_t from, std::int64_t to, double times) {
+void FluidNetwork::add_hop(FlowPath& path, const RankGroup& group, std::int64_t place,
+                           double times) {
+  const auto rank = [&](std::int64_t i) { return group.first + i % group.count * group.stride; };
+  const std::int64_t from = rank(place), to = rank(place + 1);
+  const std::int64_t channels =
+      level_between(from, to) == 0 ? 1 : machine_.ranks_on_server(group.count, group.stride);
+  // Channel c leaves by the card of the c-th rank of this server, and comes in by that of the next.
+  for (std::int64_t c = 0; c < channels; ++c)
+    add_path(path, rank(place + group.count - c), rank(place + channels - c), times,
+             1 / static_cast<double>(channels));
+}
+
+void FluidNetwork::add_path(FlowPath& path, std::int64_t from, std::int64_t to, double times,
+                            double share) {
   const std::size_t widest = level_between(from, to);
   const auto rate = [&](std::size_t level) {
     return machine_.levels[level].bytes_per_second * machine_.levels[level].efficiency;
   };
-  path.push_back({link(Kind::out, widest, from, rate(widest)), 1});
-  path.push_back({link(Kind::in, widest, to, rate(widest)), 1});
+  path.push_back({link(Kind::out, widest, from, rate(widest)), share});
+  path.push_back({link(Kind::in, widest, to, rate(widest)), share});
   for (std::size_t level = 1; level <= widest; ++level) {
     // Without oversubscription the ports are slower.
     if (machine_.level_along(level, from - to).oversubscription == 1) continue;
     const std::int64_t size = machine_.levels[level - 1].group;
     const double capacity =
         static_cast<double>(size) * rate(level) / machine_.levels[level].oversubscription;
-    path.push_back({link(Kind::up, level, from / size, capacity), times});
-    path.push_back({link(Kind::down, level, to / size, capacity), times});
+    path.push_back({link(Kind::up, level, from / size, capacity), share * times});
+    path.push_back({link(Kind::down, level, to / size, capacity), share * times});
   }
 }
 

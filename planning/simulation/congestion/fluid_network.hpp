@@ -26,12 +26,17 @@ class FluidNetwork {
   // Keeps a reference to the machine.
   explicit FluidNetwork(const Machine& machine) : machine_(machine), levels_(machine) {}
 
-  // Adds the links from one rank to another. `times`: so many neighbours of both do the same, each
-  // over its own ports.
-  void add_path(FlowPath& path, std::int64_t from, std::int64_t to, double times);
+  // Adds the links from one rank to another, for a `share` of the flow. `times`: so many neighbours
+  // of both do the same, each over its own ports.
+  void add_path(FlowPath& path, std::int64_t from, std::int64_t to, double times, double share = 1);
+  // The same for a hop of a ring through `group`, from its `place`-th rank on: what leaves a server
+  // is divided among the channels (Machine::level_of_ring).
+  void add_hop(FlowPath& path, const RankGroup& group, std::int64_t place, double times);
   double latency(std::int64_t from, std::int64_t to) const;
   // Bytes per second if all devices send at the same time: what longest_path() reckons with.
-  double undisturbed_rate(std::int64_t from, std::int64_t to) const;
+  double undisturbed_rate(const RankGroup& group) const {
+    return levels_.level_of_ring(group).rate();
+  }
 
   // A flow of `bytes` begins now. `path` must live until the flow has ended.
   void start(std::size_t id, const FlowPath& path, double bytes);
